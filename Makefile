@@ -1,0 +1,30 @@
+PYTHON ?= python3
+SETUP := $(PYTHON) tools/setup.py
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-long lint lock docs-check clean
+
+help: ## say what there is to make
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1:/' | column -t -s ':'
+
+demo: ## run a job on real data on local Spark, ending with a picture
+	@$(SETUP) demo $(ARGS)
+
+test: ## run the tests (ARGS="-k name" and the like go to pytest)
+	@$(SETUP) test $(ARGS)
+
+test-long: ## run the long tests: more examples, bigger streams
+	@$(SETUP) test-long $(ARGS)
+
+lint: ## check style, format, types and import layers
+	@$(SETUP) lint
+
+lock: ## resolve pyproject.toml into requirements.lock, versions and hashes
+	@$(SETUP) lock
+
+docs-check: ## run the examples of README and docs, check their links
+	@$(SETUP) docs-check
+
+clean: ## remove the environment and every cache of the checkout
+	@rm -rf .venv .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+	@find src tests tools benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

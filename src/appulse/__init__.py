@@ -1,0 +1,87 @@
+"""appulse: exact probabilistic joins over streams nobody can fully trust.
+
+    import appulse as ap
+
+Everything public is here; nothing heavy is imported until it is used (`import appulse` brings no Spark).
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from appulse.api import SimilarityJoin, rejects, self_join, session, similarity_join, start
+    from appulse.engines.call import Options
+    from appulse.errors import (
+        AppulseError,
+        BadArgument,
+        BadInput,
+        CheckpointError,
+        JobError,
+        NotBuilt,
+        SessionError,
+        StateError,
+    )
+    from appulse.model.stream import Stream
+    from appulse.model.uncertainty import Ball, Exact, Gaussian, Samples
+    from appulse.windows.definitions import TimeWindow
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "appulse.api": ("SimilarityJoin", "rejects", "self_join", "session", "similarity_join", "start"),
+    "appulse.engines.call": ("Options",),
+    "appulse.errors": (
+        "AppulseError",
+        "BadArgument",
+        "BadInput",
+        "CheckpointError",
+        "JobError",
+        "NotBuilt",
+        "SessionError",
+        "StateError",
+    ),
+    "appulse.model.stream": ("Stream",),
+    "appulse.model.uncertainty": ("Ball", "Exact", "Gaussian", "Samples"),
+    "appulse.windows.definitions": ("TimeWindow",),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "AppulseError",
+    "BadArgument",
+    "BadInput",
+    "Ball",
+    "CheckpointError",
+    "Exact",
+    "Gaussian",
+    "JobError",
+    "NotBuilt",
+    "Options",
+    "Samples",
+    "SessionError",
+    "SimilarityJoin",
+    "StateError",
+    "Stream",
+    "TimeWindow",
+    "__version__",
+    "rejects",
+    "self_join",
+    "session",
+    "similarity_join",
+    "start",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module 'appulse' has no attribute {name!r}")
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,271 @@
+"""The public functions: check the arguments, pick the engine."""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from appulse.engines.call import JoinCall, Options, resolve, stream_names
+from appulse.errors import BadArgument, NotBuilt
+from appulse.model.stream import Stream
+from appulse.windows.definitions import TimeWindow
+
+if TYPE_CHECKING:
+    from appulse.engines.local import LocalJoin
+
+# Arrow tables take no attributes: rejects are kept beside the results they belong to.
+_REJECTS: dict[int, tuple[weakref.ref[Any], pa.Table]] = {}
+
+
+def similarity_join(
+    left: Stream,
+    right: Stream,
+    *more: Stream,
+    epsilon: float,
+    probability: float,
+    window: TimeWindow,
+    imputer: Any = None,
+    metric: str = "euclidean",
+    emit: str = "matches",
+    probabilities: str = "exact",
+    values: bool = False,
+    on_reject: str = "collect",
+    options: Options | None = None,
+) -> Any:
+    """Pairs of rows of different streams within ``epsilon`` with probability at least ``probability``.
+
+    Both rows lie in their windows at some tick; each pair is reported once. ``epsilon`` is in the unit of the
+    coordinates; comparisons are inclusive. Passing one `Stream` twice pairs it with itself, as `self_join` does.
+    Columns: ``left_stream, left_key, left_time, right_stream, right_key, right_time, distance, probability``, where
+    ``distance`` is between the two mean positions. Spark frames give a Spark frame (streaming if they are), others
+    a `pyarrow.Table`. Bad rows are in `rejects`, or raise `BadInput` with ``on_reject="fail"``.
+
+    Lian & Chen 2009, Eqs. 1 and 2.
+    """
+    _refuse_unbuilt(imputer=imputer, metric=metric, emit=emit, probabilities=probabilities, values=values)
+    if right is left:
+        if more:
+            raise BadArgument("The same Stream is given twice among several. Pair it with itself by self_join, apart.")
+        return self_join(left, epsilon=epsilon, probability=probability, window=window, on_reject=on_reject, options=options)
+    return _join(
+        (left, right, *more),
+        epsilon=epsilon,
+        probability=probability,
+        window=window,
+        self_join=False,
+        different=None,
+        on_reject=on_reject,
+        options=options,
+    )
+
+
+def self_join(
+    stream: Stream,
+    *,
+    epsilon: float,
+    probability: float,
+    window: TimeWindow,
+    different: str | None = None,
+    imputer: Any = None,
+    metric: str = "euclidean",
+    emit: str = "matches",
+    probabilities: str = "exact",
+    values: bool = False,
+    on_reject: str = "collect",
+    options: Options | None = None,
+) -> Any:
+    """Unordered pairs of rows of one stream, the earlier on the left, no row with itself.
+
+    ``different`` names a column in which the two rows have to differ; null does not differ. Everything else as in
+    `similarity_join`.
+    """
+    _refuse_unbuilt(imputer=imputer, metric=metric, emit=emit, probabilities=probabilities, values=values)
+    return _join(
+        (stream,),
+        epsilon=epsilon,
+        probability=probability,
+        window=window,
+        self_join=True,
+        different=different,
+        on_reject=on_reject,
+        options=options,
+    )
+
+
+def rejects(result: Any) -> Any:
+    """The rows of a call that could not be used: ``stream, key, time, reason, detail, values`` (JSON).
+
+    ``result`` is what the call returned, itself. On a streaming result this raises: `start` writes rejects there.
+    """
+    if isinstance(result, pa.Table):
+        kept = _REJECTS.get(id(result))
+        if kept is None or kept[0]() is not result:
+            raise BadArgument("This table is not what a call of appulse returned. Pass the result itself, not a slice.")
+        return kept[1]
+    if _is_spark(result):
+        from appulse.engines.spark.engine import rejects_of
+
+        return rejects_of(result)
+    raise BadArgument(f"rejects() got a {type(result).__name__}. Pass the result of a call, itself.")
+
+
+def start(
+    result: Any,
+    sink: Any,
+    rejects: Any = None,
+    *,
+    checkpoint: str,
+    partitions: int | None = None,
+    drain: bool = False,
+    trigger: dict[str, Any] | None = None,
+) -> Any:
+    """Run a streaming result as one query that writes answers to ``sink`` and bad rows to ``rejects``.
+
+    A sink is a ``("format", {options})`` pair or a function of (batch frame, batch id). Files are written exactly
+    once, functions at least once with the batch id. ``drain=True`` takes what is available now, answers what is held
+    and closes the checkpoint.
+    """
+    from appulse.engines.spark.start import start as start_query
+
+    return start_query(
+        result, sink, rejects, checkpoint=checkpoint, partitions=partitions, drain=drain, trigger=trigger
+    )
+
+
+def session(cores: int | None = None, **settings: Any) -> Any:
+    """A local SparkSession with what appulse needs, Java found or brought along."""
+    from appulse.engines.spark.session import session as make_session
+
+    return make_session(cores, **settings)
+
+
+class SimilarityJoin:
+    """The join by hand, without Spark: push rows as they come, take the answers they complete.
+
+    Streams are keyword arguments by name, with ``frame=None``; a single one is joined with itself. Their order is
+    that of the arguments.
+    """
+
+    def __init__(
+        self,
+        *,
+        epsilon: float,
+        probability: float,
+        window: TimeWindow,
+        different: str | None = None,
+        on_reject: str = "collect",
+        options: Options | None = None,
+        **streams: Stream,
+    ) -> None:
+        for name, stream in streams.items():
+            if not isinstance(stream, Stream):
+                raise BadArgument(f"SimilarityJoin({name}=...) is no Stream, and no argument it knows.")
+        self._streams = {
+            stream.name or name: (name, stream) for name, stream in streams.items()
+        }
+        self._settings: dict[str, Any] = {
+            "epsilon": epsilon,
+            "probability": probability,
+            "window": window,
+            "different": different,
+            "on_reject": on_reject,
+            "options": options or Options(),
+        }
+        self._engine: LocalJoin | None = None
+        self._held: dict[str, pa.Table] = {}
+
+    def push(self, **frames: Any) -> pa.Table:
+        """Take in rows of any of the streams; the pairs they complete."""
+        from appulse.engines.local import LocalJoin, as_table
+
+        known = {name for name, _ in self._streams.values()}
+        for name in frames:
+            if name not in known:
+                raise BadArgument(f"push({name}=...): there is no such stream. There are: {', '.join(sorted(known))}.")
+        tables = {
+            own: as_table(frames[name])
+            for own, (name, _) in self._streams.items()
+            if frames.get(name) is not None
+        }
+        if self._engine is None:
+            # Key and time types are settled once every stream has shown its columns.
+            for own, table in tables.items():
+                held = self._held.get(own)
+                self._held[own] = table if held is None else pa.concat_tables([held, table])
+            call = self._resolve()
+            if call is None:
+                raise BadArgument(
+                    "The first push has to show every stream's columns: push empty frames for streams without rows yet. "
+                    f"Missing: {', '.join(sorted(set(self._streams) - set(self._held)))}."
+                )
+            self._engine, tables, self._held = LocalJoin(call), self._held, {}
+        return self._engine.push(tables)
+
+    def drain(self) -> pa.Table:
+        """Complete what is held; the pairs that completes. Under time windows nothing is ever held."""
+        return self.push()
+
+    def rejects(self) -> pa.Table:
+        """Every row that could not be used so far."""
+        if self._engine is None:
+            raise BadArgument("Nothing has been pushed yet, so nothing was rejected.")
+        return self._engine.rejects()
+
+    def _resolve(self) -> JoinCall | None:
+        if set(self._held) != set(self._streams):
+            return None
+        from dataclasses import replace
+
+        streams = [replace(stream, name=own) for own, (_, stream) in self._streams.items()]
+        schemas = [self._held[own].schema for own in self._streams]
+        return resolve(streams, schemas, self_join=len(streams) == 1, **self._settings)
+
+
+def _join(streams: tuple[Stream, ...], *, options: Options | None, **settings: Any) -> Any:
+    for stream in streams:
+        if not isinstance(stream, Stream):
+            raise BadArgument(f"A stream of the call is a {type(stream).__name__}. Wrap the frame: ap.Stream(frame, ...).")
+        if stream.frame is None:
+            raise BadArgument("A stream of the call has no frame. Streams without one are for ap.SimilarityJoin.")
+    stream_names(streams, self_join=settings["self_join"])
+    options = options or Options()
+    spark = [_is_spark(stream.frame) for stream in streams]
+    if all(spark):
+        from appulse.engines.spark.engine import spark_join
+
+        return spark_join(streams, options=options, **settings)
+    if any(spark):
+        raise BadArgument("The call mixes Spark frames with others. Convert them: spark.createDataFrame(...) or .toArrow().")
+    from appulse.engines.local import LocalJoin, as_table
+
+    tables = [as_table(stream.frame) for stream in streams]
+    call = resolve(streams, [table.schema for table in tables], options=options, **settings)
+    engine = LocalJoin(call)
+    result = engine.push(dict(zip(call.plan.streams, tables, strict=True)))
+    remember_rejects(result, engine.rejects())
+    return result
+
+
+def remember_rejects(result: pa.Table, rejected: pa.Table) -> None:
+    """Keep the rejects of an in-process result for as long as the result lives."""
+    number = id(result)
+    _REJECTS[number] = (weakref.ref(result, lambda _: _REJECTS.pop(number, None)), rejected)
+
+
+def _is_spark(frame: Any) -> bool:
+    """Whether this is a Spark DataFrame, classic or Connect, without importing Spark."""
+    return any(kind.__module__.startswith("pyspark.sql") and kind.__name__ == "DataFrame" for kind in type(frame).__mro__)
+
+
+def _refuse_unbuilt(*, imputer: Any, metric: str, emit: str, probabilities: str, values: bool) -> None:
+    for name, value, built in (
+        ("imputer", imputer, None),
+        ("metric", metric, "euclidean"),
+        ("emit", emit, "matches"),
+        ("probabilities", probabilities, "exact"),
+        ("values", values, False),
+    ):
+        if value is not built and value != built:
+            raise NotBuilt(f"{name}={value!r} is planned and not built yet; today {name}={built!r} is. See docs/index.md.")

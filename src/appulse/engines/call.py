@@ -1,0 +1,292 @@
+"""One call of the similarity join, resolved: what both engines work from, and how answers become a table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from appulse.errors import BadArgument, nearest
+from appulse.model import defects as why
+from appulse.model import uncertainty
+from appulse.model.defects import as_json, reject_schema
+from appulse.model.encode import Encoding, check_columns, gaussian_reach, reach_quantile
+from appulse.model.strings import decode
+from appulse.model.times import from_micros, is_number, is_time
+from appulse.operators.similarity_join import BOUNDS, INDEXES, Answers, JoinPlan
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from appulse.model.objects import Objects
+    from appulse.model.stream import Stream
+    from appulse.windows.definitions import TimeWindow
+
+TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a call is carried out; nothing here changes an answer.
+
+    ``bounds`` names the bounds in use, ``index`` is "auto", "grid" or "dense". On Spark, ``partitions`` is the number
+    of tiles and tasks of the join (default: the session's cores) and belongs to the checkpoint; ``sample`` maps
+    stream names to a small frame of typical rows, from which tiles are planned; ``side`` fixes the side of a tile's
+    cells.
+    """
+
+    bounds: frozenset[str] = BOUNDS
+    index: str = "auto"
+    partitions: int | None = None
+    sample: Any = None
+    side: float | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "bounds", frozenset(self.bounds))
+        for name in sorted(self.bounds - BOUNDS):
+            raise BadArgument(f"Options(bounds=) names {name!r}.{nearest(name, BOUNDS)}")
+        if self.index not in INDEXES:
+            raise BadArgument(f"Options(index={self.index!r}).{nearest(str(self.index), INDEXES)}")
+        if self.partitions is not None and self.partitions < 1:
+            raise BadArgument(f"Options(partitions={self.partitions}): give at least 1.")
+
+
+@dataclass(frozen=True)
+class JoinCall:
+    """A checked call without its frames: travels to workers."""
+
+    plan: JoinPlan
+    encodings: tuple[Encoding, ...]
+    lateness: tuple[int, ...]  # microseconds, per stream
+    key_type: pa.DataType
+    time_type: pa.DataType
+    on_reject: str = "collect"
+    options: Options = field(default_factory=Options)
+
+    @property
+    def answer_schema(self) -> pa.Schema:
+        """Columns of the answers."""
+        sides = [
+            (f"{side}_{what}", kind)
+            for side in ("left", "right")
+            for what, kind in (("stream", pa.string()), ("key", self.key_type), ("time", self.time_type))
+        ]
+        return pa.schema([*sides, ("distance", pa.float64()), ("probability", pa.float64())])
+
+    @property
+    def reject_schema(self) -> pa.Schema:
+        """Columns of the rejects."""
+        return reject_schema(self.key_type, self.time_type)
+
+    def with_dimensions(self, d: int) -> JoinCall:
+        """The same call, once rows have told their number of dimensions."""
+        return replace(self, encodings=tuple(replace(e, dimensions=d) for e in self.encodings))
+
+
+def resolve(
+    streams: Sequence[Stream],
+    schemas: Sequence[pa.Schema],
+    *,
+    epsilon: float,
+    probability: float,
+    window: TimeWindow,
+    self_join: bool,
+    different: str | None,
+    on_reject: str,
+    options: Options,
+) -> JoinCall:
+    """Check a call against the columns there are, and settle everything that follows from its arguments."""
+    names = stream_names(streams, self_join=self_join)
+    if not (isinstance(epsilon, int | float) and np.isfinite(epsilon) and epsilon >= 0):
+        raise BadArgument(f"epsilon={epsilon!r}: give a finite distance, at least 0.")
+    if not (isinstance(probability, int | float) and 0.0 < probability <= 1.0):
+        raise BadArgument(f"probability={probability!r}: give a number above 0, at most 1.")
+    if on_reject not in ("collect", "fail"):
+        raise BadArgument(f"on_reject={on_reject!r}.{nearest(str(on_reject), ('collect', 'fail'))}")
+    models = tuple(stream.value for stream in streams)
+    threshold = probability - TOLERANCE if probability > 2 * TOLERANCE else float(probability)
+    plan = JoinPlan(
+        streams=names,
+        models=models,
+        windows=window.micros(names),
+        epsilon=float(epsilon),
+        threshold=threshold,
+        quantile=reach_quantile(threshold),
+        self_join=self_join,
+        check_differ=different is not None,
+        bounds=options.bounds,
+        index=options.index,
+    )
+    key_type, time_type = _key_type(streams, schemas), _time_type(streams, schemas)
+    d = _dimensions(names, models, schemas)
+    _check_partitions(streams, schemas, names)
+    encodings = tuple(
+        Encoding(
+            name=name,
+            model=stream.value,
+            key=stream.key,
+            time=stream.time,
+            unit=stream.unit,
+            existence=stream.existence,
+            partition_by=stream.partitions,
+            differ=different,
+            key_type=key_type,
+            time_type=time_type,
+            quantile=plan.quantile,
+            closed_form=gaussian_reach(threshold) if plan.closed_form else None,
+            dimensions=d,
+        )
+        for name, stream in zip(names, streams, strict=True)
+    )
+    for encoding, schema in zip(encodings, schemas, strict=True):
+        check_columns(encoding, schema)
+    lateness = tuple(stream.lateness_micros for stream in streams)
+    return JoinCall(plan, encodings, lateness, key_type, time_type, on_reject, options)
+
+
+def stream_names(streams: Sequence[Stream], *, self_join: bool = False) -> tuple[str, ...]:
+    """Names of the streams of a call: ``left, right, s3, ...`` unless they have their own."""
+    if not self_join and len(streams) < 2:
+        raise BadArgument(f"A join needs at least two streams, got {len(streams)}. To pair a stream with itself: self_join.")
+    if len(streams) > 16:
+        raise BadArgument(f"A join of {len(streams)} streams: at most 16 are supported.")
+    default = ["left", "right", *(f"s{i}" for i in range(3, 17))]
+    names = tuple(s.name if s.name is not None else default[i] for i, s in enumerate(streams))
+    for name in names:
+        if names.count(name) > 1:
+            raise BadArgument(f"Two streams are named {name!r}. Give each its own Stream(name=...).")
+    return names
+
+
+def _column(schema: pa.Schema, column: str, stream: str) -> pa.DataType:
+    if column not in schema.names:
+        raise BadArgument(
+            f"Stream {stream!r} has no column {column!r}.{nearest(column, schema.names)} "
+            f"It has: {', '.join(schema.names)}."
+        )
+    kind = schema.field(column).type
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _key_type(streams: Sequence[Stream], schemas: Sequence[pa.Schema]) -> pa.DataType:
+    kinds = [_column(schema, s.key, s.name or s.key) for s, schema in zip(streams, schemas, strict=True)]
+    if len(set(kinds)) == 1:
+        return kinds[0]
+    for family, common in ((pa.types.is_integer, pa.int64()), (pa.types.is_floating, pa.float64()), (_is_text, pa.string())):
+        if all(family(kind) for kind in kinds):
+            return common
+    return pa.string()
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+
+
+def _time_type(streams: Sequence[Stream], schemas: Sequence[pa.Schema]) -> pa.DataType:
+    kinds = [_column(schema, s.time, s.name or s.time) for s, schema in zip(streams, schemas, strict=True)]
+    for stream, kind in zip(streams, kinds, strict=True):
+        if not (is_time(kind) or is_number(kind)):
+            raise BadArgument(f"time={stream.time!r} holds {kind}. Give a column of timestamps, dates or numbers.")
+    if len({is_time(kind) for kind in kinds}) > 1:
+        raise BadArgument(
+            f"The streams' times are {', '.join(map(str, kinds))}: timestamps and numbers do not mix. "
+            "Convert one of the columns."
+        )
+    if len(set(kinds)) == 1:
+        return kinds[0]
+    if is_time(kinds[0]):
+        zones = [kind.tz for kind in kinds if pa.types.is_timestamp(kind) and kind.tz]
+        return pa.timestamp("us", zones[0] if zones else None)
+    return pa.int64() if all(pa.types.is_integer(kind) for kind in kinds) else pa.float64()
+
+
+def _dimensions(
+    names: Sequence[str], models: Sequence[uncertainty.Model], schemas: Sequence[pa.Schema]
+) -> int | None:
+    """The one number of dimensions of the call, where models or column types tell it."""
+    known: dict[str, int] = {}
+    for name, model, schema in zip(names, models, schemas, strict=True):
+        d = uncertainty.dimensions(model)
+        if d is None and isinstance(model, uncertainty.Samples):
+            kind = _column(schema, model.column, name)
+            inner = getattr(kind, "value_type", None)
+            if inner is not None and is_number(inner):
+                d = 1
+            elif inner is not None and pa.types.is_fixed_size_list(inner):
+                d = inner.list_size
+        if d is not None:
+            known[name] = d
+    if len(set(known.values())) > 1:
+        told = ", ".join(f"{name} has {d}" for name, d in known.items())
+        raise BadArgument(f"The streams differ in dimensions: {told}. A distance needs the same number on both sides.")
+    return next(iter(known.values()), None)
+
+
+def _check_partitions(streams: Sequence[Stream], schemas: Sequence[pa.Schema], names: Sequence[str]) -> None:
+    counts = {name: len(stream.partitions) for name, stream in zip(names, streams, strict=True)}
+    if len(set(counts.values())) > 1:
+        raise BadArgument(f"partition_by differs in number over the streams: {counts}. Give every stream the same.")
+    for i in range(len(streams[0].partitions)):
+        kinds = {
+            name: str(_column(schema, stream.partitions[i], name))
+            for name, stream, schema in zip(names, streams, schemas, strict=True)
+        }
+        if len(set(kinds.values())) > 1:
+            raise BadArgument(f"partition_by column {i + 1} differs in type over the streams: {kinds}. Cast one of them.")
+
+
+def to_table(answers: Answers, call: JoinCall) -> pa.Table:
+    """Answers as a table in the types the user gave."""
+    names = np.array(call.plan.streams, object)
+    columns = []
+    for stream, key, time in (
+        (answers.left_stream, answers.left_key, answers.left_time),
+        (answers.right_stream, answers.right_key, answers.right_time),
+    ):
+        columns.append(pa.DictionaryArray.from_arrays(stream.astype(np.int32), pa.array(names)).dictionary_decode())
+        columns.append(decode(key, call.key_type))
+        columns.append(_times(time, stream, call))
+    columns += [pa.array(answers.distance), pa.array(answers.probability)]
+    return pa.Table.from_arrays(columns, schema=call.answer_schema)
+
+
+def _times(micros: NDArray[np.int64], stream: NDArray[np.int64], call: JoinCall) -> pa.Array:
+    units = [encoding.unit for encoding in call.encodings]
+    if len(set(units)) == 1 or is_time(call.time_type):
+        return from_micros(micros, call.time_type, units[0])
+    parts = [from_micros(micros, call.time_type, unit) for unit in units]
+    return pa.concat_arrays(parts).take(pa.array(stream * len(micros) + np.arange(len(micros))))
+
+
+def late_rejects(objects: Objects, rows: NDArray[np.int64], frontier: int, encoding: Encoding) -> pa.Table:
+    """Rows that came too late, as rejects that say by how much."""
+    names = uncertainty.names(encoding.model, objects.d)
+    late = objects.take(rows)
+    behind = (frontier - late.time) / 1e6
+    return pa.table(
+        {
+            "stream": [encoding.name] * len(rows),
+            "key": decode(late.key, encoding.key_type),
+            "time": from_micros(late.time, encoding.time_type, encoding.unit),
+            "reason": [why.LATE] * len(rows),
+            "detail": [f"{seconds:.6f} seconds behind the slowest stream's frontier" for seconds in behind.tolist()],
+            "values": [as_json(dict(zip(names, centre, strict=True))) for centre in late.centre.tolist()],
+        },
+        schema=reject_schema(encoding.key_type, encoding.time_type),
+    )
+
+
+def frontier(newest: Sequence[int | None], lateness: Sequence[int]) -> int | None:
+    """Rows before this (microseconds) are late, given each stream's newest time; None while a stream is silent.
+
+    In whole milliseconds, rounded so that no row within its lateness is ever late: what Spark's watermark does.
+    """
+    told = [time for time in newest if time is not None]
+    if len(told) < len(newest):
+        return None
+    least = min(time // 1000 - -(-late // 1000) for time, late in zip(told, lateness, strict=True))
+    return least * 1000 if least > 0 else None

@@ -1,0 +1,93 @@
+"""The engine in this process: tables in, tables out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import narwhals as nw
+import numpy as np
+import pyarrow as pa
+
+from appulse.engines.call import JoinCall, frontier, late_rejects, to_table
+from appulse.errors import BadArgument, BadInput
+from appulse.model.defects import concat_rejects
+from appulse.model.encode import encode, infer_dimensions
+from appulse.operators.similarity_join import Answers, SimilarityJoin
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def as_table(frame: Any) -> pa.Table:
+    """A pyarrow, pandas or Polars frame as an Arrow table."""
+    if isinstance(frame, pa.Table):
+        return frame
+    if isinstance(frame, pa.RecordBatch):
+        return pa.Table.from_batches([frame])
+    try:
+        return nw.from_native(frame, eager_only=True).to_arrow()
+    except TypeError:
+        kind = f"{type(frame).__module__}.{type(frame).__name__}"
+        raise BadArgument(
+            f"A stream's frame is a {kind}. Give a Spark DataFrame, or a pyarrow, pandas or Polars table."
+        ) from None
+
+
+class LocalJoin:
+    """A similarity join in process, batch by batch."""
+
+    def __init__(self, call: JoinCall) -> None:
+        self.call = call
+        self.operator = SimilarityJoin(call.plan)
+        self._newest: list[int | None] = [None] * len(call.encodings)
+        self._rejects: list[pa.Table] = []
+
+    def push(self, tables: Mapping[str, pa.Table]) -> pa.Table:
+        """Take in rows by stream name; the answers they complete."""
+        self._learn_dimensions(tables)
+        limit = frontier(self._newest, self.call.lateness)
+        if limit is not None:
+            self.operator.advance(limit)
+        batches = []
+        for i, encoding in enumerate(self.call.encodings):
+            table = tables.get(encoding.name)
+            if table is None or len(table) == 0:
+                continue
+            objects, rejects = encode(table, encoding)
+            self._reject(rejects)
+            if limit is not None and (objects.time < limit).any():
+                late = objects.time < limit
+                self._reject(late_rejects(objects, np.flatnonzero(late), limit, encoding))
+                objects = objects.take(np.flatnonzero(~late))
+            if len(objects):
+                newest = int(objects.time.max())
+                known = self._newest[i]
+                self._newest[i] = newest if known is None else max(known, newest)
+                batches.append((i, 0, objects))
+        answers = self.operator.push(batches) if batches else Answers.concat([])
+        return to_table(answers, self.call)
+
+    def rejects(self) -> pa.Table:
+        """Every row that could not be used so far."""
+        return concat_rejects(self._rejects, self.call.reject_schema)
+
+    def _reject(self, rejects: pa.Table) -> None:
+        if len(rejects) == 0:
+            return
+        if self.call.on_reject == "fail":
+            first = rejects.slice(0, 1).to_pylist()[0]
+            raise BadInput(
+                f"{len(rejects)} rows of stream {first['stream']!r} cannot be used; the first, key {first['key']!r} at "
+                f'{first["time"]}: {first["reason"]} ({first["detail"]}). Repair them, or use on_reject="collect".'
+            )
+        self._rejects.append(rejects)
+
+    def _learn_dimensions(self, tables: Mapping[str, pa.Table]) -> None:
+        if self.call.encodings[0].dimensions is not None:
+            return
+        for encoding in self.call.encodings:
+            table = tables.get(encoding.name)
+            d = None if table is None else infer_dimensions(table, encoding.model)
+            if d is not None:
+                self.call = self.call.with_dimensions(d)
+                return

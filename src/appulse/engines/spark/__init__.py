@@ -1,0 +1,1 @@
+"""The engine on Spark: batch and Structured Streaming through PySpark."""

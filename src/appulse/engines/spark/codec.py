@@ -1,0 +1,152 @@
+"""Blocks: a batch of objects as one byte string, a versioned struct of arrays.
+
+    header | time | key | mass | centre | spread | reach | samples | labels
+
+Offsets of samples from a rounded centre are float32 where that restores every coordinate exactly; else the
+coordinates travel as they are. A block carries its checksum: what does not match is an error, never a wrong answer.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from appulse.errors import StateError
+from appulse.kernels.packing import offsets_fit, restore
+from appulse.model.objects import Objects
+from appulse.model.strings import Bytes, Labels
+from appulse.model.uncertainty import Form
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike, NDArray
+
+_HEADER = struct.Struct("<4sHBBHBBIIqI")  # magic, version, form, flags, stream, lane, d, n, key width, samples, crc
+_MAGIC = b"apbk"
+_VERSION = 1
+_SAMPLES, _WEIGHTS, _GROUP, _DIFFER, _FLOAT32, _MASS, _REACH, _EVEN = (1 << i for i in range(8))
+
+
+def pack(objects: Objects, stream: int, lane: int) -> bytes:
+    """The objects as a block."""
+    n, d = objects.centre.shape
+    widths = np.diff(objects.key.offsets)
+    key_width = int(widths[0]) + 1 if n and (widths == widths[0]).all() else 0
+    flags = 0
+    parts: list[NDArray[Any]] = [objects.time]
+    parts += [objects.key.data] if key_width else [objects.key.offsets, objects.key.data]
+    if n and (objects.mass != 1.0).any():
+        flags |= _MASS
+        parts.append(objects.mass)
+    parts += [objects.centre, np.array([objects.spread.shape[1]], np.int64), objects.spread]
+    if n and objects.reach.any():
+        flags |= _REACH
+        parts.append(objects.reach)
+    total = 0
+    if len(objects.first):
+        flags |= _SAMPLES
+        total = int(objects.first[-1])
+        counts = np.diff(objects.first)
+        even = bool(n and (counts == counts[0]).all())
+        flags |= _EVEN if even else 0
+        parts += [counts[:1] if even else counts, objects.radius, objects.covariance]
+        short = np.empty(len(objects.samples), np.float32)
+        if offsets_fit(objects.first, objects.samples, _origins(objects.centre, objects.radius), short):
+            flags |= _FLOAT32
+            parts.append(short)
+        else:
+            parts.append(objects.samples)
+        if len(objects.weights):
+            flags |= _WEIGHTS
+            parts.append(objects.weights)
+    for labels, flag in ((objects.group, _GROUP), (objects.differ, _DIFFER)):
+        if labels is not None:
+            flags |= flag
+            values = Bytes.of(labels.values)
+            parts += [np.array([len(values)], np.int64), values.offsets, values.data, labels.codes]
+    body = b"".join(_padded(part) for part in parts)
+    crc = zlib.crc32(body)
+    head = (_MAGIC, _VERSION, int(objects.form), flags, stream, lane, d, n, key_width, total, crc)
+    return _HEADER.pack(*head).ljust(40, b"\0") + body
+
+
+def unpack(block: bytes) -> tuple[int, int, Objects]:
+    """Stream, lane and objects of a block; arrays are views of it."""
+    if len(block) < 40 or block[:4] != _MAGIC:
+        raise StateError(
+            f"{len(block)} bytes are no block of appulse (they begin with {block[:4]!r}). "
+            "The checkpoint is damaged or belongs to another program: restore it, or start with a new one."
+        )
+    _, version, form, flags, stream, lane, d, n, key_width, total, crc = _HEADER.unpack_from(block)
+    if version != _VERSION:
+        raise StateError(f"A block has format {version}, this appulse reads {_VERSION}. Use the appulse that wrote it.")
+    body = memoryview(block)[40:]
+    if zlib.crc32(body) != crc:
+        raise StateError(
+            f"A block of {len(block)} bytes fails its checksum: it is truncated or corrupt. "
+            "Restore the checkpoint, or start with a new one."
+        )
+    reader = _Reader(body)
+    time = reader.take(np.int64, n)
+    if key_width:
+        width = key_width - 1
+        key = Bytes(np.arange(n + 1, dtype=np.int64) * width, reader.take(np.uint8, n * width))
+    else:
+        offsets = reader.take(np.int64, n + 1)
+        key = Bytes(offsets, reader.take(np.uint8, int(offsets[-1])))
+    mass = reader.take(np.float64, n) if flags & _MASS else np.ones(n)
+    centre = reader.take(np.float64, n * d).reshape(n, d)
+    spread_width = int(reader.take(np.int64, 1)[0])
+    spread = reader.take(np.float64, n * spread_width).reshape(n, spread_width)
+    reach = reader.take(np.float64, n) if flags & _REACH else np.zeros(n)
+    radius, covariance = np.zeros(n), np.empty((n, 0))
+    first, samples, weights = np.empty(0, np.int64), np.empty(0), np.empty(0)
+    if flags & _SAMPLES:
+        counts = np.repeat(reader.take(np.int64, 1), n) if flags & _EVEN else reader.take(np.int64, n)
+        first = np.concatenate([[0], np.cumsum(counts)])
+        radius = reader.take(np.float64, n)
+        width = d * (d + 1) // 2
+        covariance = reader.take(np.float64, n * width).reshape(n, width)
+        if flags & _FLOAT32:
+            samples = restore(first, reader.take(np.float32, total * d), _origins(centre, radius))
+        else:
+            samples = reader.take(np.float64, total * d)
+        if flags & _WEIGHTS:
+            weights = reader.take(np.float64, total)
+    group = reader.labels(n) if flags & _GROUP else None
+    differ = reader.labels(n) if flags & _DIFFER else None
+    fields = (time, key, mass, centre, spread, reach, radius, covariance, first, samples, weights, group, differ)
+    return stream, lane, Objects(Form(form), *fields)
+
+
+@dataclass
+class _Reader:
+    """Arrays one after the other, each padded to 8 bytes."""
+
+    body: memoryview
+    at: int = field(default=0)
+
+    def take(self, dtype: DTypeLike, count: int) -> NDArray[Any]:
+        array = np.frombuffer(self.body, dtype, count, self.at)
+        self.at += -(-array.nbytes // 8) * 8
+        return array
+
+    def labels(self, n: int) -> Labels:
+        offsets = self.take(np.int64, int(self.take(np.int64, 1)[0]) + 1)
+        values = Bytes(offsets, self.take(np.uint8, int(offsets[-1]))).to_list()
+        return Labels(self.take(np.int32, n), tuple(values))
+
+
+def _padded(array: NDArray[Any]) -> bytes:
+    raw = np.ascontiguousarray(array).tobytes()
+    return raw + b"\0" * (-len(raw) % 8)
+
+
+def _origins(centre: NDArray[np.float64], radius: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Centres rounded to 12 bits of their radius, so that offsets of round samples stay round."""
+    quantum = np.ldexp(1.0, np.frexp(radius)[1] - 12)[:, None]
+    rounded = np.rint(centre / quantum) * quantum
+    return np.where((radius > 0.0)[:, None] & np.isfinite(rounded), rounded, centre)

@@ -1,0 +1,456 @@
+"""The similarity join as a Spark plan: encode -> tiles -> join -> answers and rejects.
+
+    user rows --mapInArrow--> (tile, block) --shuffle--> one join per tile --mapInArrow--> tagged rows
+
+In a batch query every tile is answered at once; in a streaming one it keeps its windows in Spark's state store.
+"""
+
+from __future__ import annotations
+
+import json
+import weakref
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the house name of this module
+from pyspark.sql import types as T  # noqa: N812
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema, to_arrow_type
+
+from appulse.engines.call import JoinCall, Options, resolve, to_table
+from appulse.engines.spark.codec import pack, unpack
+from appulse.engines.spark.session import check_session
+from appulse.engines.spark.tiles import TilePlan, hashed_plan, planned, spread_keys
+from appulse.errors import BadArgument, BadInput
+from appulse.model.encode import encode, infer_dimensions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from appulse.model.objects import Objects
+    from appulse.model.stream import Stream
+
+#: What a tile reports of each micro-batch, summed over tiles.
+METRICS = (
+    "rows",
+    "late",
+    "rejected",
+    "candidates",
+    "elsewhere",
+    "pruned_reach",
+    "pruned_mass",
+    "pruned_cantelli",
+    "pruned_markov",
+    "pruned_projection",
+    "accepted",
+    "refined",
+    "answers",
+    "state_rows",
+    "state_bytes",
+    "state_bytes_read",
+    "state_bytes_written",
+    "seconds",
+)
+_BLOCKS = "tile int, block binary, ts timestamp"
+# Rows wait for their task's other rows, so that a tile gets few blocks; not for more than this.
+_FLUSH_BYTES = 256 << 20
+
+
+@dataclass(frozen=True)
+class SparkResult:
+    """What stands behind a result frame."""
+
+    call: JoinCall
+    plan: TilePlan
+    tagged: DataFrame
+    answers: T.StructType
+    rejects: T.StructType
+    bad_rows: DataFrame | None  # of a batch result: the rejects alone
+
+
+_RESULTS: weakref.WeakKeyDictionary[DataFrame, SparkResult] = weakref.WeakKeyDictionary()
+
+
+def result_of(frame: DataFrame) -> SparkResult:
+    """What stands behind a frame that a call of appulse returned."""
+    result = _RESULTS.get(frame)
+    if result is None:
+        raise BadArgument(
+            "This DataFrame is not what a call of appulse returned. Pass the result itself, before select or filter."
+        )
+    return result
+
+
+def spark_join(streams: Sequence[Stream], *, options: Options, **settings: Any) -> DataFrame:
+    """The join of Spark frames, lazily; streaming if its inputs are."""
+    frames = [stream.frame for stream in streams]
+    streaming = [frame.isStreaming for frame in frames]
+    if any(streaming) and not all(streaming):
+        raise BadArgument(
+            "The call mixes streaming and batch frames, which Spark cannot union. Read the batch side as a stream "
+            "(spark.readStream), or collect it and use it in a batch call."
+        )
+    spark = frames[0].sparkSession
+    if any(streaming):
+        check_session(spark)
+        streams = [_with_watermark_delay(stream) for stream in streams]
+    call = resolve(streams, [to_arrow_schema(frame.schema) for frame in frames], options=options, **settings)
+    partitions = options.partitions or _default_partitions(spark, streaming=any(streaming))
+    plan = _tile_plan(call, partitions, options, streams)
+    keys = spread_keys(plan.keys, partitions if not any(streaming) else _shuffle_partitions(spark))
+    answers, rejects = _schemas(call, streams, frames)
+    blocks = _encoded(call, plan, keys, streams, streaming=any(streaming))
+    tagged_schema = _tagged_schema(answers, rejects)
+    if any(streaming):
+        tagged = _stateful(call, plan, keys, blocks, tagged_schema)
+        bad_rows = None
+    else:
+        tagged = _at_once(call, plan, keys, blocks, tagged_schema, partitions)
+        bad_rows = _select(_bad_rows(call, streams, tagged_schema), "reject", rejects)
+    result = _select(tagged, "answer", answers)
+    _RESULTS[result] = SparkResult(call, plan, tagged, answers, rejects, bad_rows)
+    return result
+
+
+def rejects_of(result: DataFrame) -> DataFrame:
+    """Rows of a batch call that could not be used."""
+    known = result_of(result)
+    if known.bad_rows is None:
+        raise BadArgument(
+            "Rejects of a streaming result leave with its query: give ap.start(result, sink, rejects=...) a sink for them."
+        )
+    return known.bad_rows
+
+
+def _default_partitions(spark: Any, *, streaming: bool) -> int:
+    cores = int(spark.sparkContext.defaultParallelism) if hasattr(spark, "_jsc") else _shuffle_partitions(spark)
+    return min(cores, _shuffle_partitions(spark)) if streaming else cores
+
+
+def _shuffle_partitions(spark: Any) -> int:
+    return int(spark.conf.get("spark.sql.shuffle.partitions"))
+
+
+def _with_watermark_delay(stream: Stream) -> Stream:
+    """The stream with the delay of a `withWatermark` on its frame as its lateness."""
+    from dataclasses import replace
+
+    delays = _watermark_delays(stream.frame)
+    if not delays:
+        return stream
+    if stream.lateness is not None:
+        raise BadArgument(
+            f"Stream {stream.name or stream.key!r} has lateness={stream.lateness!r} and a withWatermark on its frame. "
+            "Give one of them."
+        )
+    return replace(stream, lateness=max(delays) / 1000.0)
+
+
+def _watermark_delays(frame: DataFrame) -> list[int]:
+    """Delays in milliseconds of the watermarks in a frame's plan; none where Spark does not let us look (Connect)."""
+    if not hasattr(frame, "_jdf"):
+        return []
+    delays, waiting = [], [frame._jdf.queryExecution().analyzed()]  # noqa: SLF001 - there is no public way
+    while waiting:
+        node = waiting.pop()
+        if node.nodeName() == "EventTimeWatermark":
+            delays.append(int(node.delay().days() * 86_400_000 + node.delay().microseconds() // 1000)
+                          if hasattr(node.delay(), "days") else int(str(node.delay())))
+        children = node.children()
+        waiting += [children.apply(i) for i in range(children.size())]
+    return delays
+
+
+def _schemas(
+    call: JoinCall, streams: Sequence[Stream], frames: Sequence[DataFrame]
+) -> tuple[T.StructType, T.StructType]:
+    """Spark's schemas of answers and rejects: keys and times in the types they came in."""
+    key = _common_type([f.schema[s.key].dataType for s, f in zip(streams, frames, strict=True)], call.key_type)
+    time = _common_type([f.schema[s.time].dataType for s, f in zip(streams, frames, strict=True)], call.time_type)
+    text, number = T.StringType(), T.DoubleType()
+    sides = [
+        T.StructField(f"{side}_{what}", kind)
+        for side in ("left", "right")
+        for what, kind in (("stream", text), ("key", key), ("time", time))
+    ]
+    answers = T.StructType([*sides, T.StructField("distance", number), T.StructField("probability", number)])
+    rejects = T.StructType(
+        [
+            T.StructField(name, kind)
+            for name, kind in (
+                ("stream", text),
+                ("key", key),
+                ("time", time),
+                ("reason", text),
+                ("detail", text),
+                ("values", text),
+            )
+        ]
+    )
+    return answers, rejects
+
+
+def _common_type(kinds: Sequence[T.DataType], resolved: pa.DataType) -> T.DataType:
+    if all(kind == kinds[0] for kind in kinds):
+        return kinds[0]
+    return from_arrow_type(resolved)
+
+
+def _tagged_schema(answers: T.StructType, rejects: T.StructType) -> T.StructType:
+    """Answers, rejects and metrics side by side; ``tag`` tells which a row is."""
+    return T.StructType(
+        [
+            T.StructField("tag", T.StringType()),
+            *[T.StructField(f"answer_{f.name}", f.dataType) for f in answers],
+            *[T.StructField(f"reject_{f.name}", f.dataType) for f in rejects],
+            *[T.StructField(f"metric_{name}", T.DoubleType()) for name in METRICS],
+        ]
+    )
+
+
+def _select(tagged: DataFrame, tag: str, schema: T.StructType) -> DataFrame:
+    return tagged.where(F.col("tag") == tag).select(*[F.col(f"{tag}_{f.name}").alias(f.name) for f in schema])
+
+
+def _tile_plan(call: JoinCall, partitions: int, options: Options, streams: Sequence[Stream]) -> TilePlan:
+    if options.sample is None:
+        return hashed_plan(call.plan, partitions, call.encodings[0].closed_form, options.side)
+    from appulse.engines.local import as_table
+
+    samples = options.sample if isinstance(options.sample, dict) else {name: options.sample for name in call.plan.streams}
+    rows = []
+    for encoding, stream in zip(call.encodings, streams, strict=True):
+        frame = samples.get(encoding.name)
+        if frame is None:
+            continue
+        frame = frame.select(*map(_quoted, stream.columns(encoding.differ))).toArrow() if isinstance(frame, DataFrame) else frame
+        table = as_table(frame)
+        known = _with_dimensions(call, table, encoding.name)
+        rows.append(encode(table, known)[0])
+    return planned(call.plan, partitions, rows, max(call.plan.windows), options.side)
+
+
+def _with_dimensions(call: JoinCall, table: pa.Table, name: str) -> Any:
+    from dataclasses import replace
+
+    encoding = next(e for e in call.encodings if e.name == name)
+    if encoding.dimensions is not None:
+        return encoding
+    return replace(encoding, dimensions=infer_dimensions(table, encoding.model))
+
+
+def _quoted(column: str) -> Any:
+    return F.col("`" + column.replace("`", "``") + "`")
+
+
+def _encoded(
+    call: JoinCall, plan: TilePlan, keys: list[int], streams: Sequence[Stream], *, streaming: bool
+) -> DataFrame:
+    """All streams as blocks, one or a few per tile, task and micro-batch."""
+    parts = []
+    for i, (encoding, late) in enumerate(zip(call.encodings, call.lateness, strict=True)):
+        frame = streams[i].frame.select(*map(_quoted, encoding.columns()))
+        part = frame.mapInArrow(_encoder(call, plan, keys, i), _BLOCKS)
+        if streaming:
+            # Spark's watermark is the one clock all tiles share. It would also drop late rows unseen, were the
+            # time column still there below.
+            part = part.withWatermark("ts", f"{-(-late // 1000)} milliseconds")
+        parts.append(part.select("tile", "block"))
+    union = parts[0]
+    for part in parts[1:]:
+        union = union.union(part)
+    return union
+
+
+def _encoder(
+    call: JoinCall, plan: TilePlan, keys: list[int], stream: int
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def encode_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return _blocks(batches, call, plan, keys, stream)
+
+    return encode_task
+
+
+def _blocks(
+    batches: Iterable[pa.RecordBatch], call: JoinCall, plan: TilePlan, keys: list[int], stream: int
+) -> Iterator[pa.RecordBatch]:
+    """The blocks of one task's rows."""
+    from dataclasses import replace
+
+    from appulse.engines.spark.processor import REJECTS, table_bytes
+
+    encoding = call.encodings[stream]
+    for table in _gathered(batches):
+        if encoding.dimensions is None:
+            encoding = replace(encoding, dimensions=infer_dimensions(table, encoding.model))
+        objects, rejects = encode(table, encoding)
+        if len(rejects):
+            _fail_if_asked(call, rejects)
+            # Under many keys, so that a flood of bad rows is no hot spot.
+            where = keys[hash_text(str(rejects.column("detail")[0]) + str(len(rejects))) % len(keys)]
+            yield _block_batch([where], [table_bytes(REJECTS, rejects)], [0])
+        yield from _tiled(objects, stream, plan, keys)
+
+
+def _tiled(objects: Objects, stream: int, plan: TilePlan, keys: list[int]) -> Iterator[pa.RecordBatch]:
+    if len(objects) == 0:
+        return
+    rows, tiles, lanes = plan.copies(objects)
+    order = np.lexsort((objects.time[rows], lanes, tiles))
+    rows, tiles, lanes = rows[order], tiles[order], lanes[order]
+    copied = objects.take(rows)
+    cuts = np.flatnonzero((np.diff(tiles) != 0) | (np.diff(lanes) != 0)) + 1
+    begins, ends = [0, *cuts.tolist()], [*cuts.tolist(), len(rows)]
+    # A fine tile knows no lanes: they only tell coarse rows apart in the coarse one.
+    blocks = [
+        pack(copied.slice(a, b), stream, int(lanes[a]) if tiles[a] >= plan.tiles else 0)
+        for a, b in zip(begins, ends, strict=True)
+    ]
+    newest = [int(copied.time[b - 1]) for b in ends]
+    yield _block_batch([keys[tiles[a]] for a in begins], blocks, newest)
+
+
+def _block_batch(keys: list[int], blocks: list[bytes], newest: list[int]) -> pa.RecordBatch:
+    times = pa.array(newest, pa.int64()).view(pa.timestamp("us", "UTC"))
+    return pa.record_batch(
+        [pa.array(keys, pa.int32()), pa.array(blocks, pa.binary()), times], names=["tile", "block", "ts"]
+    )
+
+
+def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    waiting: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        waiting.append(batch)
+        size += batch.nbytes
+        if size >= _FLUSH_BYTES:
+            yield pa.Table.from_batches(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield pa.Table.from_batches(waiting)
+
+
+def _fail_if_asked(call: JoinCall, rejects: pa.Table) -> None:
+    if call.on_reject == "fail":
+        first = rejects.slice(0, 1).to_pylist()[0]
+        raise BadInput(
+            f"{len(rejects)} rows of stream {first['stream']!r} cannot be used; the first, key {first['key']!r} at "
+            f"{first['time']}: {first['reason']} ({first['detail']}). Repair them, or use on_reject=\"collect\"."
+        )
+
+
+def hash_text(text: str) -> int:
+    """The same number for the same text in every process."""
+    from zlib import crc32
+
+    return crc32(text.encode())
+
+
+def _stateful(
+    call: JoinCall, plan: TilePlan, keys: list[int], blocks: DataFrame, schema: T.StructType
+) -> DataFrame:
+    from appulse.engines.spark.processor import JoinProcessor
+
+    out = blocks.groupBy("tile").transformWithStateInPandas(
+        JoinProcessor(call, plan, keys), outputStructType="out binary", outputMode="append", timeMode="eventTime"
+    )
+    arrow = to_arrow_schema(schema)
+
+    def decode_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield from _decoded((bytes(out.as_buffer()) for out in batch.column(0)), arrow)
+
+    return out.mapInArrow(decode_task, schema)
+
+
+def _at_once(
+    call: JoinCall, plan: TilePlan, keys: list[int], blocks: DataFrame, schema: T.StructType, partitions: int
+) -> DataFrame:
+    arrow = to_arrow_schema(schema)
+    tile_of = {key: tile for tile, key in enumerate(keys)}
+
+    def join_tile(table: pa.Table) -> pa.Table:
+        from appulse.engines.spark.processor import REJECTS, make_operator
+
+        tile = tile_of[table.column("tile")[0].as_py()]
+        operator = make_operator(call, plan, tile)
+        blobs = [bytes(blob.as_buffer()) for blob in table.column("block")]
+        answers = operator.push([unpack(blob) for blob in blobs if blob[:1] != REJECTS])
+        return pa.Table.from_batches([_tagged("answer", to_table(answers, call), arrow)])
+
+    spread = blocks.repartition(partitions, "tile")
+    return spread.groupBy("tile").applyInArrow(join_tile, schema)
+
+
+def _bad_rows(call: JoinCall, streams: Sequence[Stream], schema: T.StructType) -> DataFrame:
+    """The rejects of a batch call alone, without the join."""
+    arrow = to_arrow_schema(schema)
+    parts = []
+    for i, encoding in enumerate(call.encodings):
+        frame = streams[i].frame.select(*map(_quoted, encoding.columns()))
+        parts.append(frame.mapInArrow(_rejecter(call, i, arrow), schema))
+    union = parts[0]
+    for part in parts[1:]:
+        union = union.union(part)
+    return union
+
+
+def _rejecter(
+    call: JoinCall, stream: int, arrow: pa.Schema
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def reject_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from dataclasses import replace
+
+        encoding = call.encodings[stream]
+        for table in _gathered(batches):
+            if encoding.dimensions is None:
+                encoding = replace(encoding, dimensions=infer_dimensions(table, encoding.model))
+            yield _tagged("reject", encode(table, encoding)[1], arrow)
+
+    return reject_task
+
+
+def _decoded(blobs: Iterable[bytes], arrow: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Tagged rows of what a tile put out."""
+    from appulse.engines.spark.processor import ANSWERS, METRICS as METRICS_TAG
+
+    totals: Counter[str] = Counter()
+    for blob in blobs:
+        if blob[:1] == METRICS_TAG:
+            totals.update(json.loads(blob[1:]))
+            continue
+        table = pa.ipc.open_stream(pa.py_buffer(blob)[1:]).read_all()
+        if blob[:1] == ANSWERS:
+            yield _tagged("answer", table, arrow)
+        else:
+            totals["rejected"] += len(table)
+            yield _tagged("reject", table, arrow)
+    if totals:
+        row = pa.table({name: [float(totals[name])] for name in METRICS})
+        yield _tagged("metric", row, arrow)
+
+
+def _tagged(tag: str, table: pa.Table, arrow: pa.Schema) -> pa.RecordBatch:
+    """The rows of a table in the tagged schema, null where it has nothing to say."""
+    n = len(table)
+    columns = []
+    for column in arrow:
+        if column.name == "tag":
+            columns.append(pa.repeat(pa.scalar(tag, column.type), n))
+        elif column.name.startswith(f"{tag}_"):
+            values = table.column(column.name.removeprefix(f"{tag}_")).combine_chunks()
+            values = values.chunk(0) if isinstance(values, pa.ChunkedArray) else values
+            columns.append(_as_type(values, column.type))
+        else:
+            columns.append(pa.nulls(n, column.type))
+    return pa.RecordBatch.from_arrays(columns, schema=arrow)
+
+
+def _as_type(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    return values if values.type == kind else values.cast(kind)
+
+
+__all__ = ["METRICS", "SparkResult", "rejects_of", "result_of", "spark_join", "to_arrow_type"]

@@ -1,0 +1,49 @@
+"""What this machine and this Python environment offer, learnt without importing anything heavy."""
+
+from __future__ import annotations
+
+import os
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+__all__ = ["available_cores", "available_memory", "foreign_spark_home", "installed"]
+
+
+def available_cores() -> int:
+    """The cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def available_memory() -> int:
+    """Bytes of memory this process may use: the machine's, or its container's where that is less."""
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for file in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        try:
+            limits.append(int(Path(file).read_text()))
+        except (OSError, ValueError):  # no such file, or "max"
+            continue
+    return min(limits)
+
+
+def installed(package: str) -> str | None:
+    """The installed version of a package, or ``None``."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def foreign_spark_home() -> str | None:
+    """What is wrong with ``SPARK_HOME``, if it makes PySpark start another Spark than its own."""
+    home = os.environ.get("SPARK_HOME")
+    ours = installed("pyspark")
+    if not home or ours is None:
+        return None
+    jars = Path(home, "jars")
+    theirs = sorted(jar.stem.rpartition("-")[2] for jar in jars.glob("spark-core_*.jar"))
+    if theirs == [ours]:
+        return None
+    holds = f"Spark {', '.join(theirs)}" if theirs else "no Spark"
+    return f"SPARK_HOME={home} holds {holds}, and the installed PySpark is {ours}. Unset SPARK_HOME."

@@ -1,0 +1,180 @@
+"""State of one tile on Spark: a log of deltas, its version, and a worker's cache of what they add up to.
+
+A micro-batch writes what arrived, never the window. The cache is trusted only if its version and nonce are those of
+the log: a failed attempt leaves a version that never was, another worker may have gone on in the meantime.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import time
+from collections import OrderedDict, deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from appulse.errors import CheckpointError, StateError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyspark.sql.streaming import StatefulProcessorHandle
+
+# A value of a map state over about 1 MB costs more per MB.
+_PART = 1 << 20
+_CACHE_BYTES = int(os.environ.get("APPULSE_CACHE_BYTES", str(4 << 30)))
+# Queries end without a word to their workers.
+_FORGET_AFTER = 900.0
+_DELTA = struct.Struct("<4sIq8s")  # magic, parts, newest time, nonce of the version before
+_MAGIC = b"apdl"
+
+
+@dataclass
+class Cached:
+    """An operator as of a version of the log, and what the log holds."""
+
+    operator: Any
+    version: int
+    nonce: bytes
+    live: deque[tuple[int, int, int]] = field(default_factory=deque)  # (version, parts, newest time)
+
+
+class Cache:
+    """Operators of this worker, least recently used first out once they hold too many bytes."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._entries: OrderedDict[tuple[str, ...], tuple[Cached, int, float]] = OrderedDict()
+
+    def take(self, key: tuple[str, ...]) -> Cached | None:
+        """Hand over the entry; it is gone until put back, so a failure in between cannot leave half a change."""
+        entry = self._entries.pop(key, None)
+        return None if entry is None else entry[0]
+
+    def put(self, key: tuple[str, ...], cached: Cached) -> None:
+        now = time.monotonic()
+        self._entries[key] = cached, cached.operator.nbytes, now
+        held = sum(size for _, size, _ in self._entries.values())
+        for other, (_, size, used) in list(self._entries.items())[:-1]:
+            if held <= self.limit and now - used < _FORGET_AFTER:
+                break
+            del self._entries[other]
+            held -= size
+
+    def clear(self) -> None:
+        self._entries.clear()
+
+
+CACHE = Cache(_CACHE_BYTES)
+
+
+class TileState:
+    """The state of the tile at hand; one instance per task, used for its tiles in turn."""
+
+    def __init__(self, handle: StatefulProcessorHandle, fingerprint: str) -> None:
+        self._version = handle.getValueState(
+            "version", "version long, first long, nonce binary, plan string, timer long"
+        )
+        self._log = handle.getMapState("log", "version long, part int", "delta binary")
+        self._fingerprint = fingerprint
+        self.bytes_read = 0
+
+    def load(
+        self, key: tuple[str, ...], fresh: Callable[[], Any], apply: Callable[[Any, bytes], None]
+    ) -> tuple[Cached, int]:
+        """The operator as of the log, and the time of the armed timer (-1: none)."""
+        stored = self._version.get() if self._version.exists() else None
+        if stored is None:
+            CACHE.take(key)
+            return Cached(fresh(), 0, b"\0" * 8), -1
+        version, first, nonce, plan, timer = stored
+        if plan != self._fingerprint:
+            raise CheckpointError(
+                f"The checkpoint was written by a job with plan {plan}, this job has plan {self._fingerprint}: streams, "
+                "models, epsilon, probability, window, partitions or tiles differ. Start it with a new checkpoint, or "
+                "restore the old job."
+            )
+        cached = CACHE.take(key)
+        if cached is not None and (cached.version, cached.nonce) == (version, bytes(nonce)):
+            return cached, timer
+        while cached is not None and cached.live and cached.live[0][0] < first:
+            cached.live.popleft()
+        if cached is None or not first - 1 <= cached.version < version or not self._catch_up(cached, version, apply):
+            cached = Cached(fresh(), first - 1, b"")
+            if not self._catch_up(cached, version, apply, check=False):
+                raise StateError("The log of a tile contradicts itself. Restore the checkpoint, or start with a new one.")
+        if cached.nonce != bytes(nonce):
+            raise StateError("The last delta of a tile is not of its version. Restore the checkpoint.")
+        return cached, timer
+
+    def save(self, key: tuple[str, ...], cached: Cached, blocks: Sequence[bytes], newest: int, timer: int) -> int:
+        """Write what arrived as the next version, and keep the operator for the next batch; bytes written."""
+        version, nonce = cached.version + 1, os.urandom(8)
+        payload = b"".join(struct.pack("<q", len(block)) + block for block in blocks)
+        parts = max(1, -(-len(payload) // _PART))
+        for part in range(parts):
+            chunk = payload[part * _PART : (part + 1) * _PART]
+            head = _DELTA.pack(_MAGIC, parts, newest, cached.nonce) + nonce if part == 0 else b""
+            self._log.updateValue((version, part), (head + chunk,))
+        cached.live.append((version, parts, newest))
+        cached.version, cached.nonce = version, nonce
+        self._store(key, cached, timer)
+        return len(payload)
+
+    def forget(self, key: tuple[str, ...], cached: Cached, before: int, timer: int) -> None:
+        """Without arrivals: drop what has expired, keep the version."""
+        self.trim(cached, before)
+        self._store(key, cached, timer)
+
+    def trim(self, cached: Cached, before: int) -> None:
+        """Remove deltas from the front of the log all of whose rows are older than ``before``.
+
+        The last one stays: it carries the nonce of the version.
+        """
+        while len(cached.live) > 1 and cached.live[0][2] < before:
+            version, parts, _ = cached.live.popleft()
+            for part in range(parts):
+                self._log.removeKey((version, part))
+
+    def _store(self, key: tuple[str, ...], cached: Cached, timer: int) -> None:
+        first = cached.live[0][0] if cached.live else cached.version + 1
+        self._version.update((cached.version, first, cached.nonce, self._fingerprint, timer))
+        CACHE.put(key, cached)
+
+    def _catch_up(
+        self, cached: Cached, version: int, apply: Callable[[Any, bytes], None], *, check: bool = True
+    ) -> bool:
+        """Replay the deltas up to ``version``; False, before any change, if they are not of the same history."""
+        for following in range(cached.version + 1, version + 1):
+            head = self._read(following, 0)
+            magic, parts, newest, before = _DELTA.unpack_from(head)
+            if magic != _MAGIC:
+                raise StateError(f"Delta {following} of a tile begins with {magic!r}. Restore the checkpoint.")
+            if check and before != cached.nonce:
+                return False
+            nonce = head[_DELTA.size : _DELTA.size + 8]
+            payload = head[_DELTA.size + 8 :] + b"".join(self._read(following, part) for part in range(1, parts))
+            apply(cached.operator, payload)
+            cached.live.append((following, parts, newest))
+            cached.version, cached.nonce, check = following, nonce, True
+        return True
+
+    def _read(self, version: int, part: int) -> bytes:
+        value = self._log.getValue((version, part))
+        if value is None:
+            raise StateError(f"Delta {version} of a tile lacks part {part}. Restore the checkpoint.")
+        delta = bytes(value[0])
+        self.bytes_read += len(delta)
+        return delta
+
+
+def blocks_of(payload: bytes) -> list[bytes]:
+    """The blocks of a delta."""
+    blocks, at = [], 0
+    while at < len(payload):
+        (size,) = struct.unpack_from("<q", payload, at)
+        blocks.append(payload[at + 8 : at + 8 + size])
+        if len(blocks[-1]) != size:
+            raise StateError("A delta of a tile ends within a block. Restore the checkpoint, or start with a new one.")
+        at += 8 + size
+    return blocks

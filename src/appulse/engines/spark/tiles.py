@@ -1,0 +1,315 @@
+"""Tiles: how space is shared out among the tasks of a join."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from appulse.kernels.strings import hash_rows
+from appulse.kernels.tiles import MOST_CELLS, assign, cell_hash, pair_owners, row_owners
+from appulse.model.uncertainty import Ball, Gaussian, Samples
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from appulse.model.objects import Objects
+    from appulse.operators.similarity_join import JoinPlan, Labels, Pairs
+
+# Copies per row are (1 + 2 reach / side)^d: 1.27 at this ratio in two dimensions.
+_SIDE_PER_REACH = 16.0
+_COARSER = 16.0
+# Time of a candidate pair, in rows: about 5 ns against 1 us.
+_PAIR_COST = 0.005
+_MOST_CLASSES = 12
+
+
+@dataclass(frozen=True)
+class TilePlan:
+    """An immutable division of space among ``tiles`` tiles.
+
+    Cells of ``side`` over the first two dimensions belong to tiles by hash; ``hot`` lists the hashes of cells that
+    are cut once more, ``hot_classes`` into how many classes of rows, ``hot_tiles`` (from ``hot_first``) the tile of
+    each pair of classes. ``coarse_side`` is that of the coarse lane's cells, 0 where there is none.
+    """
+
+    tiles: int
+    side: float
+    coarse_side: float
+    margin: float
+    hot: tuple[int, ...] = ()
+    hot_classes: tuple[int, ...] = ()
+    hot_first: tuple[int, ...] = ()
+    hot_tiles: tuple[int, ...] = ()
+
+    @property
+    def lanes(self) -> tuple[int, int]:
+        """Lanes within a fine and within a coarse tile."""
+        return 1, 2
+
+    @property
+    def keys(self) -> int:
+        """How many tile numbers there are, the coarse ones included."""
+        return self.tiles * (2 if self.coarse_side > 0 else 1)
+
+    def fingerprint(self) -> str:
+        """A short text that differs when the plan does."""
+        return hashlib.blake2b(repr(self).encode(), digest_size=8).hexdigest()
+
+    @cached_property
+    def _hot(self) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        return (
+            np.array(self.hot, np.uint64),
+            np.array(self.hot_classes, np.int64),
+            np.array(self.hot_first, np.int64),
+            np.array(self.hot_tiles, np.int64),
+        )
+
+    def copies(self, objects: Objects) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int8]]:
+        """Copies of the rows for tiles, as (row, tile, lane)."""
+        rows, tiles, lanes = assign(
+            objects.centre,
+            objects.reach,
+            group_hashes(objects),
+            self._row_hashes(objects),
+            self.margin,
+            _dims(objects.d),
+            self.side,
+            self.coarse_side,
+            self.tiles,
+            *self._hot,
+        )
+        return rows, tiles, lanes
+
+    def owners(self, objects: Objects) -> NDArray[np.int32]:
+        """For each row the one tile that speaks for it."""
+        owners: NDArray[np.int32] = row_owners(
+            objects.centre,
+            objects.reach,
+            group_hashes(objects),
+            self._row_hashes(objects),
+            self.margin,
+            _dims(objects.d),
+            self.side,
+            self.coarse_side,
+            self.tiles,
+            *self._hot,
+        )
+        return owners
+
+    def _row_hashes(self, objects: Objects) -> NDArray[np.uint64]:
+        if not self.hot:
+            return np.zeros(len(objects), np.uint64)
+        hashes: NDArray[np.uint64] = hash_rows(objects.key.offsets, objects.key.data, objects.time)
+        return hashes
+
+
+@dataclass
+class TileOwnership:
+    """The pairs that one tile reports."""
+
+    plan: TilePlan
+    tile: int
+    _group_hashes: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(1, np.uint64))
+
+    def owned(self, pairs: Pairs, labels: Labels) -> NDArray[np.bool_]:
+        """Which of the pairs have their reference point in a cell of this tile."""
+        a, b = pairs.left_store, pairs.right_store
+        known = len(self._group_hashes)
+        if known < len(labels.values):
+            fresh = [label_hash(value) for value in labels.values[known:]]
+            self._group_hashes = np.concatenate([self._group_hashes, np.array(fresh, np.uint64)])
+        owners: NDArray[np.int32] = pair_owners(
+            pairs.left,
+            pairs.right,
+            a.centre.view,
+            a.reach.view,
+            self._hashes(pairs.left_store, pairs.left),
+            b.centre.view,
+            b.reach.view,
+            self._hashes(pairs.right_store, pairs.right),
+            self._group_hashes[a.group.view[pairs.left]],
+            self.plan.margin,
+            _dims(a.d),
+            self.plan.side,
+            self.plan.coarse_side,
+            self.plan.tiles,
+            *self.plan._hot,  # noqa: SLF001 - the plan's other half
+        )
+        return owners == self.tile
+
+    def _hashes(self, store: object, rows: NDArray[np.int64]) -> NDArray[np.uint64]:
+        if not self.plan.hot:
+            return np.zeros(len(rows), np.uint64)
+        from appulse.operators.store import Store
+
+        assert isinstance(store, Store)  # noqa: S101
+        keys = store.keys(rows)
+        hashes: NDArray[np.uint64] = hash_rows(keys.offsets, keys.data, store.time.view[rows])
+        return hashes
+
+
+def _dims(d: int) -> NDArray[np.int64]:
+    return np.arange(min(d, 2), dtype=np.int64)
+
+
+def label_hash(value: bytes) -> int:
+    """Hash of a group's label, the same in every process; 0 for none."""
+    return int.from_bytes(hashlib.blake2b(value, digest_size=8).digest(), "little") if value else 0
+
+
+def group_hashes(objects: Objects) -> NDArray[np.uint64]:
+    """Hash of each row's group."""
+    if objects.group is None:
+        return np.zeros(len(objects), np.uint64)
+    table = np.array([label_hash(value) for value in objects.group.values], np.uint64)
+    return table[objects.group.codes]
+
+
+def hashed_plan(plan: JoinPlan, tiles: int, closed_form: float | None, side: float | None = None) -> TilePlan:
+    """A plan without a sample: cells by epsilon and what the models tell of reaches, spread by hash."""
+    margin = plan.limit / 2.0
+    known, varying = 0.0, False
+    for model in plan.models:
+        if isinstance(model, Samples):
+            varying = True
+        elif isinstance(model, Gaussian | Ball):
+            given = model.sigma if isinstance(model, Gaussian) else model.radius
+            factor = closed_form if closed_form is not None else 3.0
+            if factor > 0.0 and isinstance(given, float):
+                known = max(known, factor * given)
+            varying = varying or (factor > 0.0 and not isinstance(given, float))
+    side = _SIDE_PER_REACH * (margin + known) if side is None else side
+    return TilePlan(tiles, side, _COARSER * side if varying else 0.0, margin)
+
+
+def planned(
+    plan: JoinPlan,
+    tiles: int,
+    sample: Sequence[Objects],
+    window: int,
+    side: float | None = None,
+) -> TilePlan:
+    """A plan that balances the estimated work of a sample's rows (after RecPart): heavy cells are cut and placed.
+
+    ``sample`` holds some rows of each stream, ``window`` the longest window in microseconds.
+    """
+    margin = plan.limit / 2.0
+    reach = np.concatenate([objects.reach for objects in sample])
+    typical = float(np.quantile(reach, 0.9)) if len(reach) else 0.0
+    side = _SIDE_PER_REACH / 2.0 * (margin + typical) if side is None else side
+    touched = (2.0 * (reach + margin) / side + 1.0) ** min(2, sample[0].d if sample else 1)
+    coarse = _COARSER * side if len(reach) and (touched > MOST_CELLS).mean() > 1e-3 else 0.0
+    base = TilePlan(tiles, side, coarse, margin)
+    hashes = np.concatenate([_cell_hashes(objects, side) for objects in sample]) if sample else np.empty(0, np.uint64)
+    if tiles == 1 or len(hashes) == 0:
+        return base
+    cells, rows = np.unique(hashes, return_counts=True)
+    times = np.concatenate([objects.time for objects in sample])
+    duration = max(1, int(times.max() - times.min()))
+    in_window = min(1.0, 2.0 * window / duration)
+    return _placed(base, cells, rows.astype(np.float64), in_window)
+
+
+def _cell_hashes(objects: Objects, side: float) -> NDArray[np.uint64]:
+    groups = group_hashes(objects)
+    cells = np.floor(objects.centre[:, :2] / side).astype(np.int64)
+    y = cells[:, 1] if cells.shape[1] > 1 else np.zeros(len(cells), np.int64)
+    return np.array([cell_hash(a, b, 0, g) for a, b, g in zip(cells[:, 0], y, groups, strict=True)], np.uint64)
+
+
+def _placed(base: TilePlan, cells: NDArray[np.uint64], rows: NDArray[np.float64], in_window: float) -> TilePlan:
+    """Place the heavy cells, largest part first on the least loaded tile; the light ones stay with their hash."""
+    work = rows + _PAIR_COST * rows * rows * in_window
+    heavy = np.flatnonzero(rows > max(1.0, 0.02 * rows.sum() / base.tiles))
+    heavy = heavy[np.argsort(-work[heavy], kind="stable")][:4096]
+    load = np.zeros(base.tiles)
+    light = np.setdiff1d(np.arange(len(cells)), heavy)
+    np.add.at(load, (cells[light] % np.uint64(base.tiles)).astype(np.int64), work[light])
+    best: tuple[float, TilePlan] | None = None
+    for most in range(1, _MOST_CLASSES + 1):
+        loads, plan = _attempt(base, cells, rows, work, heavy, load.copy(), in_window, most)
+        if best is None or float(loads.max()) < best[0] * 0.98:
+            best = float(loads.max()), plan
+    assert best is not None  # noqa: S101 - at least one attempt was made
+    return best[1]
+
+
+def _attempt(
+    base: TilePlan,
+    cells: NDArray[np.uint64],
+    rows: NDArray[np.float64],
+    work: NDArray[np.float64],
+    heavy: NDArray[np.int64],
+    load: NDArray[np.float64],
+    in_window: float,
+    most: int,
+) -> tuple[NDArray[np.float64], TilePlan]:
+    fair = work.sum() / base.tiles
+    parts: list[tuple[float, int, int]] = []  # (work, cell, place in its triangle)
+    classes: dict[int, int] = {}
+    for cell in heavy.tolist():
+        k = int(min(most, max(1.0, np.ceil(2.0 * work[cell] / fair))))
+        classes[cell] = k
+        place = 0
+        for i in range(k):
+            for j in range(i, k):
+                own_rows = rows[cell] / k * (1 if i == j else 2)
+                pairs = (rows[cell] / k) ** 2 * (1 if i == j else 2)
+                parts.append((own_rows + _PAIR_COST * pairs * in_window, cell, place))
+                place += 1
+    placed = {cell: [0] * (k * (k + 1) // 2) for cell, k in classes.items()}
+    for cost, cell, place in sorted(parts, key=lambda part: -part[0]):
+        tile = int(np.argmin(load))
+        load[tile] += cost
+        placed[cell][place] = tile
+    order = sorted(classes, key=lambda cell: int(cells[cell]))
+    counts = [len(placed[cell]) for cell in order]
+    return load, TilePlan(
+        base.tiles,
+        base.side,
+        base.coarse_side,
+        base.margin,
+        hot=tuple(int(cells[cell]) for cell in order),
+        hot_classes=tuple(classes[cell] for cell in order),
+        hot_first=tuple(np.cumsum([0, *counts[:-1]]).tolist()) if order else (),
+        hot_tiles=tuple(tile for cell in order for tile in placed[cell]),
+    )
+
+
+def spread_keys(n: int, partitions: int) -> list[int]:
+    """``n`` integers of which Spark's hash partitioning sends an equal share to each of ``partitions``."""
+    free = [[] for _ in range(partitions)]  # type: list[list[int]]
+    share = -(-n // partitions)
+    missing = n if n < partitions else partitions
+    candidate, full = 0, 0
+    while full < missing:
+        where = _murmur3(candidate) % partitions
+        if len(free[where]) < share:
+            free[where].append(candidate)
+            full += len(free[where]) == share
+        candidate += 1
+    rounds = [keys for keys in free if len(keys) == share]
+    return [rounds[i % len(rounds)][i // len(rounds)] for i in range(n)]
+
+
+def _murmur3(value: int) -> int:
+    """Spark's hash of an int: Murmur3 (x86, 32 bits) with seed 42, as a signed number."""
+    mask = 0xFFFFFFFF
+    k = value * 0xCC9E2D51 & mask
+    k = (k << 15 | k >> 17) & mask
+    h = 42 ^ (k * 0x1B873593 & mask)
+    h = (h << 13 | h >> 19) & mask
+    h = (h * 5 + 0xE6546B64) & mask
+    h ^= 4
+    h ^= h >> 16
+    h = h * 0x85EBCA6B & mask
+    h ^= h >> 13
+    h = h * 0xC2B2AE35 & mask
+    h ^= h >> 16
+    return h - (1 << 32) if h >> 31 else h

@@ -1,0 +1,72 @@
+"""Every exception appulse raises on purpose, in one tree.
+
+    AppulseError
+    ├── BadArgument     an argument of a call is wrong           (also a ValueError)
+    ├── BadInput        rows are unusable and on_reject="fail"   (also a ValueError)
+    ├── JobError        a job file is wrong                      (also a ValueError)
+    ├── SessionError    the Spark session or Java lacks something (also a RuntimeError)
+    ├── CheckpointError a checkpoint does not fit the call        (also a RuntimeError)
+    ├── StateError      a state or block blob is unreadable       (also a RuntimeError)
+    └── NotBuilt        part of the contract that does not stand yet (also a NotImplementedError)
+
+A message says what failed, what was there, and what to do next.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = [
+    "AppulseError",
+    "BadArgument",
+    "BadInput",
+    "CheckpointError",
+    "JobError",
+    "NotBuilt",
+    "SessionError",
+    "StateError",
+    "nearest",
+]
+
+
+class AppulseError(Exception):
+    """The root: catch this to catch everything appulse raises on purpose."""
+
+
+class BadArgument(AppulseError, ValueError):
+    """An argument of a call is wrong."""
+
+
+class BadInput(AppulseError, ValueError):
+    """Rows are unusable and the call was made with ``on_reject="fail"``."""
+
+
+class JobError(AppulseError, ValueError):
+    """A job file is wrong."""
+
+
+class SessionError(AppulseError, RuntimeError):
+    """The Spark session, or the Java under it, lacks something appulse needs."""
+
+
+class CheckpointError(AppulseError, RuntimeError):
+    """A checkpoint does not fit the call that would resume it."""
+
+
+class StateError(AppulseError, RuntimeError):
+    """A state or block blob is corrupt, truncated or foreign."""
+
+
+class NotBuilt(AppulseError, NotImplementedError):
+    """Part of the documented contract that does not stand yet."""
+
+
+def nearest(wrong: str, known: Iterable[str]) -> str:
+    """A hint such as ``" Did you mean 'epsilon'?"`` for a misspelt name, or the list of known names."""
+    known = sorted(known)
+    close = get_close_matches(wrong, known, n=1)
+    return f" Did you mean {close[0]!r}?" if close else f" Known: {', '.join(known) or 'none'}."

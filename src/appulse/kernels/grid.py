@@ -1,0 +1,269 @@
+"""The index of a window: which stored rows can a new row meet?
+
+Rows of a window are kept in order of arrival. A grid over at most three dimensions threads them on chains, newest
+first; a chain ends where every older row has expired, so eviction never touches it. Rows too large for the grid
+hang on one extra chain. A dense scan over the same columns serves small windows and rows that reach everywhere.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from appulse.kernels.jit import kernel
+
+# Relative slack of distance bounds: far above float64 rounding, far below anything a user can see.
+SLACK = 1e-12
+OVERFLOW = -1
+END = -1
+
+
+@kernel
+def cell_limit(n_dims):
+    """Largest cell coordinate such that ``n_dims`` of them pack into one int64 without overlap."""
+    if n_dims == 1:
+        return (1 << 61) - 1
+    if n_dims == 2:
+        return (1 << 30) - 1
+    return (1 << 19) - 1
+
+
+@kernel
+def cell_coordinate(position, inverse_side, limit):
+    """Grid coordinate of a position, clamped: monotone, so ranges of cells stay ranges."""
+    scaled = np.floor(position * inverse_side)
+    if scaled >= limit:
+        return limit
+    if scaled <= -limit:
+        return -limit
+    return np.int64(scaled)
+
+
+@kernel
+def pack_cell(x, y, z, n_dims, limit):
+    """One int64 for up to three clamped coordinates: injective, so equal codes mean equal cells."""
+    width = 2 * limit + 1
+    if n_dims == 1:
+        return x + limit
+    if n_dims == 2:
+        return (x + limit) * width + (y + limit)
+    return ((x + limit) * width + (y + limit)) * width + (z + limit)
+
+
+@kernel
+def bucket_of(cell, mask):
+    """Bucket of a cell code (Fibonacci hashing on the high bits)."""
+    mixed = np.uint64(cell) * np.uint64(0x9E3779B97F4A7C15)
+    mixed ^= mixed >> np.uint64(29)
+    mixed *= np.uint64(0xBF58476D1CE4E5B9)
+    return np.int64((mixed >> np.uint64(32)) & np.uint64(mask))
+
+
+@kernel
+def link(row, base, time, chain_max, centre, radius, cell, following, heads, dims, inverse_side, radius_cap):
+    """Put stored row ``row`` at the head of its chain. ``heads`` has one bucket more than the mask: the overflow."""
+    n_dims = dims.shape[0]
+    if radius[row] > radius_cap:
+        bucket = heads.shape[0] - 1
+        cell[row] = OVERFLOW
+    else:
+        limit = cell_limit(n_dims)
+        x = cell_coordinate(centre[row, dims[0]], inverse_side, limit)
+        y = cell_coordinate(centre[row, dims[1]], inverse_side, limit) if n_dims > 1 else np.int64(0)
+        z = cell_coordinate(centre[row, dims[2]], inverse_side, limit) if n_dims > 2 else np.int64(0)
+        cell[row] = pack_cell(x, y, z, n_dims, limit)
+        bucket = bucket_of(cell[row], heads.shape[0] - 2)
+    previous = heads[bucket]
+    following[row] = previous
+    newest = time[row]
+    # The largest time from here to the end of the chain: a walk may stop once this has expired, whatever the
+    # order of arrival was.
+    if previous >= base and chain_max[previous - base] > newest:
+        newest = chain_max[previous - base]
+    chain_max[row] = newest
+    heads[bucket] = base + row
+
+
+@kernel
+def relink(linked, base, time, chain_max, centre, radius, cell, following, heads, dims, inverse_side, radius_cap):
+    """Build the chains of the first ``linked`` rows anew, for a new number of buckets or a new side."""
+    heads[:] = END
+    for row in range(linked):
+        link(row, base, time, chain_max, centre, radius, cell, following, heads, dims, inverse_side, radius_cap)
+
+
+@kernel
+def link_rest(linked, base, time, chain_max, centre, radius, cell, following, heads, dims, inverse_side, radius_cap):
+    """Put all rows from ``linked`` on in the index."""
+    for row in range(linked, time.shape[0]):
+        link(row, base, time, chain_max, centre, radius, cell, following, heads, dims, inverse_side, radius_cap)
+
+
+@kernel
+def squared_distances(left, right, left_centre, right_centre):
+    """Squared distance between the centres of each pair."""
+    out = np.empty(left.shape[0], np.float64)
+    for i in range(left.shape[0]):
+        total = 0.0
+        for k in range(left_centre.shape[1]):
+            gap = left_centre[left[i], k] - right_centre[right[i], k]
+            total += gap * gap
+        out[i] = total
+    return out
+
+
+@kernel
+def sweep(
+    start,  # first arrival to process
+    linked,  # rows of the store already in the index
+    low,  # no row before this one can still be in reach
+    a_time,
+    a_store,  # which store each arrival belongs to
+    a_centre,
+    a_radius,
+    a_group,
+    a_differ,
+    meets,  # meets[s]: arrivals of store s are joined with this store
+    windows,  # window length of each store's rows
+    own,  # this store's number
+    check_differ,
+    epsilon,  # with its tolerance
+    base,
+    time,
+    time_max,  # running maximum of time
+    chain_max,
+    centre,
+    radius,
+    group,
+    differ,
+    cell,
+    following,
+    heads,  # empty: dense scan
+    dims,
+    inverse_side,
+    radius_cap,
+    max_cells,
+    out_arrival,
+    out_row,
+    counts,  # [rows reached, pruned by the ball test]
+):
+    """Arrivals in time order: each probes the store, and those of the store itself are put in it.
+
+    A pair is found by whichever of the two comes later in the order, so once. Returns the arrival to go on with
+    (all of them when the sweep is done), ``linked``, ``low`` and the number of candidates written. When the
+    output is full the probe under way is undone, to be repeated.
+    """
+    n = a_time.shape[0]
+    d = centre.shape[1]
+    n_dims = dims.shape[0]
+    limit = cell_limit(n_dims)
+    capacity = out_row.shape[0]
+    use_grid = heads.shape[0] > 0
+    own_window = windows[own]
+    count = 0
+    low_cell = np.zeros(3, np.int64)
+    high_cell = np.zeros(3, np.int64)
+    for p in range(start, n):
+        store = a_store[p]
+        if meets[store]:
+            begin = count
+            reached = 0
+            pruned = 0
+            t = a_time[p]
+            oldest = t - own_window
+            newest = t + windows[store]
+            while low < linked and time_max[low] < oldest:
+                low += 1
+            reach = epsilon + a_radius[p]
+            dense = not use_grid
+            if use_grid:
+                cells = 1
+                span = (reach + radius_cap) * (1.0 + SLACK)
+                for k in range(n_dims):
+                    c = a_centre[p, dims[k]]
+                    wide = span + (abs(c) + span) * 1e-15
+                    low_cell[k] = cell_coordinate(c - wide, inverse_side, limit)
+                    high_cell[k] = cell_coordinate(c + wide, inverse_side, limit)
+                    extent = high_cell[k] - low_cell[k] + 1
+                    cells = cells * extent if extent <= max_cells and cells <= max_cells else max_cells + 1
+                dense = cells > max_cells or cells > linked - low
+            if dense:
+                for j in range(low, linked):
+                    u = time[j]
+                    if u < oldest or u > newest or group[j] != a_group[p]:
+                        continue
+                    if check_differ and (differ[j] == 0 or a_differ[p] == 0 or differ[j] == a_differ[p]):
+                        continue
+                    reached += 1
+                    limit_d = reach + radius[j]
+                    d2 = 0.0
+                    for k in range(d):
+                        gap = a_centre[p, k] - centre[j, k]
+                        d2 += gap * gap
+                    if d2 > limit_d * limit_d * (1.0 + SLACK):
+                        pruned += 1
+                        continue
+                    if count == capacity:
+                        return p, linked, low, begin
+                    out_arrival[count] = p
+                    out_row[count] = j
+                    count += 1
+            else:
+                # One more round, x = high + 1, walks the chain of rows too large for the grid.
+                for x in range(low_cell[0], high_cell[0] + 2):
+                    last_round = x > high_cell[0]
+                    y_high = low_cell[1] if last_round else high_cell[1]
+                    z_high = low_cell[2] if last_round else high_cell[2]
+                    for y in range(low_cell[1], y_high + 1):
+                        for z in range(low_cell[2], z_high + 1):
+                            if last_round:
+                                code = np.int64(OVERFLOW)
+                                at = heads[heads.shape[0] - 1]
+                            else:
+                                code = pack_cell(x, y, z, n_dims, limit)
+                                at = heads[bucket_of(code, heads.shape[0] - 2)]
+                            while at >= base:
+                                j = at - base
+                                if chain_max[j] < oldest:
+                                    break
+                                at = following[j]
+                                u = time[j]
+                                if cell[j] != code or u < oldest or u > newest or group[j] != a_group[p]:
+                                    continue
+                                if check_differ and (
+                                    differ[j] == 0 or a_differ[p] == 0 or differ[j] == a_differ[p]
+                                ):
+                                    continue
+                                reached += 1
+                                limit_d = reach + radius[j]
+                                d2 = 0.0
+                                for k in range(d):
+                                    gap = a_centre[p, k] - centre[j, k]
+                                    d2 += gap * gap
+                                if d2 > limit_d * limit_d * (1.0 + SLACK):
+                                    pruned += 1
+                                    continue
+                                if count == capacity:
+                                    return p, linked, low, begin
+                                out_arrival[count] = p
+                                out_row[count] = j
+                                count += 1
+            counts[0] += reached
+            counts[1] += pruned
+        if store == own:
+            if use_grid:
+                link(
+                    linked,
+                    base,
+                    time,
+                    chain_max,
+                    centre,
+                    radius,
+                    cell,
+                    following,
+                    heads,
+                    dims,
+                    inverse_side,
+                    radius_cap,
+                )
+            linked += 1
+    return n, linked, low, count

@@ -1,0 +1,74 @@
+"""Bad rows as data: each leaves as a reject with its reason, never as an exception and never in silence."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+NON_FINITE = "non-finite value"
+WRONG_DIMENSION = "wrong dimension"
+NEGATIVE_WEIGHT = "negative weight"
+WEIGHTS_ABOVE_ONE = "weights above 1"
+EMPTY_SAMPLES = "empty samples"
+BAD_EXISTENCE = "existence outside (0, 1]"
+NEGATIVE_SPREAD = "negative sigma or radius"
+NULL_KEY = "null key"
+NULL_TIME = "null time"
+NULL_PARTITION = "null partition"
+LATE = "late"
+
+
+class Defects:
+    """Marks rows of a batch as unusable; the first reason found for a row is the one reported."""
+
+    def __init__(self, n: int) -> None:
+        self.bad = np.zeros(n, bool)
+        self._found: list[tuple[NDArray[np.int64], str, Callable[[int], str]]] = []
+
+    def mark(self, rows: NDArray[np.bool_], reason: str, detail: Callable[[int], str]) -> None:
+        """Reject the ``rows`` (a mask) not yet rejected; ``detail`` words the trouble of one row."""
+        fresh = np.flatnonzero(rows & ~self.bad)
+        if len(fresh):
+            self.bad[fresh] = True
+            self._found.append((fresh, reason, detail))
+
+    def listed(self) -> list[tuple[int, str, str]]:
+        """(row, reason, detail) of every rejected row, in row order."""
+        found = [(int(i), reason, detail(int(i))) for rows, reason, detail in self._found for i in rows]
+        return sorted(found)
+
+
+def reject_schema(key: pa.DataType, time: pa.DataType) -> pa.Schema:
+    """Columns of reject rows, for keys and times of these types."""
+    text = pa.string()
+    return pa.schema(
+        [("stream", text), ("key", key), ("time", time), ("reason", text), ("detail", text), ("values", text)]
+    )
+
+
+def as_json(values: dict[str, Any]) -> str:
+    """The values of a row as JSON; what JSON has no word for (NaN, dates, bytes) becomes text."""
+    return json.dumps({name: _plain(value) for name, value in values.items()}, ensure_ascii=False)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float) and not np.isfinite(value):
+        return str(value)
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {str(name): _plain(item) for name, item in value.items()}
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
+
+
+def concat_rejects(parts: Sequence[pa.Table], schema: pa.Schema) -> pa.Table:
+    """Reject tables one after the other, all in ``schema``."""
+    return pa.concat_tables([schema.empty_table(), *(part.cast(schema) for part in parts)])

@@ -1,0 +1,431 @@
+"""From a user's table to uncertain objects: the one door, where every bad row becomes a reject."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from appulse.errors import BadArgument, nearest
+from appulse.kernels.moments import summarise
+from appulse.kernels.points import ball_points, normal_points
+from appulse.model import defects as why
+from appulse.model import uncertainty
+from appulse.model.defects import Defects, as_json, reject_schema
+from appulse.model.objects import Objects
+from appulse.model.strings import Labels
+from appulse.model.strings import encode as canonical
+from appulse.model.times import to_micros
+from appulse.model.uncertainty import Ball, Exact, Form, Gaussian, Model, Samples
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_ABOVE_ONE = 1.0 + 1e-9
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """Everything encoding one stream depends on; no frame, so it travels to workers.
+
+    ``quantile`` is the mass that alpha-reach has to exceed; ``closed_form`` the reach of a Gaussian in sigmas where
+    every stream of the call is an isotropic Gaussian, else None. ``key_type`` and ``time_type`` are those of the
+    answers; ``dimensions`` is None until a row tells.
+    """
+
+    name: str
+    model: Model
+    key: str
+    time: str
+    unit: str
+    existence: str | None
+    partition_by: tuple[str, ...]
+    differ: str | None
+    key_type: pa.DataType
+    time_type: pa.DataType
+    quantile: float
+    closed_form: float | None
+    dimensions: int | None
+
+    def columns(self) -> list[str]:
+        wanted = [self.key, self.time, *uncertainty.columns(self.model), self.existence, *self.partition_by, self.differ]
+        return list(dict.fromkeys(c for c in wanted if c is not None))
+
+
+def check_columns(encoding: Encoding, schema: pa.Schema) -> None:
+    """Raise `BadArgument` where a column is missing or of a type that cannot serve."""
+    for column in encoding.columns():
+        if column not in schema.names:
+            raise BadArgument(
+                f"Stream {encoding.name!r} has no column {column!r}.{nearest(column, schema.names)}"
+                f" It has: {', '.join(schema.names)}."
+            )
+    model = encoding.model
+    if isinstance(model, Samples):
+        kind = schema.field(model.column).type
+        if not _is_list(kind) or not (_is_numeric(kind.value_type) or _is_list(kind.value_type)):
+            raise BadArgument(
+                f"Samples({model.column!r}) of stream {encoding.name!r} is {kind}. Give list<list<double>>, one inner "
+                "list per sample, or list<double> in one dimension."
+            )
+        if model.weights is not None and not _is_list(schema.field(model.weights).type):
+            raise BadArgument(f"weights={model.weights!r} of stream {encoding.name!r} is no list. Give list<double>.")
+        numeric = []
+    else:
+        numeric = list(uncertainty.columns(model))
+    numeric += [encoding.existence] if encoding.existence is not None else []
+    for column in numeric:
+        if not _is_numeric(schema.field(column).type):
+            raise BadArgument(
+                f"Column {column!r} of stream {encoding.name!r} is {schema.field(column).type}, not a number. "
+                "Cast it before the call."
+            )
+
+
+def encode(table: pa.Table, encoding: Encoding) -> tuple[Objects, pa.Table]:
+    """Objects of the good rows, in the order of the table, and the bad rows as rejects."""
+    table = table.select(encoding.columns()).combine_chunks()
+    defects = Defects(len(table))
+    time = _check_identity(table, encoding, defects)
+    values = _check_values(table, encoding, defects)
+    existence = _check_existence(table, encoding, defects)
+    rejects = _rejects(table, encoding, defects)
+    if defects.bad.any():
+        good = np.flatnonzero(~defects.bad)
+        table, time, existence = table.take(pa.array(good)), time[good], existence[good]
+        values = values.take(good)
+    return _objects(table, encoding, time, existence, values), rejects
+
+
+def infer_dimensions(table: pa.Table, model: Model) -> int | None:
+    """Dimensions of the rows at hand: what the model says, else what most rows have; None if no row tells."""
+    known = uncertainty.dimensions(model)
+    if known is not None or not isinstance(model, Samples):
+        return known
+    column = _chunk(table[model.column])
+    if _is_numeric(column.type.value_type):
+        return 1
+    widths = pc.list_value_length(column.flatten()).drop_null()
+    if len(widths) == 0:
+        return None
+    found, counts = np.unique(np.asarray(widths), return_counts=True)
+    found, counts = found[found > 0], counts[found > 0]
+    return int(found[np.argmax(counts)]) if len(found) else None
+
+
+@dataclass
+class _Values:
+    """Checked values of a batch: rows of coordinates, or samples with their weights, or centres with a spread."""
+
+    centre: NDArray[np.float64]
+    spread: NDArray[np.float64]
+    first: NDArray[np.int64]
+    rows: NDArray[np.float64]
+    weights: NDArray[np.float64]
+
+    def take(self, index: NDArray[np.int64]) -> _Values:
+        if len(self.first) == 0:
+            return replace(self, centre=self.centre[index], spread=self.spread[index])
+        counts = np.diff(self.first)[index]
+        first = np.concatenate([[0], np.cumsum(counts)])
+        at = np.arange(first[-1]) + np.repeat(self.first[index] - first[:-1], counts)
+        return replace(
+            self, first=first, rows=self.rows[at], weights=self.weights[at] if len(self.weights) else self.weights
+        )
+
+
+def _check_identity(table: pa.Table, encoding: Encoding, defects: Defects) -> NDArray[np.int64]:
+    """Mark rows without key, time or partition; the times in microseconds."""
+    micros, null, strange = to_micros(_chunk(table[encoding.time]), encoding.unit)
+    defects.mark(null, why.NULL_TIME, lambda _: f"column {encoding.time!r} is null")
+    defects.mark(strange, why.NON_FINITE, lambda _: f"column {encoding.time!r} is not a finite time in range")
+    defects.mark(
+        np.asarray(_chunk(table[encoding.key]).is_null()), why.NULL_KEY, lambda _: f"column {encoding.key!r} is null"
+    )
+    for column in encoding.partition_by:
+        null = np.asarray(_chunk(table[column]).is_null())
+        defects.mark(null, why.NULL_PARTITION, lambda _, column=column: f"column {column!r} is null")
+    return micros
+
+
+def _check_existence(table: pa.Table, encoding: Encoding, defects: Defects) -> NDArray[np.float64]:
+    if encoding.existence is None:
+        return np.ones(len(table))
+    existence = _floats(table[encoding.existence])
+    bad = ~((existence > 0.0) & (existence <= _ABOVE_ONE))
+    defects.mark(bad, why.BAD_EXISTENCE, lambda i: f"column {encoding.existence!r} is {existence[i]}")
+    return np.minimum(existence, 1.0)
+
+
+def _check_values(table: pa.Table, encoding: Encoding, defects: Defects) -> _Values:
+    if isinstance(encoding.model, Samples):
+        return _check_samples(table, encoding.model, encoding.dimensions, defects)
+    return _check_centres(table, encoding.model, defects)
+
+
+def _check_centres(table: pa.Table, model: Exact | Gaussian | Ball, defects: Defects) -> _Values:
+    centre = np.column_stack([_floats(table[c]) for c in model.columns])
+    finite = np.isfinite(centre)
+    defects.mark(
+        ~finite.all(axis=1),
+        why.NON_FINITE,
+        lambda i: ", ".join(f"{c} is {centre[i, k]}" for k, c in enumerate(model.columns) if not finite[i, k]),
+    )
+    spread = np.empty((len(table), 0))
+    if not isinstance(model, Exact):
+        given: Any = model.sigma if isinstance(model, Gaussian) else model.radius
+        parts = given if isinstance(given, tuple) else (given,)
+        spread = np.column_stack(
+            [_floats(table[p]) if isinstance(p, str) else np.full(len(table), float(p)) for p in parts]
+        )
+        defects.mark(
+            ~np.isfinite(spread).all(axis=1), why.NON_FINITE, lambda i: f"spread is {spread[i].tolist()}"
+        )
+        defects.mark((spread < 0).any(axis=1), why.NEGATIVE_SPREAD, lambda i: f"spread is {spread[i].tolist()}")
+    none = np.empty(0)
+    return _Values(centre, spread, np.empty(0, np.int64), np.empty((0, centre.shape[1])), none)
+
+
+def _check_samples(table: pa.Table, model: Samples, d: int | None, defects: Defects) -> _Values:
+    column = _chunk(table[model.column])
+    counts = np.asarray(pc.list_value_length(column).fill_null(0)).astype(np.int64)
+    defects.mark(counts == 0, why.EMPTY_SAMPLES, lambda _: f"column {model.column!r} is null or empty")
+    inner = column.flatten()
+    owner = np.repeat(np.arange(len(table)), counts)
+    if _is_numeric(column.type.value_type):
+        d, flat = 1 if d is None else d, _floats(inner)
+        widths = np.ones(len(inner), np.int64)
+    else:
+        widths = np.asarray(pc.list_value_length(inner).fill_null(0)).astype(np.int64)
+        d, flat = 1 if d is None else d, _floats(inner.flatten())
+    uneven = np.zeros(len(table), bool)
+    uneven[owner[widths != d]] = True
+    first = np.concatenate([[0], np.cumsum(counts)])
+
+    def dimension(i: int) -> str:
+        found = sorted(set(widths[first[i] : first[i + 1]].tolist()))
+        return f"samples have {found} coordinates, the call has {d} dimensions"
+
+    defects.mark(uneven, why.WRONG_DIMENSION, dimension)
+    rows = np.full((len(inner), d), np.nan)
+    even = widths == d
+    rows[even] = flat[np.repeat(even, widths)].reshape(-1, d)
+    odd = np.zeros(len(table), bool)
+    odd[owner[~np.isfinite(rows).all(axis=1)]] = True
+    defects.mark(odd, why.NON_FINITE, lambda i: f"a sample of {model.column!r} is null, NaN or infinite")
+    weights = np.empty(0)
+    if model.weights is not None:
+        weights, first, rows = _check_weights(table, model, counts, first, rows, defects)
+    return _Values(np.empty((len(table), d)), np.empty((len(table), 0)), first, rows, weights)
+
+
+def _check_weights(
+    table: pa.Table,
+    model: Samples,
+    counts: NDArray[np.int64],
+    first: NDArray[np.int64],
+    rows: NDArray[np.float64],
+    defects: Defects,
+) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
+    """Weights of all samples, samples of weight zero left out."""
+    column = _chunk(table[model.weights])
+    given = np.asarray(pc.list_value_length(column).fill_null(0)).astype(np.int64)
+    defects.mark(
+        given != counts, why.WRONG_DIMENSION, lambda i: f"{given[i]} weights for {counts[i]} samples"
+    )
+    flat = _floats(column.flatten())
+    # Rows whose weights do not fit get zeros; they are rejected already.
+    weights = np.zeros(len(rows))
+    fits = given == counts
+    owner, given_owner = np.repeat(np.arange(len(table)), counts), np.repeat(np.arange(len(table)), given)
+    weights[fits[owner]] = flat[fits[given_owner]]
+    odd = np.zeros(len(table), bool)
+    odd[owner[~np.isfinite(weights)]] = True
+    defects.mark(odd, why.NON_FINITE, lambda i: f"a weight of {model.weights!r} is null, NaN or infinite")
+    negative = np.zeros(len(table), bool)
+    negative[owner[weights < 0]] = True
+    defects.mark(
+        negative, why.NEGATIVE_WEIGHT, lambda i: f"the least weight is {weights[first[i] : first[i + 1]].min()}"
+    )
+    total = np.bincount(owner, np.where(np.isfinite(weights), weights, 0.0), len(table))
+    defects.mark(total > _ABOVE_ONE, why.WEIGHTS_ABOVE_ONE, lambda i: f"weights sum to {total[i]!r}")
+    defects.mark(
+        total <= 0.0, why.EMPTY_SAMPLES, lambda _: f"all weights of {model.weights!r} are zero"
+    )
+    weights = np.where(total[owner] > 1.0, weights / np.maximum(total[owner], 1e-300), weights)
+    kept = weights != 0.0
+    counts = np.bincount(owner[kept], minlength=len(table))
+    return weights[kept], np.concatenate([[0], np.cumsum(counts)]), rows[kept]
+
+
+def _objects(
+    table: pa.Table,
+    encoding: Encoding,
+    time: NDArray[np.int64],
+    existence: NDArray[np.float64],
+    values: _Values,
+) -> Objects:
+    n, d = values.centre.shape
+    model = encoding.model
+    key = _chunk(table[encoding.key])
+    zeros = np.zeros(n)
+    base = Objects(
+        form=model.form,
+        time=time,
+        key=canonical(key if key.type == encoding.key_type else key.cast(encoding.key_type)),
+        mass=existence,
+        centre=values.centre,
+        spread=values.spread,
+        reach=zeros,
+        radius=zeros,
+        covariance=np.empty((n, 0)),
+        first=np.empty(0, np.int64),
+        samples=np.empty(0),
+        weights=np.empty(0),
+        group=Labels.of([table[c] for c in encoding.partition_by]) if encoding.partition_by else None,
+        differ=Labels.of([table[encoding.differ]]) if encoding.differ is not None else None,
+    )
+    if isinstance(model, Samples):
+        if len(values.weights):
+            values.weights *= np.repeat(existence, np.diff(values.first))
+        return summarised(base, values.first, values.rows, values.weights, encoding.quantile)
+    if isinstance(model, Gaussian) and encoding.closed_form is not None:
+        return replace(base, reach=encoding.closed_form * values.spread[:, 0])
+    if isinstance(model, Exact):
+        return base
+    return replace(base, reach=_sampled_reach(base, model, encoding.quantile))
+
+
+def _sampled_reach(objects: Objects, model: Gaussian | Ball, quantile: float) -> NDArray[np.float64]:
+    """Alpha-reach of objects that are held as centre and spread and sampled where they are used."""
+    if objects.spread.shape[1] == 1:
+        unit = replace(objects.slice(0, 0), centre=np.zeros((1, objects.d)), spread=np.ones((1, 1)))
+        unit = replace(unit, time=np.zeros(1, np.int64), mass=np.ones(1))
+        reach: NDArray[np.float64] = sampled(unit, model, quantile).reach[0] * objects.spread[:, 0]
+        # A pair of Gaussians keeps its closed form among other models, and that reaches z sigma.
+        least = max(0.0, _normal_quantile(quantile * quantile)) if isinstance(model, Gaussian) else 0.0
+        return np.maximum(reach * (1.0 + 1e-12), least * objects.spread[:, 0])
+    return sampled(objects, model, quantile).reach
+
+
+def sampled(objects: Objects, model: Model, quantile: float) -> Objects:
+    """The same objects with samples: Gaussians and balls at their fixed points, points at themselves."""
+    if objects.form == Form.SAMPLES:
+        return objects
+    n, d = objects.centre.shape
+    if isinstance(model, Gaussian):
+        points = normal_points(model.samples, d)
+    elif isinstance(model, Ball):
+        points = ball_points(model.samples, d)
+    else:
+        points = np.zeros((1, d))
+    spread = objects.spread if objects.spread.shape[1] else np.zeros((n, 1))
+    rows = objects.centre[:, None, :] + spread[:, None, :] * points[None, :, :]
+    first = np.arange(n + 1, dtype=np.int64) * len(points)
+    return summarised(objects, first, rows.reshape(-1, d), np.empty(0), quantile)
+
+
+def summarised(
+    objects: Objects,
+    first: NDArray[np.int64],
+    rows: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    quantile: float,
+) -> Objects:
+    """``objects`` with these samples, and the mean, covariance, radius and reach that follow from them."""
+    n, d = len(first) - 1, rows.shape[1]
+    mass = objects.mass.copy()
+    centred = objects.form != Form.SAMPLES  # their points are symmetric around the centre
+    centre = objects.centre.copy() if centred else np.empty((n, d))
+    covariance = np.empty((n, d * (d + 1) // 2))
+    radius, reach, samples = np.empty(n), np.empty(n), np.empty(len(rows) * d)
+    rows = np.ascontiguousarray(rows)
+    summarise(first, rows, weights, quantile, centred, mass, centre, covariance, radius, reach, samples)
+    return replace(
+        objects,
+        mass=mass,
+        centre=centre,
+        covariance=covariance,
+        radius=radius,
+        reach=np.maximum(objects.reach, reach),
+        first=first,
+        samples=samples,
+        weights=weights,
+    )
+
+
+def reach_quantile(threshold: float) -> float:
+    """Mass that the alpha-reach has to exceed: sqrt(1 - alpha), for a threshold with its tolerance taken off.
+
+    Two objects farther apart than epsilon and both reaches match with probability below alpha: the masses attained
+    within them multiply above 1 - alpha (Lian & Chen 2009, Eqs. 5, 6 and 9).
+    """
+    return math.sqrt(max(0.0, 1.0 - threshold))
+
+
+def gaussian_reach(threshold: float) -> float:
+    """Reach of an isotropic Gaussian among its like, in sigmas: Pr <= Phi((epsilon - D) / s) and s <= s1 + s2."""
+    return max(0.0, _normal_quantile(1.0 - threshold))
+
+
+def _normal_quantile(p: float) -> float:
+    from statistics import NormalDist
+
+    return NormalDist().inv_cdf(min(max(p, 1e-300), 1.0 - 1e-16))
+
+
+def _rejects(table: pa.Table, encoding: Encoding, defects: Defects) -> pa.Table:
+    schema = reject_schema(encoding.key_type, encoding.time_type)
+    listed = defects.listed()
+    if not listed:
+        return schema.empty_table()
+    rows = pa.array([i for i, _, _ in listed])
+    values = [c for c in encoding.columns() if c not in (encoding.key, encoding.time)]
+    details = table.select(values).take(rows).to_pylist() if values else [{}] * len(rows)
+    return pa.table(
+        {
+            "stream": [encoding.name] * len(rows),
+            "key": _chunk(table[encoding.key]).take(rows).cast(encoding.key_type),
+            "time": _chunk(table[encoding.time]).take(rows).cast(encoding.time_type, safe=False),
+            "reason": [reason for _, reason, _ in listed],
+            "detail": [detail for _, _, detail in listed],
+            "values": [as_json(row) for row in details],
+        },
+        schema=schema,
+    )
+
+
+def _floats(column: pa.ChunkedArray | pa.Array) -> NDArray[np.float64]:
+    """As float64, null as NaN."""
+    array = _chunk(column)
+    if pa.types.is_null(array.type):
+        return np.full(len(array), np.nan)
+    return np.asarray(array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), np.float64)
+
+
+def _chunk(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks) if column.num_chunks else (
+        pa.array([], column.type)
+    )
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return (
+        pa.types.is_list(kind)
+        or pa.types.is_large_list(kind)
+        or pa.types.is_fixed_size_list(kind)
+        or pa.types.is_list_view(kind)
+        or pa.types.is_large_list_view(kind)
+    )
+
+
+def _is_numeric(kind: pa.DataType) -> bool:
+    return (
+        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind)
+    )

@@ -1,0 +1,72 @@
+"""A stream: a frame, and which of its columns mean what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from appulse.errors import BadArgument, nearest
+from appulse.model import uncertainty
+from appulse.model.times import UNITS, duration
+from appulse.model.uncertainty import Ball, Exact, Gaussian, Model, Samples
+
+ORDERS = ("time", "arrival")
+
+
+@dataclass(frozen=True, eq=False)
+class Stream:
+    """Rows of uncertain objects in time.
+
+    ``frame`` is a Spark DataFrame (batch or streaming), or a pyarrow, pandas or Polars table; ``None`` where rows
+    are pushed by hand. ``key`` names the column that identifies a row to the user, ``time`` a timestamp, date or
+    number column (numbers in ``unit``), ``value`` the uncertainty model. ``existence`` is a column in (0, 1];
+    ``partition_by`` columns split the stream into independent ones. ``lateness`` says how late a row may be,
+    against the slowest stream of the call. Two ``Stream`` objects are two streams, even over one frame.
+    """
+
+    frame: Any
+    key: str
+    time: str
+    value: Model
+    existence: str | None = None
+    partition_by: tuple[str, ...] | str | None = None
+    lateness: float | str | None = None
+    idle_after: float | str | None = None
+    order: str = "time"
+    unit: str = "s"
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.value, Exact | Samples | Gaussian | Ball):
+            raise BadArgument(
+                f"Stream(value={self.value!r}) is no uncertainty model. Give Exact, Samples, Gaussian or Ball, "
+                "e.g. value=ap.Gaussian('x', 'y', sigma=15.0)."
+            )
+        for what in ("key", "time"):
+            if not isinstance(getattr(self, what), str):
+                raise BadArgument(f"Stream({what}={getattr(self, what)!r}): give a column name.")
+        if self.order not in ORDERS:
+            raise BadArgument(f"Stream(order={self.order!r}).{nearest(str(self.order), ORDERS)}")
+        if self.unit not in (*UNITS, "ns"):
+            raise BadArgument(f"Stream(unit={self.unit!r}).{nearest(str(self.unit), (*UNITS, 'ns'))}")
+        by = (self.partition_by,) if isinstance(self.partition_by, str) else tuple(self.partition_by or ())
+        object.__setattr__(self, "partition_by", by)
+        for what in ("lateness", "idle_after"):
+            if getattr(self, what) is not None:
+                duration(getattr(self, what), what)
+
+    @property
+    def partitions(self) -> tuple[str, ...]:
+        """The columns that split the stream, perhaps none."""
+        assert isinstance(self.partition_by, tuple)  # noqa: S101 - set in __post_init__
+        return self.partition_by
+
+    @property
+    def lateness_micros(self) -> int:
+        """Lateness in microseconds; 0 where none was given."""
+        return 0 if self.lateness is None else duration(self.lateness, "lateness")
+
+    def columns(self, *further: str | None) -> list[str]:
+        """Every column the stream reads, each once."""
+        wanted = [self.key, self.time, *uncertainty.columns(self.value), self.existence, *self.partitions, *further]
+        return list(dict.fromkeys(c for c in wanted if c is not None))

@@ -1,0 +1,244 @@
+"""Canonical byte strings: keys and labels as bytes that sort the same on every engine, and back again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from appulse.kernels.strings import gather
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+_SIGN = np.uint64(1 << 63)
+
+
+@dataclass(frozen=True, slots=True)
+class Bytes:
+    """A column of byte strings: ``data[offsets[i]:offsets[i + 1]]`` is the i-th."""
+
+    offsets: NDArray[np.int64]
+    data: NDArray[np.uint8]
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def take(self, index: NDArray[np.int64]) -> Bytes:
+        return Bytes(*gather(self.offsets, self.data, index))
+
+    def slice(self, begin: int, end: int) -> Bytes:
+        offsets = self.offsets[begin : end + 1]
+        return Bytes(offsets - offsets[0], self.data[offsets[0] : offsets[-1]])
+
+    def to_list(self) -> list[bytes]:
+        raw = self.data.tobytes()
+        return [raw[a:b] for a, b in zip(self.offsets[:-1].tolist(), self.offsets[1:].tolist(), strict=True)]
+
+    def to_arrow(self) -> pa.LargeBinaryArray:
+        offsets, data = pa.py_buffer(self.offsets), pa.py_buffer(self.data)
+        return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(self), [None, offsets, data])
+
+    @staticmethod
+    def of(values: Sequence[bytes]) -> Bytes:
+        offsets = np.zeros(len(values) + 1, np.int64)
+        np.cumsum([len(value) for value in values], out=offsets[1:])
+        return Bytes(offsets, np.frombuffer(b"".join(values), np.uint8))
+
+    @staticmethod
+    def from_arrow(array: pa.Array) -> Bytes:
+        array = pc.cast(array, pa.large_binary())
+        _, offsets, data = array.buffers()
+        all_offsets = np.frombuffer(offsets, np.int64)[array.offset : array.offset + len(array) + 1]
+        raw = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
+        return Bytes(all_offsets - all_offsets[0], raw[all_offsets[0] : all_offsets[-1]])
+
+    @staticmethod
+    def concat(parts: Sequence[Bytes]) -> Bytes:
+        sizes = np.cumsum([0] + [len(part.data) for part in parts])
+        offsets = [part.offsets[:-1] + size for part, size in zip(parts, sizes[:-1], strict=True)]
+        return Bytes(
+            np.concatenate([*offsets, sizes[-1:]]).astype(np.int64),
+            np.concatenate([part.data for part in parts]) if parts else np.empty(0, np.uint8),
+        )
+
+    @staticmethod
+    def fixed(rows: NDArray[np.uint8]) -> Bytes:
+        """From rows of equal width, shape (n, width)."""
+        n, width = rows.shape
+        return Bytes(np.arange(n + 1, dtype=np.int64) * width, np.ascontiguousarray(rows).reshape(-1))
+
+
+def encode(array: pa.Array) -> Bytes:
+    """Canonical bytes of an Arrow array without nulls: text as UTF-8, numbers big-endian and sign-flipped.
+
+    Other types (structs, lists) travel as Arrow's own message of one row.
+    """
+    kind = array.type
+    if pa.types.is_dictionary(kind):
+        return encode(array.dictionary_decode())
+    if (
+        pa.types.is_string(kind)
+        or pa.types.is_large_string(kind)
+        or pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+        or pa.types.is_string_view(kind)
+        or pa.types.is_binary_view(kind)
+        or pa.types.is_fixed_size_binary(kind)
+    ):
+        return Bytes.from_arrow(array)
+    if pa.types.is_decimal(kind):
+        return Bytes.fixed(_decimal_rows(array))
+    bits = _order_bits(array)
+    if bits is not None:
+        return Bytes.fixed(bits.astype(">u8").view(np.uint8).reshape(len(array), 8))
+    field = pa.schema([("", kind)])
+    rows = [pa.RecordBatch.from_arrays([array.slice(i, 1)], schema=field) for i in range(len(array))]
+    return Bytes.of([row.serialize().to_pybytes() for row in rows])
+
+
+def decode(strings: Bytes, kind: pa.DataType) -> pa.Array:
+    """The Arrow array of type ``kind`` whose canonical bytes these are."""
+    if pa.types.is_dictionary(kind):
+        return decode(strings, kind.value_type)
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        text = pa.LargeStringArray.from_buffers(len(strings), *map(pa.py_buffer, (strings.offsets, strings.data)))
+        return text.cast(kind)
+    if (
+        pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+        or pa.types.is_binary_view(kind)
+        or pa.types.is_fixed_size_binary(kind)
+    ):
+        return strings.to_arrow().cast(kind)
+    if pa.types.is_decimal(kind):
+        rows = strings.data.reshape(len(strings), -1).copy()
+        rows[:, 0] ^= 0x80
+        data = pa.py_buffer(np.ascontiguousarray(rows[:, ::-1]))
+        wide = pa.decimal256 if rows.shape[1] == 32 else pa.decimal128
+        return pa.Array.from_buffers(
+            wide(kind.precision, kind.scale), len(strings), [None, data]
+        ).cast(kind)
+    if _is_scalar(kind):
+        bits = strings.data.view(">u8").astype(np.uint64)
+        return _from_order_bits(bits, kind)
+    if len(strings) == 0:
+        return pa.array([], kind)
+    field = pa.schema([("", kind)])
+    rows = [pa.ipc.read_record_batch(pa.py_buffer(raw), field).column(0) for raw in strings.to_list()]
+    return pa.concat_arrays(rows)
+
+
+def _is_scalar(kind: pa.DataType) -> bool:
+    return (
+        pa.types.is_integer(kind)
+        or pa.types.is_floating(kind)
+        or pa.types.is_boolean(kind)
+        or pa.types.is_temporal(kind)
+    ) and not pa.types.is_interval(kind)
+
+
+def _order_bits(array: pa.Array) -> NDArray[np.uint64] | None:
+    """64 bits per value whose unsigned order is the order of the values; None for types that have none."""
+    kind = array.type
+    if not _is_scalar(kind):
+        return None
+    if pa.types.is_floating(kind):
+        values = np.asarray(array.cast(pa.float64())) + 0.0  # -0.0 becomes 0.0
+        bits = values.view(np.uint64)
+        return np.where(bits & _SIGN, ~bits, bits | _SIGN)
+    if pa.types.is_uint64(kind):
+        return np.asarray(array).astype(np.uint64)
+    whole = np.asarray(_as_int64(array)).astype(np.int64)
+    return whole.view(np.uint64) ^ _SIGN
+
+
+def _as_int64(array: pa.Array) -> pa.Array:
+    """Integers, booleans, dates, times, timestamps and durations as int64 in their own unit."""
+    kind = array.type
+    if pa.types.is_temporal(kind) and kind.bit_width == 32:
+        array = array.view(pa.int32())
+    elif pa.types.is_temporal(kind):
+        array = array.view(pa.int64())
+    return array.cast(pa.int64())
+
+
+def _from_order_bits(bits: NDArray[np.uint64], kind: pa.DataType) -> pa.Array:
+    if pa.types.is_floating(kind):
+        raw = np.where(bits & _SIGN, bits ^ _SIGN, ~bits)
+        return pa.array(raw.view(np.float64)).cast(kind)
+    if pa.types.is_uint64(kind):
+        return pa.array(bits)
+    whole = pa.array((bits ^ _SIGN).view(np.int64))
+    if pa.types.is_temporal(kind):
+        return whole.cast(pa.int32()).view(kind) if kind.bit_width == 32 else whole.view(kind)
+    return whole.cast(kind)
+
+
+def _decimal_rows(array: pa.Array) -> NDArray[np.uint8]:
+    """Big-endian, sign-flipped bytes of a decimal column, shape (n, 16 or 32)."""
+    kind = array.type
+    if kind.bit_width < 128:
+        array = array.cast(pa.decimal128(kind.precision, kind.scale))
+    width = array.type.bit_width // 8
+    raw = np.frombuffer(array.buffers()[1], np.uint8)
+    rows = raw[array.offset * width : (array.offset + len(array)) * width].reshape(len(array), width)[:, ::-1].copy()
+    rows[:, 0] ^= 0x80
+    return rows
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """A column of labels, most of them repeated: ``values[codes[i]]`` is the i-th; empty bytes stand for null."""
+
+    codes: NDArray[np.int32]
+    values: tuple[bytes, ...]
+
+    def take(self, index: NDArray[np.int64]) -> Labels:
+        return Labels(self.codes[index], self.values)
+
+    def slice(self, begin: int, end: int) -> Labels:
+        """Rows ``begin`` to ``end``, with the values that occur there only."""
+        used, codes = np.unique(self.codes[begin:end], return_inverse=True)
+        return Labels(codes.astype(np.int32), tuple(self.values[i] for i in used.tolist()))
+
+    @staticmethod
+    def of(columns: Sequence[pa.Array]) -> Labels:
+        """One label per row over several columns of equal length; null if any of them is."""
+        codes: NDArray[np.int64] | None = None
+        parts: list[bytes] = [b""]
+        null = np.zeros(len(columns[0]), bool)
+        for column in columns:
+            column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+            column = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+            null |= np.asarray(column.is_null())
+            if pa.types.is_nested(column.type):
+                filled = column.drop_null()
+                own = encode(filled).to_list()
+                values = sorted(set(own))
+                index = {value: i for i, value in enumerate(values)}
+                mine = np.zeros(len(column), np.int64)
+                mine[np.asarray(column.is_valid())] = [index[value] for value in own]
+            else:
+                encoded = column.dictionary_encode()
+                values = encode(encoded.dictionary).to_list()
+                mine = np.asarray(encoded.indices.fill_null(0)).astype(np.int64)
+            if codes is None:
+                codes, parts = mine, [_prefixed(value) for value in values]
+                continue
+            pairs = codes * max(1, len(values)) + mine
+            used, codes = np.unique(pairs, return_inverse=True)
+            width = max(1, len(values))
+            parts = [parts[p // width] + _prefixed(values[p % width]) for p in used.tolist()] if values else parts
+        assert codes is not None  # noqa: S101 - there is at least one column
+        compact = np.where(null, len(parts), codes).astype(np.int32)
+        return Labels(compact, (*parts, b""))
+
+
+def _prefixed(value: bytes) -> bytes:
+    return len(value).to_bytes(4, "big") + value

@@ -1,0 +1,150 @@
+"""Times and durations: everything becomes int64 microseconds at the door, and goes out as it came in."""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import timedelta
+from decimal import Context, Decimal
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from appulse.errors import BadArgument, nearest
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+UNITS = {
+    "us": 1,
+    "ms": 1_000,
+    "s": 1_000_000,
+    "min": 60_000_000,
+    "h": 3_600_000_000,
+    "d": 86_400_000_000,
+    "w": 604_800_000_000,
+}
+_NAMES = {
+    "microsecond": "us",
+    "millisecond": "ms",
+    "second": "s",
+    "sec": "s",
+    "minute": "min",
+    "m": "min",
+    "hour": "h",
+    "day": "d",
+    "week": "w",
+    **{unit: unit for unit in UNITS},
+}
+_PART = re.compile(r"\s*([0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)\s*([A-Za-z]+)\s*(?:,|and\b)?")
+_WIDE = Context(prec=76)
+_PER_ARROW_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1}
+# Times and durations stay below these, so that their sums fit int64 (about 146,000 and 73,000 years).
+_MOST_TIME, _MOST_DURATION = 2.0**62, 2.0**61
+
+
+def duration(value: object, what: str = "duration") -> int:
+    """Microseconds of ``"10 seconds"``, ``"1 minute 30 seconds"``, a number of seconds or a timedelta."""
+    if isinstance(value, timedelta):
+        micros = value // timedelta(microseconds=1)
+    elif isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool):
+        if not math.isfinite(value):
+            raise BadArgument(f"{what} is {value!r}. Give a finite number of seconds, at least 0.")
+        micros = _whole(float(value) * 1_000_000, value, what)
+    elif isinstance(value, str):
+        micros = _parse(value, what)
+    else:
+        raise BadArgument(
+            f"{what} is {value!r} ({type(value).__name__}). Give a number of seconds, a timedelta, or text such as "
+            "'10 seconds'."
+        )
+    if micros < 0:
+        raise BadArgument(f"{what} is {value!r}, which is negative. Give at least 0.")
+    return micros
+
+
+def _parse(text: str, what: str) -> int:
+    position, micros = 0, 0.0
+    while position < len(text):
+        match = _PART.match(text, position)
+        if match is None:
+            raise BadArgument(f"{what} {text!r} is not a duration. Write it like '10 seconds' or '1 hour 30 minutes'.")
+        number, name = match.groups()
+        lowered = name.lower()
+        unit = _NAMES.get(lowered) or _NAMES.get(lowered.removesuffix("s"))
+        if unit is None:
+            raise BadArgument(f"{what} {text!r} has the unknown unit {name!r}.{nearest(lowered, _NAMES)}")
+        micros += float(number) * UNITS[unit]
+        position = match.end()
+    if position == 0:
+        raise BadArgument(f"{what} is empty. Write it like '10 seconds'.")
+    return _whole(micros, text, what)
+
+
+def _whole(micros: float, given: object, what: str) -> int:
+    if abs(micros) >= _MOST_DURATION:
+        raise BadArgument(f"{what} is {given!r}, longer than 73,000 years. Give less.")
+    return round(micros)
+
+
+def is_time(kind: pa.DataType) -> bool:
+    return pa.types.is_timestamp(kind) or pa.types.is_date(kind)
+
+
+def is_number(kind: pa.DataType) -> bool:
+    return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+
+
+def to_micros(array: pa.Array, unit: str) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.bool_]]:
+    """Microseconds of each value, and which are null, and which are not a time (NaN, or out of int64's range).
+
+    Timestamps and dates count from 1970 in UTC, nanoseconds are floored; plain numbers are in ``unit``.
+    """
+    null = np.asarray(array.is_null())
+    kind = array.type
+    strange = np.zeros(len(array), bool)
+    if pa.types.is_date(kind):
+        per, whole = (UNITS["d"], array.view(pa.int32())) if kind.bit_width == 32 else (1_000, array.view(pa.int64()))
+        return _scaled(whole, per, null, strange)
+    if pa.types.is_timestamp(kind):
+        whole = array.view(pa.int64())
+        if kind.unit == "ns":
+            return np.asarray(whole.fill_null(0)).astype(np.int64) // 1_000, null, strange
+        return _scaled(whole, _PER_ARROW_UNIT[kind.unit], null, strange)
+    if pa.types.is_integer(kind) and unit != "ns":
+        return _scaled(array, UNITS[unit], null, strange)
+    if pa.types.is_integer(kind):
+        whole, null, strange = _scaled(array, 1, null, strange, 2.0**63)
+        return whole // 1_000, null, strange
+    if is_number(kind):
+        seconds = np.asarray(array.cast(pa.float64(), safe=False).fill_null(0.0))
+        micros = np.floor(seconds / 1e3) if unit == "ns" else np.rint(seconds * UNITS[unit])
+        strange = ~(np.abs(micros) < _MOST_TIME)
+        return np.where(strange, 0.0, micros).astype(np.int64), null, strange
+    raise BadArgument(f"A time column holds {kind}. Give timestamps, dates or numbers.")
+
+
+def _scaled(
+    array: pa.Array, per: int, null: NDArray[np.bool_], strange: NDArray[np.bool_], most: float = _MOST_TIME
+) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.bool_]]:
+    whole = np.asarray(array.fill_null(0))
+    strange = strange | (np.abs(whole.astype(np.float64)) * per >= most)
+    return np.where(strange, 0, whole).astype(np.int64) * per, null, strange
+
+
+def from_micros(micros: NDArray[np.int64], kind: pa.DataType, unit: str) -> pa.Array:
+    """The times in the type they came in."""
+    if pa.types.is_timestamp(kind):
+        values = micros * 1_000 if kind.unit == "ns" else micros // _PER_ARROW_UNIT[kind.unit]
+        return pa.array(values).view(kind)
+    if pa.types.is_date(kind):
+        return pa.array(micros).view(pa.timestamp("us")).cast(kind, safe=False)
+    times, per = (1_000, 1) if unit == "ns" else (1, UNITS[unit])
+    if pa.types.is_integer(kind):
+        return pa.array(micros * times // per).cast(kind)
+    if pa.types.is_decimal(kind):  # exact; through a double 0.1 would come out as 0.100000000000000006
+        least = Decimal(1).scaleb(-kind.scale)
+        values = [(Decimal(m) * times / per).quantize(least, context=_WIDE) for m in micros.tolist()]
+        return pa.array(values, kind)
+    return pa.array(micros * times / per).cast(kind, safe=False)

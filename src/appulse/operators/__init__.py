@@ -1,0 +1,1 @@
+"""One deterministic state machine per operator, free of any engine."""

@@ -1,0 +1,492 @@
+"""The similarity join: pairs within epsilon with probability at least alpha, over sliding windows.
+
+A deterministic state machine over batches of arrivals: ``push`` answers them against the windows and puts them
+there, ``apply`` only puts them there (what a worker does that catches up), ``advance`` forgets what no row can meet
+any more. Lian & Chen 2009, USJ_Framework, with time windows.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from appulse.errors import StateError
+from appulse.kernels import bounds as bound_kernels
+from appulse.kernels.gaussian import gaussian_pairs
+from appulse.kernels.grid import squared_distances, sweep
+from appulse.kernels.refine import refine
+from appulse.kernels.strings import sorts_after
+from appulse.model.encode import sampled
+from appulse.model.objects import Objects, concat
+from appulse.model.strings import Bytes
+from appulse.model.uncertainty import Form, Gaussian, Model
+from appulse.operators.store import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+#: Bounds that can be switched off; the answers never change.
+BOUNDS = frozenset({"reach", "moment", "accept", "projection"})
+INDEXES = ("auto", "grid", "dense")
+_FIRST_CAPACITY = 1 << 15
+# A Gaussian has no radius; beyond this many sigmas there is nothing a double can tell from zero.
+_GAUSSIAN_EDGE = 39.0
+
+
+@dataclass(frozen=True)
+class JoinPlan:
+    """What to join and how; nothing of frames or engines.
+
+    ``windows`` are microseconds, one per stream; ``quantile`` the mass that reaches exceed; ``bounds`` and ``index``
+    change the speed, never the answers.
+    """
+
+    streams: tuple[str, ...]
+    models: tuple[Model, ...]
+    windows: tuple[int, ...]
+    epsilon: float
+    threshold: float
+    quantile: float
+    self_join: bool = False
+    check_differ: bool = False
+    bounds: frozenset[str] = BOUNDS
+    index: str = "auto"
+
+    @property
+    def limit(self) -> float:
+        """Epsilon with its tolerance: two points are close iff d2 <= limit^2."""
+        return self.epsilon + 1e-9 * max(1.0, self.epsilon)
+
+    @property
+    def closed_form(self) -> bool:
+        """Whether every stream is an isotropic Gaussian, so that nothing need be sampled."""
+        return all(isinstance(model, Gaussian) and model.isotropic for model in self.models)
+
+    @property
+    def points_only(self) -> bool:
+        """Whether every stream is exact."""
+        return all(model.form == Form.POINT for model in self.models)
+
+
+@dataclass
+class Answers:
+    """Pairs found, as columns."""
+
+    left_stream: NDArray[np.int64]
+    left_key: Bytes
+    left_time: NDArray[np.int64]
+    right_stream: NDArray[np.int64]
+    right_key: Bytes
+    right_time: NDArray[np.int64]
+    distance: NDArray[np.float64]
+    probability: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.distance)
+
+    @staticmethod
+    def concat(parts: Sequence[Answers]) -> Answers:
+        none, no_keys = np.empty(0, np.int64), Bytes.of([])
+        empty = Answers(none, no_keys, none, none, no_keys, none, np.empty(0), np.empty(0))
+        parts = [part for part in parts if len(part)] or [empty]
+        return Answers(
+            np.concatenate([p.left_stream for p in parts]),
+            Bytes.concat([p.left_key for p in parts]),
+            np.concatenate([p.left_time for p in parts]),
+            np.concatenate([p.right_stream for p in parts]),
+            Bytes.concat([p.right_key for p in parts]),
+            np.concatenate([p.right_time for p in parts]),
+            np.concatenate([p.distance for p in parts]),
+            np.concatenate([p.probability for p in parts]),
+        )
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Rows ``left`` of one store against rows ``right`` of another."""
+
+    left_store: Store
+    left: NDArray[np.int64]
+    right_store: Store
+    right: NDArray[np.int64]
+
+    def only(self, mask: NDArray[np.bool_]) -> Pairs:
+        return Pairs(self.left_store, self.left[mask], self.right_store, self.right[mask])
+
+
+class Ownership(Protocol):
+    """Which pairs this instance is to report, where others see some of the same rows."""
+
+    def owned(self, pairs: Pairs, labels: Labels) -> NDArray[np.bool_]:
+        """A mask over the pairs; ``labels`` gives the bytes behind group numbers."""
+        ...
+
+
+class Labels:
+    """Numbers for labels, exact and only valid within one operator; 0 stands for null."""
+
+    def __init__(self) -> None:
+        self.values: list[bytes] = [b""]
+        self._numbers: dict[bytes, int] = {b"": 0}
+
+    def numbers(self, codes: NDArray[np.int32], values: tuple[bytes, ...]) -> NDArray[np.int64]:
+        table = np.empty(max(1, len(values)), np.int64)
+        for i, value in enumerate(values):
+            number = self._numbers.get(value)
+            if number is None:
+                number = self._numbers[value] = len(self.values)
+                self.values.append(value)
+            table[i] = number
+        numbered: NDArray[np.int64] = table[codes]
+        return numbered
+
+
+@dataclass
+class _Arrivals:
+    """The arrivals of a push in tick order, over all stores."""
+
+    time: NDArray[np.int64]
+    store: NDArray[np.int64]
+    row: NDArray[np.int64]
+    centre: NDArray[np.float64]
+    extent: NDArray[np.float64]
+    group: NDArray[np.int64]
+    differ: NDArray[np.int64]
+
+
+@dataclass
+class SimilarityJoin:
+    """The state: one window per stream (and lane), and how many pairs each bound decided.
+
+    A *lane* keeps rows apart that need not meet: where ``lanes`` is 2, rows of lane 0 meet only rows of lane 1, and
+    those meet everything. ``push`` takes ``(stream, lane, rows)``.
+    """
+
+    plan: JoinPlan
+    lanes: int = 1
+    ownership: Ownership | None = None
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self._stores: list[Store] = []
+        self._groups, self._differs = Labels(), Labels()
+        n = len(self.plan.streams) * self.lanes
+        streams = np.arange(n) // self.lanes
+        lanes = np.arange(n) % self.lanes
+        self._stream_of = streams
+        joined = (streams[:, None] != streams[None, :]) | self.plan.self_join
+        self._meets = joined & ((lanes[:, None] + lanes[None, :] > 0) | (self.lanes == 1))
+        self._windows = np.array(self.plan.windows, np.int64)[streams]
+        self._out = (np.empty(_FIRST_CAPACITY, np.int64), np.empty(_FIRST_CAPACITY, np.int64))
+
+    def __len__(self) -> int:
+        """Rows held."""
+        return sum(len(store) for store in self._stores)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return sum(store.nbytes for store in self._stores)
+
+    def push(self, batches: Sequence[tuple[int, int, Objects]]) -> Answers:
+        """Answer the rows against the windows and each other, and keep them."""
+        arrivals = self._admit(batches)
+        if arrivals is None:
+            return Answers.concat([])
+        reaches = [
+            float(np.quantile(arrivals.extent[arrivals.store == s], 0.9)) if (arrivals.store == s).any() else 0.0
+            for s in range(len(self._stores))
+        ]
+        found = []
+        for own, store in enumerate(self._stores):
+            store.prepare_index(max(reach for s, reach in enumerate(reaches) if self._meets[own, s] or s == own))
+            found += self._sweep(own, store, arrivals)
+        return Answers.concat(found)
+
+    def apply(self, batches: Sequence[tuple[int, int, Objects]]) -> None:
+        """Keep the rows without answering: the state is then as if they had been pushed."""
+        if self._admit(batches) is not None:
+            for store in self._stores:
+                store.prepare_index(0.0)
+                store.link_rest()
+
+    def advance(self, frontier: int) -> int:
+        """No row before ``frontier`` (microseconds) will come any more: forget what is out of reach; how many."""
+        dropped = 0
+        for store, window in zip(self._stores, self._windows.tolist(), strict=True):
+            dropped += store.drop_before(frontier - window)
+        return dropped
+
+    def _admit(self, batches: Sequence[tuple[int, int, Objects]]) -> _Arrivals | None:
+        """Put the rows of a push at the ends of their stores, in tick order; None if there are none."""
+        batches = [batch for batch in batches if len(batch[2])]
+        if not batches:
+            return None
+        d = batches[0][2].d
+        if not self._stores:
+            self._stores = [Store(d, self.plan.index, self.plan.limit) for _ in self._stream_of]
+        parts = []
+        for own, store in enumerate(self._stores):
+            mine = [rows for stream, lane, rows in batches if stream * self.lanes + lane == own]
+            if not mine:
+                continue
+            objects = concat(mine)
+            if objects.d != store.d:
+                raise StateError(
+                    f"Stream {self.plan.streams[own // self.lanes]!r} sends rows of {objects.d} dimensions to a window "
+                    f"of {store.d}. Give Samples(names=...) so that every task agrees on their number."
+                )
+            if (np.diff(objects.time) < 0).any():
+                objects = objects.take(np.argsort(objects.time, kind="stable"))
+            parts.append(self._extend(own, store, objects))
+        order = np.argsort(np.concatenate([p.time for p in parts]), kind="stable")
+        return _Arrivals(
+            *(
+                np.concatenate([getattr(p, name) for p in parts])[order]
+                for name in ("time", "store", "row", "centre", "extent", "group", "differ")
+            )
+        )
+
+    def _extend(self, own: int, store: Store, objects: Objects) -> _Arrivals:
+        model = self.plan.models[int(self._stream_of[own])]
+        if not self.plan.points_only and not self.plan.closed_form:
+            objects = sampled(objects, model, self.plan.quantile)
+        n = len(objects)
+        extent = objects.reach
+        if "reach" not in self.plan.bounds:
+            extent = np.maximum(extent, objects.radius)
+            if isinstance(model, Gaussian) and model.isotropic:
+                extent = np.maximum(extent, _GAUSSIAN_EDGE * objects.spread[:, 0])
+        zeros = np.zeros(n, np.int64)
+        group = zeros if objects.group is None else self._groups.numbers(objects.group.codes, objects.group.values)
+        differ = zeros if objects.differ is None else self._differs.numbers(objects.differ.codes, objects.differ.values)
+        begin = len(store)
+        store.extend(objects, extent, group, differ)
+        rows = np.arange(begin, begin + n)
+        return _Arrivals(objects.time, np.full(n, own), rows, objects.centre, extent, group, differ)
+
+    def _sweep(self, own: int, store: Store, arrivals: _Arrivals) -> list[Answers]:
+        found, start, tally = [], 0, np.zeros(2, np.int64)
+        while start < len(arrivals.time):
+            out_arrival, out_row = self._out
+            begin = start
+            start, store.linked, store.low, n = sweep(
+                start,
+                store.linked,
+                store.low,
+                arrivals.time,
+                arrivals.store,
+                arrivals.centre,
+                arrivals.extent,
+                arrivals.group,
+                arrivals.differ,
+                self._meets[own],
+                self._windows,
+                own,
+                self.plan.check_differ,
+                self.plan.limit,
+                store.base,
+                store.time.view,
+                store.time_max.view,
+                store.chain_max.view,
+                store.centre.view,
+                store.extent.view,
+                store.group.view,
+                store.differ.view,
+                store.cell.view,
+                store.following.view,
+                store.heads,
+                store.dims,
+                1.0 / store.side if store.side else 0.0,
+                store.radius_cap,
+                256,
+                out_arrival,
+                out_row,
+                tally,
+            )
+            if n:
+                found += self._resolve(own, store, arrivals, out_arrival[:n], out_row[:n])
+            if start == begin and n == 0 and start < len(arrivals.time):
+                self._out = (np.empty(2 * len(out_row), np.int64), np.empty(2 * len(out_row), np.int64))
+        self.counts["candidates"] += int(tally[0])
+        self.counts["pruned_reach"] += int(tally[1])
+        return found
+
+    def _resolve(
+        self, own: int, store: Store, arrivals: _Arrivals, at: NDArray[np.int64], rows: NDArray[np.int64]
+    ) -> list[Answers]:
+        """From candidates to answers, one arriving store at a time."""
+        found = []
+        arriving = arrivals.store[at]
+        for other in np.unique(arriving).tolist():
+            mask = arriving == other
+            pairs = Pairs(self._stores[other], arrivals.row[at[mask]], store, rows[mask])
+            answers = self._evaluate(other, own, pairs)
+            if len(answers):
+                found.append(answers)
+        return found
+
+    def _evaluate(self, left: int, right: int, pairs: Pairs) -> Answers:
+        if self.ownership is not None:
+            mask = self.ownership.owned(pairs, self._groups)
+            self.counts["elsewhere"] += int(len(mask) - mask.sum())
+            pairs = pairs.only(mask)
+        kinds = [self.plan.models[int(self._stream_of[s])] for s in (left, right)]
+        if all(isinstance(model, Gaussian) and model.isotropic for model in kinds):
+            probability = self._gaussian(pairs)
+        elif self.plan.points_only:
+            probability = self._points(pairs)
+        else:
+            pairs, probability = self._samples(pairs)
+        passed = probability >= self.plan.threshold
+        self.counts["answers"] += int(passed.sum())
+        return self._answers(left, right, pairs.only(passed), probability[passed])
+
+    def _points(self, pairs: Pairs) -> NDArray[np.float64]:
+        a, b = pairs.left_store, pairs.right_store
+        square = squared_distances(pairs.left, pairs.right, a.centre.view, b.centre.view)
+        mass = a.mass.view[pairs.left] * b.mass.view[pairs.right]
+        self.counts["refined"] += len(mass)
+        return np.where(square <= self.plan.limit**2, mass, np.nan)
+
+    def _gaussian(self, pairs: Pairs) -> NDArray[np.float64]:
+        a, b = pairs.left_store, pairs.right_store
+        probability = np.empty(len(pairs.left))
+        if a.spread is None or b.spread is None:
+            return probability
+        gaussian_pairs(
+            pairs.left,
+            pairs.right,
+            self.plan.epsilon,
+            self.plan.limit**2,
+            self.plan.threshold,
+            "projection" in self.plan.bounds,
+            a.centre.view,
+            a.mass.view,
+            a.spread.view,
+            b.centre.view,
+            b.mass.view,
+            b.spread.view,
+            probability,
+        )
+        pruned = int(np.isnan(probability).sum())
+        self.counts["pruned_projection"] += pruned
+        self.counts["refined"] += len(probability) - pruned
+        return probability
+
+    def _samples(self, pairs: Pairs) -> tuple[Pairs, NDArray[np.float64]]:
+        a, b = pairs.left_store, pairs.right_store
+        if a.covariance is None or b.covariance is None:
+            return pairs, np.empty(len(pairs.left))
+        verdict = np.empty(len(pairs.left), np.int8)
+        bound_kernels.judge(
+            pairs.left,
+            pairs.right,
+            self.plan.limit,
+            self.plan.threshold,
+            "moment" in self.plan.bounds,
+            "accept" in self.plan.bounds,
+            a.centre.view,
+            a.mass.view,
+            a.radius.view,
+            a.covariance.view,
+            b.centre.view,
+            b.mass.view,
+            b.radius.view,
+            b.covariance.view,
+            verdict,
+        )
+        tally = np.bincount(verdict, minlength=5).tolist()
+        self.counts["pruned_mass"] += tally[bound_kernels.PRUNED_MASS]
+        self.counts["pruned_cantelli"] += tally[bound_kernels.PRUNED_CANTELLI]
+        self.counts["pruned_markov"] += tally[bound_kernels.PRUNED_MARKOV]
+        self.counts["accepted"] += tally[bound_kernels.ACCEPTED]
+        self.counts["refined"] += tally[bound_kernels.REFINE]
+        keep = (verdict == bound_kernels.REFINE) | (verdict == bound_kernels.ACCEPTED)
+        pairs, verdict = pairs.only(keep), verdict[keep]
+        probability = a.mass.view[pairs.left] * b.mass.view[pairs.right]
+        open_pairs = verdict == bound_kernels.REFINE
+        if open_pairs.any():
+            probability[open_pairs] = self._refined(pairs.only(open_pairs))
+        return pairs, probability
+
+    def _refined(self, pairs: Pairs) -> NDArray[np.float64]:
+        a, b = pairs.left_store, pairs.right_store
+        probability = np.empty(len(pairs.left))
+        refine(
+            pairs.left,
+            pairs.right,
+            a.d,
+            self.plan.limit**2,
+            self.plan.threshold,
+            a.mass.view,
+            a.samples.values,
+            a.samples.begin,
+            a.samples.length,
+            a.samples.base,
+            a.weights.values,
+            a.weights.begin,
+            a.weights.base,
+            b.mass.view,
+            b.samples.values,
+            b.samples.begin,
+            b.samples.length,
+            b.samples.base,
+            b.weights.values,
+            b.weights.begin,
+            b.weights.base,
+            probability,
+        )
+        return probability
+
+    def _answers(self, left: int, right: int, pairs: Pairs, probability: NDArray[np.float64]) -> Answers:
+        """Pairs as answers: the earlier argument, or in a self-join the earlier row, on the left."""
+        a, b = pairs.left_store, pairs.right_store
+        n = len(probability)
+        a_stream, b_stream = int(self._stream_of[left]), int(self._stream_of[right])
+        a_time, b_time = a.time.view[pairs.left], b.time.view[pairs.right]
+        if a_stream == b_stream:
+            swap = a_time > b_time
+            tied = np.flatnonzero(a_time == b_time)
+            swap[tied] = _sorts_after(pairs.only(a_time == b_time))
+        else:
+            swap = np.full(n, a_stream > b_stream)
+        square = squared_distances(pairs.left, pairs.right, a.centre.view, b.centre.view)
+        a_key, b_key = a.keys(pairs.left), b.keys(pairs.right)
+        both = Bytes.concat([a_key, b_key])
+        index = np.arange(n)
+        return Answers(
+            np.where(swap, b_stream, a_stream),
+            both.take(np.where(swap, index + n, index)),
+            np.where(swap, b_time, a_time),
+            np.where(swap, a_stream, b_stream),
+            both.take(np.where(swap, index, index + n)),
+            np.where(swap, a_time, b_time),
+            np.sqrt(square),
+            probability,
+        )
+
+
+def _sorts_after(pairs: Pairs) -> NDArray[np.bool_]:
+    """Whether each left row comes after its partner in the canonical order of rows of equal time."""
+    sides = [
+        (
+            store.key.values,
+            store.key.begin,
+            store.key.length,
+            store.key.base,
+            store.centre.view,
+            store.samples.values,
+            store.samples.begin,
+            store.samples.length,
+            store.samples.base,
+        )
+        for store in (pairs.left_store, pairs.right_store)
+    ]
+    after: NDArray[np.bool_] = sorts_after(pairs.left, pairs.right, *sides[0], *sides[1])
+    return after

@@ -1,0 +1,161 @@
+"""The window of one stream: its rows as columns, and the index that finds them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from appulse.kernels import grid
+from appulse.kernels.strings import gather_runs
+from appulse.model.strings import Bytes
+from appulse.operators.buffers import Arena, Column
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from appulse.model.objects import Objects
+
+_EMPTY = np.empty(0, np.int64)
+# A grid pays only once a scan of everything in reach costs more than a few look-ups.
+_GRID_FROM = 192
+# Rows whose reach exceeds that of most others by this factor would open the whole grid for everybody.
+_LARGE = 4.0
+_LEAST_SIDE = 1e-300
+
+
+class Store:
+    """Rows in order of arrival. Rows are numbered by position among the live ones; dropping shifts the numbers.
+
+    ``d`` dimensions; ``index`` is "grid", "dense" or "auto".
+    """
+
+    def __init__(self, d: int, index: str, epsilon: float) -> None:
+        self.d = d
+        self.time, self.time_max = Column(np.int64), Column(np.int64)
+        self.mass, self.reach, self.radius = Column(np.float64), Column(np.float64), Column(np.float64)
+        self.extent = Column(np.float64)  # radius within which the index looks for a row
+        self.centre = Column(np.float64, d)
+        self.covariance: Column | None = None
+        self.spread: Column | None = None
+        self.group, self.differ = Column(np.int64), Column(np.int64)
+        self.samples, self.weights, self.key = Arena(np.float64), Arena(np.float64), Arena(np.uint8)
+        self.cell, self.following, self.chain_max = Column(np.int64), Column(np.int64), Column(np.int64)
+        self.base = 0  # rows dropped so far: row number + base never changes
+        self.linked = 0  # rows in the index
+        self.low = 0  # rows before this one are out of reach for good
+        self._index, self._epsilon = index, epsilon
+        self.heads = _EMPTY
+        self.dims = np.arange(min(d, 3), dtype=np.int64)
+        self.side = self.radius_cap = 0.0
+
+    def __len__(self) -> int:
+        return len(self.time)
+
+    def _columns(self) -> list[Column]:
+        always = [self.time, self.time_max, self.mass, self.reach, self.extent, self.radius, self.centre]
+        always += [self.group, self.differ, self.cell, self.following, self.chain_max]
+        return always + [column for column in (self.covariance, self.spread) if column is not None]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        columns = self._columns()
+        arenas = (self.samples, self.weights, self.key)
+        return sum(column.nbytes for column in columns) + sum(a.nbytes for a in arenas) + self.heads.nbytes
+
+    def extend(
+        self, objects: Objects, extent: NDArray[np.float64], group: NDArray[np.int64], differ: NDArray[np.int64]
+    ) -> None:
+        """Append rows, in tick order, not yet in the index."""
+        if len(objects) == 0:
+            return
+        newest = self.time_max.view[-1] if len(self) else np.iinfo(np.int64).min
+        self.time.extend(objects.time)
+        self.time_max.extend(np.maximum(np.maximum.accumulate(objects.time), newest))
+        self.mass.extend(objects.mass)
+        self.reach.extend(objects.reach)
+        self.extent.extend(extent)
+        self.radius.extend(objects.radius)
+        self.centre.extend(objects.centre)
+        self.group.extend(group)
+        self.differ.extend(differ)
+        for column in (self.cell, self.following, self.chain_max):
+            column.grow(len(objects))
+        if objects.spread.shape[1]:
+            self.spread = self.spread or Column(np.float64, objects.spread.shape[1])
+            self.spread.extend(objects.spread)
+        if len(objects.first):
+            self.covariance = self.covariance or Column(np.float64, objects.covariance.shape[1])
+            self.covariance.extend(objects.covariance)
+            self.samples.extend(objects.first * self.d, objects.samples)
+            if len(objects.weights):
+                self.weights.extend(objects.first, objects.weights)
+        self.key.extend(objects.key.offsets, objects.key.data)
+
+    def drop_before(self, time: int) -> int:
+        """Forget rows of the front older than ``time``; how many."""
+        n = int(np.searchsorted(self.time_max.view, time, side="left"))
+        if n == 0:
+            return 0
+        for column in self._columns():
+            column.drop(n)
+        for arena in (self.samples, self.weights, self.key):
+            if len(arena.begin):
+                arena.drop(n)
+        self.base += n
+        self.linked = max(0, self.linked - n)
+        self.low = max(0, self.low - n)
+        return n
+
+    def keys(self, rows: NDArray[np.int64]) -> Bytes:
+        """Canonical keys of the rows."""
+        return Bytes(*gather_runs(self.key.begin, self.key.length, self.key.base, self.key.values, rows))
+
+    def prepare_index(self, probe_reach: float) -> None:
+        """Make the grid fit the rows there are, for probes whose own reach is mostly ``probe_reach``."""
+        n = len(self)
+        if self._index == "dense" or (self._index == "auto" and n < _GRID_FROM):
+            self.heads = _EMPTY
+            return
+        if len(self.heads) > n:
+            return
+        extent = self.extent.view
+        sample = slice(None, None, max(1, n // 4096))
+        typical = float(np.quantile(extent[sample], 0.9)) if n else 0.0
+        self.radius_cap = _LARGE * typical
+        self.dims = _widest(self.centre.view[sample], min(self.d, 3))
+        # A probe then meets at most two cells a dimension.
+        self.side = max(2.0 * (self._epsilon + probe_reach + self.radius_cap), _LEAST_SIDE)
+        self.heads = np.full((1 << max(8, (2 * n).bit_length())) + 1, grid.END, np.int64)
+        grid.relink(self.linked, *self._chains())
+
+    def link_rest(self) -> None:
+        """Put every row in the index."""
+        if len(self.heads) and self.linked < len(self):
+            grid.link_rest(self.linked, *self._chains())
+        self.linked = len(self)
+
+    def _chains(self) -> tuple[object, ...]:
+        """What the kernels need to link rows."""
+        return (
+            self.base,
+            self.time.view,
+            self.chain_max.view,
+            self.centre.view,
+            self.extent.view,
+            self.cell.view,
+            self.following.view,
+            self.heads,
+            self.dims,
+            1.0 / self.side,
+            self.radius_cap,
+        )
+
+
+def _widest(centre: NDArray[np.float64], n_dims: int) -> NDArray[np.int64]:
+    """The dimensions along which the rows lie farthest apart."""
+    if len(centre) == 0:
+        return np.arange(n_dims, dtype=np.int64)
+    order = np.argsort(-np.ptp(centre, axis=0), kind="stable")
+    return np.sort(order[:n_dims]).astype(np.int64)

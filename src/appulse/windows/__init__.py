@@ -1,0 +1,1 @@
+"""Which rows are in reach: definitions of windows, frozen and engine-free."""

@@ -1,0 +1,202 @@
+#!/usr/bin/env python3
+"""Set the project up in `.venv` of the checkout, then run what was asked for.
+
+    python3 tools/setup.py                  set up and stop
+    python3 tools/setup.py demo [...]       ... then `appulse demo`
+    python3 tools/setup.py test | test-long | lint | lock | docs-check [...]
+    python3 tools/setup.py bench NAME [...] ... then `python -m benchmarks.NAME`
+
+Needs Python 3.11 or later and nothing else. What is installed is what `requirements.lock` names, checked against its
+hashes. A second call finds everything in place and takes no time; an interrupted one starts over where it must.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+OLDEST = (3, 11)
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+PYTHON = VENV / "bin" / "python"
+LOCK = ROOT / "requirements.lock"
+STAMP = VENV / "appulse-setup.json"
+UNFINISHED = VENV / "appulse-setup.unfinished"
+
+# The sdists among the requirements are built with this one, from the lock like all the rest.
+BUILDER = "setuptools"
+
+LOCK_COMMAND = (
+    "uv pip compile --quiet --generate-hashes --universal --python-version 3.11 --all-extras "
+    "--no-emit-index-url --no-emit-find-links pyproject.toml -o requirements.lock --custom-compile-command"
+)
+
+# Each command is a list of programs with their arguments; what else the caller typed goes to the last of them.
+COMMANDS: dict[str, list[list[str]]] = {
+    "demo": [["appulse", "demo"]],
+    "test": [["pytest"]],
+    "test-long": [["pytest", "-m", "long", "--hypothesis-profile=long"]],
+    "lint": [["ruff", "check"], ["ruff", "format", "--check"], ["mypy"], ["lint-imports"]],
+    "lock": [[*LOCK_COMMAND.split(), "make lock"]],
+    "docs-check": [["python", "tools/check_docs.py"]],
+}
+
+
+def main(arguments: list[str]) -> int:
+    """Set up, run the command in the environment made, and return its exit code."""
+    name, rest = (arguments[0], arguments[1:]) if arguments else ("", [])
+    if name == "bench" and rest:
+        programs, rest = [["python", "-m", f"benchmarks.{rest[0]}"]], rest[1:]
+    elif name in COMMANDS:
+        programs = COMMANDS[name]
+    elif name:
+        known = ", ".join([*COMMANDS, "bench NAME"])
+        fail(f"there is no command {' '.join(arguments)!r}. There are: {known}; none at all just sets up.")
+    else:
+        programs = []
+    set_up()
+    for program in programs[:-1]:
+        if code := run(program):
+            return code
+    return run([*programs[-1], *rest]) if programs else 0
+
+
+def run(program: list[str]) -> int:
+    """Run a program of the environment in the checkout, with the terminal as it is."""
+    environment = os.environ | {"VIRTUAL_ENV": str(VENV), "PATH": f"{PYTHON.parent}{os.pathsep}{os.environ['PATH']}"}
+    running = subprocess.Popen([PYTHON.parent / program[0], *program[1:]], cwd=ROOT, env=environment)
+    while True:
+        try:
+            return running.wait()
+        except KeyboardInterrupt:  # Ctrl-C goes to the program too, which knows better how to stop
+            continue
+
+
+def check_python() -> None:
+    """Make sure that this is a Python that can make the environment, or hand over to one that is."""
+    if os.name != "posix":
+        fail("appulse is developed on Linux and macOS. On Windows use WSL.")
+    if sys.version_info < OLDEST:
+        for minor in (13, 12, 11):
+            if newer := shutil.which(f"python3.{minor}"):
+                os.execv(newer, [newer, *sys.argv])
+        fail(f"this is Python {sys.version.split()[0]}, and appulse needs 3.11 or later. Install one, run this with it.")
+    for module in ("venv", "ensurepip"):
+        if find_spec(module) is None:
+            fail(
+                f"{sys.executable} lacks the module {module}, and no environment can be made without it. "
+                f"On Debian and Ubuntu: sudo apt install python3.{sys.version_info[1]}-venv"
+            )
+
+
+def set_up() -> None:
+    """Bring `.venv` to what the lock and pyproject.toml say, doing nothing that is done."""
+    wanted = {"root": str(ROOT), "requirements": digest(LOCK), "project": digest(ROOT / "pyproject.toml")}
+    if standing() == wanted:
+        return
+    check_python()
+    with alone():
+        found = standing()
+        if found == wanted:
+            return
+        if not usable(found):
+            say(f"making {VENV} with Python {sys.version.split()[0]}")
+            subprocess.run([sys.executable, "-m", "venv", "--clear", VENV], check=True)
+            found = {}
+        # What is half installed when this is cut short cannot be told from what is whole: all of it goes next time.
+        UNFINISHED.touch()
+        STAMP.unlink(missing_ok=True)
+        if found.get("requirements") != wanted["requirements"]:
+            say("installing the locked requirements; the first time takes a minute or two")
+            install_requirements()
+        say("installing appulse, editable")
+        pip("--no-deps", "--no-build-isolation", "--editable", str(ROOT))
+        STAMP.write_text(json.dumps(wanted))
+        UNFINISHED.unlink()
+    say(f"ready: {VENV}")
+
+
+def standing() -> dict[str, str]:
+    """What the last finished set-up of this environment was made from; empty if there is none."""
+    if not PYTHON.exists() or UNFINISHED.exists():
+        return {}
+    try:
+        stamp: dict[str, str] = json.loads(STAMP.read_text())
+    except (OSError, ValueError):
+        return {}
+    return stamp
+
+
+def usable(found: dict[str, str]) -> bool:
+    """Whether the environment can be built upon: whole, not moved here from elsewhere, of a Python not too old."""
+    if UNFINISHED.exists() or found.get("root", str(ROOT)) != str(ROOT) or not PYTHON.exists():
+        return False
+    probe = f"import sys, pip; sys.exit(sys.version_info < {OLDEST})"
+    return subprocess.run([PYTHON, "-c", probe], capture_output=True, check=False).returncode == 0
+
+
+def digest(file: Path) -> str:
+    """Changes whenever the file does."""
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Wait until no other set-up of this checkout is at work."""
+    import fcntl
+
+    folder = os.open(ROOT, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
+
+
+def install_requirements() -> None:
+    """Install the lock: the builder first, so that sdists are built with it and not with whatever is newest today."""
+    builder = VENV / "builder.lock"
+    builder.write_text(requirement(BUILDER))
+    pip("--require-hashes", "--requirement", str(builder))
+    pip("--require-hashes", "--no-build-isolation", "--requirement", str(LOCK))
+
+
+def requirement(package: str) -> str:
+    """One package's lines of the lock, with its hashes."""
+    found = re.search(rf"^{re.escape(package)}==.*\n(?:[ ].*\n)*", LOCK.read_text(), re.MULTILINE)
+    if found is None:
+        fail(f"{LOCK.name} has no {package}, which the set-up builds with. Add it to the dev extra and `make lock`.")
+    return found[0]
+
+
+def pip(*arguments: str) -> None:
+    """`pip install` in the environment, or stop with what pip said."""
+    command = [PYTHON, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile", *arguments]
+    if subprocess.run(command, check=False, stdin=subprocess.DEVNULL).returncode:
+        fail("pip failed, see above. Check the network and the disk, then run this again: it starts over.")
+
+
+def say(text: str) -> None:
+    """Tell the user on stderr, so that stdout is the command's alone."""
+    print(f"setup: {text}", file=sys.stderr, flush=True)
+
+
+def fail(text: str) -> NoReturn:
+    """Stop with a message."""
+    sys.exit(f"setup: {text}")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
