@@ -5,7 +5,7 @@ SETUP := $(PYTHON) tools/setup.py
 .PHONY: help demo test test-long lint lock docs-check clean
 
 help: ## say what there is to make
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1:/' | column -t -s ':'
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: ## run a job on real data on local Spark, ending with a picture
 	@$(SETUP) demo $(ARGS)

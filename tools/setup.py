@@ -48,7 +48,7 @@ COMMANDS: dict[str, list[list[str]]] = {
     "demo": [["appulse", "demo"]],
     "test": [["pytest"]],
     "test-long": [["pytest", "-m", "long", "--hypothesis-profile=long"]],
-    "lint": [["ruff", "check"], ["ruff", "format", "--check"], ["mypy"], ["lint-imports"]],
+    "lint": [["ruff", "check"], ["ruff", "format", "--check"], ["mypy"], ["lint-imports", "--no-logo"]],
     "lock": [[*LOCK_COMMAND.split(), "make lock"]],
     "docs-check": [["python", "tools/check_docs.py"]],
 }
@@ -92,7 +92,7 @@ def check_python() -> None:
         for minor in (13, 12, 11):
             if newer := shutil.which(f"python3.{minor}"):
                 os.execv(newer, [newer, *sys.argv])
-        fail(f"this is Python {sys.version.split()[0]}, and appulse needs 3.11 or later. Install one, run this with it.")
+        fail(f"this is Python {sys.version.split()[0]}; appulse needs 3.11 or later. Install one and run this with it.")
     for module in ("venv", "ensurepip"):
         if find_spec(module) is None:
             fail(
@@ -183,8 +183,8 @@ def requirement(package: str) -> str:
 
 def pip(*arguments: str) -> None:
     """`pip install` in the environment, or stop with what pip said."""
-    command = [PYTHON, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile", *arguments]
-    if subprocess.run(command, check=False, stdin=subprocess.DEVNULL).returncode:
+    command = [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
+    if subprocess.run([*command, *arguments], check=False, stdin=subprocess.DEVNULL).returncode:
         fail("pip failed, see above. Check the network and the disk, then run this again: it starts over.")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ from appulse.windows.definitions import TimeWindow
 if TYPE_CHECKING:
     from appulse.engines.local import LocalJoin
 
+_TWICE = "The same Stream is given twice among several. Pair it with itself by self_join, apart."
 # Arrow tables take no attributes: rejects are kept beside the results they belong to.
 _REJECTS: dict[int, tuple[weakref.ref[Any], pa.Table]] = {}
 
@@ -47,7 +49,7 @@ def similarity_join(
     _refuse_unbuilt(imputer=imputer, metric=metric, emit=emit, probabilities=probabilities, values=values)
     if right is left:
         if more:
-            raise BadArgument("The same Stream is given twice among several. Pair it with itself by self_join, apart.")
+            raise BadArgument(_TWICE)
         return self_join(left, epsilon=epsilon, probability=probability, window=window, on_reject=on_reject, options=options)
     return _join(
         (left, right, *more),
@@ -162,9 +164,15 @@ class SimilarityJoin:
         for name, stream in streams.items():
             if not isinstance(stream, Stream):
                 raise BadArgument(f"SimilarityJoin({name}=...) is no Stream, and no argument it knows.")
-        self._streams = {
-            stream.name or name: (name, stream) for name, stream in streams.items()
-        }
+        if not streams:
+            raise BadArgument("SimilarityJoin has no streams. Give it some: left=ap.Stream(None, ...), right=...")
+        if len({id(stream) for stream in streams.values()}) < len(streams):
+            raise BadArgument(_TWICE)
+        if different is not None and len(streams) > 1:
+            raise BadArgument(f"different={different!r} is for a stream joined with itself, and there are {len(streams)}.")
+        named = [replace(stream, name=stream.name or name) for name, stream in streams.items()]
+        stream_names(named, self_join=len(named) == 1)
+        self._streams = dict(zip((str(stream.name) for stream in named), zip(streams, named, strict=True), strict=True))
         self._settings: dict[str, Any] = {
             "epsilon": epsilon,
             "probability": probability,
@@ -174,7 +182,6 @@ class SimilarityJoin:
             "options": options or Options(),
         }
         self._engine: LocalJoin | None = None
-        self._held: dict[str, pa.Table] = {}
 
     def push(self, **frames: Any) -> pa.Table:
         """Take in rows of any of the streams; the pairs they complete."""
@@ -190,22 +197,16 @@ class SimilarityJoin:
             if frames.get(name) is not None
         }
         if self._engine is None:
-            # Key and time types are settled once every stream has shown its columns.
-            for own, table in tables.items():
-                held = self._held.get(own)
-                self._held[own] = table if held is None else pa.concat_tables([held, table])
-            call = self._resolve()
-            if call is None:
-                raise BadArgument(
-                    "The first push has to show every stream's columns: push empty frames for streams without rows yet. "
-                    f"Missing: {', '.join(sorted(set(self._streams) - set(self._held)))}."
-                )
-            self._engine, tables, self._held = LocalJoin(call), self._held, {}
+            self._engine = LocalJoin(self._resolve(tables))
         return self._engine.push(tables)
 
     def drain(self) -> pa.Table:
         """Complete what is held; the pairs that completes. Under time windows nothing is ever held."""
         return self.push()
+
+    def current(self) -> pa.Table:
+        """The standing answer."""
+        raise NotBuilt("SimilarityJoin.current() is planned and not built yet; collect what push returns.")
 
     def rejects(self) -> pa.Table:
         """Every row that could not be used so far."""
@@ -213,13 +214,16 @@ class SimilarityJoin:
             raise BadArgument("Nothing has been pushed yet, so nothing was rejected.")
         return self._engine.rejects()
 
-    def _resolve(self) -> JoinCall | None:
-        if set(self._held) != set(self._streams):
-            return None
-        from dataclasses import replace
-
-        streams = [replace(stream, name=own) for own, (_, stream) in self._streams.items()]
-        schemas = [self._held[own].schema for own in self._streams]
+    def _resolve(self, tables: dict[str, pa.Table]) -> JoinCall:
+        # Key and time types are settled once every stream has shown its columns.
+        missing = sorted(name for own, (name, _) in self._streams.items() if own not in tables)
+        if missing:
+            raise BadArgument(
+                "The first push has to show every stream's columns: push empty frames for streams without rows yet. "
+                f"Missing: {', '.join(missing)}. Nothing was taken in."
+            )
+        streams = [stream for _, stream in self._streams.values()]
+        schemas = [tables[own].schema for own in self._streams]
         return resolve(streams, schemas, self_join=len(streams) == 1, **self._settings)
 
 
@@ -229,6 +233,8 @@ def _join(streams: tuple[Stream, ...], *, options: Options | None, **settings: A
             raise BadArgument(f"A stream of the call is a {type(stream).__name__}. Wrap the frame: ap.Stream(frame, ...).")
         if stream.frame is None:
             raise BadArgument("A stream of the call has no frame. Streams without one are for ap.SimilarityJoin.")
+    if len({id(stream) for stream in streams}) < len(streams):
+        raise BadArgument(_TWICE)
     stream_names(streams, self_join=settings["self_join"])
     options = options or Options()
     spark = [_is_spark(stream.frame) for stream in streams]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +18,7 @@ from appulse.model.encode import Encoding, check_columns, gaussian_reach, reach_
 from appulse.model.strings import decode
 from appulse.model.times import from_micros, is_number, is_time
 from appulse.operators.similarity_join import BOUNDS, INDEXES, Answers, JoinPlan
+from appulse.windows.definitions import TimeWindow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,9 +27,10 @@ if TYPE_CHECKING:
 
     from appulse.model.objects import Objects
     from appulse.model.stream import Stream
-    from appulse.windows.definitions import TimeWindow
 
 TOLERANCE = 1e-9
+# Its square has to be a double.
+_MOST_EPSILON = 1e150
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,12 @@ class JoinCall:
         """Columns of the rejects."""
         return reject_schema(self.key_type, self.time_type)
 
+    def fingerprint(self) -> str:
+        """A short text that differs when the meaning of the call does; settings of speed do not count."""
+        plan = replace(self.plan, bounds=frozenset(), index="")
+        text = repr((plan, self.encodings, self.lateness, str(self.key_type), str(self.time_type)))
+        return blake2b(text.encode(), digest_size=8).hexdigest()
+
     def with_dimensions(self, d: int) -> JoinCall:
         """The same call, once rows have told their number of dimensions."""
         return replace(self, encodings=tuple(replace(e, dimensions=d) for e in self.encodings))
@@ -101,10 +111,12 @@ def resolve(
 ) -> JoinCall:
     """Check a call against the columns there are, and settle everything that follows from its arguments."""
     names = stream_names(streams, self_join=self_join)
-    if not (isinstance(epsilon, int | float) and np.isfinite(epsilon) and epsilon >= 0):
-        raise BadArgument(f"epsilon={epsilon!r}: give a finite distance, at least 0.")
-    if not (isinstance(probability, int | float) and 0.0 < probability <= 1.0):
+    if not (_is_real(epsilon) and 0.0 <= epsilon <= _MOST_EPSILON):
+        raise BadArgument(f"epsilon={epsilon!r}: give a finite distance, at least 0 (and at most {_MOST_EPSILON:g}).")
+    if not (_is_real(probability) and 0.0 < probability <= 1.0):
         raise BadArgument(f"probability={probability!r}: give a number above 0, at most 1.")
+    if not isinstance(window, TimeWindow):
+        raise BadArgument(f"window={window!r} is no window. Give one such as ap.TimeWindow('5 minutes').")
     if on_reject not in ("collect", "fail"):
         raise BadArgument(f"on_reject={on_reject!r}.{nearest(str(on_reject), ('collect', 'fail'))}")
     models = tuple(stream.value for stream in streams)
@@ -121,7 +133,7 @@ def resolve(
         bounds=options.bounds,
         index=options.index,
     )
-    key_type, time_type = _key_type(streams, schemas), _time_type(streams, schemas)
+    key_type, time_type = _key_type(streams, schemas, names), _time_type(streams, schemas, names)
     d = _dimensions(names, models, schemas)
     _check_partitions(streams, schemas, names)
     encodings = tuple(
@@ -148,6 +160,10 @@ def resolve(
     return JoinCall(plan, encodings, lateness, key_type, time_type, on_reject, options)
 
 
+def _is_real(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
 def stream_names(streams: Sequence[Stream], *, self_join: bool = False) -> tuple[str, ...]:
     """Names of the streams of a call: ``left, right, s3, ...`` unless they have their own."""
     if not self_join and len(streams) < 2:
@@ -172,10 +188,12 @@ def _column(schema: pa.Schema, column: str, stream: str) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
-def _key_type(streams: Sequence[Stream], schemas: Sequence[pa.Schema]) -> pa.DataType:
-    kinds = [_column(schema, s.key, s.name or s.key) for s, schema in zip(streams, schemas, strict=True)]
+def _key_type(streams: Sequence[Stream], schemas: Sequence[pa.Schema], names: Sequence[str]) -> pa.DataType:
+    kinds = [_column(schema, s.key, name) for s, schema, name in zip(streams, schemas, names, strict=True)]
     if len(set(kinds)) == 1:
         return kinds[0]
+    if pa.uint64() in kinds:  # no integer type holds these and negative ones
+        return pa.string()
     for family, common in ((pa.types.is_integer, pa.int64()), (pa.types.is_floating, pa.float64()), (_is_text, pa.string())):
         if all(family(kind) for kind in kinds):
             return common
@@ -186,8 +204,8 @@ def _is_text(kind: pa.DataType) -> bool:
     return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
 
 
-def _time_type(streams: Sequence[Stream], schemas: Sequence[pa.Schema]) -> pa.DataType:
-    kinds = [_column(schema, s.time, s.name or s.time) for s, schema in zip(streams, schemas, strict=True)]
+def _time_type(streams: Sequence[Stream], schemas: Sequence[pa.Schema], names: Sequence[str]) -> pa.DataType:
+    kinds = [_column(schema, s.time, name) for s, schema, name in zip(streams, schemas, names, strict=True)]
     for stream, kind in zip(streams, kinds, strict=True):
         if not (is_time(kind) or is_number(kind)):
             raise BadArgument(f"time={stream.time!r} holds {kind}. Give a column of timestamps, dates or numbers.")
@@ -258,7 +276,8 @@ def _times(micros: NDArray[np.int64], stream: NDArray[np.int64], call: JoinCall)
     units = [encoding.unit for encoding in call.encodings]
     if len(set(units)) == 1 or is_time(call.time_type):
         return from_micros(micros, call.time_type, units[0])
-    parts = [from_micros(micros, call.time_type, unit) for unit in units]
+    # Each in its own unit; the times of the others might not fit the type in it.
+    parts = [from_micros(np.where(stream == i, micros, 0), call.time_type, unit) for i, unit in enumerate(units)]
     return pa.concat_arrays(parts).take(pa.array(stream * len(micros) + np.arange(len(micros))))
 
 

@@ -11,11 +11,13 @@ import pyarrow as pa
 from appulse.engines.call import JoinCall, frontier, late_rejects, to_table
 from appulse.errors import BadArgument, BadInput
 from appulse.model.defects import concat_rejects
-from appulse.model.encode import encode, infer_dimensions
+from appulse.model.encode import check_columns, encode, infer_dimensions
 from appulse.operators.similarity_join import Answers, SimilarityJoin
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from appulse.model.objects import Objects
 
 
 def as_table(frame: Any) -> pa.Table:
@@ -44,26 +46,33 @@ class LocalJoin:
 
     def push(self, tables: Mapping[str, pa.Table]) -> pa.Table:
         """Take in rows by stream name; the answers they complete."""
+        for encoding in self.call.encodings:
+            if encoding.name in tables:
+                check_columns(encoding, tables[encoding.name].schema)
         self._learn_dimensions(tables)
         limit = frontier(self._newest, self.call.lateness)
-        if limit is not None:
-            self.operator.advance(limit)
-        batches = []
+        # Nothing is kept before all of it is known to be good: a push that raises has changed nothing.
+        batches: list[tuple[int, int, Objects]] = []
+        rejected: list[pa.Table] = []
+        newest = list(self._newest)
         for i, encoding in enumerate(self.call.encodings):
             table = tables.get(encoding.name)
-            if table is None or len(table) == 0:
+            if table is None:
                 continue
             objects, rejects = encode(table, encoding)
-            self._reject(rejects)
+            rejected += self._checked(rejects)
             if limit is not None and (objects.time < limit).any():
                 late = objects.time < limit
-                self._reject(late_rejects(objects, np.flatnonzero(late), limit, encoding))
+                rejected += self._checked(late_rejects(objects, np.flatnonzero(late), limit, encoding))
                 objects = objects.take(np.flatnonzero(~late))
             if len(objects):
-                newest = int(objects.time.max())
-                known = self._newest[i]
-                self._newest[i] = newest if known is None else max(known, newest)
+                known, own = newest[i], int(objects.time.max())
+                newest[i] = own if known is None else max(known, own)
                 batches.append((i, 0, objects))
+        self._newest = newest
+        self._rejects += rejected
+        if limit is not None:
+            self.operator.advance(limit)
         answers = self.operator.push(batches) if batches else Answers.concat([])
         return to_table(answers, self.call)
 
@@ -71,16 +80,16 @@ class LocalJoin:
         """Every row that could not be used so far."""
         return concat_rejects(self._rejects, self.call.reject_schema)
 
-    def _reject(self, rejects: pa.Table) -> None:
+    def _checked(self, rejects: pa.Table) -> list[pa.Table]:
         if len(rejects) == 0:
-            return
+            return []
         if self.call.on_reject == "fail":
             first = rejects.slice(0, 1).to_pylist()[0]
             raise BadInput(
                 f"{len(rejects)} rows of stream {first['stream']!r} cannot be used; the first, key {first['key']!r} at "
                 f'{first["time"]}: {first["reason"]} ({first["detail"]}). Repair them, or use on_reject="collect".'
             )
-        self._rejects.append(rejects)
+        return [rejects]
 
     def _learn_dimensions(self, tables: Mapping[str, pa.Table]) -> None:
         if self.call.encodings[0].dimensions is not None:

@@ -56,7 +56,12 @@ def reject_schema(key: pa.DataType, time: pa.DataType) -> pa.Schema:
 
 def as_json(values: dict[str, Any]) -> str:
     """The values of a row as JSON; what JSON has no word for (NaN, dates, bytes) becomes text."""
-    return json.dumps({name: _plain(value) for name, value in values.items()}, ensure_ascii=False)
+    return as_text(values)
+
+
+def as_text(value: Any) -> str:
+    """A nested value as JSON, as in `as_json`."""
+    return json.dumps(_plain(value), ensure_ascii=False)
 
 
 def _plain(value: Any) -> Any:

@@ -15,11 +15,11 @@ from appulse.kernels.moments import summarise
 from appulse.kernels.points import ball_points, normal_points
 from appulse.model import defects as why
 from appulse.model import uncertainty
-from appulse.model.defects import Defects, as_json, reject_schema
+from appulse.model.defects import Defects, as_json, as_text, reject_schema
 from appulse.model.objects import Objects
 from appulse.model.strings import Labels
 from appulse.model.strings import encode as canonical
-from appulse.model.times import to_micros
+from appulse.model.times import is_time, to_micros
 from appulse.model.uncertainty import Ball, Exact, Form, Gaussian, Model, Samples
 
 if TYPE_CHECKING:
@@ -64,6 +64,14 @@ def check_columns(encoding: Encoding, schema: pa.Schema) -> None:
                 f"Stream {encoding.name!r} has no column {column!r}.{nearest(column, schema.names)}"
                 f" It has: {', '.join(schema.names)}."
             )
+        if schema.names.count(column) > 1:
+            raise BadArgument(f"Stream {encoding.name!r} has several columns {column!r}. Rename all but one.")
+    kind = schema.field(encoding.time).type
+    if is_time(kind) != is_time(encoding.time_type):
+        raise BadArgument(
+            f"Times of stream {encoding.name!r} are {kind}, those of the call {encoding.time_type}: timestamps and "
+            "numbers do not mix. Convert one of them."
+        )
     model = encoding.model
     if isinstance(model, Samples):
         kind = schema.field(model.column).type
@@ -271,12 +279,11 @@ def _objects(
 ) -> Objects:
     n, d = values.centre.shape
     model = encoding.model
-    key = _chunk(table[encoding.key])
     zeros = np.zeros(n)
     base = Objects(
         form=model.form,
         time=time,
-        key=canonical(key if key.type == encoding.key_type else key.cast(encoding.key_type)),
+        key=canonical(_keys(table, encoding)),
         mass=existence,
         centre=values.centre,
         spread=values.spread,
@@ -308,7 +315,8 @@ def _sampled_reach(objects: Objects, model: Gaussian | Ball, quantile: float) ->
         reach: NDArray[np.float64] = sampled(unit, model, quantile).reach[0] * objects.spread[:, 0]
         # A pair of Gaussians keeps its closed form among other models, and that reaches z sigma.
         least = max(0.0, _normal_quantile(quantile * quantile)) if isinstance(model, Gaussian) else 0.0
-        return np.maximum(reach * (1.0 + 1e-12), least * objects.spread[:, 0])
+        rounding = 4e-16 * np.abs(objects.centre).sum(axis=1)
+        return np.maximum(reach * (1.0 + 1e-12) + rounding, least * objects.spread[:, 0])
     return sampled(objects, model, quantile).reach
 
 
@@ -351,7 +359,7 @@ def summarised(
         centre=centre,
         covariance=covariance,
         radius=radius,
-        reach=np.maximum(objects.reach, reach),
+        reach=reach,
         first=first,
         samples=samples,
         weights=weights,
@@ -389,7 +397,7 @@ def _rejects(table: pa.Table, encoding: Encoding, defects: Defects) -> pa.Table:
     return pa.table(
         {
             "stream": [encoding.name] * len(rows),
-            "key": _chunk(table[encoding.key]).take(rows).cast(encoding.key_type),
+            "key": _keys(table.take(rows), encoding),
             "time": _chunk(table[encoding.time]).take(rows).cast(encoding.time_type, safe=False),
             "reason": [reason for _, reason, _ in listed],
             "detail": [detail for _, _, detail in listed],
@@ -397,6 +405,22 @@ def _rejects(table: pa.Table, encoding: Encoding, defects: Defects) -> pa.Table:
         },
         schema=schema,
     )
+
+
+def _keys(table: pa.Table, encoding: Encoding) -> pa.Array:
+    """The keys in the type of the call's keys."""
+    key, kind = _chunk(table[encoding.key]), encoding.key_type
+    if key.type == kind:
+        return key
+    try:
+        return key.cast(kind)
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
+        if not pa.types.is_string(kind):
+            raise BadArgument(
+                f"Keys of stream {encoding.name!r} are {key.type} and do not fit {kind}, the call's type of keys: "
+                f"{error}. Cast them before the call."
+            ) from None
+    return pa.array([None if value is None else as_text(value) for value in key.to_pylist()], kind)
 
 
 def _floats(column: pa.ChunkedArray | pa.Array) -> NDArray[np.float64]:

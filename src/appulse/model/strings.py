@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _SIGN = np.uint64(1 << 63)
+_NO_PART = bytes(4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +79,16 @@ class Bytes:
 def encode(array: pa.Array) -> Bytes:
     """Canonical bytes of an Arrow array without nulls: text as UTF-8, numbers big-endian and sign-flipped.
 
-    Other types (structs, lists) travel as Arrow's own message of one row.
+    Structs and lists are their parts one after the other, each with a mark for null and its length. Other types
+    travel as Arrow's own message of one row.
     """
     kind = array.type
     if pa.types.is_dictionary(kind):
         return encode(array.dictionary_decode())
+    if isinstance(array, pa.ExtensionArray):
+        return encode(array.storage)
+    if pa.types.is_nested(kind) and not pa.types.is_union(kind):
+        return Bytes.of(_nested_rows(array))
     if (
         pa.types.is_string(kind)
         or pa.types.is_large_string(kind)
@@ -98,7 +105,8 @@ def encode(array: pa.Array) -> Bytes:
     if bits is not None:
         return Bytes.fixed(bits.astype(">u8").view(np.uint8).reshape(len(array), 8))
     field = pa.schema([("", kind)])
-    rows = [pa.RecordBatch.from_arrays([array.slice(i, 1)], schema=field) for i in range(len(array))]
+    # Taken, not sliced: the message of a slice holds bytes of its neighbours.
+    rows = [pa.RecordBatch.from_arrays([array.take(pa.array([i]))], schema=field) for i in range(len(array))]
     return Bytes.of([row.serialize().to_pybytes() for row in rows])
 
 
@@ -117,10 +125,11 @@ def decode(strings: Bytes, kind: pa.DataType) -> pa.Array:
     ):
         return strings.to_arrow().cast(kind)
     if pa.types.is_decimal(kind):
-        rows = strings.data.reshape(len(strings), -1).copy()
+        width = max(16, kind.bit_width // 8)
+        rows = strings.data.reshape(len(strings), width).copy()
         rows[:, 0] ^= 0x80
         data = pa.py_buffer(np.ascontiguousarray(rows[:, ::-1]))
-        wide = pa.decimal256 if rows.shape[1] == 32 else pa.decimal128
+        wide = pa.decimal256 if width == 32 else pa.decimal128
         return pa.Array.from_buffers(
             wide(kind.precision, kind.scale), len(strings), [None, data]
         ).cast(kind)
@@ -129,9 +138,65 @@ def decode(strings: Bytes, kind: pa.DataType) -> pa.Array:
         return _from_order_bits(bits, kind)
     if len(strings) == 0:
         return pa.array([], kind)
+    if isinstance(kind, pa.BaseExtensionType):
+        return kind.wrap_array(decode(strings, kind.storage_type))
+    if pa.types.is_nested(kind) and not pa.types.is_union(kind):
+        return _from_nested_rows(strings.to_list(), kind)
     field = pa.schema([("", kind)])
     rows = [pa.ipc.read_record_batch(pa.py_buffer(raw), field).column(0) for raw in strings.to_list()]
     return pa.concat_arrays(rows)
+
+
+def _nested_rows(array: pa.Array) -> list[bytes]:
+    """Canonical bytes of structs, lists and maps."""
+    if pa.types.is_struct(array.type):
+        fields = [_part_rows(part) for part in array.flatten()]
+        return [b"".join(parts) for parts in zip(*fields, strict=True)] if fields else [b""] * len(array)
+    kind = array.type
+    if pa.types.is_map(kind):
+        entries = pa.StructArray.from_arrays([array.keys, array.items], fields=[kind.key_field, kind.item_field])
+        array = pa.ListArray.from_arrays(array.offsets, entries)
+    items = iter(_part_rows(array.flatten()))
+    return [b"".join(islice(items, length)) for length in pc.list_value_length(array).to_pylist()]
+
+
+def _part_rows(array: pa.Array) -> list[bytes]:
+    """Canonical bytes of a column with nulls, each with its length before it: 0 for null, else one more."""
+    present = iter(encode(array.drop_null()).to_list())
+    parts = [next(present) if valid else None for valid in array.is_valid().to_pylist()]
+    return [_NO_PART if part is None else (len(part) + 1).to_bytes(4, "big") + part for part in parts]
+
+
+def _from_nested_rows(rows: list[bytes], kind: pa.DataType) -> pa.Array:
+    parts = [_split(row) for row in rows]
+    if pa.types.is_struct(kind):
+        fields = [_from_parts([part[k] for part in parts], kind.field(k).type) for k in range(kind.num_fields)]
+        empty = pa.array([{}] * len(rows), kind)
+        return pa.StructArray.from_arrays(fields, fields=list(kind)) if fields else empty
+    offsets = pa.array(np.cumsum([0] + [len(row) for row in parts]), pa.int32())
+    flat = [part for row in parts for part in row]
+    if pa.types.is_map(kind):
+        entries = _from_parts(flat, pa.struct([kind.key_field, kind.item_field]))
+        return pa.MapArray.from_arrays(offsets, entries.field(0), entries.field(1), type=kind)
+    return pa.ListArray.from_arrays(offsets, _from_parts(flat, kind.value_type)).cast(kind)
+
+
+def _from_parts(parts: list[bytes | None], kind: pa.DataType) -> pa.Array:
+    known = decode(Bytes.of([part for part in parts if part is not None]), kind)
+    known = known.dictionary_encode().cast(kind) if pa.types.is_dictionary(kind) else known
+    index = iter(range(len(known)))
+    return known.take(pa.array([None if part is None else next(index) for part in parts], pa.int64()))
+
+
+def _split(row: bytes) -> list[bytes | None]:
+    parts: list[bytes | None] = []
+    at = 0
+    while at < len(row):
+        length = int.from_bytes(row[at : at + 4], "big")
+        at += 4
+        parts.append(None if length == 0 else row[at : at + length - 1])
+        at += max(0, length - 1)
+    return parts
 
 
 def _is_scalar(kind: pa.DataType) -> bool:

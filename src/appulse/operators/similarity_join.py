@@ -8,7 +8,7 @@ any more. Lian & Chen 2009, USJ_Framework, with time windows.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -255,7 +255,8 @@ class SimilarityJoin:
     def _extend(self, own: int, store: Store, objects: Objects) -> _Arrivals:
         model = self.plan.models[int(self._stream_of[own])]
         if not self.plan.points_only and not self.plan.closed_form:
-            objects = sampled(objects, model, self.plan.quantile)
+            # The reach of encode stands: tiles were chosen by it.
+            objects = replace(sampled(objects, model, self.plan.quantile), reach=objects.reach)
         n = len(objects)
         extent = objects.reach
         if "reach" not in self.plan.bounds:
@@ -272,13 +273,15 @@ class SimilarityJoin:
 
     def _sweep(self, own: int, store: Store, arrivals: _Arrivals) -> list[Answers]:
         found, start, tally = [], 0, np.zeros(2, np.int64)
+        # Anew in every push: within the lateness rows may come that are older than those of the push before.
+        low = int(np.searchsorted(store.time_max.view, arrivals.time[0] - self._windows[own], side="left"))
         while start < len(arrivals.time):
             out_arrival, out_row = self._out
             begin = start
-            start, store.linked, store.low, n = sweep(
+            start, store.linked, low, n = sweep(
                 start,
                 store.linked,
-                store.low,
+                low,
                 arrivals.time,
                 arrivals.store,
                 arrivals.centre,

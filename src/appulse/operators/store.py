@@ -43,7 +43,6 @@ class Store:
         self.cell, self.following, self.chain_max = Column(np.int64), Column(np.int64), Column(np.int64)
         self.base = 0  # rows dropped so far: row number + base never changes
         self.linked = 0  # rows in the index
-        self.low = 0  # rows before this one are out of reach for good
         self._index, self._epsilon = index, epsilon
         self.heads = _EMPTY
         self.dims = np.arange(min(d, 3), dtype=np.int64)
@@ -105,7 +104,6 @@ class Store:
                 arena.drop(n)
         self.base += n
         self.linked = max(0, self.linked - n)
-        self.low = max(0, self.low - n)
         return n
 
     def keys(self, rows: NDArray[np.int64]) -> Bytes:

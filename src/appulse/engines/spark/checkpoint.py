@@ -1,0 +1,83 @@
+"""What a checkpoint belongs to: kept beside Spark's own files, checked before a query goes on from it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from appulse.engines.spark.files import Folder
+from appulse.engines.spark.tiles import TilePlan
+from appulse.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from appulse.engines.call import JoinCall
+
+_NAME = "appulse.json"
+_FORMAT = 1
+
+
+class Checkpoint:
+    """The description of the job that a checkpoint serves: its call, its tile plan, whether it was drained."""
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        self.path = path
+        self._folder = Folder(spark, path)
+
+    def admit(self, call: JoinCall, plan: TilePlan, partitions: int | None) -> TilePlan:
+        """The tile plan to run with: that of the checkpoint if it has one, else ``plan``, from now on its own.
+
+        Raises `CheckpointError` if the checkpoint was drained, or belongs to another call or another number of
+        partitions.
+        """
+        stored = self._read()
+        if stored is None:
+            if "offsets" in self._folder.names():
+                raise CheckpointError(
+                    f"{self.path} is the checkpoint of a query that ap.start did not start. Give a new folder."
+                )
+            self._write(call, plan, closed=False)
+            return plan
+        if stored["closed"]:
+            raise CheckpointError(
+                f"The checkpoint {self.path} was closed by a drain: its streams have ended. Start with a new one."
+            )
+        own = TilePlan(**{name: tuple(v) if isinstance(v, list) else v for name, v in stored["plan"].items()})
+        if partitions is not None and partitions != own.tiles:
+            raise CheckpointError(
+                f"The checkpoint {self.path} has {own.tiles} partitions, the job asks for {partitions}. "
+                f"Use partitions={own.tiles}, or start with a new checkpoint."
+            )
+        if stored["call"] != call.fingerprint():
+            raise CheckpointError(
+                f"The checkpoint {self.path} belongs to another job: streams, models, epsilon, probability, window or "
+                "lateness have changed since. Restore the job, or start with a new checkpoint."
+            )
+        return own
+
+    def close(self, call: JoinCall, plan: TilePlan) -> None:
+        """Mark the streams as ended."""
+        self._write(call, plan, closed=True)
+
+    def _read(self) -> dict[str, Any] | None:
+        text = self._folder.read(_NAME)
+        if text is None:
+            return None
+        try:
+            stored: dict[str, Any] = json.loads(text)
+            if stored["format"] != _FORMAT:
+                raise CheckpointError(
+                    f"{self.path}/{_NAME} has format {stored['format']}, this appulse reads {_FORMAT}. "
+                    "Use the appulse that wrote it."
+                )
+        except (ValueError, KeyError, TypeError):
+            raise CheckpointError(
+                f"{self.path}/{_NAME} is damaged. Restore the checkpoint, or start with a new one."
+            ) from None
+        return stored
+
+    def _write(self, call: JoinCall, plan: TilePlan, *, closed: bool) -> None:
+        stored = {"format": _FORMAT, "call": call.fingerprint(), "plan": asdict(plan), "closed": closed}
+        self._folder.write(_NAME, json.dumps(stored))

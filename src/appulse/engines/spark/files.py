@@ -1,0 +1,77 @@
+"""Files through Hadoop's file system, so that any path Spark can write is one we can tidy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_STAGING = "_appulse_staging"
+
+
+class Folder:
+    """A folder on any file system that Spark knows."""
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        self._jvm: Any = spark._jvm  # noqa: SLF001 - PySpark has no public door to Hadoop's file systems
+        self.path = path
+        self._root = self._jvm.org.apache.hadoop.fs.Path(path)
+        self._fs = self._root.getFileSystem(spark._jsc.hadoopConfiguration())  # noqa: SLF001
+
+    def _at(self, name: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(self._root, name)
+
+    def names(self, folder: str = "") -> list[str]:
+        """Names in a folder; none if it is not there."""
+        at = self._at(folder) if folder else self._root
+        return [status.getPath().getName() for status in self._fs.listStatus(at)] if self._fs.exists(at) else []
+
+    def read(self, name: str) -> str | None:
+        """The text of a file; None if it is not there."""
+        if not self._fs.exists(self._at(name)):
+            return None
+        stream = self._fs.open(self._at(name))
+        try:
+            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        finally:
+            stream.close()
+
+    def write(self, name: str, text: str) -> None:
+        """Put a file in place whole, or not at all."""
+        fresh = self._at(f".{name}.new")
+        stream = self._fs.create(fresh, True)
+        try:
+            stream.write(bytearray(text.encode()))
+        finally:
+            stream.close()
+        self._fs.delete(self._at(name), False)
+        self._fs.rename(fresh, self._at(name))
+
+    def remove(self, name: str) -> None:
+        """Remove a file or folder, if it is there."""
+        self._fs.delete(self._at(name), True)
+
+    def move(self, source: str, target: str) -> None:
+        """Rename within the folder."""
+        if not self._fs.rename(self._at(source), self._at(target)):
+            raise OSError(f"Could not move {source} to {target} in {self.path}. Check rights and free space.")
+
+
+def replace_batch(frame: DataFrame, kind: str, options: dict[str, Any], path: str, batch: int) -> None:
+    """Write a batch's rows as files of the folder ``path``, in place of what an earlier attempt left.
+
+    Files are staged, the batch's former files removed, then moved in: whoever repeats a batch ends where one attempt
+    would have. Names tell the batch.
+    """
+    folder = Folder(frame.sparkSession, path)
+    staging = f"{_STAGING}/{batch}"
+    frame.write.format(kind).options(**options).mode("overwrite").save(f"{path.rstrip('/')}/{staging}")
+    prefix = f"batch-{batch:010d}-"
+    for name in folder.names():
+        if name.startswith(prefix):
+            folder.remove(name)
+    for name in folder.names(staging):
+        if not name.startswith(("_", ".")):
+            folder.move(f"{staging}/{name}", prefix + name)
+    folder.remove(_STAGING)

@@ -1,0 +1,148 @@
+"""Run a streaming result: answers to one sink, bad rows to another, each batch once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from threading import Thread
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the usual name of this module
+from pyspark.sql import types as T  # noqa: N812
+
+from appulse.engines.spark.checkpoint import Checkpoint
+from appulse.engines.spark.engine import METRICS, SparkResult, result_of, select_tag
+from appulse.engines.spark.files import replace_batch
+from appulse.errors import BadArgument
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming import StreamingQuery
+
+Write = Callable[[DataFrame, int], object]
+_FILES = frozenset({"parquet", "orc", "json", "csv", "text", "avro"})
+
+
+def start(
+    result: DataFrame,
+    sink: Any,
+    rejects: Any = None,
+    *,
+    checkpoint: str,
+    partitions: int | None = None,
+    drain: bool = False,
+    trigger: dict[str, Any] | None = None,
+) -> StreamingQuery | DrainingQuery:
+    """One streaming query that writes answers and rejects; see `appulse.start`."""
+    known = result_of(result)
+    if known.bad_rows is not None:
+        raise BadArgument("This result is a batch result: write it with result.write, its rejects with ap.rejects(result).")
+    if drain and trigger not in (None, {"availableNow": True}):
+        raise BadArgument(f"drain=True takes what is available now and ends; it goes with no trigger, not {trigger!r}.")
+    place = Checkpoint(result.sparkSession, checkpoint)
+    wanted = known if partitions in (None, known.plan.tiles) else known.rebuild(known.plan.over(partitions))
+    plan = place.admit(wanted.call, wanted.plan, partitions)
+    if plan != known.plan:
+        known = known.rebuild(plan)
+    write = _batch_writer(known, _writer(sink, "sink"), None if rejects is None else _writer(rejects, "rejects"))
+    writer = known.tagged.writeStream.foreachBatch(write).option("checkpointLocation", checkpoint)
+    trigger = {"availableNow": True} if drain else trigger
+    query = (writer.trigger(**trigger) if trigger else writer).start()
+    return DrainingQuery(query, place, known) if drain else query
+
+
+class DrainingQuery:
+    """A query that ends when all there is has been answered, and then closes its checkpoint."""
+
+    def __init__(self, query: StreamingQuery, place: Checkpoint, result: SparkResult) -> None:
+        self._query, self._place, self._result = query, place, result
+        self._thread = Thread(target=self._finish, name="appulse-drain", daemon=True)
+        self._thread.start()
+
+    def _finish(self) -> None:
+        try:
+            self._query.awaitTermination()
+        except Exception:  # noqa: BLE001 - awaitTermination of the user raises it again
+            return
+        if self._query.exception() is None and not self._stopped:
+            self._place.close(self._result.call, self._result.plan)
+
+    _stopped = False
+
+    def awaitTermination(self, timeout: float | None = None) -> bool | None:  # noqa: N802 - as Spark has it
+        """Wait for the end; with ``timeout`` (seconds) whether it came."""
+        ended = self._query.awaitTermination(timeout)  # type: ignore[arg-type]  # Spark takes fractions
+        if timeout is None or ended:
+            self._thread.join()
+        return ended
+
+    def stop(self) -> None:
+        """Stop before the end; the checkpoint stays open and can be resumed."""
+        self._stopped = True
+        self._query.stop()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._query, name)
+
+
+def _batch_writer(result: SparkResult, answers: Write, rejects: Write | None) -> Callable[[DataFrame, int], None]:
+    def write(batch: DataFrame, number: int) -> None:
+        # Two sinks read the batch; without this the join would run for each.
+        batch = batch.persist()
+        try:
+            metrics = _metrics(batch)
+            if metrics["answers"] or number == 0:
+                answers(select_tag(batch, "answer", result.answers), number)
+            if rejects is not None and (metrics["rejected"] or number == 0):
+                rejects(select_tag(batch, "reject", result.rejects), number)
+        finally:
+            batch.unpersist()
+
+    return write
+
+
+def _metrics(batch: DataFrame) -> Counter[str]:
+    rows = batch.where(F.col("tag") == "metric").select(*[F.col(f"metric_{name}").alias(name) for name in METRICS])
+    totals: Counter[str] = Counter()
+    for row in rows.collect():
+        totals.update({name: int(value or 0) for name, value in row.asDict().items()})
+    return totals
+
+
+def _writer(sink: Any, role: str) -> Write:
+    """A function that writes one batch to the sink."""
+    if callable(sink):
+        return sink  # type: ignore[no-any-return]  # the user's function
+    if not (isinstance(sink, tuple | list) and len(sink) == 2 and isinstance(sink[0], str) and isinstance(sink[1], dict)):
+        raise BadArgument(
+            f"{role}={sink!r}: give a ('format', {{options}}) pair such as ('parquet', {{'path': 'out/pairs'}}), "
+            "or a function of (batch frame, batch id)."
+        )
+    kind, options = sink[0].lower(), dict(sink[1])
+    if kind in _FILES:
+        path = options.pop("path", None)
+        if path is None:
+            raise BadArgument(f"{role}={sink!r} has no 'path'. Give one: ({kind!r}, {{'path': 'out/pairs'}}).")
+        return lambda frame, number: replace_batch(frame, kind, options, str(path), number)
+    if kind == "delta":
+        return lambda frame, number: _delta(frame, options, number)
+    return lambda frame, number: _append(_with_id(frame, kind, number), kind, options)
+
+
+def _delta(frame: DataFrame, options: dict[str, Any], number: int) -> None:
+    """Delta keeps the last batch of each writer, and skips what it has."""
+    own = {"txnAppId": options.get("txnAppId", "appulse"), "txnVersion": str(number)}
+    frame.write.format("delta").options(**{**options, **own}).mode("append").save()
+
+
+def _with_id(frame: DataFrame, kind: str, number: int) -> DataFrame:
+    """Sinks that may see a batch twice are told which it is."""
+    if kind == "kafka":
+        packed = F.to_json(F.struct("*", F.lit(number).alias("batch_id")))
+        return frame.select(packed.alias("value"))
+    return frame if kind in ("noop", "console") else frame.withColumn("batch_id", F.lit(number).cast(T.LongType()))
+
+
+def _append(frame: DataFrame, kind: str, options: dict[str, Any]) -> None:
+    frame.write.format(kind).options(**options).mode("append").save()
+

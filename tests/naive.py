@@ -1,0 +1,531 @@
+"""Slow, obvious twins of everything clever: written from the specification, not from the code.
+
+Weights, existence and thresholds are exact fractions, so that ties are decided, not rounded. Distances follow the
+house rule, in doubles on the coordinates as given: close iff ``d2 <= (epsilon + 1e-9 * max(1, epsilon)) ** 2``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from itertools import combinations, product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import appulse as ap
+from appulse.kernels.points import ball_points, normal_points
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    Model = ap.Exact | ap.Samples | ap.Gaussian | ap.Ball
+
+TOLERANCE = Fraction(1, 10**9)
+MICROS = {
+    "ns": Fraction(1, 1000),
+    "us": Fraction(1),
+    "ms": Fraction(1000),
+    "s": Fraction(10**6),
+    "min": Fraction(60 * 10**6),
+    "h": Fraction(3600 * 10**6),
+    "d": Fraction(86400 * 10**6),
+    "w": Fraction(7 * 86400 * 10**6),
+}
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - times without zone are UTC
+
+
+# --- what a row means -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Object:
+    """An uncertain object: its samples with their weights, and, if it is one, the isotropic Gaussian it is."""
+
+    points: tuple[tuple[float, ...], ...]
+    weights: tuple[Fraction, ...]
+    gaussian: tuple[tuple[float, ...], float] | None = None
+
+    @property
+    def mass(self) -> Fraction:
+        return sum(self.weights, Fraction(0))
+
+    @property
+    def mean(self) -> tuple[float, ...]:
+        if self.gaussian is not None:
+            return self.gaussian[0]
+        d = len(self.points[0])
+        sums = [
+            sum((w * Fraction(x[k]) for w, x in zip(self.weights, self.points, strict=True)), Fraction(0)) for k in range(d)
+        ]
+        return tuple(float(total / self.mass) for total in sums)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A usable row."""
+
+    stream: int
+    number: int
+    key: Any
+    time: Any
+    micros: int
+    group: tuple[Any, ...]
+    differ: Any
+    value: Object
+
+
+@dataclass(frozen=True)
+class Reject:
+    """A row that cannot be used, with every reason there is for that."""
+
+    stream: str
+    key: Any
+    time: Any
+    reasons: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A pair that is close enough, often enough."""
+
+    left_stream: str
+    left_key: Any
+    left_time: Any
+    right_stream: str
+    right_key: Any
+    right_time: Any
+    distance: float
+    probability: float
+    doubtful: bool = False  # within rounding of the threshold: may be answered or not
+    unordered: bool = False  # which row is the left one is decided by bytes this twin does not know
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        left = (self.left_stream, plain(self.left_key), plain(self.left_time))
+        right = (self.right_stream, plain(self.right_key), plain(self.right_time))
+        return tuple(sorted([left, right])) if self.unordered else (left, right)
+
+
+def micros_of(value: Any, unit: str) -> int | None:
+    """Microseconds of a time; None if it is no time."""
+    if isinstance(value, datetime):
+        naive = value.replace(tzinfo=None) - (value.utcoffset() or timedelta())
+        return math.floor(Fraction((naive - _EPOCH) // timedelta(microseconds=1)))
+    if isinstance(value, date):
+        return (value - _EPOCH.date()).days * 86_400_000_000
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    scaled = Fraction(value) * MICROS[unit]
+    micros = math.floor(scaled) if unit == "ns" else round(scaled)
+    return micros if abs(micros) < 2**62 else None
+
+
+def _number(value: Any) -> float:
+    return math.nan if value is None else float(value)
+
+
+def defects(row: Mapping[str, Any], stream: ap.Stream, d: int) -> frozenset[str]:
+    """Every reason (api.md, section 8) for which a row cannot be used."""
+    found = set()
+    if row[stream.key] is None:
+        found.add("null key")
+    if row[stream.time] is None:
+        found.add("null time")
+    elif micros_of(row[stream.time], stream.unit) is None:
+        found.add("non-finite value")
+    if any(row[column] is None for column in stream.partitions):
+        found.add("null partition")
+    if stream.existence is not None and not 0.0 < _number(row[stream.existence]) <= 1.0:
+        found.add("existence outside (0, 1]")
+    model = stream.value
+    if isinstance(model, ap.Samples):
+        found |= _sample_defects(row, model, d)
+    else:
+        if not all(math.isfinite(_number(row[column])) for column in model.columns):
+            found.add("non-finite value")
+        for spread in spreads(row, model):
+            if not math.isfinite(spread):
+                found.add("non-finite value")
+            elif spread < 0:
+                found.add("negative sigma or radius")
+    return frozenset(found)
+
+
+def _sample_defects(row: Mapping[str, Any], model: ap.Samples, d: int) -> set[str]:
+    found = set()
+    samples = row[model.column] or []
+    if not samples:
+        return {"empty samples"}
+    for sample in samples:
+        coordinates = sample if isinstance(sample, list) else [sample]
+        if sample is None and d > 1:
+            coordinates = []
+        if len(coordinates) != d:
+            found.add("wrong dimension")
+        if not all(math.isfinite(_number(x)) for x in coordinates) or sample is None:
+            found.add("non-finite value")
+    if model.weights is None:
+        return found
+    weights = row[model.weights] or []
+    if len(weights) != len(samples):
+        found.add("wrong dimension")
+    if any(not math.isfinite(_number(w)) for w in weights):
+        return found | {"non-finite value"}
+    if any(w < 0 for w in weights):
+        found.add("negative weight")
+    if sum(map(Fraction, weights)) > 1 + TOLERANCE:
+        found.add("weights above 1")
+    if not any(weights) or sum(map(Fraction, weights)) <= 0:
+        found.add("empty samples")
+    return found
+
+
+def spreads(row: Mapping[str, Any], model: Model) -> list[float]:
+    """Sigmas or radius of a row, as given."""
+    if isinstance(model, ap.Gaussian):
+        given = model.sigma if isinstance(model.sigma, tuple) else (model.sigma,)
+    elif isinstance(model, ap.Ball):
+        given = (model.radius,)
+    else:
+        given = ()
+    return [_number(row[s]) if isinstance(s, str) else s for s in given]
+
+
+def object_of(row: Mapping[str, Any], stream: ap.Stream) -> Object:
+    """The object a good row holds."""
+    model = stream.value
+    existence = Fraction(1) if stream.existence is None else Fraction(row[stream.existence])
+    if isinstance(model, ap.Samples):
+        samples = [tuple(map(float, s)) if isinstance(s, list) else (float(s),) for s in row[model.column]]
+        n = len(samples)
+        weights = [Fraction(1, n)] * n if model.weights is None else [Fraction(w) for w in row[model.weights]]
+        total = max(Fraction(1), sum(weights, Fraction(0)))  # at most 1 + 1e-9, and then taken as 1
+        kept = [(s, existence * w / total) for s, w in zip(samples, weights, strict=True) if w != 0]
+        return Object(tuple(s for s, _ in kept), tuple(w for _, w in kept))
+    centre = np.array([float(row[column]) for column in model.columns])
+    spread = np.array(spreads(row, model))
+    if isinstance(model, ap.Exact):
+        points = np.zeros((1, len(centre)))
+        spread = np.zeros(1)
+    elif isinstance(model, ap.Gaussian):
+        points = normal_points(model.samples, len(centre))
+    else:
+        points = ball_points(model.samples, len(centre))
+    samples = [tuple(point) for point in (centre + spread * points).tolist()]
+    weights = [existence / len(samples)] * len(samples)
+    isotropic = isinstance(model, ap.Gaussian) and not isinstance(model.sigma, tuple)
+    gaussian = (tuple(centre.tolist()), float(spread[0])) if isotropic else None
+    return Object(tuple(samples), tuple(weights), gaussian)
+
+
+# --- how probable a pair is -------------------------------------------------------------------------------------
+
+
+def limit_of(epsilon: float) -> float:
+    """Epsilon with its tolerance."""
+    return epsilon + 1e-9 * max(1.0, epsilon)
+
+
+def is_close(x: Sequence[float], y: Sequence[float], epsilon: float) -> bool:
+    """The house rule."""
+    d2 = sum((a - b) * (a - b) for a, b in zip(x, y, strict=True))
+    return d2 <= limit_of(epsilon) * limit_of(epsilon)
+
+
+def samples_probability(a: Object, b: Object, epsilon: float) -> Fraction:
+    """Lian & Chen 2009, Eq. 2, exactly."""
+    total = Fraction(0)
+    for (x, p), (y, q) in product(zip(a.points, a.weights, strict=True), zip(b.points, b.weights, strict=True)):
+        if is_close(x, y, epsilon):
+            total += p * q
+    return total
+
+
+def worlds_probability(a: Object, b: Object, epsilon: float) -> Fraction:
+    """The same by possible worlds: each object is one of its samples, or not there."""
+    total = Fraction(0)
+    for i, j in product(range(-1, len(a.points)), range(-1, len(b.points))):
+        p = 1 - a.mass if i < 0 else a.weights[i]
+        q = 1 - b.mass if j < 0 else b.weights[j]
+        if i >= 0 and j >= 0 and is_close(a.points[i], b.points[j], epsilon):
+            total += p * q
+    return total
+
+
+def gaussian_probability(distance: float, deviation: float, epsilon: float, d: int) -> float:
+    """Pr{an isotropic Gaussian, its mean ``distance`` from the origin, lies within epsilon}, by scipy."""
+    from scipy.stats import chi2, ncx2
+
+    r2, nc = (epsilon / deviation) ** 2, (distance / deviation) ** 2
+    return float(chi2.cdf(r2, d) if nc == 0.0 else ncx2.cdf(r2, d, nc))
+
+
+def probability(a: Object, b: Object, epsilon: float) -> Fraction | float:
+    """Pr{both exist and lie within epsilon}: a fraction where it is exact."""
+    if a.gaussian is None or b.gaussian is None:
+        return samples_probability(a, b, epsilon)
+    (x, s), (y, t) = a.gaussian, b.gaussian
+    deviation = math.hypot(s, t)
+    if deviation == 0.0:
+        return a.mass * b.mass if is_close(x, y, epsilon) else Fraction(0)
+    return float(a.mass * b.mass) * gaussian_probability(math.dist(x, y), deviation, epsilon, len(x))
+
+
+# --- the join ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Result:
+    """Answers and rejects of a call."""
+
+    answers: list[Answer]
+    rejects: list[Reject]
+
+
+def rows_of(
+    tables: Sequence[Sequence[Mapping[str, Any]]], streams: Sequence[ap.Stream], d: int, different: str | None = None
+) -> tuple[list[Row], list[Reject]]:
+    """The usable rows of all streams, and the others."""
+    names = stream_names(streams)
+    rows, rejects = [], []
+    for s, (table, stream) in enumerate(zip(tables, streams, strict=True)):
+        for i, row in enumerate(table):
+            reasons = defects(row, stream, d)
+            if reasons:
+                rejects.append(Reject(names[s], row[stream.key], row[stream.time], reasons))
+                continue
+            micros = micros_of(row[stream.time], stream.unit)
+            assert micros is not None
+            group = tuple(plain(row[column]) for column in stream.partitions)
+            differ = None if different is None else row[different]
+            rows.append(Row(s, i, row[stream.key], row[stream.time], micros, group, differ, object_of(row, stream)))
+    return rows, rejects
+
+
+def stream_names(streams: Sequence[ap.Stream]) -> list[str]:
+    default = ["left", "right", *(f"s{i}" for i in range(3, 17))]
+    return [stream.name or default[i] for i, stream in enumerate(streams)]
+
+
+def join(
+    tables: Sequence[Sequence[Mapping[str, Any]]],
+    streams: Sequence[ap.Stream],
+    *,
+    d: int,
+    epsilon: float,
+    probability: float,
+    window: float,
+    per_stream: Mapping[str, float] | None = None,
+    self_join: bool = False,
+    different: str | None = None,
+) -> Result:
+    """The similarity join by trying every pair of rows at every tick. Windows are in seconds."""
+    names = stream_names(streams)
+    rows, rejects = rows_of(tables, streams, d, different)
+    lengths = [round(Fraction((per_stream or {}).get(name, window)) * 10**6) for name in names]
+    ticks = sorted({row.micros for row in rows})
+    answers = []
+    for a, b in combinations(rows, 2):
+        if (a.stream == b.stream) is not self_join or a.group != b.group:
+            continue
+        if different is not None and (a.differ is None or b.differ is None or plain(a.differ) == plain(b.differ)):
+            continue
+        if not any(all(0 <= tick - row.micros <= lengths[row.stream] for row in (a, b)) for tick in ticks):
+            continue
+        answer = _answer(a, b, names, epsilon, probability)
+        if answer is not None:
+            answers.append(answer)
+    return Result(answers, rejects)
+
+
+def _answer(a: Row, b: Row, names: Sequence[str], epsilon: float, alpha: float) -> Answer | None:
+    found = probability(a.value, b.value, epsilon)
+    over = Fraction(found) - threshold_of(alpha)
+    exact = isinstance(found, Fraction)
+    doubtful = abs(over) < (Fraction(1, 10**13) if exact else Fraction(1, 10**11))
+    if over < 0 and not doubtful:
+        return None
+    left, right = (a, b) if before(a, b) else (b, a)
+    return Answer(
+        names[left.stream],
+        left.key,
+        left.time,
+        names[right.stream],
+        right.key,
+        right.time,
+        math.dist(left.value.mean, right.value.mean),
+        float(found),
+        doubtful,
+        unordered=a.stream == b.stream and a.micros == b.micros and isinstance(a.key, dict | list),
+    )
+
+
+def threshold_of(alpha: float) -> Fraction:
+    """What a probability has to reach; thresholds no greater than the tolerance stand as they are."""
+    return Fraction(alpha) - TOLERANCE if alpha > 2 * TOLERANCE else Fraction(alpha)
+
+
+def before(a: Row, b: Row) -> bool:
+    """Whether ``a`` is the left one: the earlier argument, or in a self-join the earlier row, ties by key."""
+    if a.stream != b.stream:
+        return a.stream < b.stream
+    if a.micros != b.micros:
+        return a.micros < b.micros
+    return isinstance(a.key, dict | list) or key_order(a.key) <= key_order(b.key)
+
+
+def key_order(key: Any) -> Any:
+    """Text by its UTF-8 bytes, everything else by itself."""
+    return key.encode() if isinstance(key, str) else key
+
+
+def late_rows(
+    pushes: Sequence[Mapping[int, Sequence[int]]], streams: Sequence[ap.Stream], rows: Iterable[Row]
+) -> dict[tuple[int, int], int]:
+    """Which rows come too late, and by how many microseconds, when the rows come in these pushes.
+
+    ``pushes`` maps streams to the numbers of their rows. A row is late if it is older than what the slowest stream
+    had reached, less that stream's lateness, before the push.
+    """
+    usable = {(row.stream, row.number): row.micros for row in rows}
+    newest: dict[int, int] = {}
+    late = {}
+    for push in pushes:
+        reached = [newest[s] - stream.lateness_micros for s, stream in enumerate(streams) if s in newest]
+        frontier = min(reached) if len(reached) == len(streams) else None
+        for s, numbers in push.items():
+            for number in numbers:
+                micros = usable.get((s, number))
+                if micros is None:
+                    continue
+                if frontier is not None and micros < frontier:
+                    late[s, number] = frontier - micros
+                else:
+                    newest[s] = max(newest.get(s, micros), micros)
+    return late
+
+
+# --- comparing --------------------------------------------------------------------------------------------------
+
+
+def plain(value: Any) -> Any:
+    """Something hashable and sortable that is equal for equal values."""
+    if isinstance(value, dict | list):
+        return json.dumps(value, default=str, sort_keys=True)
+    if isinstance(value, Decimal):
+        return f"decimal {value.normalize()}"
+    if isinstance(value, float) and math.isnan(value):
+        return "nan"
+    return repr(value)
+
+
+def answers_of(table: pa.Table) -> list[Answer]:
+    """A result as answers."""
+    return [Answer(**row) for row in table.to_pylist()]
+
+
+def assert_same_answers(found: pa.Table | Sequence[Answer], expected: Sequence[Answer]) -> None:
+    """The same pairs, as often, with the same distances and probabilities; doubtful ones may be there or not."""
+    actual = list(found) if isinstance(found, list | tuple) else answers_of(found)  # type: ignore[arg-type]
+    # Where the twin does not know the order, the order of the engine's answers does not count either.
+    loose = {answer.identity for answer in expected if answer.unordered}
+    groups: dict[Any, tuple[list[Answer], list[Answer]]] = defaultdict(lambda: ([], []))
+    for answer in actual:
+        swapped = tuple(sorted(answer.identity))
+        groups[swapped if swapped in loose else answer.identity][0].append(answer)
+    for answer in expected:
+        groups[answer.identity][1].append(answer)
+    for identity, (ours, theirs) in groups.items():
+        if any(answer.doubtful for answer in theirs):
+            continue
+        assert len(ours) == len(theirs), f"{identity}: {len(ours)} answers, expected {len(theirs)}: {ours} {theirs}"
+        by = [sorted((a.probability, a.distance) for a in side) for side in (ours, theirs)]
+        for (p, x), (q, y) in zip(*by, strict=True):
+            assert abs(p - q) <= 2e-9, f"{identity}: probability {p!r}, expected {q!r}"
+            assert abs(x - y) <= 1e-7 + 1e-12 * y, f"{identity}: distance {x!r}, expected {y!r}"
+
+
+def assert_same_rejects(found: pa.Table, expected: Sequence[Reject]) -> None:
+    """Every bad row once, with one of its reasons."""
+    groups: dict[Any, tuple[list[str], list[frozenset[str]]]] = defaultdict(lambda: ([], []))
+    for row in found.to_pylist():
+        groups[row["stream"], plain(row["key"]), plain(row["time"])][0].append(row["reason"])
+    for reject in expected:
+        groups[reject.stream, plain(reject.key), plain(reject.time)][1].append(reject.reasons)
+    for identity, (ours, theirs) in groups.items():
+        assert len(ours) == len(theirs), f"{identity}: rejected {ours}, expected {theirs}"
+        assert _matched(ours, theirs), f"{identity}: rejected {ours}, expected {theirs}"
+
+
+def _matched(reasons: list[str], allowed: list[frozenset[str]]) -> bool:
+    if not reasons:
+        return True
+    return any(
+        reasons[0] in one and _matched(reasons[1:], allowed[:i] + allowed[i + 1 :]) for i, one in enumerate(allowed)
+    )
+
+
+def bag(table: pa.Table) -> Counter[tuple[Any, ...]]:
+    """The rows of a result, probabilities rounded: for comparing one engine's runs with each other."""
+    return Counter(
+        (*(plain(value) for name, value in row.items() if name not in ("distance", "probability")),)
+        + (round(row["distance"], 6), round(row["probability"], 9))
+        for row in table.to_pylist()
+    )
+
+
+# --- twins of the kernels ---------------------------------------------------------------------------------------
+
+
+def sums(rows: NDArray[np.float64], weights: NDArray[np.float64]) -> tuple[list[Fraction], list[list[Fraction]]]:
+    """Weighted mean and covariance of samples, exactly."""
+    w = [Fraction(x) for x in weights.tolist()]
+    x = [[Fraction(v) for v in row] for row in rows.tolist()]
+    d, total = rows.shape[1], sum(w, Fraction(0))
+    mean = [sum((p * row[k] for p, row in zip(w, x, strict=True)), Fraction(0)) / total for k in range(d)]
+    covariance = [
+        [
+            sum((p * (row[k] - mean[k]) * (row[m] - mean[m]) for p, row in zip(w, x, strict=True)), Fraction(0)) / total
+            for m in range(d)
+        ]
+        for k in range(d)
+    ]
+    return mean, covariance
+
+
+def attained_radius(distances: Sequence[float], weights: Sequence[Fraction], quantile: float) -> float:
+    """Least of the distances within which more than ``quantile`` of the weight lies; the largest if none does."""
+    total = sum(weights, Fraction(0))
+    for r in sorted(distances):
+        inside = sum((w for x, w in zip(distances, weights, strict=True) if x <= r), Fraction(0))
+        if inside > Fraction(quantile) * total:
+            return r
+    return max(distances)
+
+
+def reachable(
+    times: Sequence[int], probe_times: Sequence[int], window: int, probe_window: int
+) -> list[list[bool]]:
+    """Whether a probe and a stored row are ever in their windows together."""
+    return [[t - window <= u <= t + probe_window for u in times] for t in probe_times]
+
+
+def close_pairs(
+    left: NDArray[np.float64], right: NDArray[np.float64], left_time: Any, right_time: Any, epsilon: float, window: float
+) -> set[tuple[int, int]]:
+    """Pairs of certain points within epsilon whose times differ by at most ``window``, one left row at a time."""
+    found = set()
+    for i in range(len(left)):
+        d2 = ((right - left[i]) ** 2).sum(axis=1)
+        near = (d2 <= limit_of(epsilon) ** 2) & (np.abs(right_time - left_time[i]) <= window)
+        found |= {(i, int(j)) for j in np.flatnonzero(near)}
+    return found

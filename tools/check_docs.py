@@ -1,0 +1,171 @@
+#!/usr/bin/env python3
+"""Check that README.md and docs/ tell the truth: examples run, links lead somewhere, names of the code exist.
+
+    python tools/check_docs.py [FILE ...]      all of them, or these
+
+A fenced block marked ``python`` is run, unless marked ``python no-run``. The blocks of a file run in order as one
+program, in a process of their own and an empty folder. Checked names are what stands in backticks as a path of the
+checkout (`tests/test_x.py::test_y` down to the function) or as a dotted name that begins with `appulse.`.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).resolve().parent.parent
+PATIENCE = 600.0  # seconds for the examples of one file
+
+FENCE = re.compile(r"^(?P<indent> *)(?P<fence>`{3,}|~{3,})(?P<info>.*)$")
+LINK = re.compile(r"!?\[[^\]]*\]\(<?(?P<inline>[^)\s>]+)>?[^)]*\)|^\[[^\]]+\]:\s*<?(?P<reference>[^\s>]+)")
+CODE = re.compile(r"`([^`]+)`")
+PATH = re.compile(r"(?P<path>(?:src|tests|benchmarks|docs|examples|tools)/[\w./-]*)(?P<names>(?:::\w+)*)(?:\[.*\])?")
+DOTTED = re.compile(r"appulse(?:\.\w+)+")
+
+# The program comes on stdin; under the name of the page, so that a traceback shows the page's own lines.
+RUNNER = "import sys; exec(compile(sys.stdin.read(), sys.argv[1], 'exec'), {'__name__': '__main__'})"
+
+
+@dataclass(frozen=True)
+class Page:
+    """A markdown file, told apart into what runs and what is read; every line keeps its number."""
+
+    file: Path
+    program: str
+    prose: list[str]
+    blocks: int
+
+    @property
+    def name(self) -> str:
+        """The file as one would write it from the root of the checkout."""
+        return str(self.file.relative_to(ROOT))
+
+
+def main(arguments: list[str]) -> int:
+    """Check the pages and return 1 if anything is wrong with any."""
+    files = [Path(name).resolve() for name in arguments] or [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
+    if missing := [str(file) for file in files if not file.is_file()]:
+        sys.exit(f"there is no {', no '.join(missing)}; run this in the checkout, or name pages that exist")
+    wrong = 0
+    for page in map(read, files):
+        begin = time.perf_counter()
+        problems = [*broken_links(page), *unknown_names(page), *failures(page)]
+        seconds = time.perf_counter() - begin
+        print(f"{'WRONG' if problems else 'ok':5}  {page.name}: {page.blocks} examples, {seconds:.1f} s", flush=True)
+        for problem in problems:
+            print(f"       {page.name}:{problem}", flush=True)
+        wrong += bool(problems)
+    print(f"{len(files)} pages, {wrong} wrong")
+    return 1 if wrong else 0
+
+
+def read(file: Path) -> Page:
+    """Tell a page's runnable code from its prose. Lines of the one are blank in the other."""
+    program: list[str] = []
+    prose: list[str] = []
+    blocks = 0
+    fence, indent, runs = "", 0, False
+    for line in file.read_text(encoding="utf-8").splitlines():
+        found = FENCE.match(line)
+        code = said = ""
+        if not fence and found:
+            fence, indent = found["fence"], len(found["indent"])
+            runs = found["info"].split() == ["python"]
+            blocks += runs
+        elif fence and found and found["fence"].startswith(fence) and not found["info"].strip():
+            fence = ""
+        elif fence:
+            code = line[indent:] if runs else ""
+        else:
+            said = line
+        program.append(code)
+        prose.append(said)
+    return Page(file, "\n".join(program), prose, blocks)
+
+
+def failures(page: Page) -> Iterator[str]:
+    """What the examples of a page said if they failed."""
+    if not page.blocks:
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            ran = subprocess.run(
+                [sys.executable, "-c", RUNNER, str(page.file)],
+                input=page.program,
+                capture_output=True,
+                text=True,
+                cwd=folder,
+                check=False,
+                timeout=PATIENCE,
+            )
+        except subprocess.TimeoutExpired:
+            yield f" the examples had not ended after {PATIENCE:g} seconds"
+            return
+    if ran.returncode:
+        lines = re.findall(rf'File "{re.escape(str(page.file))}", line (\d+)', ran.stderr)
+        yield f"{lines[-1] if lines else ''} an example failed\n{ran.stdout}{ran.stderr}"
+
+
+def broken_links(page: Page) -> Iterator[str]:
+    """Relative links to files that are not there."""
+    for number, line in enumerate(page.prose, 1):
+        for link in LINK.finditer(CODE.sub("", line)):
+            target = (link["inline"] or link["reference"]).partition("#")[0]
+            if target and not re.match(r"[a-z]+:", target) and not (page.file.parent / target).exists():
+                yield f"{number} the link to {target} leads nowhere"
+
+
+def unknown_names(page: Page) -> Iterator[str]:
+    """Paths and names of the code that are not there."""
+    for number, line in enumerate(page.prose, 1):
+        for code in CODE.findall(line):
+            if found := PATH.fullmatch(code):
+                exists = names_exist(ROOT / found["path"], found["names"].split("::")[1:])
+            elif DOTTED.fullmatch(code):
+                exists = dotted_exists(code.split("."))
+            else:
+                continue
+            if not exists:
+                yield f"{number} there is no `{code}`"
+
+
+def names_exist(file: Path, names: list[str]) -> bool:
+    """Whether the file exists and its code binds all the names, at whatever depth."""
+    if not names:
+        return file.exists()
+    return file.is_file() and set(names) <= set(bound(ast.parse(file.read_text(encoding="utf-8"))))
+
+
+def dotted_exists(parts: list[str]) -> bool:
+    """Whether a dotted name is a package, a module, or something bound in one."""
+    for length in range(len(parts), 0, -1):
+        base = ROOT.joinpath("src", *parts[:length])
+        for file in (base / "__init__.py", base.with_suffix(".py")):
+            if file.is_file():
+                return names_exist(file, parts[length:])
+    return False
+
+
+def bound(tree: ast.AST) -> Iterator[str]:
+    """Every name that some statement of the code binds."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.alias):
+            yield (node.asname or node.name).partition(".")[0]
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
