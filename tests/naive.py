@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -64,7 +64,8 @@ class Object:
             return self.gaussian[0]
         d = len(self.points[0])
         sums = [
-            sum((w * Fraction(x[k]) for w, x in zip(self.weights, self.points, strict=True)), Fraction(0)) for k in range(d)
+            sum((w * Fraction(x[k]) for w, x in zip(self.weights, self.points, strict=True)), Fraction(0))
+            for k in range(d)
         ]
         return tuple(float(total / self.mass) for total in sums)
 
@@ -166,12 +167,13 @@ def _sample_defects(row: Mapping[str, Any], model: ap.Samples, d: int) -> set[st
     if not samples:
         return {"empty samples"}
     for sample in samples:
+        if sample is None:  # a missing number, or a missing list of them
+            found |= {"wrong dimension", "non-finite value"}
+            continue
         coordinates = sample if isinstance(sample, list) else [sample]
-        if sample is None and d > 1:
-            coordinates = []
         if len(coordinates) != d:
             found.add("wrong dimension")
-        if not all(math.isfinite(_number(x)) for x in coordinates) or sample is None:
+        if not all(math.isfinite(_number(x)) for x in coordinates):
             found.add("non-finite value")
     if model.weights is None:
         return found
@@ -474,15 +476,6 @@ def _matched(reasons: list[str], allowed: list[frozenset[str]]) -> bool:
     )
 
 
-def bag(table: pa.Table) -> Counter[tuple[Any, ...]]:
-    """The rows of a result, probabilities rounded: for comparing one engine's runs with each other."""
-    return Counter(
-        (*(plain(value) for name, value in row.items() if name not in ("distance", "probability")),)
-        + (round(row["distance"], 6), round(row["probability"], 9))
-        for row in table.to_pylist()
-    )
-
-
 # --- twins of the kernels ---------------------------------------------------------------------------------------
 
 
@@ -512,15 +505,18 @@ def attained_radius(distances: Sequence[float], weights: Sequence[Fraction], qua
     return max(distances)
 
 
-def reachable(
-    times: Sequence[int], probe_times: Sequence[int], window: int, probe_window: int
-) -> list[list[bool]]:
+def reachable(times: Sequence[int], probe_times: Sequence[int], window: int, probe_window: int) -> list[list[bool]]:
     """Whether a probe and a stored row are ever in their windows together."""
     return [[t - window <= u <= t + probe_window for u in times] for t in probe_times]
 
 
 def close_pairs(
-    left: NDArray[np.float64], right: NDArray[np.float64], left_time: Any, right_time: Any, epsilon: float, window: float
+    left: NDArray[np.float64],
+    right: NDArray[np.float64],
+    left_time: Any,
+    right_time: Any,
+    epsilon: float,
+    window: float,
 ) -> set[tuple[int, int]]:
     """Pairs of certain points within epsilon whose times differ by at most ``window``, one left row at a time."""
     found = set()

@@ -1,172 +1,35 @@
-"""The tables of a job file, as pydantic models: what may stand where, and which objects of the API it makes."""
+"""The job file as a whole: sources, one operator, a sink."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import BeforeValidator, Field, model_validator
 
-from appulse.errors import BadArgument
-from appulse.model.stream import Stream
-from appulse.model.times import duration
-from appulse.model.uncertainty import Ball, Exact, Gaussian, Model, Samples
+from appulse.jobs.fields import Duration, Number, Settings, Table, Text
+from appulse.jobs.sources import Format, SourceTable
 from appulse.windows.definitions import TimeWindow
 
-MODELS = ("Exact", "Samples", "Gaussian", "Ball")
-
-
-def _is_duration(value: object) -> object:
-    try:
-        duration(value)
-    except BadArgument as problem:
-        raise ValueError(str(problem)) from None
-    return value
-
-
-def _as_window(value: object) -> object:
-    return value if isinstance(value, Mapping) else {"length": value}
-
-
-def _finite(value: float) -> float:
-    if not math.isfinite(value):
-        raise ValueError(f"is {value}, wanted a finite number.")
-    return value
-
-
-def _are_settings(given: dict[str, Any]) -> dict[str, Any]:
-    for name, value in given.items():
-        if not isinstance(value, str | int | float):
-            raise ValueError(f"{name} is {value!r}, wanted text, a number, true or false.")
-    return given
-
-
-Duration = Annotated[Any, AfterValidator(_is_duration)]
-Settings = Annotated[dict[str, Any], AfterValidator(_are_settings)]
-Text = Annotated[str, Field(min_length=1)]
-Number = Annotated[float, AfterValidator(_finite)]
-
-
-class Table(BaseModel):
-    """A table of the file: nothing in it but what is declared, nothing converted from one type to another."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _knows_its_keys(cls, given: object) -> object:
-        known = [field.alias or name for name, field in cls.model_fields.items()]
-        if isinstance(given, Mapping) and (unknown := [key for key in given if key not in known]):
-            raise PydanticCustomError("unknown_keys", "unknown keys", {"keys": unknown, "known": known})
-        return given
-
-
-class ExactTable(Table):
-    """`ap.Exact` as a table."""
-
-    model: Literal["Exact"]
-    columns: list[str]
-
-    def value(self) -> Model:
-        return Exact(*self.columns)
-
-
-class SamplesTable(Table):
-    """`ap.Samples` as a table."""
-
-    model: Literal["Samples"]
-    column: Text
-    weights: Text | None = None
-    names: list[str] | None = None
-
-    def value(self) -> Model:
-        return Samples(self.column, self.weights, None if self.names is None else tuple(self.names))
-
-
-class GaussianTable(Table):
-    """`ap.Gaussian` as a table."""
-
-    model: Literal["Gaussian"]
-    columns: list[str]
-    sigma: Any
-    samples: int = 64
-
-    def value(self) -> Model:
-        return Gaussian(*self.columns, sigma=self.sigma, samples=self.samples)
-
-
-class BallTable(Table):
-    """`ap.Ball` as a table."""
-
-    model: Literal["Ball"]
-    columns: list[str]
-    radius: Any
-    samples: int = 64
-
-    def value(self) -> Model:
-        return Ball(*self.columns, radius=self.radius, samples=self.samples)
-
-
-def _is_model(table: ExactTable | SamplesTable | GaussianTable | BallTable) -> Any:
-    table.value()  # a BadArgument is a ValueError: pydantic reports it in its place
-    return table
-
-
-Value = Annotated[
-    ExactTable | SamplesTable | GaussianTable | BallTable, Field(discriminator="model"), AfterValidator(_is_model)
-]
-
-
-class SourceTable(Table):
-    """A stream: where its rows are, and the arguments of `ap.Stream` that say how to read them."""
-
-    format: Literal["parquet", "csv", "json", "orc"]
-    path: Text
-    schema_: Text | None = Field(None, alias="schema")
-    options: Settings = {}
-    max_files_per_trigger: Annotated[int, Field(ge=1)] | None = None
-    key: Text
-    time: Text
-    unit: str = "s"
-    value: Value
-    existence: Text | None = None
-    partition_by: list[str] = []
-    lateness: Duration | None = None
-
-    @model_validator(mode="after")
-    def _is_stream(self) -> SourceTable:
-        self.stream(None, None)
-        return self
-
-    def stream(self, frame: Any, name: str | None) -> Stream:
-        """The stream of the rows in a frame."""
-        return Stream(
-            frame,
-            key=self.key,
-            time=self.time,
-            value=self.value.value(),
-            existence=self.existence,
-            partition_by=tuple(self.partition_by),
-            lateness=self.lateness,
-            unit=self.unit,
-            name=name,
-        )
+__all__ = ["JobTable", "JoinTable", "SelfJoinTable", "SinkTable"]
 
 
 class WindowTable(Table):
-    """`ap.TimeWindow` as a table; text or a number alone stands for its length."""
+    """`appulse.TimeWindow` as a table; text or a number alone is its length."""
 
     length: Duration
     per_stream: dict[str, Duration] = {}
 
-    def window(self) -> TimeWindow:
+    def build(self) -> TimeWindow:
         return TimeWindow(self.length, self.per_stream or None)
 
 
+def _as_window(given: Any) -> Any:
+    return given if isinstance(given, Mapping) else {"length": given}
+
+
 class JoinTable(Table):
-    """The arguments of `ap.similarity_join`."""
+    """The arguments of `appulse.similarity_join`."""
 
     epsilon: Annotated[Number, Field(ge=0)]
     probability: Annotated[Number, Field(gt=0, le=1)]
@@ -175,22 +38,23 @@ class JoinTable(Table):
 
 
 class SelfJoinTable(JoinTable):
-    """The arguments of `ap.self_join`."""
+    """The arguments of `appulse.self_join`."""
 
     different: Text | None = None
 
 
 class SinkTable(Table):
-    """Where answers or rejects go."""
+    """Where answers, or rejects, go."""
 
-    format: Literal["parquet", "csv", "json", "orc"]
+    format: Format
     path: Text
     options: Settings = {}
 
 
 class JobTable(Table):
-    """A whole job file."""
+    """A job file. A source takes from ``defaults`` what it does not say itself."""
 
+    defaults: dict[str, Any] = {}
     sources: dict[str, SourceTable]
     similarity_join: JoinTable | None = None
     self_join: SelfJoinTable | None = None
@@ -203,32 +67,30 @@ class JobTable(Table):
 
     @model_validator(mode="before")
     @classmethod
-    def _spreads_defaults(cls, given: Any) -> Any:
-        """Give each source what ``[defaults]`` says and it does not say itself."""
-        if not isinstance(given, Mapping) or not isinstance(given.get("defaults"), Mapping):
+    def _spread_defaults(cls, given: Any) -> Any:
+        parts = (given.get("defaults"), given.get("sources")) if isinstance(given, Mapping) else ()
+        if not parts or not all(isinstance(part, Mapping) for part in parts):
             return given
-        sources = given.get("sources")
-        if not isinstance(sources, Mapping):
-            return given
-        shared = given["defaults"]
+        shared, sources = parts
         spread = {name: {**shared, **own} if isinstance(own, Mapping) else own for name, own in sources.items()}
-        return {key: value for key, value in given.items() if key != "defaults"} | {"sources": spread}
+        return {**given, "sources": spread}
 
     @model_validator(mode="after")
-    def _is_a_job(self) -> JobTable:
-        asked = [self.similarity_join, self.self_join]
-        if asked.count(None) != 1:
-            raise ValueError("a job has one operator: give either [similarity_join] or [self_join].")
-        wanted = "at least two sources" if self.self_join is None else "exactly one source"
-        if (len(self.sources) == 1) != (self.self_join is not None):
-            operator = "similarity_join" if self.self_join is None else "self_join"
-            raise ValueError(f"{operator} wants {wanted}, and there are {len(self.sources)}.")
-        self.join.window.window().micros(tuple(self.sources))
+    def _has_one_operator(self) -> JobTable:
+        if (self.similarity_join is None) == (self.self_join is None):
+            raise ValueError("A job has one operator: give either [similarity_join] or [self_join].")
+        count = len(self.sources)
+        if self.self_join is not None and count != 1:
+            raise ValueError(f"[self_join] pairs one source with itself, and there are {count}. Name one source.")
+        if self.similarity_join is not None and count < 2:
+            raise ValueError(f"[similarity_join] wants two sources or more, and there is {count}. Or use [self_join].")
+        self.join.window.build().micros(tuple(self.sources))
         return self
 
     @property
     def join(self) -> JoinTable:
-        """The operator of the job."""
+        """The arguments of the operator, whichever it is."""
         join = self.similarity_join or self.self_join
-        assert join is not None
+        if join is None:  # pragma: no cover - checked above
+            raise ValueError("a job without an operator")
         return join

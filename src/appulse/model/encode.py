@@ -96,7 +96,7 @@ def check_columns(encoding: Encoding, schema: pa.Schema) -> None:
 
 def encode(table: pa.Table, encoding: Encoding) -> tuple[Objects, pa.Table]:
     """Objects of the good rows, in the order of the table, and the bad rows as rejects."""
-    table = table.select(encoding.columns()).combine_chunks()
+    table = _without_views(table.select(encoding.columns()).combine_chunks())
     defects = Defects(len(table))
     time = _check_identity(table, encoding, defects)
     values = _check_values(table, encoding, defects)
@@ -136,14 +136,14 @@ class _Values:
     weights: NDArray[np.float64]
 
     def take(self, index: NDArray[np.int64]) -> _Values:
+        kept = replace(self, centre=self.centre[index], spread=self.spread[index])
         if len(self.first) == 0:
-            return replace(self, centre=self.centre[index], spread=self.spread[index])
+            return kept
         counts = np.diff(self.first)[index]
         first = np.concatenate([[0], np.cumsum(counts)])
         at = np.arange(first[-1]) + np.repeat(self.first[index] - first[:-1], counts)
-        return replace(
-            self, first=first, rows=self.rows[at], weights=self.weights[at] if len(self.weights) else self.weights
-        )
+        weights = self.weights[at] if len(self.weights) else self.weights
+        return replace(kept, first=first, rows=self.rows[at], weights=weights)
 
 
 def _check_identity(table: pa.Table, encoding: Encoding, defects: Defects) -> NDArray[np.int64]:
@@ -264,10 +264,11 @@ def _check_weights(
     defects.mark(
         total <= 0.0, why.EMPTY_SAMPLES, lambda _: f"all weights of {model.weights!r} are zero"
     )
-    weights = np.where(total[owner] > 1.0, weights / np.maximum(total[owner], 1e-300), weights)
-    kept = weights != 0.0
-    counts = np.bincount(owner[kept], minlength=len(table))
-    return weights[kept], np.concatenate([[0], np.cumsum(counts)]), rows[kept]
+    # Under names of their own: the details above are worded later, from the weights as given.
+    scaled = np.where(total[owner] > 1.0, weights / np.maximum(total[owner], 1e-300), weights)
+    kept = scaled != 0.0
+    ends = np.cumsum(np.bincount(owner[kept], minlength=len(table)))
+    return scaled[kept], np.concatenate([[0], ends]), rows[kept]
 
 
 def _objects(
@@ -405,6 +406,16 @@ def _rejects(table: pa.Table, encoding: Encoding, defects: Defects) -> pa.Table:
         },
         schema=schema,
     )
+
+
+def _without_views(table: pa.Table) -> pa.Table:
+    """Text and bytes in the layouts that Arrow can pick rows from."""
+    for i, field in enumerate(table.schema):
+        if pa.types.is_string_view(field.type):
+            table = table.set_column(i, field.name, table.column(i).cast(pa.large_string()))
+        elif pa.types.is_binary_view(field.type):
+            table = table.set_column(i, field.name, table.column(i).cast(pa.large_binary()))
+    return table
 
 
 def _keys(table: pa.Table, encoding: Encoding) -> pa.Array:

@@ -294,7 +294,7 @@ class Labels:
                 values = encode(encoded.dictionary).to_list()
                 mine = np.asarray(encoded.indices.fill_null(0)).astype(np.int64)
             if codes is None:
-                codes, parts = mine, [_prefixed(value) for value in values]
+                codes, parts = mine, [_prefixed(value) for value in values] or [b""]
                 continue
             pairs = codes * max(1, len(values)) + mine
             used, codes = np.unique(pairs, return_inverse=True)

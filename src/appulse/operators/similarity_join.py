@@ -218,7 +218,8 @@ class SimilarityJoin:
     def advance(self, frontier: int) -> int:
         """No row before ``frontier`` (microseconds) will come any more: forget what is out of reach; how many."""
         dropped = 0
-        for store, window in zip(self._stores, self._windows.tolist(), strict=True):
+        # Before the first rows there are no stores.
+        for store, window in zip(self._stores, self._windows.tolist(), strict=False):
             dropped += store.drop_before(frontier - window)
         return dropped
 

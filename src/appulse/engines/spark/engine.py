@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import weakref
-from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +22,9 @@ from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from appulse.engines.call import JoinCall, Options, resolve, to_table
 from appulse.engines.spark.codec import pack, unpack
 from appulse.engines.spark.session import check_session
+from appulse.engines.spark import tile_join
+from appulse.engines.spark.processor import JoinProcessor
+from appulse.engines.spark.tile_join import TileJoin, make_operator, read_table, table_bytes
 from appulse.engines.spark.tiles import TilePlan, hashed_plan, planned, spread_keys
 from appulse.errors import BadArgument, BadInput
 from appulse.model.encode import encode, infer_dimensions
@@ -33,8 +35,9 @@ if TYPE_CHECKING:
     from appulse.model.objects import Objects
     from appulse.model.stream import Stream
 
-#: What a tile reports of each micro-batch, summed over tiles.
+#: What a tile reports of each micro-batch.
 METRICS = (
+    "tile",
     "rows",
     "late",
     "rejected",
@@ -122,7 +125,7 @@ def _build_stream(call: JoinCall, plan: TilePlan, streams: Sequence[Stream]) -> 
     answers, rejects = _schemas(call, streams)
     blocks = _encoded(call, plan, keys, streams, streaming=True)
     tagged = _stateful(call, plan, keys, blocks, _tagged_schema(answers, rejects))
-    totals = [F.sum(f"metric_{name}").alias(name) for name in METRICS]
+    totals = [F.sum(f"metric_{name}").alias(name) for name in METRICS if name != "tile"]
     tagged = tagged.observe("appulse", *totals)
     return SparkResult(call, plan, tagged, answers, rejects, None, lambda other: _build_stream(call, other, streams))
 
@@ -290,18 +293,17 @@ def _encoder(
     call: JoinCall, plan: TilePlan, keys: list[int], stream: int
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def encode_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return _blocks(batches, call, plan, keys, stream)
+        return blocks_of_task(batches, call, plan, keys, stream)
 
     return encode_task
 
 
-def _blocks(
+def blocks_of_task(
     batches: Iterable[pa.RecordBatch], call: JoinCall, plan: TilePlan, keys: list[int], stream: int
 ) -> Iterator[pa.RecordBatch]:
     """The blocks of one task's rows."""
     from dataclasses import replace
 
-    from appulse.engines.spark.processor import REJECTS, table_bytes
 
     encoding = call.encodings[stream]
     for table in _gathered(batches):
@@ -311,8 +313,9 @@ def _blocks(
         if len(rejects):
             _fail_if_asked(call, rejects)
             # Under many keys, so that a flood of bad rows is no hot spot.
+            newest = int(objects.time.max()) if len(objects) else 0
             where = keys[hash_text(str(rejects.column("detail")[0]) + str(len(rejects))) % len(keys)]
-            yield _block_batch([where], [table_bytes(REJECTS, rejects)], [0])
+            yield _block_batch([where], [table_bytes(tile_join.REJECTS, rejects)], [newest])
         yield from _tiled(objects, stream, plan, keys)
 
 
@@ -373,10 +376,8 @@ def hash_text(text: str) -> int:
 def _stateful(
     call: JoinCall, plan: TilePlan, keys: list[int], blocks: DataFrame, schema: T.StructType
 ) -> DataFrame:
-    from appulse.engines.spark.processor import JoinProcessor
-
     out = blocks.groupBy("tile").transformWithStateInPandas(
-        JoinProcessor(call, plan, keys), outputStructType="out binary", outputMode="append", timeMode="eventTime"
+        JoinProcessor(TileJoin(call, plan, tuple(keys))), outputStructType="out binary", outputMode="append", timeMode="eventTime"
     )
     arrow = _arrow_schema(schema)
 
@@ -394,12 +395,10 @@ def _at_once(
     tile_of = {key: tile for tile, key in enumerate(keys)}
 
     def join_tile(table: pa.Table) -> pa.Table:
-        from appulse.engines.spark.processor import REJECTS, make_operator
-
         tile = tile_of[table.column("tile")[0].as_py()]
         operator = make_operator(call, plan, tile)
         blobs = [bytes(blob.as_buffer()) for blob in table.column("block")]
-        answers = operator.push([unpack(blob) for blob in blobs if blob[:1] != REJECTS])
+        answers = operator.push([unpack(blob) for blob in blobs if blob[:1] != tile_join.REJECTS])
         return pa.Table.from_batches([_tagged("answer", to_table(answers, call), arrow)])
 
     spread = blocks.repartition(plan.tiles, "tile")
@@ -435,23 +434,15 @@ def _rejecter(
 
 
 def _decoded(blobs: Iterable[bytes], arrow: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Tagged rows of what a tile put out."""
-    from appulse.engines.spark.processor import ANSWERS, METRICS as METRICS_TAG
-
-    totals: Counter[str] = Counter()
+    """Tagged rows of what tiles put out."""
     for blob in blobs:
-        if blob[:1] == METRICS_TAG:
-            totals.update(json.loads(blob[1:]))
+        if blob[:1] == tile_join.METRICS:
+            told = json.loads(blob[1:])
+            row = pa.table({name: [float(told.get(name, 0))] for name in METRICS})
+            yield _tagged("metric", row, arrow)
             continue
-        table = pa.ipc.open_stream(pa.py_buffer(blob)[1:]).read_all()
-        if blob[:1] == ANSWERS:
-            yield _tagged("answer", table, arrow)
-        else:
-            totals["rejected"] += len(table)
-            yield _tagged("reject", table, arrow)
-    if totals:
-        row = pa.table({name: [float(totals[name])] for name in METRICS})
-        yield _tagged("metric", row, arrow)
+        table = read_table(blob)
+        yield _tagged("answer" if blob[:1] == tile_join.ANSWERS else "reject", table, arrow)
 
 
 def _tagged(tag: str, table: pa.Table, arrow: pa.Schema) -> pa.RecordBatch:

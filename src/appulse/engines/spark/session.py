@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from appulse.engines.spark.gateway import environment, start_jvm
@@ -93,14 +94,14 @@ def check_session(spark: SparkSession) -> list[str]:
         advice.append(f"{_ARROW_ROWS} is small: batches of {_ROWS_PER_BATCH} rows cost less per row.")
     if _get(spark, _REUSE, "true") != "true":
         advice.append(f"{_REUSE} is off: each task starts a Python and reads its state anew. Set it to true.")
-    master = _get(spark, "spark.master", "")
+    master = _get(spark, "spark.master")
     if master.startswith("local") and "," not in master:
         advice.append(f"master is {master!r}, which never retries a failed task. Use 'local[N,4]'.")
     return advice
 
 
 def _asked(cores: int | None, settings: Mapping[str, Setting]) -> dict[str, str]:
-    if cores is not None and (isinstance(cores, bool) or cores < 1):
+    if cores is not None and (type(cores) is not int or cores < 1):
         raise BadArgument(f"cores must be a whole number of at least 1, not {cores!r}")
     for name in settings:
         if not name.startswith("spark."):
@@ -117,7 +118,7 @@ def _asked(cores: int | None, settings: Mapping[str, Setting]) -> dict[str, str]
 def _running(asked: Mapping[str, str]) -> SparkSession:
     spark = SparkSession.builder.getOrCreate()
     for name, value in asked.items():
-        if (is_set := _get(spark, name, "unset")) != value:
+        if (is_set := _get(spark, name)) != value:
             raise SessionError(
                 f"a Spark session already runs, with {name}={is_set} where {value} is asked for. "
                 "Stop it with spark.stop() first, or call session() without that argument."
@@ -158,6 +159,8 @@ def _java_options() -> str:
     return f"-XX:+UseParallelGC -Dlog4j2.configurationFile={log}"
 
 
-def _get(spark: SparkSession, name: str, default: str | None = None) -> str:
-    value = spark.conf.get(name) if default is None else spark.conf.get(name, default)
-    return value or ""
+def _get(spark: SparkSession, name: str, default: str = "unset") -> str:
+    try:
+        return spark.conf.get(name) or ""
+    except PySparkException:  # neither set nor known to have a default
+        return default

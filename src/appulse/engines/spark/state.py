@@ -13,6 +13,8 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from pyspark import TaskContext
+
 from appulse.errors import CheckpointError, StateError
 
 if TYPE_CHECKING:
@@ -25,6 +27,8 @@ _PART = 1 << 20
 _CACHE_BYTES = int(os.environ.get("APPULSE_CACHE_BYTES", str(4 << 30)))
 # Queries end without a word to their workers.
 _FORGET_AFTER = 900.0
+NO_TIMER = -1
+_NO_NONCE = bytes(8)
 _DELTA = struct.Struct("<4sIq8s")  # magic, parts, newest time, nonce of the version before
 _MAGIC = b"apdl"
 
@@ -71,7 +75,8 @@ CACHE = Cache(_CACHE_BYTES)
 class TileState:
     """The state of the tile at hand; one instance per task, used for its tiles in turn."""
 
-    def __init__(self, handle: StatefulProcessorHandle, fingerprint: str) -> None:
+    def __init__(self, handle: StatefulProcessorHandle, fingerprint: str, cache: Cache | None = None) -> None:
+        self._cache = CACHE if cache is None else cache
         self._version = handle.getValueState(
             "version", "version long, first long, nonce binary, plan string, timer long"
         )
@@ -80,13 +85,15 @@ class TileState:
         self.bytes_read = 0
 
     def load(
-        self, key: tuple[str, ...], fresh: Callable[[], Any], apply: Callable[[Any, bytes], None]
+        self, tile: int, fresh: Callable[[], Any], apply: Callable[[Any, bytes], None]
     ) -> tuple[Cached, int]:
-        """The operator as of the log, and the time of the armed timer (-1: none)."""
+        """The operator as of the log, and the time of the armed timer."""
+        self.bytes_read = 0
+        key = self._cache_key(tile)
         stored = self._version.get() if self._version.exists() else None
+        cached = self._cache.take(key)
         if stored is None:
-            CACHE.take(key)
-            return Cached(fresh(), 0, b"\0" * 8), -1
+            return Cached(fresh(), 0, _NO_NONCE), NO_TIMER
         version, first, nonce, plan, timer = stored
         if plan != self._fingerprint:
             raise CheckpointError(
@@ -94,21 +101,31 @@ class TileState:
                 "models, epsilon, probability, window, partitions or tiles differ. Start it with a new checkpoint, or "
                 "restore the old job."
             )
-        cached = CACHE.take(key)
         if cached is not None and (cached.version, cached.nonce) == (version, bytes(nonce)):
             return cached, timer
         while cached is not None and cached.live and cached.live[0][0] < first:
             cached.live.popleft()
         if cached is None or not first - 1 <= cached.version < version or not self._catch_up(cached, version, apply):
-            cached = Cached(fresh(), first - 1, b"")
-            if not self._catch_up(cached, version, apply, check=False):
-                raise StateError("The log of a tile contradicts itself. Restore the checkpoint, or start with a new one.")
+            cached = Cached(fresh(), first - 1, _NO_NONCE)
+            self._catch_up(cached, version, apply, check=False)
         if cached.nonce != bytes(nonce):
             raise StateError("The last delta of a tile is not of its version. Restore the checkpoint.")
         return cached, timer
 
-    def save(self, key: tuple[str, ...], cached: Cached, blocks: Sequence[bytes], newest: int, timer: int) -> int:
-        """Write what arrived as the next version, and keep the operator for the next batch; bytes written."""
+    def save(self, tile: int, cached: Cached, blocks: Sequence[bytes], newest: int | None, timer: int) -> int:
+        """Write the blocks that arrived as the next version (none: the version stays), and keep the operator.
+
+        ``newest`` is the latest time among them. Returns the bytes written.
+        """
+        written = 0
+        if newest is not None:
+            written = self._append(cached, blocks, newest)
+        first = cached.live[0][0] if cached.live else cached.version + 1
+        self._version.update((cached.version, first, cached.nonce, self._fingerprint, timer))
+        self._cache.put(self._cache_key(tile), cached)
+        return written
+
+    def _append(self, cached: Cached, blocks: Sequence[bytes], newest: int) -> int:
         version, nonce = cached.version + 1, os.urandom(8)
         payload = b"".join(struct.pack("<q", len(block)) + block for block in blocks)
         parts = max(1, -(-len(payload) // _PART))
@@ -118,13 +135,12 @@ class TileState:
             self._log.updateValue((version, part), (head + chunk,))
         cached.live.append((version, parts, newest))
         cached.version, cached.nonce = version, nonce
-        self._store(key, cached, timer)
         return len(payload)
 
-    def forget(self, key: tuple[str, ...], cached: Cached, before: int, timer: int) -> None:
-        """Without arrivals: drop what has expired, keep the version."""
-        self.trim(cached, before)
-        self._store(key, cached, timer)
+    def _cache_key(self, tile: int) -> tuple[str, ...]:
+        context = TaskContext.get()
+        query = context.getLocalProperty("sql.streaming.queryId") if context is not None else None
+        return (query or "", self._fingerprint, str(tile))
 
     def trim(self, cached: Cached, before: int) -> None:
         """Remove deltas from the front of the log all of whose rows are older than ``before``.
@@ -135,11 +151,6 @@ class TileState:
             version, parts, _ = cached.live.popleft()
             for part in range(parts):
                 self._log.removeKey((version, part))
-
-    def _store(self, key: tuple[str, ...], cached: Cached, timer: int) -> None:
-        first = cached.live[0][0] if cached.live else cached.version + 1
-        self._version.update((cached.version, first, cached.nonce, self._fingerprint, timer))
-        CACHE.put(key, cached)
 
     def _catch_up(
         self, cached: Cached, version: int, apply: Callable[[Any, bytes], None], *, check: bool = True

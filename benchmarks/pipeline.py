@@ -1,0 +1,219 @@
+"""The similarity join on Spark Structured Streaming: against the recipe users have today, and an empty operator.
+
+Figures (``vs_`` is peer time / our time, ``of_`` our throughput / the reference's):
+
+* ``vs_explode_1m, vs_explode_100k``: explode grid cells and equi-join, on certain points uniform on the unit square.
+* ``of_empty_narrow, of_empty_samples``: an operator that gets the same rows, row by row, and only counts them.
+* ``batch_cost_growth``: cost of a batch with a window 100 times longer and the same matches, over that with 1.
+* ``skew_max_over_mean``: slowest task over mean task, half of all rows in one spot, planned tiles.
+"""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+import appulse as ap
+from appulse.engines.spark.engine import result_of
+from benchmarks.harness import (
+    arguments,
+    pairs_of,
+    read_stream,
+    report,
+    say,
+    scratch,
+    timed,
+    uniform_points,
+    write_stream,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+EPSILON = 0.002
+WITHIN = 10
+
+
+def stream(frame: Any, model: Any) -> ap.Stream:
+    return ap.Stream(frame, key="id", time="ts", value=model)
+
+
+def points_join(left: DataFrame, right: DataFrame, epsilon: float = EPSILON, window: float = WITHIN) -> DataFrame:
+    point = ap.Exact("x", "y")
+    result: DataFrame = ap.similarity_join(
+        stream(left, point), stream(right, point), epsilon=epsilon, probability=0.5, window=ap.TimeWindow(window)
+    )
+    return result
+
+
+def against_explode(spark: SparkSession, folder: Path, n: int, name: str) -> float:
+    """Identical pairs of 2 x n points, 4 micro-batches, 400 rows a second and stream."""
+    from benchmarks.recipes import explode_cells
+
+    rng = np.random.default_rng(7)
+    tables = [uniform_points(rng, n, 400.0, 1.0, i * n) for i in range(2)]
+    paths = [write_stream(folder / name / str(i), table, 4) for i, table in enumerate(tables)]
+    ours = timed(points_join(*[read_stream(spark, p) for p in paths]), folder / name / "ours")
+    say(f"{name}: ours {ours.seconds:.1f} s, batches {[round(b, 2) for b in ours.batches]}")
+    peer = timed(explode_cells(*[read_stream(spark, p) for p in paths], EPSILON, WITHIN), folder / name / "peer")
+    say(f"{name}: explode-cells {peer.seconds:.1f} s, batches {[round(b, 2) for b in peer.batches]}")
+    mine, theirs = [pairs_of(spark, run.out, "left_key", "right_key") for run in (ours, peer)]
+    if mine != theirs or not mine:
+        raise RuntimeError(f"{name}: {len(mine)} pairs against {len(theirs)} of the recipe")
+    say(f"{name}: {len(mine)} identical pairs")
+    return peer.seconds / ours.seconds
+
+
+def gaussian_table(rng: np.random.Generator, n: int, first_key: int) -> pa.Table:
+    table = uniform_points(rng, n, 400.0, 1.0, first_key)
+    return table.append_column("sigma", pa.array(rng.uniform(0.0001, 0.0005, n)))
+
+
+def samples_table(rng: np.random.Generator, n: int, first_key: int, length: int = 100, d: int = 3) -> pa.Table:
+    """Objects of ``length`` equally likely samples in a small ball in the unit cube."""
+    base = uniform_points(rng, n, 400.0, 1.0, first_key).select(["id", "ts"])
+    centre = rng.random((n, 1, d))
+    offsets = rng.normal(size=(n, length, d))
+    offsets *= 0.02 * rng.random((n, length, 1)) ** (1 / d) / np.linalg.norm(offsets, axis=2, keepdims=True)
+    inner = pa.FixedSizeListArray.from_arrays(pa.array((centre + offsets).reshape(-1)), d)
+    inner = inner.cast(pa.list_(pa.float64()))
+    rows = pa.ListArray.from_arrays(pa.array(np.arange(n + 1, dtype=np.int32) * length), inner)
+    return base.append_column("samples", rows)
+
+
+def of_empty(spark: SparkSession, folder: Path, name: str, n: int, repeats: int = 2) -> float:
+    """Our throughput over that of the operator that counts; medians of ``repeats`` alternating runs."""
+    from benchmarks.recipes import empty
+
+    rng = np.random.default_rng(11)
+    if name == "narrow":
+        tables = [gaussian_table(rng, n, i * n) for i in range(2)]
+        model: Any = ap.Gaussian("x", "y", sigma="sigma")
+        settings: dict[str, Any] = {"epsilon": EPSILON, "probability": 0.6}
+    else:
+        tables = [samples_table(rng, n, i * n) for i in range(2)]
+        model = ap.Samples("samples", names=("x", "y", "z"))
+        settings = {"epsilon": 0.02, "probability": 0.5}
+    paths = [write_stream(folder / name / str(i), table, 4) for i, table in enumerate(tables)]
+    seconds: dict[str, list[float]] = {"ours": [], "empty": []}
+    for repeat in range(repeats):
+        frames = [read_stream(spark, path) for path in paths]
+        result = ap.similarity_join(*[stream(f, model) for f in frames], window=ap.TimeWindow(WITHIN), **settings)
+        for who, frame in (("ours", result), ("empty", empty(result, frames))):
+            run = timed(frame, folder / name / f"{who}{repeat}")
+            seconds[who].append(run.seconds)
+            say(f"{name}: {who} {run.seconds:.1f} s, batches {[round(b, 2) for b in run.batches]}")
+    _check_against_local(spark, tables, model, settings, folder / name / "ours0" / "out")
+    return median(seconds["empty"]) / median(seconds["ours"])
+
+
+def _check_against_local(
+    spark: SparkSession, tables: list[pa.Table], model: Any, settings: dict[str, Any], out: Path
+) -> None:
+    expected = ap.similarity_join(*[stream(t, model) for t in tables], window=ap.TimeWindow(WITHIN), **settings)
+    wanted = set(zip(expected["left_key"].to_pylist(), expected["right_key"].to_pylist(), strict=True))
+    found = pairs_of(spark, out, "left_key", "right_key")
+    if found != wanted:
+        raise RuntimeError(f"{len(found)} pairs on Spark, {len(wanted)} in process")
+    say(f"{len(found)} pairs, as in process")
+
+
+def batch_cost_growth(spark: SparkSession, folder: Path, rows: int, batches: int) -> float:
+    """The plane grows with the window, so that a row meets as many others; the last batches see full windows."""
+    rng = np.random.default_rng(13)
+    cost, found = [], []
+    for factor in (1, 100):
+        name = f"growth{factor}"
+        side = float(np.sqrt(factor))
+        rate = 10_000.0  # a second and stream: windows of 0.5 s and 50 s
+        tables = [uniform_points(rng, rows * batches, rate, side, i * rows * batches) for i in range(2)]
+        paths = [write_stream(folder / name / str(i), table, batches) for i, table in enumerate(tables)]
+        frames = [read_stream(spark, path) for path in paths]
+        run = timed(points_join(*frames, epsilon=0.005, window=0.5 * factor), folder / name / "ours")
+        found.append(len(pairs_of(spark, run.out, "left_key", "right_key")))
+        cost.append(median(run.batches[-4:]))
+        say(f"window x{factor}: {found[-1]} pairs, batches {[round(b, 2) for b in run.batches]}")
+    if not 0.8 < found[0] / found[1] < 1.25:
+        raise RuntimeError(f"the two windows are to have about the same matches, they have {found}")
+    return cost[1] / cost[0]
+
+
+def skew(spark: SparkSession, folder: Path, n: int, partitions: int) -> float:
+    """Slowest tile over the mean one, in seconds of its task, half of all rows within one spot."""
+    rng = np.random.default_rng(17)
+    tables = []
+    for i in range(2):
+        table = uniform_points(rng, n, 400.0, 1.0, i * n)
+        spot = rng.random(n) < 0.5
+        for k, column in ((2, "x"), (3, "y")):
+            values = np.where(spot, 0.5 + rng.normal(0, EPSILON, n), table[column].to_numpy())
+            table = table.set_column(k, column, pa.array(values))
+        tables.append(table)
+    paths = [write_stream(folder / "skew" / str(i), table, 4) for i, table in enumerate(tables)]
+    sample = {
+        name: table.take(pa.array(np.sort(rng.choice(n, n // 20, replace=False))))
+        for name, table in zip(("left", "right"), tables, strict=True)
+    }
+    point = ap.Exact("x", "y")
+    before = spark.conf.get("spark.sql.shuffle.partitions")
+    spark.conf.set("spark.sql.shuffle.partitions", partitions)
+    settings: dict[str, Any] = {"epsilon": EPSILON, "probability": 0.5, "window": ap.TimeWindow(WITHIN)}
+    seconds = {}
+    try:
+        for name, options in (
+            ("planned", ap.Options(partitions=partitions, sample=sample)),
+            ("hashed", ap.Options(partitions=partitions)),
+        ):
+            frames = [read_stream(spark, path) for path in paths]
+            result = ap.similarity_join(*[stream(f, point) for f in frames], options=options, **settings)
+            tagged = result_of(result).tagged
+            run = timed(tagged, folder / "skew" / name)
+            seconds[name] = _tile_seconds(spark, run.out)
+            rows = spark.read.parquet(str(run.out)).where("tag = 'answer'").count()
+            say(f"skew, {name} tiles: {rows} pairs, seconds by tile {[round(s, 2) for s in seconds[name]]}")
+            expected = ap.similarity_join(*[stream(t, point) for t in tables], **settings)
+            if rows != len(expected):
+                raise RuntimeError(f"{rows} pairs on Spark, {len(expected)} in process")
+    finally:
+        spark.conf.set("spark.sql.shuffle.partitions", before)
+    ratios = {name: max(parts) / (sum(parts) / partitions) for name, parts in seconds.items()}
+    say(f"skew, max over mean: {ratios}")
+    return ratios["planned"]
+
+
+def _tile_seconds(spark: SparkSession, out: Path) -> list[float]:
+    """Seconds of each tile, over all micro-batches."""
+    rows = spark.read.parquet(str(out)).where("tag = 'metric'").groupBy("metric_tile").sum("metric_seconds").collect()
+    return sorted(float(row[1]) for row in rows)
+
+
+def main() -> None:
+    asked = arguments(__doc__ or "")
+    quick = asked.quick
+    parts = set(asked.only.split(",")) if asked.only else {"explode", "empty", "growth", "skew"}
+    spark = ap.session(2)
+    figures: dict[str, float] = {}
+    with scratch() as folder:
+        if "explode" in parts:
+            against_explode(spark, folder, 5_000, "warm-up")
+            figures["vs_explode_1m"] = against_explode(spark, folder, 1_000_000, "1m")
+            figures["vs_explode_100k"] = against_explode(spark, folder, 100_000, "100k")
+        if "empty" in parts:
+            of_empty(spark, folder / "warm-up", "narrow", 5_000, 1)
+            figures["of_empty_narrow"] = of_empty(spark, folder, "narrow", 400_000 if quick else 1_000_000)
+            of_empty(spark, folder / "warm-up", "samples", 1_000, 1)
+            figures["of_empty_samples"] = of_empty(spark, folder, "samples", 40_000 if quick else 100_000)
+        if "growth" in parts:
+            figures["batch_cost_growth"] = batch_cost_growth(spark, folder, 50_000, 16 if quick else 24)
+        if "skew" in parts:
+            figures["skew_max_over_mean"] = skew(spark, folder, 100_000 if quick else 400_000, 8)
+    report(figures, as_json=asked.json)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,121 @@
+"""Contestants on Spark: the recipe users have today, and an operator that only counts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812 - the usual name of this module
+from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+
+from appulse.engines.spark.engine import result_of
+from appulse.model.encode import encode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import DataFrame
+
+    from appulse.engines.call import JoinCall
+    from appulse.engines.spark.tiles import TilePlan
+
+_ROWS = "tile int, stream int, t long, id long, x double, y double, spread double, payload binary, ts timestamp"
+
+
+def explode_cells(left: DataFrame, right: DataFrame, epsilon: float, seconds: int) -> DataFrame:
+    """Explode grid cells and equi-join: what a stream-stream distance join takes on plain Spark."""
+
+    def cell(column: str) -> Any:
+        return F.floor(F.col(column) / epsilon)
+
+    near = F.explode(F.expr("array(-1L, 0L, 1L)"))
+    a = left.withWatermark("ts", "0 seconds").select(
+        *[F.col(c).alias(f"l_{c}") for c in left.columns], cell("x").alias("cx"), cell("y").alias("cy")
+    )
+    b = (
+        right.withWatermark("ts", "0 seconds")
+        .withColumn("dx", near)
+        .withColumn("dy", near)
+        .select(
+            *[F.col(c).alias(f"r_{c}") for c in right.columns],
+            (cell("x") + F.col("dx")).alias("cx"),
+            (cell("y") + F.col("dy")).alias("cy"),
+        )
+    )
+    within = F.expr(
+        f"l_ts >= r_ts - interval {seconds} seconds and l_ts <= r_ts + interval {seconds} seconds "
+        f"and pow(l_x - r_x, 2) + pow(l_y - r_y, 2) <= {epsilon!r} * {epsilon!r}"
+    )
+    joined = a.alias("a").join(b.alias("b"), F.expr("a.cx = b.cx and a.cy = b.cy") & within, "inner")
+    return joined.select(F.col("l_id").alias("left_key"), F.col("r_id").alias("right_key"))
+
+
+def empty(result: DataFrame, frames: list[DataFrame]) -> DataFrame:
+    """Our encode, tile keys, copies and partitions, row by row, into one stateful operator that only counts."""
+    known = result_of(result)
+    union = None
+    for i, frame in enumerate(frames):
+        columns = known.call.encodings[i].columns()
+        rows = frame.select(*columns).mapInArrow(_row_encoder(known.call, known.plan, i), _ROWS)
+        rows = rows.withWatermark("ts", "0 seconds").drop("ts")
+        union = rows if union is None else union.union(rows)
+    if union is None:
+        raise ValueError("no frames")
+    return union.groupBy("tile").transformWithStateInPandas(
+        Count(), outputStructType="tile int, n long", outputMode="append", timeMode="eventTime"
+    )
+
+
+def _row_encoder(call: JoinCall, plan: TilePlan, stream: int) -> Any:
+    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        waiting = list(batches)
+        if not waiting:
+            return
+        objects, _ = encode(pa.Table.from_batches(waiting), call.encodings[stream])
+        rows, tiles, _ = plan.copies(objects)
+        n, d = len(rows), objects.d
+        if len(objects.first):
+            width = d * 8 * int(objects.first[1] - objects.first[0])
+            offsets = np.arange(n + 1, dtype=np.int32) * width
+            payload = pa.Array.from_buffers(
+                pa.binary(), n, [None, pa.py_buffer(offsets), pa.py_buffer(objects.take(rows).samples)]
+            )
+        else:
+            payload = pa.repeat(pa.scalar(b""), n)
+        keys = objects.key.data.reshape(-1, 8).copy()
+        keys[:, 0] ^= 0x80
+        spread = objects.spread[rows, 0] if objects.spread.shape[1] else np.zeros(n)
+        micros = pa.array(objects.time[rows])
+        columns = [
+            pa.array(tiles, pa.int32()),
+            pa.array(np.full(n, stream, np.int32)),
+            micros,
+            pa.array(keys.view(">i8").reshape(-1).astype(np.int64)[rows]),
+            pa.array(objects.centre[rows, 0]),
+            pa.array(objects.centre[rows, 1]),
+            pa.array(spread),
+            payload,
+            micros.cast(pa.timestamp("us", "UTC")),
+        ]
+        names = ["tile", "stream", "t", "id", "x", "y", "spread", "payload", "ts"]
+        yield from pa.table(columns, names=names).to_batches(max_chunksize=20_000)
+
+    return task
+
+
+class Count(StatefulProcessor):
+    """Counts the rows of each key, in state."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._count = handle.getValueState("count", "n long")
+
+    def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
+        before = self._count.get()[0] if self._count.exists() else 0
+        n = sum(len(frame) for frame in rows)
+        self._count.update((before + n,))
+        yield pd.DataFrame({"tile": [int(key[0])], "n": [n]})
+
+    def close(self) -> None:
+        """Nothing to close."""

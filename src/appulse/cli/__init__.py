@@ -1,0 +1,41 @@
+"""The command line: one file per command, nothing heavy imported before a command needs it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from appulse import __version__
+from appulse.cli.demo import demo
+from appulse.cli.doctor import doctor
+from appulse.cli.run import run
+from appulse.cli.validate import validate
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="appulse",
+    help="Exact probabilistic joins over streams nobody can fully trust.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+for command in (run, validate, demo, doctor):
+    app.command()(command)
+
+
+@app.callback()
+def options(
+    *,
+    version: Annotated[bool, typer.Option("--version", help="Say which version this is.", is_eager=True)] = False,
+) -> None:
+    """Exact probabilistic joins over streams nobody can fully trust."""
+    if version:
+        typer.echo(f"appulse {__version__}")
+        raise typer.Exit
+
+
+def main() -> None:
+    """Run the command line."""
+    app()

@@ -1,0 +1,5 @@
+"""``python -m appulse.cli``."""
+
+from appulse.cli import main
+
+main()

@@ -1,0 +1,71 @@
+"""What every command says the same way: errors, exit codes, numbers."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import typer
+from rich.markup import escape
+
+from appulse.errors import AppulseError, BadArgument, JobError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from rich.console import Console
+
+__all__ = ["FAILED", "INTERRUPTED", "MISUSED", "errors_told", "size", "span"]
+
+FAILED, MISUSED, INTERRUPTED = 1, 2, 130
+
+# An error of ours that a worker raised comes back as text inside Spark's.
+_OURS_IN_A_WORKER = re.compile(r"^appulse\.errors\.\w+: (.+)$", re.MULTILINE)
+
+
+@contextmanager
+def errors_told(console: Console, log: Path | None = None) -> Iterator[None]:
+    """Turn what goes wrong inside into a message and an exit code; tracebacks go to ``log``."""
+    try:
+        yield
+    except (BadArgument, JobError) as problem:
+        _tell(console, str(problem))
+        raise typer.Exit(MISUSED) from problem
+    except AppulseError as problem:
+        _tell(console, str(problem))
+        raise typer.Exit(FAILED) from problem
+    except Exception as problem:
+        if log is None:
+            raise
+        with log.open("a", encoding="utf-8") as file:
+            traceback.print_exception(problem, file=file)
+        if ours := _OURS_IN_A_WORKER.search(str(problem)):
+            _tell(console, ours[1])
+        else:
+            said = str(problem).strip().splitlines() or ["no message"]
+            _tell(console, f"{type(problem).__name__}: {said[0]}\nThe full log is in {log}.")
+        raise typer.Exit(FAILED) from problem
+
+
+def _tell(console: Console, message: str) -> None:
+    console.print(f"[bold red]Error:[/] {escape(message)}", soft_wrap=True, highlight=False)
+
+
+def size(count: float) -> str:
+    """Bytes as people say them: ``1.4 MB``."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" or count >= 100 else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
+
+
+def span(seconds: float) -> str:
+    """A length of time as people say it: ``3.2 s``, ``14 min``, ``17 years``."""
+    for unit, length, until in (("s", 1, 120), ("min", 60, 7200), ("h", 3600, 172_800), ("days", 86_400, 6.3e7)):
+        if seconds < until:
+            return f"{seconds / length:.1f} {unit}" if unit == "s" else f"{seconds / length:.0f} {unit}"
+    return f"{seconds / 31_557_600:.0f} years"

@@ -1,0 +1,35 @@
+"""``appulse doctor``: what was found on this machine, and what is wrong."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from appulse.cli.console import FAILED, errors_told
+
+__all__ = ["doctor"]
+
+_STYLES = {"ok": "green", "advice": "yellow", "wrong": "bold red"}
+
+
+def doctor(
+    *,
+    deep: Annotated[bool, typer.Option("--deep", help="Also start Spark and run a small stateful query.")] = False,
+) -> None:
+    """Say what was found (Python, Java, Spark, cores) and what is wrong."""
+    from appulse.engines.spark.doctor import examine
+
+    console = Console(highlight=False)
+    with errors_told(console):
+        findings = examine(deep=deep)
+    width = max(len(finding.name) for finding in findings)
+    for finding in findings:
+        state = f"[{_STYLES.get(finding.state, 'default')}]{finding.state:<6}[/]"
+        console.print(f"{state}  {escape(finding.name):<{width}}  {escape(finding.found)}", soft_wrap=True)
+        if finding.state != "ok" and finding.remedy:
+            console.print(f"{'':<{width + 10}}{escape(finding.remedy)}", soft_wrap=True)
+    if any(finding.state == "wrong" for finding in findings):
+        raise typer.Exit(FAILED)

@@ -1,0 +1,103 @@
+"""What a micro-batch did, read from what Spark tells about it, and said in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from appulse.cli.console import size, span
+
+__all__ = ["Batch", "Totals", "batch_of"]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One micro-batch; None is what Spark did not tell."""
+
+    number: int
+    rows: int
+    seconds: float
+    rows_per_second: float | None
+    newest: str | None  # event time
+    lag_seconds: float | None
+    metrics: dict[str, float]
+
+    def count(self, name: str) -> int | None:
+        """A metric of the operator."""
+        value = self.metrics.get(name)
+        return None if value is None else int(value)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON: everything there is to say."""
+        told = {
+            "batch": self.number,
+            "input_rows": self.rows,
+            "batch_seconds": self.seconds,
+            "rows_per_second": self.rows_per_second,
+            "event_time": self.newest,
+            "lag_seconds": self.lag_seconds,
+        }
+        return told | {"metrics": self.metrics}
+
+    def __str__(self) -> str:
+        parts = [f"{self.rows:,} rows in {self.seconds:.1f} s"]
+        if self.rows_per_second is not None:
+            parts[0] += f" ({self.rows_per_second:,.0f} rows/s)"
+        if self.newest is not None and self.lag_seconds is not None:
+            parts.append(f"at {self.newest[:16].replace('T', ' ')}, {span(self.lag_seconds)} behind now")
+        for name, what in (("answers", "answers"), ("rejected", "rejects")):
+            if (count := self.count(name)) is not None:
+                parts.append(f"{count:,} {what}")
+        if (rows := self.count("state_rows")) is not None:
+            parts.append(f"state {rows:,} rows, {size(self.metrics.get('state_bytes', 0.0))}")
+        return f"batch {self.number}: {' · '.join(parts)}"
+
+
+@dataclass
+class Totals:
+    """What a run did, all batches together."""
+
+    batches: int = 0
+    rows: int = 0
+    sums: dict[str, float] = field(default_factory=dict)
+
+    def add(self, batch: Batch) -> None:
+        self.batches += 1
+        self.rows += batch.rows
+        for name, value in batch.metrics.items():
+            self.sums[name] = self.sums.get(name, 0.0) + value
+
+    def __str__(self) -> str:
+        parts = [f"{self.batches:,} micro-batches", f"{self.rows:,} rows"]
+        for name, what in (("answers", "answers"), ("rejected", "rejects"), ("late", "of them late")):
+            if name in self.sums and (self.sums[name] or name != "late"):
+                parts.append(f"{int(self.sums[name]):,} {what}")
+        return ", ".join(parts)
+
+
+def batch_of(progress: Mapping[str, Any]) -> Batch | None:
+    """The micro-batch of a progress report; None where no batch was run, only looked for."""
+    durations = progress.get("durationMs") or {}
+    if "addBatch" not in durations:
+        return None
+    newest = (progress.get("eventTime") or {}).get("max")
+    return Batch(
+        number=int(progress["batchId"]),
+        rows=int(progress.get("numInputRows") or 0),
+        seconds=float(durations.get("triggerExecution", durations["addBatch"])) / 1000,
+        rows_per_second=progress.get("processedRowsPerSecond"),
+        newest=newest,
+        lag_seconds=None if newest is None else _seconds(progress["timestamp"]) - _seconds(newest),
+        metrics=_metrics((progress.get("observedMetrics") or {}).get("appulse")),
+    )
+
+
+def _metrics(told: Any) -> dict[str, float]:
+    given = told.asDict() if hasattr(told, "asDict") else told
+    return {name: float(value) for name, value in dict(given or {}).items() if value is not None}
+
+
+def _seconds(time: str) -> float:
+    return datetime.fromisoformat(time).timestamp()

@@ -1,0 +1,102 @@
+"""``appulse run``: a job file on Spark, with progress."""
+
+from __future__ import annotations
+
+import json as js
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.live import Live
+from rich.spinner import Spinner
+from rich.text import Text
+
+from appulse.cli.console import INTERRUPTED, errors_told
+from appulse.cli.running import interrupts, log_file, stderr_to, watch
+from appulse.errors import JobError
+
+if TYPE_CHECKING:
+    from appulse.cli.progress import Batch, Totals
+    from appulse.jobs import Job
+
+__all__ = ["carry_out", "run"]
+
+
+def run(
+    job: Annotated[Path, typer.Argument(metavar="JOB.toml", help="The job file.", show_default=False)],
+    *,
+    once: Annotated[bool, typer.Option("--once", help="Take the files that are there now, then end.")] = False,
+    drain: Annotated[bool, typer.Option("--drain", help="The same, and close the checkpoint: no more comes.")] = False,
+    master: Annotated[str | None, typer.Option(help="Spark master; default: this machine.", show_default=False)] = None,
+    checkpoint: Annotated[
+        str | None, typer.Option(help="Folder to go on from, in place of the job's.", show_default=False)
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object per micro-batch on stdout.")] = False,
+) -> None:
+    """Run a job on Spark, with progress. Ctrl-C stops it; the same command goes on from there."""
+    console = Console(file=sys.stderr if json else sys.stdout)  # named now: stderr is the log later
+    with errors_told(console):
+        from appulse.jobs import load
+
+        checked = load(job)
+        _must_have_input(checked)
+    carry_out(checked, console, once=once, drain=drain, master=master, checkpoint=checkpoint, json=json)
+
+
+def carry_out(
+    job: Job,
+    console: Console,
+    *,
+    once: bool = False,
+    drain: bool = False,
+    master: str | None = None,
+    checkpoint: str | None = None,
+    json: bool = False,
+) -> Totals:
+    """Run a job to its end, showing each batch; exits with 130 where Ctrl-C ended it."""
+    checkpoint = checkpoint or job.checkpoint
+    with errors_told(console):
+        if checkpoint is None:
+            raise JobError(f'{job.file} names no checkpoint. Add checkpoint = "folder" to it, or give --checkpoint.')
+        log = log_file(checkpoint)
+    spinner = Spinner("dots", Text("starting Spark"))
+    line = Live(spinner, console=console, transient=True, redirect_stdout=False, redirect_stderr=False)
+    begin = time.perf_counter()
+
+    def show(batch: Batch) -> None:
+        if json:
+            typer.echo(js.dumps(batch.as_dict()))
+        elif console.is_terminal:
+            spinner.update(text=Text(str(batch)))
+        else:
+            console.print(str(batch), soft_wrap=True, highlight=False)
+
+    with errors_told(console, log), stderr_to(log), line, interrupts() as asked_to_stop:
+        from appulse import api
+        from appulse.jobs import run as start
+
+        spark = api.session(**({} if master is None else {"spark.master": master}))
+        try:
+            spinner.update(text=Text("starting the query"))
+            query = start(job, spark, once=once, drain=drain, checkpoint=checkpoint)
+            if not (once or drain):
+                console.print("Running until Ctrl-C; new files are taken as they come.", highlight=False)
+            totals = watch(query, show, asked_to_stop)
+        finally:
+            spark.stop()
+    seconds = time.perf_counter() - begin
+    if asked_to_stop.is_set():
+        console.print(f"Stopped after {totals}, in {seconds:.1f} s. The same command goes on from there.", soft_wrap=True)
+        raise typer.Exit(INTERRUPTED)
+    console.print(f"Done: {totals}, in {seconds:.1f} s. Answers are in {job.sink[1]['path']}", soft_wrap=True)
+    return totals
+
+
+def _must_have_input(job: Job) -> None:
+    if missing := job.missing():
+        told = "".join(f"\n  {problem}" for problem in missing)
+        hint = f"\nPrepare it first:  {job.table.prepare}" if job.table.prepare else ""
+        raise JobError(f"{job.file} has no input:{told}{hint}")

@@ -1,0 +1,92 @@
+"""Run a job and watch it: its batches shown as they come, Spark's own chatter kept in a log, Ctrl-C a clean stop."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import tempfile
+from contextlib import contextmanager
+from datetime import datetime, timezone
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING, Any
+
+from appulse.cli.progress import Batch, Totals, batch_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import FrameType
+
+    from pyspark.sql.streaming import StreamingQuery
+
+__all__ = ["interrupts", "log_file", "stderr_to", "watch"]
+
+_LOOK_EVERY = 0.2  # seconds
+
+
+def log_file(checkpoint: str) -> Path:
+    """Where the log of a run goes: beside its checkpoint if that is on this machine."""
+    if "://" in checkpoint:
+        return Path(tempfile.gettempdir()) / "appulse.log"
+    folder = Path(checkpoint)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    return folder.with_name(f"{folder.name}.log")
+
+
+@contextmanager
+def stderr_to(log: Path) -> Iterator[None]:
+    """Send to a log what Spark, its workers and libraries print on stderr."""
+    before = sys.stderr
+    with log.open("a", encoding="utf-8", buffering=1) as file:
+        file.write(f"--- {datetime.now(timezone.utc):%Y-%m-%d %H:%M:%S} UTC\n")
+        sys.stderr = file
+        try:
+            yield
+        finally:
+            sys.stderr = before
+
+
+@contextmanager
+def interrupts() -> Iterator[Event]:
+    """An event that the first Ctrl-C sets, in place of an exception in the midst of things; the second raises."""
+    asked = Event()
+
+    def on_interrupt(_number: int, _frame: FrameType | None) -> None:
+        if asked.is_set():
+            raise KeyboardInterrupt
+        asked.set()
+
+    before = signal.signal(signal.SIGINT, on_interrupt)
+    try:
+        yield asked
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def watch(query: StreamingQuery, show: Callable[[Batch], object], asked_to_stop: Event) -> Totals:
+    """Follow a query to its end, or stop it when asked to; raises what it failed with."""
+    totals = Totals()
+    seen = -1
+    while True:
+        active = query.isActive  # asked first, so that nothing is missed at the end
+        for batch in _since(seen, query):
+            seen = batch.number
+            totals.add(batch)
+            show(batch)
+        if asked_to_stop.is_set():
+            query.stop()
+            return totals
+        if not active:
+            query.awaitTermination()
+            return totals
+        asked_to_stop.wait(_LOOK_EVERY)
+
+
+def _since(seen: int, query: StreamingQuery) -> list[Batch]:
+    """The batches after ``seen`` that the query has told of."""
+    last: Any = query.lastProgress
+    newest = None if last is None else batch_of(last)
+    if newest is None or newest.number > seen + 1:
+        told = [batch_of(progress) for progress in query.recentProgress]
+        return [batch for batch in told if batch is not None and batch.number > seen]
+    return [newest] if newest.number > seen else []

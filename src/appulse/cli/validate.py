@@ -1,0 +1,38 @@
+"""``appulse validate``: what is wrong with a job file, found without running it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from appulse.cli.console import MISUSED
+
+__all__ = ["validate"]
+
+
+def validate(
+    job: Annotated[Path, typer.Argument(metavar="JOB.toml", help="The job file.", show_default=False)],
+) -> None:
+    """Check a job without running it; unknown keys are errors, with the nearest right name."""
+    from appulse.jobs import load
+    from appulse.jobs import validate as problems_of
+
+    console = Console(highlight=False)
+    if problems := problems_of(job):
+        console.print(f"[bold red]{escape(str(job))} cannot run:[/]", soft_wrap=True)
+        for problem in problems:
+            console.print(f"  {escape(str(problem))}", soft_wrap=True)
+        raise typer.Exit(MISUSED)
+    checked = load(job)
+    table = checked.table
+    operator = "similarity_join" if table.self_join is None else "self_join"
+    console.print(
+        escape(f"{job} is a job: {operator} of {', '.join(table.sources)} into {checked.sink[1]['path']}"),
+        soft_wrap=True,
+    )
+    for missing in checked.missing():
+        console.print(f"  not yet there: {escape(str(missing))}", soft_wrap=True)

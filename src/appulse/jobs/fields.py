@@ -1,0 +1,42 @@
+"""What every table of a job file is made of: no unknown keys, no silent conversion from one type to another."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from appulse.model.times import duration
+
+__all__ = ["Duration", "Number", "Settings", "Table", "Text"]
+
+
+class Table(BaseModel):
+    """A table of the file."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+def _is_duration(value: Any) -> Any:
+    duration(value, "the duration")  # a BadArgument is a ValueError, which pydantic reports in its place
+    return value
+
+
+def _is_finite(value: float) -> float:
+    if not math.isfinite(value):
+        raise ValueError(f"is {value}, wanted a finite number.")
+    return value
+
+
+def _are_settings(given: dict[str, Any]) -> dict[str, Any]:
+    for name, value in given.items():
+        if not isinstance(value, str | int | float):
+            raise ValueError(f"{name} is {value!r}, wanted text, a number, true or false.")
+    return given
+
+
+Text = Annotated[str, Field(min_length=1)]
+Number = Annotated[float, AfterValidator(_is_finite)]
+Duration = Annotated[Any, AfterValidator(_is_duration)]
+Settings = Annotated[dict[str, Any], AfterValidator(_are_settings)]

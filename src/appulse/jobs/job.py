@@ -1,0 +1,185 @@
+"""Read a job file, check it, and carry it out."""
+
+from __future__ import annotations
+
+import os.path
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from appulse import api
+from appulse.engines.call import Options, resolve
+from appulse.errors import AppulseError, BadArgument, JobError
+from appulse.jobs.problems import Problem, problems_of
+from appulse.jobs.tables import JobTable
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+    from appulse.jobs.sources import SourceTable
+    from appulse.jobs.tables import SinkTable
+
+__all__ = ["Job", "build", "load", "run", "validate"]
+
+_AVAILABLE_NOW = {"availableNow": True}
+
+
+@dataclass(frozen=True)
+class Job:
+    """A checked job file."""
+
+    file: Path
+    table: JobTable
+
+    def place(self, path: str) -> str:
+        """A path of the file: as it is if absolute or a URI, else from the file's folder."""
+        return path if "://" in path else os.path.abspath(self.file.parent / Path(path).expanduser())
+
+    @property
+    def checkpoint(self) -> str | None:
+        """The folder from which a rerun goes on, if the file names one."""
+        return None if self.table.checkpoint is None else self.place(self.table.checkpoint)
+
+    @property
+    def sink(self) -> tuple[str, dict[str, Any]]:
+        """Format and options of the answers."""
+        return self._sink(self.table.sink)
+
+    @property
+    def rejects(self) -> tuple[str, dict[str, Any]] | None:
+        """Format and options of the rejects, if they are kept."""
+        return None if self.table.rejects is None else self._sink(self.table.rejects)
+
+    def missing(self) -> list[Problem]:
+        """The sources that have no files yet, as far as this machine can tell."""
+        return [
+            Problem(f"sources.{name}.path", f"there are no files at {self.place(source.path)}.")
+            for name, source in self.table.sources.items()
+            if "://" not in source.path and not _files(self.place(source.path))
+        ]
+
+    def _sink(self, sink: SinkTable) -> tuple[str, dict[str, Any]]:
+        return sink.format, {**sink.options, "path": self.place(sink.path)}
+
+
+def load(path: str | Path) -> Job:
+    """Read and check a job file; all that is wrong with it is in the one `JobError`."""
+    job, problems = _read(Path(path))
+    if job is None or problems:
+        told = "".join(f"\n  {problem}" for problem in problems)
+        raise JobError(f"{path} is no job that can run:{told}")
+    return job
+
+
+def validate(path: str | Path) -> list[Problem]:
+    """What is wrong with a job file, without running anything."""
+    return _read(Path(path))[1]
+
+
+def build(job: Job, spark: SparkSession, *, streaming: bool = True) -> DataFrame:
+    """The answers of a job as a Spark frame, streaming or of the files that are there now."""
+    table = job.table
+    frames = {name: _frame(job, source, spark, streaming=streaming) for name, source in table.sources.items()}
+    streams = [source.stream(frames[name], name) for name, source in table.sources.items()]
+    sample = table.sample
+    typical = None if sample is None else {
+        name: _frame(job, source, spark, streaming=False).limit(sample) for name, source in table.sources.items()
+    }
+    arguments: dict[str, Any] = {
+        "epsilon": table.join.epsilon,
+        "probability": table.join.probability,
+        "window": table.join.window.build(),
+        "on_reject": table.join.on_reject,
+        "options": Options(partitions=table.partitions, sample=typical),
+    }
+    if table.self_join is not None:
+        return api.self_join(streams[0], different=table.self_join.different, **arguments)
+    return api.similarity_join(*streams, **arguments)
+
+
+def run(
+    job: Job, spark: SparkSession, *, once: bool = False, drain: bool = False, checkpoint: str | None = None
+) -> StreamingQuery:
+    """Start a job as a streaming query; ``once`` takes what is there now, ``drain`` also closes the checkpoint."""
+    checkpoint = checkpoint or job.checkpoint
+    if checkpoint is None:
+        raise JobError(f'{job.file} names no checkpoint. Add checkpoint = "folder" to it, or give --checkpoint.')
+    return api.start(
+        build(job, spark),
+        job.sink,
+        job.rejects,
+        checkpoint=checkpoint,
+        partitions=job.table.partitions,
+        drain=drain,
+        trigger=_AVAILABLE_NOW if once or drain else None,
+    )
+
+
+def _read(path: Path) -> tuple[Job | None, list[Problem]]:
+    try:
+        given = tomllib.loads(path.read_text(encoding="utf-8"))
+        job = Job(path, JobTable.model_validate(given))
+        return job, _against_files(job)
+    except FileNotFoundError:
+        return None, [Problem("", f"there is no file {path}.")]
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:
+        return None, [Problem("", f"{path} cannot be read as TOML: {problem}.")]
+    except ValidationError as failure:
+        return None, problems_of(failure, given)
+
+
+def _against_files(job: Job) -> list[Problem]:
+    """Columns the job asks for and its files lack; Parquet files that are there tell, others are not opened."""
+    import pyarrow.parquet as pq
+
+    table = job.table
+    schemas = []
+    for source in table.sources.values():
+        files = _files(job.place(source.path))
+        if source.format != "parquet" or source.schema_ is not None or not files:
+            return []
+        schemas.append(pq.read_schema(files[0]))
+    streams = [source.stream(None, name) for name, source in table.sources.items()]
+    different = None if table.self_join is None else table.self_join.different
+    join, options = table.join, Options()
+    try:
+        resolve(
+            streams,
+            schemas,
+            epsilon=join.epsilon,
+            probability=join.probability,
+            window=join.window.build(),
+            self_join=table.self_join is not None,
+            different=different,
+            on_reject=join.on_reject,
+            options=options,
+        )
+    except BadArgument as problem:
+        return [Problem("", str(problem))]
+    return []
+
+
+def _files(place: str) -> list[Path]:
+    """The data files at a path of this machine: itself, those of a folder, or those a pattern names."""
+    path = Path(place)
+    if path.is_file():
+        return [path]
+    inside = path.iterdir() if path.is_dir() else Path(path.anchor).glob(str(path.relative_to(path.anchor)))
+    return sorted(file for file in inside if file.is_file() and not file.name.startswith(("_", ".")))
+
+
+def _frame(job: Job, source: SourceTable, spark: SparkSession, *, streaming: bool) -> DataFrame:
+    path, options = job.place(source.path), dict(source.options)
+    schema: Any = source.schema_
+    if schema is None:
+        inferring = {"inferSchema": True, **options} if source.format == "csv" else options
+        schema = spark.read.format(source.format).options(**inferring).load(path).schema
+    if streaming:
+        if source.max_files_per_trigger is not None:
+            options["maxFilesPerTrigger"] = source.max_files_per_trigger
+        return spark.readStream.format(source.format).options(**options).schema(schema).load(path)
+    return spark.read.format(source.format).options(**options).schema(schema).load(path)

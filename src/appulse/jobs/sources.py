@@ -1,0 +1,106 @@
+"""The tables of a job file that say where rows are and what they mean."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+
+from appulse.jobs.fields import Duration, Settings, Table, Text
+from appulse.model.stream import Stream
+from appulse.model.uncertainty import Ball, Exact, Gaussian, Model, Samples
+
+__all__ = ["MODELS", "Format", "SourceTable"]
+
+Format = Literal["parquet", "csv", "json", "orc"]
+MODELS = ("Exact", "Samples", "Gaussian", "Ball")
+
+
+class ExactTable(Table):
+    """`appulse.Exact` as a table."""
+
+    model: Literal["Exact"]
+    columns: list[str]
+
+    def build(self) -> Model:
+        return Exact(*self.columns)
+
+
+class SamplesTable(Table):
+    """`appulse.Samples` as a table."""
+
+    model: Literal["Samples"]
+    column: Text
+    weights: Text | None = None
+    names: list[str] | None = None
+
+    def build(self) -> Model:
+        return Samples(self.column, self.weights, None if self.names is None else tuple(self.names))
+
+
+class GaussianTable(Table):
+    """`appulse.Gaussian` as a table."""
+
+    model: Literal["Gaussian"]
+    columns: list[str]
+    sigma: Any
+    samples: int = 64
+
+    def build(self) -> Model:
+        return Gaussian(*self.columns, sigma=self.sigma, samples=self.samples)
+
+
+class BallTable(Table):
+    """`appulse.Ball` as a table."""
+
+    model: Literal["Ball"]
+    columns: list[str]
+    radius: Any
+    samples: int = 64
+
+    def build(self) -> Model:
+        return Ball(*self.columns, radius=self.radius, samples=self.samples)
+
+
+ModelTable = ExactTable | SamplesTable | GaussianTable | BallTable
+
+
+def _is_model(table: ModelTable) -> ModelTable:
+    table.build()
+    return table
+
+
+class SourceTable(Table):
+    """A stream: files, and the arguments of `appulse.Stream` that say what their rows mean."""
+
+    format: Format
+    path: Text
+    schema_: Text | None = Field(default=None, alias="schema")
+    options: Settings = {}
+    max_files_per_trigger: Annotated[int, Field(ge=1)] | None = None
+    key: Text
+    time: Text
+    unit: str = "s"
+    value: Annotated[ModelTable, Field(discriminator="model"), AfterValidator(_is_model)]
+    existence: Text | None = None
+    partition_by: list[str] = []
+    lateness: Duration | None = None
+
+    @model_validator(mode="after")
+    def _is_a_stream(self) -> SourceTable:
+        self.stream(None, None)
+        return self
+
+    def stream(self, frame: Any, name: str | None) -> Stream:
+        """The stream of a frame's rows."""
+        return Stream(
+            frame,
+            key=self.key,
+            time=self.time,
+            value=self.value.build(),
+            existence=self.existence,
+            partition_by=tuple(self.partition_by),
+            lateness=self.lateness,
+            unit=self.unit,
+            name=name,
+        )

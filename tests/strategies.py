@@ -1,0 +1,406 @@
+"""Hypothesis strategies: joins of small streams, full of ties, duplicates, gaps, bad rows and disorder.
+
+Coordinates are mostly multiples of one half and weights small fractions, so that pairs at exactly epsilon and at
+exactly the threshold are common. A `Case` knows how to be run by appulse and how to be answered by the naive twin.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from hypothesis import strategies as st
+
+import appulse as ap
+from tests import naive
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from hypothesis.strategies import DrawFn, SearchStrategy
+
+NAN, INF = math.nan, math.inf
+EPSILONS = (0.0, 0.5, 1.0, 1.0, 1.5, 2.0, math.sqrt(2.0), math.sqrt(3.0), 2.5)
+ALPHAS = (1.0, 0.5, 0.25, 0.75, 1 / 3, 2 / 3, 1 / 9, 0.9, 0.6, 0.1, 1 / 8, 1 / 16, 1 / 64, 1e-6, 3e-9)
+KEY_TYPES = {
+    "int": pa.int64(),
+    "small": pa.int32(),
+    "text": pa.string(),
+    "decimal": pa.decimal128(10, 2),
+    "struct": pa.struct([("a", pa.int64()), ("b", pa.string())]),
+    "timestamp": pa.timestamp("us"),
+}
+_MORE_KEY_TYPES = {"unsigned": pa.uint64(), "bool": pa.bool_(), "date": pa.date32(), "large": pa.large_string()}
+TIME_TYPES = {
+    "int": pa.int64(),
+    "float": pa.float64(),
+    "timestamp": pa.timestamp("us"),
+    "zoned": pa.timestamp("us", "UTC"),
+}
+_MORE_TIME_TYPES = {"nanoseconds": pa.timestamp("ns"), "seconds": pa.timestamp("s"), "small": pa.int32()}
+_DAY = datetime(2024, 2, 29)  # noqa: DTZ001 - times without zone are UTC
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call of the similarity join: tables, streams without frames, and everything else but the options."""
+
+    tables: tuple[pa.Table, ...]
+    streams: tuple[ap.Stream, ...]
+    d: int
+    epsilon: float
+    probability: float
+    window: ap.TimeWindow
+    self_join: bool = False
+    different: str | None = None
+
+    def __repr__(self) -> str:
+        tables = [(table.schema.types, table.to_pylist()) for table in self.tables]
+        return f"Case({tables}, {self.streams}, {self.settings}, self_join={self.self_join}, d={self.d})"
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        settings: dict[str, Any] = {
+            "epsilon": self.epsilon,
+            "probability": self.probability,
+            "window": self.window,
+        }
+        return settings | ({"different": self.different} if self.self_join else {})
+
+    def framed(self, convert: Callable[[pa.Table], Any] = lambda table: table) -> list[ap.Stream]:
+        """The streams with their frames, perhaps of another kind."""
+        return [replace(s, frame=convert(t)) for s, t in zip(self.streams, self.tables, strict=True)]
+
+    def run(self, options: ap.Options | None = None, convert: Callable[[pa.Table], Any] = lambda table: table) -> Any:
+        """The result of the call."""
+        call = ap.self_join if self.self_join else ap.similarity_join
+        return call(*self.framed(convert), **self.settings, options=options)
+
+    def by_hand(self, options: ap.Options | None = None) -> ap.SimilarityJoin:
+        """The same call as a join that rows are pushed to."""
+        named = dict(zip(self.names, self.streams, strict=True))
+        return ap.SimilarityJoin(**self.settings, options=options, **named)
+
+    @property
+    def names(self) -> list[str]:
+        return naive.stream_names(self.streams)
+
+    def expected(self) -> naive.Result:
+        """What the naive twin says."""
+        return naive.join(
+            [table.to_pylist() for table in self.tables],
+            self.streams,
+            d=self.d,
+            epsilon=self.epsilon,
+            probability=self.probability,
+            window=float(self.window.length),
+            per_stream={name: float(length) for name, length in (self.window.per_stream or {}).items()},
+            self_join=self.self_join,
+            different=self.different,
+        )
+
+    def pushed(
+        self, pushes: Sequence[Mapping[int, Sequence[int]]], options: ap.Options | None = None
+    ) -> tuple[list[pa.Table], pa.Table]:
+        """Answers of each push, and the rejects after all of them."""
+        join = self.by_hand(options)
+        answers = [join.push(**self.frames(push)) for push in pushes]
+        return answers, join.rejects()
+
+    def frames(self, push: Mapping[int, Sequence[int]]) -> dict[str, pa.Table]:
+        """The rows of a push, by stream."""
+        return {
+            name: table.take(pa.array(push.get(s, []), pa.int64()))
+            for s, (name, table) in enumerate(zip(self.names, self.tables, strict=True))
+        }
+
+
+# --- values -----------------------------------------------------------------------------------------------------
+
+def coordinates(kind: str, offset: float = 0.0) -> SearchStrategy[float]:
+    """Multiples of one half or one third, or any numbers."""
+    near = {
+        "halves": st.integers(-3, 3).map(lambda i: i / 2),
+        "thirds": st.integers(-4, 4).map(lambda i: i / 3),
+        "any": st.floats(-2, 2),
+    }[kind]
+    return near.map(lambda value: offset + value)
+
+
+@st.composite
+def sample_weights(draw: DrawFn, n: int) -> list[float]:
+    """Weights k / m that sum to at most 1, zeros among them."""
+    m = draw(st.sampled_from((2, 3, 4, 8, 10, 100)))
+    parts: list[int] = []
+    left = m
+    for _ in range(n):
+        parts.append(draw(st.integers(0, left)))
+        left -= parts[-1]
+    if left and draw(st.booleans()):
+        parts[0] += left
+    if not any(parts):
+        parts[0] = m
+    return [part / m for part in parts]
+
+
+existences = st.sampled_from((1.0, 0.5, 0.25, 0.75, 0.9, 0.1, 1 / 3))
+spreads_ = st.sampled_from((0.0, 0.5, 1.0, 0.25, 2.0, 0.3, 1e-3))
+
+
+def _key(kind: str) -> SearchStrategy[Any]:
+    small = st.integers(0, 3)
+    return {
+        "int": st.integers(-3, 3),
+        "small": small,
+        "unsigned": st.sampled_from((0, 1, 2**64 - 1)),
+        "text": st.sampled_from(("", "a", "b", "aa", "ä", "\U0001f600", "\uffff")),
+        "large": st.sampled_from(("a", "b")),
+        "decimal": st.sampled_from((Decimal("-1.50"), Decimal("0.00"), Decimal("2.25"), Decimal("-99999999.99"))),
+        "struct": st.fixed_dictionaries(
+            {"a": st.one_of(st.none(), small), "b": st.one_of(st.none(), st.sampled_from(("", "x", "yz")))}
+        ),
+        "timestamp": small.map(lambda i: _DAY + timedelta(microseconds=i)),
+        "bool": st.booleans(),
+        "date": small.map(lambda i: date(1969, 12, 30) + timedelta(days=i)),
+    }[kind]
+
+
+def _time(kind: str, seconds: float) -> Any:
+    if kind in ("int", "small"):
+        return int(seconds)
+    return seconds if kind == "float" else _DAY + timedelta(seconds=seconds)
+
+
+# --- streams ----------------------------------------------------------------------------------------------------
+
+MODELS = ("exact", "samples", "weighted", "line", "gaussian", "gaussians", "ball")
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """How the table of one stream looks."""
+
+    model: str
+    d: int
+    key: str
+    time: str
+    existence: bool
+    partitions: int
+    constant: bool  # one sigma or radius for all rows
+    offset: float
+    coordinates: str
+    points: int
+    named: bool
+
+    @property
+    def points_at(self) -> SearchStrategy[float]:
+        return coordinates(self.coordinates, self.offset)
+
+    @property
+    def value(self) -> naive.Model:
+        columns = [f"x{k}" for k in range(self.d)]
+        if self.model == "exact":
+            return ap.Exact(*columns)
+        if self.model in ("samples", "weighted", "line"):
+            names = tuple(f"n{k}" for k in range(self.d)) if self.named else None
+            return ap.Samples("samples", weights="weights" if self.model == "weighted" else None, names=names)
+        if self.model == "ball":
+            return ap.Ball(*columns, radius=0.5 if self.constant else "s0", samples=self.points)
+        if self.model == "gaussian":
+            return ap.Gaussian(*columns, sigma=0.5 if self.constant else "s0", samples=self.points)
+        sigmas: list[str | float] = [f"s{k}" for k in range(self.d)]
+        if self.constant:
+            sigmas[-1] = 0.25
+        return ap.Gaussian(*columns, sigma=sigmas, samples=self.points)
+
+    @property
+    def schema(self) -> pa.Schema:
+        number = pa.float64()
+        fields: list[tuple[str, pa.DataType]] = [
+            ("id", (KEY_TYPES | _MORE_KEY_TYPES)[self.key]),
+            ("ts", (TIME_TYPES | _MORE_TIME_TYPES)[self.time]),
+            ("tag", pa.string()),
+        ]
+        if self.model in ("samples", "weighted"):
+            fields.append(("samples", pa.list_(pa.list_(number))))
+        elif self.model == "line":
+            fields.append(("samples", pa.list_(number)))
+        else:
+            fields += [(f"x{k}", number) for k in range(self.d)] + [(f"s{k}", number) for k in range(self.d)]
+        fields.append(("weights", pa.list_(number)))
+        fields += [("exists", number), ("p0", pa.int64()), ("p1", pa.string())]
+        return pa.schema(fields)
+
+
+@st.composite
+def _rows(draw: DrawFn, shape: _Shape, bad: bool, most: int) -> list[dict[str, Any]]:
+    rows = []
+    for _ in range(draw(st.integers(0, most))):
+        row = draw(_row(shape))
+        if bad and draw(st.integers(0, 3)) == 0:
+            row |= draw(_spoiled(shape, row))
+        rows.append(row)
+        if draw(st.integers(0, 5)) == 0:
+            rows.append(dict(row))  # an equal twin
+    return rows
+
+
+@st.composite
+def _row(draw: DrawFn, shape: _Shape) -> dict[str, Any]:
+    step = 1.0 if shape.time in ("int", "small", "seconds") else 0.5
+    row: dict[str, Any] = {
+        "id": draw(_key(shape.key)),
+        "ts": _time(shape.time, step * draw(st.integers(0, 6))),
+        "tag": draw(st.sampled_from(("u", "v", None))),
+        "weights": None,
+        "exists": draw(existences) if shape.existence else None,
+        "p0": draw(st.integers(0, 1)),
+        "p1": draw(st.sampled_from(("n", "s"))),
+    }
+    if shape.model in ("samples", "weighted", "line"):
+        n = draw(st.integers(1, 5))
+        samples = [[draw(shape.points_at) for _ in range(shape.d)] for _ in range(n)]
+        row["samples"] = [sample[0] for sample in samples] if shape.model == "line" else samples
+        if shape.model == "weighted":
+            row["weights"] = draw(sample_weights(n))
+    else:
+        for k in range(shape.d):
+            row[f"x{k}"] = draw(shape.points_at)
+            row[f"s{k}"] = draw(spreads_)
+    return row
+
+
+@st.composite
+def _spoiled(draw: DrawFn, shape: _Shape, row: dict[str, Any]) -> dict[str, Any]:
+    """What to change so that the row is unusable."""
+    ways: list[dict[str, Any]] = [{"id": None}, {"ts": None}]
+    if shape.time == "float":
+        ways += [{"ts": NAN}, {"ts": INF}, {"ts": 1e300}]
+    if shape.partitions:
+        ways.append({f"p{shape.partitions - 1}": None})
+    if shape.existence:
+        ways += [{"exists": value} for value in (0.0, -0.5, 1.5, NAN, None)]
+    if shape.model in ("samples", "weighted", "line"):
+        samples = list(row["samples"])
+        spare: Any = [0.0] * (shape.d + 1)
+        short: Any = [0.0] * (shape.d - 1)
+        ways += [{"samples": None}, {"samples": []}]
+        if shape.model == "line":
+            ways += [{"samples": [*samples[:-1], value]} for value in (NAN, INF, None)]
+        else:
+            ways += [{"samples": [*samples[:-1], [value] * shape.d]} for value in (NAN, -INF, None)]
+            ways += [{"samples": [*samples[:-1], None]}]
+            if shape.named:  # else the rows themselves tell the number of dimensions
+                ways += [{"samples": [*samples[:-1], spare]}, {"samples": [*samples[:-1], short]}]
+        if shape.model == "weighted":
+            weights = list(row["weights"])
+            ways += [{"weights": None}, {"weights": []}, {"weights": [*weights, 0.0]}]
+            ways += [{"weights": [-0.25, *weights[1:]]}, {"weights": [0.0] * len(weights)}]
+            ways += [{"weights": [value, *weights[1:]]} for value in (NAN, None, 1.5, 1.0 + 1e-6)]
+    else:
+        ways += [{f"x{shape.d - 1}": value} for value in (NAN, INF, None)]
+        if not shape.constant and shape.model != "exact":
+            ways += [{"s0": value} for value in (-1.0, NAN, None, INF)]
+    return draw(st.sampled_from(ways))
+
+
+@st.composite
+def cases(
+    draw: DrawFn,
+    *,
+    models: Sequence[str] = MODELS,
+    dimensions: Sequence[int] = (1, 2, 3),
+    bad: bool = True,
+    everywhere: bool = False,
+    most: int = 5,
+    lateness: bool = False,
+) -> Case:
+    """A join of two to four streams, or of one with itself.
+
+    ``everywhere`` keeps to key and time types that every engine has. With ``lateness`` streams get one.
+    """
+    self_join = draw(st.integers(0, 3)) == 0
+    d = draw(st.sampled_from(dimensions))
+    n = 1 if self_join else draw(st.sampled_from((2, 2, 2, 3, 4)))
+    usable = [model for model in models if d == 1 or model != "line"]
+    key_types = list(KEY_TYPES) if everywhere else [*KEY_TYPES, *_MORE_KEY_TYPES]
+    time_types = list(TIME_TYPES) if everywhere else [*TIME_TYPES, *_MORE_TIME_TYPES]
+    # All alike half of the time: only then Gaussians go their own way.
+    alike = draw(st.booleans())
+    first = draw(st.sampled_from(usable))
+    key, time = draw(st.sampled_from(key_types)), draw(st.sampled_from(time_types))
+    partitions = draw(st.sampled_from((0, 0, 0, 1, 2)))
+    offset = draw(st.sampled_from((0.0, 0.0, 0.0, 1e7, -1e6)))
+    grain = draw(st.sampled_from(("halves", "halves", "halves", "thirds", "any")))
+    shapes = [
+        _Shape(
+            model=first if alike else draw(st.sampled_from(usable)),
+            d=d,
+            key=key,
+            time=time,
+            existence=draw(st.booleans()),
+            partitions=partitions,
+            constant=draw(st.booleans()),
+            offset=offset,
+            coordinates=grain,
+            points=draw(st.sampled_from((1, 2, 3, 5, 8))),
+            named=True,
+        )
+        for _ in range(n)
+    ]
+    tables = [pa.Table.from_pylist(draw(_rows(shape, bad, most)), schema=shape.schema) for shape in shapes]
+    names = [draw(st.sampled_from((None, f"stream {s}"))) for s in range(n)]
+    streams = tuple(
+        ap.Stream(
+            None,
+            key="id",
+            time="ts",
+            value=shape.value,
+            existence="exists" if shape.existence else None,
+            partition_by=("p0", "p1")[: shape.partitions],
+            lateness=draw(st.sampled_from((0.0, 0.5, 1.0, 3.0))) if lateness else None,
+            name=name,
+        )
+        for shape, name in zip(shapes, names, strict=True)
+    )
+    windows = st.sampled_from((2.0, 1.0, 0.0, 0.5, 100.0, 100.0))
+    per_stream = {name: draw(windows) for name in naive.stream_names(streams) if draw(st.integers(0, 2)) == 0}
+    return Case(
+        tables=tuple(tables),
+        streams=streams,
+        d=d,
+        epsilon=draw(st.sampled_from(EPSILONS)),
+        probability=draw(st.one_of(st.sampled_from(ALPHAS), st.floats(0.01, 1.0))),
+        window=ap.TimeWindow(draw(windows), per_stream=per_stream or None),
+        self_join=self_join,
+        different=draw(st.sampled_from((None, "tag"))) if self_join else None,
+    )
+
+
+# --- arrival ----------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def pushes(draw: DrawFn, case: Case, *, late: bool = False) -> list[dict[int, list[int]]]:
+    """All rows of a case, cut into pushes of row numbers by stream.
+
+    Unless ``late``, every row comes within the lateness: in the order of time plus a delay of at most the least
+    lateness of the call.
+    """
+    least = min(stream.lateness_micros for stream in case.streams)
+    arrivals = []
+    for s, (table, stream) in enumerate(zip(case.tables, case.streams, strict=True)):
+        for i, time in enumerate(table["ts"].to_pylist()):
+            micros = 0 if time is None else naive.micros_of(time, stream.unit) or 0
+            delay = draw(st.integers(0, 8)) * least // 8
+            arrivals.append((draw(st.integers(0, 100)) if late else micros + delay, draw(st.integers(0, 100)), s, i))
+    cut: list[dict[int, list[int]]] = [{}]
+    for _, _, s, i in sorted(arrivals):
+        if draw(st.integers(0, 2)) == 0:
+            cut.append({})
+        cut[-1].setdefault(s, []).append(i)
+    return cut
