@@ -21,7 +21,7 @@ CITY = (37.76, -122.42)
 CABS = ("abboip", "aiwalb", "akgicjud", "ugthfu", "uvreoipy")
 PLACES = {  # where the twin's cabs wait for fares: latitude, longitude
     "garage": (37.7515, -122.3945),
-    "Union Square": (37.7880, -122.4075),
+    "hotels near Union Square": (37.7865, -122.4125),
     "Financial District": (37.7930, -122.3990),
     "Fisherman's Wharf": (37.8080, -122.4160),
     "airport": (37.6155, -122.3890),

@@ -110,10 +110,20 @@ class Answer:
     unordered: bool = False  # which row is the left one is decided by bytes this twin does not know
 
     @property
+    def left(self) -> tuple[Any, ...]:
+        """Stream, key and time of the left row."""
+        return self.left_stream, self.left_key, self.left_time
+
+    @property
+    def right(self) -> tuple[Any, ...]:
+        """Stream, key and time of the right row."""
+        return self.right_stream, self.right_key, self.right_time
+
+    @property
     def identity(self) -> tuple[Any, ...]:
-        left = (self.left_stream, plain(self.left_key), plain(self.left_time))
-        right = (self.right_stream, plain(self.right_key), plain(self.right_time))
-        return tuple(sorted([left, right])) if self.unordered else (left, right)
+        """What two answers about the same pair share."""
+        sides = [tuple(map(plain, side)) for side in (self.left, self.right)]
+        return tuple(sorted(sides) if self.unordered else sides)
 
 
 def micros_of(value: Any, unit: str) -> int | None:

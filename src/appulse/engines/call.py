@@ -188,8 +188,14 @@ def _column(schema: pa.Schema, column: str, stream: str) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
+def _told(kinds: list[pa.DataType]) -> list[pa.DataType]:
+    """The types without those of empty columns that never had a value to tell their type, if others do."""
+    return [kind for kind in kinds if not pa.types.is_null(kind)] or kinds
+
+
 def _key_type(streams: Sequence[Stream], schemas: Sequence[pa.Schema], names: Sequence[str]) -> pa.DataType:
     kinds = [_column(schema, s.key, name) for s, schema, name in zip(streams, schemas, names, strict=True)]
+    kinds = _told(kinds)
     if len(set(kinds)) == 1:
         return kinds[0]
     if pa.uint64() in kinds:  # no integer type holds these and negative ones
@@ -207,8 +213,9 @@ def _is_text(kind: pa.DataType) -> bool:
 def _time_type(streams: Sequence[Stream], schemas: Sequence[pa.Schema], names: Sequence[str]) -> pa.DataType:
     kinds = [_column(schema, s.time, name) for s, schema, name in zip(streams, schemas, names, strict=True)]
     for stream, kind in zip(streams, kinds, strict=True):
-        if not (is_time(kind) or is_number(kind)):
+        if not (is_time(kind) or is_number(kind)) and kind in _told(kinds):
             raise BadArgument(f"time={stream.time!r} holds {kind}. Give a column of timestamps, dates or numbers.")
+    kinds = _told(kinds)
     if len({is_time(kind) for kind in kinds}) > 1:
         raise BadArgument(
             f"The streams' times are {', '.join(map(str, kinds))}: timestamps and numbers do not mix. "
@@ -253,7 +260,7 @@ def _check_partitions(streams: Sequence[Stream], schemas: Sequence[pa.Schema], n
             name: str(_column(schema, stream.partitions[i], name))
             for name, stream, schema in zip(names, streams, schemas, strict=True)
         }
-        if len(set(kinds.values())) > 1:
+        if len(set(kinds.values()) - {"null"}) > 1:
             raise BadArgument(f"partition_by column {i + 1} differs in type over the streams: {kinds}. Cast one of them.")
 
 

@@ -18,10 +18,32 @@ import numpy as np
 
 from appulse.kernels.jit import kernel
 
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(80)
 # Beyond this many deviations a normal tail is below 1e-17.
 _TAIL = 8.7
 _SQRT_HALF = math.sqrt(0.5)
+_MOST_DIMENSIONS = 16
+_LOG_NORM = np.array([math.log(2.0) * ((d - 1) / 2.0 - 1.0) + math.lgamma((d - 1) / 2.0) for d in range(2, 17)])
+
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(60)
+_ANGLES = 0.25 * math.pi * (_NODES + 1.0)
+_ANGLE_WEIGHTS = 0.25 * math.pi * _WEIGHTS
+_SIN, _COS, _LOG_SIN = np.sin(_ANGLES), np.cos(_ANGLES), np.log(np.sin(_ANGLES))
+_SIN_HALF_SQUARED = np.sin(0.5 * _ANGLES) ** 2
+
+
+def _across(d: int) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes over r in [0, top], and their weights times the density of the chi distribution with d - 1 degrees.
+
+    For all pairs alike whose ball is wider than top; then a node costs one erfc.
+    """
+    top = math.sqrt(d - 1) + _TAIL + 1.0
+    r = 0.5 * top * (_NODES + 1.0)
+    return r, 0.5 * top * _WEIGHTS * np.exp((d - 2.0) * np.log(r) - 0.5 * r * r - _LOG_NORM[d - 2])
+
+
+_WIDE = [_across(d) for d in range(2, _MOST_DIMENSIONS + 1)]
+_R = np.stack([r for r, _ in _WIDE])
+_DENSITY = np.stack([density for _, density in _WIDE])
 
 
 @kernel
@@ -39,6 +61,38 @@ def _interval(low, high):
 
 
 @kernel
+def _wide_ball(big_r, big_d, ahead, d):
+    """The integral where the ball is wider than all that lies across the line of centres."""
+    total = 0.0
+    for i in range(_R.shape[1]):
+        r = _R[d - 2, i]
+        h = math.sqrt((big_r - r) * (big_r + r))
+        sunk = r * r / (big_r + h)  # big_r - h
+        if h + big_d > _TAIL:
+            total += _DENSITY[d - 2, i] * phi(ahead - sunk)
+        else:
+            total += _DENSITY[d - 2, i] * _interval(-h - big_d, ahead - sunk)
+    return min(1.0, max(0.0, total))
+
+
+@kernel
+def _narrow_ball(big_r, big_d, ahead, d):
+    """The integral over the angle, r = R sin(theta): smooth up to the rim, where h is zero."""
+    log_r = math.log(big_r)
+    half_square = 0.5 * big_r * big_r
+    total = 0.0
+    for i in range(_SIN.shape[0]):
+        h = big_r * _COS[i]
+        density = math.exp((d - 2.0) * (log_r + _LOG_SIN[i]) - half_square * _SIN[i] * _SIN[i] - _LOG_NORM[d - 2])
+        sunk = 2.0 * big_r * _SIN_HALF_SQUARED[i]  # big_r - h
+        if h + big_d > _TAIL:
+            total += _ANGLE_WEIGHTS[i] * density * phi(ahead - sunk) * h
+        else:
+            total += _ANGLE_WEIGHTS[i] * density * _interval(-h - big_d, ahead - sunk) * h
+    return min(1.0, max(0.0, total))
+
+
+@kernel
 def ball_probability(distance, deviation, epsilon, d):
     """Probability that an isotropic Gaussian, its mean ``distance`` away, lies within ``epsilon`` of the origin.
 
@@ -51,27 +105,13 @@ def ball_probability(distance, deviation, epsilon, d):
         return 0.0
     if d == 1:
         return _interval(-big_r - big_d, ahead)
-    degrees = d - 1
     # Across the line of centres nothing lies beyond this.
-    top = math.sqrt(degrees) + _TAIL + 1.0
-    angle = math.pi / 2 if top >= big_r else math.asin(top / big_r)
-    log_norm = math.log(2.0) * (degrees / 2.0 - 1.0) + math.lgamma(degrees / 2.0)
-    total = 0.0
-    for i in range(_NODES.shape[0]):
-        theta = 0.5 * angle * (_NODES[i] + 1.0)
-        r = big_r * math.sin(theta)
-        h = big_r * math.cos(theta)
-        sunk = 2.0 * big_r * math.sin(0.5 * theta) ** 2  # big_r - h
-        if r <= 0.0:
-            density = math.exp(-log_norm) if degrees == 1 else 0.0
-        else:
-            density = math.exp((degrees - 1.0) * math.log(r) - 0.5 * r * r - log_norm)
-        if h + big_d > _TAIL:
-            inside = phi(ahead - sunk)
-        else:
-            inside = _interval(-h - big_d, ahead - sunk)
-        total += _WEIGHTS[i] * density * inside * h
-    return min(1.0, max(0.0, 0.5 * angle * total))
+    top = math.sqrt(d - 1) + _TAIL + 1.0
+    if ahead > top:
+        return 1.0
+    if big_r > top:
+        return _wide_ball(big_r, big_d, ahead, d)
+    return _narrow_ball(big_r, big_d, ahead, d)
 
 
 @kernel

@@ -67,7 +67,7 @@ def check_columns(encoding: Encoding, schema: pa.Schema) -> None:
         if schema.names.count(column) > 1:
             raise BadArgument(f"Stream {encoding.name!r} has several columns {column!r}. Rename all but one.")
     kind = schema.field(encoding.time).type
-    if is_time(kind) != is_time(encoding.time_type):
+    if is_time(kind) != is_time(encoding.time_type) and not pa.types.is_null(kind):
         raise BadArgument(
             f"Times of stream {encoding.name!r} are {kind}, those of the call {encoding.time_type}: timestamps and "
             "numbers do not mix. Convert one of them."

@@ -104,6 +104,8 @@ def to_micros(array: pa.Array, unit: str) -> tuple[NDArray[np.int64], NDArray[np
     null = np.asarray(array.is_null())
     kind = array.type
     strange = np.zeros(len(array), bool)
+    if pa.types.is_null(kind):
+        return np.zeros(len(array), np.int64), null, strange
     if pa.types.is_date(kind):
         per, whole = (UNITS["d"], array.view(pa.int32())) if kind.bit_width == 32 else (1_000, array.view(pa.int64()))
         return _scaled(whole, per, null, strange)

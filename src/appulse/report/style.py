@@ -52,5 +52,5 @@ def style() -> Iterator[None]:
 
 def titled(figure: Figure, finding: str, what: str) -> None:
     """The finding in large letters at the top left, what was looked at below it."""
-    figure.text(0.045, 0.965, finding, fontsize=16, fontweight="bold", va="top")
+    figure.text(0.045, 0.965, finding, fontsize=15, fontweight="bold", va="top")
     figure.text(0.045, 0.915, what, fontsize=10.5, color=QUIET, va="top")

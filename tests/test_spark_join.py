@@ -1,0 +1,119 @@
+"""On Spark: batch, streaming and in process answer alike, and like the naive twin."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import appulse as ap
+from appulse.engines.call import Options
+from tests.strategies import Case, cases, pushes
+from tests.test_tiles import rows_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+few = settings(
+    max_examples=12, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), print_blob=True
+)
+many = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
+
+
+def save_batches(folder: Path, case: Case, cut: list[dict[int, list[int]]]) -> None:
+    """One file per stream and micro-batch, empty ones too, so that Spark takes the batches as they were cut."""
+    import os
+
+    shutil.rmtree(folder, ignore_errors=True)
+    for s in range(len(case.tables)):
+        (folder / str(s)).mkdir(parents=True)
+    for i, push in enumerate(cut):
+        for s, (name, table) in enumerate(case.frames(push).items()):
+            path = folder / str(s) / f"{i:03}.parquet"
+            pq.write_table(table, path)
+            os.utime(path, (1_700_000_000 + i, 1_700_000_000 + i))
+            assert name == case.names[s]
+
+
+def streams_of(case: Case, frames: list[Any]) -> list[ap.Stream]:
+    """The streams of a case over Spark frames."""
+    taken = iter(frames)
+    return Case(case.tables, case.streams, case.d, 1, 1, case.window).framed(lambda _: next(taken))
+
+
+def call_spark(case: Case, frames: list[Any], options: Options) -> DataFrame:
+    call: Any = ap.self_join if case.self_join else ap.similarity_join
+    result: DataFrame = call(*streams_of(case, frames), **case.settings, options=options)
+    return result
+
+
+def read_stream(spark: SparkSession, folder: Path) -> DataFrame:
+    schema = spark.read.parquet(str(folder)).schema
+    return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
+
+
+def drained(result: DataFrame, folder: Path) -> tuple[pa.Table, pa.Table]:
+    """Answers and rejects of a streaming result over everything there is."""
+    shutil.rmtree(folder, ignore_errors=True)
+    sinks = [("parquet", {"path": str(folder / name)}) for name in ("answers", "rejects")]
+    query = ap.start(result, *sinks, checkpoint=str(folder / "checkpoint"), drain=True)
+    query.awaitTermination()
+    spark = result.sparkSession
+    return tuple(spark.read.parquet(str(folder / name)).toArrow() for name in ("answers", "rejects"))
+
+
+options = st.builds(
+    Options, partitions=st.sampled_from((1, 2, 3)), side=st.sampled_from((None, 0.7, 3.0)), index=st.just("auto")
+)
+
+
+@given(st.data())
+@few
+def test_batch_on_spark_answers_as_in_process(spark: SparkSession, tmp_path: Path, data: st.DataObject) -> None:
+    """One answer, whatever the engine: rows, probabilities, types of keys and times, and rejects."""
+    case = data.draw(cases(everywhere=True, most=6))
+    save_batches(tmp_path / "in", case, [{s: list(range(len(t))) for s, t in enumerate(case.tables)}])
+    frames = [spark.read.parquet(str(tmp_path / "in" / str(s))) for s in range(len(case.tables))]
+    result = call_spark(case, frames, data.draw(options))
+    expected = case.run()
+    found = result.toArrow()
+    assert rows_of([found]) == rows_of([expected])
+    told = sorted(str(row["reason"]) for row in ap.rejects(result).toArrow().to_pylist())
+    assert told == sorted(str(row["reason"]) for row in ap.rejects(expected).to_pylist())
+
+
+def _check_streaming(spark: SparkSession, tmp_path: Path, data: st.DataObject) -> None:
+    case = data.draw(cases(everywhere=True, most=6, lateness=True))
+    cut = data.draw(pushes(case, late=data.draw(st.booleans())))
+    save_batches(tmp_path / "in", case, cut)
+    frames = [read_stream(spark, tmp_path / "in" / str(s)) for s in range(len(case.tables))]
+    answers, rejects = drained(call_spark(case, frames, data.draw(options)), tmp_path / "out")
+    expected, refused = case.pushed(cut)
+    assert rows_of([answers]) == rows_of(expected)
+    told = sorted((row["stream"], row["reason"], str(row["key"])) for row in rejects.to_pylist())
+    assert told == sorted((row["stream"], row["reason"], str(row["key"])) for row in refused.to_pylist())
+
+
+@given(st.data())
+@few
+def test_streaming_on_spark_answers_as_pushes_in_process(
+    spark: SparkSession, tmp_path: Path, data: st.DataObject
+) -> None:
+    """Micro-batches, late rows among them, give what pushing the same batches in process gives."""
+    _check_streaming(spark, tmp_path, data)
+
+
+@pytest.mark.long
+@given(st.data())
+@many
+def test_streaming_on_spark_answers_as_pushes_in_process_at_length(
+    spark: SparkSession, tmp_path: Path, data: st.DataObject
+) -> None:
+    """The same over many more cases."""
+    _check_streaming(spark, tmp_path, data)
