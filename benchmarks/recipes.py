@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - the usual name of this module
-from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from appulse.engines.spark.engine import result_of
 from appulse.model.encode import encode
@@ -16,7 +16,7 @@ from appulse.model.encode import encode
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, Row
 
     from appulse.engines.call import JoinCall
     from appulse.engines.spark.tiles import TilePlan
@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 _ROWS = "tile int, stream int, t long, id long, x double, y double, spread double, payload binary, ts timestamp"
 
 
-def explode_cells(left: DataFrame, right: DataFrame, epsilon: float, seconds: int) -> DataFrame:
+def explode_cells(frames: list[DataFrame], epsilon: float, seconds: int) -> DataFrame:
     """Explode grid cells and equi-join: what a stream-stream distance join takes on plain Spark."""
+    left, right = frames
 
     def cell(column: str) -> Any:
         return F.floor(F.col(column) / epsilon)
@@ -111,8 +112,13 @@ class Count(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._count = handle.getValueState("count", "n long")
 
-    def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
-        before = self._count.get()[0] if self._count.exists() else 0
+    def handleInputRows(
+        self,
+        key: Any,
+        rows: Iterator[pd.DataFrame] | Iterator[Row],
+        timerValues: Any,  # noqa: ARG002, N803 - Spark's name
+    ) -> Iterator[pd.DataFrame]:  # noqa: N802
+        before = (self._count.get() or (0,))[0]
         n = sum(len(frame) for frame in rows)
         self._count.update((before + n,))
         yield pd.DataFrame({"tile": [int(key[0])], "n": [n]})

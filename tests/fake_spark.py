@@ -1,4 +1,4 @@
-"""The stateful stage of the Spark engine without Spark: blocks, tiles, state, workers that forget and attempts that fail.
+"""The stateful stage of the Spark engine without Spark: tiles and state, workers that forget, attempts that fail.
 
 Everything of appulse that runs in Spark's workers runs here too; only Spark is played.
 """
@@ -137,8 +137,7 @@ class FakeSpark:
     def _run(
         self, key: int, blobs: Sequence[bytes], limit: int | None, store: dict[str, Any], timers: dict[int, int]
     ) -> list[bytes]:
-        out = self.join.answer(key, list(blobs), limit, self._state(store), lambda at: timers.__setitem__(key, at))
-        return out
+        return self.join.answer(key, list(blobs), limit, self._state(store), lambda at: timers.__setitem__(key, at))
 
     def _state(self, store: dict[str, Any]) -> TileState:
         cache = self.random.choice(self.caches)

@@ -359,7 +359,7 @@ BAD_ROWS: list[tuple[str, Any, dict[str, Any], dict[str, Any], str]] = [
     ("non-finite value", ap.Exact("x"), {"x": pa.array([None], pa.float64())}, {}, "x is nan"),
     ("non-finite value", ap.Gaussian("x", sigma="s"), {"x": [0.0], "s": [NAN]}, {}, "nan"),
     ("negative sigma or radius", ap.Gaussian("x", sigma="s"), {"x": [0.0], "s": [-1.0]}, {}, "-1.0"),
-    ("negative sigma or radius", ap.Gaussian("x", "y", sigma=("s", 1)), {"x": [0.0], "y": [0.0], "s": [-2.0]}, {}, "-2"),
+    ("negative sigma or radius", ap.Gaussian("x", "y", sigma=["s", 1]), {"x": [0], "y": [0], "s": [-2.0]}, {}, "-2.0"),
     ("negative sigma or radius", ap.Ball("x", radius="r"), {"x": [0.0], "r": [-0.5]}, {}, "-0.5"),
     ("existence outside (0, 1]", ap.Exact("x"), {"x": [0.0], "e": [0.0]}, {"existence": "e"}, "is 0.0"),
     ("existence outside (0, 1]", ap.Exact("x"), {"x": [0.0], "e": [1.5]}, {"existence": "e"}, "is 1.5"),

@@ -241,7 +241,7 @@ def test_a_rebuilt_state_long(data: st.DataObject) -> None:
 def _cloud(seed: int, n: int, d: int, spread: float, seconds: float, heavy: bool = False) -> pa.Table:
     """Rows of a random cloud on a lattice, in random order, some of them with huge reach."""
     random = np.random.default_rng(seed)
-    radius = np.where(random.random(n) < (0.05 if heavy else 0.0), 40.0, random.choice([0.0, 0.25, 0.5], n))
+    radius = np.where(random.random(n) < (0.05 if heavy else 0.0), 6.0, random.choice([0.0, 0.25, 0.5], n))
     columns = {f"x{k}": np.round(random.random(n) * spread * 4) / 4 for k in range(d)}
     # Times in tenths of a second, as milliseconds.
     times = pa.array(random.integers(0, int(seconds * 10), n) * 100).view(pa.timestamp("ms"))
@@ -295,8 +295,8 @@ def test_thousands_of_points_are_paired_as_by_brute_force(index: str, d: int, sp
 @pytest.mark.parametrize("index", ["grid", "dense"])
 @pytest.mark.parametrize("d", [1, 2, 3])
 def test_rows_too_large_for_the_grid_meet_everyone_they_reach(index: str, d: int) -> None:
-    """Balls of 80 cells between points, as probes and as stored rows; the scan without bounds says the same."""
-    left, right = (_cloud(seed, 300, d, 30.0, 20.0, heavy=True) for seed in (d, d + 20))
+    """Balls many times as large as others, as probes and as stored rows; a scan without bounds says the same."""
+    left, right = (_cloud(seed, 300, d, (60.0, 20.0, 9.0)[d - 1], 20.0, heavy=True) for seed in (d, d + 20))
     ball = ap.Ball(*(f"x{k}" for k in range(d)), radius="r", samples=9)
     streams = [ap.Stream(t, key="id", time="ts", value=ball, lateness=100) for t in (left, right)]
     question: dict[str, Any] = {"epsilon": 1.0, "probability": 0.1, "window": ap.TimeWindow(5.0)}
@@ -375,10 +375,9 @@ def _line(*rows: Sequence[float] | dict[float, float], times: Sequence[float] | 
     return ap.Stream(table, key="id", time="ts", value=ap.Samples("s", weights=None if even else "w"))
 
 
-def _asked(left: ap.Stream, right: ap.Stream, epsilon: float, probability: float, **options: Any) -> list[dict[str, Any]]:
-    result = ap.similarity_join(
-        left, right, epsilon=epsilon, probability=probability, window=FOREVER, options=ap.Options(**options)
-    )
+def _asked(left: ap.Stream, right: ap.Stream, epsilon: float, alpha: float, **options: Any) -> list[dict[str, Any]]:
+    question: dict[str, Any] = {"epsilon": epsilon, "probability": alpha, "window": FOREVER}
+    result = ap.similarity_join(left, right, **question, options=ap.Options(**options))
     rows: list[dict[str, Any]] = result.to_pylist()
     return rows
 

@@ -50,7 +50,9 @@ def similarity_join(
     if right is left:
         if more:
             raise BadArgument(_TWICE)
-        return self_join(left, epsilon=epsilon, probability=probability, window=window, on_reject=on_reject, options=options)
+        return self_join(
+            left, epsilon=epsilon, probability=probability, window=window, on_reject=on_reject, options=options
+        )
     return _join(
         (left, right, *more),
         epsilon=epsilon,
@@ -169,7 +171,9 @@ class SimilarityJoin:
         if len({id(stream) for stream in streams.values()}) < len(streams):
             raise BadArgument(_TWICE)
         if different is not None and len(streams) > 1:
-            raise BadArgument(f"different={different!r} is for a stream joined with itself, and there are {len(streams)}.")
+            raise BadArgument(
+                f"different={different!r} is for a stream joined with itself, and there are {len(streams)}."
+            )
         named = [replace(stream, name=stream.name or name) for name, stream in streams.items()]
         stream_names(named, self_join=len(named) == 1)
         self._streams = dict(zip((str(stream.name) for stream in named), zip(streams, named, strict=True), strict=True))
@@ -192,9 +196,7 @@ class SimilarityJoin:
             if name not in known:
                 raise BadArgument(f"push({name}=...): there is no such stream. There are: {', '.join(sorted(known))}.")
         tables = {
-            own: as_table(frames[name])
-            for own, (name, _) in self._streams.items()
-            if frames.get(name) is not None
+            own: as_table(frames[name]) for own, (name, _) in self._streams.items() if frames.get(name) is not None
         }
         if self._engine is None:
             self._engine = LocalJoin(self._resolve(tables))
@@ -230,7 +232,9 @@ class SimilarityJoin:
 def _join(streams: tuple[Stream, ...], *, options: Options | None, **settings: Any) -> Any:
     for stream in streams:
         if not isinstance(stream, Stream):
-            raise BadArgument(f"A stream of the call is a {type(stream).__name__}. Wrap the frame: ap.Stream(frame, ...).")
+            raise BadArgument(
+                f"A stream of the call is a {type(stream).__name__}. Wrap the frame: ap.Stream(frame, ...)."
+            )
         if stream.frame is None:
             raise BadArgument("A stream of the call has no frame. Streams without one are for ap.SimilarityJoin.")
     if len({id(stream) for stream in streams}) < len(streams):
@@ -243,7 +247,9 @@ def _join(streams: tuple[Stream, ...], *, options: Options | None, **settings: A
 
         return spark_join(streams, options=options, **settings)
     if any(spark):
-        raise BadArgument("The call mixes Spark frames with others. Convert them: spark.createDataFrame(...) or .toArrow().")
+        raise BadArgument(
+            "The call mixes Spark frames with others. Convert them: spark.createDataFrame(...) or .toArrow()."
+        )
     from appulse.engines.local import LocalJoin, as_table
 
     tables = [as_table(stream.frame) for stream in streams]
@@ -262,7 +268,9 @@ def remember_rejects(result: pa.Table, rejected: pa.Table) -> None:
 
 def _is_spark(frame: Any) -> bool:
     """Whether this is a Spark DataFrame, classic or Connect, without importing Spark."""
-    return any(kind.__module__.startswith("pyspark.sql") and kind.__name__ == "DataFrame" for kind in type(frame).__mro__)
+    return any(
+        kind.__module__.startswith("pyspark.sql") and kind.__name__ == "DataFrame" for kind in type(frame).__mro__
+    )
 
 
 def _refuse_unbuilt(*, imputer: Any, metric: str, emit: str, probabilities: str, values: bool) -> None:
@@ -274,4 +282,6 @@ def _refuse_unbuilt(*, imputer: Any, metric: str, emit: str, probabilities: str,
         ("values", values, False),
     ):
         if value is not built and value != built:
-            raise NotBuilt(f"{name}={value!r} is planned and not built yet; today {name}={built!r} is. See docs/index.md.")
+            raise NotBuilt(
+                f"{name}={value!r} is planned and not built yet; today {name}={built!r} is. See docs/index.md."
+            )

@@ -37,6 +37,9 @@ def errors_told(console: Console, log: Path | None = None) -> Iterator[None]:
     except AppulseError as problem:
         _tell(console, str(problem))
         raise typer.Exit(FAILED) from problem
+    except KeyboardInterrupt as interrupt:
+        console.print("Stopped. The same command goes on from where it was.")
+        raise typer.Exit(INTERRUPTED) from interrupt
     except Exception as problem:
         if log is None:
             raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json as js
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,6 +20,10 @@ from appulse.cli.running import interrupts, log_file, stderr_to, watch
 from appulse.errors import JobError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
     from appulse.cli.progress import Batch, Totals
     from appulse.jobs import Job
 
@@ -74,25 +79,35 @@ def carry_out(
         else:
             console.print(str(batch), soft_wrap=True, highlight=False)
 
-    with errors_told(console, log), stderr_to(log), line, interrupts() as asked_to_stop:
-        from appulse import api
+    with errors_told(console, log), stderr_to(log), line, _session(master) as spark, interrupts() as asked_to_stop:
         from appulse.jobs import run as start
 
-        spark = api.session(**({} if master is None else {"spark.master": master}))
-        try:
-            spinner.update(text=Text("starting the query"))
-            query = start(job, spark, once=once, drain=drain, checkpoint=checkpoint)
-            if not (once or drain):
-                console.print("Running until Ctrl-C; new files are taken as they come.", highlight=False)
-            totals = watch(query, show, asked_to_stop)
-        finally:
-            spark.stop()
+        spinner.update(text=Text("starting the query"))
+        query = start(job, spark, once=once, drain=drain, checkpoint=checkpoint)
+        if not (once or drain):
+            console.print("Running until Ctrl-C; new files are taken as they come.", highlight=False)
+        totals = watch(query, show, asked_to_stop)
     seconds = time.perf_counter() - begin
     if asked_to_stop.is_set():
         console.print(f"Stopped after {totals}, in {seconds:.1f} s. The same command goes on from there.", soft_wrap=True)
         raise typer.Exit(INTERRUPTED)
     console.print(f"Done: {totals}, in {seconds:.1f} s. Answers are in {job.sink[1]['path']}", soft_wrap=True)
     return totals
+
+
+@contextmanager
+def _session(master: str | None) -> Iterator[SparkSession]:
+    """The session that runs already, or one for as long as it is needed."""
+    from appulse import api
+    from appulse.engines.spark.session import is_running
+
+    ours = not is_running()
+    spark: SparkSession = api.session(**({} if master is None else {"spark.master": master}))
+    try:
+        yield spark
+    finally:
+        if ours:
+            spark.stop()
 
 
 def _must_have_input(job: Job) -> None:

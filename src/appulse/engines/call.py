@@ -111,21 +111,22 @@ def resolve(
 ) -> JoinCall:
     """Check a call against the columns there are, and settle everything that follows from its arguments."""
     names = stream_names(streams, self_join=self_join)
-    if not (_is_real(epsilon) and 0.0 <= epsilon <= _MOST_EPSILON):
+    if not (_is_real(epsilon) and 0.0 <= float(epsilon) <= _MOST_EPSILON):
         raise BadArgument(f"epsilon={epsilon!r}: give a finite distance, at least 0 (and at most {_MOST_EPSILON:g}).")
-    if not (_is_real(probability) and 0.0 < probability <= 1.0):
+    if not (_is_real(probability) and 0.0 < float(probability) <= 1.0):
         raise BadArgument(f"probability={probability!r}: give a number above 0, at most 1.")
+    epsilon, probability = float(epsilon), float(probability)
     if not isinstance(window, TimeWindow):
         raise BadArgument(f"window={window!r} is no window. Give one such as ap.TimeWindow('5 minutes').")
     if on_reject not in ("collect", "fail"):
         raise BadArgument(f"on_reject={on_reject!r}.{nearest(str(on_reject), ('collect', 'fail'))}")
     models = tuple(stream.value for stream in streams)
-    threshold = probability - TOLERANCE if probability > 2 * TOLERANCE else float(probability)
+    threshold = probability - TOLERANCE if probability > 2 * TOLERANCE else probability
     plan = JoinPlan(
         streams=names,
         models=models,
         windows=window.micros(names),
-        epsilon=float(epsilon),
+        epsilon=epsilon,
         threshold=threshold,
         quantile=reach_quantile(threshold),
         self_join=self_join,
@@ -167,7 +168,9 @@ def _is_real(value: object) -> bool:
 def stream_names(streams: Sequence[Stream], *, self_join: bool = False) -> tuple[str, ...]:
     """Names of the streams of a call: ``left, right, s3, ...`` unless they have their own."""
     if not self_join and len(streams) < 2:
-        raise BadArgument(f"A join needs at least two streams, got {len(streams)}. To pair a stream with itself: self_join.")
+        raise BadArgument(
+            f"A join needs at least two streams, got {len(streams)}. To pair a stream with itself: self_join."
+        )
     if len(streams) > 16:
         raise BadArgument(f"A join of {len(streams)} streams: at most 16 are supported.")
     default = ["left", "right", *(f"s{i}" for i in range(3, 17))]
@@ -200,7 +203,11 @@ def _key_type(streams: Sequence[Stream], schemas: Sequence[pa.Schema], names: Se
         return kinds[0]
     if pa.uint64() in kinds:  # no integer type holds these and negative ones
         return pa.string()
-    for family, common in ((pa.types.is_integer, pa.int64()), (pa.types.is_floating, pa.float64()), (_is_text, pa.string())):
+    for family, common in (
+        (pa.types.is_integer, pa.int64()),
+        (pa.types.is_floating, pa.float64()),
+        (_is_text, pa.string()),
+    ):
         if all(family(kind) for kind in kinds):
             return common
     return pa.string()
@@ -229,9 +236,7 @@ def _time_type(streams: Sequence[Stream], schemas: Sequence[pa.Schema], names: S
     return pa.int64() if all(pa.types.is_integer(kind) for kind in kinds) else pa.float64()
 
 
-def _dimensions(
-    names: Sequence[str], models: Sequence[uncertainty.Model], schemas: Sequence[pa.Schema]
-) -> int | None:
+def _dimensions(names: Sequence[str], models: Sequence[uncertainty.Model], schemas: Sequence[pa.Schema]) -> int | None:
     """The one number of dimensions of the call, where models or column types tell it."""
     known: dict[str, int] = {}
     for name, model, schema in zip(names, models, schemas, strict=True):
@@ -261,7 +266,9 @@ def _check_partitions(streams: Sequence[Stream], schemas: Sequence[pa.Schema], n
             for name, stream, schema in zip(names, streams, schemas, strict=True)
         }
         if len(set(kinds.values()) - {"null"}) > 1:
-            raise BadArgument(f"partition_by column {i + 1} differs in type over the streams: {kinds}. Cast one of them.")
+            raise BadArgument(
+                f"partition_by column {i + 1} differs in type over the streams: {kinds}. Cast one of them."
+            )
 
 
 def to_table(answers: Answers, call: JoinCall) -> pa.Table:

@@ -1,4 +1,4 @@
-"""The index of a window: which stored rows can a new row meet?
+"""The index of a window: it finds the stored rows that a new row can meet.
 
 Rows of a window are kept in order of arrival. A grid over at most three dimensions threads them on chains, newest
 first; a chain ends where every older row has expired, so eviction never touches it. Rows too large for the grid
@@ -229,9 +229,7 @@ def sweep(
                                 u = time[j]
                                 if cell[j] != code or u < oldest or u > newest or group[j] != a_group[p]:
                                     continue
-                                if check_differ and (
-                                    differ[j] == 0 or a_differ[p] == 0 or differ[j] == a_differ[p]
-                                ):
+                                if check_differ and (differ[j] == 0 or a_differ[p] == 0 or differ[j] == a_differ[p]):
                                     continue
                                 reached += 1
                                 limit_d = reach + radius[j]

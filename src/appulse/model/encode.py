@@ -52,7 +52,14 @@ class Encoding:
     dimensions: int | None
 
     def columns(self) -> list[str]:
-        wanted = [self.key, self.time, *uncertainty.columns(self.model), self.existence, *self.partition_by, self.differ]
+        wanted = [
+            self.key,
+            self.time,
+            *uncertainty.columns(self.model),
+            self.existence,
+            *self.partition_by,
+            self.differ,
+        ]
         return list(dict.fromkeys(c for c in wanted if c is not None))
 
 
@@ -190,9 +197,7 @@ def _check_centres(table: pa.Table, model: Exact | Gaussian | Ball, defects: Def
         spread = np.column_stack(
             [_floats(table[p]) if isinstance(p, str) else np.full(len(table), float(p)) for p in parts]
         )
-        defects.mark(
-            ~np.isfinite(spread).all(axis=1), why.NON_FINITE, lambda i: f"spread is {spread[i].tolist()}"
-        )
+        defects.mark(~np.isfinite(spread).all(axis=1), why.NON_FINITE, lambda i: f"spread is {spread[i].tolist()}")
         defects.mark((spread < 0).any(axis=1), why.NEGATIVE_SPREAD, lambda i: f"spread is {spread[i].tolist()}")
     none = np.empty(0)
     return _Values(centre, spread, np.empty(0, np.int64), np.empty((0, centre.shape[1])), none)
@@ -242,9 +247,7 @@ def _check_weights(
     """Weights of all samples, samples of weight zero left out."""
     column = _chunk(table[model.weights])
     given = np.asarray(pc.list_value_length(column).fill_null(0)).astype(np.int64)
-    defects.mark(
-        given != counts, why.WRONG_DIMENSION, lambda i: f"{given[i]} weights for {counts[i]} samples"
-    )
+    defects.mark(given != counts, why.WRONG_DIMENSION, lambda i: f"{given[i]} weights for {counts[i]} samples")
     flat = _floats(column.flatten())
     # Rows whose weights do not fit get zeros; they are rejected already.
     weights = np.zeros(len(rows))
@@ -261,9 +264,7 @@ def _check_weights(
     )
     total = np.bincount(owner, np.where(np.isfinite(weights), weights, 0.0), len(table))
     defects.mark(total > _ABOVE_ONE, why.WEIGHTS_ABOVE_ONE, lambda i: f"weights sum to {total[i]!r}")
-    defects.mark(
-        total <= 0.0, why.EMPTY_SAMPLES, lambda _: f"all weights of {model.weights!r} are zero"
-    )
+    defects.mark(total <= 0.0, why.EMPTY_SAMPLES, lambda _: f"all weights of {model.weights!r} are zero")
     # Under names of their own: the details above are worded later, from the weights as given.
     scaled = np.where(total[owner] > 1.0, weights / np.maximum(total[owner], 1e-300), weights)
     kept = scaled != 0.0
@@ -445,8 +446,12 @@ def _floats(column: pa.ChunkedArray | pa.Array) -> NDArray[np.float64]:
 def _chunk(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     if not isinstance(column, pa.ChunkedArray):
         return column
-    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks) if column.num_chunks else (
-        pa.array([], column.type)
+    return (
+        column.chunk(0)
+        if column.num_chunks == 1
+        else pa.concat_arrays(column.chunks)
+        if column.num_chunks
+        else (pa.array([], column.type))
     )
 
 

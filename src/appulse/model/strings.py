@@ -130,9 +130,7 @@ def decode(strings: Bytes, kind: pa.DataType) -> pa.Array:
         rows[:, 0] ^= 0x80
         data = pa.py_buffer(np.ascontiguousarray(rows[:, ::-1]))
         wide = pa.decimal256 if width == 32 else pa.decimal128
-        return pa.Array.from_buffers(
-            wide(kind.precision, kind.scale), len(strings), [None, data]
-        ).cast(kind)
+        return pa.Array.from_buffers(wide(kind.precision, kind.scale), len(strings), [None, data]).cast(kind)
     if _is_scalar(kind):
         bits = strings.data.view(">u8").astype(np.uint64)
         return _from_order_bits(bits, kind)

@@ -43,7 +43,11 @@ class Column:
             live = len(self)
             # Half of it free after moving: so each row is moved a bounded number of times.
             capacity = max(2 * (live + n), 64)
-            data = self._data if capacity <= len(self._data) else np.empty((capacity, *self._data.shape[1:]), self._data.dtype)
+            data = (
+                self._data
+                if capacity <= len(self._data)
+                else np.empty((capacity, *self._data.shape[1:]), self._data.dtype)
+            )
             data[:live] = self._data[self._begin : self._end]
             self._data, self._begin, self._end = data, 0, live
         begin, self._end = self._end, self._end + n

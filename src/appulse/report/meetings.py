@@ -90,7 +90,7 @@ def _draw_map(axes: Axes, met: pd.DataFrame, rows: pd.DataFrame, places: Mapping
     edge = max(1.0, 0.08 * float((high - low).max()))
     axes.set_xlim(low["x"] - edge, high["x"] + edge)
     axes.set_ylim(low["y"] - edge, high["y"] + edge)
-    axes.set_aspect("equal", anchor="SW")
+    axes.set_aspect("equal", anchor="NW")
     axes.set_xlabel("km east of the centre")
     axes.set_ylabel("km north of the centre")
     _name(axes, at_places(met, places))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from appulse.errors import BadArgument, nearest
 from appulse.model.times import duration
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 @dataclass(frozen=True)
@@ -30,5 +33,7 @@ class TimeWindow:
         own = dict(self.per_stream or {})
         for name in own:
             if name not in streams:
-                raise BadArgument(f"TimeWindow(per_stream=) names {name!r}, which is no stream.{nearest(name, streams)}")
+                raise BadArgument(
+                    f"TimeWindow(per_stream=) names {name!r}, which is no stream.{nearest(name, streams)}"
+                )
         return tuple(duration(own.get(name, self.length), "TimeWindow") for name in streams)

@@ -20,10 +20,10 @@ from pyspark.sql import types as T  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 
 from appulse.engines.call import JoinCall, Options, resolve, to_table
-from appulse.engines.spark.codec import pack, unpack
-from appulse.engines.spark.session import check_session
 from appulse.engines.spark import tile_join
+from appulse.engines.spark.codec import pack, unpack
 from appulse.engines.spark.processor import JoinProcessor
+from appulse.engines.spark.session import check_session
 from appulse.engines.spark.tile_join import TileJoin, make_operator, read_table, table_bytes
 from appulse.engines.spark.tiles import TilePlan, hashed_plan, planned, spread_keys
 from appulse.errors import BadArgument, BadInput
@@ -182,8 +182,11 @@ def _watermark_delays(frame: DataFrame) -> list[int]:
     while waiting:
         node = waiting.pop()
         if node.nodeName() == "EventTimeWatermark":
-            delays.append(int(node.delay().days() * 86_400_000 + node.delay().microseconds() // 1000)
-                          if hasattr(node.delay(), "days") else int(str(node.delay())))
+            delays.append(
+                int(node.delay().days() * 86_400_000 + node.delay().microseconds() // 1000)
+                if hasattr(node.delay(), "days")
+                else int(str(node.delay()))
+            )
         children = node.children()
         waiting += [children.apply(i) for i in range(children.size())]
     return delays
@@ -244,13 +247,19 @@ def _tile_plan(call: JoinCall, partitions: int, options: Options, streams: Seque
         return hashed_plan(call.plan, partitions, call.encodings[0].closed_form, options.side)
     from appulse.engines.local import as_table
 
-    samples = options.sample if isinstance(options.sample, dict) else {name: options.sample for name in call.plan.streams}
+    samples = (
+        options.sample if isinstance(options.sample, dict) else dict.fromkeys(call.plan.streams, options.sample)
+    )
     rows = []
     for encoding, stream in zip(call.encodings, streams, strict=True):
         frame = samples.get(encoding.name)
         if frame is None:
             continue
-        frame = frame.select(*map(_quoted, stream.columns(encoding.differ))).toArrow() if isinstance(frame, DataFrame) else frame
+        frame = (
+            frame.select(*map(_quoted, stream.columns(encoding.differ))).toArrow()
+            if isinstance(frame, DataFrame)
+            else frame
+        )
         table = as_table(frame)
         known = _with_dimensions(call, table, encoding.name)
         rows.append(encode(table, known)[0])
@@ -303,7 +312,6 @@ def blocks_of_task(
 ) -> Iterator[pa.RecordBatch]:
     """The blocks of one task's rows."""
     from dataclasses import replace
-
 
     encoding = call.encodings[stream]
     for table in _gathered(batches):
@@ -362,7 +370,7 @@ def _fail_if_asked(call: JoinCall, rejects: pa.Table) -> None:
         first = rejects.slice(0, 1).to_pylist()[0]
         raise BadInput(
             f"{len(rejects)} rows of stream {first['stream']!r} cannot be used; the first, key {first['key']!r} at "
-            f"{first['time']}: {first['reason']} ({first['detail']}). Repair them, or use on_reject=\"collect\"."
+            f'{first["time"]}: {first["reason"]} ({first["detail"]}). Repair them, or use on_reject="collect".'
         )
 
 
@@ -373,11 +381,12 @@ def hash_text(text: str) -> int:
     return crc32(text.encode())
 
 
-def _stateful(
-    call: JoinCall, plan: TilePlan, keys: list[int], blocks: DataFrame, schema: T.StructType
-) -> DataFrame:
+def _stateful(call: JoinCall, plan: TilePlan, keys: list[int], blocks: DataFrame, schema: T.StructType) -> DataFrame:
     out = blocks.groupBy("tile").transformWithStateInPandas(
-        JoinProcessor(TileJoin(call, plan, tuple(keys))), outputStructType="out binary", outputMode="append", timeMode="eventTime"
+        JoinProcessor(TileJoin(call, plan, tuple(keys))),
+        outputStructType="out binary",
+        outputMode="append",
+        timeMode="eventTime",
     )
     arrow = _arrow_schema(schema)
 
@@ -388,9 +397,7 @@ def _stateful(
     return out.mapInArrow(decode_task, schema)
 
 
-def _at_once(
-    call: JoinCall, plan: TilePlan, keys: list[int], blocks: DataFrame, schema: T.StructType
-) -> DataFrame:
+def _at_once(call: JoinCall, plan: TilePlan, keys: list[int], blocks: DataFrame, schema: T.StructType) -> DataFrame:
     arrow = _arrow_schema(schema)
     tile_of = {key: tile for tile, key in enumerate(keys)}
 

@@ -40,17 +40,17 @@ class Folder:
     def write(self, name: str, text: str) -> None:
         """Put a file in place whole, or not at all."""
         fresh = self._at(f".{name}.new")
-        stream = self._fs.create(fresh, True)
+        stream = self._fs.create(fresh)
         try:
             stream.write(bytearray(text.encode()))
         finally:
             stream.close()
-        self._fs.delete(self._at(name), False)
+        self.remove(name)
         self._fs.rename(fresh, self._at(name))
 
     def remove(self, name: str) -> None:
         """Remove a file or folder, if it is there."""
-        self._fs.delete(self._at(name), True)
+        self._fs.delete(self._at(name), True)  # noqa: FBT003 - Java's flag: with all that is in it
 
     def move(self, source: str, target: str) -> None:
         """Rename within the folder."""

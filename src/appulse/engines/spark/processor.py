@@ -10,7 +10,7 @@ import pickle
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from appulse.engines.spark.state import TileState
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pandas as pd
+    from pyspark.sql import Row
 
     from appulse.engines.spark.tile_join import TileJoin
 
@@ -42,7 +43,7 @@ class JoinProcessor(StatefulProcessor):
     def close(self) -> None:
         """Nothing to close: state is Spark's, caches outlive the task."""
 
-    def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803 - Spark's names
+    def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame] | Iterator[Row], timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803 - Spark's names
         """Answer the blocks of one tile."""
         import pandas as pd
 

@@ -17,7 +17,7 @@ from appulse.engines.spark.files import replace_batch
 from appulse.errors import BadArgument
 
 if TYPE_CHECKING:
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 Write = Callable[[DataFrame, int], object]
 _FILES = frozenset({"parquet", "orc", "json", "csv", "text", "avro"})
@@ -36,7 +36,9 @@ def start(
     """One streaming query that writes answers and rejects; see `appulse.start`."""
     known = result_of(result)
     if known.bad_rows is not None:
-        raise BadArgument("This result is a batch result: write it with result.write, its rejects with ap.rejects(result).")
+        raise BadArgument(
+            "This result is a batch result: write it with result.write, its rejects with ap.rejects(result)."
+        )
     if drain and trigger not in (None, {"availableNow": True}):
         raise BadArgument(f"drain=True takes what is available now and ends; it goes with no trigger, not {trigger!r}.")
     place = Checkpoint(result.sparkSession, checkpoint)
@@ -113,7 +115,9 @@ def _writer(sink: Any, role: str) -> Write:
     """A function that writes one batch to the sink."""
     if callable(sink):
         return sink  # type: ignore[no-any-return]  # the user's function
-    if not (isinstance(sink, tuple | list) and len(sink) == 2 and isinstance(sink[0], str) and isinstance(sink[1], dict)):
+    if not (
+        isinstance(sink, tuple | list) and len(sink) == 2 and isinstance(sink[0], str) and isinstance(sink[1], dict)
+    ):
         raise BadArgument(
             f"{role}={sink!r}: give a ('format', {{options}}) pair such as ('parquet', {{'path': 'out/pairs'}}), "
             "or a function of (batch frame, batch id)."
@@ -145,4 +149,3 @@ def _with_id(frame: DataFrame, kind: str, number: int) -> DataFrame:
 
 def _append(frame: DataFrame, kind: str, options: dict[str, Any]) -> None:
     frame.write.format(kind).options(**options).mode("append").save()
-

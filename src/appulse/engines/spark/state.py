@@ -20,7 +20,7 @@ from appulse.errors import CheckpointError, StateError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pyspark.sql.streaming import StatefulProcessorHandle
+    from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
 # A value of a map state over about 1 MB costs more per MB.
 _PART = 1 << 20
@@ -84,9 +84,7 @@ class TileState:
         self._fingerprint = fingerprint
         self.bytes_read = 0
 
-    def load(
-        self, tile: int, fresh: Callable[[], Any], apply: Callable[[Any, bytes], None]
-    ) -> tuple[Cached, int]:
+    def load(self, tile: int, fresh: Callable[[], Any], apply: Callable[[Any, bytes], None]) -> tuple[Cached, int]:
         """The operator as of the log, and the time of the armed timer."""
         self.bytes_read = 0
         key = self._cache_key(tile)
@@ -97,8 +95,8 @@ class TileState:
         version, first, nonce, plan, timer = stored
         if plan != self._fingerprint:
             raise CheckpointError(
-                f"The checkpoint was written by a job with plan {plan}, this job has plan {self._fingerprint}: streams, "
-                "models, epsilon, probability, window, partitions or tiles differ. Start it with a new checkpoint, or "
+                f"The checkpoint was written by a job with plan {plan}, this job has plan {self._fingerprint}: "
+                "streams, models, epsilon, probability, window, partitions or tiles differ. Start it with a new checkpoint, or "
                 "restore the old job."
             )
         if cached is not None and (cached.version, cached.nonce) == (version, bytes(nonce)):

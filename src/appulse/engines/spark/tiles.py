@@ -290,7 +290,7 @@ def spread_keys(n: int, partitions: int) -> list[int]:
     """``n`` integers of which Spark's hash partitioning sends an equal share to each of ``partitions``."""
     free = [[] for _ in range(partitions)]  # type: list[list[int]]
     share = -(-n // partitions)
-    missing = n if n < partitions else partitions
+    missing = min(partitions, n)
     candidate, full = 0, 0
     while full < missing:
         where = _murmur3(candidate) % partitions

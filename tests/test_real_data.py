@@ -1,0 +1,198 @@
+"""Real tracks in process, against brute force by NumPy and scipy: cabs near each other, people who met.
+
+Each test on data of `../shared/data` has a small generated twin that always runs.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from scipy.stats import ncx2
+
+import appulse as ap
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+CABS = DATA / "sf_cabspotting" / "five_cabs.parquet"
+PEOPLE = DATA / "geolife" / "users_000_010_october_2008.parquet"
+METRES_PER_DEGREE = 111_194.93
+
+Pairs = dict[tuple[int, int], float]
+
+
+def _needs(path: Path) -> pytest.MarkDecorator:
+    return pytest.mark.skipif(not path.exists(), reason=f"there is no {path}")
+
+
+def _projected(table: pa.Table, who: str, time: str) -> pa.Table:
+    """Numbered fixes in time order, in metres around their middle."""
+    latitude, longitude = (table[c].to_numpy() for c in ("latitude", "longitude"))
+    middle = np.median(latitude), np.median(longitude)
+    fixes = pa.table(
+        {
+            "who": table[who],
+            "time": table[time],
+            "x": (longitude - middle[1]) * METRES_PER_DEGREE * np.cos(np.radians(middle[0])),
+            "y": (latitude - middle[0]) * METRES_PER_DEGREE,
+        }
+    )
+    fixes = fixes.take(pc.sort_indices(fixes, [("time", "ascending"), ("who", "ascending")]))
+    return fixes.append_column("fix", pa.array(np.arange(len(fixes))))
+
+
+def _cabs() -> pa.Table:
+    return _projected(pq.read_table(CABS), "cab", "time")
+
+
+def _people() -> pa.Table:
+    table = pq.read_table(PEOPLE)
+    table = table.filter(pc.less(table["user"], "010"))
+    return _projected(table, "user", "datetime")
+
+
+def _walkers(who: int, minutes: int, step: float, every: int) -> pa.Table:
+    """Walks around one place, with a fix every few seconds, whole seconds as real ones."""
+    random = np.random.default_rng(7)
+    parts = []
+    for i in range(who):
+        n = minutes * 60 // every
+        time = np.sort(random.integers(0, minutes * 60, n)) + 1_211_000_000
+        steps = random.normal(0, step, (n, 2)) / METRES_PER_DEGREE
+        track = np.array([37.76, -122.42]) + np.cumsum(steps, axis=0)
+        track -= 0.001 * (track - track[0])
+        columns = {"latitude": track[:, 0], "longitude": track[:, 1]}
+        parts.append(pa.table({"cab": [f"cab {i}"] * n, "time": time} | columns))
+    return _projected(pa.concat_tables(parts), "cab", "time")
+
+
+def _micros(fixes: pa.Table) -> NDArray[np.int64]:
+    time = fixes["time"].combine_chunks()
+    whole = time.view(pa.int64()) if pa.types.is_timestamp(time.type) else pc.multiply(time, 1_000_000)
+    found: NDArray[np.int64] = whole.to_numpy()
+    return found
+
+
+def _brute(fixes: pa.Table, epsilon: float, sigma: float, alpha: float, window: float) -> Pairs:
+    """Pairs of fixes of different owners, the earlier number first: everything in reach of each fix, by NumPy."""
+    micros, x, y = _micros(fixes), fixes["x"].to_numpy(), fixes["y"].to_numpy()
+    who = pc.index_in(fixes["who"], pc.unique(fixes["who"])).to_numpy()
+    last = np.searchsorted(micros, micros + round(window * 1e6), side="right")
+    pairs: Pairs = {}
+    for begin in range(0, len(fixes), 20_000):
+        rows = np.arange(begin, min(begin + 20_000, len(fixes)))
+        counts = last[rows] - rows - 1
+        left = np.repeat(rows, counts)
+        right = left + 1 + np.arange(len(left)) - np.repeat(np.cumsum(counts) - counts, counts)
+        d2 = (x[left] - x[right]) ** 2 + (y[left] - y[right]) ** 2
+        near = (who[left] != who[right]) & (d2 <= (epsilon + 20 * sigma) ** 2)
+        left, right, d2 = left[near], right[near], d2[near]
+        probability = ncx2.cdf(epsilon**2 / (2 * sigma**2), 2, d2 / (2 * sigma**2))
+        found = probability >= alpha - 1e-9
+        pairs |= {
+            (int(i), int(j)): float(p) for i, j, p in zip(left[found], right[found], probability[found], strict=True)
+        }
+    return pairs
+
+
+def _found(*results: pa.Table) -> Pairs:
+    """The pairs of results, each once, the earlier number first."""
+    pairs: Pairs = {}
+    for result in results:
+        sides = [result[f"{side}_key"].to_numpy() for side in ("left", "right")]
+        low, high = np.minimum(*sides).tolist(), np.maximum(*sides).tolist()
+        found = dict(zip(zip(low, high, strict=True), result["probability"].to_pylist(), strict=True))
+        assert len(found) == len(result)
+        assert not set(found) & set(pairs)
+        pairs |= found
+    return pairs
+
+
+def _assert_equal(found: Pairs, expected: Pairs) -> None:
+    assert set(found) == set(expected)
+    assert max((abs(found[pair] - p) for pair, p in expected.items()), default=0.0) < 1e-9
+
+
+def _stream(fixes: Any, sigma: float, **settings: Any) -> ap.Stream:
+    return ap.Stream(fixes, key="fix", time="time", value=ap.Gaussian("x", "y", sigma=sigma), **settings)
+
+
+def _check_near(fixes: pa.Table, least: int) -> None:
+    """Owners within 200 m in 2 minutes with probability .8, GPS error 15 m: four ways of asking."""
+    question: dict[str, Any] = {"epsilon": 200.0, "probability": 0.8, "window": ap.TimeWindow("2 minutes")}
+    expected = _brute(fixes, 200.0, 15.0, 0.8, 120.0)
+    assert len(expected) >= least
+    # One stream, the owner has to differ.
+    stream = _stream(fixes, 15.0)
+    _assert_equal(_found(ap.self_join(stream, different="who", **question)), expected)
+    # A stream per owner.
+    owners = pc.unique(fixes["who"]).to_pylist()
+    tables = {owner: fixes.filter(pc.equal(fixes["who"], owner)) for owner in owners}
+    result = ap.similarity_join(*(_stream(t, 15.0, name=owner) for owner, t in tables.items()), **question)
+    _assert_equal(_found(result), expected)
+    assert len(ap.rejects(result)) == 0
+    # Pushed in batches, rows up to ten minutes late; out of the window is out of the state.
+    streams = {f"s{i}": _stream(None, 15.0, name=owner, lateness="10 minutes") for i, owner in enumerate(owners)}
+    join = ap.SimilarityJoin(**streams, **question)
+    random = np.random.default_rng(1)
+    micros = _micros(fixes)
+    arrivals = pa.array(micros + random.integers(0, 600_000_000, len(fixes)))
+    at_once, shuffled = pa.array(micros), fixes.append_column("arrival", arrivals)
+    cuts = np.linspace(micros[0], micros[-1] + 600_000_001, 40).astype(np.int64)
+    parts = []
+    for a, b in zip(cuts[:-1], cuts[1:], strict=True):
+        batch = shuffled.filter(pc.and_(pc.greater_equal(arrivals, a), pc.less(arrivals, b)))
+        batch = batch.take(pa.array(random.permutation(len(batch))))
+        frames = {f"s{i}": batch.filter(pc.equal(batch["who"], owner)) for i, owner in enumerate(owners)}
+        parts.append(join.push(**frames))
+    assert len(at_once) == len(fixes)
+    _assert_equal(_found(*parts), expected)
+    assert len(join.rejects()) == 0
+    assert join._engine is not None
+    assert len(join._engine.operator) < len(fixes) / 2
+
+
+def _check_met(fixes: pa.Table, least: int) -> None:
+    """People within 50 m in 30 seconds with probability .9, GPS error 5 m, on every index."""
+    question: dict[str, Any] = {"epsilon": 50.0, "probability": 0.9, "window": ap.TimeWindow(30)}
+    expected = _brute(fixes, 50.0, 5.0, 0.9, 30.0)
+    assert len(expected) >= least
+    stream = _stream(fixes, 5.0, partition_by=None)
+    for index in ("auto", "grid"):
+        result = ap.self_join(stream, different="who", **question, options=ap.Options(index=index))
+        _assert_equal(_found(result), expected)
+    # Without bounds too, over the busiest stretch.
+    busy = fixes.slice(min(pair[0] for pair in expected), 20_000)
+    some = {pair: p for pair, p in expected.items() if pair[1] < busy["fix"][-1].as_py()}
+    options = ap.Options(bounds=frozenset())
+    found = _found(ap.self_join(_stream(busy, 5.0), different="who", **question, options=options))
+    assert {pair: found[pair] for pair in some} == pytest.approx(some, abs=1e-9)
+
+
+@_needs(CABS)
+def test_cabs_within_200_metres() -> None:
+    """Five cabs of San Francisco over 24 days."""
+    _check_near(_cabs(), 1000)
+
+
+def test_generated_cabs_within_200_metres() -> None:
+    """Five walkers around one place."""
+    _check_near(_walkers(5, 120, 25.0, 30), 1000)
+
+
+@_needs(PEOPLE)
+def test_people_who_met() -> None:
+    """Ten people of Beijing in the autumn of 2008, with a fix every few seconds."""
+    _check_met(_people(), 1000)
+
+
+def test_generated_people_who_met() -> None:
+    """Four walkers with a fix every three seconds."""
+    _check_met(_walkers(4, 60, 4.0, 3), 1000)

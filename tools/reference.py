@@ -1,0 +1,160 @@
+#!/usr/bin/env python3
+"""Write docs/reference.md from the docstrings of everything public in appulse.
+
+    python tools/reference.py            write it
+    python tools/reference.py --check    fail if what is there is out of date
+
+Public is what `appulse.__all__` names. A class shows how it is made, and its documented methods unless it only holds
+values.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "reference.md"
+
+# What a reader looks for together; a public name that stands nowhere here fails the tool.
+SECTIONS: dict[str, tuple[str, ...]] = {
+    "Streams and windows": ("Stream", "TimeWindow"),
+    "Uncertainty models": ("Exact", "Samples", "Gaussian", "Ball"),
+    "Joins": ("similarity_join", "self_join", "SimilarityJoin"),
+    "Results": ("rejects", "start"),
+    "How a call is carried out": ("Options", "session"),
+    "Errors": (
+        "AppulseError",
+        "BadArgument",
+        "BadInput",
+        "CheckpointError",
+        "JobError",
+        "NotBuilt",
+        "SessionError",
+        "StateError",
+    ),
+}
+
+_STARS: dict[Any, str] = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
+
+HEAD = """\
+# Reference
+
+Everything public, from the docstrings of the code; `import appulse as ap` is how the pages write it. What a call
+means is in [semantics.md](semantics.md). This page is written by `python tools/reference.py`: change the docstrings,
+not the page.
+"""
+
+
+def main(arguments: list[str]) -> int:
+    """Write the page, or with ``--check`` compare it; 1 if it is out of date."""
+    text = page()
+    if "--check" not in arguments:
+        PAGE.write_text(text, encoding="utf-8")
+        return 0
+    if PAGE.exists() and PAGE.read_text(encoding="utf-8") == text:
+        return 0
+    print(f"{PAGE.relative_to(ROOT)} is out of date; python tools/reference.py writes it anew", file=sys.stderr)
+    return 1
+
+
+def page() -> str:
+    """The page as it ought to be."""
+    appulse = import_module("appulse")
+    public = [name for name in appulse.__all__ if not name.startswith("__")]
+    placed = [name for names in SECTIONS.values() for name in names]
+    if sorted(placed) != sorted(public):
+        wrong = ", ".join(sorted(set(placed) ^ set(public)))
+        sys.exit(f"tools/reference.py: SECTIONS and appulse.__all__ differ in {wrong}")
+    lines = [HEAD]
+    for title, names in SECTIONS.items():
+        lines.append(f"## {title}\n")
+        if title == "Errors":
+            lines.append(f"```text\n{_tree(import_module('appulse.errors'))}\n```\n")
+            lines += [f"* `{name}`: {prose(getattr(appulse, name))}" for name in names]
+            continue
+        for name in names:
+            lines += entry(name, getattr(appulse, name))
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def entry(name: str, value: Any) -> Iterator[str]:
+    """The lines about one public name."""
+    yield f"### `{name}`\n"
+    yield f"```text\n{signature(name, value)}\n```\n"
+    yield f"{prose(value)}\n"
+    if not inspect.isclass(value) or dataclasses.is_dataclass(value):
+        return
+    for method, function in vars(value).items():
+        if not method.startswith("_") and inspect.isfunction(function) and function.__doc__:
+            yield f"#### `{name}.{method}`\n"
+            yield f"```text\n{signature(method, function)}\n```\n"
+            yield f"{prose(function)}\n"
+
+
+def signature(name: str, value: Any) -> str:
+    """How it is called, an argument a line where one line is too short."""
+    made = inspect.signature(value)
+    shown = [_parameter(parameter) for parameter in made.parameters.values() if parameter.name != "self"]
+    shown = _with_marks(list(made.parameters.values()), shown)
+    back = made.return_annotation
+    ends = "" if back in (inspect.Signature.empty, "None", None) else f" -> {back}"
+    line = f"{name}({', '.join(shown)}){ends}"
+    if len(line) <= 100:
+        return line
+    return f"{name}(\n" + "".join(f"    {part},\n" for part in shown) + f"){ends}"
+
+
+def _with_marks(parameters: list[inspect.Parameter], shown: list[str]) -> list[str]:
+    """The bare star before keyword-only arguments, where no ``*more`` stands there already."""
+    parameters = [parameter for parameter in parameters if parameter.name != "self"]
+    kinds = [parameter.kind for parameter in parameters]
+    if inspect.Parameter.KEYWORD_ONLY not in kinds or inspect.Parameter.VAR_POSITIONAL in kinds:
+        return shown
+    at = kinds.index(inspect.Parameter.KEYWORD_ONLY)
+    return [*shown[:at], "*", *shown[at:]]
+
+
+def _parameter(parameter: inspect.Parameter) -> str:
+    stars = _STARS.get(parameter.kind, "")
+    kind = parameter.annotation
+    text = f"{stars}{parameter.name}"
+    if kind is not inspect.Parameter.empty:
+        text += f": {kind if isinstance(kind, str) else inspect.formatannotation(kind)}"
+    if parameter.default is not inspect.Parameter.empty:
+        text += f" = {_default(parameter.default)}"
+    return text
+
+
+def _default(value: Any) -> str:
+    """A default, the same in every process: sets have no order of their own."""
+    if isinstance(value, frozenset):
+        return f"frozenset({{{', '.join(map(repr, sorted(value)))}}})"
+    return repr(value)
+
+
+def prose(value: Any) -> str:
+    """A docstring as markdown."""
+    text = inspect.getdoc(value) or ""
+    parts = re.split(r"(``?[^`]+``?)", text)
+    # Outside code a type such as list<double> would be taken for a tag.
+    return "".join(f"`{part.strip('`')}`" if i % 2 else part.replace("<", r"\<") for i, part in enumerate(parts))
+
+
+def _tree(module: Any) -> str:
+    """The tree of errors, as the module's docstring draws it."""
+    drawn = inspect.getdoc(module) or ""
+    block = [line.removeprefix("    ") for line in drawn.splitlines() if line.startswith("    ")]
+    return "\n".join(block)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
