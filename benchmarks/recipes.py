@@ -112,12 +112,12 @@ class Count(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._count = handle.getValueState("count", "n long")
 
-    def handleInputRows(
+    def handleInputRows(  # noqa: N802 - Spark's name
         self,
         key: Any,
         rows: Iterator[pd.DataFrame] | Iterator[Row],
         timerValues: Any,  # noqa: ARG002, N803 - Spark's name
-    ) -> Iterator[pd.DataFrame]:  # noqa: N802
+    ) -> Iterator[pd.DataFrame]:
         before = (self._count.get() or (0,))[0]
         n = sum(len(frame) for frame in rows)
         self._count.update((before + n,))

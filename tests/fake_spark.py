@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 from collections import defaultdict
 from dataclasses import dataclass, field
-from random import Random
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -20,6 +20,7 @@ from appulse.engines.spark.tile_join import ANSWERS, METRICS, REJECTS, TileJoin,
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from random import Random
 
     from appulse.engines.spark.tiles import TilePlan
 
@@ -94,7 +95,8 @@ class FakeSpark:
         """Answers and rejects of one micro-batch."""
         limit = frontier(self.newest, self.call.lateness)
         blocks = self._shuffled(tables)
-        answers, rejects = [], []
+        answers: list[pa.Table] = []
+        rejects: list[pa.Table] = []
         for key, blobs in sorted(blocks.items()):
             for blob in self._attempts(key, blobs, limit):
                 tag = blob[:1]
@@ -153,4 +155,4 @@ class FakeSpark:
             if at <= limit // 1000:
                 del self.timers[key]
                 state = self._state(self.stores[key])
-                self.join.expire(key, limit, state, lambda at, key=key: self.timers.__setitem__(key, at))
+                self.join.expire(key, limit, state, partial(self.timers.__setitem__, key))

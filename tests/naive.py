@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -118,6 +118,13 @@ class Answer:
     def right(self) -> tuple[Any, ...]:
         """Stream, key and time of the right row."""
         return self.right_stream, self.right_key, self.right_time
+
+    @property
+    def swapped(self) -> Answer:
+        """The same pair seen from the other side."""
+        sides = {f"left_{what}": getattr(self, f"right_{what}") for what in ("stream", "key", "time")}
+        sides |= {f"right_{what}": getattr(self, f"left_{what}") for what in ("stream", "key", "time")}
+        return replace(self, **sides)
 
     @property
     def identity(self) -> tuple[Any, ...]:
@@ -447,7 +454,7 @@ def answers_of(table: pa.Table) -> list[Answer]:
 
 def assert_same_answers(found: pa.Table | Sequence[Answer], expected: Sequence[Answer]) -> None:
     """The same pairs, as often, with the same distances and probabilities; doubtful ones may be there or not."""
-    actual = list(found) if isinstance(found, list | tuple) else answers_of(found)  # type: ignore[arg-type]
+    actual = list(found) if isinstance(found, list | tuple) else answers_of(found)
     # Where the twin does not know the order, the order of the engine's answers does not count either.
     loose = {answer.identity for answer in expected if answer.unordered}
     groups: dict[Any, tuple[list[Answer], list[Answer]]] = defaultdict(lambda: ([], []))

@@ -82,7 +82,7 @@ class Case:
 
     def by_hand(self, options: ap.Options | None = None) -> ap.SimilarityJoin:
         """The same call as a join that rows are pushed to."""
-        named = dict(zip(self.names, self.streams, strict=True))
+        named: dict[str, Any] = dict(zip(self.names, self.streams, strict=True))
         return ap.SimilarityJoin(**self.settings, options=options, **named)
 
     @property
@@ -120,6 +120,7 @@ class Case:
 
 
 # --- values -----------------------------------------------------------------------------------------------------
+
 
 def coordinates(kind: str, offset: float = 0.0) -> SearchStrategy[float]:
     """Multiples of one half or one third, or any numbers."""

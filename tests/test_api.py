@@ -27,7 +27,8 @@ def _table(n: int = 3, **columns: Any) -> pa.Table:
 
 
 def _stream(frame: Any, **settings: Any) -> ap.Stream:
-    return ap.Stream(frame, **({"key": "id", "time": "ts", "value": ap.Exact("x")} | settings))
+    usual: dict[str, Any] = {"key": "id", "time": "ts", "value": ap.Exact("x")}
+    return ap.Stream(frame, **(usual | settings))
 
 
 def _join(left: Any = None, right: Any = None, **settings: Any) -> pa.Table:
@@ -78,7 +79,7 @@ def test_numbers_may_be_numpys_and_windows_timedeltas() -> None:
         {"epsilon": np.float32(1), "probability": np.float32(0.5)},
         {"epsilon": 1, "probability": np.float64(0.5)},
         {"window": window},
-        {"window": ap.TimeWindow(np.int64(10))},
+        {"window": ap.TimeWindow(np.float64(10))},
     ):
         naive.assert_same_answers(_join(**settings), naive.answers_of(usual))
 
@@ -143,7 +144,7 @@ def test_a_column_that_is_there_twice_is_refused() -> None:
 def test_streams_have_to_be_streams_with_frames() -> None:
     """Frames are wrapped; streams without one are for pushing."""
     with pytest.raises(ap.BadArgument, match=r"is a Table\. Wrap the frame: ap\.Stream"):
-        ap.similarity_join(_table(), _stream(_table()), **QUESTION)  # type: ignore[arg-type]
+        ap.similarity_join(_table(), _stream(_table()), **QUESTION)
     with pytest.raises(ap.BadArgument, match=r"has no frame.*SimilarityJoin"):
         _join(_stream(None))
     with pytest.raises(ap.BadArgument, match=r"frame is a builtins\.dict\. Give a Spark DataFrame"):
@@ -417,9 +418,7 @@ def test_timestamps_and_numbers_do_not_mix() -> None:
 
 def test_streams_may_count_time_in_units_of_their_own() -> None:
     """Each comes out in its own."""
-    a, b = (
-        _table(1).set_column(1, "ts", pa.array([t], pa.int32())) for t in (1_700_000_000, 28_333_333)
-    )
+    a, b = (_table(1).set_column(1, "ts", pa.array([t], pa.int32())) for t in (1_700_000_000, 28_333_333))
     result = _join(_stream(a, unit="s"), _stream(b, unit="min"), window=ap.TimeWindow("1 minute"))
     assert result["left_time"].to_pylist() == [1_700_000_000]
     assert result["right_time"].to_pylist() == [28_333_333]
@@ -557,7 +556,7 @@ def test_a_join_by_hand_checks_its_streams(make: Any, message: str) -> None:
 
 def test_a_push_that_raises_has_changed_nothing() -> None:
     """Neither rows nor frontier nor rejects: the same push, repaired, is answered in full."""
-    streams = {name: _stream(None, lateness=0) for name in ("left", "right")}
+    streams: dict[str, Any] = {name: _stream(None, lateness=0) for name in ("left", "right")}
     join = ap.SimilarityJoin(**streams, **QUESTION, on_reject="fail")
     join.push(left=_table(1), right=_table(1))
     later = _table(3).set_column(1, "ts", pa.array([2.0, 3.0, 4.0]))
@@ -577,10 +576,24 @@ def test_keys_that_do_not_fit_those_of_earlier_pushes_are_refused() -> None:
         join.push(a=_table().set_column(0, "id", KEYS["text"]))
 
 
+def test_partitions_keep_their_type_over_pushes() -> None:
+    """Pandas turns whole numbers into floats where one is missing: 1 and 1.0 are still one partition."""
+    for settings in ({"partition_by": "p"}, {}):
+        different = None if settings else "p"
+        join = ap.SimilarityJoin(a=_stream(None, lateness=9, **settings), **QUESTION, different=different)
+        join.push(a=pd.DataFrame(columns=["id", "ts", "x", "p"]))
+        join.push(a=pd.DataFrame({"id": [1, 2], "ts": [0.0, 0.0], "x": [0.0, 0.0], "p": [1, 2]}))
+        found = join.push(a=pd.DataFrame({"id": [3, 4], "ts": [0.0, 0.0], "x": [0.0, 0.0], "p": [1, None]}))
+        assert found["left_key"].to_pylist() == ([1] if settings else [2])
+        assert found["right_key"].to_pylist() == [3]
+        with pytest.raises(ap.BadArgument, match=r"'p' of stream 'a' was int64 in earlier pushes and is string"):
+            join.push(a=pd.DataFrame({"id": [3], "ts": [0.0], "x": [0.0], "p": ["one"]}))
+
+
 def test_the_number_of_dimensions_is_that_of_the_first_rows() -> None:
     """Of any stream; rows of another number are rejects ever after."""
     one, two = (pa.table({"id": [1], "ts": [0.0], "s": [[[0.0] * d]]}) for d in (1, 2))
-    streams = {name: _stream(None, value=ap.Samples("s"), lateness=9) for name in ("left", "right")}
+    streams: dict[str, Any] = {name: _stream(None, value=ap.Samples("s"), lateness=9) for name in ("left", "right")}
     join = ap.SimilarityJoin(**streams, **QUESTION)
     assert len(join.push(left=two.slice(0, 0), right=two)) == 0
     assert len(join.push(left=pa.concat_tables([one, two]))) == 1

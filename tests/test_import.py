@@ -84,7 +84,7 @@ def test_editors_see_the_same_names_as_programs() -> None:
     """The imports for type checkers are those made on first use."""
     source = Path(ap.__file__).read_text(encoding="utf-8")
     block = source[source.index("if TYPE_CHECKING:") : source.index("__version__")]
-    seen = {}
+    seen: dict[str, str] = {}
     for home, names in re.findall(r"from (\S+) import \(?([\w,\s]+?)\)?\n(?=    from|\n)", block):
         seen |= dict.fromkeys(re.findall(r"\w+", names), home)
     assert seen == ap._HOME_OF

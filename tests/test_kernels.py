@@ -268,7 +268,8 @@ def _check_meeting(left: _Side, right: _Side, epsilon: float, alpha: float) -> N
     a, b = (x.ravel() for x in np.meshgrid(np.arange(len(left.mass)), np.arange(len(right.mass))))
     truth = [naive.samples_probability(left.objects[i], right.objects[j], epsilon) for i, j in zip(a, b, strict=True)]
     found = np.empty(len(a))
-    refine(a, b, left.d, limit**2, threshold, *left.runs(), *right.runs(), found)
+    kernel: Any = refine
+    kernel(a, b, left.d, limit**2, threshold, *left.runs(), *right.runs(), found)
     for p, q in zip(found, truth, strict=True):
         if math.isnan(p):
             assert q < naive.threshold_of(alpha)
@@ -277,8 +278,8 @@ def _check_meeting(left: _Side, right: _Side, epsilon: float, alpha: float) -> N
     for use_moment in (True, False):
         for use_accept in (True, False):
             verdict = np.empty(len(a), np.int8)
-            switches = (use_moment, use_accept)
-            bounds.judge(a, b, limit, threshold, *switches, *left.summary(), *right.summary(), verdict)
+            judge: Any = bounds.judge
+            judge(a, b, limit, threshold, use_moment, use_accept, *left.summary(), *right.summary(), verdict)
             for i, j, v, q in zip(a, b, verdict, truth, strict=True):
                 whole = left.objects[i].mass * right.objects[j].mass
                 if v == bounds.ACCEPTED:
@@ -316,7 +317,8 @@ def test_the_tightest_case_of_cantelli_is_kept_far_from_the_origin(n: int, offse
         verdict = np.empty(1, np.int8)
         one = np.zeros(1, np.int64)
         limit = naive.limit_of(1.0)
-        bounds.judge(one, one, limit, 0.5 - 1e-9, True, True, *left.summary(), *right.summary(), verdict)
+        judge: Any = bounds.judge
+        judge(one, one, limit, 0.5 - 1e-9, True, True, *left.summary(), *right.summary(), verdict)
         assert verdict[0] == bounds.REFINE
 
 
@@ -349,9 +351,7 @@ def test_cells_have_codes_of_their_own(n_dims: int) -> None:
     """Up to the corners of the grid, and none is the code of overflow rows."""
     limit = int(grid.cell_limit(n_dims))
     at = [-limit, -limit + 1, -1, 0, 1, limit - 1, limit]
-    corners = {
-        (x, y if n_dims > 1 else 0, z if n_dims > 2 else 0) for x in at for y in at for z in at
-    }
+    corners = {(x, y if n_dims > 1 else 0, z if n_dims > 2 else 0) for x in at for y in at for z in at}
     codes = [int(grid.pack_cell(x, y, z, n_dims, limit)) for x, y, z in corners]
     assert len(set(codes)) == len(corners)
     assert min(codes) >= 0

@@ -162,9 +162,10 @@ def test_any_finite_number_is_rounded_to_the_microsecond(value: float, unit: str
     """And is within half of one of what it was."""
     micros, _, strange = to_micros(pa.array([value]), unit)
     if not strange[0]:
-        assert abs(Fraction(int(micros[0])) - Fraction(value) * naive.MICROS[unit]) <= Fraction(1, 2) + abs(
-            Fraction(value) * naive.MICROS[unit]
-        ) / 2**52
+        assert (
+            abs(Fraction(int(micros[0])) - Fraction(value) * naive.MICROS[unit])
+            <= Fraction(1, 2) + abs(Fraction(value) * naive.MICROS[unit]) / 2**52
+        )
 
 
 # --- canonical keys ---------------------------------------------------------------------------------------------

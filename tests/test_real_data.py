@@ -5,6 +5,7 @@ Each test on data of `../shared/data` has a small generated twin that always run
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -139,20 +140,20 @@ def _check_near(fixes: pa.Table, least: int) -> None:
     _assert_equal(_found(result), expected)
     assert len(ap.rejects(result)) == 0
     # Pushed in batches, rows up to ten minutes late; out of the window is out of the state.
-    streams = {f"s{i}": _stream(None, 15.0, name=owner, lateness="10 minutes") for i, owner in enumerate(owners)}
+    streams: dict[str, Any] = {
+        f"s{i}": _stream(None, 15.0, name=owner, lateness="10 minutes") for i, owner in enumerate(owners)
+    }
     join = ap.SimilarityJoin(**streams, **question)
     random = np.random.default_rng(1)
     micros = _micros(fixes)
     arrivals = pa.array(micros + random.integers(0, 600_000_000, len(fixes)))
-    at_once, shuffled = pa.array(micros), fixes.append_column("arrival", arrivals)
     cuts = np.linspace(micros[0], micros[-1] + 600_000_001, 40).astype(np.int64)
     parts = []
-    for a, b in zip(cuts[:-1], cuts[1:], strict=True):
-        batch = shuffled.filter(pc.and_(pc.greater_equal(arrivals, a), pc.less(arrivals, b)))
+    for a, b in pairwise(cuts):
+        batch = fixes.filter(pc.and_(pc.greater_equal(arrivals, a), pc.less(arrivals, b)))
         batch = batch.take(pa.array(random.permutation(len(batch))))
         frames = {f"s{i}": batch.filter(pc.equal(batch["who"], owner)) for i, owner in enumerate(owners)}
         parts.append(join.push(**frames))
-    assert len(at_once) == len(fixes)
     _assert_equal(_found(*parts), expected)
     assert len(join.rejects()) == 0
     assert join._engine is not None
@@ -164,7 +165,7 @@ def _check_met(fixes: pa.Table, least: int) -> None:
     question: dict[str, Any] = {"epsilon": 50.0, "probability": 0.9, "window": ap.TimeWindow(30)}
     expected = _brute(fixes, 50.0, 5.0, 0.9, 30.0)
     assert len(expected) >= least
-    stream = _stream(fixes, 5.0, partition_by=None)
+    stream = _stream(fixes, 5.0)
     for index in ("auto", "grid"):
         result = ap.self_join(stream, different="who", **question, options=ap.Options(index=index))
         _assert_equal(_found(result), expected)

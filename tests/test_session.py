@@ -140,7 +140,7 @@ def test_what_a_worker_prints_reaches_our_stderr(tmp_path: Path) -> None:
 
 
 def test_java_that_does_not_start_is_quoted(tmp_path: Path) -> None:
-    ran = run("""session(1, **{"spark.driver.memory": "1"})""", tmp_path)
+    ran = run("""session(1, **{"spark.driver.extraJavaOptions": "-XX:-BytecodeVerificationRemote"})""", tmp_path)
     assert ran.returncode == 1
     assert "appulse.errors.SessionError: Java" in ran.stderr
     assert "Could not create the Java Virtual Machine" in ran.stderr.partition("its last words:")[2]

@@ -95,11 +95,7 @@ def test_swapping_streams_swaps_the_sides(case: strategies.Case) -> None:
         return
     named = [replace(s, name=name) for s, name in zip(case.streams, case.names, strict=True)]
     swapped = replace(case, tables=case.tables[::-1], streams=tuple(named[::-1]))
-    turned = [
-        naive.Answer(*a.right, *a.left, a.distance, a.probability)
-        for a in naive.answers_of(case.run())
-    ]
-    naive.assert_same_answers(swapped.run(), turned)
+    naive.assert_same_answers(swapped.run(), [answer.swapped for answer in naive.answers_of(case.run())])
 
 
 @given(strategies.cases(bad=False), st.sampled_from(("probability", "epsilon", "window")))
@@ -252,7 +248,7 @@ def _positions(table: pa.Table, d: int) -> NDArray[np.float64]:
     return np.column_stack([table[f"x{k}"].to_numpy() for k in range(d)])
 
 
-def _key_pairs(result: pa.Table) -> list[tuple[int, int]]:
+def _key_pairs(result: pa.Table) -> list[tuple[Any, Any]]:
     return list(zip(result["left_key"].to_pylist(), result["right_key"].to_pylist(), strict=True))
 
 
@@ -452,8 +448,8 @@ def _points(*rows: Sequence[float], **columns: Any) -> pa.Table:
 
 def _exact(table: pa.Table, **settings: Any) -> ap.Stream:
     d = sum(name.startswith("x") for name in table.schema.names)
-    settings = {"key": "id", "time": "ts", "value": ap.Exact(*(f"x{k}" for k in range(d)))} | settings
-    return ap.Stream(table, **settings)
+    usual: dict[str, Any] = {"key": "id", "time": "ts", "value": ap.Exact(*(f"x{k}" for k in range(d)))}
+    return ap.Stream(table, **(usual | settings))
 
 
 @pytest.mark.parametrize("index", ["grid", "dense"])
@@ -547,8 +543,8 @@ def test_pairs_of_gaussians_are_the_noncentral_chi_square(d: int) -> None:
         _points(*random.normal(0, 1, (6, d)).tolist(), s=random.random(6), e=random.random(6) * 0.5 + 0.5)
         for _ in range(2)
     )
-    streams = [_exact(t, value=ap.Gaussian(*columns, sigma="s"), existence="e") for t in (left, right)]
-    found = _asked(*streams, 1.2, 1e-6)
+    x, y = (_exact(t, value=ap.Gaussian(*columns, sigma="s"), existence="e") for t in (left, right))
+    found = _asked(x, y, 1.2, 1e-6)
     assert len(found) > 20
     for row in found:
         a, b = left.slice(row["left_key"], 1).to_pylist()[0], right.slice(row["right_key"], 1).to_pylist()[0]
@@ -563,8 +559,10 @@ def test_pairs_of_gaussians_are_the_noncentral_chi_square(d: int) -> None:
 def test_gaussian_points_come_close_to_the_closed_form() -> None:
     """64 points a side are within some percent of it: what a Gaussian meets in a mixed call."""
     table = _points([0.0, 0.0], [1.0, 0.5], [2.0, 0.0], s=[0.5, 0.7, 1.0], t=[0.5, 0.7, 1.0])
-    closed = _asked(*(_exact(table, value=ap.Gaussian("x0", "x1", sigma="s")) for _ in "ab"), 1.5, 1e-3)
-    points = _asked(*(_exact(table, value=ap.Gaussian("x0", "x1", sigma=("s", "t"))) for _ in "ab"), 1.5, 1e-3)
+    closed, points = (
+        _asked(_exact(table, value=model), _exact(table, value=model), 1.5, 1e-3)
+        for model in (ap.Gaussian("x0", "x1", sigma="s"), ap.Gaussian("x0", "x1", sigma=("s", "t")))
+    )
     assert len(closed) == len(points) == 9
     for a, b in zip(sorted(closed, key=str), sorted(points, key=str), strict=True):
         assert (a["left_key"], a["right_key"]) == (b["left_key"], b["right_key"])
@@ -776,9 +774,7 @@ def test_states_of_other_dimensions_are_refused() -> None:
     two, three = (pa.table({"id": [0], "ts": [0.0], "s": [[[0.0] * d]]}) for d in (2, 3))
     streams = [ap.Stream(None, key="id", time="ts", value=ap.Samples("s"), name=name) for name in "ab"]
     question: dict[str, Any] = {"epsilon": 1, "probability": 1, "window": FOREVER, "different": None}
-    call = resolve(
-        streams, [two.schema] * 2, self_join=False, on_reject="collect", options=ap.Options(), **question
-    )
+    call = resolve(streams, [two.schema] * 2, self_join=False, on_reject="collect", options=ap.Options(), **question)
     engine = LocalJoin(call)
     engine.push({"a": two, "b": three})
     assert engine.rejects()["reason"].to_pylist() == ["wrong dimension"]

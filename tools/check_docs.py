@@ -30,7 +30,7 @@ FENCE = re.compile(r"^(?P<indent> *)(?P<fence>`{3,}|~{3,})(?P<info>.*)$")
 LINK = re.compile(r"!?\[[^\]]*\]\(<?(?P<inline>[^)\s>]+)>?[^)]*\)|^\[[^\]]+\]:\s*<?(?P<reference>[^\s>]+)")
 CODE = re.compile(r"`([^`]+)`")
 PATH = re.compile(r"(?P<path>(?:src|tests|benchmarks|docs|examples|tools)/[\w./-]*)(?P<names>(?:::\w+)*)(?:\[.*\])?")
-DOTTED = re.compile(r"appulse(?:\.\w+)+")
+DOTTED = re.compile(r"appulse(?:\.\w+)+(?<!\.json)(?<!\.toml)")
 
 # The program comes on stdin; under the name of the page, so that a traceback shows the page's own lines.
 RUNNER = "import sys; exec(compile(sys.stdin.read(), sys.argv[1], 'exec'), {'__name__': '__main__'})"

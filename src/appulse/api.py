@@ -11,10 +11,10 @@ import pyarrow as pa
 from appulse.engines.call import JoinCall, Options, resolve, stream_names
 from appulse.errors import BadArgument, NotBuilt
 from appulse.model.stream import Stream
-from appulse.windows.definitions import TimeWindow
 
 if TYPE_CHECKING:
     from appulse.engines.local import LocalJoin
+    from appulse.windows.definitions import TimeWindow
 
 _TWICE = "The same Stream is given twice among several. Pair it with itself by self_join, apart."
 # Arrow tables take no attributes: rejects are kept beside the results they belong to.

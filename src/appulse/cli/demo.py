@@ -22,6 +22,8 @@ __all__ = ["demo"]
 
 _DEMOS = ("weather",)
 _MADE = ("input", "checkpoint", "pairs", "rejects")  # folders of a former demo, made anew
+# The JVM's best compiler costs more than it gives to a job of half a minute.
+_BRIEF = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
 _TEMPLATE = Path(__file__).parent / "demos" / "weather.toml"
 
 
@@ -60,7 +62,7 @@ def _weather(console: Console, folder: Path) -> None:
         f"2. The job is {job}: join the three streams on probability; a report may have to wait up to\n"
         "   3 hours for its match. A micro-batch takes the next month of each airport."
     )
-    carry_out(load(job), console, drain=True)
+    carry_out(load(job), console, _BRIEF, drain=True)
     pairs = read_results(folder / "pairs")
     console.print("3. Some of the likeliest pairs:")
     console.print(_table(_first(pairs)))

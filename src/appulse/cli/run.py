@@ -48,20 +48,21 @@ def run(
 
         checked = load(job)
         _must_have_input(checked)
-    carry_out(checked, console, once=once, drain=drain, master=master, checkpoint=checkpoint, json=json)
+    settings = {} if master is None else {"spark.master": master}
+    carry_out(checked, console, settings, once=once, drain=drain, checkpoint=checkpoint, json=json)
 
 
 def carry_out(
     job: Job,
     console: Console,
+    settings: dict[str, str],
     *,
     once: bool = False,
     drain: bool = False,
-    master: str | None = None,
     checkpoint: str | None = None,
     json: bool = False,
 ) -> Totals:
-    """Run a job to its end, showing each batch; exits with 130 where Ctrl-C ended it."""
+    """Run a job to its end on a session with some settings, showing each batch; exits with 130 on Ctrl-C."""
     checkpoint = checkpoint or job.checkpoint
     with errors_told(console):
         if checkpoint is None:
@@ -79,7 +80,7 @@ def carry_out(
         else:
             console.print(str(batch), soft_wrap=True, highlight=False)
 
-    with errors_told(console, log), stderr_to(log), line, _session(master) as spark, interrupts() as asked_to_stop:
+    with errors_told(console, log), stderr_to(log), line, _session(settings) as spark, interrupts() as asked_to_stop:
         from appulse.jobs import run as start
 
         spinner.update(text=Text("starting the query"))
@@ -96,13 +97,13 @@ def carry_out(
 
 
 @contextmanager
-def _session(master: str | None) -> Iterator[SparkSession]:
+def _session(settings: dict[str, str]) -> Iterator[SparkSession]:
     """The session that runs already, or one for as long as it is needed."""
     from appulse import api
     from appulse.engines.spark.session import is_running
 
     ours = not is_running()
-    spark: SparkSession = api.session(**({} if master is None else {"spark.master": master}))
+    spark: SparkSession = api.session(**settings)
     try:
         yield spark
     finally:

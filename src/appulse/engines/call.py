@@ -214,7 +214,7 @@ def _key_type(streams: Sequence[Stream], schemas: Sequence[pa.Schema], names: Se
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 def _time_type(streams: Sequence[Stream], schemas: Sequence[pa.Schema], names: Sequence[str]) -> pa.DataType:

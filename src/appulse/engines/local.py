@@ -17,6 +17,7 @@ from appulse.operators.similarity_join import Answers, SimilarityJoin
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from appulse.model.encode import Encoding
     from appulse.model.objects import Objects
 
 
@@ -43,6 +44,7 @@ class LocalJoin:
         self.operator = SimilarityJoin(call.plan)
         self._newest: list[int | None] = [None] * len(call.encodings)
         self._rejects: list[pa.Table] = []
+        self._label_types: dict[str, pa.DataType] = {}
 
     def push(self, tables: Mapping[str, pa.Table]) -> pa.Table:
         """Take in rows by stream name; the answers they complete."""
@@ -59,7 +61,7 @@ class LocalJoin:
             table = tables.get(encoding.name)
             if table is None:
                 continue
-            objects, rejects = encode(table, encoding)
+            objects, rejects = encode(self._with_known_labels(table, encoding), encoding)
             rejected += self._checked(rejects)
             if limit is not None and (objects.time < limit).any():
                 late = objects.time < limit
@@ -79,6 +81,26 @@ class LocalJoin:
     def rejects(self) -> pa.Table:
         """Every row that could not be used so far."""
         return concat_rejects(self._rejects, self.call.reject_schema)
+
+    def _with_known_labels(self, table: pa.Table, encoding: Encoding) -> pa.Table:
+        """The table with partitions in the types of earlier pushes: pandas makes 1 a 1.0 where a null stands beside it."""
+        columns = {f"partition {i + 1}": column for i, column in enumerate(encoding.partition_by)}
+        columns |= {"different": encoding.differ} if encoding.differ is not None else {}
+        for what, column in columns.items():
+            kind = table.schema.field(column).type
+            kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+            known = self._label_types.get(what, kind)
+            known = self._label_types[what] = kind if pa.types.is_null(known) else known
+            if kind != known:
+                try:
+                    cast = table[column].cast(known)
+                except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+                    raise BadArgument(
+                        f"Column {column!r} of stream {encoding.name!r} was {known} in earlier pushes and is {kind}, which "
+                        f"does not fit: {error}. Cast it before the push."
+                    ) from None
+                table = table.set_column(table.schema.get_field_index(column), column, cast)
+        return table
 
     def _checked(self, rejects: pa.Table) -> list[pa.Table]:
         if len(rejects) == 0:

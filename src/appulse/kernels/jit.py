@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numba
 
@@ -17,11 +17,9 @@ _REORDER = {"reassoc", "contract", "nsz"}
 
 def kernel(function: F) -> F:
     """Compile ``function`` on first use, without Python objects, and keep the machine code on disk."""
-    compiled: F = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=_REORDER)(function)
-    return compiled
+    return cast("F", numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=_REORDER)(function))
 
 
 def exact_kernel(function: F) -> F:
     """As `kernel`, with every operation rounded as written: for numbers that two processes must agree on to the bit."""
-    compiled: F = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
-    return compiled
+    return cast("F", numba.njit(cache=True, nogil=True, error_model="numpy")(function))

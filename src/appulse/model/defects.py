@@ -33,7 +33,7 @@ class Defects:
         self.bad = np.zeros(n, bool)
         self._found: list[tuple[NDArray[np.int64], str, Callable[[int], str]]] = []
 
-    def mark(self, rows: NDArray[np.bool_], reason: str, detail: Callable[[int], str]) -> None:
+    def mark(self, rows: NDArray[np.bool_] | np.bool_, reason: str, detail: Callable[[int], str]) -> None:
         """Reject the ``rows`` (a mask) not yet rejected; ``detail`` words the trouble of one row."""
         fresh = np.flatnonzero(rows & ~self.bad)
         if len(fresh):

@@ -162,9 +162,13 @@ def _check_identity(table: pa.Table, encoding: Encoding, defects: Defects) -> ND
         np.asarray(_chunk(table[encoding.key]).is_null()), why.NULL_KEY, lambda _: f"column {encoding.key!r} is null"
     )
     for column in encoding.partition_by:
-        null = np.asarray(_chunk(table[column]).is_null())
-        defects.mark(null, why.NULL_PARTITION, lambda _, column=column: f"column {column!r} is null")
+        _check_partition(table, column, defects)
     return micros
+
+
+def _check_partition(table: pa.Table, column: str, defects: Defects) -> None:
+    null = np.asarray(_chunk(table[column]).is_null())
+    defects.mark(null, why.NULL_PARTITION, lambda _: f"column {column!r} is null")
 
 
 def _check_existence(table: pa.Table, encoding: Encoding, defects: Defects) -> NDArray[np.float64]:
@@ -229,7 +233,7 @@ def _check_samples(table: pa.Table, model: Samples, d: int | None, defects: Defe
     rows[even] = flat[np.repeat(even, widths)].reshape(-1, d)
     odd = np.zeros(len(table), bool)
     odd[owner[~np.isfinite(rows).all(axis=1)]] = True
-    defects.mark(odd, why.NON_FINITE, lambda i: f"a sample of {model.column!r} is null, NaN or infinite")
+    defects.mark(odd, why.NON_FINITE, lambda _: f"a sample of {model.column!r} is null, NaN or infinite")
     weights = np.empty(0)
     if model.weights is not None:
         weights, first, rows = _check_weights(table, model, counts, first, rows, defects)
@@ -256,7 +260,7 @@ def _check_weights(
     weights[fits[owner]] = flat[fits[given_owner]]
     odd = np.zeros(len(table), bool)
     odd[owner[~np.isfinite(weights)]] = True
-    defects.mark(odd, why.NON_FINITE, lambda i: f"a weight of {model.weights!r} is null, NaN or infinite")
+    defects.mark(odd, why.NON_FINITE, lambda _: f"a weight of {model.weights!r} is null, NaN or infinite")
     negative = np.zeros(len(table), bool)
     negative[owner[weights < 0]] = True
     defects.mark(
@@ -279,7 +283,7 @@ def _objects(
     existence: NDArray[np.float64],
     values: _Values,
 ) -> Objects:
-    n, d = values.centre.shape
+    n = len(values.centre)
     model = encoding.model
     zeros = np.zeros(n)
     base = Objects(
@@ -311,15 +315,18 @@ def _objects(
 
 def _sampled_reach(objects: Objects, model: Gaussian | Ball, quantile: float) -> NDArray[np.float64]:
     """Alpha-reach of objects that are held as centre and spread and sampled where they are used."""
+    reach: NDArray[np.float64]
     if objects.spread.shape[1] == 1:
         unit = replace(objects.slice(0, 0), centre=np.zeros((1, objects.d)), spread=np.ones((1, 1)))
         unit = replace(unit, time=np.zeros(1, np.int64), mass=np.ones(1))
-        reach: NDArray[np.float64] = sampled(unit, model, quantile).reach[0] * objects.spread[:, 0]
+        reach = sampled(unit, model, quantile).reach[0] * objects.spread[:, 0]
         # A pair of Gaussians keeps its closed form among other models, and that reaches z sigma.
         least = max(0.0, _normal_quantile(quantile * quantile)) if isinstance(model, Gaussian) else 0.0
         rounding = 4e-16 * np.abs(objects.centre).sum(axis=1)
-        return np.maximum(reach * (1.0 + 1e-12) + rounding, least * objects.spread[:, 0])
-    return sampled(objects, model, quantile).reach
+        reach = np.maximum(reach * (1.0 + 1e-12) + rounding, least * objects.spread[:, 0])
+    else:
+        reach = sampled(objects, model, quantile).reach
+    return reach
 
 
 def sampled(objects: Objects, model: Model, quantile: float) -> Objects:
@@ -456,7 +463,7 @@ def _chunk(column: pa.ChunkedArray | pa.Array) -> pa.Array:
 
 
 def _is_list(kind: pa.DataType) -> bool:
-    return (
+    return bool(
         pa.types.is_list(kind)
         or pa.types.is_large_list(kind)
         or pa.types.is_fixed_size_list(kind)
@@ -466,6 +473,6 @@ def _is_list(kind: pa.DataType) -> bool:
 
 
 def _is_numeric(kind: pa.DataType) -> bool:
-    return (
+    return bool(
         pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind)
     )

@@ -9,12 +9,13 @@ import numpy as np
 
 from appulse.kernels.strings import gather_runs
 from appulse.model.strings import Bytes, Labels
-from appulse.model.uncertainty import Form
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
+
+    from appulse.model.uncertainty import Form
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,10 +83,8 @@ def encode(array: pa.Array) -> Bytes:
     travel as Arrow's own message of one row.
     """
     kind = array.type
-    if pa.types.is_dictionary(kind):
-        return encode(array.dictionary_decode())
-    if isinstance(array, pa.ExtensionArray):
-        return encode(array.storage)
+    if pa.types.is_dictionary(kind) or isinstance(array, pa.ExtensionArray):
+        return encode(array.dictionary_decode() if pa.types.is_dictionary(kind) else array.storage)
     if pa.types.is_nested(kind) and not pa.types.is_union(kind):
         return Bytes.of(_nested_rows(array))
     if (
@@ -141,8 +139,7 @@ def decode(strings: Bytes, kind: pa.DataType) -> pa.Array:
     if pa.types.is_nested(kind) and not pa.types.is_union(kind):
         return _from_nested_rows(strings.to_list(), kind)
     field = pa.schema([("", kind)])
-    rows = [pa.ipc.read_record_batch(pa.py_buffer(raw), field).column(0) for raw in strings.to_list()]
-    return pa.concat_arrays(rows)
+    return pa.concat_arrays([pa.ipc.read_record_batch(pa.py_buffer(raw), field).column(0) for raw in strings.to_list()])
 
 
 def _nested_rows(array: pa.Array) -> list[bytes]:
@@ -276,8 +273,8 @@ class Labels:
         codes: NDArray[np.int64] | None = None
         parts: list[bytes] = [b""]
         null = np.zeros(len(columns[0]), bool)
-        for column in columns:
-            column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        for given in columns:
+            column = given.combine_chunks() if isinstance(given, pa.ChunkedArray) else given
             column = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
             null |= np.asarray(column.is_null())
             if pa.types.is_nested(column.type):

@@ -89,11 +89,13 @@ def _whole(micros: float, given: object, what: str) -> int:
 
 
 def is_time(kind: pa.DataType) -> bool:
-    return pa.types.is_timestamp(kind) or pa.types.is_date(kind)
+    """Whether a column of this type holds timestamps or dates."""
+    return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind))
 
 
 def is_number(kind: pa.DataType) -> bool:
-    return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    """Whether a column of this type holds numbers."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def to_micros(array: pa.Array, unit: str) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.bool_]]:
@@ -102,10 +104,9 @@ def to_micros(array: pa.Array, unit: str) -> tuple[NDArray[np.int64], NDArray[np
     Timestamps and dates count from 1970 in UTC, nanoseconds are floored; plain numbers are in ``unit``.
     """
     null = np.asarray(array.is_null())
+    array = array.cast(pa.int64()) if pa.types.is_null(array.type) else array
     kind = array.type
     strange = np.zeros(len(array), bool)
-    if pa.types.is_null(kind):
-        return np.zeros(len(array), np.int64), null, strange
     if pa.types.is_date(kind):
         per, whole = (UNITS["d"], array.view(pa.int32())) if kind.bit_width == 32 else (1_000, array.view(pa.int64()))
         return _scaled(whole, per, null, strange)
@@ -147,6 +148,5 @@ def from_micros(micros: NDArray[np.int64], kind: pa.DataType, unit: str) -> pa.A
         return pa.array(micros * times // per).cast(kind)
     if pa.types.is_decimal(kind):  # exact; through a double 0.1 would come out as 0.100000000000000006
         least = Decimal(1).scaleb(-kind.scale)
-        values = [(Decimal(m) * times / per).quantize(least, context=_WIDE) for m in micros.tolist()]
-        return pa.array(values, kind)
+        return pa.array([(Decimal(m) * times / per).quantize(least, context=_WIDE) for m in micros.tolist()], kind)
     return pa.array(micros * times / per).cast(kind, safe=False)

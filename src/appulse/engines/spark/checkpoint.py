@@ -44,7 +44,8 @@ class Checkpoint:
             raise CheckpointError(
                 f"The checkpoint {self.path} was closed by a drain: its streams have ended. Start with a new one."
             )
-        own = TilePlan(**{name: tuple(v) if isinstance(v, list) else v for name, v in stored["plan"].items()})
+        plan_fields: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in stored["plan"].items()}
+        own = TilePlan(**plan_fields)
         if partitions is not None and partitions != own.tiles:
             raise CheckpointError(
                 f"The checkpoint {self.path} has {own.tiles} partitions, the job asks for {partitions}. "

@@ -145,7 +145,7 @@ def rejects_of(result: DataFrame) -> DataFrame:
     known = result_of(result)
     if known.bad_rows is None:
         raise BadArgument(
-            "Rejects of a streaming result leave with its query: give ap.start(result, sink, rejects=...) a sink for them."
+            "Rejects of a streaming result leave with its query. Give them a sink: ap.start(result, sink, rejects=...)."
         )
     return known.bad_rows
 
@@ -247,9 +247,7 @@ def _tile_plan(call: JoinCall, partitions: int, options: Options, streams: Seque
         return hashed_plan(call.plan, partitions, call.encodings[0].closed_form, options.side)
     from appulse.engines.local import as_table
 
-    samples = (
-        options.sample if isinstance(options.sample, dict) else dict.fromkeys(call.plan.streams, options.sample)
-    )
+    samples = options.sample if isinstance(options.sample, dict) else dict.fromkeys(call.plan.streams, options.sample)
     rows = []
     for encoding, stream in zip(call.encodings, streams, strict=True):
         frame = samples.get(encoding.name)
@@ -283,7 +281,7 @@ def _encoded(
     call: JoinCall, plan: TilePlan, keys: list[int], streams: Sequence[Stream], *, streaming: bool
 ) -> DataFrame:
     """All streams as blocks, one or a few per tile, task and micro-batch."""
-    parts = []
+    parts: list[DataFrame] = []
     for i, (encoding, late) in enumerate(zip(call.encodings, call.lateness, strict=True)):
         frame = streams[i].frame.select(*map(_quoted, encoding.columns()))
         part = frame.mapInArrow(_encoder(call, plan, keys, i), _BLOCKS)
@@ -292,6 +290,10 @@ def _encoded(
             # time column still there below.
             part = part.withWatermark("ts", f"{-(-late // 1000)} milliseconds")
         parts.append(part.select("tile", "block"))
+    return _union(parts)
+
+
+def _union(parts: list[DataFrame]) -> DataFrame:
     union = parts[0]
     for part in parts[1:]:
         union = union.union(part)
@@ -415,14 +417,11 @@ def _at_once(call: JoinCall, plan: TilePlan, keys: list[int], blocks: DataFrame,
 def _bad_rows(call: JoinCall, streams: Sequence[Stream], schema: T.StructType) -> DataFrame:
     """The rejects of a batch call alone, without the join."""
     arrow = _arrow_schema(schema)
-    parts = []
+    parts: list[DataFrame] = []
     for i, encoding in enumerate(call.encodings):
         frame = streams[i].frame.select(*map(_quoted, encoding.columns()))
         parts.append(frame.mapInArrow(_rejecter(call, i, arrow), schema))
-    union = parts[0]
-    for part in parts[1:]:
-        union = union.union(part)
-    return union
+    return _union(parts)
 
 
 def _rejecter(

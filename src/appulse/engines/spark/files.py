@@ -14,9 +14,10 @@ class Folder:
     """A folder on any file system that Spark knows."""
 
     def __init__(self, spark: SparkSession, path: str) -> None:
-        self._jvm: Any = spark._jvm  # noqa: SLF001 - PySpark has no public door to Hadoop's file systems
+        jvm: Any = spark._jvm  # noqa: SLF001 - PySpark has no public door to Hadoop's file systems
+        self._jvm = jvm
         self.path = path
-        self._root = self._jvm.org.apache.hadoop.fs.Path(path)
+        self._root = jvm.org.apache.hadoop.fs.Path(path)
         self._fs = self._root.getFileSystem(spark._jsc.hadoopConfiguration())  # noqa: SLF001
 
     def _at(self, name: str) -> Any:

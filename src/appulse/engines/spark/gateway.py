@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["environment", "start_jvm"]
 
+_PATIENCE = 5.0  # seconds: a Java that failed has said all it had to say, unless a child of it lives on
+
 # What Spark's state workers print at each start of a query and the JVM at its own, whatever the log level.
 _CHATTER = re.compile(
     r"\s*$|(Starting )?Streaming TransformWithState\w+ Python worker|WARNING: Using incubator modules"
@@ -60,12 +62,14 @@ def start_jvm(conf: SparkConf) -> JavaGateway:
         with environment(JAVA_HOME=str(java.home)):
             return launch_gateway(conf, {"stderr": write})
     except PySparkRuntimeError as problem:
-        raise SessionError(
-            f"{java} started no Spark session; its last words: {' | '.join(last_words) or 'none'}. "
-            "`appulse doctor` checks the installation."
-        ) from problem
+        failure = problem
     finally:
         os.close(write)
+    listener.join(_PATIENCE)
+    raise SessionError(
+        f"{java} started no Spark session; its last words: {' | '.join(last_words) or 'none'} "
+        "`appulse doctor` checks the installation."
+    ) from failure
 
 
 def _listen(read: int, last_words: deque[str]) -> None:

@@ -43,7 +43,12 @@ class JoinProcessor(StatefulProcessor):
     def close(self) -> None:
         """Nothing to close: state is Spark's, caches outlive the task."""
 
-    def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame] | Iterator[Row], timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803 - Spark's names
+    def handleInputRows(  # noqa: N802 - Spark's name
+        self,
+        key: Any,
+        rows: Iterator[pd.DataFrame] | Iterator[Row],
+        timerValues: Any,  # noqa: N803 - Spark's name
+    ) -> Iterator[pd.DataFrame]:
         """Answer the blocks of one tile."""
         import pandas as pd
 
@@ -51,7 +56,12 @@ class JoinProcessor(StatefulProcessor):
         out = self._join.answer(int(key[0]), blobs, _limit(timerValues), self._state, self._handle.registerTimer)
         yield pd.DataFrame({"out": out})
 
-    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803, ARG002 - Spark's names
+    def handleExpiredTimer(  # noqa: N802 - Spark's name
+        self,
+        key: Any,
+        timerValues: Any,  # noqa: N803 - Spark's name
+        expiredTimerInfo: Any,  # noqa: ARG002, N803 - Spark's name
+    ) -> Iterator[pd.DataFrame]:
         """Forget what has expired in a tile that gets no rows."""
         self._join.expire(int(key[0]), _limit(timerValues), self._state, self._handle.registerTimer)
         yield from ()

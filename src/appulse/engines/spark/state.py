@@ -96,8 +96,8 @@ class TileState:
         if plan != self._fingerprint:
             raise CheckpointError(
                 f"The checkpoint was written by a job with plan {plan}, this job has plan {self._fingerprint}: "
-                "streams, models, epsilon, probability, window, partitions or tiles differ. Start it with a new checkpoint, or "
-                "restore the old job."
+                "streams, models, epsilon, probability, window, partitions or tiles differ. "
+                "Start it with a new checkpoint, or restore the old job."
             )
         if cached is not None and (cached.version, cached.nonce) == (version, bytes(nonce)):
             return cached, timer

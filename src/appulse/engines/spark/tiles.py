@@ -145,7 +145,8 @@ class TileOwnership:
             self.plan.tiles,
             *self.plan._hot,  # noqa: SLF001 - the plan's other half
         )
-        return owners == self.tile
+        mine: NDArray[np.bool_] = owners == self.tile
+        return mine
 
     def _hashes(self, store: object, rows: NDArray[np.int64]) -> NDArray[np.uint64]:
         if not self.plan.hot:
