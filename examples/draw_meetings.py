@@ -1,7 +1,7 @@
 """Say and draw who met whom, of what a job found.
 
-    python examples/draw_meetings.py cabs
-    python examples/draw_meetings.py geolife
+python examples/draw_meetings.py cabs
+python examples/draw_meetings.py geolife
 """
 
 from __future__ import annotations

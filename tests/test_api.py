@@ -581,7 +581,7 @@ def test_partitions_keep_their_type_over_pushes() -> None:
     for settings in ({"partition_by": "p"}, {}):
         different = None if settings else "p"
         join = ap.SimilarityJoin(a=_stream(None, lateness=9, **settings), **QUESTION, different=different)
-        join.push(a=pd.DataFrame(columns=["id", "ts", "x", "p"]))
+        join.push(a=_table(p=pa.nulls(3)).slice(0, 0))
         join.push(a=pd.DataFrame({"id": [1, 2], "ts": [0.0, 0.0], "x": [0.0, 0.0], "p": [1, 2]}))
         found = join.push(a=pd.DataFrame({"id": [3, 4], "ts": [0.0, 0.0], "x": [0.0, 0.0], "p": [1, None]}))
         assert found["left_key"].to_pylist() == ([1] if settings else [2])

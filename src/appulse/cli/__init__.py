@@ -25,15 +25,20 @@ for command in (run, validate, demo, doctor):
     app.command()(command)
 
 
+def _tell_version(asked: bool) -> None:  # noqa: FBT001 - the signature of an option's callback
+    if asked:
+        typer.echo(f"appulse {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
 def options(
     *,
-    version: Annotated[bool, typer.Option("--version", help="Say which version this is.", is_eager=True)] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Say which version this is.", callback=_tell_version, is_eager=True)
+    ] = False,
 ) -> None:
     """Exact probabilistic joins over streams nobody can fully trust."""
-    if version:
-        typer.echo(f"appulse {__version__}")
-        raise typer.Exit
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ import sys
 import time
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -48,14 +48,14 @@ def run(
 
         checked = load(job)
         _must_have_input(checked)
-    settings = {} if master is None else {"spark.master": master}
+    settings: dict[str, Any] = {} if master is None else {"spark.master": master}
     carry_out(checked, console, settings, once=once, drain=drain, checkpoint=checkpoint, json=json)
 
 
 def carry_out(
     job: Job,
     console: Console,
-    settings: dict[str, str],
+    settings: dict[str, Any],
     *,
     once: bool = False,
     drain: bool = False,
@@ -88,16 +88,16 @@ def carry_out(
         if not (once or drain):
             console.print("Running until Ctrl-C; new files are taken as they come.", highlight=False)
         totals = watch(query, show, asked_to_stop)
-    seconds = time.perf_counter() - begin
+    told = f"{totals}, in {time.perf_counter() - begin:.1f} s."
     if asked_to_stop.is_set():
-        console.print(f"Stopped after {totals}, in {seconds:.1f} s. The same command goes on from there.", soft_wrap=True)
+        console.print(f"Stopped after {told} The same command goes on from there.", soft_wrap=True)
         raise typer.Exit(INTERRUPTED)
-    console.print(f"Done: {totals}, in {seconds:.1f} s. Answers are in {job.sink[1]['path']}", soft_wrap=True)
+    console.print(f"Done: {told} Answers: {job.sink[1]['path']}", soft_wrap=True)
     return totals
 
 
 @contextmanager
-def _session(settings: dict[str, str]) -> Iterator[SparkSession]:
+def _session(settings: dict[str, Any]) -> Iterator[SparkSession]:
     """The session that runs already, or one for as long as it is needed."""
     from appulse import api
     from appulse.engines.spark.session import is_running

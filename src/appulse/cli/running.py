@@ -6,7 +6,7 @@ import signal
 import sys
 import tempfile
 from contextlib import contextmanager
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType
 
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 __all__ = ["interrupts", "log_file", "stderr_to", "watch"]
 
@@ -38,7 +38,7 @@ def stderr_to(log: Path) -> Iterator[None]:
     """Send to a log what Spark, its workers and libraries print on stderr."""
     before = sys.stderr
     with log.open("a", encoding="utf-8", buffering=1) as file:
-        file.write(f"--- {datetime.now(timezone.utc):%Y-%m-%d %H:%M:%S} UTC\n")
+        file.write(f"--- {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC\n")
         sys.stderr = file
         try:
             yield

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from appulse.errors import BadArgument, nearest
+from appulse.errors import BadArgument, NotBuilt, nearest
 from appulse.model import defects as why
 from appulse.model import uncertainty
 from appulse.model.defects import as_json, reject_schema
@@ -120,6 +120,7 @@ def resolve(
         raise BadArgument(f"window={window!r} is no window. Give one such as ap.TimeWindow('5 minutes').")
     if on_reject not in ("collect", "fail"):
         raise BadArgument(f"on_reject={on_reject!r}.{nearest(str(on_reject), ('collect', 'fail'))}")
+    _refuse_unbuilt(streams, names)
     models = tuple(stream.value for stream in streams)
     threshold = probability - TOLERANCE if probability > 2 * TOLERANCE else probability
     plan = JoinPlan(
@@ -163,6 +164,13 @@ def resolve(
 
 def _is_real(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _refuse_unbuilt(streams: Sequence[Stream], names: Sequence[str]) -> None:
+    for stream, name in zip(streams, names, strict=True):
+        for argument, value, built in (("idle_after", stream.idle_after, None), ("order", stream.order, "time")):
+            if value != built:
+                raise NotBuilt(f"{argument}={value!r} of stream {name!r} is planned and not built yet. Leave it out.")
 
 
 def stream_names(streams: Sequence[Stream], *, self_join: bool = False) -> tuple[str, ...]:

@@ -83,7 +83,7 @@ class LocalJoin:
         return concat_rejects(self._rejects, self.call.reject_schema)
 
     def _with_known_labels(self, table: pa.Table, encoding: Encoding) -> pa.Table:
-        """The table with partitions in the types of earlier pushes: pandas makes 1 a 1.0 where a null stands beside it."""
+        """The table with partitions in the types of earlier pushes: pandas makes 1 a 1.0 where a null is beside it."""
         columns = {f"partition {i + 1}": column for i, column in enumerate(encoding.partition_by)}
         columns |= {"different": encoding.differ} if encoding.differ is not None else {}
         for what, column in columns.items():
@@ -96,8 +96,8 @@ class LocalJoin:
                     cast = table[column].cast(known)
                 except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
                     raise BadArgument(
-                        f"Column {column!r} of stream {encoding.name!r} was {known} in earlier pushes and is {kind}, which "
-                        f"does not fit: {error}. Cast it before the push."
+                        f"Column {column!r} of stream {encoding.name!r} was {known} in earlier pushes and is {kind}: "
+                        f"{error}. Cast it before the push."
                     ) from None
                 table = table.set_column(table.schema.get_field_index(column), column, cast)
         return table

@@ -30,9 +30,9 @@ def _is_finite(value: float) -> float:
 
 
 def _are_settings(given: dict[str, Any]) -> dict[str, Any]:
-    for name, value in given.items():
-        if not isinstance(value, str | int | float):
-            raise ValueError(f"{name} is {value!r}, wanted text, a number, true or false.")
+    wrong = [f"{name} is {value!r}" for name, value in given.items() if not isinstance(value, str | int | float)]
+    if wrong:
+        raise ValueError(f"{', '.join(wrong)}, wanted text, a number, true or false.")
     return given
 
 

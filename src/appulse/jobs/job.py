@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os.path
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,13 +11,13 @@ from pydantic import ValidationError
 
 from appulse import api
 from appulse.engines.call import Options, resolve
-from appulse.errors import AppulseError, BadArgument, JobError
+from appulse.errors import BadArgument, JobError
 from appulse.jobs.problems import Problem, problems_of
 from appulse.jobs.tables import JobTable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
     from appulse.jobs.sources import SourceTable
     from appulse.jobs.tables import SinkTable
@@ -37,7 +36,7 @@ class Job:
 
     def place(self, path: str) -> str:
         """A path of the file: as it is if absolute or a URI, else from the file's folder."""
-        return path if "://" in path else os.path.abspath(self.file.parent / Path(path).expanduser())
+        return path if "://" in path else str((self.file.parent / Path(path).expanduser()).resolve())
 
     @property
     def checkpoint(self) -> str | None:
@@ -83,22 +82,20 @@ def validate(path: str | Path) -> list[Problem]:
 def build(job: Job, spark: SparkSession, *, streaming: bool = True) -> DataFrame:
     """The answers of a job as a Spark frame, streaming or of the files that are there now."""
     table = job.table
-    frames = {name: _frame(job, source, spark, streaming=streaming) for name, source in table.sources.items()}
-    streams = [source.stream(frames[name], name) for name, source in table.sources.items()]
-    sample = table.sample
-    typical = None if sample is None else {
-        name: _frame(job, source, spark, streaming=False).limit(sample) for name, source in table.sources.items()
-    }
+    streams = [source.stream(_frame(job, source, spark, streaming), name) for name, source in table.sources.items()]
+    typical = {} if table.sample is None else {name: _sample(job, name, spark) for name in table.sources}
     arguments: dict[str, Any] = {
         "epsilon": table.join.epsilon,
         "probability": table.join.probability,
         "window": table.join.window.build(),
         "on_reject": table.join.on_reject,
-        "options": Options(partitions=table.partitions, sample=typical),
+        "options": Options(partitions=table.partitions, sample=typical or None),
     }
     if table.self_join is not None:
-        return api.self_join(streams[0], different=table.self_join.different, **arguments)
-    return api.similarity_join(*streams, **arguments)
+        answers: DataFrame = api.self_join(streams[0], different=table.self_join.different, **arguments)
+    else:
+        answers = api.similarity_join(*streams, **arguments)
+    return answers
 
 
 def run(
@@ -108,7 +105,7 @@ def run(
     checkpoint = checkpoint or job.checkpoint
     if checkpoint is None:
         raise JobError(f'{job.file} names no checkpoint. Add checkpoint = "folder" to it, or give --checkpoint.')
-    return api.start(
+    query: StreamingQuery = api.start(
         build(job, spark),
         job.sink,
         job.rejects,
@@ -117,6 +114,7 @@ def run(
         drain=drain,
         trigger=_AVAILABLE_NOW if once or drain else None,
     )
+    return query
 
 
 def _read(path: Path) -> tuple[Job | None, list[Problem]]:
@@ -172,14 +170,21 @@ def _files(place: str) -> list[Path]:
     return sorted(file for file in inside if file.is_file() and not file.name.startswith(("_", ".")))
 
 
-def _frame(job: Job, source: SourceTable, spark: SparkSession, *, streaming: bool) -> DataFrame:
+def _frame(job: Job, source: SourceTable, spark: SparkSession, streaming: bool) -> DataFrame:  # noqa: FBT001 - private
     path, options = job.place(source.path), dict(source.options)
     schema: Any = source.schema_
     if schema is None:
         inferring = {"inferSchema": True, **options} if source.format == "csv" else options
         schema = spark.read.format(source.format).options(**inferring).load(path).schema
-    if streaming:
-        if source.max_files_per_trigger is not None:
-            options["maxFilesPerTrigger"] = source.max_files_per_trigger
-        return spark.readStream.format(source.format).options(**options).schema(schema).load(path)
-    return spark.read.format(source.format).options(**options).schema(schema).load(path)
+    if not streaming:
+        return spark.read.format(source.format).options(**options).schema(schema).load(path)
+    if source.max_files_per_trigger is not None:
+        options["maxFilesPerTrigger"] = source.max_files_per_trigger
+    return spark.readStream.format(source.format).options(**options).schema(schema).load(path)
+
+
+def _sample(job: Job, name: str, spark: SparkSession) -> Any:
+    """Rows of a source that are there now, from which tiles are planned."""
+    source, different = job.table.sources[name], getattr(job.table.self_join, "different", None)
+    columns = source.stream(None, name).columns(different)
+    return _frame(job, source, spark, streaming=False).select(*columns).limit(job.table.sample or 0).toArrow()

@@ -86,7 +86,8 @@ def _known(where: tuple[int | str, ...]) -> list[str]:
         if part in MODELS:
             tables = [table for table in tables if table.__name__ == f"{part}Table"]
             continue
-        kinds = [f.annotation for table in tables for name, f in table.model_fields.items() if (f.alias or name) == part]
+        fields = [(f.alias or name, f) for table in tables for name, f in table.model_fields.items()]
+        kinds = [field.annotation for name, field in fields if name == part]
         tables = [table for kind in kinds for table in _tables(kind)]
         named = any(get_origin(kind) is dict for kind in kinds)
     return [field.alias or name for table in tables for name, field in table.model_fields.items()]

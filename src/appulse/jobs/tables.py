@@ -68,10 +68,11 @@ class JobTable(Table):
     @model_validator(mode="before")
     @classmethod
     def _spread_defaults(cls, given: Any) -> Any:
-        parts = (given.get("defaults"), given.get("sources")) if isinstance(given, Mapping) else ()
-        if not parts or not all(isinstance(part, Mapping) for part in parts):
+        if not isinstance(given, Mapping):
             return given
-        shared, sources = parts
+        shared, sources = given.get("defaults"), given.get("sources")
+        if not isinstance(shared, Mapping) or not isinstance(sources, Mapping):
+            return given
         spread = {name: {**shared, **own} if isinstance(own, Mapping) else own for name, own in sources.items()}
         return {**given, "sources": spread}
 

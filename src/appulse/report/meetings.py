@@ -86,10 +86,10 @@ def _draw_map(axes: Axes, met: pd.DataFrame, rows: pd.DataFrame, places: Mapping
         now = met["part"] == part
         size = 7 + 2.5 * minutes[now].clip(upper=120)
         axes.scatter(met["x"][now], met["y"][now], s=size, color=colour, alpha=0.55, linewidth=0)
-    low, high = met[["x", "y"]].quantile(0.005), met[["x", "y"]].quantile(0.995)
-    edge = max(1.0, 0.08 * float((high - low).max()))
-    axes.set_xlim(low["x"] - edge, high["x"] + edge)
-    axes.set_ylim(low["y"] - edge, high["y"] + edge)
+    (west, south), (east, north) = met[["x", "y"]].quantile([0.005, 0.995]).to_numpy()
+    edge = max(1.0, 0.08 * max(east - west, north - south))
+    axes.set_xlim(west - edge, east + edge)
+    axes.set_ylim(south - edge, north + edge)
     axes.set_aspect("equal", anchor="NW")
     axes.set_xlabel("km east of the centre")
     axes.set_ylabel("km north of the centre")
@@ -100,13 +100,13 @@ def _name(axes: Axes, at: pd.DataFrame) -> None:
     """Names of places in a column right of the map, none over another."""
     right, (low, high) = axes.get_xlim()[1], axes.get_ylim()
     room, below = 0.075 * (high - low), high + 1.0
-    for place in at.sort_values("y", ascending=False).itertuples():
-        height = min(float(place.y), below - room)
+    for name, place in at.sort_values("y", ascending=False).iterrows():
+        height = min(float(place["y"]), below - room)
         below = height
-        lasting = f", {place.lasting} lasting" if place.lasting else ""
+        lasting = f", {place['lasting']:.0f} lasting" if place["lasting"] else ""
         axes.annotate(
-            f"{place.Index}\n{place.meetings} meetings{lasting}",
-            (place.x, place.y),
+            f"{name}\n{place['meetings']:.0f} meetings{lasting}",
+            (float(place["x"]), float(place["y"])),
             (right + 0.05 * (high - low), height),
             fontsize=9,
             va="center",
@@ -116,8 +116,6 @@ def _name(axes: Axes, at: pd.DataFrame) -> None:
 
 
 def _draw_times(axes: Axes, met: pd.DataFrame, zone: str) -> None:
-    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
-
     names = (met["first"] + " and " + met["second"]).to_numpy(str)
     often = pd.Series(names).value_counts()
     row = {name: place for place, name in enumerate(often.index)}
@@ -132,10 +130,5 @@ def _draw_times(axes: Axes, met: pd.DataFrame, zone: str) -> None:
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="y", color="#e5e7eb", lw=0.8)
     axes.set_axisbelow(True)
-    locator = AutoDateLocator()
-    axes.xaxis.set_major_locator(locator)
-    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
     axes.set_xlabel(f"day, time zone {zone}")
     axes.legend(loc="lower left", bbox_to_anchor=(-0.36, 1.0), ncols=2, frameon=False, labelcolor=QUIET)
-
-

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from appulse.errors import NotBuilt
 
@@ -17,7 +17,7 @@ __all__ = ["INK", "PALETTE", "QUIET", "style", "titled"]
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9")  # Okabe and Ito
 INK, QUIET = "#22272e", "#6b7280"
 
-_SETTINGS = {
+_SETTINGS: dict[Any, Any] = {
     "figure.facecolor": "white",
     "savefig.facecolor": "white",
     "savefig.dpi": 150,
@@ -30,6 +30,7 @@ _SETTINGS = {
     "axes.titlesize": 11,
     "axes.titleweight": "bold",
     "axes.spines.top": False,
+    "date.converter": "concise",
     "axes.spines.right": False,
     "xtick.color": QUIET,
     "ytick.color": QUIET,

@@ -45,7 +45,8 @@ def draw_weather(pairs: pd.DataFrame, reports: pd.DataFrame, file: Path) -> str:
 
 
 def _hours(span: pd.Series) -> pd.Series:
-    return (span.dt.total_seconds() / 3600).round().astype(int)
+    hours: pd.Series = (span.dt.total_seconds() / 3600).round().astype(int)
+    return hours
 
 
 def _shares(pairs: pd.DataFrame, reports: pd.DataFrame, pair: tuple[str, str]) -> pd.DataFrame:
@@ -54,8 +55,8 @@ def _shares(pairs: pd.DataFrame, reports: pd.DataFrame, pair: tuple[str, str]) -
     times = [set(full.loc[full["airport"] == airport, "time"]) for airport in pair]
     both = pd.Series(sorted(times[0] & times[1]))
     same = _of(pairs, pair)
-    same = same.loc[same["lag"] == 0, "left_time"]
-    return _by_clock(same) / _by_clock(both)
+    at_once = pd.Series(same.loc[same["lag"] == 0, "left_time"])
+    return _by_clock(at_once) / _by_clock(both)
 
 
 def _of(pairs: pd.DataFrame, pair: tuple[str, str]) -> pd.DataFrame:
@@ -71,10 +72,7 @@ def _by_clock(times: pd.Series) -> pd.DataFrame:
 def _finding(shares: dict[tuple[str, str], pd.DataFrame]) -> str:
     share = shares["Newark", "Kennedy"]
     summer, winter = (share.loc[list(months), list(AFTERNOON)].to_numpy().mean() for months in (SUMMER, WINTER))
-    return (
-        "The same weather at Newark and Kennedy: "
-        f"{winter:.0%} of winter's afternoon hours, {summer:.0%} of summer's"
-    )
+    return f"The same weather at Newark and Kennedy: {winter:.0%} of winter's afternoon hours, {summer:.0%} of summer's"
 
 
 def _what(pairs: pd.DataFrame, reports: pd.DataFrame) -> str:
@@ -91,14 +89,22 @@ def _draw_map(axes: Axes, pairs: pd.DataFrame) -> None:
         (south, west), (north, east) = (PLACES[airport] for airport in pair)
         axes.plot((west, east), (south, north), color=COLOURS[pair], lw=9 * count / max(counts.values()), zorder=1)
         axes.annotate(
-            f"{count:,}", ((west + east) / 2, (south + north) / 2), ha="center", va="center", fontweight="bold",
+            f"{count:,}",
+            ((west + east) / 2, (south + north) / 2),
+            ha="center",
+            va="center",
+            fontweight="bold",
             bbox={"boxstyle": "round,pad=0.25", "fc": "white", "ec": COLOURS[pair], "lw": 1.5},
         )
     for airport, (latitude, longitude) in PLACES.items():
         axes.scatter(longitude, latitude, s=90, color="white", edgecolor=INK, linewidth=2, zorder=3)
         above = airport == "LaGuardia"
         axes.annotate(
-            airport, (longitude, latitude), (0, 9 if above else -9), textcoords="offset points", ha="center",
+            airport,
+            (longitude, latitude),
+            (0, 9 if above else -9),
+            textcoords="offset points",
+            ha="center",
             va="bottom" if above else "top",
         )
     axes.set_aspect(1 / np.cos(np.radians(40.7)))
@@ -125,7 +131,7 @@ def _draw_lags(figure: Figure, pairs: pd.DataFrame) -> None:
         first_axes = first_axes or axes
         counts = _of(pairs, pair)["lag"].value_counts().reindex(range(-3, 4), fill_value=0)
         axes.bar(counts.index, counts, color=COLOURS[pair], width=0.8)
-        axes.set_xticks(range(-3, 4), [f"{lag:+d}".replace("-", "−") if lag else "0" for lag in range(-3, 4)])
+        axes.set_xticks(range(-3, 4), [f"{lag:+d}" if lag else "0" for lag in range(-3, 4)])
         axes.set_xlabel(f"hours {pair[1]} is after {pair[0]}")
         axes.set_title(f"{pair[0]} and {pair[1]}")
         axes.tick_params(axis="y", length=0, labelleft=i == 0)

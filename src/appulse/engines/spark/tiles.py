@@ -190,7 +190,8 @@ def hashed_plan(plan: JoinPlan, tiles: int, closed_form: float | None, side: flo
                 known = max(known, factor * given)
             varying = varying or (factor > 0.0 and not isinstance(given, float))
     side = _SIDE_PER_REACH * (margin + known) if side is None else side
-    return TilePlan(tiles, side, _COARSER * side if varying else 0.0, margin)
+    # A row never has more copies than there are tiles: a coarse lane pays only beyond that.
+    return TilePlan(tiles, side, _COARSER * side if varying and tiles > MOST_CELLS else 0.0, margin)
 
 
 def planned(
@@ -209,7 +210,8 @@ def planned(
     typical = float(np.quantile(reach, 0.9)) if len(reach) else 0.0
     side = _SIDE_PER_REACH / 2.0 * (margin + typical) if side is None else side
     touched = (2.0 * (reach + margin) / side + 1.0) ** min(2, sample[0].d if sample else 1)
-    coarse = _COARSER * side if len(reach) and (touched > MOST_CELLS).mean() > 1e-3 else 0.0
+    some = tiles > MOST_CELLS and len(reach) > 0 and bool((touched > MOST_CELLS).mean() > 1e-3)
+    coarse = _COARSER * side if some else 0.0
     base = TilePlan(tiles, side, coarse, margin)
     hashes = np.concatenate([_cell_hashes(objects, side) for objects in sample]) if sample else np.empty(0, np.uint64)
     if tiles == 1 or len(hashes) == 0:

@@ -1,0 +1,212 @@
+"""Job files: what is right runs as the calls it stands for, what is wrong is told in its place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import appulse as ap
+from appulse import jobs
+from appulse.errors import JobError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).resolve().parent.parent
+JOB = """\
+checkpoint = "checkpoint"
+
+[defaults]
+format = "parquet"
+key = "id"
+time = "time"
+value = { model = "Gaussian", columns = ["x", "y"], sigma = 1.0 }
+
+[sources.near]
+path = "near"
+max_files_per_trigger = 1
+
+[sources.far]
+path = "far"
+max_files_per_trigger = 1
+lateness = "5 seconds"
+
+[similarity_join]
+epsilon = 5.0
+probability = 0.5
+window = "10 seconds"
+
+[sink]
+format = "parquet"
+path = "pairs"
+
+[rejects]
+format = "json"
+path = "rejects"
+"""
+
+
+def rows(seed: int, n: int = 120) -> pd.DataFrame:
+    chance = np.random.default_rng(seed)
+    frame = pd.DataFrame({"id": np.arange(n) + 1000 * seed, "time": np.arange(n, dtype=float)})
+    frame[["x", "y"]] = chance.uniform(0, 20, (n, 2))
+    frame.loc[7, "x"] = np.nan
+    return frame
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    """A job of two streams of three files each."""
+    for seed, name in enumerate(("near", "far"), 1):
+        (tmp_path / name).mkdir()
+        for part in range(3):
+            rows(seed)[part * 40 : part * 40 + 40].to_parquet(tmp_path / name / f"{part}.parquet")
+    file = tmp_path / "job.toml"
+    file.write_text(JOB)
+    return file
+
+
+def in_process() -> pd.DataFrame:
+    value = ap.Gaussian("x", "y", sigma=1.0)
+    streams = [ap.Stream(rows(i), key="id", time="time", value=value, name=n) for i, n in ((1, "near"), (2, "far"))]
+    answers = ap.similarity_join(*streams, epsilon=5.0, probability=0.5, window=ap.TimeWindow("10 seconds"))
+    return in_order(answers.to_pandas())
+
+
+def in_order(answers: pd.DataFrame) -> pd.DataFrame:
+    return answers.sort_values(["left_key", "right_key"], ignore_index=True)
+
+
+def wrong(file: Path, old: str, new: str) -> list[str]:
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new, 1))
+    return [str(problem) for problem in jobs.validate(file)]
+
+
+def test_a_job_is_right_and_knows_its_places(job: Path) -> None:
+    assert jobs.validate(job) == []
+    checked = jobs.load(job)
+    assert checked.checkpoint == str(job.parent / "checkpoint")
+    assert checked.sink == ("parquet", {"path": str(job.parent / "pairs")})
+    assert checked.missing() == []
+
+
+def test_paths_may_be_absolute_at_home_or_elsewhere(job: Path) -> None:
+    checked = jobs.load(job)
+    assert checked.place("/data/x") == "/data/x"
+    assert checked.place("~/x") == str(Path.home() / "x")
+    assert checked.place("s3a://bucket/$HOME") == "s3a://bucket/$HOME"
+    assert checked.place("$HOME/x") == str(job.parent / "$HOME" / "x")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("checkpoint =", "chekpoint =", "chekpoint: unknown key. Did you mean 'checkpoint'?"),
+        ("lateness =", "latness =", "sources.far.latness: unknown key. Did you mean 'lateness'?"),
+        ("\nkey =", "\nkeyy =", "defaults.keyy: unknown key. Did you mean 'key'?"),
+        ("sigma =", "sigme =", "defaults.value.sigme: unknown key. Did you mean 'sigma'?"),
+        ("epsilon =", "epsilom =", "similarity_join.epsilom: unknown key. Did you mean 'epsilon'?"),
+        ('"Gaussian"', '"Gausian"', "defaults.value.model: is 'Gausian'. Did you mean 'Gaussian'?"),
+        ('model = "Gaussian", ', "", "defaults.value.model: is missing. Known: Exact, Samples, Gaussian, Ball."),
+        ('format = "parquet"', 'format = "parket"', "defaults.format: is 'parket' (text). Did you mean 'parquet'?"),
+        ("epsilon = 5.0", 'epsilon = "5"', "similarity_join.epsilon: is '5' (text), wanted a number."),
+        ("epsilon = 5.0", "epsilon = -1", "similarity_join.epsilon: is -1 (a number), wanted at least 0."),
+        ("probability = 0.5", "probability = 1.5", "similarity_join.probability: is 1.5 (a number), wanted at most 1."),
+        (
+            "trigger = 1",
+            "trigger = true",
+            "sources.near.max_files_per_trigger: is True (a truth value), wanted a whole",
+        ),
+        ('path = "near"', "path = 7", "sources.near.path: is 7 (a number), wanted text."),
+        ('path = "near"', "", "sources.near.path: is missing, and has no default."),
+        ("sigma = 1.0", "sigma = -1.0", "defaults.value: sigma=-1.0: give a column name or a number"),
+        ('"10 seconds"', '"10 secnds"', "similarity_join.window: the duration '10 secnds' has the unknown unit"),
+        ('"10 seconds"', "{ length = 1, per_stream = { nar = 2 } }", "names 'nar', which is no stream. Did you mean"),
+        ('["x", "y"]', '["x", "z"]', "Stream 'near' has no column 'z'."),
+        ("[rejects]", "[self_join]\nepsilon = 1\n[rejects]", "self_join.window: is missing"),
+        ("checkpoint", "checkpoint = ", "cannot be read as TOML"),
+    ],
+)
+def test_what_is_wrong_is_told_in_its_place(job: Path, old: str, new: str, told: str) -> None:
+    problems = wrong(job, old, new)
+    assert any(told in problem for problem in problems), problems
+    with pytest.raises(JobError) as raised:
+        jobs.load(job)
+    assert all(problem in str(raised.value) for problem in problems)
+
+
+def test_everything_wrong_is_told_at_once(job: Path) -> None:
+    wrong(job, "checkpoint =", "chekpoint =")
+    wrong(job, "lateness =", "latness =")
+    problems = wrong(job, "epsilon = 5.0", 'epsilon = "5"')
+    assert [problem.split(":")[0] for problem in problems] == [
+        "sources.far.latness",
+        "similarity_join.epsilon",
+        "chekpoint",
+    ]
+
+
+def test_one_operator_with_as_many_sources_as_it_pairs(job: Path) -> None:
+    assert wrong(job, "[similarity_join]", "[self_join]") == [
+        "[self_join] pairs one source with itself, and there are 2. Name one source."
+    ]
+    assert wrong(job, "[self_join]", "[sink.x]")[-1].startswith("sink.x: unknown key")
+
+
+def test_missing_files_are_told_and_no_fault_of_the_job(job: Path) -> None:
+    assert wrong(job, 'path = "near"', 'path = "nowhere"') == []
+    assert str(jobs.load(job).missing()[0]).startswith("sources.near.path: there are no files at ")
+    assert "there is no file" in str(jobs.validate(job.parent / "none.toml")[0])
+
+
+def test_a_stream_per_cab_gives_the_pairs_of_one_stream_joined_with_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "examples")
+    from prepare_cabs import CITY, twin
+    from tracks import project
+
+    fixes = twin(days=2)
+    fixes["x"], fixes["y"] = project(fixes["latitude"], fixes["longitude"], CITY)
+    table = jobs.load(ROOT / "examples" / "cabs.toml").table
+    window, join = table.join.window.build(), table.join
+    cabs = {cab: track.reset_index(drop=True) for cab, track in fixes.groupby("cab")}
+    several = ap.similarity_join(
+        *(source.stream(cabs[name], name) for name, source in table.sources.items()),
+        epsilon=join.epsilon,
+        probability=join.probability,
+        window=window,
+    )
+    one = ap.self_join(
+        table.sources["abboip"].stream(fixes, None),
+        different="cab",
+        epsilon=join.epsilon,
+        probability=join.probability,
+        window=window,
+    )
+    assert unordered(several.to_pandas()) == unordered(one.to_pandas())
+    assert len(one) > 100
+
+
+def unordered(answers: pd.DataFrame) -> dict[tuple[int, int], float]:
+    keys = np.sort(answers[["left_key", "right_key"]].to_numpy(), axis=1)
+    return {(int(a), int(b)): round(p, 12) for (a, b), p in zip(keys, answers["probability"], strict=True)}
+
+
+def test_a_batch_job_answers_as_the_call_does(job: Path, spark: SparkSession) -> None:
+    answers = in_order(jobs.build(jobs.load(job), spark, streaming=False).toPandas())
+    pd.testing.assert_frame_equal(answers, in_process())
+
+
+def test_a_stream_in_files_of_text_needs_no_schema(job: Path, spark: SparkSession) -> None:
+    for seed, name in enumerate(("near", "far"), 1):
+        rows(seed).to_csv(job.parent / name / "rows.csv", index=False)
+    wrong(job, 'format = "parquet"', 'format = "csv"\noptions = { header = true, pathGlobFilter = "*.csv" }')
+    wrong(job, "checkpoint =", "sample = 50\ncheckpoint =")
+    answers = jobs.build(jobs.load(job), spark, streaming=False)
+    pd.testing.assert_frame_equal(in_order(answers.toPandas()), in_process())
+    assert jobs.build(jobs.load(job), spark).isStreaming
