@@ -168,8 +168,8 @@ def test_watching_ends_with_the_query_or_when_asked() -> None:
 def test_chatter_goes_to_the_log_and_comes_back_after(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = log_file(str(tmp_path / "run" / "checkpoint"))
     with stderr_to(log):
-        print("chatter", file=sys.stderr)
-    print("ours", file=sys.stderr)
+        sys.stderr.write("chatter\n")
+    sys.stderr.write("ours\n")
     assert "chatter" in log.read_text()
     assert capsys.readouterr().err == "ours\n"
 

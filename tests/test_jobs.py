@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -121,7 +122,7 @@ def test_paths_may_be_absolute_at_home_or_elsewhere(job: Path) -> None:
         (
             "trigger = 1",
             "trigger = true",
-            "sources.near.max_files_per_trigger: is True (a truth value), wanted a whole",
+            "max_files_per_trigger: is True (a truth value), wanted a whole number.",
         ),
         ('path = "near"', "path = 7", "sources.near.path: is 7 (a number), wanted text."),
         ('path = "near"', "", "sources.near.path: is missing, and has no default."),
@@ -167,11 +168,9 @@ def test_missing_files_are_told_and_no_fault_of_the_job(job: Path) -> None:
 
 def test_a_stream_per_cab_gives_the_pairs_of_one_stream_joined_with_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(ROOT / "examples")
-    from prepare_cabs import CITY, twin
-    from tracks import project
-
-    fixes = twin(days=2)
-    fixes["x"], fixes["y"] = project(fixes["latitude"], fixes["longitude"], CITY)
+    prepare = import_module("prepare_cabs")
+    fixes = prepare.twin(days=2)
+    fixes["x"], fixes["y"] = prepare.project(fixes["latitude"], fixes["longitude"], prepare.CITY)
     table = jobs.load(ROOT / "examples" / "cabs.toml").table
     window, join = table.join.window.build(), table.join
     cabs = {cab: track.reset_index(drop=True) for cab, track in fixes.groupby("cab")}

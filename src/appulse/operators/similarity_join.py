@@ -198,21 +198,18 @@ class SimilarityJoin:
         arrivals = self._admit(batches)
         if arrivals is None:
             return Answers.concat([])
-        reaches = [
-            float(np.quantile(arrivals.extent[arrivals.store == s], 0.9)) if (arrivals.store == s).any() else 0.0
-            for s in range(len(self._stores))
-        ]
+        self._prepare_indexes(arrivals)
         found = []
         for own, store in enumerate(self._stores):
-            store.prepare_index(max(reach for s, reach in enumerate(reaches) if self._meets[own, s] or s == own))
             found += self._sweep(own, store, arrivals)
         return Answers.concat(found)
 
     def apply(self, batches: Sequence[tuple[int, int, Objects]]) -> None:
         """Keep the rows without answering: the state is then as if they had been pushed."""
-        if self._admit(batches) is not None:
+        arrivals = self._admit(batches)
+        if arrivals is not None:
+            self._prepare_indexes(arrivals)
             for store in self._stores:
-                store.prepare_index(0.0)
                 store.link_rest()
 
     def advance(self, frontier: int) -> int:
@@ -222,6 +219,14 @@ class SimilarityJoin:
         for store, window in zip(self._stores, self._windows.tolist(), strict=False):
             dropped += store.drop_before(frontier - window)
         return dropped
+
+    def _prepare_indexes(self, arrivals: _Arrivals) -> None:
+        """Let each store's index suit the rows that will probe it."""
+        reaches = np.zeros(len(self._stores))
+        for s in np.unique(arrivals.store).tolist():
+            reaches[s] = np.quantile(arrivals.extent[arrivals.store == s], 0.9)
+        for own, store in enumerate(self._stores):
+            store.prepare_index(float(reaches[self._meets[own] | (np.arange(len(reaches)) == own)].max()))
 
     def _admit(self, batches: Sequence[tuple[int, int, Objects]]) -> _Arrivals | None:
         """Put the rows of a push at the ends of their stores, in tick order; None if there are none."""

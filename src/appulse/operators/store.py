@@ -21,6 +21,8 @@ _EMPTY = np.empty(0, np.int64)
 _GRID_FROM = 192
 # Rows whose reach exceeds that of most others by this factor would open the whole grid for everybody.
 _LARGE = 4.0
+# Rows to come may be a little larger than those seen.
+_ROOM = 1.25
 _LEAST_SIDE = 1e-300
 
 
@@ -45,6 +47,7 @@ class Store:
         self.linked = 0  # rows in the index
         self._index, self._epsilon = index, epsilon
         self.heads = _EMPTY
+        self._oversized = self._most_oversized = 0  # rows too large for the grid, and when to build it anew
         self.dims = np.arange(min(d, 3), dtype=np.int64)
         self.side = self.radius_cap = 0.0
 
@@ -75,6 +78,7 @@ class Store:
         self.mass.extend(objects.mass)
         self.reach.extend(objects.reach)
         self.extent.extend(extent)
+        self._oversized += int((extent > self.radius_cap).sum()) if len(self.heads) else 0
         self.radius.extend(objects.radius)
         self.centre.extend(objects.centre)
         self.group.extend(group)
@@ -116,12 +120,15 @@ class Store:
         if self._index == "dense" or (self._index == "auto" and n < _GRID_FROM):
             self.heads = _EMPTY
             return
-        if len(self.heads) > n:
+        if len(self.heads) > n and self._oversized <= self._most_oversized:
             return
         extent = self.extent.view
         sample = slice(None, None, max(1, n // 4096))
         typical = float(np.quantile(extent[sample], 0.9)) if n else 0.0
-        self.radius_cap = _LARGE * typical
+        largest = float(extent[sample].max()) if n else 0.0
+        self.radius_cap = min(_LARGE * typical, _ROOM * largest)
+        self._oversized = int((extent > self.radius_cap).sum())
+        self._most_oversized = max(64, n // 20, 2 * self._oversized)
         self.dims = _widest(self.centre.view[sample], min(self.d, 3))
         # A probe then meets at most two cells a dimension.
         self.side = max(2.0 * (self._epsilon + probe_reach + self.radius_cap), _LEAST_SIDE)
