@@ -325,7 +325,7 @@ def test_one_sigma_given_per_dimension_is_isotropic() -> None:
 
 
 def _encoding(model: Any, table: pa.Table, **settings: Any) -> Encoding:
-    usual = {"existence": None, "partition_by": (), "quantile": 0.5, "closed_form": None, "dimensions": None}
+    usual = {"existence": None, "partition_by": (), "quantile": 0.5, "gaussian_reach": None, "dimensions": None}
     return Encoding(
         name="s",
         model=model,

@@ -62,7 +62,7 @@ def plans(draw: st.DrawFn, case: Case) -> TilePlan:
         sample = [encode(table, e)[0] for table, e in zip(case.tables, call.encodings, strict=True)]
         plan = planned(call.plan, tiles, [s for s in sample if len(s)] or sample, max(call.plan.windows), side)
     else:
-        plan = hashed_plan(call.plan, tiles, call.encodings[0].closed_form, side)
+        plan = hashed_plan(call.plan, tiles, call.encodings[0].gaussian_reach, side)
     coarse = draw(st.sampled_from((0.0, 2.0, 16.0)))
     return replace(plan, coarse_side=plan.side * coarse) if not plan.hot else plan
 

@@ -186,6 +186,8 @@ class SimilarityJoin:
             "options": options or Options(),
         }
         self._engine: LocalJoin | None = None
+        self._held: dict[str, pa.Table] = {}
+        self._drained = False
 
     def push(self, **frames: Any) -> pa.Table:
         """Take in rows of any of the streams; the pairs they complete."""
@@ -198,13 +200,28 @@ class SimilarityJoin:
         tables = {
             own: as_table(frames[name]) for own, (name, _) in self._streams.items() if frames.get(name) is not None
         }
-        if self._engine is None:
-            self._engine = LocalJoin(self._resolve(tables))
-        return self._engine.push(tables)
+        if self._drained:
+            raise BadArgument("This join was drained: its streams have ended. Make a new SimilarityJoin.")
+        if self._engine is not None:
+            return self._engine.push(tables)
+        # Key and time types are settled once every stream has shown its columns; until then nothing can match, and
+        # a silent stream makes no row late.
+        for own, table in tables.items():
+            self._held[own] = pa.concat_tables(
+                [*([self._held[own]] if own in self._held else []), table], promote_options="permissive"
+            )
+        if len(self._held) < len(self._streams):
+            shown = list(self._held) or list(self._streams)[:0]
+            return self._resolve(shown).answer_schema.empty_table() if shown else pa.table({})
+        self._engine, held = LocalJoin(self._resolve(list(self._streams))), self._held
+        self._held = {}
+        return self._engine.push(held)
 
     def drain(self) -> pa.Table:
-        """Complete what is held; the pairs that completes. Under time windows nothing is ever held."""
-        return self.push()
+        """Complete what is held and end the streams; the pairs that completes (none under time windows)."""
+        answers = self.push()
+        self._drained = True
+        return answers
 
     def current(self) -> pa.Table:
         """The standing answer."""
@@ -213,20 +230,19 @@ class SimilarityJoin:
     def rejects(self) -> pa.Table:
         """Every row that could not be used so far."""
         if self._engine is None:
-            raise BadArgument("Nothing has been pushed yet, so nothing was rejected.")
+            raise BadArgument(
+                "Nothing has been judged yet: rejects are known once every stream has been pushed, if only empty."
+            )
         return self._engine.rejects()
 
-    def _resolve(self, tables: dict[str, pa.Table]) -> JoinCall:
-        # Key and time types are settled once every stream has shown its columns.
-        missing = sorted(name for own, (name, _) in self._streams.items() if own not in tables)
-        if missing:
-            raise BadArgument(
-                "The first push has to show every stream's columns: push empty frames for streams without rows yet. "
-                f"Missing: {', '.join(missing)}. Nothing was taken in."
-            )
-        streams = [stream for _, stream in self._streams.values()]
-        schemas = [tables[own].schema for own in self._streams]
-        return resolve(streams, schemas, self_join=len(streams) == 1, **self._settings)
+    def _resolve(self, shown: list[str]) -> JoinCall:
+        """The call over the streams that have shown their columns."""
+        streams = [self._streams[own][1] for own in shown]
+        settings = self._settings
+        if len(shown) < len(self._streams):
+            window = settings["window"]
+            settings = settings | {"window": type(window)(window.length)}
+        return resolve(streams, [self._held[own].schema for own in shown], self_join=len(streams) == 1, **settings)
 
 
 def _join(streams: tuple[Stream, ...], *, options: Options | None, **settings: Any) -> Any:

@@ -18,7 +18,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 __all__ = [
     "AppulseError",
@@ -29,6 +29,7 @@ __all__ = [
     "NotBuilt",
     "SessionError",
     "StateError",
+    "bad_rows",
     "nearest",
 ]
 
@@ -63,6 +64,14 @@ class StateError(AppulseError, RuntimeError):
 
 class NotBuilt(AppulseError, NotImplementedError):
     """Part of the documented contract that does not stand yet."""
+
+
+def bad_rows(count: int, first: Mapping[str, object]) -> BadInput:
+    """The error for rows that cannot be used where the call asked to fail; ``first`` is the first reject."""
+    return BadInput(
+        f"{count} rows of stream {first['stream']!r} cannot be used; the first, key {first['key']!r} at "
+        f'{first["time"]}: {first["reason"]} ({first["detail"]}). Repair them, or use on_reject="collect".'
+    )
 
 
 def nearest(wrong: str, known: Iterable[str]) -> str:

@@ -151,7 +151,7 @@ def resolve(
             key_type=key_type,
             time_type=time_type,
             quantile=plan.quantile,
-            closed_form=gaussian_reach(threshold) if plan.closed_form else None,
+            gaussian_reach=gaussian_reach(threshold) if plan.closed_form else None,
             dimensions=d,
         )
         for name, stream in zip(names, streams, strict=True)

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from appulse.engines.call import JoinCall, frontier, late_rejects, to_table
-from appulse.errors import BadArgument, BadInput
+from appulse.errors import BadArgument, bad_rows
 from appulse.model.defects import concat_rejects
 from appulse.model.encode import check_columns, encode, infer_dimensions
 from appulse.operators.similarity_join import Answers, SimilarityJoin
@@ -106,11 +106,7 @@ class LocalJoin:
         if len(rejects) == 0:
             return []
         if self.call.on_reject == "fail":
-            first = rejects.slice(0, 1).to_pylist()[0]
-            raise BadInput(
-                f"{len(rejects)} rows of stream {first['stream']!r} cannot be used; the first, key {first['key']!r} at "
-                f'{first["time"]}: {first["reason"]} ({first["detail"]}). Repair them, or use on_reject="collect".'
-            )
+            raise bad_rows(len(rejects), rejects.slice(0, 1).to_pylist()[0])
         return [rejects]
 
     def _learn_dimensions(self, tables: Mapping[str, pa.Table]) -> None:

@@ -32,7 +32,7 @@ _ABOVE_ONE = 1.0 + 1e-9
 class Encoding:
     """Everything encoding one stream depends on; no frame, so it travels to workers.
 
-    ``quantile`` is the mass that alpha-reach has to exceed; ``closed_form`` the reach of a Gaussian in sigmas where
+    ``quantile`` is the mass that alpha-reach has to exceed; ``gaussian_reach`` that of a Gaussian in sigmas where
     every stream of the call is an isotropic Gaussian, else None. ``key_type`` and ``time_type`` are those of the
     answers; ``dimensions`` is None until a row tells.
     """
@@ -48,7 +48,7 @@ class Encoding:
     key_type: pa.DataType
     time_type: pa.DataType
     quantile: float
-    closed_form: float | None
+    gaussian_reach: float | None
     dimensions: int | None
 
     def columns(self) -> list[str]:
@@ -306,8 +306,8 @@ def _objects(
         if len(values.weights):
             values.weights *= np.repeat(existence, np.diff(values.first))
         return summarised(base, values.first, values.rows, values.weights, encoding.quantile)
-    if isinstance(model, Gaussian) and encoding.closed_form is not None:
-        return replace(base, reach=encoding.closed_form * values.spread[:, 0])
+    if isinstance(model, Gaussian) and encoding.gaussian_reach is not None:
+        return replace(base, reach=encoding.gaussian_reach * values.spread[:, 0])
     if isinstance(model, Exact):
         return base
     return replace(base, reach=_sampled_reach(base, model, encoding.quantile))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from appulse.engines.spark.files import Folder
 from appulse.engines.spark.tiles import TilePlan
@@ -25,6 +26,7 @@ class Checkpoint:
     def __init__(self, spark: SparkSession, path: str) -> None:
         self.path = path
         self._folder = Folder(spark, path)
+        self.id = ""  # names what this checkpoint's query writes; known once admitted
 
     def admit(self, call: JoinCall, plan: TilePlan, partitions: int | None) -> TilePlan:
         """The tile plan to run with: that of the checkpoint if it has one, else ``plan``, from now on its own.
@@ -34,6 +36,7 @@ class Checkpoint:
         """
         stored = self._read()
         if stored is None:
+            self.id = uuid4().hex[:12]
             if "offsets" in self._folder.names():
                 raise CheckpointError(
                     f"{self.path} is the checkpoint of a query that ap.start did not start. Give a new folder."
@@ -44,6 +47,7 @@ class Checkpoint:
             raise CheckpointError(
                 f"The checkpoint {self.path} was closed by a drain: its streams have ended. Start with a new one."
             )
+        self.id = str(stored["id"])
         plan_fields: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in stored["plan"].items()}
         own = TilePlan(**plan_fields)
         if partitions is not None and partitions != own.tiles:
@@ -80,5 +84,5 @@ class Checkpoint:
         return stored
 
     def _write(self, call: JoinCall, plan: TilePlan, *, closed: bool) -> None:
-        stored = {"format": _FORMAT, "call": call.fingerprint(), "plan": asdict(plan), "closed": closed}
+        stored = {"format": _FORMAT, "id": self.id, "call": call.fingerprint(), "plan": asdict(plan), "closed": closed}
         self._folder.write(_NAME, json.dumps(stored))

@@ -26,7 +26,7 @@ from appulse.engines.spark.processor import JoinProcessor
 from appulse.engines.spark.session import check_session
 from appulse.engines.spark.tile_join import TileJoin, make_operator, read_table, table_bytes
 from appulse.engines.spark.tiles import TilePlan, hashed_plan, planned, spread_keys
-from appulse.errors import BadArgument, BadInput
+from appulse.errors import BadArgument, bad_rows
 from appulse.model.encode import encode, infer_dimensions
 
 if TYPE_CHECKING:
@@ -244,7 +244,7 @@ def select_tag(tagged: DataFrame, tag: str, schema: T.StructType) -> DataFrame:
 
 def _tile_plan(call: JoinCall, partitions: int, options: Options, streams: Sequence[Stream]) -> TilePlan:
     if options.sample is None:
-        return hashed_plan(call.plan, partitions, call.encodings[0].closed_form, options.side)
+        return hashed_plan(call.plan, partitions, call.encodings[0].gaussian_reach, options.side)
     from appulse.engines.local import as_table
 
     samples = options.sample if isinstance(options.sample, dict) else dict.fromkeys(call.plan.streams, options.sample)
@@ -369,11 +369,7 @@ def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 def _fail_if_asked(call: JoinCall, rejects: pa.Table) -> None:
     if call.on_reject == "fail":
-        first = rejects.slice(0, 1).to_pylist()[0]
-        raise BadInput(
-            f"{len(rejects)} rows of stream {first['stream']!r} cannot be used; the first, key {first['key']!r} at "
-            f'{first["time"]}: {first["reason"]} ({first["detail"]}). Repair them, or use on_reject="collect".'
-        )
+        raise bad_rows(len(rejects), rejects.slice(0, 1).to_pylist()[0])
 
 
 def hash_text(text: str) -> int:

@@ -59,20 +59,20 @@ class Folder:
             raise OSError(f"Could not move {source} to {target} in {self.path}. Check rights and free space.")
 
 
-def replace_batch(frame: DataFrame, kind: str, options: dict[str, Any], path: str, batch: int) -> None:
+def replace_batch(frame: DataFrame, kind: str, options: dict[str, Any], path: str, batch: str) -> None:
     """Write a batch's rows as files of the folder ``path``, in place of what an earlier attempt left.
 
     Files are staged, the batch's former files removed, then moved in: whoever repeats a batch ends where one attempt
-    would have. Names tell the batch.
+    would have. ``batch`` names the query and its batch.
     """
     folder = Folder(frame.sparkSession, path)
     staging = f"{_STAGING}/{batch}"
     frame.write.format(kind).options(**options).mode("overwrite").save(f"{path.rstrip('/')}/{staging}")
-    prefix = f"batch-{batch:010d}-"
+    prefix = f"batch-{batch}-"
     for name in folder.names():
         if name.startswith(prefix):
             folder.remove(name)
     for name in folder.names(staging):
         if not name.startswith(("_", ".")):
             folder.move(f"{staging}/{name}", prefix + name)
-    folder.remove(_STAGING)
+    folder.remove(staging)

@@ -89,10 +89,7 @@ def check_session(spark: SparkSession) -> list[str]:
             f"Set it to {_ROCKSDB!r} before the query starts, or use appulse.session()."
         )
     if (policy := _get(spark, _POLICY)) != "min":
-        raise SessionError(
-            f"{_POLICY} is {policy!r}: rows of a merely slower stream would be late. "
-            "Set it to 'min'; for streams that fall silent use appulse.Stream(..., idle_after=...)."
-        )
+        raise SessionError(f"{_POLICY} is {policy!r}: rows of a merely slower stream would be late. Set it to 'min'.")
     advice: list[str] = []
     if _get(spark, _CHANGELOG) != "true":
         advice.append(f"{_CHANGELOG} is off: each micro-batch uploads whole state files. Set it to true.")

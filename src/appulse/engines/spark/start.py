@@ -46,7 +46,11 @@ def start(
     plan = place.admit(wanted.call, wanted.plan, partitions)
     if plan != known.plan:
         known = known.rebuild(plan)
-    write = _batch_writer(known, _writer(sink, "sink"), None if rejects is None else _writer(rejects, "rejects"))
+    write = _batch_writer(
+        known,
+        _writer(sink, "sink", place.id),
+        None if rejects is None else _writer(rejects, "rejects", place.id),
+    )
     writer = known.tagged.writeStream.foreachBatch(write).option("checkpointLocation", checkpoint)
     trigger = {"availableNow": True} if drain else trigger
     query = (writer.trigger(**trigger) if trigger else writer).start()
@@ -111,8 +115,8 @@ def _metrics(batch: DataFrame) -> Counter[str]:
     return totals
 
 
-def _writer(sink: Any, role: str) -> Write:
-    """A function that writes one batch to the sink."""
+def _writer(sink: Any, role: str, query: str) -> Write:
+    """A function that writes one batch to the sink; ``query`` names this checkpoint's query among others."""
     if callable(sink):
         return sink  # type: ignore[no-any-return]  # the user's function
     if not (
@@ -127,16 +131,15 @@ def _writer(sink: Any, role: str) -> Write:
         path = options.pop("path", None)
         if path is None:
             raise BadArgument(f"{role}={sink!r} has no 'path'. Give one: ({kind!r}, {{'path': 'out/pairs'}}).")
-        return lambda frame, number: replace_batch(frame, kind, options, str(path), number)
+        return lambda frame, number: replace_batch(frame, kind, options, str(path), f"{query}-{number:010d}")
     if kind == "delta":
-        return lambda frame, number: _delta(frame, options, number)
+        return lambda frame, number: _delta(frame, {"txnAppId": f"appulse-{role}-{query}", **options}, number)
     return lambda frame, number: _append(_with_id(frame, kind, number), kind, options)
 
 
 def _delta(frame: DataFrame, options: dict[str, Any], number: int) -> None:
     """Delta keeps the last batch of each writer, and skips what it has."""
-    own = {"txnAppId": options.get("txnAppId", "appulse"), "txnVersion": str(number)}
-    frame.write.format("delta").options(**{**options, **own}).mode("append").save()
+    frame.write.format("delta").options(**options, txnVersion=str(number)).mode("append").save()
 
 
 def _with_id(frame: DataFrame, kind: str, number: int) -> DataFrame:

@@ -14,6 +14,7 @@ from appulse.engines.call import JoinCall, late_rejects, to_table
 from appulse.engines.spark.codec import pack, unpack
 from appulse.engines.spark.state import NO_TIMER, TileState, blocks_of
 from appulse.engines.spark.tiles import TileOwnership, TilePlan
+from appulse.errors import bad_rows
 from appulse.operators.similarity_join import SimilarityJoin
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class TileJoin:
         metrics = {
             **operator.counts,
             "tile": tile,
-            "rows": sum(len(objects) for _, _, objects in batches),
+            "rows": sum(int((self.plan.owners(objects) == tile).sum()) for _, _, objects in batches),
             "late": sum(len(table) for table in late),
             "rejected": sum(len(read_table(blob)) for blob in out if blob[:1] == REJECTS),
             "state_rows": len(operator),
@@ -117,11 +118,14 @@ class TileJoin:
         for blob in blobs:
             block = blob
             stream, lane, objects = unpack(block)
+            encoding = self.call.encodings[stream]
             if limit is not None and len(objects) and int(objects.time.min()) < limit:
                 behind = objects.time < limit
                 told = np.flatnonzero(behind & (self.plan.owners(objects) == tile))
+                if len(told) and self.call.on_reject == "fail":
+                    raise bad_rows(len(told), late_rejects(objects, told[:1], limit, encoding).to_pylist()[0])
                 if len(told):
-                    late.append(late_rejects(objects, told, limit, self.call.encodings[stream]))
+                    late.append(late_rejects(objects, told, limit, encoding))
                 objects = objects.take(np.flatnonzero(~behind))
                 block = pack(objects, stream, lane)
             if len(objects):

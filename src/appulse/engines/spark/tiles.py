@@ -48,11 +48,6 @@ class TilePlan:
     hot_tiles: tuple[int, ...] = ()
 
     @property
-    def lanes(self) -> tuple[int, int]:
-        """Lanes within a fine and within a coarse tile."""
-        return 1, 2
-
-    @property
     def keys(self) -> int:
         """How many tile numbers there are, the coarse ones included."""
         return self.tiles * (2 if self.coarse_side > 0 else 1)
@@ -176,7 +171,7 @@ def group_hashes(objects: Objects) -> NDArray[np.uint64]:
     return table[objects.group.codes]
 
 
-def hashed_plan(plan: JoinPlan, tiles: int, closed_form: float | None, side: float | None = None) -> TilePlan:
+def hashed_plan(plan: JoinPlan, tiles: int, gaussian_reach: float | None, side: float | None = None) -> TilePlan:
     """A plan without a sample: cells by epsilon and what the models tell of reaches, spread by hash."""
     margin = plan.limit / 2.0
     known, varying = 0.0, False
@@ -185,7 +180,7 @@ def hashed_plan(plan: JoinPlan, tiles: int, closed_form: float | None, side: flo
             varying = True
         elif isinstance(model, Gaussian | Ball):
             given = model.sigma if isinstance(model, Gaussian) else model.radius
-            factor = closed_form if closed_form is not None else 3.0
+            factor = gaussian_reach if gaussian_reach is not None else 3.0
             if factor > 0.0 and isinstance(given, float):
                 known = max(known, factor * given)
             varying = varying or (factor > 0.0 and not isinstance(given, float))
