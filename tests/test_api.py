@@ -496,23 +496,30 @@ def test_rows_are_pushed_as_they_come() -> None:
     assert len(join.push(right=table.slice(0, 1).to_pandas())) == 2
     assert len(join.push(left=pl.from_arrow(table.slice(2, 1)), right=table.slice(1, 3))) == 9
     assert len(join.push(left=table.slice(3))) == 3
-    assert len(join.drain()) == 0
     assert len(join.push()) == 0
+    assert len(join.drain()) == 0
     assert len(join.rejects()) == 0
+    with pytest.raises(ap.BadArgument, match="drained"):
+        join.push(left=table)
     assert len(_join(table, table)) == 2 + 9 + 3
 
 
-def test_the_first_push_has_to_show_every_column() -> None:
-    """Nothing is taken in until then, so that pushing again doubles nothing; an empty frame is enough."""
+def test_rows_wait_until_every_stream_has_shown_its_columns() -> None:
+    """Streams may come one by one; until all have, nothing matches and nothing is late."""
     join = _by_hand()
-    with pytest.raises(ap.BadArgument, match="Nothing has been pushed"):
+    with pytest.raises(ap.BadArgument, match="Nothing has been judged"):
         join.rejects()
-    with pytest.raises(ap.BadArgument, match="Missing: left, right"):
-        join.drain()
-    with pytest.raises(ap.BadArgument, match="Missing: right"):
-        join.push(left=_table())
-    assert len(join.push(left=_table(), right=_table().slice(0, 0))) == 0
-    assert len(join.push(right=_table())) == 9
+    first = join.push(left=_table())
+    assert len(first) == 0
+    assert first.schema.field("left_key").type == pa.int64()
+    assert len(join.push(left=_table())) == 0
+    assert len(join.push(right=_table())) == 2 * 9
+
+
+def test_columns_are_checked_when_they_are_shown() -> None:
+    """A stream that cannot serve is refused at once, not when the last one comes."""
+    with pytest.raises(ap.BadArgument, match="no column 'ts'"):
+        _by_hand().push(left=_table().drop_columns(["ts"]))
 
 
 @pytest.mark.parametrize("empty", [pd.DataFrame(columns=["id", "ts", "x"]), pa.table({"id": [], "ts": [], "x": []})])

@@ -135,14 +135,14 @@ def progress(number: int, **more: Any) -> dict[str, Any]:
 def test_a_batch_is_said_in_one_line() -> None:
     batch = batch_of(progress(4))
     assert str(batch) == (
-        "batch 4: 1,000 rows in 2.0 s (500 rows/s) · at 2013-01-01 00:00, 10.0 s behind now · "
+        "batch 4 · 2013-01-01 00:00, 10.0 s behind · 1,000 rows in 2.0 s, 500 rows/s · "
         "7 answers · 1 rejects · state 12 rows, 3.5 kB"
     )
 
 
 def test_what_spark_does_not_tell_is_left_out() -> None:
     bare = batch_of(progress(4, eventTime={}, observedMetrics={}, processedRowsPerSecond=None))
-    assert str(bare) == "batch 4: 1,000 rows in 2.0 s"
+    assert str(bare) == "batch 4 · 1,000 rows in 2.0 s"
     assert batch_of(progress(4, durationMs={"triggerExecution": 3})) is None
 
 

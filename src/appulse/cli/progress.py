@@ -42,17 +42,17 @@ class Batch:
         return told | {"metrics": self.metrics}
 
     def __str__(self) -> str:
-        parts = [f"{self.rows:,} rows in {self.seconds:.1f} s"]
-        if self.rows_per_second is not None:
-            parts[0] += f" ({self.rows_per_second:,.0f} rows/s)"
+        parts = [f"batch {self.number}"]
         if self.newest is not None and self.lag_seconds is not None:
-            parts.append(f"at {self.newest[:16].replace('T', ' ')}, {span(self.lag_seconds)} behind now")
+            parts.append(f"{self.newest[:16].replace('T', ' ')}, {span(self.lag_seconds)} behind")
+        rate = "" if self.rows_per_second is None else f", {self.rows_per_second:,.0f} rows/s"
+        parts.append(f"{self.rows:,} rows in {self.seconds:.1f} s{rate}")
         for name, what in (("answers", "answers"), ("rejected", "rejects")):
             if (count := self.count(name)) is not None:
                 parts.append(f"{count:,} {what}")
         if (rows := self.count("state_rows")) is not None:
             parts.append(f"state {rows:,} rows, {size(self.metrics.get('state_bytes', 0.0))}")
-        return f"batch {self.number}: {' · '.join(parts)}"
+        return " · ".join(parts)
 
 
 @dataclass

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 from rich.live import Live
-from rich.spinner import Spinner
 from rich.text import Text
 
 from appulse.cli.console import INTERRUPTED, errors_told
@@ -42,7 +41,7 @@ def run(
     json: Annotated[bool, typer.Option("--json", help="One JSON object per micro-batch on stdout.")] = False,
 ) -> None:
     """Run a job on Spark, with progress. Ctrl-C stops it; the same command goes on from there."""
-    console = Console(file=sys.stderr if json else sys.stdout)  # named now: stderr is the log later
+    console = Console(file=sys.stderr if json else sys.stdout, highlight=False)  # named now: stderr is the log later
     with errors_told(console):
         from appulse.jobs import load
 
@@ -68,25 +67,25 @@ def carry_out(
         if checkpoint is None:
             raise JobError(f'{job.file} names no checkpoint. Add checkpoint = "folder" to it, or give --checkpoint.')
         log = log_file(checkpoint)
-    spinner = Spinner("dots", Text("starting Spark"))
-    line = Live(spinner, console=console, transient=True, redirect_stdout=False, redirect_stderr=False)
+    line = Live(console=console, transient=True, redirect_stdout=False, redirect_stderr=False)
+    _say(line, "starting Spark")
     begin = time.perf_counter()
 
     def show(batch: Batch) -> None:
         if json:
             typer.echo(js.dumps(batch.as_dict()))
         elif console.is_terminal:
-            spinner.update(text=Text(str(batch)))
+            _say(line, str(batch))
         else:
-            console.print(str(batch), soft_wrap=True, highlight=False)
+            console.print(str(batch), soft_wrap=True)
 
     with errors_told(console, log), stderr_to(log), line, _session(settings) as spark, interrupts() as asked_to_stop:
         from appulse.jobs import run as start
 
-        spinner.update(text=Text("starting the query"))
+        _say(line, "starting the query")
         query = start(job, spark, once=once, drain=drain, checkpoint=checkpoint)
         if not (once or drain):
-            console.print("Running until Ctrl-C; new files are taken as they come.", highlight=False)
+            console.print("Running until Ctrl-C; new files are taken as they come.")
         totals = watch(query, show, asked_to_stop)
     told = f"{totals}, in {time.perf_counter() - begin:.1f} s."
     if asked_to_stop.is_set():
@@ -94,6 +93,10 @@ def carry_out(
         raise typer.Exit(INTERRUPTED)
     console.print(f"Done: {told} Answers: {job.sink[1]['path']}", soft_wrap=True)
     return totals
+
+
+def _say(line: Live, text: str) -> None:
+    line.update(Text(text, no_wrap=True, overflow="ellipsis"))
 
 
 @contextmanager
