@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import appulse as ap
-from appulse.kernels.points import ball_points, normal_points
+from appulse.model.points import ball_points, normal_points
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -6,15 +6,22 @@ Means and covariances are probability-weighted and normalised by mass: with plai
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from appulse.kernels.jit import kernel
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from appulse.kernels.arrays import Floats, Ints
 
 REFINE, PRUNED_MASS, PRUNED_CANTELLI, PRUNED_MARKOV, ACCEPTED = 0, 1, 2, 3, 4
 
 
 @kernel
-def cantelli(distance, variance, epsilon):
+def cantelli(distance: float, variance: float, epsilon: float) -> float:
     """Pr{close} is at most this, for mean distance, variance along the line of centres, and epsilon.
 
     Close objects are at most epsilon apart along that line too; Cantelli's inequality bounds that.
@@ -26,7 +33,7 @@ def cantelli(distance, variance, epsilon):
 
 
 @kernel
-def reverse_markov(mean_square, farthest, epsilon):
+def reverse_markov(mean_square: float, farthest: float, epsilon: float) -> float:
     """Pr{close} is at most this, for the mean of the squared distance and the largest distance there is."""
     room = farthest * farthest - epsilon * epsilon
     if room <= 1e-5 * farthest * farthest:  # too close to call: rounding would be magnified
@@ -36,22 +43,22 @@ def reverse_markov(mean_square, farthest, epsilon):
 
 @kernel
 def judge(
-    left,
-    right,
-    epsilon,  # with its tolerance
-    threshold,
-    use_moment,
-    use_accept,
-    left_centre,
-    left_mass,
-    left_radius,
-    left_covariance,  # rows of the upper triangle
-    right_centre,
-    right_mass,
-    right_radius,
-    right_covariance,
-    verdict,
-):
+    left: Ints,
+    right: Ints,
+    epsilon: float,  # with its tolerance
+    threshold: float,
+    use_moment: bool,
+    use_accept: bool,
+    left_centre: Floats,
+    left_mass: Floats,
+    left_radius: Floats,
+    left_covariance: Floats,  # rows of the upper triangle
+    right_centre: Floats,
+    right_mass: Floats,
+    right_radius: Floats,
+    right_covariance: Floats,
+    verdict: NDArray[np.int8],
+) -> None:
     """One verdict per pair: to refine, pruned (by which bound), or accepted (then Pr is the product of masses)."""
     d = left_centre.shape[1]
     gap = np.empty(d, np.float64)

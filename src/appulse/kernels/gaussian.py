@@ -13,10 +13,14 @@ some D terms.
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from appulse.kernels.jit import kernel
+
+if TYPE_CHECKING:
+    from appulse.kernels.arrays import Floats, Ints
 
 # Beyond this many deviations a normal tail is below 1e-17.
 _TAIL = 8.7
@@ -47,13 +51,13 @@ _DENSITY = np.stack([density for _, density in _WIDE])
 
 
 @kernel
-def phi(x):
+def phi(x: float) -> float:
     """Standard normal distribution function."""
     return 0.5 * math.erfc(-x * _SQRT_HALF)
 
 
 @kernel
-def _interval(low, high):
+def _interval(low: float, high: float) -> float:
     """Pr{low <= N <= high}, without cancellation in the far tails."""
     if low > 0.0:
         return 0.5 * (math.erfc(low * _SQRT_HALF) - math.erfc(high * _SQRT_HALF))
@@ -61,7 +65,7 @@ def _interval(low, high):
 
 
 @kernel
-def _wide_ball(big_r, big_d, ahead, d):
+def _wide_ball(big_r: float, big_d: float, ahead: float, d: int) -> float:
     """The integral where the ball is wider than all that lies across the line of centres."""
     total = 0.0
     for i in range(_R.shape[1]):
@@ -76,7 +80,7 @@ def _wide_ball(big_r, big_d, ahead, d):
 
 
 @kernel
-def _narrow_ball(big_r, big_d, ahead, d):
+def _narrow_ball(big_r: float, big_d: float, ahead: float, d: int) -> float:
     """The integral over the angle, r = R sin(theta): smooth up to the rim, where h is zero."""
     log_r = math.log(big_r)
     half_square = 0.5 * big_r * big_r
@@ -93,7 +97,7 @@ def _narrow_ball(big_r, big_d, ahead, d):
 
 
 @kernel
-def ball_probability(distance, deviation, epsilon, d):
+def ball_probability(distance: float, deviation: float, epsilon: float, d: int) -> float:
     """Probability that an isotropic Gaussian, its mean ``distance`` away, lies within ``epsilon`` of the origin.
 
     ``deviation`` > 0 is that of one coordinate; absolute error below 1e-12.
@@ -116,20 +120,20 @@ def ball_probability(distance, deviation, epsilon, d):
 
 @kernel
 def gaussian_pairs(
-    left,
-    right,
-    epsilon,
-    limit2,  # the squared epsilon with its tolerance, for pairs without deviation
-    threshold,
-    use_bounds,
-    left_centre,
-    left_mass,
-    left_sigma,
-    right_centre,
-    right_mass,
-    right_sigma,
-    probability,
-):
+    left: Ints,
+    right: Ints,
+    epsilon: float,
+    limit2: float,  # the squared epsilon with its tolerance, for pairs without deviation
+    threshold: float,
+    use_bounds: bool,
+    left_centre: Floats,
+    left_mass: Floats,
+    left_sigma: Floats,
+    right_centre: Floats,
+    right_mass: Floats,
+    right_sigma: Floats,
+    probability: Floats,
+) -> None:
     """Probability of each pair of isotropic Gaussians; NaN where a half-space already bounds it below threshold."""
     d = left_centre.shape[1]
     for i in range(left.shape[0]):

@@ -7,9 +7,14 @@ hang on one extra chain. A dense scan over the same columns serves small windows
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from appulse.kernels.jit import kernel
+
+if TYPE_CHECKING:
+    from appulse.kernels.arrays import Flags, Floats, Ints, Whole
 
 # Relative slack of distance bounds: far above float64 rounding, far below anything a user can see.
 SLACK = 1e-12
@@ -18,7 +23,7 @@ END = -1
 
 
 @kernel
-def cell_limit(n_dims):
+def cell_limit(n_dims: int) -> int:
     """Largest cell coordinate such that ``n_dims`` of them pack into one int64 without overlap."""
     if n_dims == 1:
         return (1 << 61) - 1
@@ -28,7 +33,7 @@ def cell_limit(n_dims):
 
 
 @kernel
-def cell_coordinate(position, inverse_side, limit):
+def cell_coordinate(position: float, inverse_side: float, limit: int) -> Whole:
     """Grid coordinate of a position, clamped: monotone, so ranges of cells stay ranges."""
     scaled = np.floor(position * inverse_side)
     if scaled >= limit:
@@ -39,7 +44,7 @@ def cell_coordinate(position, inverse_side, limit):
 
 
 @kernel
-def pack_cell(x, y, z, n_dims, limit):
+def pack_cell(x: Whole, y: Whole, z: Whole, n_dims: int, limit: int) -> Whole:
     """One int64 for up to three clamped coordinates: injective, so equal codes mean equal cells."""
     width = 2 * limit + 1
     if n_dims == 1:
@@ -50,7 +55,7 @@ def pack_cell(x, y, z, n_dims, limit):
 
 
 @kernel
-def bucket_of(cell, mask):
+def bucket_of(cell: Whole, mask: int) -> Whole:
     """Bucket of a cell code (Fibonacci hashing on the high bits)."""
     mixed = np.uint64(cell) * np.uint64(0x9E3779B97F4A7C15)
     mixed ^= mixed >> np.uint64(29)
@@ -59,7 +64,20 @@ def bucket_of(cell, mask):
 
 
 @kernel
-def link(row, base, time, chain_max, centre, radius, cell, following, heads, dims, inverse_side, radius_cap):
+def link(
+    row: int,
+    base: int,
+    time: Ints,
+    chain_max: Ints,
+    centre: Floats,
+    radius: Floats,
+    cell: Ints,
+    following: Ints,
+    heads: Ints,
+    dims: Ints,
+    inverse_side: float,
+    radius_cap: float,
+) -> None:
     """Put stored row ``row`` at the head of its chain. ``heads`` has one bucket more than the mask: the overflow."""
     n_dims = dims.shape[0]
     if radius[row] > radius_cap:
@@ -84,7 +102,20 @@ def link(row, base, time, chain_max, centre, radius, cell, following, heads, dim
 
 
 @kernel
-def relink(linked, base, time, chain_max, centre, radius, cell, following, heads, dims, inverse_side, radius_cap):
+def relink(
+    linked: int,
+    base: int,
+    time: Ints,
+    chain_max: Ints,
+    centre: Floats,
+    radius: Floats,
+    cell: Ints,
+    following: Ints,
+    heads: Ints,
+    dims: Ints,
+    inverse_side: float,
+    radius_cap: float,
+) -> None:
     """Build the chains of the first ``linked`` rows anew, for a new number of buckets or a new side."""
     heads[:] = END
     for row in range(linked):
@@ -92,14 +123,27 @@ def relink(linked, base, time, chain_max, centre, radius, cell, following, heads
 
 
 @kernel
-def link_rest(linked, base, time, chain_max, centre, radius, cell, following, heads, dims, inverse_side, radius_cap):
+def link_rest(
+    linked: int,
+    base: int,
+    time: Ints,
+    chain_max: Ints,
+    centre: Floats,
+    radius: Floats,
+    cell: Ints,
+    following: Ints,
+    heads: Ints,
+    dims: Ints,
+    inverse_side: float,
+    radius_cap: float,
+) -> None:
     """Put all rows from ``linked`` on in the index."""
     for row in range(linked, time.shape[0]):
         link(row, base, time, chain_max, centre, radius, cell, following, heads, dims, inverse_side, radius_cap)
 
 
 @kernel
-def squared_distances(left, right, left_centre, right_centre):
+def squared_distances(left: Ints, right: Ints, left_centre: Floats, right_centre: Floats) -> Floats:
     """Squared distance between the centres of each pair."""
     out = np.empty(left.shape[0], np.float64)
     for i in range(left.shape[0]):
@@ -113,39 +157,39 @@ def squared_distances(left, right, left_centre, right_centre):
 
 @kernel
 def sweep(
-    start,  # first arrival to process
-    linked,  # rows of the store already in the index
-    low,  # no row before this one can still be in reach
-    a_time,
-    a_store,  # which store each arrival belongs to
-    a_centre,
-    a_radius,
-    a_group,
-    a_differ,
-    meets,  # meets[s]: arrivals of store s are joined with this store
-    windows,  # window length of each store's rows
-    own,  # this store's number
-    check_differ,
-    epsilon,  # with its tolerance
-    base,
-    time,
-    time_max,  # running maximum of time
-    chain_max,
-    centre,
-    radius,
-    group,
-    differ,
-    cell,
-    following,
-    heads,  # empty: dense scan
-    dims,
-    inverse_side,
-    radius_cap,
-    max_cells,
-    out_arrival,
-    out_row,
-    counts,  # [rows reached, pruned by the ball test]
-):
+    start: int,  # first arrival to process
+    linked: int,  # rows of the store already in the index
+    low: int,  # no row before this one can still be in reach
+    a_time: Ints,
+    a_store: Ints,  # which store each arrival belongs to
+    a_centre: Floats,
+    a_radius: Floats,
+    a_group: Ints,
+    a_differ: Ints,
+    meets: Flags,  # meets[s]: arrivals of store s are joined with this store
+    windows: Ints,  # window length of each store's rows
+    own: int,  # this store's number
+    check_differ: bool,
+    epsilon: float,  # with its tolerance
+    base: int,
+    time: Ints,
+    time_max: Ints,  # running maximum of time
+    chain_max: Ints,
+    centre: Floats,
+    radius: Floats,
+    group: Ints,
+    differ: Ints,
+    cell: Ints,
+    following: Ints,
+    heads: Ints,  # empty: dense scan
+    dims: Ints,
+    inverse_side: float,
+    radius_cap: float,
+    max_cells: int,
+    out_arrival: Ints,
+    out_row: Ints,
+    counts: Ints,  # [rows reached, pruned by the ball test]
+) -> tuple[int, int, int, int]:
     """Arrivals in time order: each probes the store, and those of the store itself are put in it.
 
     A pair is found by whichever of the two comes later in the order, so once. Returns the arrival to go on with
@@ -216,7 +260,7 @@ def sweep(
                     for y in range(low_cell[1], y_high + 1):
                         for z in range(low_cell[2], z_high + 1):
                             if last_round:
-                                code = np.int64(OVERFLOW)
+                                code: Whole = np.int64(OVERFLOW)
                                 at = heads[heads.shape[0] - 1]
                             else:
                                 code = pack_cell(x, y, z, n_dims, limit)

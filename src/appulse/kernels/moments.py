@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from appulse.kernels.jit import kernel
 
+if TYPE_CHECKING:
+    from appulse.kernels.arrays import Floats, Ints
+
 
 @kernel
-def summarise(first, rows, weights, quantile, centred, mass, centre, covariance, radius, reach, samples):
+def summarise(
+    first: Ints,
+    rows: Floats,
+    weights: Floats,
+    quantile: float,
+    centred: bool,
+    mass: Floats,
+    centre: Floats,
+    covariance: Floats,
+    radius: Floats,
+    reach: Floats,
+    samples: Floats,
+) -> None:
     """Summaries of objects, and their samples laid out dimension by dimension.
 
     ``rows`` holds the samples one after the other, (total, d); ``weights`` is empty where all samples of an object
@@ -57,7 +74,7 @@ def summarise(first, rows, weights, quantile, centred, mass, centre, covariance,
 
 
 @kernel
-def attained_radius(distances, weights, quantile):
+def attained_radius(distances: Floats, weights: Floats, quantile: float) -> float:
     """Least of ``distances`` within which more than ``quantile`` of the weight lies; the largest if none does."""
     n = distances.shape[0]
     if weights.shape[0] == 0:
@@ -69,5 +86,5 @@ def attained_radius(distances, weights, quantile):
     for k in order:
         attained += weights[k]
         if attained > quantile * total * (1.0 + 1e-12):
-            return distances[k]
-    return distances[order[n - 1]]
+            return float(distances[k])
+    return float(distances[order[n - 1]])

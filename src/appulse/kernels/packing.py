@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from appulse.kernels.jit import exact_kernel
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from appulse.kernels.arrays import Floats, Ints
+
 
 @exact_kernel
-def offsets_fit(first, samples, origin, out):
+def offsets_fit(first: Ints, samples: Floats, origin: Floats, out: NDArray[np.float32]) -> bool:
     """Fill ``out`` with offsets; False as soon as one of them would not restore its coordinate exactly."""
     d = origin.shape[1]
     for i in range(origin.shape[0]):
@@ -24,7 +31,7 @@ def offsets_fit(first, samples, origin, out):
 
 
 @exact_kernel
-def restore(first, offsets, origin):
+def restore(first: Ints, offsets: NDArray[np.float32], origin: Floats) -> Floats:
     """The coordinates behind the offsets."""
     d = origin.shape[1]
     out = np.empty(offsets.shape[0], np.float64)

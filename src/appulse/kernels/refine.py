@@ -6,13 +6,18 @@ inner loop runs over contiguous memory.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from appulse.kernels.jit import kernel
 
+if TYPE_CHECKING:
+    from appulse.kernels.arrays import Floats, Ints
+
 
 @kernel
-def _close_count(x, offset, n, d, samples, limit2, scratch):
+def _close_count(x: Floats, offset: int, n: int, d: int, samples: Floats, limit2: float, scratch: Floats) -> int:
     """How many of the ``n`` samples at ``offset`` lie within the limit of point ``x``."""
     close = 0
     if d == 1:
@@ -38,7 +43,7 @@ def _close_count(x, offset, n, d, samples, limit2, scratch):
 
 
 @kernel
-def _squared_distances(x, offset, n, d, samples, scratch):
+def _squared_distances(x: Floats, offset: int, n: int, d: int, samples: Floats, scratch: Floats) -> None:
     scratch[:n] = 0.0
     for i in range(d):
         at = offset + i * n
@@ -48,7 +53,9 @@ def _squared_distances(x, offset, n, d, samples, scratch):
 
 
 @kernel
-def _close_mass(x, offset, n, d, samples, weights, first, limit2, scratch):
+def _close_mass(
+    x: Floats, offset: int, n: int, d: int, samples: Floats, weights: Floats, first: int, limit2: float, scratch: Floats
+) -> float:
     """The weight of the ``n`` samples within the limit of point ``x``."""
     _squared_distances(x, offset, n, d, samples, scratch)
     mass = 0.0
@@ -59,29 +66,29 @@ def _close_mass(x, offset, n, d, samples, weights, first, limit2, scratch):
 
 @kernel
 def refine(
-    left,
-    right,
-    d,
-    limit2,
-    threshold,
-    left_mass,
-    left_samples,
-    left_begin,  # where each object's samples begin, counted from left_base
-    left_length,  # samples times d
-    left_base,
-    left_weights,  # empty: all samples of an object weigh the same
-    left_weights_begin,
-    left_weights_base,
-    right_mass,
-    right_samples,
-    right_begin,
-    right_length,
-    right_base,
-    right_weights,
-    right_weights_begin,
-    right_weights_base,
-    probability,
-):
+    left: Ints,
+    right: Ints,
+    d: int,
+    limit2: float,
+    threshold: float,
+    left_mass: Floats,
+    left_samples: Floats,
+    left_begin: Ints,  # where each object's samples begin, counted from left_base
+    left_length: Ints,  # samples times d
+    left_base: int,
+    left_weights: Floats,  # empty: all samples of an object weigh the same
+    left_weights_begin: Ints,
+    left_weights_base: int,
+    right_mass: Floats,
+    right_samples: Floats,
+    right_begin: Ints,
+    right_length: Ints,
+    right_base: int,
+    right_weights: Floats,
+    right_weights_begin: Ints,
+    right_weights_base: int,
+    probability: Floats,
+) -> None:
     """Probability of each pair ``(left[i], right[i])``; NaN once it is certain to stay below ``threshold``.
 
     The sum runs over the left samples; what is left of their mass bounds what can still come.

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from appulse.kernels.jit import kernel
 
+if TYPE_CHECKING:
+    from typing import Any
+
+    from numpy.typing import NDArray
+
+    from appulse.kernels.arrays import ByteArray, Flags, Floats, Hashes, Ints
+
 
 @kernel
-def gather(offsets, data, index):
+def gather(offsets: Ints, data: ByteArray, index: Ints) -> tuple[Ints, ByteArray]:
     """The byte strings at ``index``, as new (offsets, data)."""
     n = index.shape[0]
     out_offsets = np.empty(n + 1, np.int64)
@@ -26,7 +35,7 @@ def gather(offsets, data, index):
 
 
 @kernel
-def gather_runs(begin, length, base, data, index):
+def gather_runs(begin: Ints, length: Ints, base: int, data: NDArray[Any], index: Ints) -> tuple[Ints, NDArray[Any]]:
     """The runs ``data[begin[i] - base :][: length[i]]`` at ``index``, as (offsets, data)."""
     n = index.shape[0]
     offsets = np.empty(n + 1, np.int64)
@@ -43,7 +52,7 @@ def gather_runs(begin, length, base, data, index):
 
 
 @kernel
-def hash_rows(offsets, data, extra):
+def hash_rows(offsets: Ints, data: ByteArray, extra: Ints) -> Hashes:
     """A 64-bit hash of each byte string and its number in ``extra`` (FNV-1a, then a final mix)."""
     n = offsets.shape[0] - 1
     out = np.empty(n, np.uint64)
@@ -59,36 +68,36 @@ def hash_rows(offsets, data, extra):
 
 
 @kernel
-def _compare(left, at, n, right, other, m):
+def _compare(left: NDArray[Any], at: int, n: int, right: NDArray[Any], other: int, m: int) -> int:
     for k in range(min(n, m)):
         if left[at + k] != right[other + k]:
             return -1 if left[at + k] < right[other + k] else 1
-    return np.sign(n - m)
+    return int(n > m) - int(n < m)
 
 
 @kernel
 def sorts_after(
-    left,
-    right,
-    l_key,
-    l_key_begin,
-    l_key_length,
-    l_key_base,
-    l_centre,
-    l_samples,
-    l_samples_begin,
-    l_samples_length,
-    l_samples_base,
-    r_key,
-    r_key_begin,
-    r_key_length,
-    r_key_base,
-    r_centre,
-    r_samples,
-    r_samples_begin,
-    r_samples_length,
-    r_samples_base,
-):
+    left: Ints,
+    right: Ints,
+    l_key: ByteArray,
+    l_key_begin: Ints,
+    l_key_length: Ints,
+    l_key_base: int,
+    l_centre: Floats,
+    l_samples: Floats,
+    l_samples_begin: Ints,
+    l_samples_length: Ints,
+    l_samples_base: int,
+    r_key: ByteArray,
+    r_key_begin: Ints,
+    r_key_length: Ints,
+    r_key_base: int,
+    r_centre: Floats,
+    r_samples: Floats,
+    r_samples_begin: Ints,
+    r_samples_length: Ints,
+    r_samples_base: int,
+) -> Flags:
     """Whether row ``left[i]`` sorts after row ``right[i]``: by key bytes, then by centre, then by samples."""
     out = np.zeros(left.shape[0], np.bool_)
     for i in range(left.shape[0]):

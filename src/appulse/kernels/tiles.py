@@ -11,9 +11,18 @@ tile of its own.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from appulse.kernels.jit import exact_kernel
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from numpy.typing import NDArray
+
+    from appulse.kernels.arrays import Flags, Floats, Hashes, Ints, Whole
 
 # A row that touches more cells than this is coarse: it lives in a grid of larger cells.
 MOST_CELLS = 16
@@ -21,20 +30,20 @@ _FAR = 2.0**61
 
 
 @exact_kernel
-def _half_width(position, reach, margin):
+def _half_width(position: float, reach: float, margin: float) -> float:
     """Reach around one coordinate, with room for the rounding of whoever compares."""
     wide = (reach + margin) * (1.0 + 1e-12)
     return wide + (abs(position) + wide) * 1e-15
 
 
 @exact_kernel
-def _cell(position, side):
+def _cell(position: float, side: float) -> Whole:
     """Cell coordinate, clamped to what an int64 holds: monotone, so ranges stay ranges."""
     return np.int64(min(max(np.floor(position / side), -_FAR), _FAR))
 
 
 @exact_kernel
-def _mix(value):
+def _mix(value: np.uint64) -> np.uint64:
     """A good 64-bit hash of a 64-bit number (splitmix64)."""
     z = np.uint64(value) + np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -43,14 +52,14 @@ def _mix(value):
 
 
 @exact_kernel
-def cell_hash(x, y, lane, group_hash):
+def cell_hash(x: int, y: int, lane: int, group_hash: np.uint64) -> np.uint64:
     """Hash of a cell of a lane of a group."""
     h = _mix(np.uint64(x) ^ np.uint64(group_hash))
     return _mix(h ^ np.uint64(y) ^ (np.uint64(lane) << np.uint64(62)))
 
 
 @exact_kernel
-def _touched(centre, reach, margin, dims, side, low, high):
+def _touched(centre: Floats, reach: float, margin: float, dims: Ints, side: float, low: Ints, high: Ints) -> int:
     """Ranges of cells that a row's reach touches; how many cells (capped)."""
     cells = 1
     for k in range(dims.shape[0]):
@@ -62,15 +71,15 @@ def _touched(centre, reach, margin, dims, side, low, high):
 
 
 @exact_kernel
-def _class_tile(a, b, k, first, hot_tiles):
+def _class_tile(a: Whole, b: Whole, k: int, first: int, hot_tiles: Ints) -> Whole:
     """Tile of a pair of classes of a hot cell: the upper triangle, row by row."""
     low = min(a, b)
     high = max(a, b)
-    return hot_tiles[first + low * k - low * (low - 1) // 2 + (high - low)]
+    return int(hot_tiles[first + low * k - low * (low - 1) // 2 + (high - low)])
 
 
 @exact_kernel
-def _find(hot, h):
+def _find(hot: Hashes, h: np.uint64) -> int:
     """Position of ``h`` in the sorted hashes of hot cells; -1 if it is none."""
     low = 0
     high = hot.shape[0]
@@ -84,7 +93,17 @@ def _find(hot, h):
 
 
 @exact_kernel
-def _mark(h, row_hash, tiles, hot, hot_classes, hot_first, hot_tiles, offset, marked):
+def _mark(
+    h: np.uint64,
+    row_hash: np.uint64,
+    tiles: int,
+    hot: Hashes,
+    hot_classes: Ints,
+    hot_first: Ints,
+    hot_tiles: Ints,
+    offset: int,
+    marked: Flags,
+) -> None:
     """Mark the tiles of one cell for one row."""
     at = _find(hot, h)
     if at < 0:
@@ -98,20 +117,20 @@ def _mark(h, row_hash, tiles, hot, hot_classes, hot_first, hot_tiles, offset, ma
 
 @exact_kernel
 def assign(
-    centre,
-    reach,
-    group_hash,
-    row_hash,
-    margin,
-    dims,
-    side,
-    coarse_side,  # 0: no coarse lane
-    tiles,
-    hot,
-    hot_classes,
-    hot_first,
-    hot_tiles,
-):
+    centre: Floats,
+    reach: Floats,
+    group_hash: Hashes,
+    row_hash: Hashes,
+    margin: float,
+    dims: Ints,
+    side: float,
+    coarse_side: float,  # 0: no coarse lane
+    tiles: int,
+    hot: Hashes,
+    hot_classes: Ints,
+    hot_first: Ints,
+    hot_tiles: Ints,
+) -> tuple[Ints, NDArray[np.int32], NDArray[np.int8]]:
     """Copies of rows for tiles, as arrays (row, tile, lane).
 
     Tiles 0 to ``tiles`` - 1 are of the fine grid; as many again of the coarse one, where rows of lane 0 are there
@@ -164,19 +183,31 @@ def assign(
 
 
 @exact_kernel
-def _grown(array, capacity):
+def _grown(array: NDArray[Any], capacity: int) -> NDArray[Any]:
     out = np.empty(capacity, array.dtype)
     out[: array.shape[0]] = array
     return out
 
 
 @exact_kernel
-def _is_coarse(centre, reach, margin, dims, side, coarse_side, low, high):
+def _is_coarse(
+    centre: Floats, reach: float, margin: float, dims: Ints, side: float, coarse_side: float, low: Ints, high: Ints
+) -> bool:
     return coarse_side > 0.0 and _touched(centre, reach, margin, dims, side, low, high) > MOST_CELLS
 
 
 @exact_kernel
-def _owner(h, a_hash, b_hash, tiles, offset, hot, hot_classes, hot_first, hot_tiles):
+def _owner(
+    h: np.uint64,
+    a_hash: np.uint64,
+    b_hash: np.uint64,
+    tiles: int,
+    offset: int,
+    hot: Hashes,
+    hot_classes: Ints,
+    hot_first: Ints,
+    hot_tiles: Ints,
+) -> Whole:
     at = _find(hot, h)
     if at < 0:
         return offset + np.int64(h % np.uint64(tiles))
@@ -188,25 +219,25 @@ def _owner(h, a_hash, b_hash, tiles, offset, hot, hot_classes, hot_first, hot_ti
 
 @exact_kernel
 def pair_owners(
-    left,
-    right,
-    left_centre,
-    left_reach,
-    left_hash,
-    right_centre,
-    right_reach,
-    right_hash,
-    group_hash,  # of each pair
-    margin,
-    dims,
-    side,
-    coarse_side,
-    tiles,
-    hot,
-    hot_classes,
-    hot_first,
-    hot_tiles,
-):
+    left: Ints,
+    right: Ints,
+    left_centre: Floats,
+    left_reach: Floats,
+    left_hash: Hashes,
+    right_centre: Floats,
+    right_reach: Floats,
+    right_hash: Hashes,
+    group_hash: Hashes,  # of each pair
+    margin: float,
+    dims: Ints,
+    side: float,
+    coarse_side: float,
+    tiles: int,
+    hot: Hashes,
+    hot_classes: Ints,
+    hot_first: Ints,
+    hot_tiles: Ints,
+) -> NDArray[np.int32]:
     """The tile that reports each pair."""
     out = np.empty(left.shape[0], np.int32)
     low = np.zeros(2, np.int64)
@@ -232,20 +263,20 @@ def pair_owners(
 
 @exact_kernel
 def row_owners(
-    centre,
-    reach,
-    group_hash,
-    row_hash,
-    margin,
-    dims,
-    side,
-    coarse_side,
-    tiles,
-    hot,
-    hot_classes,
-    hot_first,
-    hot_tiles,
-):
+    centre: Floats,
+    reach: Floats,
+    group_hash: Hashes,
+    row_hash: Hashes,
+    margin: float,
+    dims: Ints,
+    side: float,
+    coarse_side: float,
+    tiles: int,
+    hot: Hashes,
+    hot_classes: Ints,
+    hot_first: Ints,
+    hot_tiles: Ints,
+) -> NDArray[np.int32]:
     """One tile for each row, among those that hold it: the one that speaks for it."""
     out = np.empty(centre.shape[0], np.int32)
     low = np.zeros(2, np.int64)

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from appulse.errors import BadArgument, nearest
 from appulse.kernels.moments import summarise
-from appulse.kernels.points import ball_points, normal_points
+from appulse.model.points import ball_points, normal_points
 from appulse.model import defects as why
 from appulse.model import uncertainty
 from appulse.model.defects import Defects, as_json, as_text, reject_schema

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -141,7 +141,7 @@ class Store:
             grid.link_rest(self.linked, *self._chains())
         self.linked = len(self)
 
-    def _chains(self) -> tuple[object, ...]:
+    def _chains(self) -> tuple[Any, ...]:
         """What the kernels need to link rows."""
         return (
             self.base,
