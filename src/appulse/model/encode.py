@@ -12,11 +12,11 @@ import pyarrow.compute as pc
 
 from appulse.errors import BadArgument, nearest
 from appulse.kernels.moments import summarise
-from appulse.model.points import ball_points, normal_points
 from appulse.model import defects as why
 from appulse.model import uncertainty
 from appulse.model.defects import Defects, as_json, as_text, reject_schema
 from appulse.model.objects import Objects
+from appulse.model.points import ball_points, normal_points
 from appulse.model.strings import Labels
 from appulse.model.strings import encode as canonical
 from appulse.model.times import is_time, to_micros
