@@ -103,7 +103,7 @@ def of_empty(spark: SparkSession, folder: Path, name: str, n: int, repeats: int 
     else:
         tables = [samples_table(rng, n, i * n) for i in range(2)]
         model = ap.Samples("samples", names=("x", "y", "z"))
-        settings = {"epsilon": 0.02, "probability": 0.5}
+        settings = {"epsilon": 0.04, "probability": 0.5}
     paths = [write_stream(folder / name / str(i), table, 4) for i, table in enumerate(tables)]
     seconds: dict[str, list[float]] = {"ours": [], "empty": []}
     for repeat in range(repeats):

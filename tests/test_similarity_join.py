@@ -317,6 +317,33 @@ def test_answers_do_not_depend_on_the_room_for_candidates(index: str, monkeypatc
     naive.assert_same_answers(ap.self_join(stream, **question, options=ap.Options(index=index)), expected)
 
 
+@pytest.mark.parametrize("bounds", [*({b} for b in sorted(BOUNDS - {"projection"})), BOUNDS])
+@pytest.mark.parametrize("offset", [0.0, 1e7 / 3])
+@pytest.mark.parametrize("d", [1, 2])
+def test_thresholds_at_exactly_the_probability_of_a_pair_keep_it(d: int, offset: float, bounds: Any) -> None:
+    """Where bounds are tightest: few samples, most of the weight on one, far outliers, and every tie there is."""
+    random = np.random.default_rng(d)
+    tables = []
+    for _ in range(2):
+        samples = offset + random.integers(-4, 5, (120, 3, d)) * random.choice([1, 1, 3], (120, 3, 1))
+        weights = random.multinomial(10, [0.6, 0.3, 0.1], 120) / 10
+        columns = {"s": samples.astype(float).tolist(), "w": weights.tolist(), "r": random.choice([0.0, 1.0, 2.0], 120)}
+        position = {f"x{k}": samples[:, 0, k].astype(float) for k in range(d)}
+        tables.append(pa.table({"id": np.arange(120), "ts": np.zeros(120)} | columns | position))
+    ball = ap.Ball(*(f"x{k}" for k in range(d)), radius="r", samples=3)
+    weighted = ap.Samples("s", weights="w")
+    for models in ((weighted, weighted), (weighted, ball), (ball, ball)):
+        left, right = (_exact(t, value=m) for t, m in zip(tables, models, strict=True))
+        question: dict[str, Any] = {"epsilon": 1.0 + (d == 1), "window": FOREVER}
+        none = ap.Options(bounds=frozenset(), index="dense")
+        every = ap.similarity_join(left, right, **question, probability=1e-6, options=none)
+        probability = every["probability"].to_numpy()
+        for alpha in np.unique(np.round(probability, 9))[::3]:
+            options = ap.Options(bounds=frozenset(bounds))
+            found = ap.similarity_join(left, right, **question, probability=alpha, options=options)
+            assert set(_key_pairs(found)) == set(_key_pairs(every.filter(pa.array(probability >= alpha - 1e-9))))
+
+
 def test_every_candidate_is_accounted_for() -> None:
     """By the bound that decided it, or by refinement."""
     left, right = (_cloud(seed, 300, 2, 10.0, 20.0, heavy=True) for seed in (3, 4))

@@ -23,7 +23,7 @@ __all__ = ["demo"]
 _DEMOS = ("weather",)
 _MADE = ("input", "checkpoint", "pairs", "rejects")  # folders of a former demo, made anew
 # The JVM's best compiler costs more than it gives to a job of half a minute.
-_BRIEF = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
+_BRIEF = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1", "spark.sql.shuffle.partitions": "1"}
 _TEMPLATE = Path(__file__).parent / "demos" / "weather.toml"
 
 
