@@ -16,8 +16,8 @@ from hypothesis.extra.numpy import arrays
 from appulse.kernels import bounds, grid, strings
 from appulse.kernels.gaussian import ball_probability, gaussian_pairs, phi
 from appulse.kernels.moments import attained_radius, summarise
-from appulse.model.points import ball_points, normal_points
 from appulse.kernels.refine import refine
+from appulse.model.points import ball_points, normal_points
 from tests import naive
 
 if TYPE_CHECKING:
