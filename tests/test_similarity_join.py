@@ -473,8 +473,8 @@ def _points(*rows: Sequence[float], **columns: Any) -> pa.Table:
     return pa.table({"id": list(range(len(rows))), "ts": [0.0] * len(rows)} | x | columns)
 
 
-def _exact(table: pa.Table, **settings: Any) -> ap.Stream:
-    d = sum(name.startswith("x") for name in table.schema.names)
+def _exact(table: pa.Table | None, **settings: Any) -> ap.Stream:
+    d = 1 if table is None else sum(name.startswith("x") for name in table.schema.names)
     usual: dict[str, Any] = {"key": "id", "time": "ts", "value": ap.Exact(*(f"x{k}" for k in range(d)))}
     return ap.Stream(table, **(usual | settings))
 
@@ -649,6 +649,23 @@ def test_windows_are_closed_and_belong_to_the_older_row(left: Any, right: Any, w
             join.push(left=_at(), right=_at())
             parts = [join.push(**{side: _at(*{"left": left, "right": right}[side])}) for side in (first, second)]
             assert sum(map(len, parts)) == pairs
+
+
+def test_a_row_at_exactly_its_lateness_is_in_time() -> None:
+    """Judged against the slowest stream, as it stood before the push, and beside rows that are too late."""
+    streams: dict[str, Any] = {name: _exact(None, value=ap.Exact("x0"), lateness="2 seconds") for name in ("a", "b")}
+    join = ap.SimilarityJoin(**streams, epsilon=1, probability=1, window=ap.TimeWindow(100))
+    join.push(a=_at(10.0), b=_at(7.0))
+    found = join.push(a=_at(5.0, 4.999, 100.0), b=_at(5.0))
+    assert sorted(zip(found["left_time"].to_pylist(), found["right_time"].to_pylist(), strict=True)) == [
+        *((5.0, 5.0), (5.0, 7.0), (10.0, 5.0), (100.0, 5.0), (100.0, 7.0)),
+    ]
+    late = join.rejects().to_pylist()
+    assert [(row["stream"], row["time"], row["reason"]) for row in late] == [("a", 4.999, "late")]
+    assert late[0]["detail"].startswith("0.001000 seconds")
+    # The slowest stream has not moved.
+    join.push(a=_at(5.0), b=_at(4.0))
+    assert len(join.rejects()) == 2
 
 
 @pytest.mark.parametrize("unit", ["us", "s"])

@@ -142,6 +142,7 @@ def _defaults(cores: int) -> dict[str, str]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": f"{memory // 2**20}m",
         "spark.pyspark.python": sys.executable,
+        "spark.python.daemon.module": "appulse.engines.spark.daemon",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

@@ -1,0 +1,74 @@
+"""Have every kernel at hand before the first row comes: loaded from the disk cache, on a fresh machine compiled."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from appulse.engines.call import Options, resolve
+from appulse.engines.local import LocalJoin
+from appulse.engines.spark.codec import pack, unpack
+from appulse.engines.spark.tiles import TileOwnership, hashed_plan
+from appulse.model.encode import encode
+from appulse.model.stream import Stream
+from appulse.model.uncertainty import Ball, Exact, Gaussian, Model, Samples
+from appulse.operators.similarity_join import SimilarityJoin
+from appulse.windows.definitions import TimeWindow
+
+_MODELS: tuple[tuple[Model, Model], ...] = (
+    (Exact("x", "y"), Exact("x", "y")),
+    (Gaussian("x", "y", sigma=1.0), Gaussian("x", "y", sigma=1.0)),
+    (Samples("s", weights="w"), Ball("x", "y", radius=1.0)),
+)
+
+
+def warm() -> None:
+    """Run small joins of every model, in process and tile by tile; nothing is kept but the machine code."""
+    n = 8
+    place = np.arange(n) % 4 / 2.0
+    table = pa.table(
+        {
+            "id": [str(i) for i in range(n)],
+            "ts": np.zeros(n),
+            "x": place,
+            "y": place,
+            "s": [[[a, a], [a + 1.0, a]] for a in place.tolist()],
+            "w": [[0.5, 0.25]] * n,
+        }
+    )
+    for left, right in _MODELS:
+        for index in ("grid", "dense"):
+            _join(table, (left, right), index)
+        _join(table, (left,), "grid")
+
+
+def _join(table: pa.Table, models: tuple[Model, ...], index: str) -> None:
+    streams = [Stream(None, key="id", time="ts", value=m, name=f"s{i}") for i, m in enumerate(models)]
+    call = resolve(
+        streams,
+        [table.schema] * len(streams),
+        epsilon=1.0,
+        probability=0.3,
+        window=TimeWindow(1),
+        self_join=len(streams) == 1,
+        different=None,
+        on_reject="collect",
+        options=Options(index=index),
+    ).with_dimensions(2)
+    local = LocalJoin(call)
+    for _ in range(2):
+        local.push({stream.name or "": table for stream in streams})
+    local.operator.advance(1)
+    plan = hashed_plan(call.plan, 2, call.encodings[0].gaussian_reach)
+    tile = SimilarityJoin(call.plan, ownership=TileOwnership(plan, 0))
+    for i, encoding in enumerate(call.encodings):
+        objects, _ = encode(table, encoding)
+        rows, _, _ = plan.copies(objects)
+        plan.owners(objects)
+        batch = [unpack(pack(objects.take(rows), i, 0))]
+        tile.push(batch)
+        tile.apply(batch)
+
+
+if __name__ == "__main__":
+    warm()
