@@ -123,6 +123,9 @@ def set_up() -> None:
             install_requirements()
         say("installing appulse, editable")
         pip("--no-deps", "--no-build-isolation", "--editable", str(ROOT))
+        say("compiling the kernels")
+        # Only to save time later: what is not compiled now is on first use.
+        subprocess.run([PYTHON, "-m", "appulse.engines.warm"], check=False, capture_output=True)
         STAMP.write_text(json.dumps(wanted))
         UNFINISHED.unlink()
     say(f"ready: {VENV}")

@@ -38,7 +38,7 @@ def errors_told(console: Console, log: Path | None = None) -> Iterator[None]:
         _tell(console, str(problem))
         raise typer.Exit(FAILED) from problem
     except KeyboardInterrupt as interrupt:
-        console.print("Stopped. The same command goes on from where it was.")
+        console.print("Stopped. Run it again to go on from where it was.")
         raise typer.Exit(INTERRUPTED) from interrupt
     except Exception as problem:
         if log is None:

