@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -217,3 +218,13 @@ def test_numbers_as_people_say_them() -> None:
         "50.0 TB",
     ]
     assert [span(n) for n in (3.24, 840, 7300, 200_000, 6e8)] == ["3.2 s", "14 min", "2 h", "2 days", "19 years"]
+
+
+@pytest.mark.long
+@pytest.mark.spark
+def test_demo_ends_with_a_picture(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "appulse.cli", "demo", "--out", str(tmp_path)]
+    told = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (told.returncode, told.stderr) == (0, "")
+    assert "26,115 rows, 18,063 answers, 2,729 rejects" in told.stdout
+    assert (tmp_path / "weather" / "weather.png").stat().st_size > 50_000
