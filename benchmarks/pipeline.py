@@ -158,7 +158,7 @@ def skew(spark: SparkSession, folder: Path, n: int, partitions: int) -> float:
         table = uniform_points(rng, n, 400.0, 1.0, i * n)
         spot = rng.random(n) < 0.5
         for k, column in ((2, "x"), (3, "y")):
-            values = np.where(spot, 0.5 + rng.normal(0, EPSILON, n), table[column].to_numpy())
+            values = np.where(spot, 0.5 + rng.normal(0, 5 * EPSILON, n), table[column].to_numpy())
             table = table.set_column(k, column, pa.array(values))
         tables.append(table)
     paths = [write_stream(folder / "skew" / str(i), table, 4) for i, table in enumerate(tables)]

@@ -86,7 +86,7 @@ class FakeSpark:
     bytes_read: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.keys = list(range(self.plan.keys))
+        self.keys = list(range(self.plan.numbers))
         self.join = TileJoin(self.call, self.plan, tuple(self.keys))
         self.caches = [Cache(1 << 30) for _ in range(self.workers)]
         self.newest: list[int | None] = [None] * len(self.call.encodings)

@@ -192,7 +192,7 @@ def _check_centres(table: pa.Table, model: Exact | Gaussian | Ball, defects: Def
     defects.mark(
         ~finite.all(axis=1),
         why.NON_FINITE,
-        lambda i: ", ".join(f"{c} is {centre[i, k]}" for k, c in enumerate(model.columns) if not finite[i, k]),
+        lambda i: ", ".join(f"{c} is {_told(table[c][i])}" for k, c in enumerate(model.columns) if not finite[i, k]),
     )
     spread = np.empty((len(table), 0))
     if not isinstance(model, Exact):
@@ -448,6 +448,10 @@ def _floats(column: pa.ChunkedArray | pa.Array) -> NDArray[np.float64]:
     if pa.types.is_null(array.type):
         return np.full(len(array), np.nan)
     return np.asarray(array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), np.float64)
+
+
+def _told(value: pa.Scalar) -> str:
+    return "null" if value.as_py() is None else str(value.as_py())
 
 
 def _chunk(column: pa.ChunkedArray | pa.Array) -> pa.Array:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import weakref
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,7 +25,7 @@ from appulse.engines.spark.codec import pack, unpack
 from appulse.engines.spark.processor import JoinProcessor
 from appulse.engines.spark.session import check_session
 from appulse.engines.spark.tile_join import TileJoin, make_operator, read_table, table_bytes
-from appulse.engines.spark.tiles import TilePlan, hashed_plan, planned, spread_keys
+from appulse.engines.spark.tiles import TilePlan, hashed_plan, planned
 from appulse.errors import BadArgument, bad_rows
 from appulse.model.encode import encode, infer_dimensions
 
@@ -103,8 +103,11 @@ def spark_join(streams: Sequence[Stream], *, options: Options, **settings: Any) 
         streams = [_with_watermark_delay(stream) for stream in streams]
     call = resolve(streams, [_arrow_schema(frame.schema) for frame in frames], options=options, **settings)
     partitions = options.partitions or _default_partitions(spark, streaming=streaming)
-    build = _build_stream if streaming else _build_batch
-    return remember(build(call, _tile_plan(call, partitions, options, streams), streams))
+    plan = _tile_plan(call, partitions, options, streams)
+    call = replace(call, options=replace(options, sample=None))  # the sample has served, and need not travel
+    if streaming:
+        return remember(_build_stream(call, replace(plan, slots=_shuffle_partitions(spark)), streams))
+    return remember(_build_batch(call, plan, streams))
 
 
 def _arrow_schema(schema: T.StructType) -> pa.Schema:
@@ -120,8 +123,7 @@ def remember(result: SparkResult) -> DataFrame:
 
 
 def _build_stream(call: JoinCall, plan: TilePlan, streams: Sequence[Stream]) -> SparkResult:
-    spark = streams[0].frame.sparkSession
-    keys = spread_keys(plan.keys, _shuffle_partitions(spark))
+    keys = plan.keys()
     answers, rejects = _schemas(call, streams)
     blocks = _encoded(call, plan, keys, streams, streaming=True)
     tagged = _stateful(call, plan, keys, blocks, _tagged_schema(answers, rejects))
@@ -131,7 +133,7 @@ def _build_stream(call: JoinCall, plan: TilePlan, streams: Sequence[Stream]) -> 
 
 
 def _build_batch(call: JoinCall, plan: TilePlan, streams: Sequence[Stream]) -> SparkResult:
-    keys = spread_keys(plan.keys, plan.tiles)
+    keys = plan.keys()
     answers, rejects = _schemas(call, streams)
     schema = _tagged_schema(answers, rejects)
     blocks = _encoded(call, plan, keys, streams, streaming=False)
@@ -161,8 +163,6 @@ def _shuffle_partitions(spark: Any) -> int:
 
 def _with_watermark_delay(stream: Stream) -> Stream:
     """The stream with the delay of a `withWatermark` on its frame as its lateness."""
-    from dataclasses import replace
-
     delays = _watermark_delays(stream.frame)
     if not delays:
         return stream
@@ -265,8 +265,6 @@ def _tile_plan(call: JoinCall, partitions: int, options: Options, streams: Seque
 
 
 def _with_dimensions(call: JoinCall, table: pa.Table, name: str) -> Any:
-    from dataclasses import replace
-
     encoding = next(e for e in call.encodings if e.name == name)
     if encoding.dimensions is not None:
         return encoding
@@ -313,8 +311,6 @@ def blocks_of_task(
     batches: Iterable[pa.RecordBatch], call: JoinCall, plan: TilePlan, keys: list[int], stream: int
 ) -> Iterator[pa.RecordBatch]:
     """The blocks of one task's rows."""
-    from dataclasses import replace
-
     encoding = call.encodings[stream]
     for table in _gathered(batches):
         if encoding.dimensions is None:
@@ -424,8 +420,6 @@ def _rejecter(
     call: JoinCall, stream: int, arrow: pa.Schema
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def reject_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from dataclasses import replace
-
         encoding = call.encodings[stream]
         for table in _gathered(batches):
             if encoding.dimensions is None:

@@ -35,7 +35,8 @@ class TilePlan:
 
     Cells of ``side`` over the first two dimensions belong to tiles by hash; ``hot`` lists the hashes of cells that
     are cut once more, ``hot_classes`` into how many classes of rows, ``hot_tiles`` (from ``hot_first``) the tile of
-    each pair of classes. ``coarse_side`` is that of the coarse lane's cells, 0 where there is none.
+    each pair of classes. ``coarse_side`` is that of the coarse lane's cells, 0 where there is none. Tiles are numbered
+    so that Spark spreads them evenly over ``slots`` shuffle partitions (0: as many as tiles); a checkpoint keeps that.
     """
 
     tiles: int
@@ -46,15 +47,20 @@ class TilePlan:
     hot_classes: tuple[int, ...] = ()
     hot_first: tuple[int, ...] = ()
     hot_tiles: tuple[int, ...] = ()
+    slots: int = 0
 
     @property
-    def keys(self) -> int:
+    def numbers(self) -> int:
         """How many tile numbers there are, the coarse ones included."""
         return self.tiles * (2 if self.coarse_side > 0 else 1)
 
+    def keys(self) -> list[int]:
+        """The number by which Spark knows each tile."""
+        return spread_keys(self.numbers, self.slots or self.tiles)
+
     def over(self, tiles: int) -> TilePlan:
         """The same cells over another number of tiles; hot cells are not placed any more."""
-        return TilePlan(tiles, self.side, self.coarse_side, self.margin)
+        return TilePlan(tiles, self.side, self.coarse_side, self.margin, slots=self.slots)
 
     def fingerprint(self) -> str:
         """A short text that differs when the plan does."""
