@@ -357,7 +357,7 @@ BAD_ROWS: list[tuple[str, Any, dict[str, Any], dict[str, Any], str]] = [
     ("null partition", ap.Exact("x"), {"x": [0.0], "p": pa.nulls(1, pa.string())}, {"partition_by": ("p",)}, "'p'"),
     ("non-finite value", ap.Exact("x"), {"x": [NAN]}, {}, "x is nan"),
     ("non-finite value", ap.Exact("x", "y"), {"x": [0.0], "y": [-INF]}, {}, "y is -inf"),
-    ("non-finite value", ap.Exact("x"), {"x": pa.array([None], pa.float64())}, {}, "x is nan"),
+    ("non-finite value", ap.Exact("x"), {"x": pa.array([None], pa.float64())}, {}, "x is null"),
     ("non-finite value", ap.Gaussian("x", sigma="s"), {"x": [0.0], "s": [NAN]}, {}, "nan"),
     ("negative sigma or radius", ap.Gaussian("x", sigma="s"), {"x": [0.0], "s": [-1.0]}, {}, "-1.0"),
     ("negative sigma or radius", ap.Gaussian("x", "y", sigma=["s", 1]), {"x": [0], "y": [0], "s": [-2.0]}, {}, "-2.0"),

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 few = settings(
     max_examples=12, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), print_blob=True
 )
+forty = settings(few, max_examples=40)
 many = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
 
 
@@ -102,7 +103,7 @@ def _check_streaming(spark: SparkSession, tmp_path: Path, data: st.DataObject) -
 
 
 @given(st.data())
-@few
+@forty
 def test_streaming_on_spark_answers_as_pushes_in_process(
     spark: SparkSession, tmp_path: Path, data: st.DataObject
 ) -> None:

@@ -219,6 +219,14 @@ def test_keys_are_spread_evenly_over_partitions(partitions: int) -> None:
     assert counts.tolist() == [2] * partitions
 
 
+def test_tile_numbers_belong_to_the_plan() -> None:
+    """A session that has another number of shuffle partitions today finds the same tiles."""
+    plan = TilePlan(2, 1.0, 16.0, 0.1, slots=3)
+    assert plan.keys() == spread_keys(4, 3)
+    assert plan.fingerprint() != replace(plan, slots=2).fingerprint()
+    assert plan.over(5).slots == 3
+
+
 def test_a_hot_spot_is_shared_out() -> None:
     """Half of all rows in one spot: the plan cuts it, and every tile gets about the same estimated rows."""
     rng = np.random.default_rng(3)
