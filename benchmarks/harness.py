@@ -105,6 +105,11 @@ def timed(frame: DataFrame, folder: Path) -> Run:
     return Run(seconds, batches, folder / "out")
 
 
+def folder_bytes(folder: Path) -> int:
+    """Bytes of all files of a folder."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
 def pairs_of(spark: SparkSession, out: Path, left: str, right: str) -> set[tuple[Any, Any]]:
     """The key pairs among the answers of a run."""
     table = spark.read.parquet(str(out)).select(left, right).toArrow()

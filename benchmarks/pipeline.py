@@ -21,6 +21,7 @@ import appulse as ap
 from appulse.engines.spark.engine import result_of
 from benchmarks.harness import (
     arguments,
+    folder_bytes,
     pairs_of,
     read_stream,
     report,
@@ -144,7 +145,10 @@ def batch_cost_growth(spark: SparkSession, folder: Path, rows: int, batches: int
         answers = spark.read.parquet(str(run.out)).where(F.greatest("left_time", "right_time") >= F.lit(full))
         found.append(answers.count())
         cost.append(median(run.batches[-4:]))
+        size = folder_bytes(run.out.parent / "checkpoint") / 1e6
+        arrived = rows * batches * 2 * 32 / 1e6  # 32 bytes a row travel
         say(f"window x{factor}: {found[-1]} pairs, batches {[round(b, 2) for b in run.batches]}")
+        say(f"window x{factor}: checkpoint {size:.0f} MB after {arrived:.0f} MB of arrivals")
     if not 0.8 < found[0] / found[1] < 1.25:
         raise RuntimeError(f"the two windows are to have about the same matches, they have {found}")
     return cost[1] / cost[0]
