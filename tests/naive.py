@@ -17,6 +17,7 @@ from itertools import combinations, product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 import appulse as ap
 from appulse.model.points import ball_points, normal_points
@@ -24,8 +25,9 @@ from appulse.model.points import ball_points, normal_points
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    import pyarrow as pa
     from numpy.typing import NDArray
+
+    from appulse.windows.definitions import Window
 
     Model = ap.Exact | ap.Samples | ap.Gaussian | ap.Ball
 
@@ -70,7 +72,7 @@ class Object:
         return tuple(float(total / self.mass) for total in sums)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Row:
     """A usable row."""
 
@@ -82,6 +84,13 @@ class Row:
     group: tuple[Any, ...]
     differ: Any
     value: Object
+    centre: tuple[float, ...]
+    attribute: float = 0.0  # what a delta window looks at
+
+    @property
+    def order(self) -> tuple[Any, ...]:
+        """By time, then by key, then by values: as the rows of a stream are numbered."""
+        return self.micros, key_order(self.key), self.centre
 
 
 @dataclass(frozen=True)
@@ -151,7 +160,7 @@ def _number(value: Any) -> float:
     return math.nan if value is None else float(value)
 
 
-def defects(row: Mapping[str, Any], stream: ap.Stream, d: int) -> frozenset[str]:
+def defects(row: Mapping[str, Any], stream: ap.Stream, d: int, attribute: str | None = None) -> frozenset[str]:
     """Every reason (api.md, section 8) for which a row cannot be used."""
     found = set()
     if row[stream.key] is None:
@@ -164,6 +173,8 @@ def defects(row: Mapping[str, Any], stream: ap.Stream, d: int) -> frozenset[str]
         found.add("null partition")
     if stream.existence is not None and not 0.0 < _number(row[stream.existence]) <= 1.0:
         found.add("existence outside (0, 1]")
+    if attribute is not None and not math.isfinite(_number(row[attribute])):
+        found.add("non-finite value")
     model = stream.value
     if isinstance(model, ap.Samples):
         found |= _sample_defects(row, model, d)
@@ -310,15 +321,37 @@ class Result:
     rejects: list[Reject]
 
 
+@dataclass(frozen=True)
+class Pair:
+    """An answer, the tick at which it enters, and when it leaves, if it does; in microseconds."""
+
+    answer: Answer
+    since: int
+    until: int | None
+
+
+@dataclass(frozen=True)
+class Change:
+    """A pair that enters (+1) or leaves (-1) the answer, at a time in microseconds."""
+
+    change: int
+    micros: int
+    answer: Answer
+
+
 def rows_of(
-    tables: Sequence[Sequence[Mapping[str, Any]]], streams: Sequence[ap.Stream], d: int, different: str | None = None
+    tables: Sequence[Sequence[Mapping[str, Any]]],
+    streams: Sequence[ap.Stream],
+    d: int,
+    different: str | None = None,
+    attribute: str | None = None,
 ) -> tuple[list[Row], list[Reject]]:
-    """The usable rows of all streams, and the others."""
+    """The usable rows of all streams, and the others; ``attribute`` is the column of a delta window."""
     names = stream_names(streams)
     rows, rejects = [], []
     for s, (table, stream) in enumerate(zip(tables, streams, strict=True)):
         for i, row in enumerate(table):
-            reasons = defects(row, stream, d)
+            reasons = defects(row, stream, d, attribute)
             if reasons:
                 rejects.append(Reject(names[s], row[stream.key], row[stream.time], reasons))
                 continue
@@ -326,7 +359,12 @@ def rows_of(
             assert micros is not None
             group = tuple(plain(row[column]) for column in stream.partitions)
             differ = None if different is None else row[different]
-            rows.append(Row(s, i, row[stream.key], row[stream.time], micros, group, differ, object_of(row, stream)))
+            value = object_of(row, stream)
+            centre = value.mean
+            if not isinstance(stream.value, ap.Samples):
+                centre = tuple(float(row[column]) for column in stream.value.columns)
+            beside = 0.0 if attribute is None else float(row[attribute])
+            rows.append(Row(s, i, row[stream.key], row[stream.time], micros, group, differ, value, centre, beside))
     return rows, rejects
 
 
@@ -335,35 +373,150 @@ def stream_names(streams: Sequence[ap.Stream]) -> list[str]:
     return [stream.name or default[i] for i, stream in enumerate(streams)]
 
 
-def join(
+def join(tables: Sequence[Sequence[Mapping[str, Any]]], streams: Sequence[ap.Stream], **question: Any) -> Result:
+    """The similarity join: every two rows that are ever in their windows together and match. As `pairs` has it."""
+    found, rejects = pairs(tables, streams, **question)
+    return Result([pair.answer for pair in found], rejects)
+
+
+def changes(
+    tables: Sequence[Sequence[Mapping[str, Any]]], streams: Sequence[ap.Stream], **question: Any
+) -> list[Change]:
+    """When each pair enters the answer, and when it leaves it. As `pairs` has it."""
+    found, _ = pairs(tables, streams, **question)
+    entered = [Change(1, pair.since, pair.answer) for pair in found]
+    return entered + [Change(-1, pair.until, pair.answer) for pair in found if pair.until is not None]
+
+
+def standing(
+    tables: Sequence[Sequence[Mapping[str, Any]]], streams: Sequence[ap.Stream], tick: int, **question: Any
+) -> list[Answer]:
+    """The pairs that stand at a tick (in microseconds): those that would not have left had the call ended there."""
+    found, _ = pairs(tables, streams, last=tick, **question)
+    return [pair.answer for pair in found if pair.until is None]
+
+
+def pairs(
     tables: Sequence[Sequence[Mapping[str, Any]]],
     streams: Sequence[ap.Stream],
     *,
     d: int,
     epsilon: float,
     probability: float,
-    window: float,
-    per_stream: Mapping[str, float] | None = None,
+    window: Window,
     self_join: bool = False,
     different: str | None = None,
-) -> Result:
-    """The similarity join by trying every pair of rows at every tick. Windows are in seconds."""
+    last: int | None = None,
+) -> tuple[list[Pair], list[Reject]]:
+    """The pairs that match, with their times, and the rejects; rows after the tick ``last`` have not come yet."""
     names = stream_names(streams)
-    rows, rejects = rows_of(tables, streams, d, different)
-    lengths = [round(Fraction((per_stream or {}).get(name, window)) * 10**6) for name in names]
-    ticks = sorted({row.micros for row in rows})
-    answers = []
-    for a, b in combinations(rows, 2):
-        if (a.stream == b.stream) is not self_join or a.group != b.group:
+    rows, rejects = rows_of(tables, streams, d, different, getattr(window, "column", None))
+    last = max((row.micros for row in rows), default=0) if last is None else last
+    found = []
+    for a, b, since, until in meetings([row for row in rows if row.micros <= last], names, window, last):
+        if (a.stream == b.stream) is not self_join:
             continue
         if different is not None and (a.differ is None or b.differ is None or plain(a.differ) == plain(b.differ)):
             continue
-        if not any(all(0 <= tick - row.micros <= lengths[row.stream] for row in (a, b)) for tick in ticks):
-            continue
         answer = _answer(a, b, names, epsilon, probability)
         if answer is not None:
-            answers.append(answer)
-    return Result(answers, rejects)
+            found.append(Pair(answer, since, until))
+    return found, rejects
+
+
+# --- windows ----------------------------------------------------------------------------------------------------
+
+
+class _Held:
+    """What one stream of one group holds: its rows with their numbers, oldest first, and when the others went."""
+
+    def __init__(self, window: Window, name: str) -> None:
+        self.window = window
+        self.name = name
+        self.rows: list[tuple[int, Row]] = []
+        self.gone: dict[Row, int] = {}
+        self._numbered = 0
+
+    def expire(self, now: int) -> None:
+        """Drop what time expired."""
+        for number, row in list(self.rows):
+            end = self._end(row, now)
+            if end is not None:
+                self.gone[row] = end
+                self.rows.remove((number, row))
+
+    def insert(self, rows: Sequence[Row], now: int) -> None:
+        """Take in the rows of the tick, and drop what they push out."""
+        for row in sorted(rows, key=lambda row: row.order):
+            self.rows.append((self._numbered, row))
+            self._numbered += 1
+        while self._outgrown():
+            _, row = self.rows.pop(0)
+            self.gone[row] = now
+
+    def _end(self, row: Row, now: int) -> int | None:
+        """When time took the row from its window, None if it has not."""
+        if isinstance(self.window, ap.TimeWindow):
+            end = row.micros + micros_of_duration((self.window.per_stream or {}).get(self.name, self.window.length))
+            return end if end < now else None
+        if isinstance(self.window, ap.TumblingWindow) and isinstance(self.window.length, str):
+            block = micros_of_duration(self.window.length)
+            return now if row.micros // block != now // block else None
+        return None
+
+    def _outgrown(self) -> bool:
+        """Whether the oldest row has to go, the rows of the tick being in."""
+        if not self.rows:
+            return False
+        (first, oldest), (last, newest) = self.rows[0], self.rows[-1]
+        if isinstance(self.window, ap.TimeWindow):
+            return False
+        if isinstance(self.window, ap.CountWindow):
+            return len(self.rows) > self.window.size
+        if isinstance(self.window, ap.DeltaWindow):
+            return abs(oldest.attribute - newest.attribute) > self.window.bound
+        return isinstance(self.window.length, int) and first // self.window.length != last // self.window.length
+
+
+def meetings(
+    rows: Sequence[Row], names: Sequence[str], window: Window, last: int
+) -> list[tuple[Row, Row, int, int | None]]:
+    """Every two rows that are in their windows together: since which tick, and until when if they part by ``last``.
+
+    Group by group and tick by tick, as the contract words it (api.md, section 2).
+    """
+    found: list[tuple[Row, Row, int, int | None]] = []
+    for group in sorted({row.group for row in rows}):
+        held = [_Held(window, name) for name in names]
+        since: dict[tuple[Row, Row], int] = {}
+        mine = [row for row in rows if row.group == group]
+        for tick in sorted({row.micros for row in mine}):
+            for s, stream in enumerate(held):
+                stream.expire(tick)
+                stream.insert([row for row in mine if row.stream == s and row.micros == tick], tick)
+            together = [row for stream in held for _, row in stream.rows]
+            for pair in combinations(together, 2):
+                since.setdefault(pair, tick)
+        # Only time windows end while their group is silent: the clock is that of the call.
+        if isinstance(window, ap.TimeWindow):
+            for stream in held:
+                stream.expire(last)
+        gone = {row: end for stream in held for row, end in stream.gone.items()}
+        for (a, b), tick in since.items():
+            found.append((a, b, tick, min((gone[row] for row in (a, b) if row in gone), default=None)))
+    return found
+
+
+def micros_of_duration(length: float | str) -> int:
+    """Microseconds of a number of seconds, or of text such as "10 seconds"."""
+    if not isinstance(length, str):
+        return round(Fraction(length) * 10**6)
+    number, unit = length.split()
+    units = {"millisecond": "ms", "second": "s", "minute": "min", "hour": "h", "day": "d"}
+    return round(Fraction(number) * MICROS[units[unit.removesuffix("s")]])
+
+
+# --- answers ----------------------------------------------------------------------------------------------------
 
 
 def _answer(a: Row, b: Row, names: Sequence[str], epsilon: float, alpha: float) -> Answer | None:
@@ -399,11 +552,13 @@ def before(a: Row, b: Row) -> bool:
         return a.stream < b.stream
     if a.micros != b.micros:
         return a.micros < b.micros
-    return isinstance(a.key, dict | list) or key_order(a.key) <= key_order(b.key)
+    return bool(key_order(a.key) <= key_order(b.key))
 
 
 def key_order(key: Any) -> Any:
-    """Text by its UTF-8 bytes, everything else by itself."""
+    """Text by its UTF-8 bytes, everything else by itself; nested keys somehow, their bytes are not known here."""
+    if isinstance(key, dict | list):
+        return plain(key)
     return key.encode() if isinstance(key, str) else key
 
 
@@ -452,7 +607,32 @@ def answers_of(table: pa.Table) -> list[Answer]:
     return [Answer(**row) for row in table.to_pylist()]
 
 
-def assert_same_answers(found: pa.Table | Sequence[Answer], expected: Sequence[Answer]) -> None:
+def assert_same_changes(found: pa.Table, expected: Sequence[Change], unit: str = "s") -> None:
+    """The same pairs enter and leave at the same times, by the rules of `assert_same_answers`.
+
+    A time that the type of the call's times cannot hold (half a second, in whole ones) is floored: no tick lies
+    between, so the pair still holds at the time that is told.
+    """
+    grain = _grain(found.schema.field("time").type, unit)
+    moments: dict[tuple[int, int | None], tuple[list[Answer], list[Answer]]] = defaultdict(lambda: ([], []))
+    for row in found.to_pylist():
+        moment = row.pop("change"), micros_of(row.pop("time"), unit)
+        moments[moment][0].append(Answer(**row))
+    for change in expected:
+        moments[change.change, change.micros // grain * grain][1].append(change.answer)
+    for (sign, micros), (ours, theirs) in moments.items():
+        assert_same_answers(ours, theirs, f"{sign:+} at {micros}: ")
+
+
+def _grain(kind: pa.DataType, unit: str) -> int:
+    """Microseconds between two times of a type, 1 if there are fewer."""
+    if pa.types.is_date(kind):
+        return 86_400_000_000
+    unit = kind.unit if pa.types.is_timestamp(kind) else unit if pa.types.is_integer(kind) else "us"
+    return max(1, int(MICROS[unit]))
+
+
+def assert_same_answers(found: pa.Table | Sequence[Answer], expected: Sequence[Answer], where: str = "") -> None:
     """The same pairs, as often, with the same distances and probabilities; doubtful ones may be there or not."""
     actual = list(found) if isinstance(found, list | tuple) else answers_of(found)
     # Where the twin does not know the order, the order of the engine's answers does not count either.
@@ -466,11 +646,13 @@ def assert_same_answers(found: pa.Table | Sequence[Answer], expected: Sequence[A
     for identity, (ours, theirs) in groups.items():
         if any(answer.doubtful for answer in theirs):
             continue
-        assert len(ours) == len(theirs), f"{identity}: {len(ours)} answers, expected {len(theirs)}: {ours} {theirs}"
+        assert len(ours) == len(theirs), (
+            f"{where}{identity}: {len(ours)} answers, expected {len(theirs)}: {ours} {theirs}"
+        )
         by = [sorted((a.probability, a.distance) for a in side) for side in (ours, theirs)]
         for (p, x), (q, y) in zip(*by, strict=True):
-            assert abs(p - q) <= 2e-9, f"{identity}: probability {p!r}, expected {q!r}"
-            assert abs(x - y) <= 1e-7 + 1e-12 * y, f"{identity}: distance {x!r}, expected {y!r}"
+            assert abs(p - q) <= 2e-9, f"{where}{identity}: probability {p!r}, expected {q!r}"
+            assert abs(x - y) <= 1e-7 + 1e-12 * y, f"{where}{identity}: distance {x!r}, expected {y!r}"
 
 
 def assert_same_rejects(found: pa.Table, expected: Sequence[Reject]) -> None:

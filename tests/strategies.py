@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -54,9 +55,10 @@ class Case:
     d: int
     epsilon: float
     probability: float
-    window: ap.TimeWindow
+    window: Any  # any window of the front door
     self_join: bool = False
     different: str | None = None
+    emit: str = "matches"
 
     def __repr__(self) -> str:
         tables = [(table.schema.types, table.to_pylist()) for table in self.tables]
@@ -69,7 +71,8 @@ class Case:
             "probability": self.probability,
             "window": self.window,
         }
-        return settings | ({"different": self.different} if self.self_join else {})
+        settings |= {"different": self.different} if self.self_join else {}
+        return settings | ({"emit": self.emit} if self.emit == "changes" else {})
 
     def framed(self, convert: Callable[[pa.Table], Any] = lambda table: table) -> list[ap.Stream]:
         """The streams with their frames, perhaps of another kind."""
@@ -89,19 +92,33 @@ class Case:
     def names(self) -> list[str]:
         return naive.stream_names(self.streams)
 
+    @property
+    def attribute(self) -> str | None:
+        """The column that a delta window looks at."""
+        return getattr(self.window, "column", None)
+
+    @property
+    def question(self) -> dict[str, Any]:
+        """What the naive twin is asked, beside rows and streams."""
+        settings: dict[str, Any] = {"d": self.d, "self_join": self.self_join, "different": self.different}
+        return settings | {"epsilon": self.epsilon, "probability": self.probability, "window": self.window}
+
+    @property
+    def rows(self) -> list[list[dict[str, Any]]]:
+        """The rows of each table."""
+        return [table.to_pylist() for table in self.tables]
+
     def expected(self) -> naive.Result:
         """What the naive twin says."""
-        return naive.join(
-            [table.to_pylist() for table in self.tables],
-            self.streams,
-            d=self.d,
-            epsilon=self.epsilon,
-            probability=self.probability,
-            window=float(self.window.length),
-            per_stream={name: float(length) for name, length in (self.window.per_stream or {}).items()},
-            self_join=self.self_join,
-            different=self.different,
-        )
+        return naive.join(self.rows, self.streams, **self.question)
+
+    def expected_changes(self) -> list[naive.Change]:
+        """What the naive twin says comes and goes."""
+        return naive.changes(self.rows, self.streams, **self.question)
+
+    def expected_standing(self, tick: int) -> list[naive.Answer]:
+        """What the naive twin says stands at a tick, in microseconds."""
+        return naive.standing(self.rows, self.streams, tick, **self.question)
 
     def pushed(
         self, pushes: Sequence[Mapping[int, Sequence[int]]], options: ap.Options | None = None
@@ -148,6 +165,8 @@ def sample_weights(draw: DrawFn, n: int) -> list[float]:
     return [part / m for part in parts]
 
 
+# Up, down and back again when drawn row by row; 1.1 - 0.6 is more than one half, 0.6 - 0.1 is not.
+attributes = st.sampled_from((0.0, 0.5, 1.0, 1.0, 2.0, 3.0, -1.0, 0.1, 0.6, 1.1))
 existences = st.sampled_from((1.0, 0.5, 0.25, 0.75, 0.9, 0.1, 1 / 3))
 spreads_ = st.sampled_from((0.0, 0.5, 1.0, 0.25, 2.0, 0.3, 1e-3))
 
@@ -196,6 +215,7 @@ class _Shape:
     coordinates: str
     points: int
     named: bool
+    delta: bool  # whether the window is one over column m
 
     @property
     def points_at(self) -> SearchStrategy[float]:
@@ -225,6 +245,7 @@ class _Shape:
             ("id", (KEY_TYPES | _MORE_KEY_TYPES)[self.key]),
             ("ts", (TIME_TYPES | _MORE_TIME_TYPES)[self.time]),
             ("tag", pa.string()),
+            ("m", number),
         ]
         if self.model in ("samples", "weighted"):
             fields.append(("samples", pa.list_(pa.list_(number))))
@@ -238,9 +259,9 @@ class _Shape:
 
 
 @st.composite
-def _rows(draw: DrawFn, shape: _Shape, bad: bool, most: int) -> list[dict[str, Any]]:
+def _rows(draw: DrawFn, shape: _Shape, bad: bool, least: int, most: int) -> list[dict[str, Any]]:
     rows = []
-    for _ in range(draw(st.integers(0, most))):
+    for _ in range(draw(st.integers(least, most))):
         row = draw(_row(shape))
         if bad and draw(st.integers(0, 3)) == 0:
             row |= draw(_spoiled(shape, row))
@@ -257,6 +278,7 @@ def _row(draw: DrawFn, shape: _Shape) -> dict[str, Any]:
         "id": draw(_key(shape.key)),
         "ts": _time(shape.time, step * draw(st.integers(0, 6))),
         "tag": draw(st.sampled_from(("u", "v", None))),
+        "m": draw(attributes) if shape.delta else None,
         "weights": None,
         "exists": draw(existences) if shape.existence else None,
         "p0": draw(st.integers(0, 1)),
@@ -279,6 +301,8 @@ def _row(draw: DrawFn, shape: _Shape) -> dict[str, Any]:
 def _spoiled(draw: DrawFn, shape: _Shape, row: dict[str, Any]) -> dict[str, Any]:
     """What to change so that the row is unusable."""
     ways: list[dict[str, Any]] = [{"id": None}, {"ts": None}]
+    if shape.delta:
+        ways += [{"m": value} for value in (None, NAN, INF, -INF)]
     if shape.time == "float":
         ways += [{"ts": NAN}, {"ts": INF}, {"ts": 1e300}]
     if shape.partitions:
@@ -309,6 +333,43 @@ def _spoiled(draw: DrawFn, shape: _Shape, row: dict[str, Any]) -> dict[str, Any]
     return draw(st.sampled_from(ways))
 
 
+def _window(kind: str, streams: Sequence[ap.Stream]) -> SearchStrategy[Any]:
+    """A window of a kind: "time", "count", "delta" or "tumble"."""
+    sizes = st.sampled_from((1, 2, 3, 5, 100))
+    if kind == "time":
+        lengths = st.sampled_from((2.0, 1.0, 0.0, 0.5, 100.0, 100.0))
+        own = st.fixed_dictionaries({}, optional=dict.fromkeys(naive.stream_names(streams), lengths))
+        return st.builds(lambda length, per_stream: ap.TimeWindow(length, per_stream=per_stream or None), lengths, own)
+    if kind == "count":
+        return sizes.map(ap.CountWindow)
+    if kind == "delta":
+        return st.sampled_from((0.0, 0.5, 1.0, 2.0)).map(lambda bound: ap.DeltaWindow("m", bound))
+    durations = st.sampled_from(("0.5 seconds", "1 second", "1500 milliseconds", "2 seconds", "7 seconds", "1 hour"))
+    return st.one_of(sizes, durations).map(ap.TumblingWindow)
+
+
+def _ordered(table: pa.Table, stream: ap.Stream, d: int) -> pa.Table:
+    """Without rows whose order among those of their time the twin does not know: a window that counts depends on it.
+
+    These are rows of one nested key and another, and different rows of one key whose centres are the same, or means
+    that differ by little more than their rounding.
+    """
+    rows, whole = naive.rows_of([table.to_pylist()], [stream], d)[0], table.to_pylist()
+    unknown = set()
+    for a, b in combinations(rows, 2):
+        if (a.micros, a.group) != (b.micros, b.group) or whole[a.number] == whole[b.number]:
+            continue
+        if naive.plain(a.key) != naive.plain(b.key):
+            known = not isinstance(a.key, dict)
+        elif isinstance(stream.value, ap.Samples):
+            known = abs(a.centre[0] - b.centre[0]) > 1e-6
+        else:
+            known = a.centre != b.centre
+        if not known and a.number not in unknown:
+            unknown.add(b.number)
+    return table.take(pa.array([i for i in range(len(table)) if i not in unknown], pa.int64()))
+
+
 @st.composite
 def cases(
     draw: DrawFn,
@@ -319,10 +380,12 @@ def cases(
     everywhere: bool = False,
     most: int = 5,
     lateness: bool = False,
+    windows: Sequence[str] = ("time",),
 ) -> Case:
     """A join of two to four streams, or of one with itself.
 
     ``everywhere`` keeps to key and time types that every engine has. With ``lateness`` streams get one.
+    ``windows`` are the kinds of windows, as `_window` has them.
     """
     self_join = draw(st.integers(0, 3)) == 0
     d = draw(st.sampled_from(dimensions))
@@ -337,6 +400,10 @@ def cases(
     partitions = draw(st.sampled_from((0, 0, 0, 1, 2)))
     offset = draw(st.sampled_from((0.0, 0.0, 0.0, 1e7, -1e6)))
     grain = draw(st.sampled_from(("halves", "halves", "halves", "thirds", "any")))
+    kind = draw(st.sampled_from(windows))
+    # Half of the other windows decide alone: many rows that nearly all match.
+    easy = kind != "time" and draw(st.booleans())
+    least = most // 2 if easy else 0
     shapes = [
         _Shape(
             model=first if alike else draw(st.sampled_from(usable)),
@@ -350,10 +417,11 @@ def cases(
             coordinates=grain,
             points=draw(st.sampled_from((1, 2, 3, 5, 8))),
             named=True,
+            delta=kind == "delta",
         )
         for _ in range(n)
     ]
-    tables = [pa.Table.from_pylist(draw(_rows(shape, bad, most)), schema=shape.schema) for shape in shapes]
+    tables = [pa.Table.from_pylist(draw(_rows(shape, bad, least, most)), schema=shape.schema) for shape in shapes]
     names = [draw(st.sampled_from((None, f"stream {s}"))) for s in range(n)]
     streams = tuple(
         ap.Stream(
@@ -368,15 +436,15 @@ def cases(
         )
         for shape, name in zip(shapes, names, strict=True)
     )
-    windows = st.sampled_from((2.0, 1.0, 0.0, 0.5, 100.0, 100.0))
-    per_stream = {name: draw(windows) for name in naive.stream_names(streams) if draw(st.integers(0, 2)) == 0}
+    if kind != "time":
+        tables = [_ordered(table, stream, d) for table, stream in zip(tables, streams, strict=True)]
     return Case(
         tables=tuple(tables),
         streams=streams,
         d=d,
-        epsilon=draw(st.sampled_from(EPSILONS)),
-        probability=draw(st.one_of(st.sampled_from(ALPHAS), st.floats(0.01, 1.0))),
-        window=ap.TimeWindow(draw(windows), per_stream=per_stream or None),
+        epsilon=100.0 if easy else draw(st.sampled_from(EPSILONS)),
+        probability=1e-6 if easy else draw(st.one_of(st.sampled_from(ALPHAS), st.floats(0.01, 1.0))),
+        window=draw(_window(kind, streams)),
         self_join=self_join,
         different=draw(st.sampled_from((None, "tag"))) if self_join else None,
     )
