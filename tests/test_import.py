@@ -18,7 +18,19 @@ import appulse as ap
 from appulse import errors
 
 ROOT = Path(__file__).resolve().parent.parent
-HEAVY = ("pyspark", "pandas", "scipy", "polars", "py4j", "numba", "pydantic", "rich", "typer", "matplotlib")
+HEAVY = (
+    "pyspark",
+    "pandas",
+    "scipy",
+    "polars",
+    "py4j",
+    "numba",
+    "pydantic",
+    "rich",
+    "typer",
+    "matplotlib",
+    "prometheus_client",
+)
 
 
 def _fresh(code: str) -> Any:

@@ -29,7 +29,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "Streams and windows": ("Stream", "TimeWindow"),
     "Uncertainty models": ("Exact", "Samples", "Gaussian", "Ball"),
     "Joins": ("similarity_join", "self_join", "SimilarityJoin"),
-    "Results": ("rejects", "start"),
+    "Results": ("rejects", "start", "listen"),
     "How a call is carried out": ("Options", "session"),
     "Errors": (
         "AppulseError",

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from appulse.api import SimilarityJoin, rejects, self_join, session, similarity_join, start
+    from appulse.api import SimilarityJoin, listen, rejects, self_join, session, similarity_join, start
     from appulse.engines.call import Options
     from appulse.errors import (
         AppulseError,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "appulse.api": ("SimilarityJoin", "rejects", "self_join", "session", "similarity_join", "start"),
+    "appulse.api": ("SimilarityJoin", "listen", "rejects", "self_join", "session", "similarity_join", "start"),
     "appulse.engines.call": ("Options",),
     "appulse.errors": (
         "AppulseError",
@@ -66,6 +66,7 @@ __all__ = [
     "Stream",
     "TimeWindow",
     "__version__",
+    "listen",
     "rejects",
     "self_join",
     "session",

@@ -39,6 +39,10 @@ def run(
         str | None, typer.Option(help="Folder to go on from, in place of the job's.", show_default=False)
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object per micro-batch on stdout.")] = False,
+    prometheus: Annotated[
+        str | None,
+        typer.Option(metavar="PORT", help="Serve the figures to Prometheus; host:port to be seen from elsewhere."),
+    ] = None,
 ) -> None:
     """Run a job on Spark, with progress. Ctrl-C stops it; the same command goes on from there."""
     console = Console(file=sys.stderr if json else sys.stdout, highlight=False)  # named now: stderr is the log later
@@ -48,7 +52,9 @@ def run(
         checked = load(job)
         _must_have_input(checked)
     settings: dict[str, Any] = {} if master is None else {"spark.master": master}
-    carry_out(checked, console, settings, once=once, drain=drain, checkpoint=checkpoint, json=json)
+    carry_out(
+        checked, console, settings, once=once, drain=drain, checkpoint=checkpoint, json=json, prometheus=prometheus
+    )
 
 
 def carry_out(
@@ -60,6 +66,7 @@ def carry_out(
     drain: bool = False,
     checkpoint: str | None = None,
     json: bool = False,
+    prometheus: str | None = None,
 ) -> Totals:
     """Run a job to its end on a session with some settings, showing each batch; exits with 130 on Ctrl-C."""
     checkpoint = checkpoint or job.checkpoint
@@ -82,11 +89,12 @@ def carry_out(
     with errors_told(console, log), stderr_to(log), line, _session(settings) as spark, interrupts() as asked_to_stop:
         from appulse.jobs import run as start
 
-        _say(line, "starting the query")
-        query = start(job, spark, once=once, drain=drain, checkpoint=checkpoint)
-        if not (once or drain):
-            console.print("Running until Ctrl-C; new files are taken as they come.")
-        totals = watch(query, show, asked_to_stop)
+        with _served(spark, prometheus, console):
+            _say(line, "starting the query")
+            query = start(job, spark, once=once, drain=drain, checkpoint=checkpoint)
+            if not (once or drain):
+                console.print("Running until Ctrl-C; new files are taken as they come.")
+            totals = watch(query, show, asked_to_stop)
     told = f"{totals}, in {time.perf_counter() - begin:.1f} s."
     if asked_to_stop.is_set():
         resume = f"appulse run {job.file}" + (f" --checkpoint {checkpoint}" if checkpoint != job.checkpoint else "")
@@ -113,6 +121,19 @@ def _session(settings: dict[str, Any]) -> Iterator[SparkSession]:
     finally:
         if ours:
             spark.stop()
+
+
+@contextmanager
+def _served(spark: SparkSession, prometheus: str | None, console: Console) -> Iterator[None]:
+    """Figures for Prometheus while a job runs, if a port was given."""
+    from appulse import api
+
+    if prometheus is None:
+        yield
+        return
+    with api.listen(spark, prometheus=prometheus) as listening:
+        console.print(f"Figures for Prometheus: {listening.address}", soft_wrap=True)
+        yield
 
 
 def _must_have_input(job: Job) -> None:

@@ -22,6 +22,7 @@ from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from appulse.engines.call import JoinCall, Options, resolve, to_table
 from appulse.engines.spark import tile_join
 from appulse.engines.spark.codec import pack, unpack
+from appulse.engines.spark.metrics import LEVELS
 from appulse.engines.spark.processor import JoinProcessor
 from appulse.engines.spark.session import check_session
 from appulse.engines.spark.tile_join import TileJoin, make_operator, read_table, table_bytes
@@ -127,7 +128,9 @@ def _build_stream(call: JoinCall, plan: TilePlan, streams: Sequence[Stream]) -> 
     answers, rejects = _schemas(call, streams)
     blocks = _encoded(call, plan, keys, streams, streaming=True)
     tagged = _stateful(call, plan, keys, blocks, _tagged_schema(answers, rejects))
-    totals = [F.sum(f"metric_{name}").alias(name) for name in METRICS if name != "tile"]
+    sums = {name: F.sum(f"metric_{name}") for name in METRICS if name != "tile"}
+    # A batch without rows did nothing, and leaves the state as it was.
+    totals = [(s if n in LEVELS else F.coalesce(s, F.lit(0.0))).alias(n) for n, s in sums.items()]
     tagged = tagged.observe("appulse", *totals)
     return SparkResult(call, plan, tagged, answers, rejects, None, lambda other: _build_stream(call, other, streams))
 
