@@ -14,6 +14,7 @@ from pyspark.sql import types as T  # noqa: N812
 from appulse.engines.spark.checkpoint import Checkpoint
 from appulse.engines.spark.engine import METRICS, SparkResult, result_of, select_tag
 from appulse.engines.spark.files import replace_batch
+from appulse.engines.spark.jdbc import replace_rows
 from appulse.errors import BadArgument
 
 if TYPE_CHECKING:
@@ -132,6 +133,13 @@ def _writer(sink: Any, role: str, query: str) -> Write:
         if path is None:
             raise BadArgument(f"{role}={sink!r} has no 'path'. Give one: ({kind!r}, {{'path': 'out/pairs'}}).")
         return lambda frame, number: replace_batch(frame, kind, options, str(path), f"{query}-{number:010d}")
+    if kind == "jdbc":
+        if missing := sorted({"url", "dbtable"} - {name.lower() for name in options}):
+            raise BadArgument(
+                f"{role}=('jdbc', ...) has no {' and no '.join(map(repr, missing))}. Give both: "
+                "('jdbc', {'url': 'jdbc:postgresql://host/base', 'dbtable': 'pairs'})."
+            )
+        return lambda frame, number: replace_rows(frame, options, query, number)
     if kind == "delta":
         return lambda frame, number: _delta(frame, {"txnAppId": f"appulse-{role}-{query}", **options}, number)
     return lambda frame, number: _append(_with_id(frame, kind, number), kind, options)
