@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from appulse.engines.call import JoinCall, frontier
-from appulse.engines.spark.engine import blocks_of_task
+from appulse.engines.spark.engine import blocks_of_task, bucket_keys
+from appulse.engines.spark.number_stage import NumberStage
 from appulse.engines.spark.state import Cache, TileState
-from appulse.engines.spark.tile_join import ANSWERS, METRICS, REJECTS, TileJoin, read_table
+from appulse.engines.spark.tile_join import ANSWERS, METRICS, REJECTS, TileJoin, end_mark, read_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from random import Random
 
+    from appulse.engines.call import JoinCall
     from appulse.engines.spark.tiles import TilePlan
 
 
@@ -81,33 +82,59 @@ class FakeSpark:
     plan: TilePlan
     random: Random
     workers: int = 2
-    stores: dict[int, dict[str, Any]] = field(default_factory=lambda: defaultdict(dict))
-    timers: dict[int, int] = field(default_factory=dict)
-    bytes_read: list[int] = field(default_factory=list)
+    stores: dict[Any, dict[str, Any]] = field(default_factory=lambda: defaultdict(dict))
+    timers: dict[Any, int] = field(default_factory=dict)
+    states: list[TileState] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.keys = list(range(self.plan.numbers))
         self.join = TileJoin(self.call, self.plan, tuple(self.keys))
+        self.numbers = NumberStage(self.call, self.plan, tuple(self.keys))
         self.caches = [Cache(1 << 30) for _ in range(self.workers)]
         self.newest: list[int | None] = [None] * len(self.call.encodings)
 
     def batch(self, tables: Mapping[str, pa.Table]) -> tuple[list[pa.Table], list[pa.Table]]:
         """Answers and rejects of one micro-batch."""
-        limit = frontier(self.newest, self.call.lateness)
-        blocks = self._shuffled(tables)
-        answers: list[pa.Table] = []
-        rejects: list[pa.Table] = []
-        for key, blobs in sorted(blocks.items()):
-            for blob in self._attempts(key, blobs, limit):
-                tag = blob[:1]
-                if tag != METRICS:
-                    (answers if tag == ANSWERS else rejects).append(read_table(blob))
-                    assert tag in (ANSWERS, REJECTS)
-        self._fire(limit)
-        return answers, rejects
+        limit = self._watermark()
+        return self._run_stages(self._shuffled(tables), limit)
+
+    def end(self) -> tuple[list[pa.Table], list[pa.Table]]:
+        """Answers and rejects of the end of the streams."""
+        newest = max((time for time in self.newest if time is not None), default=0)
+        keys = bucket_keys(self.call, self.plan) if self.call.plan.rule is not None else self.keys
+        return self._run_stages({key: [end_mark(newest)] for key in keys}, self._watermark())
+
+    def _watermark(self) -> int | None:
+        """The watermark of the batches before, as Spark has it."""
+        told = [time for time in self.newest if time is not None]
+        if len(told) < len(self.newest):
+            return None
+        least = min(time // 1000 - -(-late // 1000) for time, late in zip(told, self.call.lateness, strict=True))
+        return least * 1000 if least > 0 else None
+
+    def _run_stages(
+        self, blocks: Mapping[int, Sequence[bytes]], limit: int | None
+    ) -> tuple[list[pa.Table], list[pa.Table]]:
+        if self.call.plan.rule is not None:
+            sent: dict[int, list[bytes]] = defaultdict(list)
+            for key, blobs in blocks.items():
+                for tile, blob in self._attempts(self.numbers.answer, "bucket", key, blobs, limit):
+                    sent[tile].append(blob)
+            for tile, blob in self._fire(self.numbers.wake, "bucket", limit):
+                sent[tile].append(blob)
+            blocks = sent
+        out: list[bytes] = []
+        for key, given in sorted(blocks.items()):
+            blobs = list(given)
+            self.random.shuffle(blobs)
+            out += self._attempts(self.join.answer, "tile", key, blobs, limit)
+        out += self._fire(self.join.expire, "tile", limit)
+        assert {blob[:1] for blob in out} <= {ANSWERS, METRICS, REJECTS}
+        tables = {tag: [read_table(blob) for blob in out if blob[:1] == tag] for tag in (ANSWERS, REJECTS)}
+        return tables[ANSWERS], tables[REJECTS]
 
     def _shuffled(self, tables: Mapping[str, pa.Table]) -> dict[int, list[bytes]]:
-        """Blocks by tile, of tasks that got some of the rows each, in no order."""
+        """Blocks by key, of tasks that got some of the rows each, in no order."""
         blocks: dict[int, list[bytes]] = defaultdict(list)
         for s, encoding in enumerate(self.call.encodings):
             table = tables.get(encoding.name)
@@ -130,29 +157,27 @@ class FakeSpark:
         known = self.newest[stream]
         self.newest[stream] = micros if known is None else max(known, micros)
 
-    def _attempts(self, key: int, blobs: Sequence[bytes], limit: int | None) -> list[bytes]:
+    def _attempts(self, stage: Any, kind: str, key: int, blobs: Sequence[bytes], limit: int | None) -> list[Any]:
         """The output of the attempt that counts; one may fail before it, having changed nothing but caches."""
+        place = kind, key
         if self.random.random() < 0.2:
-            self._run(key, blobs, limit, copy.deepcopy(self.stores[key]), {})
-        return self._run(key, blobs, limit, self.stores[key], self.timers)
+            stage(key, list(blobs), limit, self._state(kind, copy.deepcopy(self.stores[place])), lambda _: None)
+        arm = partial(self.timers.__setitem__, place)
+        out: list[Any] = stage(key, list(blobs), limit, self._state(kind, self.stores[place]), arm)
+        return out
 
-    def _run(
-        self, key: int, blobs: Sequence[bytes], limit: int | None, store: dict[str, Any], timers: dict[int, int]
-    ) -> list[bytes]:
-        return self.join.answer(key, list(blobs), limit, self._state(store), lambda at: timers.__setitem__(key, at))
-
-    def _state(self, store: dict[str, Any]) -> TileState:
+    def _state(self, kind: str, store: dict[str, Any]) -> TileState:
         cache = self.random.choice(self.caches)
         if self.random.random() < 0.15:
             cache.clear()
         handle: Any = FakeHandle(store)
-        return TileState(handle, "plan", cache)
+        return TileState(handle, kind, cache)
 
-    def _fire(self, limit: int | None) -> None:
-        if limit is None:
-            return
-        for key, at in list(self.timers.items()):
-            if at <= limit // 1000:
-                del self.timers[key]
-                state = self._state(self.stores[key])
-                self.join.expire(key, limit, state, partial(self.timers.__setitem__, key))
+    def _fire(self, stage: Any, kind: str, limit: int | None) -> list[Any]:
+        out: list[Any] = []
+        for place, at in list(self.timers.items()):
+            if place[0] == kind and limit is not None and at <= limit // 1000:
+                del self.timers[place]
+                arm = partial(self.timers.__setitem__, place)
+                out += stage(place[1], limit, self._state(kind, self.stores[place]), arm)
+        return out

@@ -202,7 +202,6 @@ def test_partitions_have_to_agree_in_number_and_type() -> None:
     [
         {"imputer": object()},
         {"metric": "manhattan"},
-        {"emit": "changes"},
         {"probabilities": "bounds"},
         {"values": True},
     ],
@@ -214,9 +213,14 @@ def test_what_is_not_built_says_so(settings: dict[str, Any]) -> None:
         _join(**settings)
     with pytest.raises(NotImplementedError):
         ap.self_join(_stream(_table()), **QUESTION, **settings)
-    join = ap.SimilarityJoin(a=_stream(None), **QUESTION)
-    with pytest.raises(ap.NotBuilt, match="current"):
-        join.current()
+
+
+def test_nothing_stands_before_the_streams_were_shown() -> None:
+    """Nor can what is unknown be emitted."""
+    with pytest.raises(ap.BadArgument, match="push every stream"):
+        ap.SimilarityJoin(a=_stream(None), **QUESTION).current()
+    with pytest.raises(ap.BadArgument, match=r"emit='change'.*changes"):
+        _join(emit="change")
 
 
 def test_built_values_of_unbuilt_arguments_are_fine() -> None:

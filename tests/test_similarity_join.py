@@ -119,7 +119,7 @@ def test_easier_questions_have_more_answers(case: strategies.Case, what: str) ->
 def _check_pushes(case: strategies.Case, pushes: Sequence[dict[int, list[int]]], index: str) -> None:
     """Rows within the lateness are answered as if they came at once; the others leave once, as late."""
     tables = [table.to_pylist() for table in case.tables]
-    rows, rejects = naive.rows_of(tables, case.streams, case.d, case.different)
+    rows, rejects = naive.rows_of(tables, case.streams, case.d, case.different, case.attribute)
     late = naive.late_rows(pushes, case.streams, rows)
     in_time = tuple(
         table.take(pa.array([i for i in range(len(table)) if (s, i) not in late], pa.int64()))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import appulse as ap
@@ -23,6 +23,7 @@ from appulse.model.encode import encode
 from tests.fake_spark import FakeHandle, FakeSpark
 from tests.strategies import Case, cases, pushes
 
+_CHANGES = ("change", "time")
 _KEYS = ("left_stream", "left_key", "left_time", "right_stream", "right_key", "right_time")
 
 
@@ -39,6 +40,7 @@ def call_of(case: Case) -> JoinCall:
         different=case.different,
         on_reject="collect",
         options=Options(),
+        emit=case.emit,
     )
 
 
@@ -47,7 +49,7 @@ def rows_of(tables: list[pa.Table]) -> list[tuple[Any, ...]]:
     rows = []
     for table in tables:
         for row in table.to_pylist():
-            key = tuple(str(row[name]) for name in _KEYS)
+            key = tuple(str(row[name]) for name in (*_KEYS, *_CHANGES) if name in row)
             rows.append((*key, round(row["distance"], 6), round(row["probability"], 8)))
     return sorted(rows)
 
@@ -60,7 +62,9 @@ def plans(draw: st.DrawFn, case: Case) -> TilePlan:
     side = draw(st.sampled_from((None, 0.3, 1.0, 5.0)))
     if draw(st.booleans()):
         sample = [encode(table, e)[0] for table, e in zip(case.tables, call.encodings, strict=True)]
-        plan = planned(call.plan, tiles, [s for s in sample if len(s)] or sample, max(call.plan.windows), side)
+        plan = planned(
+            call.plan, tiles, [s for s in sample if len(s)] or sample, max(call.plan.windows, default=1 << 60), side
+        )
     else:
         plan = hashed_plan(call.plan, tiles, call.encodings[0].gaussian_reach, side)
     coarse = draw(st.sampled_from((0.0, 2.0, 16.0)))
@@ -82,10 +86,43 @@ def test_tiles_answer_as_one_process_does(data: st.DataObject) -> None:
         assert rows_of(answers) == rows_of([expected])
 
 
+WINDOWS = ("time", "count", "delta", "tumble")
+
+
+def _check_drained(data: st.DataObject) -> None:
+    case = data.draw(cases(windows=WINDOWS, lateness=True, everywhere=True, most=8))
+    case = replace(case, emit=data.draw(st.sampled_from(("matches", "changes"))))
+    call, plan = call_of(case), data.draw(plans(case))
+    spark = FakeSpark(call, plan, Random(data.draw(st.integers(0, 1 << 30))))
+    local = LocalJoin(call)
+    expected, found = [], []
+    for push in data.draw(pushes(case, late=data.draw(st.booleans()))):
+        expected.append(local.push(case.frames(push)))
+        found += spark.batch(case.frames(push))[0]
+    expected.append(local.drain())
+    found += spark.end()[0]
+    assert rows_of(found) == rows_of(expected)
+
+
+@settings(max_examples=150)
+@given(st.data())
+def test_tiles_answer_as_one_process_does_once_drained(data: st.DataObject) -> None:
+    """Windows of any kind, matches or changes: what buckets hold back is answered in the end, all of it once."""
+    _check_drained(data)
+
+
+@pytest.mark.long
+@settings(max_examples=3000)
+@given(st.data())
+def test_tiles_answer_as_one_process_does_once_drained_long(data: st.DataObject) -> None:
+    """The same over many more cases."""
+    _check_drained(data)
+
+
 @given(st.data())
 def test_tiles_reject_as_one_process_does(data: st.DataObject) -> None:
     """Bad and late rows leave once each, whatever tiles hold copies of them."""
-    case = data.draw(cases(lateness=True, everywhere=True, most=8))
+    case = data.draw(cases(windows=WINDOWS, lateness=True, everywhere=True, most=8))
     call, plan = call_of(case), data.draw(plans(case))
     spark = FakeSpark(call, plan, Random(data.draw(st.integers(0, 1 << 30))))
     local = LocalJoin(call)
@@ -200,8 +237,8 @@ def test_a_warm_worker_reads_no_state_and_a_cold_one_reads_the_window() -> None:
     spark.random.random = lambda: 1.0  # type: ignore[method-assign]  # nothing is lost, nothing fails
     for i in range(0, n, 20):
         spark.batch({"a": table.slice(i, 20)})
-        assert len(spark.stores[0]["log"]) <= 6
-    state = TileState(FakeHandle(spark.stores[0]), "plan", spark.caches[0])  # type: ignore[arg-type]
+        assert len(spark.stores["tile", 0]["log"]) <= 6
+    state = TileState(FakeHandle(spark.stores["tile", 0]), "tile", spark.caches[0])  # type: ignore[arg-type]
     state.load(0, lambda: None, lambda _operator, _payload: None)
     assert state.bytes_read == 0
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     )
     from appulse.model.stream import Stream
     from appulse.model.uncertainty import Ball, Exact, Gaussian, Samples
-    from appulse.windows.definitions import TimeWindow
+    from appulse.windows.definitions import CountWindow, DeltaWindow, TimeWindow, TumblingWindow
 
 __version__ = "0.1.0"
 
@@ -44,7 +44,7 @@ _HOMES = {
     ),
     "appulse.model.stream": ("Stream",),
     "appulse.model.uncertainty": ("Ball", "Exact", "Gaussian", "Samples"),
-    "appulse.windows.definitions": ("TimeWindow",),
+    "appulse.windows.definitions": ("CountWindow", "DeltaWindow", "TimeWindow", "TumblingWindow"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -54,6 +54,8 @@ __all__ = [
     "BadInput",
     "Ball",
     "CheckpointError",
+    "CountWindow",
+    "DeltaWindow",
     "Exact",
     "Gaussian",
     "JobError",
@@ -65,6 +67,7 @@ __all__ = [
     "StateError",
     "Stream",
     "TimeWindow",
+    "TumblingWindow",
     "__version__",
     "listen",
     "rejects",

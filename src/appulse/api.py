@@ -11,10 +11,11 @@ import pyarrow as pa
 from appulse.engines.call import JoinCall, Options, resolve, stream_names
 from appulse.errors import BadArgument, NotBuilt
 from appulse.model.stream import Stream
+from appulse.windows.definitions import TimeWindow
 
 if TYPE_CHECKING:
     from appulse.engines.local import LocalJoin
-    from appulse.windows.definitions import TimeWindow
+    from appulse.windows.definitions import Window
 
 _TWICE = "The same Stream is given twice among several. Pair it with itself by self_join, apart."
 # Arrow tables take no attributes: rejects are kept beside the results they belong to.
@@ -27,7 +28,7 @@ def similarity_join(
     *more: Stream,
     epsilon: float,
     probability: float,
-    window: TimeWindow,
+    window: Window,
     imputer: Any = None,
     metric: str = "euclidean",
     emit: str = "matches",
@@ -41,17 +42,25 @@ def similarity_join(
     Both rows lie in their windows at some tick; each pair is reported once. ``epsilon`` is in the unit of the
     coordinates; comparisons are inclusive. Passing one `Stream` twice pairs it with itself, as `self_join` does.
     Columns: ``left_stream, left_key, left_time, right_stream, right_key, right_time, distance, probability``, where
-    ``distance`` is between the two mean positions. Spark frames give a Spark frame (streaming if they are), others
-    a `pyarrow.Table`. Bad rows are in `rejects`, or raise `BadInput` with ``on_reject="fail"``.
+    ``distance`` is between the two mean positions. ``emit="changes"`` adds ``change`` (+1 a pair enters, -1 it leaves)
+    and ``time``: for -1 under time windows the last time at which the pair holds, else the tick that pushed a row out.
+    Spark frames give a Spark frame (streaming if they are), others a `pyarrow.Table`. Bad rows are in `rejects`, or
+    raise `BadInput` with ``on_reject="fail"``.
 
     Lian & Chen 2009, Eqs. 1 and 2.
     """
-    _refuse_unbuilt(imputer=imputer, metric=metric, emit=emit, probabilities=probabilities, values=values)
+    _refuse_unbuilt(imputer=imputer, metric=metric, probabilities=probabilities, values=values)
     if right is left:
         if more:
             raise BadArgument(_TWICE)
         return self_join(
-            left, epsilon=epsilon, probability=probability, window=window, on_reject=on_reject, options=options
+            left,
+            epsilon=epsilon,
+            probability=probability,
+            window=window,
+            emit=emit,
+            on_reject=on_reject,
+            options=options,
         )
     return _join(
         (left, right, *more),
@@ -62,6 +71,7 @@ def similarity_join(
         different=None,
         on_reject=on_reject,
         options=options,
+        emit=emit,
     )
 
 
@@ -70,7 +80,7 @@ def self_join(
     *,
     epsilon: float,
     probability: float,
-    window: TimeWindow,
+    window: Window,
     different: str | None = None,
     imputer: Any = None,
     metric: str = "euclidean",
@@ -85,7 +95,7 @@ def self_join(
     ``different`` names a column in which the two rows have to differ; null does not differ. Everything else as in
     `similarity_join`.
     """
-    _refuse_unbuilt(imputer=imputer, metric=metric, emit=emit, probabilities=probabilities, values=values)
+    _refuse_unbuilt(imputer=imputer, metric=metric, probabilities=probabilities, values=values)
     return _join(
         (stream,),
         epsilon=epsilon,
@@ -95,6 +105,7 @@ def self_join(
         different=different,
         on_reject=on_reject,
         options=options,
+        emit=emit,
     )
 
 
@@ -174,8 +185,9 @@ class SimilarityJoin:
         *,
         epsilon: float,
         probability: float,
-        window: TimeWindow,
+        window: Window,
         different: str | None = None,
+        emit: str = "matches",
         on_reject: str = "collect",
         options: Options | None = None,
         **streams: Stream,
@@ -199,6 +211,7 @@ class SimilarityJoin:
             "probability": probability,
             "window": window,
             "different": different,
+            "emit": emit,
             "on_reject": on_reject,
             "options": options or Options(),
         }
@@ -235,14 +248,16 @@ class SimilarityJoin:
         return self._engine.push(held)
 
     def drain(self) -> pa.Table:
-        """Complete what is held and end the streams; the pairs that completes (none under time windows)."""
-        answers = self.push()
+        """Complete what is held and end the streams; the pairs (or changes) that this completes."""
+        answers = self.push() if self._engine is None else self._engine.drain()
         self._drained = True
         return answers
 
     def current(self) -> pa.Table:
-        """The standing answer."""
-        raise NotBuilt("SimilarityJoin.current() is planned and not built yet; collect what push returns.")
+        """The pairs that stand: both rows in their windows at the newest tick answered so far."""
+        if self._engine is None:
+            raise BadArgument("Nothing stands yet: push every stream first, if only an empty frame.")
+        return self._engine.current()
 
     def rejects(self) -> pa.Table:
         """Every row that could not be used so far."""
@@ -258,7 +273,8 @@ class SimilarityJoin:
         settings = self._settings
         if len(shown) < len(self._streams):
             window = settings["window"]
-            settings = settings | {"window": type(window)(window.length)}
+            if isinstance(window, TimeWindow):  # its per_stream may name a stream not shown yet
+                settings = settings | {"window": TimeWindow(window.length)}
         return resolve(streams, [self._held[own].schema for own in shown], self_join=len(streams) == 1, **settings)
 
 
@@ -288,7 +304,8 @@ def _join(streams: tuple[Stream, ...], *, options: Options | None, **settings: A
     tables = [as_table(stream.frame) for stream in streams]
     call = resolve(streams, [table.schema for table in tables], options=options, **settings)
     engine = LocalJoin(call)
-    result = engine.push(dict(zip(call.plan.streams, tables, strict=True)))
+    parts = [engine.push(dict(zip(call.plan.streams, tables, strict=True))), engine.drain()]
+    result = pa.concat_tables(parts)
     remember_rejects(result, engine.rejects())
     return result
 
@@ -306,11 +323,10 @@ def _is_spark(frame: Any) -> bool:
     )
 
 
-def _refuse_unbuilt(*, imputer: Any, metric: str, emit: str, probabilities: str, values: bool) -> None:
+def _refuse_unbuilt(*, imputer: Any, metric: str, probabilities: str, values: bool) -> None:
     for name, value, built in (
         ("imputer", imputer, None),
         ("metric", metric, "euclidean"),
-        ("emit", emit, "matches"),
         ("probabilities", probabilities, "exact"),
         ("values", values, False),
     ):

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from appulse.errors import BadArgument, NotBuilt, nearest
+from appulse.errors import BadArgument, nearest
 from appulse.model import defects as why
 from appulse.model import uncertainty
 from appulse.model.defects import as_json, reject_schema
 from appulse.model.encode import Encoding, check_columns, gaussian_reach, reach_quantile
 from appulse.model.strings import decode
 from appulse.model.times import from_micros, is_number, is_time
-from appulse.operators.similarity_join import BOUNDS, INDEXES, Answers, JoinPlan
-from appulse.windows.definitions import TimeWindow
+from appulse.operators.similarity_join import BOUNDS, INDEXES, JoinPlan
+from appulse.windows.definitions import DeltaWindow, TimeWindow, Window, rule_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 
     from appulse.model.objects import Objects
     from appulse.model.stream import Stream
+    from appulse.operators.answers import Answers
 
 TOLERANCE = 1e-9
+EMITS = ("matches", "changes")
 # Its square has to be a double.
 _MOST_EPSILON = 1e150
 
@@ -66,6 +68,8 @@ class JoinCall:
     plan: JoinPlan
     encodings: tuple[Encoding, ...]
     lateness: tuple[int, ...]  # microseconds, per stream
+    idle_after: tuple[int | None, ...]  # microseconds, per stream
+    arrival: bool  # rows are taken as they come
     key_type: pa.DataType
     time_type: pa.DataType
     on_reject: str = "collect"
@@ -79,7 +83,13 @@ class JoinCall:
             for side in ("left", "right")
             for what, kind in (("stream", pa.string()), ("key", self.key_type), ("time", self.time_type))
         ]
-        return pa.schema([*sides, ("distance", pa.float64()), ("probability", pa.float64())])
+        changes = [("change", pa.int32()), ("time", self.time_type)] if self.plan.changes else []
+        return pa.schema([*sides, ("distance", pa.float64()), ("probability", pa.float64()), *changes])
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether the end of the streams brings forth what nothing else does: held ticks, or pairs that left."""
+        return self.plan.rule is not None or self.plan.changes
 
     @property
     def reject_schema(self) -> pa.Schema:
@@ -89,7 +99,8 @@ class JoinCall:
     def fingerprint(self) -> str:
         """A short text that differs when the meaning of the call does; settings of speed do not count."""
         plan = replace(self.plan, bounds=frozenset(), index="")
-        text = repr((plan, self.encodings, self.lateness, str(self.key_type), str(self.time_type)))
+        waiting = (self.lateness, self.idle_after, self.arrival)
+        text = repr((plan, self.encodings, waiting, str(self.key_type), str(self.time_type)))
         return blake2b(text.encode(), digest_size=8).hexdigest()
 
     def with_dimensions(self, d: int) -> JoinCall:
@@ -103,11 +114,12 @@ def resolve(
     *,
     epsilon: float,
     probability: float,
-    window: TimeWindow,
+    window: Window,
     self_join: bool,
     different: str | None,
     on_reject: str,
     options: Options,
+    emit: str = "matches",
 ) -> JoinCall:
     """Check a call against the columns there are, and settle everything that follows from its arguments."""
     names = stream_names(streams, self_join=self_join)
@@ -116,17 +128,19 @@ def resolve(
     if not (_is_real(probability) and 0.0 < float(probability) <= 1.0):
         raise BadArgument(f"probability={probability!r}: give a number above 0, at most 1.")
     epsilon, probability = float(epsilon), float(probability)
-    if not isinstance(window, TimeWindow):
+    if not isinstance(window, Window):
         raise BadArgument(f"window={window!r} is no window. Give one such as ap.TimeWindow('5 minutes').")
+    if emit not in EMITS:
+        raise BadArgument(f"emit={emit!r}.{nearest(str(emit), EMITS)}")
     if on_reject not in ("collect", "fail"):
         raise BadArgument(f"on_reject={on_reject!r}.{nearest(str(on_reject), ('collect', 'fail'))}")
-    _refuse_unbuilt(streams, names)
+    arrival = _check_order(streams, names)
     models = tuple(stream.value for stream in streams)
     threshold = probability - TOLERANCE if probability > 2 * TOLERANCE else probability
     plan = JoinPlan(
         streams=names,
         models=models,
-        windows=window.micros(names),
+        windows=window.micros(names) if isinstance(window, TimeWindow) else (),
         epsilon=epsilon,
         threshold=threshold,
         quantile=reach_quantile(threshold),
@@ -134,6 +148,9 @@ def resolve(
         check_differ=different is not None,
         bounds=options.bounds,
         index=options.index,
+        rule=rule_of(window),
+        grouped=bool(streams[0].partitions),
+        changes=emit == "changes",
     )
     key_type, time_type = _key_type(streams, schemas, names), _time_type(streams, schemas, names)
     d = _dimensions(names, models, schemas)
@@ -153,24 +170,29 @@ def resolve(
             quantile=plan.quantile,
             gaussian_reach=gaussian_reach(threshold) if plan.closed_form else None,
             dimensions=d,
+            measure=window.column if isinstance(window, DeltaWindow) else None,
         )
         for name, stream in zip(names, streams, strict=True)
     )
     for encoding, schema in zip(encodings, schemas, strict=True):
         check_columns(encoding, schema)
     lateness = tuple(stream.lateness_micros for stream in streams)
-    return JoinCall(plan, encodings, lateness, key_type, time_type, on_reject, options)
+    idle_after = tuple(stream.idle_after_micros for stream in streams)
+    # Under time windows nothing waits for a tick to be complete, so order of arrival changes nothing.
+    arrival = arrival and plan.rule is not None
+    return JoinCall(plan, encodings, lateness, idle_after, arrival, key_type, time_type, on_reject, options)
 
 
 def _is_real(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
-def _refuse_unbuilt(streams: Sequence[Stream], names: Sequence[str]) -> None:
-    for stream, name in zip(streams, names, strict=True):
-        for argument, value, built in (("idle_after", stream.idle_after, None), ("order", stream.order, "time")):
-            if value != built:
-                raise NotBuilt(f"{argument}={value!r} of stream {name!r} is planned and not built yet. Leave it out.")
+def _check_order(streams: Sequence[Stream], names: Sequence[str]) -> bool:
+    """Whether rows are taken in order of arrival: on all inputs, or on none."""
+    orders = {name: stream.order for name, stream in zip(names, streams, strict=True)}
+    if len(set(orders.values())) > 1:
+        raise BadArgument(f"order differs over the streams: {orders}. Give every stream the same.")
+    return streams[0].order == "arrival"
 
 
 def stream_names(streams: Sequence[Stream], *, self_join: bool = False) -> tuple[str, ...]:
@@ -291,6 +313,10 @@ def to_table(answers: Answers, call: JoinCall) -> pa.Table:
         columns.append(decode(key, call.key_type))
         columns.append(_times(time, stream, call))
     columns += [pa.array(answers.distance), pa.array(answers.probability)]
+    if call.plan.changes and answers.change is not None and answers.at is not None and answers.at_stream is not None:
+        columns += [pa.array(answers.change.astype(np.int32)), _times(answers.at, answers.at_stream, call)]
+    elif call.plan.changes:
+        return call.answer_schema.empty_table()
     return pa.Table.from_arrays(columns, schema=call.answer_schema)
 
 
@@ -321,13 +347,51 @@ def late_rejects(objects: Objects, rows: NDArray[np.int64], frontier: int, encod
     )
 
 
-def frontier(newest: Sequence[int | None], lateness: Sequence[int]) -> int | None:
-    """Rows before this (microseconds) are late, given each stream's newest time; None while a stream is silent.
+@dataclass
+class Clock:
+    """How far the streams of a call have come: what makes a tick complete, and a row late.
 
-    In whole milliseconds, rounded so that no row within its lateness is ever late: what Spark's watermark does.
+    Each stream is as far as its newest row less its lateness, the call as far as its slowest stream. A stream silent
+    for its ``idle_after``, by the time of the others, is left out. In whole milliseconds, rounded so that no row
+    within its lateness is ever late: what Spark's watermark does.
     """
-    told = [time for time in newest if time is not None]
-    if len(told) < len(newest):
-        return None
-    least = min(time // 1000 - -(-late // 1000) for time, late in zip(told, lateness, strict=True))
-    return least * 1000 if least > 0 else None
+
+    lateness: Sequence[int]
+    idle_after: Sequence[int | None]
+    newest: list[int | None]
+    first: int | None = None
+    frontier: int | None = None
+
+    @staticmethod
+    def of(call: JoinCall) -> Clock:
+        return Clock(call.lateness, call.idle_after, [None] * len(call.lateness))
+
+    def see(self, stream: int, objects: Objects) -> None:
+        """Take note of rows that came in time."""
+        if len(objects) == 0:
+            return
+        least, most = int(objects.time.min()), int(objects.time.max())
+        known = self.newest[stream]
+        self.newest[stream] = most if known is None else max(known, most)
+        self.first = least if self.first is None else min(self.first, least)
+
+    @property
+    def now(self) -> int | None:
+        """The newest time seen, of any stream."""
+        return max((time for time in self.newest if time is not None), default=None)
+
+    def tick(self) -> int | None:
+        """Ticks before this (microseconds) are complete; None while a stream is awaited. It never goes back."""
+        now, reached = self.now, []
+        if now is None or self.first is None:
+            return self.frontier
+        for newest, late, idle in zip(self.newest, self.lateness, self.idle_after, strict=True):
+            silent = now - (self.first if newest is None else newest)
+            if idle is not None and silent > idle:
+                continue
+            if newest is None:
+                return self.frontier
+            reached.append((newest // 1000 - -(-late // 1000)) * 1000)
+        least = min(reached)
+        self.frontier = least if self.frontier is None else max(self.frontier, least)
+        return self.frontier

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 import numpy as np
 import pyarrow as pa
 
-from appulse.engines.call import JoinCall, frontier, late_rejects, to_table
+from appulse.engines.call import Clock, JoinCall, late_rejects, to_table
 from appulse.errors import BadArgument, bad_rows
 from appulse.model.defects import concat_rejects
 from appulse.model.encode import check_columns, encode, infer_dimensions
-from appulse.operators.similarity_join import Answers, SimilarityJoin
+from appulse.operators.answers import Answers
+from appulse.operators.numbering import END, Numbering, Released, in_own_window
+from appulse.operators.similarity_join import SimilarityJoin
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,7 +45,9 @@ class LocalJoin:
     def __init__(self, call: JoinCall) -> None:
         self.call = call
         self.operator = SimilarityJoin(call.plan)
-        self._newest: list[int | None] = [None] * len(call.encodings)
+        rule = call.plan.rule
+        self._numbering = None if rule is None else Numbering(len(call.encodings), rule, every_tick=call.plan.changes)
+        self._clock = Clock.of(call)
         self._rejects: list[pa.Table] = []
         self._label_types: dict[str, pa.DataType] = {}
 
@@ -52,11 +57,10 @@ class LocalJoin:
             if encoding.name in tables:
                 check_columns(encoding, tables[encoding.name].schema)
         self._learn_dimensions(tables)
-        limit = frontier(self._newest, self.call.lateness)
+        limit = self._late_before()
         # Nothing is kept before all of it is known to be good: a push that raises has changed nothing.
-        batches: list[tuple[int, int, Objects]] = []
+        batches: list[tuple[int, Objects]] = []
         rejected: list[pa.Table] = []
-        newest = list(self._newest)
         for i, encoding in enumerate(self.call.encodings):
             table = tables.get(encoding.name)
             if table is None:
@@ -67,16 +71,55 @@ class LocalJoin:
                 late = objects.time < limit
                 rejected += self._checked(late_rejects(objects, np.flatnonzero(late), limit, encoding))
                 objects = objects.take(np.flatnonzero(~late))
-            if len(objects):
-                known, own = newest[i], int(objects.time.max())
-                newest[i] = own if known is None else max(known, own)
-                batches.append((i, 0, objects))
-        self._newest = newest
+            batches.append((i, objects))
+        for i, objects in batches:
+            self._clock.see(i, objects)
         self._rejects += rejected
-        if limit is not None:
-            self.operator.advance(limit)
-        answers = self.operator.push(batches) if batches else Answers.concat([])
-        return to_table(answers, self.call)
+        if self._numbering is None:
+            left = [] if limit is None else [self.operator.advance(limit)]
+            self._clock.tick()
+            answers = self.operator.push([(i, 0, objects) for i, objects in batches])
+            return to_table(Answers.concat([*left, answers]), self.call)
+        for i, objects in batches:
+            self._numbering.hold(i, objects)
+        complete = END if self.call.arrival else self._clock.tick()
+        return to_table(self._release(complete), self.call)
+
+    def drain(self) -> pa.Table:
+        """The streams have ended: the answers, and changes, of what was held."""
+        if self._numbering is not None:
+            return to_table(self._release(END), self.call)
+        now = self._clock.now
+        return to_table(Answers.concat([]) if now is None else self.operator.advance(now), self.call)
+
+    def current(self) -> pa.Table:
+        """The pairs that stand at the newest tick there was, by a join from scratch."""
+        plan = replace(self.call.plan, changes=False)
+        return to_table(SimilarityJoin(plan).push(self.operator.live(self._clock.now)), replace(self.call, plan=plan))
+
+    def _late_before(self) -> int | None:
+        """Rows before this are late; None where none can be."""
+        frontier = self._clock.frontier
+        if self._numbering is not None:
+            return None if self.call.arrival else frontier
+        # Spark's watermark, the clock of time windows there, begins at 0.
+        return frontier if frontier is not None and frontier > 0 else None
+
+    def _release(self, complete: int | None) -> Answers:
+        """Number the rows whose ticks are complete, and answer them."""
+        if self._numbering is None or complete is None:
+            return Answers.concat([])
+        released = [
+            Released(stream, objects, np.arange(len(objects) + 1), np.zeros(len(objects), np.int64))
+            for stream, objects in self._numbering.release(complete)
+        ]
+        numbered, _, floors = self._numbering.number(released)
+        batches = [
+            (part.stream, 0, in_own_window(objects, part.stream))
+            for part, objects in zip(released, numbered, strict=True)
+        ]
+        answers = self.operator.push(batches)
+        return Answers.concat([answers, self.operator.leave(floors)])
 
     def rejects(self) -> pa.Table:
         """Every row that could not be used so far."""

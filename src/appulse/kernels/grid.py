@@ -1,7 +1,8 @@
 """The index of a window: it finds the stored rows that a new row can meet.
 
-Rows of a window are kept in order of arrival. A grid over at most three dimensions threads them on chains, newest
-first; a chain ends where every older row has expired, so eviction never touches it. Rows too large for the grid
+Rows of a window are kept in order of arrival, each with its *rank*: its time, or its number where windows go by rows.
+A grid over at most three dimensions threads them on chains, newest first; a walk ends where every older row has left
+(the running maximum of ranks tells), so eviction never touches a chain. Rows too large for the grid
 hang on one extra chain. A dense scan over the same columns serves small windows and rows that reach everywhere.
 """
 
@@ -55,9 +56,9 @@ def pack_cell(x: Whole, y: Whole, z: Whole, n_dims: int, limit: int) -> Whole:
 
 
 @kernel
-def bucket_of(cell: Whole, mask: int) -> Whole:
-    """Bucket of a cell code (Fibonacci hashing on the high bits)."""
-    mixed = np.uint64(cell) * np.uint64(0x9E3779B97F4A7C15)
+def bucket_of(cell: Whole, group: Whole, mask: int) -> Whole:
+    """Bucket of a group's cell code (Fibonacci hashing on the high bits)."""
+    mixed = (np.uint64(cell) + np.uint64(group) * np.uint64(0xD1342543DE82EF95)) * np.uint64(0x9E3779B97F4A7C15)
     mixed ^= mixed >> np.uint64(29)
     mixed *= np.uint64(0xBF58476D1CE4E5B9)
     return np.int64((mixed >> np.uint64(32)) & np.uint64(mask))
@@ -67,10 +68,9 @@ def bucket_of(cell: Whole, mask: int) -> Whole:
 def link(
     row: int,
     base: int,
-    time: Ints,
-    chain_max: Ints,
     centre: Floats,
     radius: Floats,
+    group: Ints,
     cell: Ints,
     following: Ints,
     heads: Ints,
@@ -89,15 +89,8 @@ def link(
         y = cell_coordinate(centre[row, dims[1]], inverse_side, limit) if n_dims > 1 else np.int64(0)
         z = cell_coordinate(centre[row, dims[2]], inverse_side, limit) if n_dims > 2 else np.int64(0)
         cell[row] = pack_cell(x, y, z, n_dims, limit)
-        bucket = bucket_of(cell[row], heads.shape[0] - 2)
-    previous = heads[bucket]
-    following[row] = previous
-    newest = time[row]
-    # The largest time from here to the end of the chain: a walk may stop once this has expired, whatever the
-    # order of arrival was.
-    if previous >= base and chain_max[previous - base] > newest:
-        newest = chain_max[previous - base]
-    chain_max[row] = newest
+        bucket = bucket_of(cell[row], group[row], heads.shape[0] - 2)
+    following[row] = heads[bucket]
     heads[bucket] = base + row
 
 
@@ -105,10 +98,9 @@ def link(
 def relink(
     linked: int,
     base: int,
-    time: Ints,
-    chain_max: Ints,
     centre: Floats,
     radius: Floats,
+    group: Ints,
     cell: Ints,
     following: Ints,
     heads: Ints,
@@ -119,17 +111,16 @@ def relink(
     """Build the chains of the first ``linked`` rows anew, for a new number of buckets or a new side."""
     heads[:] = END
     for row in range(linked):
-        link(row, base, time, chain_max, centre, radius, cell, following, heads, dims, inverse_side, radius_cap)
+        link(row, base, centre, radius, group, cell, following, heads, dims, inverse_side, radius_cap)
 
 
 @kernel
 def link_rest(
     linked: int,
     base: int,
-    time: Ints,
-    chain_max: Ints,
     centre: Floats,
     radius: Floats,
+    group: Ints,
     cell: Ints,
     following: Ints,
     heads: Ints,
@@ -138,8 +129,8 @@ def link_rest(
     radius_cap: float,
 ) -> None:
     """Put all rows from ``linked`` on in the index."""
-    for row in range(linked, time.shape[0]):
-        link(row, base, time, chain_max, centre, radius, cell, following, heads, dims, inverse_side, radius_cap)
+    for row in range(linked, centre.shape[0]):
+        link(row, base, centre, radius, group, cell, following, heads, dims, inverse_side, radius_cap)
 
 
 @kernel
@@ -160,21 +151,20 @@ def sweep(
     start: int,  # first arrival to process
     linked: int,  # rows of the store already in the index
     low: int,  # no row before this one can still be in reach
-    a_time: Ints,
     a_store: Ints,  # which store each arrival belongs to
+    a_oldest: Ints,  # least rank that is in this store's window for each arrival
+    a_newest: Ints,  # greatest rank that still finds the arrival in its own
     a_centre: Floats,
     a_radius: Floats,
     a_group: Ints,
     a_differ: Ints,
     meets: Flags,  # meets[s]: arrivals of store s are joined with this store
-    windows: Ints,  # window length of each store's rows
     own: int,  # this store's number
     check_differ: bool,
     epsilon: float,  # with its tolerance
     base: int,
-    time: Ints,
-    time_max: Ints,  # running maximum of time
-    chain_max: Ints,
+    rank: Ints,
+    rank_max: Ints,  # its running maximum
     centre: Floats,
     radius: Floats,
     group: Ints,
@@ -190,19 +180,18 @@ def sweep(
     out_row: Ints,
     counts: Ints,  # [rows reached, pruned by the ball test]
 ) -> tuple[int, int, int, int]:
-    """Arrivals in time order: each probes the store, and those of the store itself are put in it.
+    """Arrivals in tick order: each probes the store, and those of the store itself are put in it.
 
     A pair is found by whichever of the two comes later in the order, so once. Returns the arrival to go on with
     (all of them when the sweep is done), ``linked``, ``low`` and the number of candidates written. When the
     output is full the probe under way is undone, to be repeated.
     """
-    n = a_time.shape[0]
+    n = a_store.shape[0]
     d = centre.shape[1]
     n_dims = dims.shape[0]
     limit = cell_limit(n_dims)
     capacity = out_row.shape[0]
     use_grid = heads.shape[0] > 0
-    own_window = windows[own]
     count = 0
     low_cell = np.zeros(3, np.int64)
     high_cell = np.zeros(3, np.int64)
@@ -212,10 +201,9 @@ def sweep(
             begin = count
             reached = 0
             pruned = 0
-            t = a_time[p]
-            oldest = t - own_window
-            newest = t + windows[store]
-            while low < linked and time_max[low] < oldest:
+            oldest = a_oldest[p]
+            newest = a_newest[p]
+            while low < linked and rank_max[low] < oldest:
                 low += 1
             reach = epsilon + a_radius[p]
             dense = not use_grid
@@ -232,7 +220,7 @@ def sweep(
                 dense = cells > max_cells or cells > linked - low
             if dense:
                 for j in range(low, linked):
-                    u = time[j]
+                    u = rank[j]
                     if u < oldest or u > newest or group[j] != a_group[p]:
                         continue
                     if check_differ and (differ[j] == 0 or a_differ[p] == 0 or differ[j] == a_differ[p]):
@@ -264,13 +252,13 @@ def sweep(
                                 at = heads[heads.shape[0] - 1]
                             else:
                                 code = pack_cell(x, y, z, n_dims, limit)
-                                at = heads[bucket_of(code, heads.shape[0] - 2)]
+                                at = heads[bucket_of(code, a_group[p], heads.shape[0] - 2)]
                             while at >= base:
                                 j = at - base
-                                if chain_max[j] < oldest:
+                                if rank_max[j] < oldest:
                                     break
                                 at = following[j]
-                                u = time[j]
+                                u = rank[j]
                                 if cell[j] != code or u < oldest or u > newest or group[j] != a_group[p]:
                                     continue
                                 if check_differ and (differ[j] == 0 or a_differ[p] == 0 or differ[j] == a_differ[p]):
@@ -296,10 +284,9 @@ def sweep(
                 link(
                     linked,
                     base,
-                    time,
-                    chain_max,
                     centre,
                     radius,
+                    group,
                     cell,
                     following,
                     heads,

@@ -34,7 +34,7 @@ class Encoding:
 
     ``quantile`` is the mass that alpha-reach has to exceed; ``gaussian_reach`` that of a Gaussian in sigmas where
     every stream of the call is an isotropic Gaussian, else None. ``key_type`` and ``time_type`` are those of the
-    answers; ``dimensions`` is None until a row tells.
+    answers; ``dimensions`` is None until a row tells. ``measure`` is the column of a delta window.
     """
 
     name: str
@@ -50,6 +50,7 @@ class Encoding:
     quantile: float
     gaussian_reach: float | None
     dimensions: int | None
+    measure: str | None = None
 
     def columns(self) -> list[str]:
         wanted = [
@@ -59,6 +60,7 @@ class Encoding:
             self.existence,
             *self.partition_by,
             self.differ,
+            self.measure,
         ]
         return list(dict.fromkeys(c for c in wanted if c is not None))
 
@@ -92,7 +94,7 @@ def check_columns(encoding: Encoding, schema: pa.Schema) -> None:
         numeric = []
     else:
         numeric = list(uncertainty.columns(model))
-    numeric += [encoding.existence] if encoding.existence is not None else []
+    numeric += [column for column in (encoding.existence, encoding.measure) if column is not None]
     for column in numeric:
         if not _is_numeric(schema.field(column).type):
             raise BadArgument(
@@ -108,12 +110,14 @@ def encode(table: pa.Table, encoding: Encoding) -> tuple[Objects, pa.Table]:
     time = _check_identity(table, encoding, defects)
     values = _check_values(table, encoding, defects)
     existence = _check_existence(table, encoding, defects)
+    measure = _check_measure(table, encoding, defects)
     rejects = _rejects(table, encoding, defects)
     if defects.bad.any():
         good = np.flatnonzero(~defects.bad)
         table, time, existence = table.take(pa.array(good)), time[good], existence[good]
         values = values.take(good)
-    return _objects(table, encoding, time, existence, values), rejects
+        measure = None if measure is None else measure[good]
+    return replace(_objects(table, encoding, time, existence, values), measure=measure), rejects
 
 
 def infer_dimensions(table: pa.Table, model: Model) -> int | None:
@@ -178,6 +182,14 @@ def _check_existence(table: pa.Table, encoding: Encoding, defects: Defects) -> N
     bad = ~((existence > 0.0) & (existence <= _ABOVE_ONE))
     defects.mark(bad, why.BAD_EXISTENCE, lambda i: f"column {encoding.existence!r} is {existence[i]}")
     return np.minimum(existence, 1.0)
+
+
+def _check_measure(table: pa.Table, encoding: Encoding, defects: Defects) -> NDArray[np.float64] | None:
+    if encoding.measure is None:
+        return None
+    measure = _floats(table[encoding.measure])
+    defects.mark(~np.isfinite(measure), why.NON_FINITE, lambda i: f"column {encoding.measure!r} is {measure[i]}")
+    return measure
 
 
 def _check_values(table: pa.Table, encoding: Encoding, defects: Defects) -> _Values:

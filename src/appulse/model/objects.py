@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,7 +25,9 @@ class Objects:
     ``centre`` is the probability-weighted mean. ``spread`` holds sigmas or a radius (n, 0, 1 or d columns),
     ``covariance`` the upper triangle by rows (n, d (d + 1) / 2; only where samples are held). The samples of row i
     begin at ``first[i]``, dimension by dimension; ``weights`` is empty where each row's samples weigh the same.
-    ``reach`` is the alpha-reach: the radius within which the row must be looked for.
+    ``reach`` is the alpha-reach: the radius within which the row must be looked for. ``measure`` is the attribute of
+    a delta window; ``number`` a row's place in its window's order, and ``frame`` (n, streams) the least numbers that
+    the windows held at its tick, once it has been numbered.
     """
 
     form: Form
@@ -42,6 +44,9 @@ class Objects:
     weights: NDArray[np.float64]
     group: Labels | None = None
     differ: Labels | None = None
+    measure: NDArray[np.float64] | None = None
+    number: NDArray[np.int64] | None = None
+    frame: NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         return len(self.time)
@@ -72,6 +77,9 @@ class Objects:
             self.weights[low:high] if len(self.weights) else self.weights,
             None if self.group is None else self.group.slice(begin, end),
             None if self.differ is None else self.differ.slice(begin, end),
+            None if self.measure is None else self.measure[begin:end],
+            None if self.number is None else self.number[begin:end],
+            None if self.frame is None else self.frame[begin:end],
         )
 
     def take(self, index: NDArray[np.int64]) -> Objects:
@@ -103,6 +111,9 @@ class Objects:
             weights,
             None if self.group is None else self.group.take(index),
             None if self.differ is None else self.differ.take(index),
+            None if self.measure is None else self.measure[index],
+            None if self.number is None else self.number[index],
+            None if self.frame is None else self.frame[index],
         )
 
 
@@ -131,7 +142,15 @@ def concat(parts: Sequence[Objects]) -> Objects:
         np.concatenate([p.weights for p in parts]),
         _concat_labels([p.group for p in parts]),
         _concat_labels([p.differ for p in parts]),
+        _concat_columns([p.measure for p in parts]),
+        _concat_columns([p.number for p in parts]),
+        _concat_columns([p.frame for p in parts]),
     )
+
+
+def _concat_columns(parts: Sequence[NDArray[Any] | None]) -> NDArray[Any] | None:
+    known = [part for part in parts if part is not None]
+    return np.concatenate(known) if known else None
 
 
 def _concat_labels(parts: Sequence[Labels | None]) -> Labels | None:

@@ -21,7 +21,9 @@ class Stream:
     are pushed by hand. ``key`` names the column that identifies a row to the user, ``time`` a timestamp, date or
     number column (numbers in ``unit``), ``value`` the uncertainty model. ``existence`` is a column in (0, 1];
     ``partition_by`` columns split the stream into independent ones. ``lateness`` says how late a row may be,
-    against the slowest stream of the call. Two ``Stream`` objects are two streams, even over one frame.
+    against the slowest stream of the call; a stream silent for ``idle_after`` (by the time of the others) holds them
+    back no longer. With ``order="arrival"``, on all inputs, rows are taken as they come: windows that go by rows then
+    wait for nothing. Two ``Stream`` objects are two streams, even over one frame.
     """
 
     frame: Any
@@ -65,6 +67,11 @@ class Stream:
     def lateness_micros(self) -> int:
         """Lateness in microseconds; 0 where none was given."""
         return 0 if self.lateness is None else duration(self.lateness, "lateness")
+
+    @property
+    def idle_after_micros(self) -> int | None:
+        """The silence after which the stream holds no other back, in microseconds; None: never."""
+        return None if self.idle_after is None else duration(self.idle_after, "idle_after")
 
     def columns(self, *further: str | None) -> list[str]:
         """Every column the stream reads, each once."""

@@ -1,8 +1,8 @@
 """The similarity join: pairs within epsilon with probability at least alpha, over sliding windows.
 
 A deterministic state machine over batches of arrivals: ``push`` answers them against the windows and puts them
-there, ``apply`` only puts them there (what a worker does that catches up), ``advance`` forgets what no row can meet
-any more. Lian & Chen 2009, USJ_Framework, with time windows.
+there, ``apply`` only puts them there (what a worker does that catches up); ``advance`` (time windows) and ``leave``
+(windows that go by rows) forget what no row can meet any more. Lian & Chen 2009, USJ_Framework.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from appulse.model.encode import sampled
 from appulse.model.objects import Objects, concat
 from appulse.model.strings import Bytes
 from appulse.model.uncertainty import Form, Gaussian, Model
+from appulse.operators.answers import Answers, Standing
+from appulse.operators.labels import LabelNumbers
 from appulse.operators.store import Store
 
 if TYPE_CHECKING:
@@ -30,10 +32,14 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from appulse.operators.numbering import Floors
+    from appulse.windows.definitions import Rule
+
 #: Bounds that can be switched off; the answers never change.
 BOUNDS = frozenset({"reach", "moment", "accept", "projection"})
 INDEXES = ("auto", "grid", "dense")
 _FIRST_CAPACITY = 1 << 15
+_EVER = np.iinfo(np.int64).max
 # A Gaussian has no radius; beyond this many sigmas there is nothing a double can tell from zero.
 _GAUSSIAN_EDGE = 39.0
 
@@ -42,8 +48,9 @@ _GAUSSIAN_EDGE = 39.0
 class JoinPlan:
     """What to join and how; nothing of frames or engines.
 
-    ``windows`` are microseconds, one per stream; ``quantile`` the mass that reaches exceed; ``bounds`` and ``index``
-    change the speed, never the answers.
+    ``windows`` are microseconds, one per stream; where ``rule`` is given windows go by rows instead, in groups if
+    ``grouped``. ``quantile`` is the mass that reaches exceed. With ``changes`` pairs are told when they leave, too.
+    ``bounds`` and ``index`` change the speed, never the answers.
     """
 
     streams: tuple[str, ...]
@@ -56,6 +63,9 @@ class JoinPlan:
     check_differ: bool = False
     bounds: frozenset[str] = BOUNDS
     index: str = "auto"
+    rule: Rule | None = None
+    grouped: bool = False
+    changes: bool = False
 
     @property
     def limit(self) -> float:
@@ -71,39 +81,6 @@ class JoinPlan:
     def points_only(self) -> bool:
         """Whether every stream is exact."""
         return all(model.form == Form.POINT for model in self.models)
-
-
-@dataclass
-class Answers:
-    """Pairs found, as columns."""
-
-    left_stream: NDArray[np.int64]
-    left_key: Bytes
-    left_time: NDArray[np.int64]
-    right_stream: NDArray[np.int64]
-    right_key: Bytes
-    right_time: NDArray[np.int64]
-    distance: NDArray[np.float64]
-    probability: NDArray[np.float64]
-
-    def __len__(self) -> int:
-        return len(self.distance)
-
-    @staticmethod
-    def concat(parts: Sequence[Answers]) -> Answers:
-        none, no_keys = np.empty(0, np.int64), Bytes.of([])
-        empty = Answers(none, no_keys, none, none, no_keys, none, np.empty(0), np.empty(0))
-        parts = [part for part in parts if len(part)] or [empty]
-        return Answers(
-            np.concatenate([p.left_stream for p in parts]),
-            Bytes.concat([p.left_key for p in parts]),
-            np.concatenate([p.left_time for p in parts]),
-            np.concatenate([p.right_stream for p in parts]),
-            Bytes.concat([p.right_key for p in parts]),
-            np.concatenate([p.right_time for p in parts]),
-            np.concatenate([p.distance for p in parts]),
-            np.concatenate([p.probability for p in parts]),
-        )
 
 
 @dataclass(frozen=True)
@@ -122,28 +99,9 @@ class Pairs:
 class Ownership(Protocol):
     """Which pairs this instance is to report, where others see some of the same rows."""
 
-    def owned(self, pairs: Pairs, labels: Labels) -> NDArray[np.bool_]:
+    def owned(self, pairs: Pairs, labels: LabelNumbers) -> NDArray[np.bool_]:
         """A mask over the pairs; ``labels`` gives the bytes behind group numbers."""
         ...
-
-
-class Labels:
-    """Numbers for labels, exact and only valid within one operator; 0 stands for null."""
-
-    def __init__(self) -> None:
-        self.values: list[bytes] = [b""]
-        self._numbers: dict[bytes, int] = {b"": 0}
-
-    def numbers(self, codes: NDArray[np.int32], values: tuple[bytes, ...]) -> NDArray[np.int64]:
-        table = np.empty(max(1, len(values)), np.int64)
-        for i, value in enumerate(values):
-            number = self._numbers.get(value)
-            if number is None:
-                number = self._numbers[value] = len(self.values)
-                self.values.append(value)
-            table[i] = number
-        numbered: NDArray[np.int64] = table[codes]
-        return numbered
 
 
 @dataclass
@@ -157,6 +115,7 @@ class _Arrivals:
     extent: NDArray[np.float64]
     group: NDArray[np.int64]
     differ: NDArray[np.int64]
+    frame: NDArray[np.int64]
 
 
 @dataclass
@@ -174,14 +133,16 @@ class SimilarityJoin:
 
     def __post_init__(self) -> None:
         self._stores: list[Store] = []
-        self._groups, self._differs = Labels(), Labels()
+        self._groups, self._differs = LabelNumbers(), LabelNumbers()
+        self._floor = np.zeros((1, len(self.plan.streams)), np.int64)
+        self.standing = Standing()
         n = len(self.plan.streams) * self.lanes
         streams = np.arange(n) // self.lanes
         lanes = np.arange(n) % self.lanes
         self._stream_of = streams
         joined = (streams[:, None] != streams[None, :]) | self.plan.self_join
         self._meets = joined & ((lanes[:, None] + lanes[None, :] > 0) | (self.lanes == 1))
-        self._windows = np.array(self.plan.windows, np.int64)[streams]
+        self._windows = np.array(self.plan.windows or [0] * len(self.plan.streams), np.int64)[streams]
         self._out = (np.empty(_FIRST_CAPACITY, np.int64), np.empty(_FIRST_CAPACITY, np.int64))
 
     def __len__(self) -> int:
@@ -191,7 +152,7 @@ class SimilarityJoin:
     @property
     def nbytes(self) -> int:
         """Bytes held."""
-        return sum(store.nbytes for store in self._stores)
+        return sum(store.nbytes for store in self._stores) + self.standing.nbytes
 
     def push(self, batches: Sequence[tuple[int, int, Objects]]) -> Answers:
         """Answer the rows against the windows and each other, and keep them."""
@@ -206,19 +167,74 @@ class SimilarityJoin:
 
     def apply(self, batches: Sequence[tuple[int, int, Objects]]) -> None:
         """Keep the rows without answering: the state is then as if they had been pushed."""
+        if self.plan.changes:  # the pairs that stand are state
+            self.push(batches)
+            return
         arrivals = self._admit(batches)
         if arrivals is not None:
             self._prepare_indexes(arrivals)
             for store in self._stores:
                 store.link_rest()
 
-    def advance(self, frontier: int) -> int:
-        """No row before ``frontier`` (microseconds) will come any more: forget what is out of reach; how many."""
-        dropped = 0
+    def advance(self, frontier: int) -> Answers:
+        """No row before ``frontier`` (microseconds) will come any more: forget what is out of reach.
+
+        Returns the pairs that this ends, where the plan asks for changes.
+        """
+        if self.plan.rule is not None:
+            return Answers.concat([])
         # Before the first rows there are no stores.
         for store, window in zip(self._stores, self._windows.tolist(), strict=False):
-            dropped += store.drop_before(frontier - window)
-        return dropped
+            store.drop_before(frontier - window)
+        return self.standing.until(frontier)
+
+    def leave(self, floors: Floors) -> Answers:
+        """Windows that go by rows have moved on: forget what they no longer hold.
+
+        Returns the pairs that this ends, where the plan asks for changes.
+        """
+        groups = self._groups.of(floors.group, len(floors))
+        self._grow_floor()
+        np.maximum.at(self._floor, (groups, floors.stream), floors.floor)
+        for own, store in enumerate(self._stores):
+            if not self.plan.grouped:
+                store.drop_before(int(self._floor[0, self._stream_of[own]]))
+            elif store.crowded:
+                store.keep(self._live(own))
+        return self.standing.below(self._floor, groups, floors)
+
+    def holds(self, stream: int, objects: Objects) -> NDArray[np.bool_]:
+        """Which of these numbered rows their window still holds."""
+        group = self._groups.of(objects.group, len(objects))
+        self._grow_floor()
+        mask: NDArray[np.bool_] = objects.number >= self._floor[group, stream]
+        return mask
+
+    def live(self, now: int | None) -> list[tuple[int, int, Objects]]:
+        """The rows in the windows, by stream and lane; of time windows those of the tick ``now``."""
+        held = []
+        for own, store in enumerate(self._stores):
+            stream = int(self._stream_of[own])
+            rows = self._live(own)
+            if self.plan.rule is None and now is not None:
+                rows = rows[store.time.view[rows] >= now - self._windows[own]]
+            if len(rows):
+                objects = store.objects(self.plan.models[stream].form, rows, self._groups, self._differs)
+                held.append((stream, own % self.lanes, objects))
+        return held
+
+    def _live(self, own: int) -> NDArray[np.int64]:
+        """Rows of a store that its window still holds."""
+        store = self._stores[own]
+        if self.plan.rule is None:
+            return np.arange(len(store))
+        self._grow_floor()
+        return np.flatnonzero(store.rank.view >= self._floor[store.group.view, self._stream_of[own]])
+
+    def _grow_floor(self) -> None:
+        if len(self._groups) > len(self._floor):
+            more = np.zeros((2 * len(self._groups) - len(self._floor), self._floor.shape[1]), np.int64)
+            self._floor = np.vstack([self._floor, more])
 
     def _prepare_indexes(self, arrivals: _Arrivals) -> None:
         """Let each store's index suit the rows that will probe it."""
@@ -235,7 +251,11 @@ class SimilarityJoin:
             return None
         d = batches[0][2].d
         if not self._stores:
-            self._stores = [Store(d, self.plan.index, self.plan.limit) for _ in self._stream_of]
+            numbered = self.plan.rule is not None
+            self._stores = [
+                Store(d, self.plan.index, self.plan.limit, numbered=numbered, grouped=self.plan.grouped)
+                for _ in self._stream_of
+            ]
         parts = []
         for own, store in enumerate(self._stores):
             mine = [rows for stream, lane, rows in batches if stream * self.lanes + lane == own]
@@ -254,7 +274,7 @@ class SimilarityJoin:
         return _Arrivals(
             *(
                 np.concatenate([getattr(p, name) for p in parts])[order]
-                for name in ("time", "store", "row", "centre", "extent", "group", "differ")
+                for name in ("time", "store", "row", "centre", "extent", "group", "differ", "frame")
             )
         )
 
@@ -269,18 +289,23 @@ class SimilarityJoin:
             extent = np.maximum(extent, objects.radius)
             if isinstance(model, Gaussian) and model.isotropic:
                 extent = np.maximum(extent, _GAUSSIAN_EDGE * objects.spread[:, 0])
-        zeros = np.zeros(n, np.int64)
-        group = zeros if objects.group is None else self._groups.numbers(objects.group.codes, objects.group.values)
-        differ = zeros if objects.differ is None else self._differs.numbers(objects.differ.codes, objects.differ.values)
+        group, differ = self._groups.of(objects.group, n), self._differs.of(objects.differ, n)
+        # Rows taken from state have no frames: whatever else is there, is there with them.
+        frame = np.zeros((n, len(self.plan.streams)), np.int64) if objects.frame is None else objects.frame
         begin = len(store)
         store.extend(objects, extent, group, differ)
         rows = np.arange(begin, begin + n)
-        return _Arrivals(objects.time, np.full(n, own), rows, objects.centre, extent, group, differ)
+        return _Arrivals(objects.time, np.full(n, own), rows, objects.centre, extent, group, differ, frame)
 
     def _sweep(self, own: int, store: Store, arrivals: _Arrivals) -> list[Answers]:
         found, start, tally = [], 0, np.zeros(2, np.int64)
+        if self.plan.rule is None:
+            oldest, newest = arrivals.time - self._windows[own], arrivals.time + self._windows[arrivals.store]
+        else:
+            oldest = np.ascontiguousarray(arrivals.frame[:, self._stream_of[own]])
+            newest = np.full(len(oldest), _EVER)
         # Anew in every push: within the lateness rows may come that are older than those of the push before.
-        low = int(np.searchsorted(store.time_max.view, arrivals.time[0] - self._windows[own], side="left"))
+        low = int(np.searchsorted(store.rank_max.view, oldest[0], side="left"))
         while start < len(arrivals.time):
             out_arrival, out_row = self._out
             begin = start
@@ -288,21 +313,20 @@ class SimilarityJoin:
                 start,
                 store.linked,
                 low,
-                arrivals.time,
                 arrivals.store,
+                oldest,
+                newest,
                 arrivals.centre,
                 arrivals.extent,
                 arrivals.group,
                 arrivals.differ,
                 self._meets[own],
-                self._windows,
                 own,
                 self.plan.check_differ,
                 self.plan.limit,
                 store.base,
-                store.time.view,
-                store.time_max.view,
-                store.chain_max.view,
+                store.rank.view,
+                store.rank_max.view,
                 store.centre.view,
                 store.extent.view,
                 store.group.view,
@@ -459,17 +483,18 @@ class SimilarityJoin:
         n = len(probability)
         a_stream, b_stream = int(self._stream_of[left]), int(self._stream_of[right])
         a_time, b_time = a.time.view[pairs.left], b.time.view[pairs.right]
-        if a_stream == b_stream:
-            swap = a_time > b_time
-            tied = np.flatnonzero(a_time == b_time)
-            swap[tied] = _sorts_after(pairs.only(a_time == b_time))
-        else:
+        a_rank, b_rank = a.rank.view[pairs.left], b.rank.view[pairs.right]
+        if a_stream != b_stream:
             swap = np.full(n, a_stream > b_stream)
+        else:
+            swap = a_rank > b_rank
+            tied = a_rank == b_rank  # never where ranks are numbers
+            swap[tied] = _sorts_after(pairs.only(tied))
         square = squared_distances(pairs.left, pairs.right, a.centre.view, b.centre.view)
         a_key, b_key = a.keys(pairs.left), b.keys(pairs.right)
         both = Bytes.concat([a_key, b_key])
         index = np.arange(n)
-        return Answers(
+        answers = Answers(
             np.where(swap, b_stream, a_stream),
             both.take(np.where(swap, index + n, index)),
             np.where(swap, b_time, a_time),
@@ -479,6 +504,18 @@ class SimilarityJoin:
             np.sqrt(square),
             probability,
         )
+        if not self.plan.changes:
+            return answers
+        answers = answers.entering()
+        if self.plan.rule is None:
+            windows = np.array(self.plan.windows, np.int64)
+            left_end = answers.left_time + windows[answers.left_stream]
+            right_end = answers.right_time + windows[answers.right_stream]
+            self.standing.add_timed(answers, left_end, right_end)
+        else:
+            left_rank, right_rank = np.where(swap, b_rank, a_rank), np.where(swap, a_rank, b_rank)
+            self.standing.add_ranked(answers, a.group.view[pairs.left], left_rank, right_rank)
+        return answers
 
 
 def _sorts_after(pairs: Pairs) -> NDArray[np.bool_]:

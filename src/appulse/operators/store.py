@@ -8,13 +8,15 @@ import numpy as np
 
 from appulse.kernels import grid
 from appulse.kernels.strings import gather_runs
+from appulse.model.objects import Objects
 from appulse.model.strings import Bytes
+from appulse.model.uncertainty import Form
 from appulse.operators.buffers import Arena, Column
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from appulse.model.objects import Objects
+    from appulse.operators.labels import LabelNumbers
 
 _EMPTY = np.empty(0, np.int64)
 # A grid pays only once a scan of everything in reach costs more than a few look-ups.
@@ -24,17 +26,19 @@ _LARGE = 4.0
 # Rows to come may be a little larger than those seen.
 _ROOM = 1.25
 _LEAST_SIDE = 1e-300
+_CROWD_FROM = 1024
 
 
 class Store:
-    """Rows in order of arrival. Rows are numbered by position among the live ones; dropping shifts the numbers.
+    """Rows in order of arrival, known by position among the live ones; dropping shifts positions.
 
-    ``d`` dimensions; ``index`` is "grid", "dense" or "auto".
+    ``d`` dimensions; ``index`` is "grid", "dense" or "auto". The rank of a row is its time, or its number where rows
+    are ``numbered``; numbers of several groups do not compare, ``grouped`` tells that there may be some.
     """
 
-    def __init__(self, d: int, index: str, epsilon: float) -> None:
-        self.d = d
-        self.time, self.time_max = Column(np.int64), Column(np.int64)
+    def __init__(self, d: int, index: str, epsilon: float, *, numbered: bool = False, grouped: bool = False) -> None:
+        self.d, self._numbered, self._comparable = d, numbered, not (numbered and grouped)
+        self.time, self.rank, self.rank_max = Column(np.int64), Column(np.int64), Column(np.int64)
         self.mass, self.reach, self.radius = Column(np.float64), Column(np.float64), Column(np.float64)
         self.extent = Column(np.float64)  # radius within which the index looks for a row
         self.centre = Column(np.float64, d)
@@ -42,9 +46,10 @@ class Store:
         self.spread: Column | None = None
         self.group, self.differ = Column(np.int64), Column(np.int64)
         self.samples, self.weights, self.key = Arena(np.float64), Arena(np.float64), Arena(np.uint8)
-        self.cell, self.following, self.chain_max = Column(np.int64), Column(np.int64), Column(np.int64)
-        self.base = 0  # rows dropped so far: row number + base never changes
+        self.cell, self.following = Column(np.int64), Column(np.int64)
+        self.base = 0  # rows dropped so far: position + base never changes
         self.linked = 0  # rows in the index
+        self._kept = 0  # rows after the last `keep`
         self._index, self._epsilon = index, epsilon
         self.heads = _EMPTY
         self._oversized = self._most_oversized = 0  # rows too large for the grid, and when to build it anew
@@ -55,8 +60,8 @@ class Store:
         return len(self.time)
 
     def _columns(self) -> list[Column]:
-        always = [self.time, self.time_max, self.mass, self.reach, self.extent, self.radius, self.centre]
-        always += [self.group, self.differ, self.cell, self.following, self.chain_max]
+        always = [self.time, self.rank, self.rank_max, self.mass, self.reach, self.extent, self.radius, self.centre]
+        always += [self.group, self.differ, self.cell, self.following]
         return always + [column for column in (self.covariance, self.spread) if column is not None]
 
     @property
@@ -72,9 +77,14 @@ class Store:
         """Append rows, in tick order, not yet in the index."""
         if len(objects) == 0:
             return
-        newest = self.time_max.view[-1] if len(self) else np.iinfo(np.int64).min
+        rank = objects.number if self._numbered and objects.number is not None else objects.time
         self.time.extend(objects.time)
-        self.time_max.extend(np.maximum(np.maximum.accumulate(objects.time), newest))
+        self.rank.extend(rank)
+        if self._comparable:
+            newest = self.rank_max.view[-1] if len(self.rank_max) else np.iinfo(np.int64).min
+            self.rank_max.extend(np.maximum(np.maximum.accumulate(rank), newest))
+        else:
+            self.rank_max.grow(len(rank))[...] = np.iinfo(np.int64).max
         self.mass.extend(objects.mass)
         self.reach.extend(objects.reach)
         self.extent.extend(extent)
@@ -83,7 +93,7 @@ class Store:
         self.centre.extend(objects.centre)
         self.group.extend(group)
         self.differ.extend(differ)
-        for column in (self.cell, self.following, self.chain_max):
+        for column in (self.cell, self.following):
             column.grow(len(objects))
         if objects.spread.shape[1]:
             self.spread = self.spread or Column(np.float64, objects.spread.shape[1])
@@ -96,9 +106,9 @@ class Store:
                 self.weights.extend(objects.first, objects.weights)
         self.key.extend(objects.key.offsets, objects.key.data)
 
-    def drop_before(self, time: int) -> int:
-        """Forget rows of the front older than ``time``; how many."""
-        n = int(np.searchsorted(self.time_max.view, time, side="left"))
+    def drop_before(self, rank: int) -> int:
+        """Forget rows of the front of lesser rank; how many."""
+        n = int(np.searchsorted(self.rank_max.view, rank, side="left"))
         if n == 0:
             return 0
         for column in self._columns():
@@ -112,7 +122,56 @@ class Store:
 
     def keys(self, rows: NDArray[np.int64]) -> Bytes:
         """Canonical keys of the rows."""
-        return Bytes(*gather_runs(self.key.begin, self.key.length, self.key.base, self.key.values, rows))
+        return Bytes(*_gathered(self.key, rows))
+
+    def objects(self, form: Form, rows: NDArray[np.int64], groups: LabelNumbers, differs: LabelNumbers) -> Objects:
+        """Rows as they came, apart from their frames; ``groups`` and ``differs`` know their labels."""
+        n, none = len(rows), np.empty(0)
+        first, samples, weights, covariance = np.empty(0, np.int64), none, none, np.empty((n, 0))
+        if form == Form.SAMPLES and self.covariance is not None:
+            first, samples = _gathered(self.samples, rows)
+            first, covariance = first // self.d, self.covariance.view[rows]
+            weights = _gathered(self.weights, rows)[1] if len(self.weights.begin) else none
+        return Objects(
+            form,
+            self.time.view[rows],
+            self.keys(rows),
+            self.mass.view[rows],
+            self.centre.view[rows],
+            np.empty((n, 0)) if self.spread is None else self.spread.view[rows],
+            self.reach.view[rows],
+            self.radius.view[rows],
+            covariance,
+            first,
+            samples,
+            weights,
+            groups.labels(self.group.view[rows]),
+            differs.labels(self.differ.view[rows]),
+            None,
+            self.rank.view[rows] if self._numbered else None,
+        )
+
+    @property
+    def crowded(self) -> bool:
+        """Whether so many rows came since the last `keep` that looking for those that left costs little a row."""
+        return len(self) >= max(_CROWD_FROM, 2 * self._kept)
+
+    def keep(self, rows: NDArray[np.int64]) -> None:
+        """Forget all other rows, wherever they stand."""
+        before = len(self)
+        for column in self._columns():
+            kept = column.view[rows]
+            column.drop(len(column))
+            column.extend(kept)
+        for arena in (self.samples, self.weights, self.key):
+            if len(arena.begin):
+                offsets, values = _gathered(arena, rows)
+                arena.drop(len(arena.begin))
+                arena.extend(offsets, values)
+        self._kept = len(self)
+        self.base, self.linked = self.base + before, int((rows < self.linked).sum())
+        if len(self.heads):
+            grid.relink(self.linked, *self._chains())
 
     def prepare_index(self, probe_reach: float) -> None:
         """Make the grid fit the rows there are, for probes whose own reach is mostly ``probe_reach``."""
@@ -145,10 +204,9 @@ class Store:
         """What the kernels need to link rows."""
         return (
             self.base,
-            self.time.view,
-            self.chain_max.view,
             self.centre.view,
             self.extent.view,
+            self.group.view,
             self.cell.view,
             self.following.view,
             self.heads,
@@ -156,6 +214,12 @@ class Store:
             1.0 / self.side,
             self.radius_cap,
         )
+
+
+def _gathered(arena: Arena, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """The runs of some rows, as (offsets, values)."""
+    offsets, values = gather_runs(arena.begin, arena.length, arena.base, arena.values, rows)
+    return offsets, values
 
 
 def _widest(centre: NDArray[np.float64], n_dims: int) -> NDArray[np.int64]:

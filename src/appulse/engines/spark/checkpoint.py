@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from appulse.engines.call import JoinCall
 
 _NAME = "appulse.json"
+_NEWEST = "appulse-newest"
+_END = "appulse-end"
 _FORMAT = 1
 
 
@@ -26,6 +28,7 @@ class Checkpoint:
     def __init__(self, spark: SparkSession, path: str) -> None:
         self.path = path
         self._folder = Folder(spark, path)
+        self._seen = -(1 << 62)
         self.id = ""  # names what this checkpoint's query writes; known once admitted
 
     def admit(self, call: JoinCall, plan: TilePlan, partitions: int | None) -> TilePlan:
@@ -61,6 +64,29 @@ class Checkpoint:
                 "lateness have changed since. Restore the job, or start with a new checkpoint."
             )
         return own
+
+    @property
+    def end_folder(self) -> str:
+        """Where the mark of the streams' end is put; a source of the query, so it is there from the first start."""
+        self._folder.make(_END)
+        return f"{self.path.rstrip('/')}/{_END}"
+
+    def end(self) -> None:
+        """Put the mark of the streams' end, with the newest time there was."""
+        self._folder.write(f"{_END}/end.json", json.dumps({"newest": self.newest or 0}))
+
+    @property
+    def newest(self) -> int | None:
+        """The newest time (microseconds) in any batch that may have been committed."""
+        text = self._folder.read(_NEWEST)
+        return None if text is None else int(text)
+
+    def saw(self, newest: int) -> None:
+        """A batch with rows up to this time is about to be committed."""
+        if newest > self._seen:
+            known = self.newest
+            self._seen = newest if known is None else max(known, newest)
+            self._folder.write(_NEWEST, str(self._seen))
 
     def close(self, call: JoinCall, plan: TilePlan) -> None:
         """Mark the streams as ended."""

@@ -1,6 +1,6 @@
 """Blocks: a batch of objects as one byte string, a versioned struct of arrays.
 
-    header | time | key | mass | centre | spread | reach | samples | labels
+    header | time | key | mass | centre | spread | reach | samples | labels | measure | number | frame
 
 Offsets of samples from a rounded centre are float32 where that restores every coordinate exactly; else the
 coordinates travel as they are. A block carries its checksum: what does not match is an error, never a wrong answer.
@@ -20,14 +20,20 @@ from appulse.kernels.packing import offsets_fit, restore
 from appulse.model.objects import Objects
 from appulse.model.strings import Bytes, Labels
 from appulse.model.uncertainty import Form
+from appulse.operators.numbering import Floors
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import DTypeLike, NDArray
 
-_HEADER = struct.Struct("<4sHBBHBBIIqI")  # magic, version, form, flags, stream, lane, d, n, key width, samples, crc
+_HEADER = struct.Struct("<4sHBHHBBIIqI")  # magic, version, form, flags, stream, lane, d, n, key width, samples, crc
 _MAGIC = b"apbk"
-_VERSION = 1
+_ARRAYS = struct.Struct("<4sI")  # magic, crc
+_ARRAYS_MAGIC = b"apar"
+_VERSION = 2
 _SAMPLES, _WEIGHTS, _GROUP, _DIFFER, _FLOAT32, _MASS, _REACH, _EVEN = (1 << i for i in range(8))
+_MEASURE, _NUMBER, _FRAME = (1 << i for i in range(8, 11))
 
 
 def pack(objects: Objects, stream: int, lane: int) -> bytes:
@@ -67,6 +73,13 @@ def pack(objects: Objects, stream: int, lane: int) -> bytes:
             flags |= flag
             values = Bytes.of(labels.values)
             parts += [np.array([len(values)], np.int64), values.offsets, values.data, labels.codes]
+    for column, flag in ((objects.measure, _MEASURE), (objects.number, _NUMBER)):
+        if column is not None:
+            flags |= flag
+            parts.append(column)
+    if objects.frame is not None:
+        flags |= _FRAME
+        parts += [np.array([objects.frame.shape[1]], np.int64), objects.frame]
     body = b"".join(_padded(part) for part in parts)
     crc = zlib.crc32(body)
     head = (_MAGIC, _VERSION, int(objects.form), flags, stream, lane, d, n, key_width, total, crc)
@@ -118,8 +131,71 @@ def unpack(block: bytes) -> tuple[int, int, Objects]:
             weights = reader.take(np.float64, total)
     group = reader.labels(n) if flags & _GROUP else None
     differ = reader.labels(n) if flags & _DIFFER else None
-    fields = (time, key, mass, centre, spread, reach, radius, covariance, first, samples, weights, group, differ)
-    return stream, lane, Objects(Form(form), *fields)
+    measure = reader.take(np.float64, n) if flags & _MEASURE else None
+    number = reader.take(np.int64, n) if flags & _NUMBER else None
+    frame = None
+    if flags & _FRAME:
+        width = int(reader.take(np.int64, 1)[0])
+        frame = reader.take(np.int64, n * width).reshape(n, width)
+    values = (mass, centre, spread, reach, radius, covariance, first, samples, weights)
+    return stream, lane, Objects(Form(form), time, key, *values, group, differ, measure, number, frame)
+
+
+def pack_floors(floors: Floors) -> bytes:
+    """Windows that moved on, as bytes."""
+    values = Bytes.of(floors.group.values)
+    return pack_arrays(
+        {
+            "offsets": values.offsets,
+            "values": values.data,
+            "codes": floors.group.codes,
+            "stream": floors.stream,
+            "tick": floors.tick,
+            "floor": floors.floor,
+        }
+    )
+
+
+def unpack_floors(blob: bytes) -> Floors:
+    """What `pack_floors` packed."""
+    arrays = unpack_arrays(blob)
+    group = Labels(arrays["codes"], tuple(Bytes(arrays["offsets"], arrays["values"]).to_list()))
+    return Floors(group, arrays["stream"], arrays["tick"], arrays["floor"])
+
+
+def pack_arrays(arrays: Mapping[str, NDArray[Any]]) -> bytes:
+    """Named arrays as bytes, with a checksum."""
+    parts = []
+    for name, array in arrays.items():
+        head = f"{name} {array.dtype.str} {' '.join(map(str, array.shape))}".encode()
+        parts += [struct.pack("<H", len(head)), head, np.ascontiguousarray(array).tobytes()]
+    body = b"".join(parts)
+    return _ARRAYS.pack(_ARRAYS_MAGIC, zlib.crc32(body)) + body
+
+
+def unpack_arrays(blob: bytes) -> dict[str, NDArray[Any]]:
+    """What `pack_arrays` packed; arrays are copies."""
+    if len(blob) < _ARRAYS.size or blob[:4] != _ARRAYS_MAGIC:
+        raise StateError(
+            f"{len(blob)} bytes are no state of appulse (they begin with {blob[:4]!r}). "
+            "The checkpoint is damaged or belongs to another program: restore it, or start with a new one."
+        )
+    body = blob[_ARRAYS.size :]
+    if zlib.crc32(body) != _ARRAYS.unpack_from(blob)[1]:
+        raise StateError(
+            f"A state of {len(blob)} bytes fails its checksum: it is truncated or corrupt. "
+            "Restore the checkpoint, or start with a new one."
+        )
+    arrays, at = {}, 0
+    while at < len(body):
+        (size,) = struct.unpack_from("<H", body, at)
+        name, dtype, *shape = body[at + 2 : at + 2 + size].decode().split(" ")
+        widths = [int(width) for width in shape if width]
+        count = int(np.prod(widths))
+        at += 2 + size
+        arrays[name] = np.frombuffer(body, np.dtype(dtype), count, at).reshape(widths).copy()
+        at += arrays[name].nbytes
+    return arrays
 
 
 @dataclass

@@ -2,6 +2,9 @@
 
     user rows --mapInArrow--> (tile, block) --shuffle--> one join per tile --mapInArrow--> tagged rows
 
+Windows that go by rows put one stage more before the join: a bucket of groups waits for ticks to be complete, numbers
+their rows and sends them on to the tiles.
+
 In a batch query every tile is answered at once; in a streaming one it keeps its windows in Spark's state store.
 """
 
@@ -12,7 +15,6 @@ import weakref
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the house name of this module
@@ -21,24 +23,25 @@ from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 
 from appulse.engines.call import JoinCall, Options, resolve, to_table
 from appulse.engines.spark import tile_join
-from appulse.engines.spark.codec import pack, unpack
 from appulse.engines.spark.metrics import LEVELS
-from appulse.engines.spark.processor import JoinProcessor
+from appulse.engines.spark.number_stage import NumberStage
+from appulse.engines.spark.processor import JoinProcessor, NumberProcessor
+from appulse.engines.spark.routing import bucketed, tiled
 from appulse.engines.spark.session import check_session
-from appulse.engines.spark.tile_join import TileJoin, make_operator, read_table, table_bytes
-from appulse.engines.spark.tiles import TilePlan, hashed_plan, planned
+from appulse.engines.spark.tile_join import TileJoin, read_table, table_bytes
+from appulse.engines.spark.tiles import TilePlan, hashed_plan, planned, spread_keys
 from appulse.errors import BadArgument, bad_rows
 from appulse.model.encode import encode, infer_dimensions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from appulse.model.objects import Objects
     from appulse.model.stream import Stream
 
 #: What a tile reports of each micro-batch.
 METRICS = (
     "tile",
+    "newest",
     "rows",
     "late",
     "rejected",
@@ -52,13 +55,17 @@ METRICS = (
     "accepted",
     "refined",
     "answers",
+    "left",
     "state_rows",
     "state_bytes",
     "state_bytes_read",
     "state_bytes_written",
     "seconds",
 )
+_MARKS = "tile int, block binary"
 _BLOCKS = "tile int, block binary, ts timestamp"
+# Windows that go by rows: how long they are in time nobody knows beforehand.
+_WHOLE_SAMPLE = 1 << 60
 # Rows wait for their task's other rows, so that a tile gets few blocks; not for more than this.
 _FLUSH_BYTES = 256 << 20
 
@@ -73,7 +80,7 @@ class SparkResult:
     answers: T.StructType
     rejects: T.StructType
     bad_rows: DataFrame | None  # of a batch result: the rejects alone
-    rebuild: Callable[[TilePlan], SparkResult]
+    rebuild: Callable[..., SparkResult]  # with another plan, and perhaps a folder of end marks
 
 
 _RESULTS: weakref.WeakKeyDictionary[DataFrame, SparkResult] = weakref.WeakKeyDictionary()
@@ -123,26 +130,41 @@ def remember(result: SparkResult) -> DataFrame:
     return frame
 
 
-def _build_stream(call: JoinCall, plan: TilePlan, streams: Sequence[Stream]) -> SparkResult:
+def _build_stream(call: JoinCall, plan: TilePlan, streams: Sequence[Stream], control: str | None = None) -> SparkResult:
     keys = plan.keys()
     answers, rejects = _schemas(call, streams)
-    blocks = _encoded(call, plan, keys, streams, streaming=True)
+    blocks = _encoded(call, plan, keys, streams, control)
+    if call.plan.rule is not None:
+        blocks = blocks.groupBy("tile").transformWithStateInPandas(
+            NumberProcessor(NumberStage(call, plan, tuple(keys)), "number"),
+            outputStructType="tile int, block binary",
+            outputMode="append",
+            timeMode="eventTime",
+        )
     tagged = _stateful(call, plan, keys, blocks, _tagged_schema(answers, rejects))
-    sums = {name: F.sum(f"metric_{name}") for name in METRICS if name != "tile"}
+    sums = {name: F.sum(f"metric_{name}") for name in METRICS if name not in ("tile", "newest")}
     # A batch without rows did nothing, and leaves the state as it was.
     totals = [(s if n in LEVELS else F.coalesce(s, F.lit(0.0))).alias(n) for n, s in sums.items()]
     tagged = tagged.observe("appulse", *totals)
-    return SparkResult(call, plan, tagged, answers, rejects, None, lambda other: _build_stream(call, other, streams))
+
+    def rebuild(other: TilePlan, folder: str | None = None) -> SparkResult:
+        return _build_stream(call, other, streams, folder)
+
+    return SparkResult(call, plan, tagged, answers, rejects, None, rebuild)
 
 
 def _build_batch(call: JoinCall, plan: TilePlan, streams: Sequence[Stream]) -> SparkResult:
     keys = plan.keys()
     answers, rejects = _schemas(call, streams)
     schema = _tagged_schema(answers, rejects)
-    blocks = _encoded(call, plan, keys, streams, streaming=False)
+    blocks = _encoded(call, plan, keys, streams)
     tagged = _at_once(call, plan, keys, blocks, schema)
     bad_rows = select_tag(_bad_rows(call, streams, schema), "reject", rejects)
-    return SparkResult(call, plan, tagged, answers, rejects, bad_rows, lambda other: _build_batch(call, other, streams))
+
+    def rebuild(other: TilePlan, _: str | None = None) -> SparkResult:
+        return _build_batch(call, other, streams)
+
+    return SparkResult(call, plan, tagged, answers, rejects, bad_rows, rebuild)
 
 
 def rejects_of(result: DataFrame) -> DataFrame:
@@ -205,7 +227,10 @@ def _schemas(call: JoinCall, streams: Sequence[Stream]) -> tuple[T.StructType, T
         for side in ("left", "right")
         for what, kind in (("stream", text), ("key", key), ("time", time))
     ]
-    answers = T.StructType([*sides, T.StructField("distance", number), T.StructField("probability", number)])
+    figures = [T.StructField("distance", number), T.StructField("probability", number)]
+    if call.plan.changes:
+        figures += [T.StructField("change", T.IntegerType()), T.StructField("time", time)]
+    answers = T.StructType([*sides, *figures])
     rejects = T.StructType(
         [
             T.StructField(name, kind)
@@ -264,7 +289,7 @@ def _tile_plan(call: JoinCall, partitions: int, options: Options, streams: Seque
         table = as_table(frame)
         known = _with_dimensions(call, table, encoding.name)
         rows.append(encode(table, known)[0])
-    return planned(call.plan, partitions, rows, max(call.plan.windows), options.side)
+    return planned(call.plan, partitions, rows, max(call.plan.windows, default=_WHOLE_SAMPLE), options.side)
 
 
 def _with_dimensions(call: JoinCall, table: pa.Table, name: str) -> Any:
@@ -279,19 +304,70 @@ def _quoted(column: str) -> Any:
 
 
 def _encoded(
-    call: JoinCall, plan: TilePlan, keys: list[int], streams: Sequence[Stream], *, streaming: bool
+    call: JoinCall, plan: TilePlan, keys: list[int], streams: Sequence[Stream], control: str | None = None
 ) -> DataFrame:
-    """All streams as blocks, one or a few per tile, task and micro-batch."""
+    """All streams as blocks, one or a few per key, task and micro-batch: for tiles, or for buckets to be numbered.
+
+    ``control`` is a folder that a drain puts the mark of the streams' end in.
+    """
     parts: list[DataFrame] = []
-    for i, (encoding, late) in enumerate(zip(call.encodings, call.lateness, strict=True)):
+    streaming = streams[0].frame.isStreaming
+    delays = _watermarks(call)
+    for i, encoding in enumerate(call.encodings):
         frame = streams[i].frame.select(*map(_quoted, encoding.columns()))
         part = frame.mapInArrow(_encoder(call, plan, keys, i), _BLOCKS)
-        if streaming:
-            # Spark's watermark is the one clock all tiles share. It would also drop late rows unseen, were the
-            # time column still there below.
-            part = part.withWatermark("ts", f"{-(-late // 1000)} milliseconds")
-        parts.append(part.select("tile", "block"))
-    return _union(parts)
+        if streaming and delays[i] is not None:
+            # Spark's watermark is the one clock all keys share. It would also drop late rows unseen, were the time
+            # column still there below.
+            part = part.withWatermark("ts", f"{delays[i]} milliseconds")
+        parts.append(part)
+    if not streaming:
+        return _union(parts)
+    if None in delays:
+        parts = [_with_idle_watermark(call, parts)]
+    blocks = _union([part.select("tile", "block") for part in parts])
+    if control is None:
+        return blocks
+    spark = streams[0].frame.sparkSession
+    marks = spark.readStream.schema("newest long").json(control)
+    return blocks.union(marks.mapInArrow(_marker(bucket_keys(call, plan) if call.plan.rule else keys), _MARKS))
+
+
+def _watermarks(call: JoinCall) -> list[int | None]:
+    """Each stream's delay in milliseconds; None where it is clocked with the others, for it may fall silent."""
+    return [
+        None if idle is not None else -(-late // 1000)
+        for idle, late in zip(call.idle_after, call.lateness, strict=True)
+    ]
+
+
+def _with_idle_watermark(call: JoinCall, parts: list[DataFrame]) -> DataFrame:
+    """All streams, with one more watermark for those that may fall silent.
+
+    One of them that is live is behind the newest row by its ``idle_after`` at most: a clock that never runs ahead.
+    """
+    lags = [late + idle for late, idle in zip(call.lateness, call.idle_after, strict=True) if idle is not None]
+    renamed = [
+        part.select("tile", "block", F.expr("timestamp_micros(unix_micros(ts))").alias("seen")) for part in parts
+    ]
+    return _union(renamed).withWatermark("seen", f"{-(-max(lags) // 1000)} milliseconds")
+
+
+def _marker(keys: Sequence[int]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def mark_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for newest in batch.column(0).to_pylist():
+                blobs = [tile_join.end_mark(newest)] * len(keys)
+                yield pa.record_batch(
+                    [pa.array(keys, pa.int32()), pa.array(blobs, pa.binary())], names=["tile", "block"]
+                )
+
+    return mark_task
+
+
+def bucket_keys(call: JoinCall, plan: TilePlan) -> list[int]:
+    """The numbers by which Spark knows the buckets of groups: one, or as many as there are tiles to feed."""
+    return spread_keys(plan.tiles if call.plan.grouped else 1, plan.slots or plan.tiles)
 
 
 def _union(parts: list[DataFrame]) -> DataFrame:
@@ -315,6 +391,7 @@ def blocks_of_task(
 ) -> Iterator[pa.RecordBatch]:
     """The blocks of one task's rows."""
     encoding = call.encodings[stream]
+    buckets = bucket_keys(call, plan) if call.plan.rule is not None else []
     for table in _gathered(batches):
         if encoding.dimensions is None:
             encoding = replace(encoding, dimensions=infer_dimensions(table, encoding.model))
@@ -323,27 +400,16 @@ def blocks_of_task(
             _fail_if_asked(call, rejects)
             # Under many keys, so that a flood of bad rows is no hot spot.
             newest = int(objects.time.max()) if len(objects) else 0
-            where = keys[hash_text(str(rejects.column("detail")[0]) + str(len(rejects))) % len(keys)]
+            many = buckets or keys
+            where = many[hash_text(str(rejects.column("detail")[0]) + str(len(rejects))) % len(many)]
             yield _block_batch([where], [table_bytes(tile_join.REJECTS, rejects)], [newest])
-        yield from _tiled(objects, stream, plan, keys)
-
-
-def _tiled(objects: Objects, stream: int, plan: TilePlan, keys: list[int]) -> Iterator[pa.RecordBatch]:
-    if len(objects) == 0:
-        return
-    rows, tiles, lanes = plan.copies(objects)
-    order = np.lexsort((objects.time[rows], lanes, tiles))
-    rows, tiles, lanes = rows[order], tiles[order], lanes[order]
-    copied = objects.take(rows)
-    cuts = np.flatnonzero((np.diff(tiles) != 0) | (np.diff(lanes) != 0)) + 1
-    begins, ends = [0, *cuts.tolist()], [*cuts.tolist(), len(rows)]
-    # A fine tile knows no lanes: they only tell coarse rows apart in the coarse one.
-    blocks = [
-        pack(copied.slice(a, b), stream, int(lanes[a]) if tiles[a] >= plan.tiles else 0)
-        for a, b in zip(begins, ends, strict=True)
-    ]
-    newest = [int(copied.time[b - 1]) for b in ends]
-    yield _block_batch([keys[tiles[a]] for a in begins], blocks, newest)
+        if len(objects) == 0:
+            continue
+        if buckets:
+            blocks = [(buckets[b], block, newest) for b, block, newest in bucketed(objects, stream, len(buckets))]
+        else:
+            blocks = [(keys[t], block, at) for t, block, at in tiled(objects, stream, plan, plan.copies(objects))]
+        yield _block_batch(*map(list, zip(*blocks, strict=True)))
 
 
 def _block_batch(keys: list[int], blocks: list[bytes], newest: list[int]) -> pa.RecordBatch:
@@ -380,10 +446,10 @@ def hash_text(text: str) -> int:
 
 def _stateful(call: JoinCall, plan: TilePlan, keys: list[int], blocks: DataFrame, schema: T.StructType) -> DataFrame:
     out = blocks.groupBy("tile").transformWithStateInPandas(
-        JoinProcessor(TileJoin(call, plan, tuple(keys))),
+        JoinProcessor(TileJoin(call, plan, tuple(keys)), "join"),
         outputStructType="out binary",
         outputMode="append",
-        timeMode="eventTime",
+        timeMode="eventTime" if call.plan.rule is None else "none",
     )
     arrow = _arrow_schema(schema)
 
@@ -396,17 +462,31 @@ def _stateful(call: JoinCall, plan: TilePlan, keys: list[int], blocks: DataFrame
 
 def _at_once(call: JoinCall, plan: TilePlan, keys: list[int], blocks: DataFrame, schema: T.StructType) -> DataFrame:
     arrow = _arrow_schema(schema)
-    tile_of = {key: tile for tile, key in enumerate(keys)}
+    stage = TileJoin(call, plan, tuple(keys))
+    if call.plan.rule is not None:
+        numbers = NumberStage(call, plan, tuple(keys))
+
+        def number_bucket(table: pa.Table) -> pa.Table:
+            out = numbers.at_once(_blobs(table))
+            tiles, blobs = pa.array([tile for tile, _ in out], pa.int32()), pa.array([b for _, b in out], pa.binary())
+            return pa.table({"tile": tiles, "block": blobs})
+
+        blocks = blocks.groupBy("tile").applyInArrow(number_bucket, _MARKS)
+    elif call.plan.changes:
+        # Which pairs have left by the end is told by the last tick of all.
+        last = blocks.agg(F.expr("unix_micros(max(ts))").alias("newest"))
+        blocks = blocks.crossJoin(F.broadcast(last))
 
     def join_tile(table: pa.Table) -> pa.Table:
-        tile = tile_of[table.column("tile")[0].as_py()]
-        operator = make_operator(call, plan, tile)
-        blobs = [bytes(blob.as_buffer()) for blob in table.column("block")]
-        answers = operator.push([unpack(blob) for blob in blobs if blob[:1] != tile_join.REJECTS])
+        newest = table.column("newest")[0].as_py() if "newest" in table.column_names else None
+        answers = stage.at_once(table.column("tile")[0].as_py(), _blobs(table), newest)
         return pa.Table.from_batches([_tagged("answer", to_table(answers, call), arrow)])
 
-    spread = blocks.repartition(plan.tiles, "tile")
-    return spread.groupBy("tile").applyInArrow(join_tile, schema)
+    return blocks.repartition(plan.tiles, "tile").groupBy("tile").applyInArrow(join_tile, schema)
+
+
+def _blobs(table: pa.Table) -> list[bytes]:
+    return [bytes(blob.as_buffer()) for blob in table.column("block")]
 
 
 def _bad_rows(call: JoinCall, streams: Sequence[Stream], schema: T.StructType) -> DataFrame:

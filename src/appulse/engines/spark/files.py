@@ -38,9 +38,14 @@ class Folder:
         finally:
             stream.close()
 
+    def make(self, name: str) -> None:
+        """Make a folder, if it is not there."""
+        self._fs.mkdirs(self._at(name))
+
     def write(self, name: str, text: str) -> None:
         """Put a file in place whole, or not at all."""
-        fresh = self._at(f".{name}.new")
+        folder, _, last = name.rpartition("/")
+        fresh = self._at(f"{folder}/.{last}.new" if folder else f".{last}.new")
         stream = self._fs.create(fresh)
         try:
             stream.write(bytearray(text.encode()))

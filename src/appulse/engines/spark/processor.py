@@ -1,4 +1,4 @@
-"""The stateful stage: one join per tile, in `transformWithStateInPandas`.
+"""The stateful stages in `transformWithStateInPandas`: one numbers rows, by bucket of groups; one joins, by tile.
 
 Spark also loads this module in a process that only asks for the schema of the state, at every start of a query. So
 it stays light: what the tiles do is unpacked on first use.
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql import Row
 
+    from appulse.engines.spark.number_stage import NumberStage
     from appulse.engines.spark.tile_join import TileJoin
 
 
-class JoinProcessor(StatefulProcessor):
-    """Answers each micro-batch's blocks against the tile's windows, and logs them as a delta."""
+class _Processor(StatefulProcessor):
+    """Hands a key's blobs, its state and its timer to a stage."""
 
-    def __init__(self, join: TileJoin) -> None:
-        self._packed = pickle.dumps(join)  # travels within Spark's own closure, to our own workers
-        self._fingerprint = f"{join.call.fingerprint()}-{join.plan.fingerprint()}"
+    def __init__(self, stage: TileJoin | NumberStage, name: str) -> None:
+        self._packed = pickle.dumps(stage)  # travels within Spark's own closure, to our own workers
+        self._fingerprint = f"{stage.call.fingerprint()}-{stage.plan.fingerprint()}-{name}"
 
     @cached_property
-    def _join(self) -> TileJoin:
-        join: TileJoin = pickle.loads(self._packed)  # noqa: S301 - written a few lines above
-        return join
+    def _stage(self) -> Any:
+        return pickle.loads(self._packed)  # noqa: S301 - written a few lines above
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Declare the state."""
@@ -43,6 +43,10 @@ class JoinProcessor(StatefulProcessor):
     def close(self) -> None:
         """Nothing to close: state is Spark's, caches outlive the task."""
 
+
+class JoinProcessor(_Processor):
+    """Answers each micro-batch's blocks against a tile's windows."""
+
     def handleInputRows(  # noqa: N802 - Spark's name
         self,
         key: Any,
@@ -50,11 +54,10 @@ class JoinProcessor(StatefulProcessor):
         timerValues: Any,  # noqa: N803 - Spark's name
     ) -> Iterator[pd.DataFrame]:
         """Answer the blocks of one tile."""
-        import pandas as pd
-
-        blobs = [bytes(blob) for frame in rows for blob in frame["block"]]
-        out = self._join.answer(int(key[0]), blobs, _limit(timerValues), self._state, self._handle.registerTimer)
-        yield pd.DataFrame({"out": out})
+        out = self._stage.answer(
+            int(key[0]), _blobs(rows), _limit(timerValues), self._state, self._handle.registerTimer
+        )
+        yield _frame(out=out)
 
     def handleExpiredTimer(  # noqa: N802 - Spark's name
         self,
@@ -63,8 +66,46 @@ class JoinProcessor(StatefulProcessor):
         expiredTimerInfo: Any,  # noqa: ARG002, N803 - Spark's name
     ) -> Iterator[pd.DataFrame]:
         """Forget what has expired in a tile that gets no rows."""
-        self._join.expire(int(key[0]), _limit(timerValues), self._state, self._handle.registerTimer)
-        yield from ()
+        out = self._stage.expire(int(key[0]), _limit(timerValues), self._state, self._handle.registerTimer)
+        if out:
+            yield _frame(out=out)
+
+
+class NumberProcessor(_Processor):
+    """Numbers the rows of a bucket's groups, and sends them on to tiles."""
+
+    def handleInputRows(  # noqa: N802 - Spark's name
+        self,
+        key: Any,
+        rows: Iterator[pd.DataFrame] | Iterator[Row],
+        timerValues: Any,  # noqa: N803 - Spark's name
+    ) -> Iterator[pd.DataFrame]:
+        """Number the rows whose ticks are complete."""
+        out = self._stage.answer(
+            int(key[0]), _blobs(rows), _limit(timerValues), self._state, self._handle.registerTimer
+        )
+        yield _frame(tile=[tile for tile, _ in out], block=[blob for _, blob in out])
+
+    def handleExpiredTimer(  # noqa: N802 - Spark's name
+        self,
+        key: Any,
+        timerValues: Any,  # noqa: N803 - Spark's name
+        expiredTimerInfo: Any,  # noqa: ARG002, N803 - Spark's name
+    ) -> Iterator[pd.DataFrame]:
+        """Send on what time has completed in a bucket that gets no rows."""
+        out = self._stage.wake(int(key[0]), _limit(timerValues), self._state, self._handle.registerTimer)
+        if out:
+            yield _frame(tile=[tile for tile, _ in out], block=[blob for _, blob in out])
+
+
+def _blobs(rows: Iterator[pd.DataFrame] | Iterator[Row]) -> list[bytes]:
+    return [bytes(blob) for frame in rows for blob in frame["block"]]
+
+
+def _frame(**columns: Any) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.DataFrame(columns)
 
 
 def _limit(timer_values: Any) -> int | None:

@@ -19,6 +19,7 @@ from appulse.errors import BadArgument
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 Write = Callable[[DataFrame, int], object]
 _FILES = frozenset({"parquet", "orc", "json", "csv", "text", "avro"})
@@ -45,43 +46,55 @@ def start(
     place = Checkpoint(result.sparkSession, checkpoint)
     wanted = known if partitions in (None, known.plan.tiles) else known.rebuild(known.plan.over(partitions))
     plan = place.admit(wanted.call, wanted.plan, partitions)
-    if plan != known.plan:
+    if known.call.holds_back:
+        known = known.rebuild(plan, place.end_folder)
+    elif plan != known.plan:
         known = known.rebuild(plan)
     write = _batch_writer(
         known,
+        place,
         _writer(sink, "sink", place.id),
         None if rejects is None else _writer(rejects, "rejects", place.id),
     )
     writer = known.tagged.writeStream.foreachBatch(write).option("checkpointLocation", checkpoint)
-    trigger = {"availableNow": True} if drain else trigger
-    query = (writer.trigger(**trigger) if trigger else writer).start()
-    return DrainingQuery(query, place, known) if drain else query
+    if drain:
+        return DrainingQuery(writer.trigger(availableNow=True), place, known)
+    return (writer.trigger(**trigger) if trigger else writer).start()
 
 
 class DrainingQuery:
-    """A query that ends when all there is has been answered, and then closes its checkpoint."""
+    """A query that ends when all there is has been answered, and then closes its checkpoint.
 
-    def __init__(self, query: StreamingQuery, place: Checkpoint, result: SparkResult) -> None:
-        self._query, self._place, self._result = query, place, result
+    What waits for the streams to go on is answered by a second run, which finds the mark of their end.
+    """
+
+    def __init__(self, writer: DataStreamWriter, place: Checkpoint, result: SparkResult) -> None:
+        self._writer, self._place, self._result = writer, place, result
+        self._stopped, self._failure = False, None  # type: bool, Exception | None
+        self._query = writer.start()
         self._thread = Thread(target=self._finish, name="appulse-drain", daemon=True)
         self._thread.start()
 
     def _finish(self) -> None:
         try:
             self._query.awaitTermination()
-        except Exception:  # noqa: BLE001 - awaitTermination of the user raises it again
-            return
-        if self._query.exception() is None and not self._stopped:
-            self._place.close(self._result.call, self._result.plan)
-
-    _stopped = False
+            if self._result.call.holds_back and not self._stopped:
+                self._place.end()
+                self._query = self._writer.start()
+                self._query.awaitTermination()
+            if not self._stopped:
+                self._place.close(self._result.call, self._result.plan)
+        except Exception as error:  # noqa: BLE001 - awaitTermination of the user raises it again
+            self._failure = error
 
     def awaitTermination(self, timeout: float | None = None) -> bool | None:  # noqa: N802 - as Spark has it
         """Wait for the end; with ``timeout`` (seconds) whether it came."""
-        ended = self._query.awaitTermination(timeout)  # type: ignore[arg-type]  # Spark takes fractions
-        if timeout is None or ended:
-            self._thread.join()
-        return ended
+        self._thread.join(timeout)
+        if self._thread.is_alive():
+            return False
+        if self._failure is not None:
+            raise self._failure
+        return None if timeout is None else True
 
     def stop(self) -> None:
         """Stop before the end; the checkpoint stays open and can be resumed."""
@@ -92,13 +105,16 @@ class DrainingQuery:
         return getattr(self._query, name)
 
 
-def _batch_writer(result: SparkResult, answers: Write, rejects: Write | None) -> Callable[[DataFrame, int], None]:
+def _batch_writer(
+    result: SparkResult, place: Checkpoint, answers: Write, rejects: Write | None
+) -> Callable[[DataFrame, int], None]:
     def write(batch: DataFrame, number: int) -> None:
         # Two sinks read the batch; without this the join would run for each.
         batch = batch.persist()
         try:
             metrics = _metrics(batch)
-            if metrics["answers"] or number == 0:
+            place.saw(metrics["newest"])
+            if metrics["answers"] or metrics["left"] or number == 0:
                 answers(select_tag(batch, "answer", result.answers), number)
             if rejects is not None and (metrics["rejected"] or number == 0):
                 rejects(select_tag(batch, "reject", result.rejects), number)
@@ -112,7 +128,10 @@ def _metrics(batch: DataFrame) -> Counter[str]:
     rows = batch.where(F.col("tag") == "metric").select(*[F.col(f"metric_{name}").alias(name) for name in METRICS])
     totals: Counter[str] = Counter()
     for row in rows.collect():
-        totals.update({name: int(value or 0) for name, value in row.asDict().items()})
+        figures = {name: int(value or 0) for name, value in row.asDict().items()}
+        newest = max(totals["newest"], figures.pop("newest"))
+        totals.update(figures)
+        totals["newest"] = newest
     return totals
 
 

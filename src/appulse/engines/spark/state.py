@@ -1,7 +1,8 @@
-"""State of one tile on Spark: a log of deltas, its version, and a worker's cache of what they add up to.
+"""State of one key on Spark, a tile or a bucket: a log of deltas, and a worker's cache of what they add up to.
 
 A micro-batch writes what arrived, never the window. The cache is trusted only if its version and nonce are those of
-the log: a failed attempt leaves a version that never was, another worker may have gone on in the meantime.
+the log: a failed attempt leaves a version that never was, another worker may have gone on in the meantime. Where
+deltas expire in no order, a *whole* delta now and then holds all there is, and the log begins anew with it.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _CACHE_BYTES = int(os.environ.get("APPULSE_CACHE_BYTES", str(4 << 30)))
 _FORGET_AFTER = 900.0
 NO_TIMER = -1
 _NO_NONCE = bytes(8)
-_DELTA = struct.Struct("<4sIq8s")  # magic, parts, newest time, nonce of the version before
+_DELTA = struct.Struct("<4sIqB8s8s")  # magic, parts, newest time, whole, nonce of the version before, its own
 _MAGIC = b"apdl"
 
 
@@ -40,7 +41,13 @@ class Cached:
     operator: Any
     version: int
     nonce: bytes
-    live: deque[tuple[int, int, int]] = field(default_factory=deque)  # (version, parts, newest time)
+    live: deque[tuple[int, int, int, int]] = field(default_factory=deque)  # (version, parts, newest time, bytes)
+    settled: int = 0  # up to when what time brings about has been told
+
+    @property
+    def logged(self) -> int:
+        """Bytes in the log."""
+        return sum(entry[3] for entry in self.live)
 
 
 class Cache:
@@ -78,60 +85,76 @@ class TileState:
     def __init__(self, handle: StatefulProcessorHandle, fingerprint: str, cache: Cache | None = None) -> None:
         self._cache = CACHE if cache is None else cache
         self._version = handle.getValueState(
-            "version", "version long, first long, nonce binary, plan string, timer long"
+            "version", "version long, first long, nonce binary, plan string, timer long, settled long"
         )
         self._log = handle.getMapState("log", "version long, part int", "delta binary")
         self._fingerprint = fingerprint
         self.bytes_read = 0
 
     def load(self, tile: int, fresh: Callable[[], Any], apply: Callable[[Any, bytes], None]) -> tuple[Cached, int]:
-        """The operator as of the log, and the time of the armed timer."""
+        """The operator as of the log, and the time of the armed timer.
+
+        ``fresh`` makes an empty operator, ``apply`` takes a delta into one.
+        """
         self.bytes_read = 0
         key = self._cache_key(tile)
         stored = self._version.get() if self._version.exists() else None
         cached = self._cache.take(key)
         if stored is None:
             return Cached(fresh(), 0, _NO_NONCE), NO_TIMER
-        version, first, nonce, plan, timer = stored
+        version, first, nonce, plan, timer, settled = stored
         if plan != self._fingerprint:
             raise CheckpointError(
                 f"The checkpoint was written by a job with plan {plan}, this job has plan {self._fingerprint}: "
                 "streams, models, epsilon, probability, window, partitions or tiles differ. "
                 "Start it with a new checkpoint, or restore the old job."
             )
+        if cached is not None:
+            cached.settled = settled  # time may have moved on elsewhere, without rows and so without a version
         if cached is not None and (cached.version, cached.nonce) == (version, bytes(nonce)):
             return cached, timer
         while cached is not None and cached.live and cached.live[0][0] < first:
             cached.live.popleft()
-        if cached is None or not first - 1 <= cached.version < version or not self._catch_up(cached, version, apply):
+        behind = cached is not None and first - 1 <= cached.version < version
+        if cached is None or not behind or not self._catch_up(cached, version, fresh, apply):
             cached = Cached(fresh(), first - 1, _NO_NONCE)
-            self._catch_up(cached, version, apply, check=False)
+            self._catch_up(cached, version, fresh, apply, check=False)
+        cached.settled = settled
         if cached.nonce != bytes(nonce):
             raise StateError("The last delta of a tile is not of its version. Restore the checkpoint.")
         return cached, timer
 
-    def save(self, tile: int, cached: Cached, blocks: Sequence[bytes], newest: int | None, timer: int) -> int:
+    def save(
+        self, tile: int, cached: Cached, blocks: Sequence[bytes], newest: int | None, timer: int, *, whole: bool = False
+    ) -> int:
         """Write the blocks that arrived as the next version (none: the version stays), and keep the operator.
 
-        ``newest`` is the latest time among them. Returns the bytes written.
+        ``newest`` is the latest time among them. With ``whole`` they are all that the operator holds. Returns the
+        bytes written.
         """
         written = 0
         if newest is not None:
-            written = self._append(cached, blocks, newest)
+            if whole:
+                self._forget(cached, len(cached.live))
+            written = self._append(cached, blocks, newest, whole=whole)
         first = cached.live[0][0] if cached.live else cached.version + 1
-        self._version.update((cached.version, first, cached.nonce, self._fingerprint, timer))
+        self._version.update((cached.version, first, cached.nonce, self._fingerprint, timer, cached.settled))
         self._cache.put(self._cache_key(tile), cached)
         return written
 
-    def _append(self, cached: Cached, blocks: Sequence[bytes], newest: int) -> int:
+    def keep(self, tile: int, cached: Cached) -> None:
+        """Nothing happened that a log has to know: keep the operator."""
+        self._cache.put(self._cache_key(tile), cached)
+
+    def _append(self, cached: Cached, blocks: Sequence[bytes], newest: int, *, whole: bool) -> int:
         version, nonce = cached.version + 1, os.urandom(8)
         payload = b"".join(struct.pack("<q", len(block)) + block for block in blocks)
         parts = max(1, -(-len(payload) // _PART))
         for part in range(parts):
             chunk = payload[part * _PART : (part + 1) * _PART]
-            head = _DELTA.pack(_MAGIC, parts, newest, cached.nonce) + nonce if part == 0 else b""
+            head = _DELTA.pack(_MAGIC, parts, newest, whole, cached.nonce, nonce) if part == 0 else b""
             self._log.updateValue((version, part), (head + chunk,))
-        cached.live.append((version, parts, newest))
+        cached.live.append((version, parts, newest, len(payload)))
         cached.version, cached.nonce = version, nonce
         return len(payload)
 
@@ -146,25 +169,37 @@ class TileState:
         The last one stays: it carries the nonce of the version.
         """
         while len(cached.live) > 1 and cached.live[0][2] < before:
-            version, parts, _ = cached.live.popleft()
+            self._forget(cached, 1)
+
+    def _forget(self, cached: Cached, deltas: int) -> None:
+        for _ in range(deltas):
+            version, parts, *_ = cached.live.popleft()
             for part in range(parts):
                 self._log.removeKey((version, part))
 
     def _catch_up(
-        self, cached: Cached, version: int, apply: Callable[[Any, bytes], None], *, check: bool = True
+        self,
+        cached: Cached,
+        version: int,
+        fresh: Callable[[], Any],
+        apply: Callable[[Any, bytes], None],
+        *,
+        check: bool = True,
     ) -> bool:
         """Replay the deltas up to ``version``; False, before any change, if they are not of the same history."""
         for following in range(cached.version + 1, version + 1):
             head = self._read(following, 0)
-            magic, parts, newest, before = _DELTA.unpack_from(head)
-            if magic != _MAGIC:
-                raise StateError(f"Delta {following} of a tile begins with {magic!r}. Restore the checkpoint.")
-            if check and before != cached.nonce:
+            if len(head) < _DELTA.size or head[:4] != _MAGIC:
+                raise StateError(f"Delta {following} of a tile begins with {head[:4]!r}. Restore the checkpoint.")
+            _, parts, newest, whole, before, nonce = _DELTA.unpack_from(head)
+            if check and not whole and before != cached.nonce:
                 return False
-            nonce = head[_DELTA.size : _DELTA.size + 8]
-            payload = head[_DELTA.size + 8 :] + b"".join(self._read(following, part) for part in range(1, parts))
+            payload = head[_DELTA.size :] + b"".join(self._read(following, part) for part in range(1, parts))
+            if whole:
+                cached.operator = fresh()
+                cached.live.clear()
             apply(cached.operator, payload)
-            cached.live.append((following, parts, newest))
+            cached.live.append((following, parts, newest, len(payload)))
             cached.version, cached.nonce, check = following, nonce, True
         return True
 

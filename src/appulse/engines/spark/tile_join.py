@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass
+from collections import defaultdict
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from appulse.engines.call import JoinCall, late_rejects, to_table
-from appulse.engines.spark.codec import pack, unpack
-from appulse.engines.spark.state import NO_TIMER, TileState, blocks_of
+from appulse.engines.spark.codec import pack, unpack, unpack_floors
+from appulse.engines.spark.routing import packed
+from appulse.engines.spark.state import NO_TIMER, Cached, TileState, blocks_of
 from appulse.engines.spark.tiles import TileOwnership, TilePlan
 from appulse.errors import bad_rows
+from appulse.operators.answers import Answers
 from appulse.operators.similarity_join import SimilarityJoin
 
 if TYPE_CHECKING:
@@ -22,8 +25,12 @@ if TYPE_CHECKING:
 
     from appulse.model.objects import Objects
 
-ANSWERS, REJECTS, METRICS = b"A", b"R", b"M"
+#: What a byte string between stages is, by its first byte; blocks of rows begin with a letter of their own.
+ANSWERS, REJECTS, METRICS, FLOORS, END = b"A", b"R", b"M", b"F", b"E"
+_ROWS = b"a"
 _NOTHING_EXPIRED = -(1 << 62)
+# A log may hold this much beside twice what its operator holds, before it is begun anew.
+_SLACK = 1 << 16
 
 
 def table_bytes(tag: bytes, table: pa.Table) -> bytes:
@@ -40,14 +47,35 @@ def read_table(blob: bytes) -> pa.Table:
     return pa.ipc.open_stream(pa.py_buffer(blob)[1:]).read_all()
 
 
+def end_mark(newest: int) -> bytes:
+    """The streams have ended, the newest row had this time."""
+    return END + str(newest).encode()
+
+
+def by_tag(blobs: list[bytes]) -> dict[bytes, list[bytes]]:
+    """The blobs by what they are."""
+    sorted_: dict[bytes, list[bytes]] = defaultdict(list)
+    for blob in blobs:
+        sorted_[blob[:1]].append(blob)
+    return sorted_
+
+
+def metrics_blob(**figures: float) -> bytes:
+    """The figures of one key's micro-batch."""
+    return METRICS + json.dumps(figures).encode()
+
+
 def make_operator(call: JoinCall, plan: TilePlan, tile: int) -> SimilarityJoin:
     """The operator of one tile; coarse tiles keep two lanes."""
-    return SimilarityJoin(call.plan, lanes=2 if tile >= plan.tiles else 1, ownership=TileOwnership(plan, tile))
+    return SimilarityJoin(call.plan, lanes=2 if plan.is_coarse(tile) else 1, ownership=TileOwnership(plan, tile))
 
 
 def _apply(operator: SimilarityJoin, payload: bytes) -> None:
     """Take a delta of the log into an operator."""
-    operator.apply([unpack(block) for block in blocks_of(payload)])
+    blobs = by_tag(blocks_of(payload))
+    operator.apply([unpack(block) for tag, group in blobs.items() if tag != FLOORS for block in group])
+    for blob in blobs[FLOORS]:
+        operator.leave(unpack_floors(blob[1:]))
 
 
 @dataclass(frozen=True)
@@ -64,51 +92,140 @@ class TileJoin:
         """Answer a micro-batch. Rows before ``limit`` (microseconds) are late; ``arm`` sets the tile's timer."""
         begun = time.perf_counter()
         tile = self.keys.index(key)
-        out = [blob for blob in blobs if blob[:1] == REJECTS]
+        given = by_tag(blobs)
         cached, timer = state.load(tile, lambda: make_operator(self.call, self.plan, tile), _apply)
-        operator: SimilarityJoin = cached.operator
-        if limit is not None:
-            operator.advance(limit)
-            state.trim(cached, limit - max(self.call.plan.windows))
-        operator.counts.clear()
-        kept, batches, late = self._admit([blob for blob in blobs if blob[:1] != REJECTS], tile, limit)
-        answers = operator.push(batches)
-        out += [table_bytes(REJECTS, table) for table in late]
-        if len(answers):
-            out.append(table_bytes(ANSWERS, to_table(answers, self.call)))
-        newest = max((int(objects.time.max()) for _, _, objects in batches), default=None)
-        if newest is not None and timer == NO_TIMER:
-            timer = self._expiry(newest)
+        cached.operator.counts.clear()
+        blocks = given[_ROWS]
+        if self.call.plan.rule is not None:
+            answers, rows, late, written = self._answer_numbered(tile, cached, blocks, given[FLOORS], state)
+        else:
+            answers, rows, late, written = self._answer_timed(
+                tile, cached, blocks, given[END], limit, timer, state, arm
+            )
+        out = given[REJECTS] + given[METRICS] + [table_bytes(REJECTS, table) for table in late]
+        return [*out, *self._told(tile, cached, answers, rows, late, out, written, state, begun)]
+
+    def at_once(self, key: int, blobs: list[bytes], newest: int | None) -> Answers:
+        """Answer all there is: a batch query, with the time of its newest row where that is needed."""
+        operator = make_operator(self.call, self.plan, self.keys.index(key))
+        given = by_tag(blobs)
+        found = [operator.push([unpack(blob) for blob in given[_ROWS]])]
+        found += [operator.leave(unpack_floors(blob[1:])) for blob in given[FLOORS]]
+        return Answers.concat(found if newest is None else [*found, operator.advance(newest)])
+
+    def expire(self, key: int, limit: int | None, state: TileState, arm: Callable[[int], None]) -> list[bytes]:
+        """Without rows: forget what has expired, tell what that ends, and set the timer again for the rest."""
+        begun = time.perf_counter()
+        tile = self.keys.index(key)
+        cached, _ = state.load(tile, lambda: make_operator(self.call, self.plan, tile), _apply)
+        cached.operator.counts.clear()
+        before = _NOTHING_EXPIRED if limit is None else limit - max(self.call.plan.windows)
+        left = self._advance(cached, limit)
+        newest = max((entry[2] for entry in cached.live), default=before)
+        timer = NO_TIMER
+        if newest >= before:
+            timer = max(self._wake_at(cached, newest), 1 if limit is None else limit // 1000 + 1)
             arm(timer)
+        state.trim(cached, before)
+        written = state.save(tile, cached, [], None, timer)
+        return self._told(tile, cached, left, 0, [], [], written, state, begun) if len(left) else []
+
+    def _answer_timed(
+        self,
+        tile: int,
+        cached: Cached,
+        blobs: list[bytes],
+        ends: list[bytes],
+        limit: int | None,
+        timer: int,
+        state: TileState,
+        arm: Callable[[int], None],
+    ) -> tuple[Answers, int, list[pa.Table], int]:
+        """Under time windows whatever comes within the lateness is answered at once."""
+        operator: SimilarityJoin = cached.operator
+        left = [self._advance(cached, limit)]
+        if limit is not None:
+            state.trim(cached, limit - max(self.call.plan.windows))
+        kept, batches, late = self._admit(blobs, tile, limit)
+        answers = operator.push(batches)
+        left += [self._advance(cached, int(blob[1:])) for blob in ends]
+        newest = max((int(objects.time.max()) for _, _, objects in batches), default=None)
+        if newest is not None:
+            wanted = self._wake_at(cached, newest)
+            if timer == NO_TIMER or wanted < timer:
+                timer = wanted
+                arm(timer)
         written = state.save(tile, cached, kept, newest, timer)
-        metrics = {
+        rows = sum(int((self.plan.owners(objects) == tile).sum()) for _, _, objects in batches)
+        return Answers.concat([*left, answers]), rows, late, written
+
+    def _answer_numbered(
+        self, tile: int, cached: Cached, blobs: list[bytes], notes: list[bytes], state: TileState
+    ) -> tuple[Answers, int, list[pa.Table], int]:
+        """Windows that go by rows: these come numbered, in the order of ticks, and with what has left."""
+        operator: SimilarityJoin = cached.operator
+        batches = [unpack(blob) for blob in blobs]
+        answers = operator.push(batches)
+        left = [operator.leave(unpack_floors(blob[1:])) for blob in notes]
+        kept, rows = [], 0
+        for stream, lane, objects in batches:
+            stay = operator.holds(stream, objects)
+            if stay.any():
+                rows += int(stay.sum())
+                kept.append(pack(replace(objects.take(np.flatnonzero(stay)), frame=None), stream, lane))
+        written = 0
+        if not kept and not (notes and self.call.plan.changes):
+            state.keep(tile, cached)
+        else:
+            size = sum(map(len, kept))
+            most = 2 * size / max(1, rows) * len(operator) + _SLACK
+            if whole := bool(rows) and cached.logged + size > most:
+                kept = [
+                    block for stream, lane, objects in operator.live(None) for block, _ in packed(objects, stream, lane)
+                ]
+            written = state.save(tile, cached, [*kept, *notes], 0, NO_TIMER, whole=whole)
+        return Answers.concat([*left, answers]), 0, [], written
+
+    def _advance(self, cached: Cached, limit: int | None) -> Answers:
+        """Move time on to ``limit``; what others have told already is not told again."""
+        operator: SimilarityJoin = cached.operator
+        if self.call.plan.changes:
+            operator.advance(cached.settled)
+        if limit is None:
+            return Answers.concat([])
+        cached.settled = max(cached.settled, limit)
+        return operator.advance(limit)
+
+    def _told(
+        self,
+        tile: int,
+        cached: Cached,
+        answers: Answers,
+        rows: int,
+        late: list[pa.Table],
+        rejects: list[bytes],
+        written: int,
+        state: TileState,
+        begun: float,
+    ) -> list[bytes]:
+        """Answers and metrics."""
+        operator: SimilarityJoin = cached.operator
+        out = [table_bytes(ANSWERS, to_table(answers, self.call))] if len(answers) else []
+        figures = {
             **operator.counts,
             "tile": tile,
-            "rows": sum(int((self.plan.owners(objects) == tile).sum()) for _, _, objects in batches),
+            "rows": rows,
             "late": sum(len(table) for table in late),
-            "rejected": sum(len(read_table(blob)) for blob in out if blob[:1] == REJECTS),
+            "rejected": sum(len(read_table(blob)) for blob in rejects if blob[:1] == REJECTS),
+            "left": len(answers) - operator.counts["answers"],
+            "newest": 0 if self.call.plan.rule is not None else max((e[2] for e in cached.live), default=0),
             "state_rows": len(operator),
             "state_bytes": operator.nbytes,
             "state_bytes_read": state.bytes_read,
             "state_bytes_written": written,
             "seconds": time.perf_counter() - begun,
         }
-        return [*out, METRICS + json.dumps(metrics).encode()]
-
-    def expire(self, key: int, limit: int | None, state: TileState, arm: Callable[[int], None]) -> None:
-        """Without rows: forget what has expired, and set the timer again for the rest."""
-        tile = self.keys.index(key)
-        cached, _ = state.load(tile, lambda: make_operator(self.call, self.plan, tile), _apply)
-        before = _NOTHING_EXPIRED if limit is None else limit - max(self.call.plan.windows)
-        if limit is not None:
-            cached.operator.advance(limit)
-        newest = max((entry[2] for entry in cached.live), default=before)
-        timer = NO_TIMER
-        if newest >= before:
-            timer = max(self._expiry(newest), 1 if limit is None else limit // 1000 + 1)
-            arm(timer)
-        state.trim(cached, before)
-        state.save(tile, cached, [], None, timer)
+        return [*out, metrics_blob(**figures)]
 
     def _admit(
         self, blobs: list[bytes], tile: int, limit: int | None
@@ -118,14 +235,11 @@ class TileJoin:
         for blob in blobs:
             block = blob
             stream, lane, objects = unpack(block)
-            encoding = self.call.encodings[stream]
             if limit is not None and len(objects) and int(objects.time.min()) < limit:
                 behind = objects.time < limit
                 told = np.flatnonzero(behind & (self.plan.owners(objects) == tile))
-                if len(told) and self.call.on_reject == "fail":
-                    raise bad_rows(len(told), late_rejects(objects, told[:1], limit, encoding).to_pylist()[0])
                 if len(told):
-                    late.append(late_rejects(objects, told, limit, encoding))
+                    late.append(checked_late(self.call, stream, objects, told, limit))
                 objects = objects.take(np.flatnonzero(~behind))
                 block = pack(objects, stream, lane)
             if len(objects):
@@ -133,6 +247,16 @@ class TileJoin:
                 batches.append((stream, lane, objects))
         return kept, batches, late
 
-    def _expiry(self, newest: int) -> int:
-        """When rows up to ``newest`` have all expired, in milliseconds."""
-        return max(1, (newest + max(self.call.plan.windows)) // 1000 + 1)
+    def _wake_at(self, cached: Cached, newest: int) -> int:
+        """When rows up to ``newest`` have all expired, or the next pair leaves, in milliseconds."""
+        end = cached.operator.standing.next_end if self.call.plan.changes else None
+        expiry = newest + max(self.call.plan.windows)
+        return max(1, min(expiry, expiry if end is None else end) // 1000 + 1)
+
+
+def checked_late(call: JoinCall, stream: int, objects: Objects, rows: np.ndarray, limit: int) -> pa.Table:
+    """Rejects for the rows, which came too late; or `BadInput` where the call asks to fail."""
+    table = late_rejects(objects, rows, limit, call.encodings[stream])
+    if call.on_reject == "fail":
+        raise bad_rows(len(table), table.slice(0, 1).to_pylist()[0])
+    return table

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appulse.model.objects import Objects
-    from appulse.operators.similarity_join import JoinPlan, Labels, Pairs
+    from appulse.operators.labels import LabelNumbers
+    from appulse.operators.similarity_join import JoinPlan, Pairs
 
 # Copies per row are (1 + 2 reach / side)^d: 1.27 at this ratio in two dimensions.
 _SIDE_PER_REACH = 16.0
@@ -53,6 +54,10 @@ class TilePlan:
     def numbers(self) -> int:
         """How many tile numbers there are, the coarse ones included."""
         return self.tiles * (2 if self.coarse_side > 0 else 1)
+
+    def is_coarse(self, tile: int) -> bool:
+        """Whether a tile is of the coarse lane's grid."""
+        return tile >= self.tiles
 
     def keys(self) -> list[int]:
         """The number by which Spark knows each tile."""
@@ -122,7 +127,7 @@ class TileOwnership:
     tile: int
     _group_hashes: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(1, np.uint64))
 
-    def owned(self, pairs: Pairs, labels: Labels) -> NDArray[np.bool_]:
+    def owned(self, pairs: Pairs, labels: LabelNumbers) -> NDArray[np.bool_]:
         """Which of the pairs have their reference point in a cell of this tile."""
         a, b = pairs.left_store, pairs.right_store
         known = len(self._group_hashes)

@@ -1,0 +1,232 @@
+"""The stage that numbers rows, one bucket of groups at a time: the only one that waits for ticks to be complete."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+import numpy as np
+
+from appulse.engines.call import Clock, JoinCall
+from appulse.engines.spark.codec import pack_arrays, pack_floors, unpack, unpack_arrays
+from appulse.engines.spark.routing import packed, tiled
+from appulse.engines.spark.state import NO_TIMER, Cached, TileState, blocks_of
+from appulse.engines.spark.tile_join import END as END_MARK
+from appulse.engines.spark.tile_join import FLOORS, REJECTS, by_tag, checked_late, metrics_blob, table_bytes
+from appulse.operators.numbering import END, Floors, Numbering, Released
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from appulse.engines.spark.tiles import TilePlan
+    from appulse.model.objects import Objects
+
+Out = list[tuple[int, bytes]]
+_ROWS = b"a"
+_STATE = b"S"
+_NEVER = -(1 << 62)
+_SLACK = 1 << 18
+
+
+@dataclass
+class Bucket:
+    """The state of some groups: rows that wait, numbers, and how far the streams have come."""
+
+    call: JoinCall
+    plan: TilePlan
+    numbering: Numbering = field(init=False)
+    clock: Clock = field(init=False)
+
+    def __post_init__(self) -> None:
+        rule = self.call.plan.rule
+        assert rule is not None  # noqa: S101 - else there would be no such stage
+        streams = len(self.call.encodings)
+        self.numbering = Numbering(streams, rule, self.plan.numbers, every_tick=self.call.plan.changes)
+        self.clock = Clock.of(self.call)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held, roughly."""
+        return self.numbering.nbytes
+
+    def state(self, effects: dict[str, NDArray[Any]], complete: int, *, whole: bool) -> bytes:
+        """What `apply` needs, apart from the rows that wait."""
+        clock = [self.clock.first, self.clock.frontier, *self.clock.newest]
+        arrays = {**effects, "clock": np.array([_NEVER if t is None else t for t in clock], np.int64)}
+        return _STATE + pack_arrays({**arrays, "settings": np.array([complete, whole], np.int64)})
+
+    def apply(self, payload: bytes) -> None:
+        """Take in a delta of the log."""
+        given = by_tag(blocks_of(payload))
+        arrays = unpack_arrays(given[_STATE][0][1:])
+        complete, whole = arrays.pop("settings").tolist()
+        first, frontier, *newest = [None if t == _NEVER else t for t in arrays.pop("clock").tolist()]
+        self.clock.first, self.clock.frontier, self.clock.newest = first, frontier, newest
+        self.numbering.release(complete)
+        self.numbering.restore(arrays, whole=bool(whole))
+        for block in given[_ROWS]:
+            stream, _, objects = unpack(block)
+            self.numbering.hold(stream, objects)
+
+    def release(self, complete: int) -> tuple[list[tuple[int, bytes]], int]:
+        """Blocks for tiles, as (tile, block), of the rows whose ticks are complete; how many rows."""
+        released, copies = [], []
+        for stream, objects in self.numbering.release(complete):
+            rows, tiles, lanes = self.plan.copies(objects)
+            first = np.searchsorted(rows, np.arange(len(objects) + 1))
+            released.append(Released(stream, objects, first, tiles.astype(np.int64)))
+            copies.append((rows, tiles, lanes))
+        numbered, places, floors = self.numbering.number(released)
+        out: list[tuple[int, bytes]] = []
+        for part, objects, (rows, tiles, lanes) in zip(released, numbered, copies, strict=True):
+            stays = _in_window(objects, part.stream)[rows]
+            kept = (rows[stays], tiles[stays], lanes[stays]) if not stays.all() else (rows, tiles, lanes)
+            out += [(tile, block) for tile, block, _ in tiled(objects, part.stream, self.plan, kept)]
+        out += [(tile, FLOORS + pack_floors(notes)) for tile, notes in _by_place(places, floors)]
+        return out, sum(len(part.objects) for part in released)
+
+
+def _in_window(objects: Objects, stream: int) -> NDArray[np.bool_]:
+    assert objects.number is not None and objects.frame is not None  # noqa: S101, PT018 - numbered a moment ago
+    mask: NDArray[np.bool_] = objects.number >= objects.frame[:, stream]
+    return mask
+
+
+def _by_place(places: NDArray[np.int64], floors: Floors) -> Iterator[tuple[int, Floors]]:
+    for place in np.unique(places).tolist():
+        at = np.flatnonzero(places == place)
+        yield place, Floors(floors.group.take(at), floors.stream[at], floors.tick[at], floors.floor[at])
+
+
+@dataclass(frozen=True)
+class NumberStage:
+    """What every bucket of a query does; ``keys`` are the numbers by which Spark knows the tiles."""
+
+    call: JoinCall
+    plan: TilePlan
+    keys: tuple[int, ...]
+
+    def answer(
+        self, key: int, blobs: list[bytes], limit: int | None, state: TileState, arm: Callable[[int], None]
+    ) -> Out:
+        """Take in a micro-batch's blocks, and send on what they complete. ``limit`` is Spark's watermark."""
+        begun = time.perf_counter()
+        given = by_tag(blobs)
+        cached, timer = state.load(key, self._fresh, Bucket.apply)
+        bucket: Bucket = cached.operator
+        batches, late = self._admit(given[_ROWS], bucket, limit)
+        for stream, objects in batches:
+            bucket.clock.see(stream, objects)
+        mark = bucket.numbering.mark()
+        for stream, objects in batches:
+            bucket.numbering.hold(stream, objects)
+        complete = self._complete(bucket, limit, ended=bool(given[END_MARK]))
+        out = self._spread(given[REJECTS] + [table_bytes(REJECTS, table) for table in late])
+        released, _ = bucket.release(complete)
+        out += [(self.keys[tile], blob) for tile, blob in released]
+        waiting = [(stream, objects.take(np.flatnonzero(objects.time >= complete))) for stream, objects in batches]
+        timer = self._arm(bucket, timer, limit, arm)
+        written = self._save(key, cached, mark, waiting, complete, timer, state)
+        figures = {
+            "tile": -1 - key,
+            "rows": sum(len(objects) for _, objects in batches),
+            "newest": bucket.clock.now or 0,
+            "late": sum(len(table) for table in late),
+            "state_rows": len(bucket.numbering),
+            "state_bytes": bucket.nbytes,
+            "state_bytes_read": state.bytes_read,
+            "state_bytes_written": written,
+            "seconds": time.perf_counter() - begun,
+        }
+        return [*out, *self._spread([metrics_blob(**figures)])]
+
+    def wake(self, key: int, limit: int | None, state: TileState, arm: Callable[[int], None]) -> Out:
+        """Without rows: send on what Spark's watermark says is complete."""
+        cached, _ = state.load(key, self._fresh, Bucket.apply)
+        bucket: Bucket = cached.operator
+        mark = bucket.numbering.mark()
+        complete = self._complete(bucket, limit, ended=False)
+        released, rows = bucket.release(complete)
+        timer = self._arm(bucket, NO_TIMER, limit, arm)
+        if rows:
+            self._save(key, cached, mark, [], complete, timer, state)
+        else:
+            state.save(key, cached, [], None, timer)
+        return [(self.keys[tile], blob) for tile, blob in released]
+
+    def at_once(self, blobs: list[bytes]) -> Out:
+        """Number all there is: a batch query, in which every tick is complete."""
+        given = by_tag(blobs)
+        bucket = self._fresh()
+        for stream, _, objects in map(unpack, given[_ROWS]):
+            bucket.numbering.hold(stream, objects)
+        released, _ = bucket.release(END)
+        return [(self.keys[tile], blob) for tile, blob in released]
+
+    def _fresh(self) -> Bucket:
+        return Bucket(self.call, self.plan)
+
+    def _admit(
+        self, blobs: list[bytes], bucket: Bucket, limit: int | None
+    ) -> tuple[list[tuple[int, Objects]], list[pa.Table]]:
+        """Rows that came in time, and rejects for the others: those behind a tick that was sent on, or could be."""
+        known = [time for time in (limit, bucket.clock.frontier) if time is not None]
+        before = max(known) if known and not self.call.arrival else None
+        batches, late = [], []
+        for blob in blobs:
+            stream, _, objects = unpack(blob)
+            if before is not None and (objects.time < before).any():
+                behind = np.flatnonzero(objects.time < before)
+                late.append(checked_late(self.call, stream, objects, behind, before))
+                objects = objects.take(np.flatnonzero(objects.time >= before))
+            if len(objects):
+                batches.append((stream, objects))
+        return batches, late
+
+    def _complete(self, bucket: Bucket, limit: int | None, *, ended: bool) -> int:
+        """Ticks before this are complete."""
+        if ended or self.call.arrival:
+            return END
+        known = [time for time in (bucket.clock.tick(), limit) if time is not None]
+        if not known:
+            return _NEVER
+        # Rows behind what Spark's watermark let go are late from now on, here too.
+        bucket.clock.frontier = max(known)
+        return max(known)
+
+    def _arm(self, bucket: Bucket, timer: int, limit: int | None, arm: Callable[[int], None]) -> int:
+        oldest = bucket.numbering.oldest
+        if oldest is None:
+            return timer
+        wanted = max(oldest // 1000 + 1, 1 if limit is None else limit // 1000 + 1)
+        if timer == NO_TIMER or wanted < timer:
+            arm(wanted)
+            return wanted
+        return timer
+
+    def _save(
+        self,
+        key: int,
+        cached: Cached,
+        mark: tuple[NDArray[np.int64], int],
+        waiting: Sequence[tuple[int, Objects]],
+        complete: int,
+        timer: int,
+        state: TileState,
+    ) -> int:
+        bucket: Bucket = cached.operator
+        held = [block for stream, objects in waiting if len(objects) for block, _ in packed(objects, stream, 0)]
+        delta = [bucket.state(bucket.numbering.since(mark), complete, whole=False), *held]
+        if whole := cached.logged + sum(map(len, delta)) > 2 * bucket.numbering.log_bytes + _SLACK:
+            rows = [block for stream, objects in bucket.numbering.waiting() for block, _ in packed(objects, stream, 0)]
+            delta = [bucket.state(bucket.numbering.since(None), complete, whole=True), *rows]
+        return state.save(key, cached, delta, 0, timer, whole=whole)
+
+    def _spread(self, blobs: list[bytes]) -> Out:
+        """Blobs that any tile may pass on, under many keys."""
+        return [(self.keys[crc32(blob) % len(self.keys)], blob) for blob in blobs]

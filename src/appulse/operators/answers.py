@@ -1,0 +1,184 @@
+"""Pairs found, and the pairs that stand: what a join tells when asked for changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from appulse.model.strings import Bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from appulse.operators.numbering import Floors
+
+# Numbers of rows stay below this, so that one integer holds a window and a number.
+_NUMBERS = 1 << 40
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Pairs found, as columns.
+
+    Where changes are told, ``change`` is +1 for a pair that enters and -1 for one that leaves, ``at`` when it does,
+    and ``at_stream`` the stream whose row decided that.
+    """
+
+    left_stream: NDArray[np.int64]
+    left_key: Bytes
+    left_time: NDArray[np.int64]
+    right_stream: NDArray[np.int64]
+    right_key: Bytes
+    right_time: NDArray[np.int64]
+    distance: NDArray[np.float64]
+    probability: NDArray[np.float64]
+    change: NDArray[np.int64] | None = None
+    at: NDArray[np.int64] | None = None
+    at_stream: NDArray[np.int64] | None = None
+
+    def __len__(self) -> int:
+        return len(self.distance)
+
+    def columns(self) -> dict[str, Any]:
+        """The columns there are, by name."""
+        named = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: column for name, column in named.items() if column is not None}
+
+    def take(self, index: NDArray[np.int64]) -> Answers:
+        """The pairs at ``index``."""
+        taken: dict[str, Any] = {
+            name: column.take(index) if isinstance(column, Bytes) else column[index]
+            for name, column in self.columns().items()
+        }
+        return Answers(**taken)
+
+    def entering(self) -> Answers:
+        """The same pairs as entering the answer at their first tick."""
+        later = np.where(self.left_time > self.right_time, self.left_stream, self.right_stream)
+        at = np.maximum(self.left_time, self.right_time)
+        return replace(self, change=np.ones(len(self), np.int64), at=at, at_stream=later)
+
+    def leaving(self, at: NDArray[np.int64], at_stream: NDArray[np.int64]) -> Answers:
+        """The same pairs as leaving it."""
+        return replace(self, change=np.full(len(self), -1), at=at, at_stream=at_stream)
+
+    @staticmethod
+    def concat(parts: Sequence[Answers]) -> Answers:
+        none, no_keys = np.empty(0, np.int64), Bytes.of([])
+        parts = [part for part in parts if len(part)]
+        if not parts:
+            return Answers(none, no_keys, none, none, no_keys, none, np.empty(0), np.empty(0))
+        if len(parts) == 1:
+            return parts[0]
+        columns: dict[str, Any] = {}
+        for name in parts[0].columns():
+            values = [getattr(part, name) for part in parts]
+            columns[name] = Bytes.concat(values) if isinstance(values[0], Bytes) else np.concatenate(values)
+        return Answers(**columns)
+
+
+class Standing:
+    """The pairs that entered and have not left yet."""
+
+    def __init__(self) -> None:
+        self._pairs, self._fresh = Answers.concat([]), []  # type: Answers, list[Answers]
+        # When (time windows), or by which numbers of which group (windows of rows), either side leaves.
+        self._ends = np.empty((0, 3), np.int64)
+        self._fresh_ends: list[NDArray[np.int64]] = []
+
+    def __len__(self) -> int:
+        return len(self._pairs) + sum(map(len, self._fresh))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        keys = self._pairs.left_key.data.nbytes + self._pairs.right_key.data.nbytes
+        return len(self) * 12 * 8 + keys
+
+    @property
+    def next_end(self) -> int | None:
+        """When the next pair leaves, of time windows."""
+        self._settle()
+        return int(self._ends[:, 0].min()) if len(self) else None
+
+    def add_timed(self, pairs: Answers, left_end: NDArray[np.int64], right_end: NDArray[np.int64]) -> None:
+        """Pairs under time windows, and when each row leaves."""
+        stream = np.where(left_end <= right_end, pairs.left_stream, pairs.right_stream)
+        self._add(pairs, np.column_stack([np.minimum(left_end, right_end), stream, stream]))
+
+    def add_ranked(
+        self, pairs: Answers, group: NDArray[np.int64], left: NDArray[np.int64], right: NDArray[np.int64]
+    ) -> None:
+        """Pairs under windows of rows, and the rows' numbers."""
+        self._add(pairs, np.column_stack([group, left, right]))
+
+    def _add(self, pairs: Answers, ends: NDArray[np.int64]) -> None:
+        if len(pairs):
+            self._fresh.append(pairs)
+            self._fresh_ends.append(ends)
+
+    def _settle(self) -> None:
+        if self._fresh:
+            self._pairs = Answers.concat([self._pairs, *self._fresh])
+            self._ends = np.vstack([self._ends, *self._fresh_ends])
+            self._fresh, self._fresh_ends = [], []
+
+    def until(self, frontier: int) -> Answers:
+        """Pairs whose time is over before ``frontier``: they held until the time told."""
+        self._settle()
+        gone = self._ends[:, 0] < frontier
+        if not gone.any():
+            return Answers.concat([])
+        ends, pairs = self._ends[gone], self._drop(gone)
+        return pairs.leaving(ends[:, 0], ends[:, 1])
+
+    def below(self, floor: NDArray[np.int64], groups: NDArray[np.int64], floors: Floors) -> Answers:
+        """Pairs of which a row lies below the floor (group, stream), with the tick that pushed it out.
+
+        ``floors`` are the news, ``groups`` their numbers.
+        """
+        self._settle()
+        sides = [(self._pairs.left_stream, self._ends[:, 1]), (self._pairs.right_stream, self._ends[:, 2])]
+        group = self._ends[:, 0]
+        gone = np.zeros(len(self), bool)
+        for stream, number in sides:
+            gone |= number < floor[group, stream]
+        if not gone.any():
+            return Answers.concat([])
+        ticks = [_tick_of(group[gone], stream[gone], number[gone], groups, floors) for stream, number in sides]
+        first = np.minimum(*ticks)
+        stream = np.where(ticks[0] <= ticks[1], self._pairs.left_stream[gone], self._pairs.right_stream[gone])
+        return self._drop(gone).leaving(first, stream)
+
+    def _drop(self, gone: NDArray[np.bool_]) -> Answers:
+        leaving = self._pairs.take(np.flatnonzero(gone))
+        self._pairs, self._ends = self._pairs.take(np.flatnonzero(~gone)), self._ends[~gone]
+        return leaving
+
+
+def _tick_of(
+    group: NDArray[np.int64],
+    stream: NDArray[np.int64],
+    number: NDArray[np.int64],
+    groups: NDArray[np.int64],
+    floors: Floors,
+) -> NDArray[np.int64]:
+    """The tick at which each row fell below its window's floor; the end of time where the news do not tell."""
+    never = np.full(len(group), np.iinfo(np.int64).max)
+    if len(floors) == 0:
+        return never
+    wide = int(max(stream.max(), floors.stream.max())) + 1
+    windows, known = np.unique(groups * wide + floors.stream, return_inverse=True)
+    place = known * _NUMBERS + floors.floor
+    order = np.argsort(place)
+    wanted = group * wide + stream
+    own = np.minimum(np.searchsorted(windows, wanted), len(windows) - 1)
+    # The first floor above the number, of the same window.
+    at = np.searchsorted(place[order], own * _NUMBERS + number, side="right")
+    inside = np.minimum(at, len(order) - 1)
+    told = (windows[own] == wanted) & (at < len(order)) & (known[order[inside]] == own)
+    return np.where(told, floors.tick[order[inside]], never)

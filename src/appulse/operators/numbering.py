@@ -1,0 +1,367 @@
+"""Rows wait for their tick to be complete, are numbered in the order of ticks, and told what the windows hold then.
+
+What windows that go by rows need, and nothing but: after it no stage has to know a stream's order. A deterministic
+state machine: `hold` rows as they come, `release` those whose ticks are complete, `number` them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from appulse.kernels import numbering as kernels
+from appulse.model.objects import Objects, concat
+from appulse.model.strings import Bytes, Labels
+from appulse.operators.buffers import Column
+from appulse.operators.labels import LabelNumbers
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from appulse.windows.definitions import Rule
+
+#: A time after every tick.
+END = int(np.iinfo(np.int64).max)
+_COMPACT_FROM = 4096
+
+
+@dataclass(frozen=True)
+class Floors:
+    """Windows that moved on: from ``tick`` on, that of (group, stream) holds the rows numbered from ``floor``."""
+
+    group: Labels
+    stream: NDArray[np.int64]
+    tick: NDArray[np.int64]
+    floor: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.floor)
+
+
+@dataclass(frozen=True)
+class Released:
+    """Rows of one stream in canonical order, and the places each has copies at: ``places[first[i]:first[i + 1]]``."""
+
+    stream: int
+    objects: Objects
+    first: NDArray[np.int64]
+    places: NDArray[np.int64]
+
+
+class Numbering:
+    """The windows of every group of ``streams`` streams, as numbers.
+
+    ``places`` is how many places (tiles) rows have copies at. With ``every_tick`` places learn each floor of each
+    tick, else only the last one.
+    """
+
+    def __init__(self, streams: int, rule: Rule, places: int = 1, *, every_tick: bool = False) -> None:
+        self.rule, self._places, self._every_tick = rule, places, every_tick
+        self._streams = streams
+        self._reset()
+
+    def _reset(self) -> None:
+        streams = self._streams
+        self._held: list[list[Objects]] = [[] for _ in range(streams)]
+        self._groups = LabelNumbers()
+        self._next, self._floor = np.zeros((1, streams), np.int64), np.zeros((1, streams), np.int64)
+        self._head, self._tail = (np.full((1, streams), kernels.NONE, np.int64) for _ in range(2))
+        self._block = np.full(1, kernels.no_block(), np.int64)
+        self._kept = 0  # rows in the arena when it was last tidied
+        self._clear_arena()
+
+    def _clear_arena(self) -> None:
+        self._number, self._group, self._stream = Column(np.int64), Column(np.int64), Column(np.int64)
+        self._following, self._copy_first, self._copy_count = Column(np.int64), Column(np.int64), Column(np.int64)
+        self._measure, self._copies = Column(np.float64), Column(np.int64)
+
+    def __len__(self) -> int:
+        """Rows waiting."""
+        return sum(len(part) for parts in self._held for part in parts)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held, roughly."""
+        waiting = sum(_bytes(part) for parts in self._held for part in parts)
+        return waiting + sum(column.nbytes for column in self._arena()) + 6 * self._next.nbytes
+
+    @property
+    def log_bytes(self) -> int:
+        """What `since` and the rows waiting would take, roughly."""
+        waiting = sum(_bytes(part) for parts in self._held for part in parts)
+        return waiting + 56 * min(len(self._number), 2 * self._kept + _COMPACT_FROM) + 60 * len(self._groups)
+
+    def _arena(self) -> list[Column]:
+        rows = [self._number, self._group, self._stream, self._following, self._copy_first, self._copy_count]
+        return [*rows, self._measure, self._copies]
+
+    @property
+    def oldest(self) -> int | None:
+        """The least time among the rows waiting."""
+        return min((int(part.time.min()) for parts in self._held for part in parts), default=None)
+
+    def waiting(self) -> list[tuple[int, Objects]]:
+        """The rows that wait, by stream."""
+        return [(stream, part) for stream, parts in enumerate(self._held) for part in parts]
+
+    def hold(self, stream: int, objects: Objects) -> None:
+        """Let rows wait for their ticks."""
+        if len(objects):
+            self._held[stream].append(objects)
+
+    def release(self, before: int) -> list[tuple[int, Objects]]:
+        """The rows waiting with a time less than ``before``, by stream, each stream in canonical order."""
+        released = []
+        for stream, parts in enumerate(self._held):
+            ready, later = [], []
+            for part in parts:
+                done = part.time < before
+                if done.all():
+                    ready.append(part)
+                elif done.any():
+                    ready.append(part.take(np.flatnonzero(done)))
+                    later.append(part.take(np.flatnonzero(~done)))
+                else:
+                    later.append(part)
+            self._held[stream] = later
+            if ready:
+                released.append((stream, in_canonical_order(concat(ready))))
+        return released
+
+    def number(self, released: Sequence[Released]) -> tuple[list[Objects], NDArray[np.int64], Floors]:
+        """The rows with numbers and frames, as they came; and floors to tell, with the place each is for."""
+        if not released:
+            return [], np.empty(0, np.int64), self._floors(np.empty((0, 5), np.int64))
+        objects = [part.objects for part in released]
+        groups = [self._groups.of(part.group, len(part)) for part in objects]
+        self._grow_groups()
+        time = np.concatenate([part.time for part in objects])
+        stream = np.repeat([part.stream for part in released], [len(part) for part in objects])
+        order = np.argsort(time, kind="stable")
+        group, stream = np.concatenate(groups)[order], stream[order].astype(np.int64)
+        self._compact()
+        begin = len(self._number)
+        self._append_rows(released, order, group, stream)
+        frames, notes = kernels.number_rows(
+            time[order],
+            stream,
+            group,
+            begin,
+            self.rule.kind,
+            self.rule.size,
+            self.rule.bound,
+            self._following.view,
+            self._number.view,
+            self._measure.view,
+            self._copy_first.view,
+            self._copy_count.view,
+            self._copies.view,
+            self._next,
+            self._floor,
+            self._head,
+            self._tail,
+            self._block,
+            self._places,
+        )
+        number, frame = np.empty(len(order), np.int64), np.empty_like(frames)
+        number[order], frame[order] = self._number.view[begin:], frames
+        ends = np.cumsum([len(part) for part in objects])[:-1]
+        numbered = [
+            replace(part, number=own, frame=held)
+            for part, own, held in zip(objects, np.split(number, ends), np.split(frame, ends), strict=True)
+        ]
+        if not self._every_tick:
+            notes = _last_of_each(notes)
+        return numbered, notes[:, 0], self._floors(notes)
+
+    def _append_rows(
+        self,
+        released: Sequence[Released],
+        order: NDArray[np.int64],
+        group: NDArray[np.int64],
+        stream: NDArray[np.int64],
+    ) -> None:
+        """Put new rows into the arena, not yet numbered."""
+        n, known = len(order), len(self._copies)
+        sizes = np.cumsum([0] + [len(part.places) for part in released])
+        first = np.concatenate([part.first[:-1] + size for part, size in zip(released, sizes[:-1], strict=True)])
+        count = np.concatenate([np.diff(part.first) for part in released])
+        measures = [part.objects.measure for part in released]
+        self._measure.extend(
+            np.zeros(n) if measures[0] is None else np.concatenate([m for m in measures if m is not None])[order]
+        )
+        self._copies.extend(np.concatenate([part.places for part in released]))
+        self._copy_first.extend(first[order] + known)
+        self._copy_count.extend(count[order])
+        self._group.extend(group)
+        self._stream.extend(stream)
+        self._number.grow(n)
+        self._following.grow(n)
+
+    def _floors(self, notes: NDArray[np.int64]) -> Floors:
+        numbers, codes = np.unique(notes[:, 1], return_inverse=True)
+        labels = Labels(codes.astype(np.int32), tuple(self._groups.values[g] for g in numbers.tolist()))
+        return Floors(labels, notes[:, 2].copy(), notes[:, 3].copy(), notes[:, 4].copy())
+
+    def _grow_groups(self) -> None:
+        known, wanted = len(self._next), len(self._groups)
+        if wanted <= known:
+            return
+        capacity = max(2 * known, wanted)
+        for name, fill in (
+            ("_next", 0),
+            ("_floor", 0),
+            ("_head", kernels.NONE),
+            ("_tail", kernels.NONE),
+            ("_block", kernels.no_block()),
+        ):
+            before: NDArray[np.int64] = getattr(self, name)
+            grown = np.full((capacity, *before.shape[1:]), fill, np.int64)
+            grown[:known] = before
+            setattr(self, name, grown)
+
+    def _live(self) -> NDArray[np.bool_]:
+        live: NDArray[np.bool_] = self._number.view >= self._floor[self._group.view, self._stream.view]
+        return live
+
+    def _compact(self) -> None:
+        """Forget rows that have left, once they are the greater part: constant cost a row."""
+        if len(self._number) < _COMPACT_FROM or len(self._number) < 2 * self._kept:
+            return
+        rows = self._rows(self._live())
+        self._clear_arena()
+        self._restore_rows(rows)
+        self._kept = len(self._number)
+
+    def _rows(self, mask: NDArray[np.bool_]) -> dict[str, NDArray[Any]]:
+        """Arena rows as arrays."""
+        at = np.flatnonzero(mask)
+        count = self._copy_count.view[at]
+        first = np.repeat(self._copy_first.view[at], count) - np.repeat(np.cumsum(count) - count, count)
+        return {
+            "group": self._group.view[at],
+            "stream": self._stream.view[at],
+            "number": self._number.view[at],
+            "measure": self._measure.view[at],
+            "copies": count,
+            "places": self._copies.view[first + np.arange(len(first))],
+        }
+
+    def _restore_rows(self, rows: Mapping[str, NDArray[Any]]) -> None:
+        begin, known = len(self._number), len(self._copies)
+        self._group.extend(rows["group"])
+        self._stream.extend(rows["stream"])
+        self._number.extend(rows["number"])
+        self._measure.extend(rows["measure"])
+        self._copy_count.extend(rows["copies"])
+        self._copy_first.extend(known + np.cumsum(rows["copies"]) - rows["copies"])
+        self._copies.extend(rows["places"])
+        self._following.grow(len(rows["number"]))
+        if begin == 0:
+            self._head[:] = self._tail[:] = kernels.NONE
+        kernels.thread(
+            begin,
+            self._group.view,
+            self._stream.view,
+            self._number.view,
+            self._floor,
+            self._following.view,
+            self._head,
+            self._tail,
+        )
+
+    # --- state as arrays: what a log keeps ---------------------------------------------------------------------
+
+    def mark(self) -> tuple[NDArray[np.int64], int]:
+        """Where things stand, for `since`."""
+        return self._next.copy(), len(self._groups)
+
+    def since(self, mark: tuple[NDArray[np.int64], int] | None) -> dict[str, NDArray[Any]]:
+        """What changed since the mark (None: everything), apart from the rows waiting, as arrays for `restore`."""
+        n = len(self._groups)
+        if mark is None:
+            groups, rows = np.arange(n), self._rows(self._live())
+        else:
+            before = np.zeros_like(self._next[:n])
+            known = min(len(mark[0]), n)
+            before[:known] = mark[0][:known]
+            groups = np.flatnonzero((self._next[:n] != before).any(axis=1))
+            fresh = self._number.view >= _padded(mark[0], len(self._next))[self._group.view, self._stream.view]
+            rows = self._rows(self._live() & fresh)
+        labels = Bytes.of([self._groups.values[g] for g in groups.tolist()])
+        rows["group"] = np.searchsorted(groups, rows["group"])
+        state: dict[str, NDArray[Any]] = {
+            "label_offsets": labels.offsets,
+            "labels": labels.data,
+            "next": self._next[groups],
+        }
+        return {**state, "floor": self._floor[groups], "block": self._block[groups], **rows}
+
+    def restore(self, state: Mapping[str, NDArray[Any]], *, whole: bool) -> None:
+        """Take in what `since` gave: in place of everything if ``whole``."""
+        if whole:
+            self._reset()
+        values = Bytes(state["label_offsets"], state["labels"]).to_list()
+        groups = self._groups.of(Labels(np.arange(len(values), dtype=np.int32), tuple(values)), len(values))
+        self._grow_groups()
+        self._next[groups], self._floor[groups], self._block[groups] = state["next"], state["floor"], state["block"]
+        self._compact()
+        self._restore_rows({**state, "group": groups[state["group"]]})
+
+
+def in_own_window(objects: Objects, stream: int) -> Objects:
+    """The numbered rows of a stream without those that their own tick pushed out: they never join."""
+    if objects.number is None or objects.frame is None:
+        return objects
+    stays = objects.number >= objects.frame[:, stream]
+    return objects if stays.all() else objects.take(np.flatnonzero(stays))
+
+
+def in_canonical_order(objects: Objects) -> Objects:
+    """The rows by time, then by key, then by values: the same on every engine."""
+    time = objects.time
+    rising = bool((np.diff(time) > 0).all())
+    if rising:
+        return objects
+    order = np.argsort(time, kind="stable")
+    columns = [objects.centre, objects.spread, objects.mass[:, None]]
+    if objects.measure is not None:
+        columns.append(objects.measure[:, None])
+    if objects.differ is not None:
+        ranks = np.argsort(np.argsort(np.array([*objects.differ.values, b""], object), kind="stable"))
+        columns.append(ranks[objects.differ.codes][:, None].astype(np.float64))
+    kernels.sort_ties(
+        order,
+        time,
+        objects.key.offsets,
+        objects.key.data,
+        np.hstack(columns),
+        objects.first,
+        objects.samples,
+        objects.weights,
+    )
+    return objects.take(order)
+
+
+def _last_of_each(notes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The last note for each (place, group, stream)."""
+    if len(notes) < 2:
+        return notes
+    order = np.lexsort((np.arange(len(notes)), notes[:, 2], notes[:, 1], notes[:, 0]))
+    ordered = notes[order]
+    last = np.append((np.diff(ordered[:, :3], axis=0) != 0).any(axis=1), True)
+    return np.compress(last, ordered, axis=0)
+
+
+def _padded(array: NDArray[np.int64], n: int) -> NDArray[np.int64]:
+    out = np.zeros((n, *array.shape[1:]), np.int64)
+    out[: len(array)] = array[:n]
+    return out
+
+
+def _bytes(objects: Objects) -> int:
+    return int(objects.samples.nbytes + objects.weights.nbytes + objects.key.data.nbytes + 80 * len(objects))
