@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 import appulse as ap
 from appulse.engines.call import Options
 from tests.strategies import Case, cases, pushes
-from tests.test_tiles import rows_of
+from tests.test_tiles import WINDOWS, rows_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 few = settings(
-    max_examples=12, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), print_blob=True
+    max_examples=20, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), print_blob=True
 )
 forty = settings(few, max_examples=40)
 many = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
@@ -79,7 +80,7 @@ options = st.builds(
 @few
 def test_batch_on_spark_answers_as_in_process(spark: SparkSession, tmp_path: Path, data: st.DataObject) -> None:
     """One answer, whatever the engine: rows, probabilities, types of keys and times, and rejects."""
-    case = data.draw(cases(everywhere=True, most=6))
+    case = _drawn(data)
     save_batches(tmp_path / "in", case, [{s: list(range(len(t))) for s, t in enumerate(case.tables)}])
     frames = [spark.read.parquet(str(tmp_path / "in" / str(s))) for s in range(len(case.tables))]
     result = call_spark(case, frames, data.draw(options))
@@ -90,13 +91,20 @@ def test_batch_on_spark_answers_as_in_process(spark: SparkSession, tmp_path: Pat
     assert told == sorted(str(row["reason"]) for row in ap.rejects(expected).to_pylist())
 
 
+def _drawn(data: st.DataObject, **settings: Any) -> Case:
+    case = data.draw(cases(windows=WINDOWS, everywhere=True, most=6, **settings))
+    return replace(case, emit=data.draw(st.sampled_from(("matches", "changes"))))
+
+
 def _check_streaming(spark: SparkSession, tmp_path: Path, data: st.DataObject) -> None:
-    case = data.draw(cases(everywhere=True, most=6, lateness=True))
+    case = _drawn(data, lateness=True)
     cut = data.draw(pushes(case, late=data.draw(st.booleans())))
     save_batches(tmp_path / "in", case, cut)
     frames = [read_stream(spark, tmp_path / "in" / str(s)) for s in range(len(case.tables))]
     answers, rejects = drained(call_spark(case, frames, data.draw(options)), tmp_path / "out")
-    expected, refused = case.pushed(cut)
+    join = case.by_hand()
+    expected = [*(join.push(**case.frames(push)) for push in cut), join.drain()]
+    refused = join.rejects()
     assert rows_of([answers]) == rows_of(expected)
     told = sorted((row["stream"], row["reason"], str(row["key"])) for row in rejects.to_pylist())
     assert told == sorted((row["stream"], row["reason"], str(row["key"])) for row in refused.to_pylist())
