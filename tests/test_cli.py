@@ -12,6 +12,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+import appulse as ap
 from appulse.cli import app
 from appulse.cli.console import errors_told, size, span
 from appulse.cli.progress import batch_of
@@ -83,6 +84,16 @@ def test_a_run_goes_on_where_it_was_and_ends_when_drained(job: Path, spark: Spar
     assert "was closed by a drain" in third.output
 
 
+def test_a_drain_answers_what_a_count_window_held_back(job: Path, spark: SparkSession) -> None:  # noqa: ARG001
+    wrong(job, '"10 seconds"', "{ count = 10 }")
+    told = call("run", job, "--drain")
+    assert told.exit_code == 0, told.output
+    expected = in_process(ap.CountWindow(10))
+    assert in_order(read_results(job.parent / "pairs")).equals(expected)
+    assert f"{len(expected):,} answers" in told.output.splitlines()[-1]
+    assert "240 rows" in told.output.splitlines()[-1]
+
+
 def test_an_error_of_a_worker_is_told_without_traceback(job: Path, spark: SparkSession) -> None:  # noqa: ARG001
     wrong(job, "[similarity_join]", '[similarity_join]\non_reject = "fail"')
     told = call("run", job, "--once")
@@ -142,6 +153,8 @@ def test_a_batch_is_said_in_one_line() -> None:
 
 
 def test_what_spark_does_not_tell_is_left_out() -> None:
+    left = batch_of(progress(4, observedMetrics={"appulse": {"answers": 7.0, "left": 3.0, "rejected": 1.0}}))
+    assert str(left).endswith("7 answers · 3 left · 1 rejects")
     bare = batch_of(progress(4, eventTime={}, observedMetrics={}, processedRowsPerSecond=None))
     assert str(bare) == "batch 4 · 1,000 rows in 2.0 s"
     assert batch_of(progress(4, durationMs={"triggerExecution": 3})) is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -71,10 +71,10 @@ def job(tmp_path: Path) -> Path:
     return file
 
 
-def in_process() -> pd.DataFrame:
+def in_process(window: Any = None) -> pd.DataFrame:
     value = ap.Gaussian("x", "y", sigma=1.0)
     streams = [ap.Stream(rows(i), key="id", time="time", value=value, name=n) for i, n in ((1, "near"), (2, "far"))]
-    answers = ap.similarity_join(*streams, epsilon=5.0, probability=0.5, window=ap.TimeWindow("10 seconds"))
+    answers = ap.similarity_join(*streams, epsilon=5.0, probability=0.5, window=window or ap.TimeWindow(10))
     return in_order(answers.to_pandas())
 
 
@@ -128,7 +128,25 @@ def test_paths_may_be_absolute_at_home_or_elsewhere(job: Path) -> None:
         ('path = "near"', "", "sources.near.path: is missing, and has no default."),
         ("sigma = 1.0", "sigma = -1.0", "defaults.value: sigma=-1.0: give a column name or a number"),
         ('"10 seconds"', '"10 secnds"', "similarity_join.window: the duration '10 secnds' has the unknown unit"),
-        ('"10 seconds"', "{ length = 1, per_stream = { nar = 2 } }", "names 'nar', which is no stream. Did you mean"),
+        ('"10 seconds"', "{ time = 1, per_stream = { nar = 2 } }", "names 'nar', which is no stream. Did you mean"),
+        ('"10 seconds"', "{ cuont = 5 }", "similarity_join.window.cuont: unknown key. Did you mean 'count'?"),
+        ('"10 seconds"', "{ count = 0 }", "similarity_join.window.count: is 0 (a number), wanted at least 1."),
+        ('"10 seconds"', "{ count = 2.5 }", "similarity_join.window.count: is 2.5 (a number), wanted a whole number."),
+        ('"10 seconds"', "{ time = 1, count = 5 }", "similarity_join.window: names time and count. Give one of: time,"),
+        ('"10 seconds"', "{}", "similarity_join.window: names no kind of window. Give one of: time, count, delta,"),
+        ('"10 seconds"', "{ count = 5, per_stream = { near = 2 } }", "per_stream is for windows of time"),
+        ('"10 seconds"', '{ delta = "x" }', "similarity_join.window: a delta window has a column and a bound"),
+        ('"10 seconds"', '{ delta = "x", bound = -1 }', "window.bound: is -1 (a number), wanted at least 0."),
+        ('"10 seconds"', '{ delta = "km", bound = 1 }', "Stream 'near' has no column 'km'."),
+        ('"10 seconds"', "{ tumbling = 1.5 }", "similarity_join.window: TumblingWindow(1.5): give a whole number"),
+        ("epsilon = 5.0", 'epsilon = 5.0\nemit = "change"', "emit: is 'change' (text). Did you mean 'changes'?"),
+        ("lateness =", "idle_aftr =", "sources.far.idle_aftr: unknown key. Did you mean 'idle_after'?"),
+        ("lateness =", "order = 'arival'\nlateness =", "far.order: is 'arival' (text). Did you mean 'arrival'?"),
+        (
+            "lateness =",
+            "order = 'arrival'\nlateness =",
+            "order differs over the streams: {'near': 'time'",
+        ),
         ('["x", "y"]', '["x", "z"]', "Stream 'near' has no column 'z'."),
         ("[rejects]", "[self_join]\nepsilon = 1\n[rejects]", "self_join.window: is missing"),
         ("checkpoint", "checkpoint = ", "cannot be read as TOML"),
@@ -140,6 +158,24 @@ def test_what_is_wrong_is_told_in_its_place(job: Path, old: str, new: str, told:
     with pytest.raises(JobError) as raised:
         jobs.load(job)
     assert all(problem in str(raised.value) for problem in problems)
+
+
+@pytest.mark.parametrize(
+    ("given", "window"),
+    [
+        ('"10 seconds"', ap.TimeWindow("10 seconds")),
+        ("2.5", ap.TimeWindow(2.5)),
+        ("{ time = 10, per_stream = { near = '3 seconds' } }", ap.TimeWindow(10, {"near": "3 seconds"})),
+        ("{ length = 10 }", ap.TimeWindow(10)),
+        ("{ count = 1000 }", ap.CountWindow(1000)),
+        ('{ delta = "x", bound = 100.0 }', ap.DeltaWindow("x", 100.0)),
+        ("{ tumbling = 100 }", ap.TumblingWindow(100)),
+        ('{ tumbling = "1 minute" }', ap.TumblingWindow("1 minute")),
+    ],
+)
+def test_every_window_has_its_words(job: Path, given: str, window: object) -> None:
+    assert wrong(job, '"10 seconds"', given) == []
+    assert jobs.load(job).table.join.window.build() == window
 
 
 def test_everything_wrong_is_told_at_once(job: Path) -> None:
@@ -199,6 +235,22 @@ def unordered(answers: pd.DataFrame) -> dict[tuple[int, int], float]:
 def test_a_batch_job_answers_as_the_call_does(job: Path, spark: SparkSession) -> None:
     answers = in_order(jobs.build(jobs.load(job), spark, streaming=False).toPandas())
     pd.testing.assert_frame_equal(answers, in_process())
+
+
+def test_a_batch_job_counts_rows_and_tells_changes(job: Path, spark: SparkSession) -> None:
+    wrong(job, '"10 seconds"', '{ delta = "time", bound = 4 }\nemit = "changes"')
+    wrong(job, "checkpoint =", "sample = 50\ncheckpoint =")
+    found = jobs.build(jobs.load(job), spark, streaming=False).toPandas()
+    streams = [
+        ap.Stream(rows(i), key="id", time="time", value=ap.Gaussian("x", "y", sigma=1.0), name=name)
+        for i, name in ((1, "near"), (2, "far"))
+    ]
+    window = ap.DeltaWindow("time", 4)
+    expected = ap.similarity_join(*streams, epsilon=5.0, probability=0.5, window=window, emit="changes").to_pandas()
+    assert set(expected["change"]) == {1, -1}
+    order = ["change", "left_key", "right_key"]
+    found, expected = (table.sort_values(order, ignore_index=True) for table in (found, expected))
+    pd.testing.assert_frame_equal(found, expected)
 
 
 def test_a_stream_in_files_of_text_needs_no_schema(job: Path, spark: SparkSession) -> None:

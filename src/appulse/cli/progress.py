@@ -47,8 +47,8 @@ class Batch:
             parts.append(f"{self.newest[:16].replace('T', ' ')}, {span(self.lag_seconds)} behind")
         rate = "" if self.rows_per_second is None else f", {self.rows_per_second:,.0f} rows/s"
         parts.append(f"{self.rows:,} rows in {self.seconds:.1f} s{rate}")
-        for name, what in (("answers", "answers"), ("rejected", "rejects")):
-            if (count := self.count(name)) is not None:
+        for name, what in (("answers", "answers"), ("left", "left"), ("rejected", "rejects")):
+            if (count := self.count(name)) is not None and (count or name != "left"):
                 parts.append(f"{count:,} {what}")
         if (rows := self.count("state_rows")) is not None:
             parts.append(f"state {rows:,} rows, {size(self.metrics.get('state_bytes', 0.0))}")
@@ -71,8 +71,9 @@ class Totals:
 
     def __str__(self) -> str:
         parts = [f"{self.batches:,} micro-batches", f"{self.rows:,} rows"]
-        for name, what in (("answers", "answers"), ("rejected", "rejects"), ("late", "of them late")):
-            if name in self.sums and (self.sums[name] or name != "late"):
+        told = ("answers", "answers"), ("left", "pairs that left"), ("rejected", "rejects"), ("late", "of them late")
+        for name, what in told:
+            if name in self.sums and (self.sums[name] or name not in ("left", "late")):
                 parts.append(f"{int(self.sums[name]):,} {what}")
         return ", ".join(parts)
 
@@ -85,13 +86,19 @@ def batch_of(progress: Mapping[str, Any]) -> Batch | None:
     newest = (progress.get("eventTime") or {}).get("max")
     return Batch(
         number=int(progress["batchId"]),
-        rows=int(progress.get("numInputRows") or 0),
+        rows=int(progress.get("numInputRows") or 0) - _end_marks(progress),
         seconds=float(durations.get("triggerExecution", durations["addBatch"])) / 1000,
         rows_per_second=progress.get("processedRowsPerSecond"),
         newest=newest,
         lag_seconds=None if newest is None else _seconds(progress["timestamp"]) - _seconds(newest),
         metrics=_metrics((progress.get("observedMetrics") or {}).get("appulse")),
     )
+
+
+def _end_marks(progress: Mapping[str, Any]) -> int:
+    """Rows that are none of the user's: by one in a folder of the checkpoint a drain tells that the streams end."""
+    sources = [source for source in progress.get("sources") or () if "/appulse-end" in source["description"]]
+    return sum(int(source["numInputRows"]) for source in sources)
 
 
 def _metrics(told: Any) -> dict[str, float]:

@@ -67,17 +67,23 @@ def watch(query: StreamingQuery, show: Callable[[Batch], object], asked_to_stop:
     """Follow a query to its end, or stop it when asked to; raises what it failed with."""
     totals = Totals()
     seen = -1
-    while True:
-        active = query.isActive  # asked first, so that nothing is missed at the end
+
+    def tell() -> None:
+        nonlocal seen
         for batch in _since(seen, query):
             seen = batch.number
             totals.add(batch)
             show(batch)
+
+    while True:
+        active = query.isActive  # asked first, so that nothing is missed at the end
+        tell()
         if asked_to_stop.is_set():
             query.stop()
             return totals
         if not active:
             query.awaitTermination()
+            tell()  # a drain answers in a run of its own what was held until the end
             return totals
         asked_to_stop.wait(_LOOK_EVERY)
 

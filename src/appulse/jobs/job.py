@@ -88,6 +88,7 @@ def build(job: Job, spark: SparkSession, *, streaming: bool = True) -> DataFrame
         "epsilon": table.join.epsilon,
         "probability": table.join.probability,
         "window": table.join.window.build(),
+        "emit": table.join.emit,
         "on_reject": table.join.on_reject,
         "options": Options(partitions=table.partitions, sample=typical or None),
     }
@@ -151,6 +152,7 @@ def _against_files(job: Job) -> list[Problem]:
             epsilon=join.epsilon,
             probability=join.probability,
             window=join.window.build(),
+            emit=join.emit,
             self_join=table.self_join is not None,
             different=different,
             on_reject=join.on_reject,
@@ -185,6 +187,7 @@ def _frame(job: Job, source: SourceTable, spark: SparkSession, streaming: bool) 
 
 def _sample(job: Job, name: str, spark: SparkSession) -> Any:
     """Rows of a source that are there now, from which tiles are planned."""
-    source, different = job.table.sources[name], getattr(job.table.self_join, "different", None)
-    columns = source.stream(None, name).columns(different)
-    return _frame(job, source, spark, streaming=False).select(*columns).limit(job.table.sample or 0).toArrow()
+    table = job.table
+    source, different = table.sources[name], getattr(table.self_join, "different", None)
+    columns = source.stream(None, name).columns(different, table.join.window.delta)
+    return _frame(job, source, spark, streaming=False).select(*columns).limit(table.sample or 0).toArrow()

@@ -114,7 +114,7 @@ def _place(where: tuple[int | str, ...], given: Mapping[str, Any]) -> str:
     match parts:
         case ["sources", name, key, *rest] if key in given.get("defaults", ()) and key not in given["sources"][name]:
             parts = ["defaults", key, *rest]
-        case ["similarity_join" | "self_join" as join, "window", "length"] if not isinstance(
+        case ["similarity_join" | "self_join" as join, "window", "time"] if not isinstance(
             given[join]["window"], Mapping
         ):
             parts = [join, "window"]

@@ -85,6 +85,8 @@ class SourceTable(Table):
     existence: Text | None = None
     partition_by: list[str] = []
     lateness: Duration | None = None
+    idle_after: Duration | None = None
+    order: Literal["time", "arrival"] = "time"
 
     @model_validator(mode="after")
     def _is_a_stream(self) -> SourceTable:
@@ -101,6 +103,8 @@ class SourceTable(Table):
             existence=self.existence,
             partition_by=tuple(self.partition_by),
             lateness=self.lateness,
+            idle_after=self.idle_after,
+            order=self.order,
             unit=self.unit,
             name=name,
         )

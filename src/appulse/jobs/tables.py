@@ -9,23 +9,50 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from appulse.jobs.fields import Duration, Number, Settings, Table, Text
 from appulse.jobs.sources import Format, SourceTable
-from appulse.windows.definitions import TimeWindow
+from appulse.windows.definitions import CountWindow, DeltaWindow, TimeWindow, TumblingWindow, Window
 
 __all__ = ["JobTable", "JoinTable", "SelfJoinTable", "SinkTable"]
 
 
 class WindowTable(Table):
-    """`appulse.TimeWindow` as a table; text or a number alone is its length."""
+    """A window of `appulse` as a table, by the key that says which; text or a number alone is a `TimeWindow`."""
 
-    length: Duration
+    time: Duration = None
     per_stream: dict[str, Duration] = {}
+    count: Annotated[int, Field(ge=1)] | None = None
+    delta: Text | None = None
+    bound: Annotated[Number, Field(ge=0)] | None = None
+    tumbling: Any = None
 
-    def build(self) -> TimeWindow:
-        return TimeWindow(self.length, self.per_stream or None)
+    @model_validator(mode="after")
+    def _is_a_window(self) -> WindowTable:
+        kinds = ("time", "count", "delta", "tumbling")
+        given = [kind for kind in kinds if getattr(self, kind) is not None]
+        if len(given) != 1:
+            raise ValueError(f"names {' and '.join(given) or 'no kind of window'}. Give one of: {', '.join(kinds)}.")
+        if self.per_stream and given != ["time"]:
+            raise ValueError(f"per_stream is for windows of time, and this one is of {given[0]}.")
+        if (self.bound is None) == (self.delta is not None):
+            raise ValueError("a delta window has a column and a bound: { delta = 'column', bound = 100.0 }.")
+        self.build()
+        return self
+
+    def build(self) -> Window:
+        """The window."""
+        if self.count is not None:
+            return CountWindow(self.count)
+        if self.delta is not None and self.bound is not None:
+            return DeltaWindow(self.delta, self.bound)
+        if self.tumbling is not None:
+            return TumblingWindow(self.tumbling)
+        return TimeWindow(self.time, self.per_stream or None)
 
 
 def _as_window(given: Any) -> Any:
-    return given if isinstance(given, Mapping) else {"length": given}
+    if not isinstance(given, Mapping):
+        return {"time": given}
+    # The one key of the first job files.
+    return {"time" if key == "length" else key: value for key, value in given.items()}
 
 
 class JoinTable(Table):
@@ -34,6 +61,7 @@ class JoinTable(Table):
     epsilon: Annotated[Number, Field(ge=0)]
     probability: Annotated[Number, Field(gt=0, le=1)]
     window: Annotated[WindowTable, BeforeValidator(_as_window)]
+    emit: Literal["matches", "changes"] = "matches"
     on_reject: Literal["collect", "fail"] = "collect"
 
 
@@ -85,7 +113,9 @@ class JobTable(Table):
             raise ValueError(f"[self_join] pairs one source with itself, and there are {count}. Name one source.")
         if self.similarity_join is not None and count < 2:
             raise ValueError(f"[similarity_join] wants two sources or more, and there is {count}. Or use [self_join].")
-        self.join.window.build().micros(tuple(self.sources))
+        window = self.join.window.build()
+        if isinstance(window, TimeWindow):
+            window.micros(tuple(self.sources))
         return self
 
     @property
