@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
 
     from appulse.engines.call import JoinCall
-    from appulse.engines.spark.tiles import TilePlan
+    from appulse.engines.spark.tiling import Tiling
 
 _ROWS = "tile int, stream int, t long, id long, x double, y double, spread double, payload binary, ts timestamp"
 
@@ -59,7 +59,7 @@ def empty(result: DataFrame, frames: list[DataFrame]) -> DataFrame:
     union = None
     for i, frame in enumerate(frames):
         columns = known.call.encodings[i].columns()
-        rows = frame.select(*columns).mapInArrow(_row_encoder(known.call, known.plan, i), _ROWS)
+        rows = frame.select(*columns).mapInArrow(_row_encoder(known.call, known.tiling, i), _ROWS)
         rows = rows.withWatermark("ts", "0 seconds").drop("ts")
         union = rows if union is None else union.union(rows)
     if union is None:
@@ -69,13 +69,13 @@ def empty(result: DataFrame, frames: list[DataFrame]) -> DataFrame:
     )
 
 
-def _row_encoder(call: JoinCall, plan: TilePlan, stream: int) -> Any:
+def _row_encoder(call: JoinCall, tiling: Tiling, stream: int) -> Any:
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         waiting = list(batches)
         if not waiting:
             return
         objects, _ = encode(pa.Table.from_batches(waiting), call.encodings[stream])
-        rows, tiles, _ = plan.copies(objects)
+        rows, tiles, _ = tiling.copies(objects)
         n, d = len(rows), objects.d
         if len(objects.first):
             width = d * 8 * int(objects.first[1] - objects.first[0])

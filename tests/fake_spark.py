@@ -17,6 +17,7 @@ from appulse.engines.spark.engine import blocks_of_task, bucket_keys
 from appulse.engines.spark.number_stage import NumberStage
 from appulse.engines.spark.state import Cache, TileState
 from appulse.engines.spark.tile_join import ANSWERS, METRICS, REJECTS, TileJoin, end_mark, read_table
+from appulse.engines.spark.tiling import Tiling
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -87,11 +88,19 @@ class FakeSpark:
     states: list[TileState] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.keys = list(range(self.plan.numbers))
-        self.join = TileJoin(self.call, self.plan, tuple(self.keys))
-        self.numbers = NumberStage(self.call, self.plan, tuple(self.keys))
+        self._take(Tiling.of(self.plan, self.call.plan))
         self.caches = [Cache(1 << 30) for _ in range(self.workers)]
         self.newest: list[int | None] = [None] * len(self.call.encodings)
+
+    def _take(self, tiling: Tiling) -> None:
+        self.tiling = tiling
+        self.join = TileJoin(self.call, tiling)
+        self.numbers = NumberStage(self.call, tiling)
+
+    def replan(self, plan: TilePlan) -> None:
+        """A new start from the checkpoint, with a new version of the plan."""
+        newest = max((time for time in self.newest if time is not None), default=0)
+        self._take(self.tiling.followed_by(plan, newest + 1))
 
     def batch(self, tables: Mapping[str, pa.Table]) -> tuple[list[pa.Table], list[pa.Table]]:
         """Answers and rejects of one micro-batch."""
@@ -101,7 +110,7 @@ class FakeSpark:
     def end(self) -> tuple[list[pa.Table], list[pa.Table]]:
         """Answers and rejects of the end of the streams."""
         newest = max((time for time in self.newest if time is not None), default=0)
-        keys = bucket_keys(self.call, self.plan) if self.call.plan.rule is not None else self.keys
+        keys = bucket_keys(self.call, self.tiling) if self.call.plan.rule is not None else self.tiling.keys
         return self._run_stages({key: [end_mark(newest)] for key in keys}, self._watermark())
 
     def _watermark(self) -> int | None:
@@ -142,7 +151,7 @@ class FakeSpark:
                 continue
             cut = self.random.randint(0, len(table))
             for part in (table.slice(0, cut), table.slice(cut)):
-                for batch in blocks_of_task(part.to_batches(), self.call, self.plan, self.keys, s):
+                for batch in blocks_of_task(part.to_batches(), self.call, self.tiling, s):
                     for key, block, time in zip(*[batch.column(i).to_pylist() for i in range(3)], strict=True):
                         blocks[key].append(block)
                         self._see(s, block, time)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -127,3 +129,35 @@ def test_streaming_on_spark_answers_as_pushes_in_process_at_length(
 ) -> None:
     """The same over many more cases."""
     _check_streaming(spark, tmp_path, data)
+
+
+@pytest.mark.parametrize("window", [ap.TimeWindow(8), ap.CountWindow(40)], ids=["time", "count"])
+def test_a_new_version_of_the_plan_takes_over(spark: SparkSession, tmp_path: Path, window: Any) -> None:
+    """A query that goes on with other tiles loses no pair, doubles none, and says so in its checkpoint."""
+    rng = np.random.default_rng(5)
+    n = 240
+    tables = tuple(
+        pa.table({"id": np.arange(n) + i * n, "ts": np.arange(n) / 10, "x": rng.random(n), "y": rng.random(n)})
+        for i in range(2)
+    )
+    stream = ap.Stream(None, key="id", time="ts", value=ap.Exact("x", "y"))
+    case = Case(tables, (stream, replace(stream)), 2, 0.1, 0.5, window)
+    cut = [{s: list(range(k * 60, k * 60 + 60)) for s in range(2)} for k in range(4)]
+    save_batches(tmp_path / "later", case, cut)
+    for s in range(2):
+        (tmp_path / "in" / str(s)).mkdir(parents=True)
+    sink, checkpoint = ("parquet", {"path": str(tmp_path / "out")}), str(tmp_path / "checkpoint")
+    for k, side in enumerate((None, 0.3, 0.3)):
+        for s in range(2):
+            for file in sorted((tmp_path / "later" / str(s)).iterdir())[k : k + 1 if k < 2 else None]:
+                shutil.copy2(file, tmp_path / "in" / str(s))
+        frames = [read_stream(spark, tmp_path / "in" / str(s)) for s in range(2)]
+        result = call_spark(case, frames, Options(side=side, partitions=2))
+        drain = k == 2
+        query = ap.start(
+            result, sink, checkpoint=checkpoint, drain=drain, trigger=None if drain else {"availableNow": True}
+        )
+        query.awaitTermination()
+    assert rows_of([spark.read.parquet(str(tmp_path / "out")).toArrow()]) == rows_of([case.run()])
+    stored = json.loads((tmp_path / "checkpoint" / "appulse.json").read_text())
+    assert [version["since"] for version in stored["versions"]][1:] == [5_900_001]

@@ -18,6 +18,7 @@ from appulse.engines.local import LocalJoin
 from appulse.engines.spark.codec import pack, unpack
 from appulse.engines.spark.state import Cache, TileState
 from appulse.engines.spark.tiles import TilePlan, hashed_plan, planned, spread_keys
+from appulse.engines.spark.tiling import Tiling, Version
 from appulse.errors import CheckpointError, StateError
 from appulse.model.encode import encode
 from tests.fake_spark import FakeHandle, FakeSpark
@@ -55,10 +56,10 @@ def rows_of(tables: list[pa.Table]) -> list[tuple[Any, ...]]:
 
 
 @st.composite
-def plans(draw: st.DrawFn, case: Case) -> TilePlan:
+def plans(draw: st.DrawFn, case: Case, tiles: int | None = None) -> TilePlan:
     """Hashed plans of many sides, with and without a coarse lane, and plans made from the rows themselves."""
     call = call_of(case)
-    tiles = draw(st.sampled_from((1, 2, 3, 8)))
+    tiles = draw(st.sampled_from((1, 2, 3, 8))) if tiles is None else tiles
     side = draw(st.sampled_from((None, 0.3, 1.0, 5.0)))
     if draw(st.booleans()):
         sample = [encode(table, e)[0] for table, e in zip(case.tables, call.encodings, strict=True)]
@@ -99,6 +100,8 @@ def _check_drained(data: st.DataObject) -> None:
     for push in data.draw(pushes(case, late=data.draw(st.booleans()))):
         expected.append(local.push(case.frames(push)))
         found += spark.batch(case.frames(push))[0]
+        if data.draw(st.integers(0, 5)) == 0:
+            spark.replan(data.draw(plans(case, plan.tiles)))
     expected.append(local.drain())
     found += spark.end()[0]
     assert rows_of(found) == rows_of(expected)
@@ -107,7 +110,7 @@ def _check_drained(data: st.DataObject) -> None:
 @settings(max_examples=150)
 @given(st.data())
 def test_tiles_answer_as_one_process_does_once_drained(data: st.DataObject) -> None:
-    """Windows of any kind, matches or changes: what buckets hold back is answered in the end, all of it once."""
+    """Windows of any kind, matches or changes, new versions of the plan: all is answered in the end, and once."""
     _check_drained(data)
 
 
@@ -239,6 +242,7 @@ def test_a_warm_worker_reads_no_state_and_a_cold_one_reads_the_window() -> None:
         spark.batch({"a": table.slice(i, 20)})
         assert len(spark.stores["tile", 0]["log"]) <= 6
     state = TileState(FakeHandle(spark.stores["tile", 0]), "tile", spark.caches[0])  # type: ignore[arg-type]
+    state.serves(plan.fingerprint())
     state.load(0, lambda: None, lambda _operator, _payload: None)
     assert state.bytes_read == 0
 
@@ -257,11 +261,15 @@ def test_keys_are_spread_evenly_over_partitions(partitions: int) -> None:
 
 
 def test_tile_numbers_belong_to_the_plan() -> None:
-    """A session that has another number of shuffle partitions today finds the same tiles."""
+    """A session that has another number of shuffle partitions today finds the same tiles; versions share none."""
     plan = TilePlan(2, 1.0, 16.0, 0.1, slots=3)
-    assert plan.keys() == spread_keys(4, 3)
+    assert Version(plan).keys == spread_keys(4, 3)
     assert plan.fingerprint() != replace(plan, slots=2).fingerprint()
     assert plan.over(5).slots == 3
+    first = Tiling((Version(plan),), 0)
+    second = first.followed_by(plan, 7).followed_by(plan, 9)
+    assert second.keys[:4] == first.keys
+    assert len(set(second.keys)) == 12
 
 
 def test_a_hot_spot_is_shared_out() -> None:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from appulse.engines.call import Options, resolve
+from appulse.engines.call import JoinCall, Options, resolve
 from appulse.engines.local import LocalJoin
 from appulse.engines.spark.codec import pack, unpack
-from appulse.engines.spark.tiles import TileOwnership, hashed_plan
+from appulse.engines.spark.number_stage import Bucket
+from appulse.engines.spark.tiles import hashed_plan
+from appulse.engines.spark.tiling import Tiling
 from appulse.model.encode import encode
 from appulse.model.stream import Stream
 from appulse.model.uncertainty import Ball, Exact, Gaussian, Model, Samples
+from appulse.operators.numbering import END
 from appulse.operators.similarity_join import SimilarityJoin
-from appulse.windows.definitions import TimeWindow
+from appulse.windows.definitions import CountWindow, TimeWindow, Window
 
 _MODELS: tuple[tuple[Model, Model], ...] = (
     (Exact("x", "y"), Exact("x", "y")),
@@ -40,34 +43,53 @@ def warm() -> None:
         for index in ("grid", "dense"):
             _join(table, (left, right), index)
         _join(table, (left,), "grid")
+        _number(table, (left, right))
 
 
-def _join(table: pa.Table, models: tuple[Model, ...], index: str) -> None:
+def _call(table: pa.Table, models: tuple[Model, ...], index: str, window: Window) -> JoinCall:
     streams = [Stream(None, key="id", time="ts", value=m, name=f"s{i}") for i, m in enumerate(models)]
-    call = resolve(
+    return resolve(
         streams,
         [table.schema] * len(streams),
         epsilon=1.0,
         probability=0.3,
-        window=TimeWindow(1),
+        window=window,
         self_join=len(streams) == 1,
         different=None,
         on_reject="collect",
         options=Options(index=index),
     ).with_dimensions(2)
+
+
+def _join(table: pa.Table, models: tuple[Model, ...], index: str) -> None:
+    call = _call(table, models, index, TimeWindow(1))
     local = LocalJoin(call)
     for _ in range(2):
-        local.push({stream.name or "": table for stream in streams})
+        local.push({encoding.name: table for encoding in call.encodings})
     local.operator.advance(1)
-    plan = hashed_plan(call.plan, 2, call.encodings[0].gaussian_reach)
-    tile = SimilarityJoin(call.plan, ownership=TileOwnership(plan, 0))
+    tiling = Tiling.of(hashed_plan(call.plan, 2, call.encodings[0].gaussian_reach), call.plan)
+    tile = SimilarityJoin(call.plan, ownership=tiling.ownership(0))
     for i, encoding in enumerate(call.encodings):
         objects, _ = encode(table, encoding)
-        rows, _, _ = plan.copies(objects)
-        plan.owners(objects)
+        rows, _, _ = tiling.copies(objects)
+        tiling.owners(objects)
         batch = [unpack(pack(objects.take(rows), i, 0))]
         tile.push(batch)
         tile.apply(batch)
+
+
+def _number(table: pa.Table, models: tuple[Model, ...]) -> None:
+    call = _call(table, models, "auto", CountWindow(3))
+    local = LocalJoin(call)
+    local.push({encoding.name: table for encoding in call.encodings})
+    local.drain()
+    local.current()
+    tiling = Tiling.of(hashed_plan(call.plan, 2, call.encodings[0].gaussian_reach), call.plan)
+    bucket = Bucket(call, tiling)
+    for i, encoding in enumerate(call.encodings):
+        bucket.numbering.hold(i, encode(table, encoding)[0])
+    bucket.release(END)
+    bucket.numbering.restore(bucket.numbering.since(None), whole=True)
 
 
 if __name__ == "__main__":

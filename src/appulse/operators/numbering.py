@@ -60,7 +60,7 @@ class Numbering:
     """
 
     def __init__(self, streams: int, rule: Rule, places: int = 1, *, every_tick: bool = False) -> None:
-        self.rule, self._places, self._every_tick = rule, places, every_tick
+        self.rule, self.places, self._every_tick = rule, places, every_tick
         self._streams = streams
         self._reset()
 
@@ -77,7 +77,7 @@ class Numbering:
     def _clear_arena(self) -> None:
         self._number, self._group, self._stream = Column(np.int64), Column(np.int64), Column(np.int64)
         self._following, self._copy_first, self._copy_count = Column(np.int64), Column(np.int64), Column(np.int64)
-        self._measure, self._copies = Column(np.float64), Column(np.int64)
+        self._tick, self._measure, self._copies = Column(np.int64), Column(np.float64), Column(np.int64)
 
     def __len__(self) -> int:
         """Rows waiting."""
@@ -97,7 +97,7 @@ class Numbering:
 
     def _arena(self) -> list[Column]:
         rows = [self._number, self._group, self._stream, self._following, self._copy_first, self._copy_count]
-        return [*rows, self._measure, self._copies]
+        return [*rows, self._tick, self._measure, self._copies]
 
     @property
     def oldest(self) -> int | None:
@@ -132,6 +132,17 @@ class Numbering:
                 released.append((stream, in_canonical_order(concat(ready))))
         return released
 
+    def oldest_met(self, released: Sequence[tuple[int, Objects]]) -> list[NDArray[np.int64]]:
+        """For each row about to be numbered, a time that no row in its windows lies before."""
+        groups = [self._groups.of(objects.group, len(objects)) for _, objects in released]
+        self._grow_groups()
+        oldest = np.full(len(self._next), END)
+        live = self._live()
+        np.minimum.at(oldest, self._group.view[live], self._tick.view[live])
+        for (_, objects), group in zip(released, groups, strict=True):
+            np.minimum.at(oldest, group, objects.time)
+        return [oldest[group] for group in groups]
+
     def number(self, released: Sequence[Released]) -> tuple[list[Objects], NDArray[np.int64], Floors]:
         """The rows with numbers and frames, as they came; and floors to tell, with the place each is for."""
         if not released:
@@ -146,6 +157,7 @@ class Numbering:
         self._compact()
         begin = len(self._number)
         self._append_rows(released, order, group, stream)
+        self._tick.extend(time[order])
         frames, notes = kernels.number_rows(
             time[order],
             stream,
@@ -165,7 +177,7 @@ class Numbering:
             self._head,
             self._tail,
             self._block,
-            self._places,
+            self.places,
         )
         number, frame = np.empty(len(order), np.int64), np.empty_like(frames)
         number[order], frame[order] = self._number.view[begin:], frames
@@ -246,6 +258,7 @@ class Numbering:
             "group": self._group.view[at],
             "stream": self._stream.view[at],
             "number": self._number.view[at],
+            "tick": self._tick.view[at],
             "measure": self._measure.view[at],
             "copies": count,
             "places": self._copies.view[first + np.arange(len(first))],
@@ -256,6 +269,7 @@ class Numbering:
         self._group.extend(rows["group"])
         self._stream.extend(rows["stream"])
         self._number.extend(rows["number"])
+        self._tick.extend(rows["tick"])
         self._measure.extend(rows["measure"])
         self._copy_count.extend(rows["copies"])
         self._copy_first.extend(known + np.cumsum(rows["copies"]) - rows["copies"])

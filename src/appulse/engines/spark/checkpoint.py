@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from appulse.engines.spark.files import Folder
 from appulse.engines.spark.tiles import TilePlan
+from appulse.engines.spark.tiling import BEGINNING, Tiling, Version
 from appulse.errors import CheckpointError
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 _NAME = "appulse.json"
 _NEWEST = "appulse-newest"
 _END = "appulse-end"
-_FORMAT = 1
+_FORMAT = 2
 
 
 class Checkpoint:
@@ -31,11 +32,12 @@ class Checkpoint:
         self._seen = -(1 << 62)
         self.id = ""  # names what this checkpoint's query writes; known once admitted
 
-    def admit(self, call: JoinCall, plan: TilePlan, partitions: int | None) -> TilePlan:
-        """The tile plan to run with: that of the checkpoint if it has one, else ``plan``, from now on its own.
+    def admit(self, call: JoinCall, tiling: Tiling, partitions: int | None, *, replanned: bool) -> Tiling:
+        """The tiling to run with: that of the checkpoint if it has one, else ``tiling``, from now on its own.
 
-        Raises `CheckpointError` if the checkpoint was drained, or belongs to another call or another number of
-        partitions.
+        Where the call asks for tiles of its own making (``replanned``) and the checkpoint has others, they become a
+        new version, in force after the newest row there was. Raises `CheckpointError` if the checkpoint was drained,
+        or belongs to another call or another number of partitions.
         """
         stored = self._read()
         if stored is None:
@@ -44,25 +46,30 @@ class Checkpoint:
                 raise CheckpointError(
                     f"{self.path} is the checkpoint of a query that ap.start did not start. Give a new folder."
                 )
-            self._write(call, plan, closed=False)
-            return plan
+            self._write(call, tiling, closed=False)
+            return tiling
         if stored["closed"]:
             raise CheckpointError(
                 f"The checkpoint {self.path} was closed by a drain: its streams have ended. Start with a new one."
             )
         self.id = str(stored["id"])
-        plan_fields: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in stored["plan"].items()}
-        own = TilePlan(**plan_fields)
-        if partitions is not None and partitions != own.tiles:
+        own = Tiling(tuple(map(_version, stored["versions"])), int(stored["span"]))
+        if partitions is not None and partitions != own.latest.tiles:
             raise CheckpointError(
-                f"The checkpoint {self.path} has {own.tiles} partitions, the job asks for {partitions}. "
-                f"Use partitions={own.tiles}, or start with a new checkpoint."
+                f"The checkpoint {self.path} has {own.latest.tiles} partitions, the job asks for {partitions}. "
+                f"Use partitions={own.latest.tiles}, or start with a new checkpoint."
             )
         if stored["call"] != call.fingerprint():
             raise CheckpointError(
                 f"The checkpoint {self.path} belongs to another job: streams, models, epsilon, probability, window or "
                 "lateness have changed since. Restore the job, or start with a new checkpoint."
             )
+        if replanned:
+            fresh = replace(tiling.latest, slots=own.latest.slots)
+            if fresh != own.latest and fresh.tiles == own.latest.tiles:
+                newest = self.newest
+                own = own.followed_by(fresh, BEGINNING if newest is None else newest + 1)
+                self._write(call, own, closed=False)
         return own
 
     @property
@@ -88,9 +95,9 @@ class Checkpoint:
             self._seen = newest if known is None else max(known, newest)
             self._folder.write(_NEWEST, str(self._seen))
 
-    def close(self, call: JoinCall, plan: TilePlan) -> None:
+    def close(self, call: JoinCall, tiling: Tiling) -> None:
         """Mark the streams as ended."""
-        self._write(call, plan, closed=True)
+        self._write(call, tiling, closed=True)
 
     def _read(self) -> dict[str, Any] | None:
         text = self._folder.read(_NAME)
@@ -109,6 +116,11 @@ class Checkpoint:
             ) from None
         return stored
 
-    def _write(self, call: JoinCall, plan: TilePlan, *, closed: bool) -> None:
-        stored = {"format": _FORMAT, "id": self.id, "call": call.fingerprint(), "plan": asdict(plan), "closed": closed}
+    def _write(self, call: JoinCall, tiling: Tiling, *, closed: bool) -> None:
+        stored = {"format": _FORMAT, "id": self.id, "call": call.fingerprint(), "closed": closed, **asdict(tiling)}
         self._folder.write(_NAME, json.dumps(stored))
+
+
+def _version(stored: dict[str, Any]) -> Version:
+    plan: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in stored["plan"].items()}
+    return Version(TilePlan(**plan), stored["since"], stored["first_key"])

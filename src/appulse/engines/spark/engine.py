@@ -23,13 +23,13 @@ from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 
 from appulse.engines.call import JoinCall, Options, resolve, to_table
 from appulse.engines.spark import tile_join
-from appulse.engines.spark.metrics import LEVELS
 from appulse.engines.spark.number_stage import NumberStage
 from appulse.engines.spark.processor import JoinProcessor, NumberProcessor
 from appulse.engines.spark.routing import bucketed, tiled
 from appulse.engines.spark.session import check_session
 from appulse.engines.spark.tile_join import TileJoin, read_table, table_bytes
 from appulse.engines.spark.tiles import TilePlan, hashed_plan, planned, spread_keys
+from appulse.engines.spark.tiling import Tiling
 from appulse.errors import BadArgument, bad_rows
 from appulse.model.encode import encode, infer_dimensions
 
@@ -75,12 +75,13 @@ class SparkResult:
     """What stands behind a result frame."""
 
     call: JoinCall
-    plan: TilePlan
+    tiling: Tiling
     tagged: DataFrame
     answers: T.StructType
     rejects: T.StructType
     bad_rows: DataFrame | None  # of a batch result: the rejects alone
-    rebuild: Callable[..., SparkResult]  # with another plan, and perhaps a folder of end marks
+    rebuild: Callable[..., SparkResult]  # with another tiling, and perhaps a folder of end marks
+    replanned: bool = False  # whether the call asks for tiles of its own making
 
 
 _RESULTS: weakref.WeakKeyDictionary[DataFrame, SparkResult] = weakref.WeakKeyDictionary()
@@ -112,10 +113,12 @@ def spark_join(streams: Sequence[Stream], *, options: Options, **settings: Any) 
     call = resolve(streams, [_arrow_schema(frame.schema) for frame in frames], options=options, **settings)
     partitions = options.partitions or _default_partitions(spark, streaming=streaming)
     plan = _tile_plan(call, partitions, options, streams)
+    replanned = options.sample is not None or options.side is not None
     call = replace(call, options=replace(options, sample=None))  # the sample has served, and need not travel
-    if streaming:
-        return remember(_build_stream(call, replace(plan, slots=_shuffle_partitions(spark)), streams))
-    return remember(_build_batch(call, plan, streams))
+    if not streaming:
+        return remember(_build_batch(call, Tiling.of(plan, call.plan), streams))
+    tiling = Tiling.of(replace(plan, slots=_shuffle_partitions(spark)), call.plan)
+    return remember(replace(_build_stream(call, tiling, streams), replanned=replanned))
 
 
 def _arrow_schema(schema: T.StructType) -> pa.Schema:
@@ -130,41 +133,37 @@ def remember(result: SparkResult) -> DataFrame:
     return frame
 
 
-def _build_stream(call: JoinCall, plan: TilePlan, streams: Sequence[Stream], control: str | None = None) -> SparkResult:
-    keys = plan.keys()
+def _build_stream(call: JoinCall, tiling: Tiling, streams: Sequence[Stream], control: str | None = None) -> SparkResult:
     answers, rejects = _schemas(call, streams)
-    blocks = _encoded(call, plan, keys, streams, control)
+    blocks = _encoded(call, tiling, streams, control)
     if call.plan.rule is not None:
         blocks = blocks.groupBy("tile").transformWithStateInPandas(
-            NumberProcessor(NumberStage(call, plan, tuple(keys)), "number"),
+            NumberProcessor(NumberStage(call, tiling), "number"),
             outputStructType="tile int, block binary",
             outputMode="append",
             timeMode="eventTime",
         )
-    tagged = _stateful(call, plan, keys, blocks, _tagged_schema(answers, rejects))
-    sums = {name: F.sum(f"metric_{name}") for name in METRICS if name not in ("tile", "newest")}
-    # A batch without rows did nothing, and leaves the state as it was.
-    totals = [(s if n in LEVELS else F.coalesce(s, F.lit(0.0))).alias(n) for n, s in sums.items()]
+    tagged = _stateful(call, tiling, blocks, _tagged_schema(answers, rejects))
+    totals = [F.sum(f"metric_{name}").alias(name) for name in METRICS if name not in ("tile", "newest")]
     tagged = tagged.observe("appulse", *totals)
 
-    def rebuild(other: TilePlan, folder: str | None = None) -> SparkResult:
+    def rebuild(other: Tiling, folder: str | None = None) -> SparkResult:
         return _build_stream(call, other, streams, folder)
 
-    return SparkResult(call, plan, tagged, answers, rejects, None, rebuild)
+    return SparkResult(call, tiling, tagged, answers, rejects, None, rebuild)
 
 
-def _build_batch(call: JoinCall, plan: TilePlan, streams: Sequence[Stream]) -> SparkResult:
-    keys = plan.keys()
+def _build_batch(call: JoinCall, tiling: Tiling, streams: Sequence[Stream]) -> SparkResult:
     answers, rejects = _schemas(call, streams)
     schema = _tagged_schema(answers, rejects)
-    blocks = _encoded(call, plan, keys, streams)
-    tagged = _at_once(call, plan, keys, blocks, schema)
+    blocks = _encoded(call, tiling, streams)
+    tagged = _at_once(call, tiling, blocks, schema)
     bad_rows = select_tag(_bad_rows(call, streams, schema), "reject", rejects)
 
-    def rebuild(other: TilePlan, _: str | None = None) -> SparkResult:
+    def rebuild(other: Tiling, _: str | None = None) -> SparkResult:
         return _build_batch(call, other, streams)
 
-    return SparkResult(call, plan, tagged, answers, rejects, bad_rows, rebuild)
+    return SparkResult(call, tiling, tagged, answers, rejects, bad_rows, rebuild)
 
 
 def rejects_of(result: DataFrame) -> DataFrame:
@@ -303,9 +302,7 @@ def _quoted(column: str) -> Any:
     return F.col("`" + column.replace("`", "``") + "`")
 
 
-def _encoded(
-    call: JoinCall, plan: TilePlan, keys: list[int], streams: Sequence[Stream], control: str | None = None
-) -> DataFrame:
+def _encoded(call: JoinCall, tiling: Tiling, streams: Sequence[Stream], control: str | None = None) -> DataFrame:
     """All streams as blocks, one or a few per key, task and micro-batch: for tiles, or for buckets to be numbered.
 
     ``control`` is a folder that a drain puts the mark of the streams' end in.
@@ -315,7 +312,7 @@ def _encoded(
     delays = _watermarks(call)
     for i, encoding in enumerate(call.encodings):
         frame = streams[i].frame.select(*map(_quoted, encoding.columns()))
-        part = frame.mapInArrow(_encoder(call, plan, keys, i), _BLOCKS)
+        part = frame.mapInArrow(_encoder(call, tiling, i), _BLOCKS)
         if streaming and delays[i] is not None:
             # Spark's watermark is the one clock all keys share. It would also drop late rows unseen, were the time
             # column still there below.
@@ -330,7 +327,7 @@ def _encoded(
         return blocks
     spark = streams[0].frame.sparkSession
     marks = spark.readStream.schema("newest long").json(control)
-    return blocks.union(marks.mapInArrow(_marker(bucket_keys(call, plan) if call.plan.rule else keys), _MARKS))
+    return blocks.union(marks.mapInArrow(_marker(bucket_keys(call, tiling) if call.plan.rule else tiling.keys), _MARKS))
 
 
 def _watermarks(call: JoinCall) -> list[int | None]:
@@ -365,8 +362,9 @@ def _marker(keys: Sequence[int]) -> Callable[[Iterator[pa.RecordBatch]], Iterato
     return mark_task
 
 
-def bucket_keys(call: JoinCall, plan: TilePlan) -> list[int]:
+def bucket_keys(call: JoinCall, tiling: Tiling) -> list[int]:
     """The numbers by which Spark knows the buckets of groups: one, or as many as there are tiles to feed."""
+    plan = tiling.versions[0].plan
     return spread_keys(plan.tiles if call.plan.grouped else 1, plan.slots or plan.tiles)
 
 
@@ -378,20 +376,21 @@ def _union(parts: list[DataFrame]) -> DataFrame:
 
 
 def _encoder(
-    call: JoinCall, plan: TilePlan, keys: list[int], stream: int
+    call: JoinCall, tiling: Tiling, stream: int
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def encode_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return blocks_of_task(batches, call, plan, keys, stream)
+        return blocks_of_task(batches, call, tiling, stream)
 
     return encode_task
 
 
 def blocks_of_task(
-    batches: Iterable[pa.RecordBatch], call: JoinCall, plan: TilePlan, keys: list[int], stream: int
+    batches: Iterable[pa.RecordBatch], call: JoinCall, tiling: Tiling, stream: int
 ) -> Iterator[pa.RecordBatch]:
     """The blocks of one task's rows."""
     encoding = call.encodings[stream]
-    buckets = bucket_keys(call, plan) if call.plan.rule is not None else []
+    keys = tiling.keys
+    buckets = bucket_keys(call, tiling) if call.plan.rule is not None else []
     for table in _gathered(batches):
         if encoding.dimensions is None:
             encoding = replace(encoding, dimensions=infer_dimensions(table, encoding.model))
@@ -408,7 +407,7 @@ def blocks_of_task(
         if buckets:
             blocks = [(buckets[b], block, newest) for b, block, newest in bucketed(objects, stream, len(buckets))]
         else:
-            blocks = [(keys[t], block, at) for t, block, at in tiled(objects, stream, plan, plan.copies(objects))]
+            blocks = [(keys[t], block, at) for t, block, at in tiled(objects, stream, tiling, tiling.copies(objects))]
         yield _block_batch(*map(list, zip(*blocks, strict=True)))
 
 
@@ -444,9 +443,9 @@ def hash_text(text: str) -> int:
     return crc32(text.encode())
 
 
-def _stateful(call: JoinCall, plan: TilePlan, keys: list[int], blocks: DataFrame, schema: T.StructType) -> DataFrame:
+def _stateful(call: JoinCall, tiling: Tiling, blocks: DataFrame, schema: T.StructType) -> DataFrame:
     out = blocks.groupBy("tile").transformWithStateInPandas(
-        JoinProcessor(TileJoin(call, plan, tuple(keys)), "join"),
+        JoinProcessor(TileJoin(call, tiling), "join"),
         outputStructType="out binary",
         outputMode="append",
         timeMode="eventTime" if call.plan.rule is None else "none",
@@ -460,11 +459,11 @@ def _stateful(call: JoinCall, plan: TilePlan, keys: list[int], blocks: DataFrame
     return out.mapInArrow(decode_task, schema)
 
 
-def _at_once(call: JoinCall, plan: TilePlan, keys: list[int], blocks: DataFrame, schema: T.StructType) -> DataFrame:
+def _at_once(call: JoinCall, tiling: Tiling, blocks: DataFrame, schema: T.StructType) -> DataFrame:
     arrow = _arrow_schema(schema)
-    stage = TileJoin(call, plan, tuple(keys))
+    stage = TileJoin(call, tiling)
     if call.plan.rule is not None:
-        numbers = NumberStage(call, plan, tuple(keys))
+        numbers = NumberStage(call, tiling)
 
         def number_bucket(table: pa.Table) -> pa.Table:
             out = numbers.at_once(_blobs(table))
@@ -482,7 +481,7 @@ def _at_once(call: JoinCall, plan: TilePlan, keys: list[int], blocks: DataFrame,
         answers = stage.at_once(table.column("tile")[0].as_py(), _blobs(table), newest)
         return pa.Table.from_batches([_tagged("answer", to_table(answers, call), arrow)])
 
-    return blocks.repartition(plan.tiles, "tile").groupBy("tile").applyInArrow(join_tile, schema)
+    return blocks.repartition(tiling.latest.tiles, "tile").groupBy("tile").applyInArrow(join_tile, schema)
 
 
 def _blobs(table: pa.Table) -> list[bytes]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from appulse.engines.spark.tiles import TilePlan
+    from appulse.engines.spark.tiling import Tiling
     from appulse.model.objects import Objects
 
 Out = list[tuple[int, bytes]]
@@ -38,7 +38,7 @@ class Bucket:
     """The state of some groups: rows that wait, numbers, and how far the streams have come."""
 
     call: JoinCall
-    plan: TilePlan
+    tiling: Tiling
     numbering: Numbering = field(init=False)
     clock: Clock = field(init=False)
 
@@ -46,13 +46,18 @@ class Bucket:
         rule = self.call.plan.rule
         assert rule is not None  # noqa: S101 - else there would be no such stage
         streams = len(self.call.encodings)
-        self.numbering = Numbering(streams, rule, self.plan.numbers, every_tick=self.call.plan.changes)
+        self.numbering = Numbering(streams, rule, len(self.tiling.keys), every_tick=self.call.plan.changes)
         self.clock = Clock.of(self.call)
 
     @property
     def nbytes(self) -> int:
         """Bytes held, roughly."""
         return self.numbering.nbytes
+
+    def follow(self, tiling: Tiling) -> None:
+        """Send on to these tiles: there may be a new version since."""
+        self.tiling = tiling
+        self.numbering.places = len(tiling.keys)
 
     def state(self, effects: dict[str, NDArray[Any]], complete: int, *, whole: bool) -> bytes:
         """What `apply` needs, apart from the rows that wait."""
@@ -76,18 +81,21 @@ class Bucket:
     def release(self, complete: int) -> tuple[list[tuple[int, bytes]], int]:
         """Blocks for tiles, as (tile, block), of the rows whose ticks are complete; how many rows."""
         released, copies = [], []
-        for stream, objects in self.numbering.release(complete):
-            rows, tiles, lanes = self.plan.copies(objects)
+        ready = self.numbering.release(complete)
+        # Only while one plan hands over to another does it matter what rows may meet.
+        backs = self.numbering.oldest_met(ready) if len(self.tiling.versions) > 1 else [None] * len(ready)
+        for (stream, objects), back in zip(ready, backs, strict=True):
+            rows, places, lanes = self.tiling.copies(objects, back)
             first = np.searchsorted(rows, np.arange(len(objects) + 1))
-            released.append(Released(stream, objects, first, tiles.astype(np.int64)))
-            copies.append((rows, tiles, lanes))
-        numbered, places, floors = self.numbering.number(released)
+            released.append(Released(stream, objects, first, places))
+            copies.append((rows, places, lanes))
+        numbered, told, floors = self.numbering.number(released)
         out: list[tuple[int, bytes]] = []
-        for part, objects, (rows, tiles, lanes) in zip(released, numbered, copies, strict=True):
+        for part, objects, (rows, places, lanes) in zip(released, numbered, copies, strict=True):
             stays = _in_window(objects, part.stream)[rows]
-            kept = (rows[stays], tiles[stays], lanes[stays]) if not stays.all() else (rows, tiles, lanes)
-            out += [(tile, block) for tile, block, _ in tiled(objects, part.stream, self.plan, kept)]
-        out += [(tile, FLOORS + pack_floors(notes)) for tile, notes in _by_place(places, floors)]
+            kept = (rows[stays], places[stays], lanes[stays]) if not stays.all() else (rows, places, lanes)
+            out += [(tile, block) for tile, block, _ in tiled(objects, part.stream, self.tiling, kept)]
+        out += [(tile, FLOORS + pack_floors(notes)) for tile, notes in _by_place(told, floors)]
         return out, sum(len(part.objects) for part in released)
 
 
@@ -105,11 +113,10 @@ def _by_place(places: NDArray[np.int64], floors: Floors) -> Iterator[tuple[int, 
 
 @dataclass(frozen=True)
 class NumberStage:
-    """What every bucket of a query does; ``keys`` are the numbers by which Spark knows the tiles."""
+    """What every bucket of a query does; it sends on to the tiles of the tiling."""
 
     call: JoinCall
-    plan: TilePlan
-    keys: tuple[int, ...]
+    tiling: Tiling
 
     def answer(
         self, key: int, blobs: list[bytes], limit: int | None, state: TileState, arm: Callable[[int], None]
@@ -119,6 +126,7 @@ class NumberStage:
         given = by_tag(blobs)
         cached, timer = state.load(key, self._fresh, Bucket.apply)
         bucket: Bucket = cached.operator
+        bucket.follow(self.tiling)
         batches, late = self._admit(given[_ROWS], bucket, limit)
         for stream, objects in batches:
             bucket.clock.see(stream, objects)
@@ -128,7 +136,7 @@ class NumberStage:
         complete = self._complete(bucket, limit, ended=bool(given[END_MARK]))
         out = self._spread(given[REJECTS] + [table_bytes(REJECTS, table) for table in late])
         released, _ = bucket.release(complete)
-        out += [(self.keys[tile], blob) for tile, blob in released]
+        out += [(self.tiling.keys[tile], blob) for tile, blob in released]
         waiting = [(stream, objects.take(np.flatnonzero(objects.time >= complete))) for stream, objects in batches]
         timer = self._arm(bucket, timer, limit, arm)
         written = self._save(key, cached, mark, waiting, complete, timer, state)
@@ -149,6 +157,7 @@ class NumberStage:
         """Without rows: send on what Spark's watermark says is complete."""
         cached, _ = state.load(key, self._fresh, Bucket.apply)
         bucket: Bucket = cached.operator
+        bucket.follow(self.tiling)
         mark = bucket.numbering.mark()
         complete = self._complete(bucket, limit, ended=False)
         released, rows = bucket.release(complete)
@@ -157,7 +166,7 @@ class NumberStage:
             self._save(key, cached, mark, [], complete, timer, state)
         else:
             state.save(key, cached, [], None, timer)
-        return [(self.keys[tile], blob) for tile, blob in released]
+        return [(self.tiling.keys[tile], blob) for tile, blob in released]
 
     def at_once(self, blobs: list[bytes]) -> Out:
         """Number all there is: a batch query, in which every tick is complete."""
@@ -166,10 +175,10 @@ class NumberStage:
         for stream, _, objects in map(unpack, given[_ROWS]):
             bucket.numbering.hold(stream, objects)
         released, _ = bucket.release(END)
-        return [(self.keys[tile], blob) for tile, blob in released]
+        return [(self.tiling.keys[tile], blob) for tile, blob in released]
 
     def _fresh(self) -> Bucket:
-        return Bucket(self.call, self.plan)
+        return Bucket(self.call, self.tiling)
 
     def _admit(
         self, blobs: list[bytes], bucket: Bucket, limit: int | None
@@ -229,4 +238,5 @@ class NumberStage:
 
     def _spread(self, blobs: list[bytes]) -> Out:
         """Blobs that any tile may pass on, under many keys."""
-        return [(self.keys[crc32(blob) % len(self.keys)], blob) for blob in blobs]
+        keys = self.tiling.versions[-1].keys
+        return [(keys[crc32(blob) % len(keys)], blob) for blob in blobs]

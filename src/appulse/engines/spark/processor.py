@@ -29,7 +29,7 @@ class _Processor(StatefulProcessor):
 
     def __init__(self, stage: TileJoin | NumberStage, name: str) -> None:
         self._packed = pickle.dumps(stage)  # travels within Spark's own closure, to our own workers
-        self._fingerprint = f"{stage.call.fingerprint()}-{stage.plan.fingerprint()}-{name}"
+        self._fingerprint = f"{stage.call.fingerprint()}-{name}"
 
     @cached_property
     def _stage(self) -> Any:

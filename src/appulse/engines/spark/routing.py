@@ -12,30 +12,27 @@ from appulse.engines.spark.tiles import group_hashes
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numpy.typing import NDArray
-
-    from appulse.engines.spark.tiles import TilePlan
+    from appulse.engines.spark.tiling import Copies, Tiling
     from appulse.model.objects import Objects
 
-Copies = tuple["NDArray[np.int64]", "NDArray[np.int32]", "NDArray[np.int8]"]
 # A block is one value of Spark's, held whole in several places on its way.
 _BLOCK_BYTES = 32 << 20
 
 
-def tiled(objects: Objects, stream: int, plan: TilePlan, copies: Copies) -> Iterator[tuple[int, bytes, int]]:
-    """Blocks for tiles, as (tile, block, newest time), of the ``copies`` (row, tile, lane) of the rows."""
-    rows, tiles, lanes = copies
-    order = np.lexsort((objects.time[rows], lanes, tiles))
-    rows, tiles, lanes = rows[order], tiles[order], lanes[order]
-    cuts = np.flatnonzero((np.diff(tiles) != 0) | (np.diff(lanes) != 0)) + 1
+def tiled(objects: Objects, stream: int, tiling: Tiling, copies: Copies) -> Iterator[tuple[int, bytes, int]]:
+    """Blocks for tiles, as (place, block, newest time), of the ``copies`` (row, place, lane) of the rows."""
+    rows, places, lanes = copies
+    order = np.lexsort((objects.time[rows], lanes, places))
+    rows, places, lanes = rows[order], places[order], lanes[order]
+    cuts = np.flatnonzero((np.diff(places) != 0) | (np.diff(lanes) != 0)) + 1
     for part in np.split(np.arange(len(rows)), cuts):
         if len(part) == 0:
             continue
-        tile = int(tiles[part[0]])
+        place = int(places[part[0]])
         # A fine tile knows no lanes: they only tell coarse rows apart in the coarse one.
-        lane = int(lanes[part[0]]) if plan.is_coarse(tile) else 0
+        lane = int(lanes[part[0]]) if tiling.is_coarse(place) else 0
         for block, newest in packed(objects.take(rows[part]), stream, lane):
-            yield tile, block, newest
+            yield place, block, newest
 
 
 def bucketed(objects: Objects, stream: int, buckets: int) -> Iterator[tuple[int, bytes, int]]:

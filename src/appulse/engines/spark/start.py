@@ -15,6 +15,7 @@ from appulse.engines.spark.checkpoint import Checkpoint
 from appulse.engines.spark.engine import METRICS, SparkResult, result_of, select_tag
 from appulse.engines.spark.files import replace_batch
 from appulse.engines.spark.jdbc import replace_rows
+from appulse.engines.spark.tiling import Tiling
 from appulse.errors import BadArgument
 
 if TYPE_CHECKING:
@@ -44,12 +45,14 @@ def start(
     if drain and trigger not in (None, {"availableNow": True}):
         raise BadArgument(f"drain=True takes what is available now and ends; it goes with no trigger, not {trigger!r}.")
     place = Checkpoint(result.sparkSession, checkpoint)
-    wanted = known if partitions in (None, known.plan.tiles) else known.rebuild(known.plan.over(partitions))
-    plan = place.admit(wanted.call, wanted.plan, partitions)
+    wanted = known.tiling
+    if partitions is not None and partitions != wanted.latest.tiles:
+        wanted = Tiling.of(wanted.latest.over(partitions), known.call.plan)
+    tiling = place.admit(known.call, wanted, partitions, replanned=known.replanned)
     if known.call.holds_back:
-        known = known.rebuild(plan, place.end_folder)
-    elif plan != known.plan:
-        known = known.rebuild(plan)
+        known = known.rebuild(tiling, place.end_folder)
+    elif tiling != known.tiling:
+        known = known.rebuild(tiling)
     write = _batch_writer(
         known,
         place,
@@ -83,7 +86,7 @@ class DrainingQuery:
                 self._query = self._writer.start()
                 self._query.awaitTermination()
             if not self._stopped:
-                self._place.close(self._result.call, self._result.plan)
+                self._place.close(self._result.call, self._result.tiling)
         except Exception as error:  # noqa: BLE001 - awaitTermination of the user raises it again
             self._failure = error
 

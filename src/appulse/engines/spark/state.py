@@ -88,8 +88,12 @@ class TileState:
             "version", "version long, first long, nonce binary, plan string, timer long, settled long"
         )
         self._log = handle.getMapState("log", "version long, part int", "delta binary")
-        self._fingerprint = fingerprint
+        self._call = self._fingerprint = fingerprint
         self.bytes_read = 0
+
+    def serves(self, plan: str) -> None:
+        """Tell the plan of the key at hand: what it wrote under another is none of its business."""
+        self._fingerprint = f"{self._call}-{plan}"
 
     def load(self, tile: int, fresh: Callable[[], Any], apply: Callable[[Any, bytes], None]) -> tuple[Cached, int]:
         """The operator as of the log, and the time of the armed timer.

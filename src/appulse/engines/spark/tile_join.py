@@ -15,7 +15,7 @@ from appulse.engines.call import JoinCall, late_rejects, to_table
 from appulse.engines.spark.codec import pack, unpack, unpack_floors
 from appulse.engines.spark.routing import packed
 from appulse.engines.spark.state import NO_TIMER, Cached, TileState, blocks_of
-from appulse.engines.spark.tiles import TileOwnership, TilePlan
+from appulse.engines.spark.tiling import PlaceOwnership, Tiling
 from appulse.errors import bad_rows
 from appulse.operators.answers import Answers
 from appulse.operators.similarity_join import SimilarityJoin
@@ -65,9 +65,10 @@ def metrics_blob(**figures: float) -> bytes:
     return METRICS + json.dumps(figures).encode()
 
 
-def make_operator(call: JoinCall, plan: TilePlan, tile: int) -> SimilarityJoin:
+def make_operator(call: JoinCall, tiling: Tiling, place: int) -> SimilarityJoin:
     """The operator of one tile; coarse tiles keep two lanes."""
-    return SimilarityJoin(call.plan, lanes=2 if plan.is_coarse(tile) else 1, ownership=TileOwnership(plan, tile))
+    lanes = 2 if tiling.is_coarse(place) else 1
+    return SimilarityJoin(call.plan, lanes=lanes, ownership=tiling.ownership(place))
 
 
 def _apply(operator: SimilarityJoin, payload: bytes) -> None:
@@ -80,20 +81,19 @@ def _apply(operator: SimilarityJoin, payload: bytes) -> None:
 
 @dataclass(frozen=True)
 class TileJoin:
-    """What every tile of a query does; ``keys[tile]`` is the number by which Spark knows the tile."""
+    """What every tile of a query does; Spark knows tiles by the keys of the tiling."""
 
     call: JoinCall
-    plan: TilePlan
-    keys: tuple[int, ...]
+    tiling: Tiling
 
     def answer(
         self, key: int, blobs: list[bytes], limit: int | None, state: TileState, arm: Callable[[int], None]
     ) -> list[bytes]:
         """Answer a micro-batch. Rows before ``limit`` (microseconds) are late; ``arm`` sets the tile's timer."""
         begun = time.perf_counter()
-        tile = self.keys.index(key)
+        tile = self.tiling.place(key)
         given = by_tag(blobs)
-        cached, timer = state.load(tile, lambda: make_operator(self.call, self.plan, tile), _apply)
+        cached, timer = self._load(tile, state)
         cached.operator.counts.clear()
         blocks = given[_ROWS]
         if self.call.plan.rule is not None:
@@ -107,7 +107,7 @@ class TileJoin:
 
     def at_once(self, key: int, blobs: list[bytes], newest: int | None) -> Answers:
         """Answer all there is: a batch query, with the time of its newest row where that is needed."""
-        operator = make_operator(self.call, self.plan, self.keys.index(key))
+        operator = make_operator(self.call, self.tiling, self.tiling.place(key))
         given = by_tag(blobs)
         found = [operator.push([unpack(blob) for blob in given[_ROWS]])]
         found += [operator.leave(unpack_floors(blob[1:])) for blob in given[FLOORS]]
@@ -116,8 +116,8 @@ class TileJoin:
     def expire(self, key: int, limit: int | None, state: TileState, arm: Callable[[int], None]) -> list[bytes]:
         """Without rows: forget what has expired, tell what that ends, and set the timer again for the rest."""
         begun = time.perf_counter()
-        tile = self.keys.index(key)
-        cached, _ = state.load(tile, lambda: make_operator(self.call, self.plan, tile), _apply)
+        tile = self.tiling.place(key)
+        cached, _ = self._load(tile, state)
         cached.operator.counts.clear()
         before = _NOTHING_EXPIRED if limit is None else limit - max(self.call.plan.windows)
         left = self._advance(cached, limit)
@@ -129,6 +129,15 @@ class TileJoin:
         state.trim(cached, before)
         written = state.save(tile, cached, [], None, timer)
         return self._told(tile, cached, left, 0, [], [], written, state, begun) if len(left) else []
+
+    def _load(self, tile: int, state: TileState) -> tuple[Cached, int]:
+        state.serves(self.tiling.fingerprint(tile))
+        cached, timer = state.load(tile, lambda: make_operator(self.call, self.tiling, tile), _apply)
+        operator: SimilarityJoin = cached.operator
+        if not isinstance(operator.ownership, PlaceOwnership) or operator.ownership.tiling != self.tiling:
+            # Kept by a worker since before the last version of the plan.
+            operator.ownership = self.tiling.ownership(tile)
+        return cached, timer
 
     def _answer_timed(
         self,
@@ -156,7 +165,7 @@ class TileJoin:
                 timer = wanted
                 arm(timer)
         written = state.save(tile, cached, kept, newest, timer)
-        rows = sum(int((self.plan.owners(objects) == tile).sum()) for _, _, objects in batches)
+        rows = sum(int((self.tiling.owners(objects) == tile).sum()) for _, _, objects in batches)
         return Answers.concat([*left, answers]), rows, late, written
 
     def _answer_numbered(
@@ -237,7 +246,7 @@ class TileJoin:
             stream, lane, objects = unpack(block)
             if limit is not None and len(objects) and int(objects.time.min()) < limit:
                 behind = objects.time < limit
-                told = np.flatnonzero(behind & (self.plan.owners(objects) == tile))
+                told = np.flatnonzero(behind & (self.tiling.owners(objects) == tile))
                 if len(told):
                     late.append(checked_late(self.call, stream, objects, told, limit))
                 objects = objects.take(np.flatnonzero(~behind))

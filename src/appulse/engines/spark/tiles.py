@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appulse.model.objects import Objects
-    from appulse.operators.labels import LabelNumbers
     from appulse.operators.similarity_join import JoinPlan, Pairs
+    from appulse.operators.store import Store
 
 # Copies per row are (1 + 2 reach / side)^d: 1.27 at this ratio in two dimensions.
 _SIDE_PER_REACH = 16.0
@@ -59,10 +59,6 @@ class TilePlan:
         """Whether a tile is of the coarse lane's grid."""
         return tile >= self.tiles
 
-    def keys(self) -> list[int]:
-        """The number by which Spark knows each tile."""
-        return spread_keys(self.numbers, self.slots or self.tiles)
-
     def over(self, tiles: int) -> TilePlan:
         """The same cells over another number of tiles; hot cells are not placed any more."""
         return TilePlan(tiles, self.side, self.coarse_side, self.margin, slots=self.slots)
@@ -72,7 +68,7 @@ class TilePlan:
         return hashlib.blake2b(repr(self).encode(), digest_size=8).hexdigest()
 
     @cached_property
-    def _hot(self) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    def hot_arrays(self) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         return (
             np.array(self.hot, np.uint64),
             np.array(self.hot_classes, np.int64),
@@ -92,7 +88,7 @@ class TilePlan:
             self.side,
             self.coarse_side,
             self.tiles,
-            *self._hot,
+            *self.hot_arrays,
         )
         return rows, tiles, lanes
 
@@ -108,7 +104,7 @@ class TilePlan:
             self.side,
             self.coarse_side,
             self.tiles,
-            *self._hot,
+            *self.hot_arrays,
         )
         return owners
 
@@ -119,50 +115,35 @@ class TilePlan:
         return hashes
 
 
-@dataclass
-class TileOwnership:
-    """The pairs that one tile reports."""
+def pair_places(plan: TilePlan, pairs: Pairs, group_hashes: NDArray[np.uint64]) -> NDArray[np.int32]:
+    """The tile that reports each pair; ``group_hashes`` by number of group."""
+    a, b = pairs.left_store, pairs.right_store
+    owners: NDArray[np.int32] = pair_owners(
+        pairs.left,
+        pairs.right,
+        a.centre.view,
+        a.reach.view,
+        _pair_hashes(plan, a, pairs.left),
+        b.centre.view,
+        b.reach.view,
+        _pair_hashes(plan, b, pairs.right),
+        group_hashes[a.group.view[pairs.left]],
+        plan.margin,
+        _dims(a.d),
+        plan.side,
+        plan.coarse_side,
+        plan.tiles,
+        *plan.hot_arrays,
+    )
+    return owners
 
-    plan: TilePlan
-    tile: int
-    _group_hashes: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(1, np.uint64))
 
-    def owned(self, pairs: Pairs, labels: LabelNumbers) -> NDArray[np.bool_]:
-        """Which of the pairs have their reference point in a cell of this tile."""
-        a, b = pairs.left_store, pairs.right_store
-        known = len(self._group_hashes)
-        if known < len(labels.values):
-            fresh = [label_hash(value) for value in labels.values[known:]]
-            self._group_hashes = np.concatenate([self._group_hashes, np.array(fresh, np.uint64)])
-        owners: NDArray[np.int32] = pair_owners(
-            pairs.left,
-            pairs.right,
-            a.centre.view,
-            a.reach.view,
-            self._hashes(pairs.left_store, pairs.left),
-            b.centre.view,
-            b.reach.view,
-            self._hashes(pairs.right_store, pairs.right),
-            self._group_hashes[a.group.view[pairs.left]],
-            self.plan.margin,
-            _dims(a.d),
-            self.plan.side,
-            self.plan.coarse_side,
-            self.plan.tiles,
-            *self.plan._hot,  # noqa: SLF001 - the plan's other half
-        )
-        mine: NDArray[np.bool_] = owners == self.tile
-        return mine
-
-    def _hashes(self, store: object, rows: NDArray[np.int64]) -> NDArray[np.uint64]:
-        if not self.plan.hot:
-            return np.zeros(len(rows), np.uint64)
-        from appulse.operators.store import Store
-
-        assert isinstance(store, Store)  # noqa: S101
-        keys = store.keys(rows)
-        hashes: NDArray[np.uint64] = hash_rows(keys.offsets, keys.data, store.time.view[rows])
-        return hashes
+def _pair_hashes(plan: TilePlan, store: Store, rows: NDArray[np.int64]) -> NDArray[np.uint64]:
+    if not plan.hot:
+        return np.zeros(len(rows), np.uint64)
+    keys = store.keys(rows)
+    hashes: NDArray[np.uint64] = hash_rows(keys.offsets, keys.data, store.time.view[rows])
+    return hashes
 
 
 def _dims(d: int) -> NDArray[np.int64]:
@@ -295,12 +276,12 @@ def _attempt(
     )
 
 
-def spread_keys(n: int, partitions: int) -> list[int]:
-    """``n`` integers of which Spark's hash partitioning sends an equal share to each of ``partitions``."""
+def spread_keys(n: int, partitions: int, start: int = 0) -> list[int]:
+    """``n`` integers from ``start`` on; Spark's hash partitioning sends an equal share to each of ``partitions``."""
     free = [[] for _ in range(partitions)]  # type: list[list[int]]
     share = -(-n // partitions)
     missing = min(partitions, n)
-    candidate, full = 0, 0
+    candidate, full = start, 0
     while full < missing:
         where = _murmur3(candidate) % partitions
         if len(free[where]) < share:
