@@ -23,8 +23,8 @@ def project(latitude: pd.Series, longitude: pd.Series, centre: tuple[float, floa
     return x, y
 
 
-def write_stream(rows: pd.DataFrame, folder: Path, stretches: pd.DatetimeIndex) -> None:
-    """A Parquet file per stretch of time, dated so that Spark takes them in that order.
+def write_stream(rows: pd.DataFrame, folder: Path, stretches: pd.DatetimeIndex, by: str = "time") -> None:
+    """A Parquet file per stretch of time, dated so that Spark takes them in that order; rows are in order ``by`` time.
 
     Spark reads the files of a stream by date of change, and files written one after the other may share one. A
     stretch without rows gets a file too: streams read so many files at a time then keep step.
@@ -33,7 +33,7 @@ def write_stream(rows: pd.DataFrame, folder: Path, stretches: pd.DatetimeIndex) 
     for old in folder.glob("*.parquet"):
         old.unlink()
     table = pa.Table.from_pandas(rows, preserve_index=False)
-    firsts = [*rows["time"].searchsorted(stretches), len(rows)]
+    firsts = [*rows[by].searchsorted(stretches), len(rows)]
     for begin, first, end in zip(stretches, firsts[:-1], firsts[1:], strict=True):
         file = folder / f"{begin:%Y-%m-%dT%H}.parquet"
         pq.write_table(table.slice(first, end - first), file, coerce_timestamps="us")  # Spark reads no nanoseconds

@@ -1,10 +1,11 @@
-"""Real tracks in process, against brute force by NumPy and scipy: cabs near each other, people who met.
+"""Real data against brute force by NumPy and scipy: cabs near each other, people who met, a lab like the day before.
 
 Each test on data of `../shared/data` has a small generated twin that always runs.
 """
 
 from __future__ import annotations
 
+import os
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,13 +18,16 @@ import pytest
 from scipy.stats import ncx2
 
 import appulse as ap
+from tests.test_spark_join import drained, read_stream
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+    from pyspark.sql import SparkSession
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 CABS = DATA / "sf_cabspotting" / "five_cabs.parquet"
 PEOPLE = DATA / "geolife" / "users_000_010_october_2008.parquet"
+LAB = DATA / "intel_lab" / "temperature_52_sensors_30s_2days.parquet"
 METRES_PER_DEGREE = 111_194.93
 
 Pairs = dict[tuple[int, int], float]
@@ -197,3 +201,90 @@ def test_people_who_met() -> None:
 def test_generated_people_who_met() -> None:
     """Four walkers with a fix every three seconds."""
     _check_met(_walkers(4, 60, 4.0, 3), 1000)
+
+
+# --- a count window, on Spark: motes of a lab as dimensions -----------------------------------------------------
+
+EPOCH = 30  # seconds
+
+
+def _lab(epochs: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The nights of two days of the Intel lab, by eight motes that dropped no reading."""
+    motes = pq.read_table(LAB, columns=[f"c{i:02}" for i in (1, 7, 13, 20, 27, 34, 41, 48)]).to_pandas().to_numpy()
+    return motes[:epochs], motes[2880 : 2880 + epochs]
+
+
+def _rooms(epochs: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Two nights of five rooms that cool down, one night a little later than the other."""
+    random = np.random.default_rng(3)
+    hours = np.arange(epochs) * EPOCH / 3600
+    warm = random.uniform(17, 20, 5)
+    first, second = (
+        warm - 2.0 * (hours - late)[:, None] + random.normal(0, 0.03, (epochs, 5)).cumsum(axis=0) / 4
+        for late in (0.0, 0.5)
+    )
+    return first, second
+
+
+def _night(temperatures: NDArray[np.float64], first: int) -> pa.Table:
+    epochs, motes = temperatures.shape
+    columns = {f"mote {i}": temperatures[:, i] for i in range(motes)}
+    return pa.table({"row": np.arange(epochs) + first, "time": np.arange(epochs) * EPOCH + EPOCH} | columns)
+
+
+def _save_as_it_comes(night: pa.Table, folder: Path, files: int) -> None:
+    """Rows up to two minutes late, in files that Spark takes one by one."""
+    folder.mkdir(parents=True)
+    late = np.random.default_rng(4).integers(0, 120, len(night))
+    night = night.take(pa.array(np.argsort(night["time"].to_numpy() + late, kind="stable")))
+    for i, rows in enumerate(np.array_split(np.arange(len(night)), files)):
+        file = folder / f"{i}.parquet"
+        pq.write_table(night.take(pa.array(rows)), file)
+        os.utime(file, (1_700_000_000 + i, 1_700_000_000 + i))
+
+
+def _check_nights(
+    spark: SparkSession, folder: Path, nights: tuple[NDArray[np.float64], NDArray[np.float64]], window: int, least: int
+) -> None:
+    """Epochs of two nights alike over all motes, both among the newest so many: in process, drained on Spark, by hand.
+
+    One object per stream and tick, as in the USJ paper, motes as dimensions, known to a tenth of a degree.
+    """
+    epsilon, sigma, alpha = 0.9, 0.1, 0.5
+    tables = [_night(night, first) for night, first in zip(nights, (0, len(nights[0])), strict=True)]
+    model = ap.Gaussian(*tables[0].column_names[2:], sigma=sigma)
+    question: dict[str, Any] = {"epsilon": epsilon, "probability": alpha, "window": ap.CountWindow(window)}
+
+    n, d = nights[0].shape
+    squares = ((nights[0][:, None] - nights[1][None]) ** 2).sum(axis=2)
+    epoch = np.arange(n)
+    both = (np.abs(epoch[:, None] - epoch) < window) & (squares <= (epsilon + 20 * sigma) ** 2)
+    left, right = np.nonzero(both)
+    probability = ncx2.cdf(epsilon**2 / (2 * sigma**2), d, squares[both] / (2 * sigma**2))
+    expected = {
+        (int(i), int(j) + n): float(p) for i, j, p in zip(left, right, probability, strict=True) if p >= alpha - 1e-9
+    }
+    assert least <= len(expected) < n * n / 5
+
+    streams = [ap.Stream(table, key="row", time="time", value=model) for table in tables]
+    _assert_equal(_found(ap.similarity_join(*streams, **question)), expected)
+
+    frames = []
+    for name, table in zip("ab", tables, strict=True):
+        _save_as_it_comes(table, folder / name, files=3)
+        frames.append(read_stream(spark, folder / name))
+    streams = [ap.Stream(f, key="row", time="time", value=model, lateness="2 minutes") for f in frames]
+    answers, rejects = drained(ap.similarity_join(*streams, **question), folder / "out")
+    _assert_equal(_found(answers), expected)
+    assert len(rejects) == 0
+
+
+@_needs(LAB)
+def test_nights_of_a_lab_alike(spark: SparkSession, tmp_path: Path) -> None:
+    """The Intel lab on two days, in count windows of a thousand."""
+    _check_nights(spark, tmp_path, _lab(1300), 1000, 1000)
+
+
+def test_generated_nights_alike(spark: SparkSession, tmp_path: Path) -> None:
+    """Five rooms for three hours, in count windows of a hundred."""
+    _check_nights(spark, tmp_path, _rooms(360), 100, 300)
