@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pyspark.errors import StreamingQueryException
 
 import appulse as ap
 from appulse.engines.call import Options
@@ -161,3 +163,31 @@ def test_a_new_version_of_the_plan_takes_over(spark: SparkSession, tmp_path: Pat
     assert rows_of([spark.read.parquet(str(tmp_path / "out")).toArrow()]) == rows_of([case.run()])
     stored = json.loads((tmp_path / "checkpoint" / "appulse.json").read_text())
     assert [version["since"] for version in stored["versions"]][1:] == [5_900_001]
+
+
+def test_a_sink_that_fails_now_and_then_loses_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    """Each batch runs once in vain: its state was committed, and has to be written again."""
+    n = 120
+    table = pa.table({"id": np.arange(n), "ts": np.arange(n) / 10, "x": np.arange(n) % 7 / 2})
+    stream = ap.Stream(None, key="id", time="ts", value=ap.Exact("x"))
+    case = Case((table, table), (stream, replace(stream)), 1, 0.1, 0.5, ap.CountWindow(20))
+    save_batches(tmp_path / "in", case, [{s: list(range(k * 40, k * 40 + 40)) for s in range(2)} for k in range(3)])
+    found: dict[int, pa.Table] = {}
+    failed: set[int] = set()
+
+    def sink(frame: DataFrame, number: int) -> None:
+        found[number] = frame.toArrow()
+        if number > 0 and number not in failed:
+            failed.add(number)
+            raise RuntimeError("the sink is away")
+
+    for _ in range(6):
+        frames = [read_stream(spark, tmp_path / "in" / str(s)) for s in range(2)]
+        query = ap.start(
+            call_spark(case, frames, Options(partitions=2)), sink, checkpoint=str(tmp_path / "checkpoint"), drain=True
+        )
+        with suppress(StreamingQueryException):
+            query.awaitTermination()
+            break
+    assert len(failed) == 3
+    assert rows_of(list(found.values())) == rows_of([case.run()])
