@@ -90,7 +90,8 @@ def batch_of(progress: Mapping[str, Any]) -> Batch | None:
         seconds=float(durations.get("triggerExecution", durations["addBatch"])) / 1000,
         rows_per_second=progress.get("processedRowsPerSecond"),
         newest=newest,
-        lag_seconds=None if newest is None else _seconds(progress["timestamp"]) - _seconds(newest),
+        # Numbers as times are seconds since 1970 to Spark: no clock on a wall, unless they are of our days.
+        lag_seconds=_seconds(progress["timestamp"]) - _seconds(newest) if newest and newest >= "1971" else None,
         metrics=_metrics((progress.get("observedMetrics") or {}).get("appulse")),
     )
 
