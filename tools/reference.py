@@ -40,6 +40,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "NotBuilt",
         "SessionError",
         "StateError",
+        "StorageError",
     ),
 }
 

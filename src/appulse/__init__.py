@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         NotBuilt,
         SessionError,
         StateError,
+        StorageError,
     )
     from appulse.model.stream import Stream
     from appulse.model.uncertainty import Ball, Exact, Gaussian, Samples
@@ -41,6 +42,7 @@ _HOMES = {
         "NotBuilt",
         "SessionError",
         "StateError",
+        "StorageError",
     ),
     "appulse.model.stream": ("Stream",),
     "appulse.model.uncertainty": ("Ball", "Exact", "Gaussian", "Samples"),
@@ -65,6 +67,7 @@ __all__ = [
     "SessionError",
     "SimilarityJoin",
     "StateError",
+    "StorageError",
     "Stream",
     "TimeWindow",
     "TumblingWindow",

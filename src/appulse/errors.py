@@ -7,6 +7,7 @@
     ├── SessionError    the Spark session or Java lacks something (also a RuntimeError)
     ├── CheckpointError a checkpoint does not fit the call        (also a RuntimeError)
     ├── StateError      a state or block blob is unreadable       (also a RuntimeError)
+    ├── StorageError    a disk is full, a path not writable       (also an OSError)
     └── NotBuilt        part of the contract that does not stand yet (also a NotImplementedError)
 
 A message says what failed, what was there, and what to do next.
@@ -29,6 +30,7 @@ __all__ = [
     "NotBuilt",
     "SessionError",
     "StateError",
+    "StorageError",
     "bad_rows",
     "nearest",
 ]
@@ -60,6 +62,10 @@ class CheckpointError(AppulseError, RuntimeError):
 
 class StateError(AppulseError, RuntimeError):
     """A state or block blob is corrupt, truncated or foreign."""
+
+
+class StorageError(AppulseError, OSError):
+    """Something could not be written: a disk is full, a path has the wrong rights or a file in its way."""
 
 
 class NotBuilt(AppulseError, NotImplementedError):

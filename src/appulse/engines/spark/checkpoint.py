@@ -52,8 +52,8 @@ class Checkpoint:
             raise CheckpointError(
                 f"The checkpoint {self.path} was closed by a drain: its streams have ended. Start with a new one."
             )
-        self.id = str(stored["id"])
-        own = Tiling(tuple(map(_version, stored["versions"])), int(stored["span"]))
+        self.id = stored["id"]
+        own: Tiling = stored["tiling"]
         if partitions is not None and partitions != own.latest.tiles:
             raise CheckpointError(
                 f"The checkpoint {self.path} has {own.latest.tiles} partitions, the job asks for {partitions}. "
@@ -110,11 +110,12 @@ class Checkpoint:
                     f"{self.path}/{_NAME} has format {stored['format']}, this appulse reads {_FORMAT}. "
                     "Use the appulse that wrote it."
                 )
-        except (ValueError, KeyError, TypeError):
+            tiling = Tiling(tuple(map(_version, stored["versions"])), int(stored["span"]))
+            return {name: stored[name] for name in ("id", "call", "closed")} | {"tiling": tiling}
+        except (ValueError, KeyError, TypeError, AttributeError):
             raise CheckpointError(
                 f"{self.path}/{_NAME} is damaged. Restore the checkpoint, or start with a new one."
             ) from None
-        return stored
 
     def _write(self, call: JoinCall, tiling: Tiling, *, closed: bool) -> None:
         stored = {"format": _FORMAT, "id": self.id, "call": call.fingerprint(), "closed": closed, **asdict(tiling)}

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from py4j.java_gateway import is_instance_of
+
+from appulse.engines.spark.failures import writing
+from appulse.errors import StorageError
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
@@ -19,6 +24,10 @@ class Folder:
         self.path = path
         self._root = jvm.org.apache.hadoop.fs.Path(path)
         self._fs = self._root.getFileSystem(spark._jsc.hadoopConfiguration())  # noqa: SLF001
+        # On a local disk Hadoop keeps checksums in files of their own; the two cannot be replaced as one.
+        gateway = spark.sparkContext._gateway  # noqa: SLF001
+        two = is_instance_of(gateway, self._fs, "org.apache.hadoop.fs.ChecksumFileSystem")
+        self._plain = self._fs.getRawFileSystem() if two else self._fs
 
     def _at(self, name: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(self._root, name)
@@ -30,9 +39,9 @@ class Folder:
 
     def read(self, name: str) -> str | None:
         """The text of a file; None if it is not there."""
-        if not self._fs.exists(self._at(name)):
+        if not self._plain.exists(self._at(name)):
             return None
-        stream = self._fs.open(self._at(name))
+        stream = self._plain.open(self._at(name))
         try:
             return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
         finally:
@@ -43,16 +52,17 @@ class Folder:
         self._fs.mkdirs(self._at(name))
 
     def write(self, name: str, text: str) -> None:
-        """Put a file in place whole, or not at all."""
+        """Put a file in place whole, or not at all; on local disks one that was there is there until then."""
         folder, _, last = name.rpartition("/")
-        fresh = self._at(f"{folder}/.{last}.new" if folder else f".{last}.new")
-        stream = self._fs.create(fresh)
+        fresh = f"{folder}/.{last}.new" if folder else f".{last}.new"
+        stream = self._plain.create(self._at(fresh))
         try:
             stream.write(bytearray(text.encode()))
         finally:
             stream.close()
-        self.remove(name)
-        self._fs.rename(fresh, self._at(name))
+        if not self._plain.rename(self._at(fresh), self._at(name)):  # not every file system renames over a file
+            self.remove(name)
+            self.move(fresh, name)
 
     def remove(self, name: str) -> None:
         """Remove a file or folder, if it is there."""
@@ -61,7 +71,7 @@ class Folder:
     def move(self, source: str, target: str) -> None:
         """Rename within the folder."""
         if not self._fs.rename(self._at(source), self._at(target)):
-            raise OSError(f"Could not move {source} to {target} in {self.path}. Check rights and free space.")
+            raise StorageError(f"Could not move {source} to {target} in {self.path}. Check rights and free space.")
 
 
 def replace_batch(frame: DataFrame, kind: str, options: dict[str, Any], path: str, batch: str) -> None:
@@ -70,14 +80,15 @@ def replace_batch(frame: DataFrame, kind: str, options: dict[str, Any], path: st
     Files are staged, the batch's former files removed, then moved in: whoever repeats a batch ends where one attempt
     would have. ``batch`` names the query and its batch.
     """
-    folder = Folder(frame.sparkSession, path)
-    staging = f"{_STAGING}/{batch}"
-    frame.write.format(kind).options(**options).mode("overwrite").save(f"{path.rstrip('/')}/{staging}")
-    prefix = f"batch-{batch}-"
-    for name in folder.names():
-        if name.startswith(prefix):
-            folder.remove(name)
-    for name in folder.names(staging):
-        if not name.startswith(("_", ".")):
-            folder.move(f"{staging}/{name}", prefix + name)
-    folder.remove(staging)
+    with writing(f"the sink {path}"):
+        folder = Folder(frame.sparkSession, path)
+        staging = f"{_STAGING}/{batch}"
+        frame.write.format(kind).options(**options).mode("overwrite").save(f"{path.rstrip('/')}/{staging}")
+        prefix = f"batch-{batch}-"
+        for name in folder.names():
+            if name.startswith(prefix):
+                folder.remove(name)
+        for name in folder.names(staging):
+            if not name.startswith(("_", ".")):
+                folder.move(f"{staging}/{name}", prefix + name)
+        folder.remove(staging)

@@ -13,13 +13,13 @@ from pyspark.sql import types as T  # noqa: N812
 
 from appulse.engines.spark.checkpoint import Checkpoint
 from appulse.engines.spark.engine import METRICS, SparkResult, result_of, select_tag
+from appulse.engines.spark.failures import Query, writing
 from appulse.engines.spark.files import replace_batch
 from appulse.engines.spark.jdbc import replace_rows
 from appulse.engines.spark.tiling import Tiling
 from appulse.errors import BadArgument
 
 if TYPE_CHECKING:
-    from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 Write = Callable[[DataFrame, int], object]
@@ -35,7 +35,7 @@ def start(
     partitions: int | None = None,
     drain: bool = False,
     trigger: dict[str, Any] | None = None,
-) -> StreamingQuery | DrainingQuery:
+) -> Query:
     """One streaming query that writes answers and rejects; see `appulse.start`."""
     known = result_of(result)
     if known.bad_rows is not None:
@@ -48,7 +48,8 @@ def start(
     wanted = known.tiling
     if partitions is not None and partitions != wanted.latest.tiles:
         wanted = Tiling.of(wanted.latest.over(partitions), known.call.plan)
-    tiling = place.admit(known.call, wanted, partitions, replanned=known.replanned)
+    with writing(f"the checkpoint {checkpoint}"):
+        tiling = place.admit(known.call, wanted, partitions, replanned=known.replanned)
     if known.call.holds_back:
         known = known.rebuild(tiling, place.end_folder)
     elif tiling != known.tiling:
@@ -60,21 +61,22 @@ def start(
         None if rejects is None else _writer(rejects, "rejects", place.id),
     )
     writer = known.tagged.writeStream.foreachBatch(write).option("checkpointLocation", checkpoint)
-    if drain:
-        return DrainingQuery(writer.trigger(availableNow=True), place, known)
-    return (writer.trigger(**trigger) if trigger else writer).start()
+    with writing(f"the checkpoint {checkpoint}"):
+        if drain:
+            return DrainingQuery(writer.trigger(availableNow=True), place, known)
+        return Query((writer.trigger(**trigger) if trigger else writer).start(), checkpoint)
 
 
-class DrainingQuery:
+class DrainingQuery(Query):
     """A query that ends when all there is has been answered, and then closes its checkpoint.
 
     What waits for the streams to go on is answered by a second run, which finds the mark of their end.
     """
 
     def __init__(self, writer: DataStreamWriter, place: Checkpoint, result: SparkResult) -> None:
+        super().__init__(writer.start(), place.path)
         self._writer, self._place, self._result = writer, place, result
         self._stopped, self._failure = False, None  # type: bool, Exception | None
-        self._query = writer.start()
         self._thread = Thread(target=self._finish, name="appulse-drain", daemon=True)
         self._thread.start()
 
@@ -88,7 +90,7 @@ class DrainingQuery:
             if not self._stopped:
                 self._place.close(self._result.call, self._result.tiling)
         except Exception as error:  # noqa: BLE001 - awaitTermination of the user raises it again
-            self._failure = error
+            self._failure = self._told(error)
 
     def awaitTermination(self, timeout: float | None = None) -> bool | None:  # noqa: N802 - as Spark has it
         """Wait for the end; with ``timeout`` (seconds) whether it came."""
@@ -99,13 +101,14 @@ class DrainingQuery:
             raise self._failure
         return None if timeout is None else True
 
+    def exception(self) -> Exception | None:
+        """What the query failed with, or the end of it."""
+        return super().exception() or self._failure
+
     def stop(self) -> None:
         """Stop before the end; the checkpoint stays open and can be resumed."""
         self._stopped = True
         self._query.stop()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._query, name)
 
 
 def _batch_writer(

@@ -1,8 +1,12 @@
 """State of one key on Spark, a tile or a bucket: a log of deltas, and a worker's cache of what they add up to.
 
-A micro-batch writes what arrived, never the window. The cache is trusted only if its version and nonce are those of
-the log: a failed attempt leaves a version that never was, another worker may have gone on in the meantime. Where
-deltas expire in no order, a *whole* delta now and then holds all there is, and the log begins anew with it.
+A micro-batch writes what arrived, never the window. A delta carries a digest of itself and of the one before it. The
+cache is trusted only if its version and digest are those of the log: a failed attempt leaves a version that never was,
+another worker may have gone on in the meantime. Where deltas expire in no order, a *whole* delta now and then holds
+all there is, and the log begins anew with it.
+
+What is written must not depend on the attempt that writes it: after a crash Spark may join the snapshot of an attempt
+that never was with the change logs of the one that counted.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ import struct
 import time
 from collections import OrderedDict, deque
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from pyspark import TaskContext
@@ -29,9 +34,10 @@ _CACHE_BYTES = int(os.environ.get("APPULSE_CACHE_BYTES", str(4 << 30)))
 # Queries end without a word to their workers.
 _FORGET_AFTER = 900.0
 NO_TIMER = -1
-_NO_NONCE = bytes(8)
-_DELTA = struct.Struct("<4sIqB8s8s")  # magic, parts, newest time, whole, nonce of the version before, its own
+_NO_DIGEST = bytes(8)
+_DELTA = struct.Struct("<4sIqB8s")  # magic, parts, newest time, whole, digest of the delta before; then its own
 _MAGIC = b"apdl"
+_REMEDY = "Restore the checkpoint from a copy, or start with a new one."
 
 
 @dataclass
@@ -40,7 +46,7 @@ class Cached:
 
     operator: Any
     version: int
-    nonce: bytes
+    digest: bytes
     live: deque[tuple[int, int, int, int]] = field(default_factory=deque)  # (version, parts, newest time, bytes)
     settled: int = 0  # up to when what time brings about has been told
 
@@ -85,7 +91,7 @@ class TileState:
     def __init__(self, handle: StatefulProcessorHandle, fingerprint: str, cache: Cache | None = None) -> None:
         self._cache = CACHE if cache is None else cache
         self._version = handle.getValueState(
-            "version", "version long, first long, nonce binary, plan string, timer long, settled long"
+            "version", "version long, first long, digest binary, plan string, timer long, settled long"
         )
         self._log = handle.getMapState("log", "version long, part int", "delta binary")
         self._call = self._fingerprint = fingerprint
@@ -105,8 +111,8 @@ class TileState:
         stored = self._version.get() if self._version.exists() else None
         cached = self._cache.take(key)
         if stored is None:
-            return Cached(fresh(), 0, _NO_NONCE), NO_TIMER
-        version, first, nonce, plan, timer, settled = stored
+            return Cached(fresh(), 0, _NO_DIGEST), NO_TIMER
+        version, first, digest, plan, timer, settled = stored
         if plan != self._fingerprint:
             raise CheckpointError(
                 f"The checkpoint was written by a job with plan {plan}, this job has plan {self._fingerprint}: "
@@ -115,17 +121,17 @@ class TileState:
             )
         if cached is not None:
             cached.settled = settled  # time may have moved on elsewhere, without rows and so without a version
-        if cached is not None and (cached.version, cached.nonce) == (version, bytes(nonce)):
+        if cached is not None and (cached.version, cached.digest) == (version, bytes(digest)):
             return cached, timer
         while cached is not None and cached.live and cached.live[0][0] < first:
             cached.live.popleft()
         behind = cached is not None and first - 1 <= cached.version < version
         if cached is None or not behind or not self._catch_up(cached, version, fresh, apply):
-            cached = Cached(fresh(), first - 1, _NO_NONCE)
+            cached = Cached(fresh(), first - 1, _NO_DIGEST)
             self._catch_up(cached, version, fresh, apply, check=False)
         cached.settled = settled
-        if cached.nonce != bytes(nonce):
-            raise StateError("The last delta of a tile is not of its version. Restore the checkpoint.")
+        if cached.digest != bytes(digest):
+            raise StateError(f"The deltas of a tile do not follow upon each other up to version {version}. {_REMEDY}")
         return cached, timer
 
     def save(
@@ -142,7 +148,7 @@ class TileState:
                 self._forget(cached, len(cached.live))
             written = self._append(cached, blocks, newest, whole=whole)
         first = cached.live[0][0] if cached.live else cached.version + 1
-        self._version.update((cached.version, first, cached.nonce, self._fingerprint, timer, cached.settled))
+        self._version.update((cached.version, first, cached.digest, self._fingerprint, timer, cached.settled))
         self._cache.put(self._cache_key(tile), cached)
         return written
 
@@ -151,15 +157,16 @@ class TileState:
         self._cache.put(self._cache_key(tile), cached)
 
     def _append(self, cached: Cached, blocks: Sequence[bytes], newest: int, *, whole: bool) -> int:
-        version, nonce = cached.version + 1, os.urandom(8)
+        version = cached.version + 1
         payload = b"".join(struct.pack("<q", len(block)) + block for block in blocks)
         parts = max(1, -(-len(payload) // _PART))
+        head = _DELTA.pack(_MAGIC, parts, newest, whole, cached.digest)
+        digest = _digest(head, payload)
         for part in range(parts):
             chunk = payload[part * _PART : (part + 1) * _PART]
-            head = _DELTA.pack(_MAGIC, parts, newest, whole, cached.nonce, nonce) if part == 0 else b""
-            self._log.updateValue((version, part), (head + chunk,))
+            self._log.updateValue((version, part), (chunk if part else head + digest + chunk,))
         cached.live.append((version, parts, newest, len(payload)))
-        cached.version, cached.nonce = version, nonce
+        cached.version, cached.digest = version, digest
         return len(payload)
 
     def _cache_key(self, tile: int) -> tuple[str, ...]:
@@ -170,7 +177,7 @@ class TileState:
     def trim(self, cached: Cached, before: int) -> None:
         """Remove deltas from the front of the log all of whose rows are older than ``before``.
 
-        The last one stays: it carries the nonce of the version.
+        The last one stays: it carries the digest of the version.
         """
         while len(cached.live) > 1 and cached.live[0][2] < before:
             self._forget(cached, 1)
@@ -192,28 +199,35 @@ class TileState:
     ) -> bool:
         """Replay the deltas up to ``version``; False, before any change, if they are not of the same history."""
         for following in range(cached.version + 1, version + 1):
-            head = self._read(following, 0)
-            if len(head) < _DELTA.size or head[:4] != _MAGIC:
-                raise StateError(f"Delta {following} of a tile begins with {head[:4]!r}. Restore the checkpoint.")
-            _, parts, newest, whole, before, nonce = _DELTA.unpack_from(head)
-            if check and not whole and before != cached.nonce:
+            first = self._read(following, 0)
+            head, digest = first[: _DELTA.size], first[_DELTA.size : _DELTA.size + 8]
+            if len(digest) < 8 or head[:4] != _MAGIC:
+                raise StateError(f"Delta {following} of a tile begins with {head[:4]!r}: it is no delta. {_REMEDY}")
+            _, parts, newest, whole, before = _DELTA.unpack(head)
+            if check and not whole and before != cached.digest:
                 return False
-            payload = head[_DELTA.size :] + b"".join(self._read(following, part) for part in range(1, parts))
+            payload = first[_DELTA.size + 8 :] + b"".join(self._read(following, part) for part in range(1, parts))
+            if _digest(head, payload) != digest:
+                raise StateError(f"Delta {following} of a tile fails its checksum: truncated or corrupt. {_REMEDY}")
             if whole:
                 cached.operator = fresh()
                 cached.live.clear()
             apply(cached.operator, payload)
             cached.live.append((following, parts, newest, len(payload)))
-            cached.version, cached.nonce, check = following, nonce, True
+            cached.version, cached.digest, check = following, digest, True
         return True
 
     def _read(self, version: int, part: int) -> bytes:
         value = self._log.getValue((version, part))
         if value is None:
-            raise StateError(f"Delta {version} of a tile lacks part {part}. Restore the checkpoint.")
+            raise StateError(f"Delta {version} of a tile lacks part {part}. {_REMEDY}")
         delta = bytes(value[0])
         self.bytes_read += len(delta)
         return delta
+
+
+def _digest(head: bytes, payload: bytes) -> bytes:
+    return blake2b(head + payload, digest_size=8).digest()
 
 
 def blocks_of(payload: bytes) -> list[bytes]:
@@ -223,6 +237,6 @@ def blocks_of(payload: bytes) -> list[bytes]:
         (size,) = struct.unpack_from("<q", payload, at)
         blocks.append(payload[at + 8 : at + 8 + size])
         if len(blocks[-1]) != size:
-            raise StateError("A delta of a tile ends within a block. Restore the checkpoint, or start with a new one.")
+            raise StateError(f"A delta of a tile ends within a block. {_REMEDY}")
         at += 8 + size
     return blocks

@@ -53,9 +53,9 @@ def end_mark(newest: int) -> bytes:
 
 
 def by_tag(blobs: list[bytes]) -> dict[bytes, list[bytes]]:
-    """The blobs by what they are."""
+    """The blobs by what they are, in one order: a shuffle has none, and what a batch leaves in the log must have."""
     sorted_: dict[bytes, list[bytes]] = defaultdict(list)
-    for blob in blobs:
+    for blob in sorted(blobs):
         sorted_[blob[:1]].append(blob)
     return sorted_
 

@@ -1,0 +1,96 @@
+"""What fails below us, told as an error of appulse: a sentence in place of pages of stack traces.
+
+Spark quotes what a Python worker or a sink raised, in the midst of its own traces; the JVM's files fail on their own.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from appulse import errors
+from appulse.errors import AppulseError, StateError, StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_OURS = re.compile(r"appulse\.errors\.(\w+): (.+)")
+_FULL = "No space left on device|Disk quota exceeded|File too large|Read-only file system"
+_BARRED = "Permission denied|Parent path is not a directory|Mkdirs failed to create"
+_STATE = "CANNOT_LOAD_STATE_STORE"
+_UNREADABLE = (r"Checksum error: \S+", r"Stream is corrupted", r"\S+ does not exist", _STATE)
+
+
+@contextmanager
+def writing(place: str) -> Iterator[None]:
+    """Raise `StorageError` where ``place`` cannot be written."""
+    try:
+        yield
+    except AppulseError:
+        raise
+    except Exception as problem:
+        if known := _quoted(problem) or _unwritable(problem, place, f"{_FULL}|{_BARRED}"):
+            raise known from problem
+        raise
+
+
+class Query:
+    """Spark's streaming query, which fails with an error of appulse where there is one."""
+
+    def __init__(self, query: StreamingQuery, checkpoint: str) -> None:
+        self._query, self._checkpoint = query, checkpoint
+
+    def awaitTermination(self, timeout: float | None = None) -> bool | None:  # noqa: N802 - as Spark has it
+        """Wait for the end; with ``timeout`` (seconds) whether it came. Raises what the query failed with."""
+        try:
+            return self._query.awaitTermination(timeout)  # type: ignore[arg-type]  # Spark takes fractions
+        except Exception as problem:  # noqa: BLE001 - it is raised again
+            raise self._told(problem)  # noqa: B904 - it has its cause
+
+    def exception(self) -> Exception | None:
+        """What the query failed with."""
+        problem = self._query.exception()
+        return problem and self._told(problem)
+
+    def _told(self, problem: Exception) -> Exception:
+        """The error of appulse behind a problem, or the problem."""
+        disks = f"the checkpoint {self._checkpoint}, Spark's scratch files (spark.local.dir) or a sink"
+        known = _quoted(problem) or _unwritable(problem, disks, _FULL) or _unreadable(problem, self._checkpoint)
+        if known is None:
+            return problem
+        known.__cause__ = problem
+        return known
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._query, name)
+
+
+def _quoted(problem: Exception) -> AppulseError | None:
+    """Our error within the text of another."""
+    quoted = _OURS.search(str(problem))
+    if quoted is None:
+        return None
+    kind: type[AppulseError] = getattr(errors, quoted[1])
+    return kind(quoted[2])
+
+
+def _unwritable(problem: Exception, place: str, causes: str) -> StorageError | None:
+    cause = re.search(causes, str(problem))
+    return cause and StorageError(
+        f"Could not write {place}: {cause[0]}. Make room there, or mend the path, and start again with the same "
+        "checkpoint: no row is lost or doubled."
+    )
+
+
+def _unreadable(problem: Exception, checkpoint: str) -> StateError | None:
+    text = str(problem)
+    if _STATE not in text:
+        return None
+    cause = next(found for pattern in _UNREADABLE if (found := re.search(pattern, text)))
+    return StateError(
+        f"The state below {checkpoint} cannot be read: {cause[0]}. Restore the checkpoint from a copy, or start with "
+        "a new one."
+    )
