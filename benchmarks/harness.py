@@ -37,6 +37,7 @@ def arguments(description: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--quick", action="store_true", help="sizes that fit a few minutes")
     parser.add_argument("--json", action="store_true", help="print the figures as one JSON object, last")
+    parser.add_argument("--count", action="store_true", help="count windows in place of time windows")
     parser.add_argument("--only", help="comma-separated parts to run")
     return parser.parse_args()
 

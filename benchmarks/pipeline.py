@@ -6,10 +6,21 @@ Figures (``vs_`` is peer time / our time, ``of_`` our throughput / the reference
 * ``of_empty_narrow, of_empty_samples``: an operator that gets the same rows, row by row, and only counts them.
 * ``batch_cost_growth``: cost of a batch with a window 100 times longer and the same matches, over that with 1.
 * ``skew_max_over_mean``: slowest task over mean task, half of all rows in one spot, planned tiles.
+
+With ``--count``, for count windows:
+
+* ``of_empty_narrow, of_empty_samples``: as above, against two such operators one after the other.
+* ``second_operator_ms``: what a small micro-batch takes under a count window beyond that under a time window.
+* ``rss_growth``: resident memory in process after 10,000,000 rows through a window of 10,000, over that after a tenth.
 """
 
 from __future__ import annotations
 
+import gc
+import multiprocessing
+import resource
+import time
+from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +44,7 @@ from benchmarks.harness import (
 )
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from argparse import Namespace
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -92,8 +103,10 @@ def samples_table(rng: np.random.Generator, n: int, first_key: int, length: int 
     return base.append_column("samples", rows)
 
 
-def of_empty(spark: SparkSession, folder: Path, name: str, n: int, repeats: int = 2) -> float:
-    """Our throughput over that of the operator that counts; medians of ``repeats`` alternating runs."""
+def of_empty(
+    spark: SparkSession, folder: Path, name: str, n: int, window: Any, operators: int = 1, repeats: int = 2
+) -> float:
+    """Our throughput over that of ``operators`` that count; medians of ``repeats`` alternating runs."""
     from benchmarks.recipes import empty
 
     rng = np.random.default_rng(11)
@@ -109,24 +122,84 @@ def of_empty(spark: SparkSession, folder: Path, name: str, n: int, repeats: int 
     seconds: dict[str, list[float]] = {"ours": [], "empty": []}
     for repeat in range(repeats):
         frames = [read_stream(spark, path) for path in paths]
-        result = ap.similarity_join(*[stream(f, model) for f in frames], window=ap.TimeWindow(WITHIN), **settings)
-        for who, frame in (("ours", result), ("empty", empty(result, frames))):
+        result = ap.similarity_join(*[stream(f, model) for f in frames], window=window, **settings)
+        for who, frame in (("ours", result), ("empty", empty(result, frames, operators))):
             run = timed(frame, folder / name / f"{who}{repeat}")
             seconds[who].append(run.seconds)
             say(f"{name}: {who} {run.seconds:.1f} s, batches {[round(b, 2) for b in run.batches]}")
-    _check_against_local(spark, tables, model, settings, folder / name / "ours0" / "out")
+    _check_against_local(spark, tables, model, {**settings, "window": window}, folder / name / "ours0" / "out")
     return median(seconds["empty"]) / median(seconds["ours"])
 
 
 def _check_against_local(
     spark: SparkSession, tables: list[pa.Table], model: Any, settings: dict[str, Any], out: Path
 ) -> None:
-    expected = ap.similarity_join(*[stream(t, model) for t in tables], window=ap.TimeWindow(WITHIN), **settings)
+    if isinstance(settings["window"], ap.TimeWindow):
+        expected = ap.similarity_join(*[stream(t, model) for t in tables], **settings)
+    else:  # without a drain the ticks that are not complete are held, here and there
+        join = ap.SimilarityJoin(left=stream(None, model), right=stream(None, model), **settings)
+        expected = join.push(left=tables[0], right=tables[1])
     wanted = set(zip(expected["left_key"].to_pylist(), expected["right_key"].to_pylist(), strict=True))
     found = pairs_of(spark, out, "left_key", "right_key")
     if found != wanted:
         raise RuntimeError(f"{len(found)} pairs on Spark, {len(wanted)} in process")
     say(f"{len(found)} pairs, as in process")
+
+
+def second_operator_ms(spark: SparkSession, folder: Path, rows: int, batches: int) -> float:
+    """Median small micro-batch under a count window less that under a time window, in milliseconds."""
+    rng = np.random.default_rng(19)
+    tables = [uniform_points(rng, rows * batches, 400.0, 1.0, i * rows * batches) for i in range(2)]
+    paths = [write_stream(folder / "second" / str(i), table, batches) for i, table in enumerate(tables)]
+    point = ap.Exact("x", "y")
+    millis: dict[str, list[float]] = {"time": [], "count": []}
+    for repeat in range(2):
+        for who, window in (("time", ap.TimeWindow(WITHIN)), ("count", ap.CountWindow(4000))):
+            frames = [read_stream(spark, path) for path in paths]
+            result = ap.similarity_join(
+                *[stream(f, point) for f in frames], epsilon=EPSILON, probability=0.5, window=window
+            )
+            run = timed(result, folder / "second" / f"{who}{repeat}")
+            millis[who] += [1000 * batch for batch in run.batches[2:]]
+            say(f"second operator: {who} window, batches {[round(b, 2) for b in run.batches]}")
+    return median(millis["count"]) - median(millis["time"])
+
+
+def rss_growth(rows: int, window: int) -> float:
+    """Resident memory after ``rows`` rows, over that after a tenth of them, in a process of its own."""
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(1) as pool:
+        early, late, pairs, seconds = pool.apply(_memory_of_a_run, (rows, window))
+    say(f"in process: {rows} rows in {seconds:.0f} s, {pairs} pairs; {early / 1e6:.0f} MB, then {late / 1e6:.0f} MB")
+    return late / early
+
+
+def _memory_of_a_run(rows: int, window: int) -> tuple[int, int, int, float]:
+    rng = np.random.default_rng(23)
+    join = ap.SimilarityJoin(
+        left=stream(None, ap.Exact("x", "y")),
+        right=stream(None, ap.Exact("x", "y")),
+        epsilon=EPSILON,
+        probability=0.5,
+        window=ap.CountWindow(window),
+    )
+    size, early, pairs, begun = 5_000, 0, 0, time.perf_counter()
+    for i in range(rows // (2 * size)):
+        table = uniform_points(rng, 2 * size, 400.0, 1.0, i * 2 * size)
+        shifted = table["ts"].cast(pa.int64()).to_numpy() + i * size * 2_500
+        table = table.set_column(1, "ts", pa.array(shifted).cast(pa.timestamp("us", "UTC")))
+        pairs += len(join.push(left=table.slice(0, size), right=table.slice(0, 0).cast(table.schema)))
+        pairs += len(join.push(right=table.slice(size).set_column(1, "ts", table["ts"].slice(0, size))))
+        if (i + 1) * 2 * size == rows // 10:
+            early = _resident()
+    return early, _resident(), pairs, time.perf_counter() - begun
+
+
+def _resident() -> int:
+    """Resident memory of this process, in bytes."""
+    gc.collect()
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize()
 
 
 def batch_cost_growth(spark: SparkSession, folder: Path, rows: int, batches: int) -> float:
@@ -206,25 +279,48 @@ def _tile_seconds(spark: SparkSession, out: Path) -> list[float]:
 def main() -> None:
     """Run the parts asked for, and report."""
     asked = arguments(__doc__ or "")
-    quick = asked.quick
-    parts = set(asked.only.split(",")) if asked.only else {"explode", "empty", "growth", "skew"}
     spark = ap.session(2)
-    figures: dict[str, float] = {}
     with scratch() as folder:
-        if "explode" in parts:
-            against_explode(spark, folder, 5_000, "warm-up")
-            figures["vs_explode_1m"] = against_explode(spark, folder, 1_000_000, "1m")
-            figures["vs_explode_100k"] = against_explode(spark, folder, 100_000, "100k")
-        if "empty" in parts:
-            of_empty(spark, folder / "warm-up", "narrow", 5_000, 1)
-            figures["of_empty_narrow"] = of_empty(spark, folder, "narrow", 400_000 if quick else 1_000_000)
-            of_empty(spark, folder / "warm-up", "samples", 1_000, 1)
-            figures["of_empty_samples"] = of_empty(spark, folder, "samples", 40_000 if quick else 100_000)
-        if "growth" in parts:
-            figures["batch_cost_growth"] = batch_cost_growth(spark, folder, 50_000, 16 if quick else 24)
-        if "skew" in parts:
-            figures["skew_max_over_mean"] = skew(spark, folder, 100_000 if quick else 400_000, 8)
-    report(figures, as_json=asked.json)
+        run = count_windows if asked.count else time_windows
+        report(run(spark, folder, asked), as_json=asked.json)
+
+
+def time_windows(spark: SparkSession, folder: Path, asked: Namespace) -> dict[str, float]:
+    """The figures of time windows."""
+    quick, window = asked.quick, ap.TimeWindow(WITHIN)
+    parts = set(asked.only.split(",")) if asked.only else {"explode", "empty", "growth", "skew"}
+    figures: dict[str, float] = {}
+    if "explode" in parts:
+        against_explode(spark, folder, 5_000, "warm-up")
+        figures["vs_explode_1m"] = against_explode(spark, folder, 1_000_000, "1m")
+        figures["vs_explode_100k"] = against_explode(spark, folder, 100_000, "100k")
+    if "empty" in parts:
+        of_empty(spark, folder / "warm-up", "narrow", 5_000, window, repeats=1)
+        figures["of_empty_narrow"] = of_empty(spark, folder, "narrow", 400_000 if quick else 1_000_000, window)
+        of_empty(spark, folder / "warm-up", "samples", 1_000, window, repeats=1)
+        figures["of_empty_samples"] = of_empty(spark, folder, "samples", 40_000 if quick else 100_000, window)
+    if "growth" in parts:
+        figures["batch_cost_growth"] = batch_cost_growth(spark, folder, 50_000, 16 if quick else 24)
+    if "skew" in parts:
+        figures["skew_max_over_mean"] = skew(spark, folder, 100_000 if quick else 400_000, 8)
+    return figures
+
+
+def count_windows(spark: SparkSession, folder: Path, asked: Namespace) -> dict[str, float]:
+    """The figures of count windows."""
+    quick, window = asked.quick, ap.CountWindow(4000)
+    parts = set(asked.only.split(",")) if asked.only else {"empty", "second", "memory"}
+    figures: dict[str, float] = {}
+    if "empty" in parts:
+        of_empty(spark, folder / "warm-up", "narrow", 5_000, window, 2, 1)
+        figures["of_empty_narrow"] = of_empty(spark, folder, "narrow", 400_000 if quick else 1_000_000, window, 2)
+        of_empty(spark, folder / "warm-up", "samples", 1_000, window, 2, 1)
+        figures["of_empty_samples"] = of_empty(spark, folder, "samples", 40_000 if quick else 100_000, window, 2)
+    if "second" in parts:
+        figures["second_operator_ms"] = second_operator_ms(spark, folder, 1_000, 14 if quick else 30)
+    if "memory" in parts:
+        figures["rss_growth"] = rss_growth(10_000_000, 10_000)
+    return figures
 
 
 if __name__ == "__main__":

@@ -53,8 +53,11 @@ def explode_cells(frames: list[DataFrame], epsilon: float, seconds: int) -> Data
     return joined.select(F.col("l_id").alias("left_key"), F.col("r_id").alias("right_key"))
 
 
-def empty(result: DataFrame, frames: list[DataFrame]) -> DataFrame:
-    """Our encode, tile keys, copies and partitions, row by row, into one stateful operator that only counts."""
+def empty(result: DataFrame, frames: list[DataFrame], operators: int = 1) -> DataFrame:
+    """Our encode, tile keys, copies and partitions, row by row, into stateful operators that only count.
+
+    Of two the first counts and passes its rows on.
+    """
     known = result_of(result)
     union = None
     for i, frame in enumerate(frames):
@@ -64,8 +67,15 @@ def empty(result: DataFrame, frames: list[DataFrame]) -> DataFrame:
         union = rows if union is None else union.union(rows)
     if union is None:
         raise ValueError("no frames")
+    for _ in range(operators - 1):
+        union = union.groupBy("tile").transformWithStateInPandas(
+            CountAndPass(), outputStructType=_ROWS.removesuffix(", ts timestamp"), outputMode="append", timeMode="none"
+        )
     return union.groupBy("tile").transformWithStateInPandas(
-        Count(), outputStructType="tile int, n long", outputMode="append", timeMode="eventTime"
+        Count(),
+        outputStructType="tile int, n long",
+        outputMode="append",
+        timeMode="eventTime" if operators == 1 else "none",
     )
 
 
@@ -125,3 +135,20 @@ class Count(StatefulProcessor):
 
     def close(self) -> None:
         """Nothing to close."""
+
+
+class CountAndPass(Count):
+    """Counts the rows of each key, and passes them on as they are."""
+
+    def handleInputRows(  # noqa: N802 - Spark's name
+        self,
+        key: Any,  # noqa: ARG002
+        rows: Iterator[pd.DataFrame] | Iterator[Row],
+        timerValues: Any,  # noqa: ARG002, N803 - Spark's name
+    ) -> Iterator[pd.DataFrame]:
+        n = (self._count.get() or (0,))[0]
+        for frame in rows:
+            n += len(frame)
+            if isinstance(frame, pd.DataFrame):
+                yield frame
+        self._count.update((n,))

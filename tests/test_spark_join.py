@@ -18,6 +18,7 @@ from pyspark.errors import StreamingQueryException
 
 import appulse as ap
 from appulse.engines.call import Options
+from appulse.engines.spark.checkpoint import Checkpoint
 from tests.strategies import Case, cases, pushes
 from tests.test_tiles import WINDOWS, rows_of
 
@@ -27,9 +28,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 few = settings(
-    max_examples=20, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), print_blob=True
+    max_examples=12, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), print_blob=True
 )
-forty = settings(few, max_examples=40)
+several = settings(few, max_examples=24)
 many = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
 
 
@@ -115,7 +116,7 @@ def _check_streaming(spark: SparkSession, tmp_path: Path, data: st.DataObject) -
 
 
 @given(st.data())
-@forty
+@several
 def test_streaming_on_spark_answers_as_pushes_in_process(
     spark: SparkSession, tmp_path: Path, data: st.DataObject
 ) -> None:
@@ -191,3 +192,53 @@ def test_a_sink_that_fails_now_and_then_loses_nothing(spark: SparkSession, tmp_p
             break
     assert len(failed) == 3
     assert rows_of(list(found.values())) == rows_of([case.run()])
+
+
+@pytest.mark.parametrize("window", [ap.TimeWindow(3), ap.CountWindow(3)], ids=["time", "count"])
+def test_rows_of_a_megabyte(spark: SparkSession, tmp_path: Path, window: Any) -> None:
+    """Each its own number of samples, in three dimensions: blocks are cut so that each travels."""
+    rng = np.random.default_rng(7)
+    n, most = 16, 43_691
+    tables = []
+    for i in range(2):
+        lengths = rng.integers(most // 2, most, n)
+        lengths[:4] = (most, 1, 7, most)
+        samples = [(rng.integers(0, 2, 3) * 10 + rng.random((size, 3))).tolist() for size in lengths.tolist()]
+        tables.append(pa.table({"id": np.arange(n) + i * n, "ts": np.arange(n) // 2, "samples": samples}))
+    stream = ap.Stream(None, key="id", time="ts", value=ap.Samples("samples", names=("x", "y", "z")))
+    # The bounds decide every pair: refining two such rows takes two thousand million distances.
+    case = Case(tuple(tables), (stream, replace(stream)), 3, 2.0, 0.2, window)
+    save_batches(tmp_path / "in", case, [{s: list(range(k * 8, k * 8 + 8)) for s in range(2)} for k in range(2)])
+    frames = [read_stream(spark, tmp_path / "in" / str(s)) for s in range(2)]
+    answers, _ = drained(call_spark(case, frames, Options(partitions=2)), tmp_path / "out")
+    expected = case.run()
+    assert 0 < len(expected) < n * n / 4
+    assert rows_of([answers]) == rows_of([expected])
+
+
+def test_a_drain_that_failed_is_made_up_for(spark: SparkSession, tmp_path: Path, monkeypatch: Any) -> None:
+    """After its mark was read and before the checkpoint was closed: the next one takes what came since, and ends."""
+    (tmp_path / "in").mkdir()
+    table = pa.table({"id": [f"r{i}" for i in range(6)], "ts": range(6), "x": [0.0] * 6})
+
+    def drained_run() -> Any:
+        frame = spark.readStream.schema("id string, ts long, x double").parquet(str(tmp_path / "in"))
+        stream = ap.Stream(frame, key="id", time="ts", value=ap.Exact("x"), lateness=10)
+        pairs = ap.self_join(stream, epsilon=1.0, probability=1.0, window=ap.CountWindow(2))
+        sink = ("parquet", {"path": str(tmp_path / "out")})
+        return ap.start(pairs, sink, checkpoint=str(tmp_path / "checkpoint"), drain=True)
+
+    def crash(*_: Any) -> None:
+        raise RuntimeError("crash")
+
+    pq.write_table(table.slice(0, 3), tmp_path / "in" / "0.parquet")
+    with monkeypatch.context() as patched:
+        patched.setattr(Checkpoint, "close", crash)
+        with pytest.raises(RuntimeError, match="crash"):
+            drained_run().awaitTermination()
+    pq.write_table(table.slice(3), tmp_path / "in" / "1.parquet")
+    drained_run().awaitTermination()
+    rows = spark.read.parquet(str(tmp_path / "out")).select("left_key", "right_key").collect()
+    assert sorted((row[0], row[1]) for row in rows) == [(f"r{i}", f"r{i + 1}") for i in range(5)]
+    with pytest.raises(ap.CheckpointError, match="closed by a drain"):
+        drained_run()

@@ -297,3 +297,40 @@ def test_a_hot_spot_is_shared_out() -> None:
     counts = np.bincount(tiles, minlength=8)
     assert plan.hot
     assert counts.max() <= 2 * counts.mean()
+
+
+def test_a_stream_that_is_silent_in_one_bucket_may_be_live_in_another() -> None:
+    """Silence is of a stream, not of a stream's groups: rows within the lateness are never late in any bucket."""
+
+    def rows(*seconds_and_groups: tuple[int, str]) -> pa.Table:
+        return pa.table(
+            {
+                "id": [f"{group}{t}" for t, group in seconds_and_groups],
+                "ts": [t for t, _ in seconds_and_groups],
+                "x": [0.0] * len(seconds_and_groups),
+                "g": [group for _, group in seconds_and_groups],
+            }
+        )
+
+    def stream(name: str) -> ap.Stream:
+        settings: dict[str, Any] = {"partition_by": "g", "lateness": 5.0, "idle_after": 3.0, "name": name}
+        return ap.Stream(None, key="id", time="ts", value=ap.Exact("x"), **settings)
+
+    call = resolve(
+        [stream("a"), stream("b")],
+        [rows((0, "p")).schema] * 2,
+        epsilon=1.0,
+        probability=1.0,
+        window=ap.CountWindow(9),
+        self_join=False,
+        different=None,
+        on_reject="fail",
+        options=Options(),
+    )
+    spark = FakeSpark(call, hashed_plan(call.plan, 8, None), Random(0))
+    groups = [chr(ord("p") + i) for i in range(8)]
+    spark.batch({"a": rows(*((t, g) for t in (10, 20) for g in groups)), "b": rows((10, "p"), (18, "p"))})
+    spark.batch({"b": rows(*((14, g) for g in groups))})
+    answers, _ = spark.end()
+    found = {(row["left_key"], row["right_key"]) for table in answers for row in table.to_pylist()}
+    assert {(f"{g}20", f"{g}14") for g in groups} <= found

@@ -295,3 +295,21 @@ def test_many_groups() -> None:
     assert len(pairs) == 2 * n
     left, right = (pairs[f"{side}_key"].to_numpy() for side in ("left", "right"))
     assert (group[left] == group[right]).all()
+
+
+def test_a_window_of_a_million_rows() -> None:
+    """One row a second on either side: the same pairs as under a time window as long."""
+    n, size = 1_300_000, 1_000_000
+    rng = np.random.default_rng(3)
+    tables = [
+        pa.table({"id": np.arange(n), "ts": np.arange(n), "x": rng.random(n) * 1e6, "y": rng.random(n) * 1e3})
+        for _ in range(2)
+    ]
+    sides = [ap.Stream(table, key="id", time="ts", value=ap.Exact("x", "y")) for table in tables]
+    found = []
+    for window in (ap.CountWindow(size), ap.TimeWindow(size - 1)):
+        pairs = ap.similarity_join(*sides, epsilon=5.0, probability=1.0, window=window)
+        order = pa.compute.sort_indices(pairs, [("left_key", "ascending"), ("right_key", "ascending")])
+        found.append(pairs.take(order))
+    assert len(found[0]) > 10_000
+    assert found[0].equals(found[1])

@@ -46,7 +46,10 @@ class LocalJoin:
         self.call = call
         self.operator = SimilarityJoin(call.plan)
         rule = call.plan.rule
-        self._numbering = None if rule is None else Numbering(len(call.encodings), rule, every_tick=call.plan.changes)
+        changes, in_order = call.plan.changes, not call.arrival
+        self._numbering = (
+            None if rule is None else Numbering(len(call.encodings), rule, every_tick=changes, in_order=in_order)
+        )
         self._clock = Clock.of(call)
         self._rejects: list[pa.Table] = []
         self._label_types: dict[str, pa.DataType] = {}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from appulse.errors import StateError
 from appulse.kernels import numbering as kernels
 from appulse.model.objects import Objects, concat
 from appulse.model.strings import Bytes, Labels
@@ -56,11 +57,13 @@ class Numbering:
     """The windows of every group of ``streams`` streams, as numbers.
 
     ``places`` is how many places (tiles) rows have copies at. With ``every_tick`` places learn each floor of each
-    tick, else only the last one.
+    tick, else only the last one. With ``in_order`` no row is ever numbered behind a tick that was released.
     """
 
-    def __init__(self, streams: int, rule: Rule, places: int = 1, *, every_tick: bool = False) -> None:
-        self.rule, self.places, self._every_tick = rule, places, every_tick
+    def __init__(
+        self, streams: int, rule: Rule, places: int = 1, *, every_tick: bool = False, in_order: bool = True
+    ) -> None:
+        self.rule, self.places, self._every_tick, self._in_order = rule, places, every_tick, in_order
         self._streams = streams
         self._reset()
 
@@ -72,6 +75,7 @@ class Numbering:
         self._head, self._tail = (np.full((1, streams), kernels.NONE, np.int64) for _ in range(2))
         self._block = np.full(1, kernels.no_block(), np.int64)
         self._kept = 0  # rows in the arena when it was last tidied
+        self._last = -(1 << 62)  # the last tick there was
         self._clear_arena()
 
     def _clear_arena(self) -> None:
@@ -153,6 +157,7 @@ class Numbering:
         time = np.concatenate([part.time for part in objects])
         stream = np.repeat([part.stream for part in released], [len(part) for part in objects])
         order = np.argsort(time, kind="stable")
+        self._follow(int(time[order[0]]), int(time[order[-1]]))
         group, stream = np.concatenate(groups)[order], stream[order].astype(np.int64)
         self._compact()
         begin = len(self._number)
@@ -189,6 +194,15 @@ class Numbering:
         if not self._every_tick:
             notes = _last_of_each(notes)
         return numbered, notes[:, 0], self._floors(notes)
+
+    def _follow(self, first: int, last: int) -> None:
+        """Ticks go on, or something is badly wrong: rows behind a released tick are late, and never come here."""
+        if self._in_order and first <= self._last:
+            raise StateError(
+                f"A row of time {first} (microseconds) came to be numbered after the tick {self._last} was released. "
+                "This is a fault of appulse: please report it, with the job."
+            )
+        self._last = last
 
     def _append_rows(
         self,
@@ -313,7 +327,13 @@ class Numbering:
             "labels": labels.data,
             "next": self._next[groups],
         }
-        return {**state, "floor": self._floor[groups], "block": self._block[groups], **rows}
+        return {
+            **state,
+            "last": np.array([self._last]),
+            "floor": self._floor[groups],
+            "block": self._block[groups],
+            **rows,
+        }
 
     def restore(self, state: Mapping[str, NDArray[Any]], *, whole: bool) -> None:
         """Take in what `since` gave: in place of everything if ``whole``."""
@@ -323,6 +343,7 @@ class Numbering:
         groups = self._groups.of(Labels(np.arange(len(values), dtype=np.int32), tuple(values)), len(values))
         self._grow_groups()
         self._next[groups], self._floor[groups], self._block[groups] = state["next"], state["floor"], state["block"]
+        self._last = max(self._last, int(state["last"][0]))
         self._compact()
         self._restore_rows({**state, "group": groups[state["group"]]})
 

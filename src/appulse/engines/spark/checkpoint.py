@@ -79,21 +79,27 @@ class Checkpoint:
         return f"{self.path.rstrip('/')}/{_END}"
 
     def end(self) -> None:
-        """Put the mark of the streams' end, with the newest time there was."""
-        self._folder.write(f"{_END}/end.json", json.dumps({"newest": self.newest or 0}))
+        """Put the mark of the streams' end, with the newest time there was.
+
+        Each under a name of its own: Spark reads no file twice, and an earlier drain may have failed after its mark.
+        """
+        self._folder.write(f"{_END}/{uuid4().hex[:12]}.json", json.dumps({"newest": self.newest or 0}))
 
     @property
     def newest(self) -> int | None:
         """The newest time (microseconds) in any batch that may have been committed."""
-        text = self._folder.read(_NEWEST)
-        return None if text is None else int(text)
+        return max(map(int, self._folder.names(_NEWEST)), default=None)
 
     def saw(self, newest: int) -> None:
-        """A batch with rows up to this time is about to be committed."""
+        """A batch with rows up to this time is about to be committed: a file of that name, empty, says so."""
         if newest > self._seen:
-            known = self.newest
-            self._seen = newest if known is None else max(known, newest)
-            self._folder.write(_NEWEST, str(self._seen))
+            before = self._folder.names(_NEWEST)
+            self._seen = max([newest, *map(int, before)])
+            if str(self._seen) not in before:
+                self._folder.touch(f"{_NEWEST}/{self._seen}")
+            for name in before:
+                if int(name) < self._seen:
+                    self._folder.remove(f"{_NEWEST}/{name}")
 
     def close(self, call: JoinCall, tiling: Tiling) -> None:
         """Mark the streams as ended."""

@@ -112,7 +112,7 @@ def spark_join(streams: Sequence[Stream], *, options: Options, **settings: Any) 
         streams = [_with_watermark_delay(stream) for stream in streams]
     call = resolve(streams, [_arrow_schema(frame.schema) for frame in frames], options=options, **settings)
     partitions = options.partitions or _default_partitions(spark, streaming=streaming)
-    plan = _tile_plan(call, partitions, options, streams)
+    plan = _tile_plan(call, partitions, options)
     replanned = options.sample is not None or options.side is not None
     call = replace(call, options=replace(options, sample=None))  # the sample has served, and need not travel
     if not streaming:
@@ -269,22 +269,18 @@ def select_tag(tagged: DataFrame, tag: str, schema: T.StructType) -> DataFrame:
     return tagged.where(F.col("tag") == tag).select(*[F.col(f"{tag}_{f.name}").alias(f.name) for f in schema])
 
 
-def _tile_plan(call: JoinCall, partitions: int, options: Options, streams: Sequence[Stream]) -> TilePlan:
+def _tile_plan(call: JoinCall, partitions: int, options: Options) -> TilePlan:
     if options.sample is None:
         return hashed_plan(call.plan, partitions, call.encodings[0].gaussian_reach, options.side)
     from appulse.engines.local import as_table
 
     samples = options.sample if isinstance(options.sample, dict) else dict.fromkeys(call.plan.streams, options.sample)
     rows = []
-    for encoding, stream in zip(call.encodings, streams, strict=True):
+    for encoding in call.encodings:
         frame = samples.get(encoding.name)
         if frame is None:
             continue
-        frame = (
-            frame.select(*map(_quoted, stream.columns(encoding.differ))).toArrow()
-            if isinstance(frame, DataFrame)
-            else frame
-        )
+        frame = frame.select(*map(_quoted, encoding.columns())).toArrow() if isinstance(frame, DataFrame) else frame
         table = as_table(frame)
         known = _with_dimensions(call, table, encoding.name)
         rows.append(encode(table, known)[0])

@@ -23,10 +23,12 @@ class Folder:
         self._jvm = jvm
         self.path = path
         self._root = jvm.org.apache.hadoop.fs.Path(path)
-        self._fs = self._root.getFileSystem(spark._jsc.hadoopConfiguration())  # noqa: SLF001
+        self._gateway: Any = spark.sparkContext._gateway  # noqa: SLF001
+        self._conf = spark._jsc.hadoopConfiguration()  # noqa: SLF001
+        self._fs = self._root.getFileSystem(self._conf)
+        self._root = self._fs.makeQualified(self._root)
         # On a local disk Hadoop keeps checksums in files of their own; the two cannot be replaced as one.
-        gateway = spark.sparkContext._gateway  # noqa: SLF001
-        two = is_instance_of(gateway, self._fs, "org.apache.hadoop.fs.ChecksumFileSystem")
+        two = is_instance_of(self._gateway, self._fs, "org.apache.hadoop.fs.ChecksumFileSystem")
         self._plain = self._fs.getRawFileSystem() if two else self._fs
 
     def _at(self, name: str) -> Any:
@@ -51,8 +53,12 @@ class Folder:
         """Make a folder, if it is not there."""
         self._fs.mkdirs(self._at(name))
 
+    def touch(self, name: str) -> None:
+        """Make an empty file."""
+        self._fs.create(self._at(name)).close()
+
     def write(self, name: str, text: str) -> None:
-        """Put a file in place whole, or not at all; on local disks one that was there is there until then."""
+        """Put a file in place whole, or not at all; one that was there is there until then."""
         folder, _, last = name.rpartition("/")
         fresh = f"{folder}/.{last}.new" if folder else f".{last}.new"
         stream = self._plain.create(self._at(fresh))
@@ -60,9 +66,15 @@ class Folder:
             stream.write(bytearray(text.encode()))
         finally:
             stream.close()
-        if not self._plain.rename(self._at(fresh), self._at(name)):  # not every file system renames over a file
-            self.remove(name)
-            self.move(fresh, name)
+        if self._plain.rename(self._at(fresh), self._at(name)):
+            return
+        # Not every file system renames over a file unless told to. On a local disk this way would be two steps.
+        options = self._jvm.org.apache.hadoop.fs.Options.Rename
+        overwrite = self._gateway.new_array(options, 1)
+        overwrite[0] = options.OVERWRITE
+        self._jvm.org.apache.hadoop.fs.FileContext.getFileContext(self._root.toUri(), self._conf).rename(
+            self._at(fresh), self._at(name), overwrite
+        )
 
     def remove(self, name: str) -> None:
         """Remove a file or folder, if it is there."""

@@ -46,8 +46,12 @@ class Bucket:
         rule = self.call.plan.rule
         assert rule is not None  # noqa: S101 - else there would be no such stage
         streams = len(self.call.encodings)
-        self.numbering = Numbering(streams, rule, len(self.tiling.keys), every_tick=self.call.plan.changes)
+        changes, in_order = self.call.plan.changes, not self.call.arrival
+        self.numbering = Numbering(streams, rule, len(self.tiling.keys), every_tick=changes, in_order=in_order)
         self.clock = Clock.of(self.call)
+        if self.call.plan.grouped:
+            # A stream that sends nothing here may well do so elsewhere: who is silent, Spark's watermark tells.
+            self.clock.idle_after = [None] * streams
 
     @property
     def nbytes(self) -> int:
@@ -199,7 +203,11 @@ class NumberStage:
 
     def _complete(self, bucket: Bucket, limit: int | None, *, ended: bool) -> int:
         """Ticks before this are complete."""
-        if ended or self.call.arrival:
+        if self.call.arrival:
+            return END
+        if ended:
+            now = bucket.clock.now
+            bucket.clock.frontier = None if now is None else now + 1  # whoever comes after the end is late
             return END
         known = [time for time in (bucket.clock.tick(), limit) if time is not None]
         if not known:

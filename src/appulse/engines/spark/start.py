@@ -101,6 +101,11 @@ class DrainingQuery(Query):
             raise self._failure
         return None if timeout is None else True
 
+    @property
+    def isActive(self) -> bool:  # noqa: N802 - as Spark has it
+        """Whether it has not ended yet."""
+        return self._thread.is_alive()
+
     def exception(self) -> Exception | None:
         """What the query failed with, or the end of it."""
         return super().exception() or self._failure
