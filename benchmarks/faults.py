@@ -235,7 +235,7 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--quick", action="store_true", help="20 kills")
     options.add_argument("--json", action="store_true", help="print the figures as one JSON object, last")
-    options.add_argument("--window", choices=[*WINDOWS, "both"], default="time")
+    options.add_argument("--window", choices=[*WINDOWS, "both"], default="both")
     options.add_argument("--seed", type=int, default=1)
     asked = options.parse_args()
     windows = [*WINDOWS] if asked.window == "both" else [asked.window]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from appulse.engines.spark.engine import blocks_of_task, bucket_keys
+from appulse.engines.spark.inputs import blocks_of_task, bucket_keys
 from appulse.engines.spark.number_stage import NumberStage
 from appulse.engines.spark.state import Cache, TileState
 from appulse.engines.spark.tile_join import ANSWERS, METRICS, REJECTS, TileJoin, end_mark, read_table

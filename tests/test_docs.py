@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -83,15 +84,27 @@ def test_job_files_in_the_docs_are_valid(page: Path, tmp_path: Path) -> None:
 
 def test_figures_are_those_of_the_last_json_object() -> None:
     log = 'noise\n{"vs_explode_1m": 1}\n[1, 2]\n{"vs_explode_1m": 12.5, "skew_max_over_mean": 1.5}\n17\n'
-    assert figures.figures(log) == {"vs_explode_1m": 12.5, "skew_max_over_mean": 1.5}
-    table = figures.table(figures.figures(log))
+    run, found = figures.figures(log)
+    assert (run.name, found) == ("time", {"vs_explode_1m": 12.5, "skew_max_over_mean": 1.5})
+    table = figures.table(run, found)
     assert re.search(r"`vs_explode_1m`.*\| 12\.5 \|", table)
-    assert table.count(figures.NOT_RUN) == len(figures.FIGURES) - 2
-    assert figures.COMMAND in table
+    assert table.count(figures.NOT_RUN) == len(run.meanings) - 2
+    assert run.command in table
+
+
+def test_the_names_of_figures_tell_the_run() -> None:
+    for run in figures.RUNS:
+        assert figures.figures(json.dumps(dict.fromkeys(run.meanings, 1)))[0] == run
 
 
 @pytest.mark.parametrize(
-    ("log", "message"), [("", "no JSON object"), ("17", "no JSON object"), ('{"speed": 1}', "unknown figures speed")]
+    ("log", "message"),
+    [
+        ("", "no JSON object"),
+        ("17", "no JSON object"),
+        ('{"speed": 1}', "unknown figures speed"),
+        ('{"kills": 1, "rss_growth": 1}', "kills, rss_growth together"),
+    ],
 )
 def test_a_run_without_figures_is_told(log: str, message: str) -> None:
     with pytest.raises(SystemExit, match=message):
@@ -102,14 +115,15 @@ def test_figures_replace_what_is_between_the_marks_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page, log = tmp_path / "page.md", tmp_path / "log"
-    page.write_text(f"before\n{figures.BEGIN}\nold\n{figures.END}\nafter\n")
+    run = figures.RUNS[0]
+    page.write_text(f"before\n{run.begin}\nold\n{run.end}\nafter\n")
     log.write_text('{"of_empty_narrow": 0.9}\n')
     monkeypatch.setattr(figures, "PAGES", (page,))
     for _ in range(2):
         assert figures.main([str(log)]) == 0
         text = page.read_text()
-        assert text.startswith(f"before\n{figures.BEGIN}\n\n| figure |")
-        assert text.endswith(f"\n\n{figures.END}\nafter\n")
+        assert text.startswith(f"before\n{run.begin}\n\n| figure |")
+        assert text.endswith(f"\n\n{run.end}\nafter\n")
         assert "old" not in text
         assert "| 0.9 |" in text
     page.write_text("no marks")
@@ -118,7 +132,8 @@ def test_figures_replace_what_is_between_the_marks_and_nothing_else(
 
 
 def test_the_pages_that_show_figures_show_the_same_ones() -> None:
-    shown = {page.read_text(encoding="utf-8").split(figures.BEGIN)[1].split(figures.END)[0] for page in figures.PAGES}
-    assert len(shown) == 1
-    told = re.findall(r"^\| `(\w+)` \|", shown.pop(), re.MULTILINE)
-    assert told == list(figures.FIGURES)
+    for run in figures.RUNS:
+        pages = [page.read_text(encoding="utf-8") for page in figures.PAGES]
+        shown = {page.split(run.begin)[1].split(run.end)[0] for page in pages}
+        assert len(shown) == 1
+        assert re.findall(r"^\| `(\w+)` \|", shown.pop(), re.MULTILINE) == list(run.meanings)

@@ -17,8 +17,8 @@ import pytest
 
 import appulse as ap
 from appulse.engines.call import JoinCall, Options, resolve
-from appulse.engines.spark.engine import blocks_of_task
 from appulse.engines.spark.files import Folder
+from appulse.engines.spark.inputs import blocks_of_task
 from appulse.engines.spark.state import Cache, Cached, TileState
 from appulse.engines.spark.tile_join import TileJoin
 from appulse.engines.spark.tiles import TilePlan, hashed_plan

@@ -12,10 +12,11 @@ from pyspark.sql import functions as F  # noqa: N812 - the usual name of this mo
 from pyspark.sql import types as T  # noqa: N812
 
 from appulse.engines.spark.checkpoint import Checkpoint
-from appulse.engines.spark.engine import METRICS, SparkResult, result_of, select_tag
+from appulse.engines.spark.engine import SparkResult, result_of
 from appulse.engines.spark.failures import Query, writing
 from appulse.engines.spark.files import replace_batch
 from appulse.engines.spark.jdbc import replace_rows
+from appulse.engines.spark.tagged import METRICS, select_tag
 from appulse.engines.spark.tiling import Tiling
 from appulse.errors import BadArgument
 

@@ -1,0 +1,206 @@
+"""From user rows to blocks: encode, and the clock that all keys share."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the house name of this module
+
+from appulse.engines.spark import tile_join
+from appulse.engines.spark.routing import bucketed, tiled
+from appulse.engines.spark.tile_join import table_bytes
+from appulse.engines.spark.tiles import spread_keys
+from appulse.errors import BadArgument, bad_rows
+from appulse.model.encode import encode, infer_dimensions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from appulse.engines.call import JoinCall
+    from appulse.engines.spark.tiling import Tiling
+    from appulse.model.stream import Stream
+
+MARKS = "tile int, block binary"
+_BLOCKS = "tile int, block binary, ts timestamp"
+# Rows wait for their task's other rows, so that a tile gets few blocks; not for more than this.
+_FLUSH_BYTES = 256 << 20
+
+
+def encoded(call: JoinCall, tiling: Tiling, streams: Sequence[Stream], control: str | None = None) -> DataFrame:
+    """All streams as blocks, one or a few per key, task and micro-batch: for tiles, or for buckets to be numbered.
+
+    ``control`` is a folder that a drain puts the mark of the streams' end in.
+    """
+    parts: list[DataFrame] = []
+    streaming = streams[0].frame.isStreaming
+    delays = _watermarks(call)
+    for i, encoding in enumerate(call.encodings):
+        frame = streams[i].frame.select(*map(quoted, encoding.columns()))
+        part = frame.mapInArrow(_encoder(call, tiling, i), _BLOCKS)
+        if streaming and delays[i] is not None:
+            # Spark's watermark is the one clock all keys share. It would also drop late rows unseen, were the time
+            # column still there below.
+            part = part.withWatermark("ts", f"{delays[i]} milliseconds")
+        parts.append(part)
+    if not streaming:
+        return union(parts)
+    if None in delays:
+        parts = [_with_idle_watermark(call, parts)]
+    blocks = union([part.select("tile", "block") for part in parts])
+    if control is None:
+        return blocks
+    spark = streams[0].frame.sparkSession
+    marks = spark.readStream.schema("newest long").json(control)
+    return blocks.union(marks.mapInArrow(_marker(bucket_keys(call, tiling) if call.plan.rule else tiling.keys), MARKS))
+
+
+def _watermarks(call: JoinCall) -> list[int | None]:
+    """Each stream's delay in milliseconds; None where it is clocked with the others, for it may fall silent."""
+    return [
+        None if idle is not None else -(-late // 1000)
+        for idle, late in zip(call.idle_after, call.lateness, strict=True)
+    ]
+
+
+def _with_idle_watermark(call: JoinCall, parts: list[DataFrame]) -> DataFrame:
+    """All streams, with one more watermark for those that may fall silent.
+
+    One of them that is live is behind the newest row by its ``idle_after`` at most: a clock that never runs ahead.
+    """
+    lags = [late + idle for late, idle in zip(call.lateness, call.idle_after, strict=True) if idle is not None]
+    renamed = [
+        part.select("tile", "block", F.expr("timestamp_micros(unix_micros(ts))").alias("seen")) for part in parts
+    ]
+    return union(renamed).withWatermark("seen", f"{-(-max(lags) // 1000)} milliseconds")
+
+
+def _marker(keys: Sequence[int]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def mark_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for newest in batch.column(0).to_pylist():
+                blobs = [tile_join.end_mark(newest)] * len(keys)
+                yield pa.record_batch(
+                    [pa.array(keys, pa.int32()), pa.array(blobs, pa.binary())], names=["tile", "block"]
+                )
+
+    return mark_task
+
+
+def bucket_keys(call: JoinCall, tiling: Tiling) -> list[int]:
+    """The numbers by which Spark knows the buckets of groups: one, or as many as there are tiles to feed."""
+    plan = tiling.versions[0].plan
+    return spread_keys(plan.tiles if call.plan.grouped else 1, plan.slots or plan.tiles)
+
+
+def union(parts: list[DataFrame]) -> DataFrame:
+    """The frames one after the other."""
+    return reduce(DataFrame.union, parts)
+
+
+def _encoder(
+    call: JoinCall, tiling: Tiling, stream: int
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def encode_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return blocks_of_task(batches, call, tiling, stream)
+
+    return encode_task
+
+
+def blocks_of_task(
+    batches: Iterable[pa.RecordBatch], call: JoinCall, tiling: Tiling, stream: int
+) -> Iterator[pa.RecordBatch]:
+    """The blocks of one task's rows."""
+    encoding = call.encodings[stream]
+    keys = tiling.keys
+    buckets = bucket_keys(call, tiling) if call.plan.rule is not None else []
+    for table in gathered(batches):
+        if encoding.dimensions is None:
+            encoding = replace(encoding, dimensions=infer_dimensions(table, encoding.model))
+        objects, rejects = encode(table, encoding)
+        if len(rejects):
+            _fail_if_asked(call, rejects)
+            # Under many keys, so that a flood of bad rows is no hot spot.
+            newest = int(objects.time.max()) if len(objects) else 0
+            many = buckets or keys
+            where = many[hash_text(str(rejects.column("detail")[0]) + str(len(rejects))) % len(many)]
+            yield _block_batch([where], [table_bytes(tile_join.REJECTS, rejects)], [newest])
+        if len(objects) == 0:
+            continue
+        if buckets:
+            blocks = [(buckets[b], block, newest) for b, block, newest in bucketed(objects, stream, len(buckets))]
+        else:
+            blocks = [(keys[t], block, at) for t, block, at in tiled(objects, stream, tiling, tiling.copies(objects))]
+        yield _block_batch(*map(list, zip(*blocks, strict=True)))
+
+
+def _block_batch(keys: list[int], blocks: list[bytes], newest: list[int]) -> pa.RecordBatch:
+    times = pa.array(newest, pa.int64()).view(pa.timestamp("us", "UTC"))
+    return pa.record_batch(
+        [pa.array(keys, pa.int32()), pa.array(blocks, pa.binary()), times], names=["tile", "block", "ts"]
+    )
+
+
+def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """The batches of a task as few tables."""
+    waiting: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        waiting.append(batch)
+        size += batch.nbytes
+        if size >= _FLUSH_BYTES:
+            yield pa.Table.from_batches(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield pa.Table.from_batches(waiting)
+
+
+def _fail_if_asked(call: JoinCall, rejects: pa.Table) -> None:
+    if call.on_reject == "fail":
+        raise bad_rows(len(rejects), rejects.slice(0, 1).to_pylist()[0])
+
+
+def hash_text(text: str) -> int:
+    """The same number for the same text in every process."""
+    from zlib import crc32
+
+    return crc32(text.encode())
+
+
+def quoted(column: str) -> Any:
+    """A column by its very name."""
+    return F.col("`" + column.replace("`", "``") + "`")
+
+
+def with_watermark_delay(stream: Stream) -> Stream:
+    """The stream with the delay of a `withWatermark` on its frame as its lateness."""
+    delays = _watermark_delays(stream.frame)
+    if not delays:
+        return stream
+    if stream.lateness is not None:
+        raise BadArgument(
+            f"Stream {stream.name or stream.key!r} has lateness={stream.lateness!r} and a withWatermark on its frame. "
+            "Give one of them."
+        )
+    return replace(stream, lateness=max(delays) / 1000.0)
+
+
+def _watermark_delays(frame: DataFrame) -> list[int]:
+    """Delays in milliseconds of the watermarks in a frame's plan; none where Spark does not let us look (Connect)."""
+    if not hasattr(frame, "_jdf"):
+        return []
+    delays, waiting = [], [frame._jdf.queryExecution().analyzed()]  # noqa: SLF001 - there is no public way
+    while waiting:
+        node = waiting.pop()
+        if node.nodeName() == "EventTimeWatermark":
+            delays.append(
+                int(node.delay().days() * 86_400_000 + node.delay().microseconds() // 1000)
+                if hasattr(node.delay(), "days")
+                else int(str(node.delay()))
+            )
+        children = node.children()
+        waiting += [children.apply(i) for i in range(children.size())]
+    return delays

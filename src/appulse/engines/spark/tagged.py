@@ -1,0 +1,137 @@
+"""What comes out of a query as one frame: answers, rejects and metrics side by side, told apart by a tag."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812 - the house name of this module
+from pyspark.sql import types as T  # noqa: N812
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
+
+from appulse.engines.spark import tile_join
+from appulse.engines.spark.tile_join import read_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from pyspark.sql import DataFrame
+
+    from appulse.engines.call import JoinCall
+    from appulse.model.stream import Stream
+
+#: What a tile reports of each micro-batch.
+METRICS = (
+    "tile",
+    "newest",
+    "rows",
+    "late",
+    "rejected",
+    "candidates",
+    "elsewhere",
+    "pruned_reach",
+    "pruned_mass",
+    "pruned_cantelli",
+    "pruned_markov",
+    "pruned_projection",
+    "accepted",
+    "refined",
+    "answers",
+    "left",
+    "state_rows",
+    "state_bytes",
+    "state_bytes_read",
+    "state_bytes_written",
+    "seconds",
+)
+
+
+def result_schemas(call: JoinCall, streams: Sequence[Stream]) -> tuple[T.StructType, T.StructType]:
+    """Spark's schemas of answers and rejects: keys and times in the types they came in."""
+    key = _common_type([stream.frame.schema[stream.key].dataType for stream in streams], call.key_type)
+    time = _common_type([stream.frame.schema[stream.time].dataType for stream in streams], call.time_type)
+    text, number = T.StringType(), T.DoubleType()
+    sides = [
+        T.StructField(f"{side}_{what}", kind)
+        for side in ("left", "right")
+        for what, kind in (("stream", text), ("key", key), ("time", time))
+    ]
+    figures = [T.StructField("distance", number), T.StructField("probability", number)]
+    if call.plan.changes:
+        figures += [T.StructField("change", T.IntegerType()), T.StructField("time", time)]
+    answers = T.StructType([*sides, *figures])
+    rejects = T.StructType(
+        [
+            T.StructField(name, kind)
+            for name, kind in (
+                ("stream", text),
+                ("key", key),
+                ("time", time),
+                ("reason", text),
+                ("detail", text),
+                ("values", text),
+            )
+        ]
+    )
+    return answers, rejects
+
+
+def _common_type(kinds: Sequence[T.DataType], resolved: pa.DataType) -> T.DataType:
+    if all(kind == kinds[0] for kind in kinds):
+        return kinds[0]
+    return from_arrow_type(resolved)
+
+
+def tagged_schema(answers: T.StructType, rejects: T.StructType) -> T.StructType:
+    """Answers, rejects and metrics side by side; ``tag`` tells which a row is."""
+    return T.StructType(
+        [
+            T.StructField("tag", T.StringType()),
+            *[T.StructField(f"answer_{f.name}", f.dataType) for f in answers],
+            *[T.StructField(f"reject_{f.name}", f.dataType) for f in rejects],
+            *[T.StructField(f"metric_{name}", T.DoubleType()) for name in METRICS],
+        ]
+    )
+
+
+def select_tag(tagged: DataFrame, tag: str, schema: T.StructType) -> DataFrame:
+    """The rows of one tag, under the names users know."""
+    return tagged.where(F.col("tag") == tag).select(*[F.col(f"{tag}_{f.name}").alias(f.name) for f in schema])
+
+
+def arrow_schema(schema: T.StructType) -> pa.Schema:
+    """The Arrow schema in which Spark takes such rows from Python."""
+    return to_arrow_schema(schema, timezone="UTC")
+
+
+def decoded(blobs: Iterable[bytes], arrow: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Tagged rows of what tiles put out."""
+    for blob in blobs:
+        if blob[:1] == tile_join.METRICS:
+            told = json.loads(blob[1:])
+            row = pa.table({name: [float(told.get(name, 0))] for name in METRICS})
+            yield tagged_rows("metric", row, arrow)
+            continue
+        table = read_table(blob)
+        yield tagged_rows("answer" if blob[:1] == tile_join.ANSWERS else "reject", table, arrow)
+
+
+def tagged_rows(tag: str, table: pa.Table, arrow: pa.Schema) -> pa.RecordBatch:
+    """The rows of a table in the tagged schema, null where it has nothing to say."""
+    n = len(table)
+    columns = []
+    for column in arrow:
+        if column.name == "tag":
+            columns.append(pa.repeat(pa.scalar(tag, column.type), n))
+        elif column.name.startswith(f"{tag}_"):
+            values = table.column(column.name.removeprefix(f"{tag}_")).combine_chunks()
+            values = values.chunk(0) if isinstance(values, pa.ChunkedArray) else values
+            columns.append(_as_type(values, column.type))
+        else:
+            columns.append(pa.nulls(n, column.type))
+    return pa.RecordBatch.from_arrays(columns, schema=arrow)
+
+
+def _as_type(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    return values if values.type == kind else values.cast(kind)
