@@ -246,7 +246,7 @@ def main() -> None:
         kills = ["driver", "worker"] * each
         random.shuffle(kills)
         with scratch() as folder:
-            figures.update(faults(folder, window, kills, 60 // len(windows), random))
+            figures.update(faults(folder, window, kills, 40 // len(windows), random))
     report({name: figures[name] for name in ("kills", "lost", "doubled")}, as_json=asked.json)
 
 
