@@ -18,7 +18,8 @@ from appulse.model.encode import Encoding, check_columns, gaussian_reach, reach_
 from appulse.model.strings import decode
 from appulse.model.times import from_micros, is_number, is_time
 from appulse.operators.similarity_join import BOUNDS, INDEXES, JoinPlan
-from appulse.windows.definitions import DeltaWindow, TimeWindow, Window, rule_of
+from appulse.windows.definitions import DeltaWindow, TimeWindow, Window
+from appulse.windows.frames import rule_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from appulse.windows.definitions import Rule
+    from appulse.windows.frames import Rule
 
 #: A time after every tick.
 END = int(np.iinfo(np.int64).max)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appulse.operators.numbering import Floors
-    from appulse.windows.definitions import Rule
+    from appulse.windows.frames import Rule
 
 #: Bounds that can be switched off; the answers never change.
 BOUNDS = frozenset({"reach", "moment", "accept", "projection"})

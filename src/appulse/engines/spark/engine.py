@@ -21,6 +21,7 @@ from pyspark.sql import types as T  # noqa: N812
 
 from appulse.engines.call import JoinCall, Options, resolve, to_table
 from appulse.engines.spark.inputs import MARKS, encoded, gathered, quoted, union, with_watermark_delay
+from appulse.engines.spark.metrics import LEVELS
 from appulse.engines.spark.number_stage import NumberStage
 from appulse.engines.spark.processor import JoinProcessor, NumberProcessor
 from appulse.engines.spark.session import check_session
@@ -117,7 +118,9 @@ def _build_stream(call: JoinCall, tiling: Tiling, streams: Sequence[Stream], con
             timeMode="eventTime",
         )
     tagged = _stateful(call, tiling, blocks, tagged_schema(answers, rejects))
-    totals = [F.sum(f"metric_{name}").alias(name) for name in METRICS if name not in ("tile", "newest")]
+    sums = {name: F.sum(f"metric_{name}") for name in METRICS if name not in ("tile", "newest")}
+    # A batch without rows did nothing, and leaves the state as it was.
+    totals = [(s if n in LEVELS else F.coalesce(s, F.lit(0.0))).alias(n) for n, s in sums.items()]
     tagged = tagged.observe("appulse", *totals)
 
     def rebuild(other: Tiling, folder: str | None = None) -> SparkResult:
