@@ -22,7 +22,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-import psutil  # type: ignore[import-untyped]
+import psutil
 import pyarrow.dataset as ds
 
 from benchmarks.fault_job import WINDOWS, write_input
