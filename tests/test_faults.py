@@ -11,6 +11,7 @@ from functools import partial
 from random import Random
 from threading import Thread
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import pyarrow as pa
 import pytest
@@ -168,8 +169,11 @@ def run(joined: DataFrame, source: Path) -> Path:
 
 @pytest.fixture
 def again(run: Path, tmp_path: Path) -> Path:
-    """A copy of it, to be spoiled."""
-    return shutil.copytree(run, tmp_path / "again")
+    """A copy of it, to be spoiled; under an id of its own, as a worker may still hold what the first one came to."""
+    again = shutil.copytree(run, tmp_path / "again")
+    (again / "checkpoint" / "metadata").write_text(json.dumps({"id": str(uuid4())}))
+    (again / "checkpoint" / ".metadata.crc").unlink()
+    return again
 
 
 def test_a_changed_job_against_an_old_checkpoint(spark: SparkSession, source: Path, run: Path) -> None:
