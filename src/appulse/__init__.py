@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     )
     from appulse.model.stream import Stream
     from appulse.model.uncertainty import Ball, Exact, Gaussian, Samples
-    from appulse.windows.definitions import CountWindow, DeltaWindow, TimeWindow, TumblingWindow
+    from appulse.windows.definitions import CountWindow, DeltaWindow, TimeWindow, TumblingWindow, UncertainCountWindow
 
 __version__ = "0.1.0"
 
@@ -46,7 +46,13 @@ _HOMES = {
     ),
     "appulse.model.stream": ("Stream",),
     "appulse.model.uncertainty": ("Ball", "Exact", "Gaussian", "Samples"),
-    "appulse.windows.definitions": ("CountWindow", "DeltaWindow", "TimeWindow", "TumblingWindow"),
+    "appulse.windows.definitions": (
+        "CountWindow",
+        "DeltaWindow",
+        "TimeWindow",
+        "TumblingWindow",
+        "UncertainCountWindow",
+    ),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -71,6 +77,7 @@ __all__ = [
     "Stream",
     "TimeWindow",
     "TumblingWindow",
+    "UncertainCountWindow",
     "__version__",
     "listen",
     "rejects",

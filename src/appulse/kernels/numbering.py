@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from appulse.kernels.arrays import ByteArray, Floats, Ints, Whole
 
-COUNT, DELTA, TUMBLE_ROWS, TUMBLE_TIME = range(4)
+COUNT, DELTA, TUMBLE_ROWS, TUMBLE_TIME, UNCERTAIN_COUNT, UNCERTAIN_DELTA = range(6)
 NONE = -1
 _NO_BLOCK = -(1 << 62)
 

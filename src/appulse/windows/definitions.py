@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+METHODS = ("exact", "refined-normal", "normal", "poisson")
+
+
 @dataclass(frozen=True)
 class TimeWindow:
     """Rows at most ``length`` older than the tick (0 = the same tick only).
@@ -55,17 +58,52 @@ class CountWindow:
 
 
 @dataclass(frozen=True)
+class UncertainCountWindow:
+    """Of each stream the fewest newest rows of which ``size`` exist with probability at least ``confidence``.
+
+    ``method`` tells how that is computed: "exact", or by the approximations "refined-normal", "normal" and "poisson".
+    ``max_rows`` caps the window. With ``confidence=1`` nothing short of ``size`` certain rows will do. Dallachiesa et
+    al. 2015, Eq. 4.
+    """
+
+    size: int
+    confidence: float
+    method: str = "exact"
+    max_rows: int | None = None
+
+    def __post_init__(self) -> None:
+        if not _is_whole(self.size) or self.size < 1:
+            raise BadArgument(f"UncertainCountWindow({self.size!r}): give a whole number of rows, at least 1.")
+        _check_confidence(self.confidence, "UncertainCountWindow")
+        if self.method not in METHODS:
+            raise BadArgument(f"UncertainCountWindow(method={self.method!r}).{nearest(str(self.method), METHODS)}")
+        most: object = self.max_rows
+        if most is not None and not (_is_whole(most) and int(str(most)) >= self.size):
+            raise BadArgument(
+                f"UncertainCountWindow(max_rows={most!r}): give a whole number of rows, at least the size {self.size}."
+            )
+        object.__setattr__(self, "size", int(self.size))
+        object.__setattr__(self, "confidence", float(self.confidence))
+
+
+@dataclass(frozen=True)
 class DeltaWindow:
     """Of each stream the newest rows whose ``column`` lies within ``bound`` of its newest row's.
 
     Once per tick, after its rows are in, the oldest row goes while its value lies more than ``bound`` away; once gone
-    it never comes back. Dallachiesa et al. 2015, section 3.
+    it never comes back. Where ``column`` is a dimension of the stream's uncertain value, ``confidence`` is needed: it
+    goes while that is so with at least this probability, given that both rows exist. Dallachiesa et al. 2015, section
+    3 and future work.
     """
 
     column: str
     bound: float
+    confidence: float | None = None
 
     def __post_init__(self) -> None:
+        if self.confidence is not None:
+            _check_confidence(self.confidence, "DeltaWindow")
+            object.__setattr__(self, "confidence", float(self.confidence))
         named: object = self.column
         if not isinstance(named, str):
             raise BadArgument(f"DeltaWindow({self.column!r}, ...): give the name of a numeric column.")
@@ -96,7 +134,12 @@ class TumblingWindow:
         object.__setattr__(self, "length", int(self.length))
 
 
-Window = TimeWindow | CountWindow | DeltaWindow | TumblingWindow
+Window = TimeWindow | CountWindow | UncertainCountWindow | DeltaWindow | TumblingWindow
+
+
+def _check_confidence(confidence: object, what: str) -> None:
+    if not _is_real(confidence) or not 0.0 < float(str(confidence)) <= 1.0:
+        raise BadArgument(f"{what}(confidence={confidence!r}): give a probability above 0, at most 1.")
 
 
 def _is_whole(value: object) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from appulse.kernels.numbering import COUNT, DELTA, TUMBLE_ROWS, TUMBLE_TIME
+from appulse.kernels.numbering import COUNT, DELTA, TUMBLE_ROWS, TUMBLE_TIME, UNCERTAIN_COUNT, UNCERTAIN_DELTA
 from appulse.model.times import duration
-from appulse.windows.definitions import CountWindow, DeltaWindow, TumblingWindow
+from appulse.windows.definitions import METHODS, CountWindow, DeltaWindow, TumblingWindow, UncertainCountWindow
 
 if TYPE_CHECKING:
     from appulse.windows.definitions import Window
@@ -17,19 +17,32 @@ if TYPE_CHECKING:
 class Rule:
     """A window that goes by rows rather than by time, for `appulse.kernels.numbering`.
 
-    ``size`` is in rows, or microseconds of a block of time.
+    ``size`` is in rows, or microseconds of a block of time; ``method`` a constant of `poisson_binomial`.
     """
 
     kind: int
     size: int = 0
     bound: float = 0.0
+    confidence: float = 1.0
+    method: int = 0
+    max_rows: int | None = None
+
+    @property
+    def uncertain(self) -> bool:
+        """Whether rows are in the window with a probability."""
+        return self.kind == UNCERTAIN_COUNT
 
 
 def rule_of(window: Window) -> Rule | None:
     """What decides the floor of a window that numbers its rows; None for a time window, which needs no numbers."""
     if isinstance(window, CountWindow):
         return Rule(COUNT, window.size)
+    if isinstance(window, UncertainCountWindow):
+        method = METHODS.index(window.method)
+        return Rule(UNCERTAIN_COUNT, window.size, 0.0, window.confidence, method, window.max_rows)
     if isinstance(window, DeltaWindow):
+        if window.confidence is not None:
+            return Rule(UNCERTAIN_DELTA, bound=window.bound, confidence=window.confidence)
         return Rule(DELTA, bound=window.bound)
     if isinstance(window, TumblingWindow):
         if isinstance(window.length, int):

@@ -1,0 +1,535 @@
+"""How many of a stream's newest rows exist: exact Poisson-binomial probabilities, and the paper's approximations.
+
+A row is in the window of the ``size`` newest existing rows iff at most ``size - 1`` of the rows after it exist
+(Dallachiesa et al. 2015, Eq. 24). That is computed over the number of rows that are *absent*, of which there are few:
+a probability mass function is kept over a band only, entries below `TINY` at its ends are dropped. Every factor is
+multiplied in, none is ever divided out. What rounding and dropping change stays below 1e-12, far below the tolerance
+of every comparison (1e-9).
+
+While a window slides, its rows are two stacks: a *pivot* splits them, the newer part is one mass function that grows
+by a factor a row, the older part a table with one entry per row (what lies between it and the pivot). One answer is
+then one dot product. Once rows beyond the pivot are asked for, a newer pivot is taken.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from appulse.kernels.jit import exact_kernel
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from appulse.kernels.arrays import Flags, Floats, Ints
+
+EXACT, REFINED_NORMAL, NORMAL, POISSON = range(4)
+#: Entries of a mass function below this are dropped at its ends.
+TINY = 1e-18
+# Bernstein's bound is below TINY from here on: -log(1e-18).
+_CERTAIN = 41.5
+# Below so many rows a product is made factor by factor.
+_LEAF = 64
+_PIVOT, _END, _BUFFER, _BEGIN, _N, _LOW, _DEPTH, _TAIL_BUFFER, _TAIL_BEGIN, _TAIL_N, _TAIL_LOW, _USED = range(12)
+_NONE = -1
+
+
+@exact_kernel
+def _times_row(source: Floats, begin: int, n: int, low: int, present: float, out: Floats) -> tuple[int, int, int]:
+    """A mass function over absent rows with one row more; where it begins in ``out``, its length and least count."""
+    absent = 1.0 - present
+    own = source[begin : begin + n]
+    out[0] = own[0] * present
+    for k in range(1, n):
+        out[k] = own[k] * present + own[k - 1] * absent
+    out[n] = own[n - 1] * absent
+    return _trimmed(out, n + 1, low)
+
+
+@exact_kernel
+def _trimmed(values: Floats, n: int, low: int) -> tuple[int, int, int]:
+    first = 0
+    while first < n - 1 and values[first] < TINY:
+        first += 1
+    while n - 1 > first and values[n - 1] < TINY:
+        n -= 1
+    return first, n - first, low + first
+
+
+@exact_kernel
+def _times_rows(
+    buffers: NDArray[np.float64], which: int, begin: int, n: int, low: int, exist: Floats, first: int, last: int
+) -> tuple[int, int, int, int]:
+    """The mass function in one of two buffers, with the rows ``first`` to ``last`` (exclusive) more."""
+    for row in range(first, last):
+        if exist[row] == 1.0:
+            continue
+        begin, n, low = _times_row(buffers[which], begin, n, low, exist[row], buffers[1 - which])
+        which = 1 - which
+    return which, begin, n, low
+
+
+@exact_kernel
+def _convolve(a: Floats, b: Floats, out: Floats) -> None:
+    """The mass function of a sum; the shorter one goes outside, so that the inner loop is long."""
+    if a.shape[0] > b.shape[0]:
+        a, b = b, a
+    out[: a.shape[0] + b.shape[0] - 1] = 0.0
+    n = b.shape[0]
+    i = 0
+    # Four factors a pass: the sum is loaded and stored a quarter as often.
+    while i + 4 <= a.shape[0]:
+        into = out[i : i + n + 3]
+        a0, a1, a2, a3 = a[i], a[i + 1], a[i + 2], a[i + 3]
+        if n >= 4:
+            into[0] += a0 * b[0]
+            into[1] += a0 * b[1] + a1 * b[0]
+            into[2] += a0 * b[2] + a1 * b[1] + a2 * b[0]
+            for k in range(3, n):
+                into[k] += a0 * b[k] + a1 * b[k - 1] + a2 * b[k - 2] + a3 * b[k - 3]
+            into[n] += a1 * b[n - 1] + a2 * b[n - 2] + a3 * b[n - 3]
+            into[n + 1] += a2 * b[n - 1] + a3 * b[n - 2]
+            into[n + 2] += a3 * b[n - 1]
+        else:
+            for j in range(4):
+                for k in range(n):
+                    into[j + k] += a[i + j] * b[k]
+        i += 4
+    while i < a.shape[0]:
+        into = out[i : i + n]
+        for k in range(n):
+            into[k] += a[i] * b[k]
+        i += 1
+
+
+@exact_kernel
+def _product(exist: Floats, first: int, last: int, out: Floats) -> tuple[int, int, int]:
+    """The mass function of the absent among the rows ``first`` to ``last`` (exclusive), into ``out``.
+
+    Halves are convolved: bands grow with the root of the rows, so n rows cost n log n without any transform.
+    """
+    rows = last - first
+    blocks = max(1, -(-rows // _LEAF))
+    stride = _LEAF + 1
+    here = np.empty(blocks * stride)
+    there = np.empty(blocks * stride)
+    at = np.empty((blocks, 3), np.int64)  # where each begins, its length and least count
+    buffers = np.empty((2, stride + 1))
+    for b in range(blocks):
+        buffers[0, 0] = 1.0
+        end = min(last, first + (b + 1) * _LEAF)
+        which, begin, n, low = _times_rows(buffers, 0, 0, 1, 0, exist, first + b * _LEAF, end)
+        here[b * stride : b * stride + n] = buffers[which, begin : begin + n]
+        at[b, 0], at[b, 1], at[b, 2] = b * stride, n, low
+    while blocks > 1:
+        half = blocks // 2
+        for b in range(half):
+            left, right = at[2 * b], at[2 * b + 1]
+            into = there[left[0] :]
+            n = left[1] + right[1] - 1
+            low = left[2] + right[2]
+            _convolve(here[left[0] : left[0] + left[1]], here[right[0] : right[0] + right[1]], into)
+            begin, n, low = _trimmed(into, n, low)
+            at[b, 0], at[b, 1], at[b, 2] = at[2 * b, 0] + begin, n, low
+        if blocks % 2:
+            left = at[blocks - 1]
+            there[left[0] : left[0] + left[1]] = here[left[0] : left[0] + left[1]]
+            at[half, 0], at[half, 1], at[half, 2] = left[0], left[1], left[2]
+        here, there = there, here
+        blocks = half + blocks % 2
+    n = at[0, 1]
+    out[:n] = here[at[0, 0] : at[0, 0] + n]
+    return 0, n, at[0, 2]
+
+
+@exact_kernel
+def absent_pmf(exist: Floats) -> tuple[Floats, int]:
+    """The mass function of the number of absent rows, and the count that its first entry is for."""
+    out = np.empty(exist.shape[0] + 1)
+    _, n, low = _product(exist, 0, exist.shape[0], out)
+    return out[:n].copy(), low
+
+
+@exact_kernel
+def _sum(values: Floats) -> float:
+    """In four chains, which is as fast as it gets without changing the order from build to build."""
+    a = b = c = d = 0.0
+    n = values.shape[0] // 4 * 4
+    for k in range(0, n, 4):
+        a += values[k]
+        b += values[k + 1]
+        c += values[k + 2]
+        d += values[k + 3]
+    for k in range(n, values.shape[0]):
+        a += values[k]
+    return (a + b) + (c + d)
+
+
+@exact_kernel
+def _dot(x: Floats, y: Floats) -> float:
+    a = b = c = d = 0.0
+    n = x.shape[0] // 4 * 4
+    for k in range(0, n, 4):
+        a += x[k] * y[k]
+        b += x[k + 1] * y[k + 1]
+        c += x[k + 2] * y[k + 2]
+        d += x[k + 3] * y[k + 3]
+    for k in range(n, x.shape[0]):
+        a += x[k] * y[k]
+    return (a + b) + (c + d)
+
+
+@exact_kernel
+def sums(exist: Floats) -> NDArray[np.float64]:
+    """Running sums over the rows before each: of p, p (1 - p), p (1 - p) (1 - 2 p), and of rows that are certain."""
+    out = np.zeros((exist.shape[0] + 1, 4))
+    for i in range(exist.shape[0]):
+        p = exist[i]
+        v = p * (1.0 - p)
+        out[i + 1, 0] = out[i, 0] + p
+        out[i + 1, 1] = out[i, 1] + v
+        out[i + 1, 2] = out[i, 2] + v * (1.0 - 2.0 * p)
+        out[i + 1, 3] = out[i, 3] + (p == 1.0)
+    return out
+
+
+@exact_kernel
+def _settled(row: int, newest: int, size: int, known: NDArray[np.float64]) -> float:
+    """1 or 0 where that is certain to within `TINY`, by Bernstein's inequality; else NaN."""
+    newer = newest - row
+    if newer < size:
+        return 1.0
+    mean = known[newest + 1, 0] - known[row + 1, 0]
+    variance = max(0.0, known[newest + 1, 1] - known[row + 1, 1])
+    # Present at most size - 1: certain where that lies far above the mean, out of the question far below.
+    gap = size - mean
+    if gap > 0.0 and gap * gap > 2.0 * _CERTAIN * (variance + gap / 3.0):
+        return 1.0
+    gap = mean - (size - 1)
+    if gap > 0.0 and gap * gap > 2.0 * _CERTAIN * (variance + gap / 3.0):
+        return 0.0
+    return math.nan
+
+
+@exact_kernel
+def _highest_open(newest: int, size: int, known: NDArray[np.float64]) -> int:
+    """The newest row whose membership is not certain: certainty only falls from there on back."""
+    low, high = -1, newest
+    while low + 1 < high:
+        middle = (low + high) // 2
+        if _settled(middle, newest, size, known) == 1.0:
+            high = middle
+        else:
+            low = middle
+    return low
+
+
+@exact_kernel
+def _start(at: Ints, pivot: int, end: int, exist: Floats, head: NDArray[np.float64], tail: NDArray[np.float64]) -> None:
+    """Take a pivot: rows after it up to ``end`` become one mass function, the table begins with nothing."""
+    begin, n, low = _product(exist, pivot + 1, end + 1, head[0])
+    at[_PIVOT], at[_END], at[_BUFFER], at[_BEGIN], at[_N], at[_LOW] = pivot, end, 0, begin, n, low
+    tail[0, 0] = 1.0
+    at[_DEPTH], at[_TAIL_BUFFER], at[_TAIL_BEGIN], at[_TAIL_N], at[_TAIL_LOW], at[_USED] = 0, 0, 0, 1, 0, 0
+
+
+@exact_kernel
+def _deepen(
+    at: Ints, row: int, exist: Floats, tail: NDArray[np.float64], rows: NDArray[np.int64], table: Floats
+) -> tuple[NDArray[np.int64], Floats]:
+    """Let the table reach back to ``row``. An entry holds Pr(absent >= y), from the greatest y to the least."""
+    while at[_PIVOT] - at[_DEPTH] >= row:
+        depth = at[_DEPTH]
+        if depth > 0:
+            which, begin, n, low = _times_rows(
+                tail,
+                at[_TAIL_BUFFER],
+                at[_TAIL_BEGIN],
+                at[_TAIL_N],
+                at[_TAIL_LOW],
+                exist,
+                at[_PIVOT] - depth + 1,
+                at[_PIVOT] - depth + 2,
+            )
+            at[_TAIL_BUFFER], at[_TAIL_BEGIN], at[_TAIL_N], at[_TAIL_LOW] = which, begin, n, low
+        n = at[_TAIL_N]
+        if depth == rows.shape[0]:
+            more_rows = np.empty((2 * depth + 64, 3), np.int64)
+            more_rows[:depth] = rows
+            rows = more_rows
+        if at[_USED] + n > table.shape[0]:
+            more = np.empty(2 * (at[_USED] + n) + 1024)
+            more[: at[_USED]] = table[: at[_USED]]
+            table = more
+        values = tail[at[_TAIL_BUFFER], at[_TAIL_BEGIN] : at[_TAIL_BEGIN] + n]
+        into = table[at[_USED] : at[_USED] + n]
+        total = 0.0
+        for k in range(n):
+            total += values[n - 1 - k]
+            into[k] = total
+        rows[depth, 0], rows[depth, 1], rows[depth, 2] = at[_USED], n, at[_TAIL_LOW]
+        at[_USED] += n
+        at[_DEPTH] += 1
+    return rows, table
+
+
+@exact_kernel
+def _at_least(values: Floats, low: int, entry: Floats, entry_low: int, least: int) -> float:
+    """Pr(sum >= least), of a mass function and one entry of the table."""
+    n = values.shape[0]
+    m = entry.shape[0]
+    # Of value k + low the entry must add least - low - k: any from `sure` on, none below `first`.
+    sure = min(n, max(0, least - low - entry_low))
+    first = min(sure, max(0, least - low - entry_low - m + 1))
+    shift = m - 1 - (least - low - entry_low)  # entry[k + shift] goes with values[k]
+    total = _sum(values[sure:])
+    if sure > first:
+        total += _dot(values[first:sure], entry[first + shift : sure + shift])
+    return total
+
+
+@exact_kernel
+def _normal_cdf(x: float) -> float:
+    return 0.5 * math.erfc(-x / math.sqrt(2.0))
+
+
+@exact_kernel
+def approximate(method: int, most: int, mean: float, variance: float, third: float) -> float:
+    """Pr(at most ``most`` exist) by an approximation, from the sums of p, p (1 - p) and p (1 - p) (1 - 2 p)."""
+    if method == POISSON:
+        if mean <= 0.0:
+            return 1.0
+        # From the mode outwards nothing overflows.
+        total = 0.0
+        for k in range(most + 1):
+            total += math.exp(k * math.log(mean) - mean - math.lgamma(k + 1.0))
+        return min(1.0, total)
+    if variance <= 0.0:
+        return 1.0 if most + 0.5 >= mean else 0.0
+    deviation = math.sqrt(variance)
+    x = (most + 0.5 - mean) / deviation
+    value = _normal_cdf(x)
+    if method == REFINED_NORMAL:
+        skew = third / (variance * deviation)
+        value += skew * (1.0 - x * x) * math.exp(-0.5 * x * x) / (6.0 * math.sqrt(2.0 * math.pi))
+    return min(1.0, max(0.0, value))
+
+
+@exact_kernel
+def _approximate(
+    method: int, row: int, newest: int, partner: int, size: int, exist: Floats, known: NDArray[np.float64]
+) -> float:
+    """Membership by an approximation; certain where too few rows came since for any doubt."""
+    if newest - row < size:
+        return 1.0
+    mean = known[newest + 1, 0] - known[row + 1, 0]
+    variance = known[newest + 1, 1] - known[row + 1, 1]
+    third = known[newest + 1, 2] - known[row + 1, 2]
+    if partner == _NONE:
+        return approximate(method, size - 1, mean, variance, third)
+    p = exist[partner]
+    v = p * (1.0 - p)
+    return approximate(method, size - 2, mean - p, variance - v, third - v * (1.0 - 2.0 * p))
+
+
+@exact_kernel
+def _scratch(n: int) -> tuple[Ints, NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Room for the two stacks over n rows: where they are, newer part, older part, newer part without a row."""
+    at = np.zeros(12, np.int64)
+    at[_END] = _NONE
+    return at, np.empty((2, n + 2)), np.empty((2, n + 2)), np.empty((2, n + 2))
+
+
+@exact_kernel
+def _pivot(row: int, newest: int, end: int, size: int, known: NDArray[np.float64]) -> int:
+    """A pivot that serves until some rows more have come."""
+    ahead = max(16, min(size // 4, 4096))
+    return min(end, max(row, _highest_open(newest, size, known) + ahead))
+
+
+@exact_kernel
+def evict(
+    first: Ints,  # where each window's rows begin; they end where those of the next begin
+    fresh: Ints,  # the first new row of each window, counted from its beginning
+    exist: Floats,
+    tick_end: Flags,  # whether a row is the last of its tick
+    size: int,
+    confidence: float,
+    least: float,  # rows less likely to be in the window than this go, too
+    max_rows: int,
+    method: int,
+    floor: Ints,
+) -> int:
+    """Algorithms 1 and 2 of Dallachiesa et al. 2015, tick by tick, over many windows.
+
+    ``floor`` (a number per row) gets the position, within the window, of the oldest row that is kept at the tick of
+    each. Returns how many rows went only because there were more than ``max_rows``.
+    """
+    longest = 0
+    for w in range(first.shape[0] - 1):
+        longest = max(longest, first[w + 1] - first[w])
+    at, head, tail, _ = _scratch(longest)
+    rows = np.empty((64, 3), np.int64)
+    table = np.empty(4096)
+    capped = 0
+    for w in range(first.shape[0] - 1):
+        own = exist[first[w] : first[w + 1]]
+        known = sums(own)
+        n = own.shape[0]
+        oldest = 0
+        at[_END] = _NONE
+        begin = fresh[w]
+        while begin < n:
+            newest = begin
+            while not tick_end[first[w] + newest]:
+                newest += 1
+            while newest - oldest >= size:
+                if method != EXACT:
+                    inside = _approximate(method, oldest, newest, _NONE, size, own, known)
+                    gone = 1.0 - inside >= confidence - 1e-9
+                elif confidence == 1.0:
+                    # Nothing short of enough certain rows is certain.
+                    gone = known[newest + 1, 3] - known[oldest + 1, 3] >= size
+                    inside = 0.0 if gone else 1.0
+                    if not gone and least > 0.0:
+                        inside, rows, table = _inside(oldest, newest, size, own, known, at, head, tail, rows, table)
+                else:
+                    inside, rows, table = _inside(oldest, newest, size, own, known, at, head, tail, rows, table)
+                    gone = 1.0 - inside >= confidence - 1e-9
+                if not gone and inside >= least:
+                    break
+                oldest += 1
+            if newest - oldest >= max_rows:
+                capped += newest - max_rows + 1 - oldest
+                oldest = newest - max_rows + 1
+            for row in range(begin, newest + 1):
+                floor[first[w] + row] = oldest
+            begin = newest + 1
+    return capped
+
+
+@exact_kernel
+def _inside(
+    row: int,
+    newest: int,
+    size: int,
+    exist: Floats,
+    known: NDArray[np.float64],
+    at: Ints,
+    head: NDArray[np.float64],
+    tail: NDArray[np.float64],
+    rows: NDArray[np.int64],
+    table: Floats,
+) -> tuple[float, NDArray[np.int64], Floats]:
+    """Pr(at most size - 1 of the rows after ``row``, up to ``newest``, exist), and the table, perhaps longer now."""
+    settled = _settled(row, newest, size, known)
+    if settled == settled:  # noqa: PLR0124 - not NaN
+        return settled, rows, table
+    if at[_END] == _NONE or row > at[_PIVOT] or at[_END] > newest:
+        _start(at, _pivot(row, newest, newest, size, known), newest, exist, head, tail)
+    if at[_END] < newest:
+        at[_BUFFER], at[_BEGIN], at[_N], at[_LOW] = _times_rows(
+            head, at[_BUFFER], at[_BEGIN], at[_N], at[_LOW], exist, at[_END] + 1, newest + 1
+        )
+        at[_END] = newest
+    rows, table = _deepen(at, row, exist, tail, rows, table)
+    entry = rows[at[_PIVOT] - row]
+    values = head[at[_BUFFER], at[_BEGIN] : at[_BEGIN] + at[_N]]
+    inside = _at_least(values, at[_LOW], table[entry[0] : entry[0] + entry[1]], entry[2], newest - row - size + 1)
+    return min(1.0, inside), rows, table
+
+
+@exact_kernel
+def membership(
+    first: Ints,  # where each window's rows begin in exist; they end where those of the next begin
+    exist: Floats,
+    size: int,
+    method: int,
+    window: Ints,  # of each question; ascending, then by newest, then by partner
+    row: Ints,  # position in the window
+    newest: Ints,
+    partner: Ints,  # a newer row known to exist, or -1
+    out: Floats,
+) -> None:
+    """Pr(row is in the window | it exists, and so does the partner), for many questions.
+
+    Without a partner: at most size - 1 of the rows after it exist (Eq. 24). With one: at most size - 2 of the others.
+    """
+    longest = 0
+    for w in range(first.shape[0] - 1):
+        longest = max(longest, first[w + 1] - first[w])
+    at, head, tail, spare = _scratch(longest)
+    rows = np.empty((64, 3), np.int64)
+    table = np.empty(4096)
+    known = np.zeros((1, 4))
+    current = -1
+    other = other_newest = _NONE
+    which, begin, n, low = 0, 0, 0, 0
+    for q in range(window.shape[0]):
+        w = window[q]
+        own = exist[first[w] : first[w + 1]]
+        if w != current:
+            known = sums(own)
+            current = w
+            at[_END] = other = _NONE
+        i, m, j = row[q], newest[q], partner[q]
+        if method != EXACT:
+            out[q] = _approximate(method, i, m, j, size, own, known)
+            continue
+        if j == _NONE:
+            out[q], rows, table = _inside(i, m, size, own, known, at, head, tail, rows, table)
+            continue
+        if m - i < size:
+            out[q] = 1.0
+            continue
+        # The newer part up to the partner is kept; with what came after it in the same tick it is made anew.
+        if at[_END] == _NONE or i > at[_PIVOT] or at[_END] >= j:
+            if at[_END] == _NONE or i > at[_PIVOT] or at[_PIVOT] >= j:
+                _start(at, _pivot(i, m, j - 1, size, known), j - 1, own, head, tail)
+            else:
+                _start(at, at[_PIVOT], j - 1, own, head, tail)
+            other = _NONE
+        if at[_END] < j - 1:
+            at[_BUFFER], at[_BEGIN], at[_N], at[_LOW] = _times_rows(
+                head, at[_BUFFER], at[_BEGIN], at[_N], at[_LOW], own, at[_END] + 1, j
+            )
+            at[_END] = j - 1
+        if other != j or other_newest != m:
+            length = at[_N]
+            spare[0, :length] = head[at[_BUFFER], at[_BEGIN] : at[_BEGIN] + length]
+            which, begin, n, low = _times_rows(spare, 0, 0, length, at[_LOW], own, j + 1, m + 1)
+            other, other_newest = j, m
+        rows, table = _deepen(at, i, own, tail, rows, table)
+        entry = rows[at[_PIVOT] - i]
+        least = m - i - size + 1
+        out[q] = min(
+            1.0,
+            _at_least(spare[which, begin : begin + n], low, table[entry[0] : entry[0] + entry[1]], entry[2], least),
+        )
+
+
+@exact_kernel
+def curve(exist: Floats, size: int) -> Floats:
+    """For each row, oldest first: Pr(at most ``size - 1`` of the rows after it exist)."""
+    n = exist.shape[0]
+    out = np.empty(n)
+    known = sums(exist)
+    newest = n - 1
+    top = _highest_open(newest, size, known)
+    out[top + 1 :] = 1.0
+    if top < 0:
+        return out
+    buffers = np.empty((2, n + 2))
+    which = 0
+    begin, m, low = _product(exist, top + 1, n, buffers[0])
+    for row in range(top, -1, -1):
+        if _settled(row, newest, size, known) == 0.0:
+            out[: row + 1] = 0.0
+            break
+        least = newest - row - size + 1
+        values = buffers[which, begin : begin + m]
+        out[row] = min(1.0, _sum(values[min(m, max(0, least - low)) :]))
+        which, begin, m, low = _times_rows(buffers, which, begin, m, low, exist, row, row + 1)
+    return out
