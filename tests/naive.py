@@ -678,6 +678,40 @@ def _matched(reasons: list[str], allowed: list[frozenset[str]]) -> bool:
 # --- twins of the kernels ---------------------------------------------------------------------------------------
 
 
+def existing(exist: Iterable[float | Fraction]) -> list[Fraction]:
+    """Pr(k of the rows exist) for k = 0, 1, ..., one row after another (Dallachiesa et al. 2015, Eq. 10)."""
+    found = [Fraction(1)]
+    for chance in exist:
+        p = Fraction(chance)
+        stays, grows = [(1 - p) * x for x in found], [p * x for x in found]
+        found = [a + b for a, b in zip([*stays, Fraction(0)], [Fraction(0), *grows], strict=True)]
+    return found
+
+
+def at_most(most: int, exist: Iterable[float | Fraction]) -> Fraction:
+    """Pr(at most ``most`` of the rows exist)."""
+    return sum(existing(exist)[: max(0, most + 1)], Fraction(0))
+
+
+def approximately_at_most(method: str, most: int, exist: Sequence[float | Fraction]) -> float:
+    """The same by the formulas of the paper; certain where there are too few rows for any doubt, or too few allowed."""
+    if most < 0 or most >= len(exist):
+        return float(most >= 0)
+    p = [float(x) for x in exist]
+    mean = math.fsum(p)
+    if method == "poisson":
+        return math.fsum(math.exp(-mean) * mean**k / math.factorial(k) for k in range(most + 1))
+    variance = math.fsum(x * (1 - x) for x in p)
+    if variance == 0.0:
+        return float(mean <= most)
+    x = (most + 0.5 - mean) / math.sqrt(variance)
+    found = 0.5 * math.erfc(-x / math.sqrt(2.0))
+    if method == "refined-normal":
+        skew = math.fsum(x * (1 - x) * (1 - 2 * x) for x in p) / variance**1.5
+        found += skew * (1 - x * x) * math.exp(-x * x / 2) / math.sqrt(2 * math.pi) / 6
+    return min(1.0, max(0.0, found))
+
+
 def sums(rows: NDArray[np.float64], weights: NDArray[np.float64]) -> tuple[list[Fraction], list[list[Fraction]]]:
     """Weighted mean and covariance of samples, exactly."""
     w = [Fraction(x) for x in weights.tolist()]
