@@ -243,7 +243,7 @@ class SimilarityJoin:
         if len(self._held) < len(self._streams):
             shown = list(self._held) or list(self._streams)[:0]
             return self._resolve(shown).answer_schema.empty_table() if shown else pa.table({})
-        self._engine, held = LocalJoin(self._resolve(list(self._streams))), self._held
+        self._engine, held = LocalJoin(self._resolve(list(self._streams)), standing=True), self._held
         self._held = {}
         return self._engine.push(held)
 

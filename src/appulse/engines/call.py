@@ -17,6 +17,7 @@ from appulse.model.defects import as_json, reject_schema
 from appulse.model.encode import Encoding, check_columns, gaussian_reach, reach_quantile
 from appulse.model.strings import decode
 from appulse.model.times import from_micros, is_number, is_time
+from appulse.operators.numbering import Numbering
 from appulse.operators.similarity_join import BOUNDS, INDEXES, JoinPlan
 from appulse.windows.definitions import DeltaWindow, TimeWindow, Window
 from appulse.windows.frames import rule_of
@@ -346,6 +347,17 @@ def late_rejects(objects: Objects, rows: NDArray[np.int64], frontier: int, encod
         },
         schema=reject_schema(encoding.key_type, encoding.time_type),
     )
+
+
+def numbering_of(call: JoinCall, places: int = 1, *, standing: bool = False) -> Numbering:
+    """What numbers the rows of a call whose windows go by rows.
+
+    Where the ``standing`` answer may be asked for, rows stay in their windows although no new row can match them.
+    """
+    rule, plan = call.plan.rule, call.plan
+    assert rule is not None  # noqa: S101 - else there is nothing to number
+    least = 0.0 if standing else plan.least_inside
+    return Numbering(len(plan.streams), rule, places, every_tick=plan.changes, in_order=not call.arrival, least=least)
 
 
 @dataclass

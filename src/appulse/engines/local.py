@@ -9,12 +9,12 @@ import narwhals as nw
 import numpy as np
 import pyarrow as pa
 
-from appulse.engines.call import Clock, JoinCall, late_rejects, to_table
+from appulse.engines.call import Clock, JoinCall, late_rejects, numbering_of, to_table
 from appulse.errors import BadArgument, bad_rows
 from appulse.model.defects import concat_rejects
 from appulse.model.encode import check_columns, encode, infer_dimensions
 from appulse.operators.answers import Answers
-from appulse.operators.numbering import END, Numbering, Released, in_own_window
+from appulse.operators.numbering import END, Released, in_own_window
 from appulse.operators.similarity_join import SimilarityJoin
 
 if TYPE_CHECKING:
@@ -40,16 +40,12 @@ def as_table(frame: Any) -> pa.Table:
 
 
 class LocalJoin:
-    """A similarity join in process, batch by batch."""
+    """A similarity join in process, batch by batch; only with ``standing`` may `current` be asked."""
 
-    def __init__(self, call: JoinCall) -> None:
+    def __init__(self, call: JoinCall, *, standing: bool = False) -> None:
         self.call = call
         self.operator = SimilarityJoin(call.plan)
-        rule = call.plan.rule
-        changes, in_order = call.plan.changes, not call.arrival
-        self._numbering = (
-            None if rule is None else Numbering(len(call.encodings), rule, every_tick=changes, in_order=in_order)
-        )
+        self._numbering = None if call.plan.rule is None else numbering_of(call, standing=standing)
         self._clock = Clock.of(call)
         self._rejects: list[pa.Table] = []
         self._label_types: dict[str, pa.DataType] = {}
@@ -98,7 +94,10 @@ class LocalJoin:
     def current(self) -> pa.Table:
         """The pairs that stand at the newest tick there was, by a join from scratch."""
         plan = replace(self.call.plan, changes=False)
-        return to_table(SimilarityJoin(plan).push(self.operator.live(self._clock.now)), replace(self.call, plan=plan))
+        live = self.operator.live(self._clock.now)
+        presence = None if self._numbering is None else self._numbering.presence()
+        answers = SimilarityJoin(plan).push(live, () if presence is None else (presence,))
+        return to_table(answers, replace(self.call, plan=plan))
 
     def _late_before(self) -> int | None:
         """Rows before this are late; None where none can be."""
@@ -116,13 +115,13 @@ class LocalJoin:
             Released(stream, objects, np.arange(len(objects) + 1), np.zeros(len(objects), np.int64))
             for stream, objects in self._numbering.release(complete)
         ]
-        numbered, _, floors = self._numbering.number(released)
+        numbered = self._numbering.number(released)
         batches = [
             (part.stream, 0, in_own_window(objects, part.stream))
-            for part, objects in zip(released, numbered, strict=True)
+            for part, objects in zip(released, numbered.objects, strict=True)
         ]
-        answers = self.operator.push(batches)
-        return Answers.concat([answers, self.operator.leave(floors)])
+        answers = self.operator.push(batches, () if numbered.presence is None else (numbered.presence,))
+        return Answers.concat([answers, self.operator.leave(numbered.floors)])
 
     def rejects(self) -> pa.Table:
         """Every row that could not be used so far."""

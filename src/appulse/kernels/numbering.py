@@ -147,6 +147,7 @@ def number_rows(
     kind: int,
     size: int,  # rows of a count window or block; microseconds of a block of time
     bound: float,
+    given: Ints,  # the floors of windows that are uncertain, found beforehand: at the tick of each row, for its window
     following: Ints,  # the arena: next row of the same window
     number: Ints,
     measure: Floats,
@@ -162,12 +163,13 @@ def number_rows(
 ) -> tuple[Ints, NDArray[np.int64]]:
     """Number the rows tick by tick.
 
-    Returns each row's frame, shape (n, streams): the floors at its tick, its own tick's rows counted; and notes (place,
-    group, stream, tick, floor) for whoever holds copies of rows that left.
+    Returns each row's frame, shape (n, streams): the floors at its tick, its own tick's rows counted, and for windows
+    of rows that may not exist the newest numbers beside them, shape (n, 2 streams); and notes (place, group, stream,
+    tick, floor) for whoever holds copies of rows that left.
     """
     n = time.shape[0]
     streams = next_number.shape[1]
-    frames = np.empty((n, streams), np.int64)
+    frames = np.empty((n, 2 * streams if kind == UNCERTAIN_COUNT else streams), np.int64)
     notes = np.empty((64, 5), np.int64)
     count = 0
     latest = np.full(places, -1, np.int64)
@@ -216,6 +218,8 @@ def number_rows(
                 while abs(measure[at] - newest) > bound:
                     at = following[at]
                 lowest = number[at]
+            elif kind >= UNCERTAIN_COUNT:
+                lowest = given[r]
             else:
                 lowest = floor[g, s]
             if lowest > floor[g, s]:
@@ -228,6 +232,8 @@ def number_rows(
         for r in range(i, j):
             for s in range(streams):
                 frames[r, s] = floor[group[r], s]
+                if kind == UNCERTAIN_COUNT:
+                    frames[r, streams + s] = next_number[group[r], s] - 1
         i = j
     return frames, notes[:count]
 

@@ -27,7 +27,7 @@ class Objects:
     begin at ``first[i]``, dimension by dimension; ``weights`` is empty where each row's samples weigh the same.
     ``reach`` is the alpha-reach: the radius within which the row must be looked for. ``measure`` is the attribute of
     a delta window; ``number`` a row's place in its window's order, and ``frame`` (n, streams) the least numbers that
-    the windows held at its tick, once it has been numbered.
+    the windows held at its tick, once it has been numbered (beside them the newest, where rows may not exist).
     """
 
     form: Form

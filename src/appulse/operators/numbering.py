@@ -13,10 +13,12 @@ import numpy as np
 
 from appulse.errors import StateError
 from appulse.kernels import numbering as kernels
+from appulse.kernels import poisson_binomial
 from appulse.model.objects import Objects, concat
 from appulse.model.strings import Bytes, Labels
 from appulse.operators.buffers import Column
 from appulse.operators.labels import LabelNumbers
+from appulse.operators.presence import Presence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,6 +46,16 @@ class Floors:
 
 
 @dataclass(frozen=True)
+class Numbered:
+    """Rows with numbers and frames; floors to tell, each with the place it is for; and what may not exist."""
+
+    objects: list[Objects]
+    places: NDArray[np.int64]
+    floors: Floors
+    presence: Presence | None
+
+
+@dataclass(frozen=True)
 class Released:
     """Rows of one stream in canonical order, and the places each has copies at: ``places[first[i]:first[i + 1]]``."""
 
@@ -57,14 +69,23 @@ class Numbering:
     """The windows of every group of ``streams`` streams, as numbers.
 
     ``places`` is how many places (tiles) rows have copies at. With ``every_tick`` places learn each floor of each
-    tick, else only the last one. With ``in_order`` no row is ever numbered behind a tick that was released.
+    tick, else only the last one. With ``in_order`` no row is ever numbered behind a tick that was released. Rows that
+    are in an uncertain window with a probability less than ``least`` leave it, too. ``capped`` counts those that left
+    for the sake of ``max_rows`` alone.
     """
 
     def __init__(
-        self, streams: int, rule: Rule, places: int = 1, *, every_tick: bool = False, in_order: bool = True
+        self,
+        streams: int,
+        rule: Rule,
+        places: int = 1,
+        *,
+        every_tick: bool = False,
+        in_order: bool = True,
+        least: float = 0.0,
     ) -> None:
         self.rule, self.places, self._every_tick, self._in_order = rule, places, every_tick, in_order
-        self._streams = streams
+        self._streams, self._least, self.capped = streams, least, 0
         self._reset()
 
     def _reset(self) -> None:
@@ -147,10 +168,10 @@ class Numbering:
             np.minimum.at(oldest, group, objects.time)
         return [oldest[group] for group in groups]
 
-    def number(self, released: Sequence[Released]) -> tuple[list[Objects], NDArray[np.int64], Floors]:
-        """The rows with numbers and frames, as they came; and floors to tell, with the place each is for."""
+    def number(self, released: Sequence[Released]) -> Numbered:
+        """Number the rows; they come back as they came."""
         if not released:
-            return [], np.empty(0, np.int64), self._floors(np.empty((0, 5), np.int64))
+            return Numbered([], np.empty(0, np.int64), self._floors(np.empty((0, 5), np.int64)), None)
         objects = [part.objects for part in released]
         groups = [self._groups.of(part.group, len(part)) for part in objects]
         self._grow_groups()
@@ -163,6 +184,7 @@ class Numbering:
         begin = len(self._number)
         self._append_rows(released, order, group, stream)
         self._tick.extend(time[order])
+        presence, given = self._uncertain(begin, group)
         frames, notes = kernels.number_rows(
             time[order],
             stream,
@@ -171,6 +193,7 @@ class Numbering:
             self.rule.kind,
             self.rule.size,
             self.rule.bound,
+            given,
             self._following.view,
             self._number.view,
             self._measure.view,
@@ -193,7 +216,56 @@ class Numbering:
         ]
         if not self._every_tick:
             notes = _last_of_each(notes)
-        return numbered, notes[:, 0], self._floors(notes)
+        return Numbered(numbered, notes[:, 0], self._floors(notes), presence)
+
+    def presence(self) -> Presence | None:
+        """The rows that uncertain windows hold now."""
+        return self._presence(len(self._number), np.arange(len(self._groups)))[0] if self.rule.uncertain else None
+
+    def _presence(self, begin: int, groups: NDArray[np.int64]) -> tuple[Presence, NDArray[np.int64], NDArray[np.int64]]:
+        """The windows of some groups: rows they held, then those from ``begin`` on.
+
+        With it which rows of the arena these are, and how many each window held.
+        """
+        window = self._group.view * self._streams + self._stream.view
+        touched = np.zeros(len(self._groups), bool)
+        touched[groups] = True
+        held = self._number.view[:begin] >= self._floor[self._group.view[:begin], self._stream.view[:begin]]
+        rows = np.append(np.flatnonzero(held & touched[self._group.view[:begin]]), np.arange(begin, len(window)))
+        rows = rows[np.argsort(window[rows], kind="stable")]
+        asked = (np.flatnonzero(touched)[:, None] * self._streams + np.arange(self._streams)).ravel()
+        first = np.searchsorted(window[rows], np.append(asked, END))
+        old = np.cumsum(np.append(0, rows < begin))
+        count = old[first[1:]] - old[first[:-1]]
+        group, stream = np.divmod(asked, self._streams)
+        base = self._next[group, stream] - count
+        exist = self._measure.view[rows]
+        return Presence(self._groups.labels(group), stream, base, first, exist), rows, count
+
+    def _uncertain(self, begin: int, group: NDArray[np.int64]) -> tuple[Presence | None, NDArray[np.int64]]:
+        """What may not exist, and the floor of its window at the tick of each new row."""
+        if not self.rule.uncertain:
+            return None, np.empty(0, np.int64)
+        presence, rows, count = self._presence(begin, np.unique(group))
+        tick_end = np.append(np.diff(self._tick.view[rows]) != 0, True)
+        tick_end[presence.first[1:][np.diff(presence.first) > 0] - 1] = True
+        floor = np.empty(len(rows), np.int64)
+        self.capped += poisson_binomial.evict(
+            presence.first,
+            count,
+            presence.exist,
+            tick_end,
+            self.rule.size,
+            self.rule.confidence,
+            self._least if self.rule.method == poisson_binomial.EXACT else 0.0,
+            END if self.rule.max_rows is None else self.rule.max_rows,
+            self.rule.method,
+            floor,
+        )
+        base = np.repeat(presence.base, np.diff(presence.first))
+        given, fresh = np.empty(len(self._number) - begin, np.int64), rows >= begin
+        given[rows[fresh] - begin] = (base + floor)[fresh]
+        return presence, given
 
     def _follow(self, first: int, last: int) -> None:
         """Ticks go on, or something is badly wrong: rows behind a released tick are late, and never come here."""
@@ -216,7 +288,7 @@ class Numbering:
         sizes = np.cumsum([0] + [len(part.places) for part in released])
         first = np.concatenate([part.first[:-1] + size for part, size in zip(released, sizes[:-1], strict=True)])
         count = np.concatenate([np.diff(part.first) for part in released])
-        measures = [part.objects.measure for part in released]
+        measures = [part.objects.mass if self.rule.uncertain else part.objects.measure for part in released]
         self._measure.extend(
             np.zeros(n) if measures[0] is None else np.concatenate([m for m in measures if m is not None])[order]
         )

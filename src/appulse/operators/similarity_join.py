@@ -25,6 +25,7 @@ from appulse.model.strings import Bytes
 from appulse.model.uncertainty import Form, Gaussian, Model
 from appulse.operators.answers import Answers, Standing
 from appulse.operators.labels import LabelNumbers
+from appulse.operators.presence import Windows, pair_factor
 from appulse.operators.store import Store
 
 if TYPE_CHECKING:
@@ -33,10 +34,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appulse.operators.numbering import Floors
+    from appulse.operators.presence import Presence
     from appulse.windows.frames import Rule
 
 #: Bounds that can be switched off; the answers never change.
-BOUNDS = frozenset({"reach", "moment", "accept", "projection"})
+BOUNDS = frozenset({"reach", "moment", "accept", "projection", "eviction"})
 INDEXES = ("auto", "grid", "dense")
 _FIRST_CAPACITY = 1 << 15
 _EVER = np.iinfo(np.int64).max
@@ -78,6 +80,24 @@ class JoinPlan:
         return all(isinstance(model, Gaussian) and model.isotropic for model in self.models)
 
     @property
+    def uncertain(self) -> bool:
+        """Whether rows are in their windows with a probability."""
+        return self.rule is not None and self.rule.uncertain
+
+    @property
+    def frame_width(self) -> int:
+        """Columns of frames: a floor for each stream, and its newest number where windows are uncertain."""
+        return len(self.streams) * (2 if self.uncertain else 1)
+
+    @property
+    def least_inside(self) -> float:
+        """Rows in an uncertain window with less probability can be in no answer (Dallachiesa et al., Algorithm 2).
+
+        Where pairs are told when they leave, they leave with their windows, and no earlier.
+        """
+        return self.threshold if self.uncertain and not self.changes and "eviction" in self.bounds else 0.0
+
+    @property
     def points_only(self) -> bool:
         """Whether every stream is exact."""
         return all(model.form == Form.POINT for model in self.models)
@@ -85,15 +105,16 @@ class JoinPlan:
 
 @dataclass(frozen=True)
 class Pairs:
-    """Rows ``left`` of one store against rows ``right`` of another."""
+    """Rows ``left`` of one store, which have come now, against rows ``right`` of another."""
 
     left_store: Store
     left: NDArray[np.int64]
     right_store: Store
     right: NDArray[np.int64]
+    arrival: NDArray[np.int64]  # of the left row, among those of the push
 
     def only(self, mask: NDArray[np.bool_]) -> Pairs:
-        return Pairs(self.left_store, self.left[mask], self.right_store, self.right[mask])
+        return Pairs(self.left_store, self.left[mask], self.right_store, self.right[mask], self.arrival[mask])
 
 
 class Ownership(Protocol):
@@ -136,6 +157,7 @@ class SimilarityJoin:
         self._groups, self._differs = LabelNumbers(), LabelNumbers()
         self._floor = np.zeros((1, len(self.plan.streams)), np.int64)
         self.standing = Standing()
+        self._present = Windows(len(self.plan.streams))
         n = len(self.plan.streams) * self.lanes
         streams = np.arange(n) // self.lanes
         lanes = np.arange(n) % self.lanes
@@ -154,8 +176,18 @@ class SimilarityJoin:
         """Bytes held."""
         return sum(store.nbytes for store in self._stores) + self.standing.nbytes
 
-    def push(self, batches: Sequence[tuple[int, int, Objects]]) -> Answers:
-        """Answer the rows against the windows and each other, and keep them."""
+    @property
+    def presence(self) -> Presence | None:
+        """What is known of the rows in uncertain windows."""
+        return self._present.known
+
+    def push(self, batches: Sequence[tuple[int, int, Objects]], presence: Sequence[Presence] = ()) -> Answers:
+        """Answer the rows against the windows and each other, and keep them.
+
+        Where windows are uncertain ``presence`` tells of the rows that those of the batches' groups held.
+        """
+        for i, news in enumerate(presence):
+            self._present.learn(news, self._groups, forget=i == 0 and not self.plan.changes)
         arrivals = self._admit(batches)
         if arrivals is None:
             return Answers.concat([])
@@ -165,10 +197,10 @@ class SimilarityJoin:
             found += self._sweep(own, store, arrivals)
         return Answers.concat(found)
 
-    def apply(self, batches: Sequence[tuple[int, int, Objects]]) -> None:
+    def apply(self, batches: Sequence[tuple[int, int, Objects]], presence: Sequence[Presence] = ()) -> None:
         """Keep the rows without answering: the state is then as if they had been pushed."""
         if self.plan.changes:  # the pairs that stand are state
-            self.push(batches)
+            self.push(batches, presence)
             return
         arrivals = self._admit(batches)
         if arrivals is not None:
@@ -252,8 +284,9 @@ class SimilarityJoin:
         d = batches[0][2].d
         if not self._stores:
             numbered = self.plan.rule is not None
+            framed = self.plan.frame_width if self.plan.uncertain else 0
             self._stores = [
-                Store(d, self.plan.index, self.plan.limit, numbered=numbered, grouped=self.plan.grouped)
+                Store(d, self.plan.index, self.plan.limit, numbered=numbered, grouped=self.plan.grouped, framed=framed)
                 for _ in self._stream_of
             ]
         parts = []
@@ -291,7 +324,7 @@ class SimilarityJoin:
                 extent = np.maximum(extent, _GAUSSIAN_EDGE * objects.spread[:, 0])
         group, differ = self._groups.of(objects.group, n), self._differs.of(objects.differ, n)
         # Rows taken from state have no frames: whatever else is there, is there with them.
-        frame = np.zeros((n, len(self.plan.streams)), np.int64) if objects.frame is None else objects.frame
+        frame = np.zeros((n, self.plan.frame_width), np.int64) if objects.frame is None else objects.frame
         begin = len(store)
         store.extend(objects, extent, group, differ)
         rows = np.arange(begin, begin + n)
@@ -358,13 +391,13 @@ class SimilarityJoin:
         arriving = arrivals.store[at]
         for other in np.unique(arriving).tolist():
             mask = arriving == other
-            pairs = Pairs(self._stores[other], arrivals.row[at[mask]], store, rows[mask])
-            answers = self._evaluate(other, own, pairs)
+            pairs = Pairs(self._stores[other], arrivals.row[at[mask]], store, rows[mask], at[mask])
+            answers = self._evaluate(other, own, pairs, arrivals)
             if len(answers):
                 found.append(answers)
         return found
 
-    def _evaluate(self, left: int, right: int, pairs: Pairs) -> Answers:
+    def _evaluate(self, left: int, right: int, pairs: Pairs, arrivals: _Arrivals) -> Answers:
         if self.ownership is not None:
             mask = self.ownership.owned(pairs, self._groups)
             self.counts["elsewhere"] += int(len(mask) - mask.sum())
@@ -377,8 +410,30 @@ class SimilarityJoin:
         else:
             pairs, probability = self._samples(pairs)
         passed = probability >= self.plan.threshold
-        self.counts["answers"] += int(passed.sum())
-        return self._answers(left, right, pairs.only(passed), probability[passed])
+        pairs, probability = pairs.only(passed), probability[passed]
+        if self.plan.rule is not None and self.plan.uncertain:
+            probability = probability * self._inside(left, right, pairs, arrivals, self.plan.rule)
+            passed = probability >= self.plan.threshold
+            self.counts["pruned_window"] += int(len(passed) - passed.sum())
+            pairs, probability = pairs.only(passed), probability[passed]
+        self.counts["answers"] += len(probability)
+        return self._answers(left, right, pairs, probability)
+
+    def _inside(self, left: int, right: int, pairs: Pairs, arrivals: _Arrivals, rule: Rule) -> NDArray[np.float64]:
+        """The probability that both rows of each pair are in their windows, at the tick of the later one."""
+        streams = int(self._stream_of[left]), int(self._stream_of[right])
+        a, b = pairs.left_store, pairs.right_store
+        frame = arrivals.frame[pairs.arrival]
+        n = len(self.plan.streams)
+        return pair_factor(
+            self._present,
+            a.group.view[pairs.left],
+            streams,
+            (a.rank.view[pairs.left], b.rank.view[pairs.right]),
+            (frame[:, n + streams[0]], frame[:, n + streams[1]]),
+            rule.size,
+            rule.method,
+        )
 
     def _points(self, pairs: Pairs) -> NDArray[np.float64]:
         a, b = pairs.left_store, pairs.right_store

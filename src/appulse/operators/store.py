@@ -33,10 +33,20 @@ class Store:
     """Rows in order of arrival, known by position among the live ones; dropping shifts positions.
 
     ``d`` dimensions; ``index`` is "grid", "dense" or "auto". The rank of a row is its time, or its number where rows
-    are ``numbered``; numbers of several groups do not compare, ``grouped`` tells that there may be some.
+    are ``numbered``; numbers of several groups do not compare, ``grouped`` tells that there may be some. Frames are
+    kept if they have ``framed`` columns.
     """
 
-    def __init__(self, d: int, index: str, epsilon: float, *, numbered: bool = False, grouped: bool = False) -> None:
+    def __init__(
+        self,
+        d: int,
+        index: str,
+        epsilon: float,
+        *,
+        numbered: bool = False,
+        grouped: bool = False,
+        framed: int = 0,
+    ) -> None:
         self.d, self._numbered, self._comparable = d, numbered, not (numbered and grouped)
         self.time, self.rank, self.rank_max = Column(np.int64), Column(np.int64), Column(np.int64)
         self.mass, self.reach, self.radius = Column(np.float64), Column(np.float64), Column(np.float64)
@@ -44,6 +54,7 @@ class Store:
         self.centre = Column(np.float64, d)
         self.covariance: Column | None = None
         self.spread: Column | None = None
+        self.frame = Column(np.int64, framed) if framed else None
         self.group, self.differ = Column(np.int64), Column(np.int64)
         self.samples, self.weights, self.key = Arena(np.float64), Arena(np.float64), Arena(np.uint8)
         self.cell, self.following = Column(np.int64), Column(np.int64)
@@ -62,7 +73,7 @@ class Store:
     def _columns(self) -> list[Column]:
         always = [self.time, self.rank, self.rank_max, self.mass, self.reach, self.extent, self.radius, self.centre]
         always += [self.group, self.differ, self.cell, self.following]
-        return always + [column for column in (self.covariance, self.spread) if column is not None]
+        return always + [column for column in (self.covariance, self.spread, self.frame) if column is not None]
 
     @property
     def nbytes(self) -> int:
@@ -95,6 +106,8 @@ class Store:
         self.differ.extend(differ)
         for column in (self.cell, self.following):
             column.grow(len(objects))
+        if self.frame is not None:
+            self.frame.grow(len(objects))[...] = 0 if objects.frame is None else objects.frame
         if objects.spread.shape[1]:
             self.spread = self.spread or Column(np.float64, objects.spread.shape[1])
             self.spread.extend(objects.spread)
@@ -125,7 +138,7 @@ class Store:
         return Bytes(*_gathered(self.key, rows))
 
     def objects(self, form: Form, rows: NDArray[np.int64], groups: LabelNumbers, differs: LabelNumbers) -> Objects:
-        """Rows as they came, apart from their frames; ``groups`` and ``differs`` know their labels."""
+        """Rows as they came, apart from frames not kept; ``groups`` and ``differs`` know their labels."""
         n, none = len(rows), np.empty(0)
         first, samples, weights, covariance = np.empty(0, np.int64), none, none, np.empty((n, 0))
         if form == Form.SAMPLES and self.covariance is not None:
@@ -149,6 +162,7 @@ class Store:
             differs.labels(self.differ.view[rows]),
             None,
             self.rank.view[rows] if self._numbered else None,
+            None if self.frame is None else self.frame.view[rows],
         )
 
     @property

@@ -21,6 +21,7 @@ from appulse.model.objects import Objects
 from appulse.model.strings import Bytes, Labels
 from appulse.model.uncertainty import Form
 from appulse.operators.numbering import Floors
+from appulse.operators.presence import Presence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -161,6 +162,28 @@ def unpack_floors(blob: bytes) -> Floors:
     arrays = unpack_arrays(blob)
     group = Labels(arrays["codes"], tuple(Bytes(arrays["offsets"], arrays["values"]).to_list()))
     return Floors(group, arrays["stream"], arrays["tick"], arrays["floor"])
+
+
+def pack_presence(presence: Presence) -> bytes:
+    """What may not exist, as bytes."""
+    values = Bytes.of(() if presence.group is None else presence.group.values)
+    arrays: dict[str, NDArray[Any]] = {
+        "offsets": values.offsets,
+        "values": values.data,
+        "stream": presence.stream,
+        "base": presence.base,
+        "first": presence.first,
+        "exist": presence.exist,
+    }
+    return pack_arrays(arrays if presence.group is None else {**arrays, "codes": presence.group.codes})
+
+
+def unpack_presence(blob: bytes) -> Presence:
+    """What `pack_presence` packed."""
+    arrays = unpack_arrays(blob)
+    values = tuple(Bytes(arrays["offsets"], arrays["values"]).to_list())
+    group = Labels(arrays["codes"], values) if "codes" in arrays else None
+    return Presence(group, arrays["stream"], arrays["base"], arrays["first"], arrays["exist"])
 
 
 def pack_arrays(arrays: Mapping[str, NDArray[Any]]) -> bytes:

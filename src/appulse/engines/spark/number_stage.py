@@ -9,12 +9,12 @@ from zlib import crc32
 
 import numpy as np
 
-from appulse.engines.call import Clock, JoinCall
-from appulse.engines.spark.codec import pack_arrays, pack_floors, unpack, unpack_arrays
+from appulse.engines.call import Clock, JoinCall, numbering_of
+from appulse.engines.spark.codec import pack_arrays, pack_floors, pack_presence, unpack, unpack_arrays
 from appulse.engines.spark.routing import packed, tiled
 from appulse.engines.spark.state import NO_TIMER, Cached, TileState, blocks_of
 from appulse.engines.spark.tile_join import END as END_MARK
-from appulse.engines.spark.tile_join import FLOORS, REJECTS, by_tag, checked_late, metrics_blob, table_bytes
+from appulse.engines.spark.tile_join import FLOORS, PRESENCE, REJECTS, by_tag, checked_late, metrics_blob, table_bytes
 from appulse.operators.numbering import END, Floors, Numbering, Released
 
 if TYPE_CHECKING:
@@ -43,11 +43,8 @@ class Bucket:
     clock: Clock = field(init=False)
 
     def __post_init__(self) -> None:
-        rule = self.call.plan.rule
-        assert rule is not None  # noqa: S101 - else there would be no such stage
         streams = len(self.call.encodings)
-        changes, in_order = self.call.plan.changes, not self.call.arrival
-        self.numbering = Numbering(streams, rule, len(self.tiling.keys), every_tick=changes, in_order=in_order)
+        self.numbering = numbering_of(self.call, len(self.tiling.keys))
         self.clock = Clock.of(self.call)
         if self.call.plan.grouped:
             # A stream that sends nothing here may well do so elsewhere: who is silent, Spark's watermark tells.
@@ -93,13 +90,17 @@ class Bucket:
             first = np.searchsorted(rows, np.arange(len(objects) + 1))
             released.append(Released(stream, objects, first, places))
             copies.append((rows, places, lanes))
-        numbered, told, floors = self.numbering.number(released)
+        numbered = self.numbering.number(released)
         out: list[tuple[int, bytes]] = []
-        for part, objects, (rows, places, lanes) in zip(released, numbered, copies, strict=True):
+        for part, objects, (rows, places, lanes) in zip(released, numbered.objects, copies, strict=True):
             stays = _in_window(objects, part.stream)[rows]
             kept = (rows[stays], places[stays], lanes[stays]) if not stays.all() else (rows, places, lanes)
             out += [(tile, block) for tile, block, _ in tiled(objects, part.stream, self.tiling, kept)]
-        out += [(tile, FLOORS + pack_floors(notes)) for tile, notes in _by_place(told, floors)]
+        if numbered.presence is not None:
+            # Once per tile and batch, whatever its rows: what they meet may not exist, and neither may they.
+            told = PRESENCE + pack_presence(numbered.presence)
+            out += [(tile, told) for tile in sorted({tile for tile, _ in out})]
+        out += [(tile, FLOORS + pack_floors(notes)) for tile, notes in _by_place(numbered.places, numbered.floors)]
         return out, sum(len(part.objects) for part in released)
 
 
@@ -131,6 +132,7 @@ class NumberStage:
         cached, timer = state.load(key, self._fresh, Bucket.apply)
         bucket: Bucket = cached.operator
         bucket.follow(self.tiling)
+        capped = bucket.numbering.capped
         batches, late = self._admit(given[_ROWS], bucket, limit)
         for stream, objects in batches:
             bucket.clock.see(stream, objects)
@@ -149,6 +151,7 @@ class NumberStage:
             "rows": sum(len(objects) for _, objects in batches),
             "newest": bucket.clock.now or 0,
             "late": sum(len(table) for table in late),
+            "capped": bucket.numbering.capped - capped,
             "state_rows": len(bucket.numbering),
             "state_bytes": bucket.nbytes,
             "state_bytes_read": state.bytes_read,

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from appulse.engines.call import JoinCall, late_rejects, to_table
-from appulse.engines.spark.codec import pack, unpack, unpack_floors
+from appulse.engines.spark.codec import pack, pack_presence, unpack, unpack_floors, unpack_presence
 from appulse.engines.spark.routing import packed
 from appulse.engines.spark.state import NO_TIMER, Cached, TileState, blocks_of
 from appulse.engines.spark.tiling import PlaceOwnership, Tiling
@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from appulse.model.objects import Objects
+    from appulse.operators.presence import Presence
 
 #: What a byte string between stages is, by its first byte; blocks of rows begin with a letter of their own.
-ANSWERS, REJECTS, METRICS, FLOORS, END = b"A", b"R", b"M", b"F", b"E"
+ANSWERS, REJECTS, METRICS, FLOORS, PRESENCE, END = b"A", b"R", b"M", b"F", b"P", b"E"
 _ROWS = b"a"
 _NOTHING_EXPIRED = -(1 << 62)
 # A log may hold this much beside twice what its operator holds, before it is begun anew.
@@ -74,9 +75,14 @@ def make_operator(call: JoinCall, tiling: Tiling, place: int) -> SimilarityJoin:
 def _apply(operator: SimilarityJoin, payload: bytes) -> None:
     """Take a delta of the log into an operator."""
     blobs = by_tag(blocks_of(payload))
-    operator.apply([unpack(block) for tag, group in blobs.items() if tag != FLOORS for block in group])
+    blocks = [unpack(block) for tag, group in blobs.items() if tag not in (FLOORS, PRESENCE) for block in group]
+    operator.apply(blocks, _presence(blobs[PRESENCE]))
     for blob in blobs[FLOORS]:
         operator.leave(unpack_floors(blob[1:]))
+
+
+def _presence(blobs: list[bytes]) -> list[Presence]:
+    return [unpack_presence(blob[1:]) for blob in blobs]
 
 
 @dataclass(frozen=True)
@@ -97,7 +103,7 @@ class TileJoin:
         cached.operator.counts.clear()
         blocks = given[_ROWS]
         if self.call.plan.rule is not None:
-            answers, rows, late, written = self._answer_numbered(tile, cached, blocks, given[FLOORS], state)
+            answers, rows, late, written = self._answer_numbered(tile, cached, given, state)
         else:
             answers, rows, late, written = self._answer_timed(
                 tile, cached, blocks, given[END], limit, timer, state, arm
@@ -109,7 +115,7 @@ class TileJoin:
         """Answer all there is: a batch query, with the time of its newest row where that is needed."""
         operator = make_operator(self.call, self.tiling, self.tiling.place(key))
         given = by_tag(blobs)
-        found = [operator.push([unpack(blob) for blob in given[_ROWS]])]
+        found = [operator.push([unpack(blob) for blob in given[_ROWS]], _presence(given[PRESENCE]))]
         found += [operator.leave(unpack_floors(blob[1:])) for blob in given[FLOORS]]
         return Answers.concat(found if newest is None else [*found, operator.advance(newest)])
 
@@ -169,30 +175,38 @@ class TileJoin:
         return Answers.concat([*left, answers]), rows, late, written
 
     def _answer_numbered(
-        self, tile: int, cached: Cached, blobs: list[bytes], notes: list[bytes], state: TileState
+        self, tile: int, cached: Cached, given: dict[bytes, list[bytes]], state: TileState
     ) -> tuple[Answers, int, list[pa.Table], int]:
         """Windows that go by rows: these come numbered, in the order of ticks, and with what has left."""
         operator: SimilarityJoin = cached.operator
-        batches = [unpack(blob) for blob in blobs]
-        answers = operator.push(batches)
+        changes, notes = self.call.plan.changes, given[FLOORS]
+        # Pairs that stand are state: what made them is kept, too.
+        reasons = given[PRESENCE] if changes else []
+        batches = [unpack(blob) for blob in given[_ROWS]]
+        answers = operator.push(batches, _presence(given[PRESENCE]))
         left = [operator.leave(unpack_floors(blob[1:])) for blob in notes]
         kept, rows = [], 0
         for stream, lane, objects in batches:
             stay = operator.holds(stream, objects)
             if stay.any():
                 rows += int(stay.sum())
-                kept.append(pack(replace(objects.take(np.flatnonzero(stay)), frame=None), stream, lane))
+                keep = objects.take(np.flatnonzero(stay))
+                kept.append(pack(keep if reasons else replace(keep, frame=None), stream, lane))
         written = 0
-        if not kept and not (notes and self.call.plan.changes):
+        if not kept and not (notes and changes):
             state.keep(tile, cached)
         else:
             size = sum(map(len, kept))
             most = 2 * size / max(1, rows) * len(operator) + _SLACK
             if whole := bool(rows) and cached.logged + size > most:
                 kept = [
-                    block for stream, lane, objects in operator.live(None) for block, _ in packed(objects, stream, lane)
+                    block
+                    for stream, lane, objects in operator.live(None)
+                    for block, _ in packed(objects if changes else replace(objects, frame=None), stream, lane)
                 ]
-            written = state.save(tile, cached, [*kept, *notes], 0, NO_TIMER, whole=whole)
+                known = operator.presence
+                reasons = [PRESENCE + pack_presence(known)] if changes and known is not None else []
+            written = state.save(tile, cached, [*kept, *reasons, *notes], 0, NO_TIMER, whole=whole)
         return Answers.concat([*left, answers]), 0, [], written
 
     def _advance(self, cached: Cached, limit: int | None) -> Answers:

@@ -1,0 +1,156 @@
+"""Which rows are in a window that counts only rows that exist: the probabilities, and the factor of a pair."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from appulse.kernels import poisson_binomial
+from appulse.kernels.strings import gather_runs
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from appulse.model.strings import Labels
+    from appulse.operators.labels import LabelNumbers
+
+_NO_PARTNER = -1
+_UNKNOWN = -1
+
+
+@dataclass(frozen=True)
+class Presence:
+    """The existence probabilities of the rows that windows held, and of those that came since.
+
+    Window i is that of a stream of a group; its rows are numbered from ``base[i]``, and their probabilities are
+    ``exist[first[i]:first[i + 1]]``.
+    """
+
+    group: Labels | None
+    stream: NDArray[np.int64]
+    base: NDArray[np.int64]
+    first: NDArray[np.int64]
+    exist: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.stream)
+
+    def take(self, windows: NDArray[np.int64]) -> Presence:
+        """Some of the windows."""
+        first, exist = gather_runs(self.first[:-1], np.diff(self.first), 0, self.exist, windows)
+        group = None if self.group is None else self.group.take(windows)
+        return Presence(group, self.stream[windows], self.base[windows], first, exist)
+
+
+@dataclass(frozen=True)
+class Questions:
+    """Rows of windows, each at a tick; a partner is a newer row of the same window that is known to exist, or -1.
+
+    ``window`` is an index, the others are numbers.
+    """
+
+    window: NDArray[np.int64]
+    row: NDArray[np.int64]
+    newest: NDArray[np.int64]
+    partner: NDArray[np.int64]
+
+
+class Windows:
+    """What is known of windows: each by the last `Presence` that told of it."""
+
+    def __init__(self, streams: int) -> None:
+        self._streams = streams
+        self._known: Presence | None = None
+        self._group = np.empty(0, np.int64)
+        self._at = np.full((1, streams), _UNKNOWN, np.int64)
+
+    @property
+    def known(self) -> Presence | None:
+        """All there is."""
+        return self._known
+
+    def learn(self, news: Presence, groups: LabelNumbers, *, forget: bool) -> None:
+        """Take in what the windows are now; with ``forget`` that is all there is."""
+        group = groups.of(news.group, len(news))
+        if not forget and self._known is not None:
+            fresh = np.zeros((len(groups), self._streams), bool)
+            fresh[group, news.stream] = True
+            stays = np.flatnonzero(~fresh[self._group, self._known.stream])
+            group = np.concatenate([self._group[stays], group])
+            news = _joined([self._known.take(stays), news], groups.labels(group))
+        self._known, self._group = news, group
+        self._at = np.full((len(groups), self._streams), _UNKNOWN, np.int64)
+        self._at[group, news.stream] = np.arange(len(news))
+
+    def of(self, group: NDArray[np.int64], stream: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The window of a stream of a group, as an index."""
+        found: NDArray[np.int64] = self._at[group, stream]
+        return found
+
+    def inside(self, asked: Questions, size: int, method: int) -> NDArray[np.float64]:
+        """The probability that each row is in its window, given that it and its partner exist (Eqs. 24 and 25)."""
+        out = np.ones(len(asked.row))
+        doubtful = np.flatnonzero(asked.newest - asked.row >= size)
+        if len(doubtful) == 0 or self._known is None:
+            return out
+        columns = (asked.partner, asked.newest, asked.window)
+        doubtful = doubtful[np.lexsort([column[doubtful] for column in columns])]
+        window = asked.window[doubtful]
+        base = self._known.base[window]
+        partner = asked.partner[doubtful]
+        answers = np.empty(len(doubtful))
+        poisson_binomial.membership(
+            self._known.first,
+            self._known.exist,
+            size,
+            method,
+            window,
+            asked.row[doubtful] - base,
+            asked.newest[doubtful] - base,
+            np.where(partner == _NO_PARTNER, _NO_PARTNER, partner - base),
+            answers,
+        )
+        out[doubtful] = answers
+        return out
+
+
+def pair_factor(
+    windows: Windows,
+    group: NDArray[np.int64],
+    streams: tuple[int, int],
+    numbers: tuple[NDArray[np.int64], NDArray[np.int64]],
+    newest: tuple[NDArray[np.int64], NDArray[np.int64]],
+    size: int,
+    method: int,
+) -> NDArray[np.float64]:
+    """The probability that both rows of a pair are in their windows, given that they exist.
+
+    Of two streams that is a product (Eq. 26, in both directions). In one stream the newer row is in the window
+    whenever the older one is, and the newer one is among the rows that came after the older.
+    """
+    if streams[0] == streams[1]:
+        window = windows.of(group, np.full(len(group), streams[0]))
+        older, newer = np.minimum(*numbers), np.maximum(*numbers)
+        return windows.inside(Questions(window, older, newest[0], newer), size, method)
+    factor = np.ones(len(group))
+    for stream, number, last in zip(streams, numbers, newest, strict=True):
+        window = windows.of(group, np.full(len(group), stream))
+        alone = np.full(len(group), _NO_PARTNER)
+        factor *= windows.inside(Questions(window, number, last, alone), size, method)
+    return factor
+
+
+def _joined(parts: Sequence[Presence], group: Labels | None) -> Presence:
+    ends = np.cumsum([0] + [len(part.exist) for part in parts])
+    first = [part.first[:-1] - part.first[0] + end for part, end in zip(parts, ends[:-1], strict=True)]
+    return Presence(
+        group,
+        np.concatenate([part.stream for part in parts]),
+        np.concatenate([part.base for part in parts]),
+        np.concatenate([*first, ends[-1:]]),
+        np.concatenate([part.exist for part in parts]),
+    )
