@@ -17,6 +17,7 @@ from appulse.model.defects import as_json, reject_schema
 from appulse.model.encode import Encoding, check_columns, gaussian_reach, reach_quantile
 from appulse.model.strings import decode
 from appulse.model.times import from_micros, is_number, is_time
+from appulse.operators.attributes import Attribute, dimension_of
 from appulse.operators.numbering import Numbering
 from appulse.operators.similarity_join import BOUNDS, INDEXES, JoinPlan
 from appulse.windows.definitions import DeltaWindow, TimeWindow, Window
@@ -172,12 +173,14 @@ def resolve(
             quantile=plan.quantile,
             gaussian_reach=gaussian_reach(threshold) if plan.closed_form else None,
             dimensions=d,
-            measure=window.column if isinstance(window, DeltaWindow) else None,
+            measure=window.column if isinstance(window, DeltaWindow) and window.confidence is None else None,
         )
         for name, stream in zip(names, streams, strict=True)
     )
     for encoding, schema in zip(encodings, schemas, strict=True):
         check_columns(encoding, schema)
+        if plan.rule is not None and plan.rule.column is not None and d is not None:
+            dimension_of(encoding.model, plan.rule.column, d)
     lateness = tuple(stream.lateness_micros for stream in streams)
     idle_after = tuple(stream.idle_after_micros for stream in streams)
     # Under time windows nothing waits for a tick to be complete, so order of arrival changes nothing.
@@ -356,8 +359,15 @@ def numbering_of(call: JoinCall, places: int = 1, *, standing: bool = False) -> 
     """
     rule, plan = call.plan.rule, call.plan
     assert rule is not None  # noqa: S101 - else there is nothing to number
-    least = 0.0 if standing else plan.least_inside
-    return Numbering(len(plan.streams), rule, places, every_tick=plan.changes, in_order=not call.arrival, least=least)
+    return Numbering(
+        len(plan.streams),
+        rule,
+        places,
+        every_tick=plan.changes,
+        in_order=not call.arrival,
+        least=0.0 if standing else plan.least_inside,
+        attribute=None if rule.column is None else Attribute(rule.column, plan.models),
+    )
 
 
 @dataclass

@@ -14,9 +14,11 @@ import numpy as np
 from appulse.errors import StateError
 from appulse.kernels import numbering as kernels
 from appulse.kernels import poisson_binomial
+from appulse.kernels.delta import evict_far
+from appulse.kernels.strings import gather_runs
 from appulse.model.objects import Objects, concat
 from appulse.model.strings import Bytes, Labels
-from appulse.operators.buffers import Column
+from appulse.operators.buffers import Arena, Column
 from appulse.operators.labels import LabelNumbers
 from appulse.operators.presence import Presence
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from appulse.operators.attributes import Attribute
     from appulse.windows.frames import Rule
 
 #: A time after every tick.
@@ -65,13 +68,28 @@ class Released:
     places: NDArray[np.int64]
 
 
+@dataclass(frozen=True)
+class _Held:
+    """Windows of groups and streams: the rows of window i are those of the arena at ``rows[first[i]:first[i + 1]]``.
+
+    The first ``count[i]`` were there before, the others have just come; they are numbered from ``base[i]``.
+    """
+
+    group: NDArray[np.int64]
+    stream: NDArray[np.int64]
+    base: NDArray[np.int64]
+    first: NDArray[np.int64]
+    count: NDArray[np.int64]
+    rows: NDArray[np.int64]
+
+
 class Numbering:
     """The windows of every group of ``streams`` streams, as numbers.
 
     ``places`` is how many places (tiles) rows have copies at. With ``every_tick`` places learn each floor of each
     tick, else only the last one. With ``in_order`` no row is ever numbered behind a tick that was released. Rows that
     are in an uncertain window with a probability less than ``least`` leave it, too. ``capped`` counts those that left
-    for the sake of ``max_rows`` alone.
+    for the sake of ``max_rows`` alone. ``attribute`` is that of a delta window under value uncertainty.
     """
 
     def __init__(
@@ -83,7 +101,9 @@ class Numbering:
         every_tick: bool = False,
         in_order: bool = True,
         least: float = 0.0,
+        attribute: Attribute | None = None,
     ) -> None:
+        self._attribute = attribute
         self.rule, self.places, self._every_tick, self._in_order = rule, places, every_tick, in_order
         self._streams, self._least, self.capped = streams, least, 0
         self._reset()
@@ -103,6 +123,7 @@ class Numbering:
         self._number, self._group, self._stream = Column(np.int64), Column(np.int64), Column(np.int64)
         self._following, self._copy_first, self._copy_count = Column(np.int64), Column(np.int64), Column(np.int64)
         self._tick, self._measure, self._copies = Column(np.int64), Column(np.float64), Column(np.int64)
+        self._values, self._shares = Arena(np.float64), Arena(np.float64)
 
     def __len__(self) -> int:
         """Rows waiting."""
@@ -112,13 +133,15 @@ class Numbering:
     def nbytes(self) -> int:
         """Bytes held, roughly."""
         waiting = sum(_bytes(part) for parts in self._held for part in parts)
-        return waiting + sum(column.nbytes for column in self._arena()) + 6 * self._next.nbytes
+        attributes = self._values.nbytes + self._shares.nbytes
+        return waiting + sum(column.nbytes for column in self._arena()) + attributes + 6 * self._next.nbytes
 
     @property
     def log_bytes(self) -> int:
         """What `since` and the rows waiting would take, roughly."""
         waiting = sum(_bytes(part) for parts in self._held for part in parts)
-        return waiting + 56 * min(len(self._number), 2 * self._kept + _COMPACT_FROM) + 60 * len(self._groups)
+        row = 56 + 16 * len(self._values.values) // max(1, len(self._number))
+        return waiting + row * min(len(self._number), 2 * self._kept + _COMPACT_FROM) + 60 * len(self._groups)
 
     def _arena(self) -> list[Column]:
         rows = [self._number, self._group, self._stream, self._following, self._copy_first, self._copy_count]
@@ -220,51 +243,72 @@ class Numbering:
 
     def presence(self) -> Presence | None:
         """The rows that uncertain windows hold now."""
-        return self._presence(len(self._number), np.arange(len(self._groups)))[0] if self.rule.uncertain else None
+        if not self.rule.uncertain:
+            return None
+        held = self._held_by(len(self._number), np.arange(len(self._groups)))
+        return self._presence(held)
 
-    def _presence(self, begin: int, groups: NDArray[np.int64]) -> tuple[Presence, NDArray[np.int64], NDArray[np.int64]]:
-        """The windows of some groups: rows they held, then those from ``begin`` on.
-
-        With it which rows of the arena these are, and how many each window held.
-        """
+    def _held_by(self, begin: int, groups: NDArray[np.int64]) -> _Held:
+        """The windows of some groups, with the rows they held and then those from ``begin`` on."""
         window = self._group.view * self._streams + self._stream.view
         touched = np.zeros(len(self._groups), bool)
         touched[groups] = True
-        held = self._number.view[:begin] >= self._floor[self._group.view[:begin], self._stream.view[:begin]]
-        rows = np.append(np.flatnonzero(held & touched[self._group.view[:begin]]), np.arange(begin, len(window)))
+        live = self._number.view[:begin] >= self._floor[self._group.view[:begin], self._stream.view[:begin]]
+        rows = np.append(np.flatnonzero(live & touched[self._group.view[:begin]]), np.arange(begin, len(window)))
         rows = rows[np.argsort(window[rows], kind="stable")]
         asked = (np.flatnonzero(touched)[:, None] * self._streams + np.arange(self._streams)).ravel()
         first = np.searchsorted(window[rows], np.append(asked, END))
         old = np.cumsum(np.append(0, rows < begin))
         count = old[first[1:]] - old[first[:-1]]
         group, stream = np.divmod(asked, self._streams)
-        base = self._next[group, stream] - count
-        exist = self._measure.view[rows]
-        return Presence(self._groups.labels(group), stream, base, first, exist), rows, count
+        return _Held(group, stream, self._next[group, stream] - count, first, count, rows)
+
+    def _presence(self, held: _Held) -> Presence:
+        return Presence(
+            self._groups.labels(held.group), held.stream, held.base, held.first, self._measure.view[held.rows]
+        )
 
     def _uncertain(self, begin: int, group: NDArray[np.int64]) -> tuple[Presence | None, NDArray[np.int64]]:
         """What may not exist, and the floor of its window at the tick of each new row."""
-        if not self.rule.uncertain:
+        if self.rule.kind not in (kernels.UNCERTAIN_COUNT, kernels.UNCERTAIN_DELTA):
             return None, np.empty(0, np.int64)
-        presence, rows, count = self._presence(begin, np.unique(group))
+        held = self._held_by(begin, np.unique(group))
+        rows, count = held.rows, np.diff(held.first)
         tick_end = np.append(np.diff(self._tick.view[rows]) != 0, True)
-        tick_end[presence.first[1:][np.diff(presence.first) > 0] - 1] = True
+        tick_end[held.first[1:][count > 0] - 1] = True
         floor = np.empty(len(rows), np.int64)
-        self.capped += poisson_binomial.evict(
-            presence.first,
-            count,
-            presence.exist,
-            tick_end,
-            self.rule.size,
-            self.rule.confidence,
-            self._least if self.rule.method == poisson_binomial.EXACT else 0.0,
-            END if self.rule.max_rows is None else self.rule.max_rows,
-            self.rule.method,
-            floor,
-        )
-        base = np.repeat(presence.base, np.diff(presence.first))
+        presence = None
+        if self.rule.uncertain:
+            presence = self._presence(held)
+            self.capped += poisson_binomial.evict(
+                held.first,
+                held.count,
+                presence.exist,
+                tick_end,
+                self.rule.size,
+                self.rule.confidence,
+                self._least if self.rule.method == poisson_binomial.EXACT else 0.0,
+                END if self.rule.max_rows is None else self.rule.max_rows,
+                self.rule.method,
+                floor,
+            )
+        else:
+            first, values = gather_runs(self._values.begin, self._values.length, 0, self._values.values, rows)
+            shares = gather_runs(self._shares.begin, self._shares.length, 0, self._shares.values, rows)[1]
+            evict_far(
+                held.first,
+                held.count,
+                tick_end,
+                self.rule.bound,
+                self.rule.confidence,
+                first,
+                values,
+                shares,
+                self._measure.view[rows],
+                floor,
+            )
         given, fresh = np.empty(len(self._number) - begin, np.int64), rows >= begin
-        given[rows[fresh] - begin] = (base + floor)[fresh]
+        given[rows[fresh] - begin] = (np.repeat(held.base, count) + floor)[fresh]
         return presence, given
 
     def _follow(self, first: int, last: int) -> None:
@@ -288,7 +332,7 @@ class Numbering:
         sizes = np.cumsum([0] + [len(part.places) for part in released])
         first = np.concatenate([part.first[:-1] + size for part, size in zip(released, sizes[:-1], strict=True)])
         count = np.concatenate([np.diff(part.first) for part in released])
-        measures = [part.objects.mass if self.rule.uncertain else part.objects.measure for part in released]
+        measures = [self._measured(part) for part in released]
         self._measure.extend(
             np.zeros(n) if measures[0] is None else np.concatenate([m for m in measures if m is not None])[order]
         )
@@ -299,6 +343,22 @@ class Numbering:
         self._stream.extend(stream)
         self._number.grow(n)
         self._following.grow(n)
+        if self._attribute is not None:
+            runs = [self._attribute.of(part.stream, part.objects) for part in released]
+            ends = np.cumsum([0] + [len(values) for _, values, _ in runs])
+            begins = np.concatenate([first[:-1] + end for (first, *_), end in zip(runs, ends[:-1], strict=True)])
+            length = np.concatenate([np.diff(first) for first, *_ in runs])
+            for arena, values in (
+                (self._values, np.concatenate([values for _, values, _ in runs])),
+                (self._shares, np.concatenate([shares for *_, shares in runs])),
+            ):
+                arena.extend(*gather_runs(begins, length, 0, values, order))
+
+    def _measured(self, part: Released) -> NDArray[np.float64] | None:
+        """What the window goes by, a number a row: existence, a deviation, or the attribute itself."""
+        if self.rule.uncertain:
+            return part.objects.mass
+        return part.objects.measure if self._attribute is None else self._attribute.sigma(part.stream, part.objects)
 
     def _floors(self, notes: NDArray[np.int64]) -> Floors:
         numbers, codes = np.unique(notes[:, 1], return_inverse=True)
@@ -346,9 +406,17 @@ class Numbering:
             "number": self._number.view[at],
             "tick": self._tick.view[at],
             "measure": self._measure.view[at],
+            **self._attributes(at),
             "copies": count,
             "places": self._copies.view[first + np.arange(len(first))],
         }
+
+    def _attributes(self, at: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+        if self._attribute is None:
+            return {}
+        first, values = gather_runs(self._values.begin, self._values.length, 0, self._values.values, at)
+        shares = gather_runs(self._shares.begin, self._shares.length, 0, self._shares.values, at)[1]
+        return {"attribute_first": first, "attribute": values, "shares": shares}
 
     def _restore_rows(self, rows: Mapping[str, NDArray[Any]]) -> None:
         begin, known = len(self._number), len(self._copies)
@@ -361,6 +429,9 @@ class Numbering:
         self._copy_first.extend(known + np.cumsum(rows["copies"]) - rows["copies"])
         self._copies.extend(rows["places"])
         self._following.grow(len(rows["number"]))
+        if self._attribute is not None:
+            self._values.extend(rows["attribute_first"], rows["attribute"])
+            self._shares.extend(rows["attribute_first"], rows["shares"])
         if begin == 0:
             self._head[:] = self._tail[:] = kernels.NONE
         kernels.thread(

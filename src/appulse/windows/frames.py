@@ -26,6 +26,7 @@ class Rule:
     confidence: float = 1.0
     method: int = 0
     max_rows: int | None = None
+    column: str | None = None  # the uncertain attribute of a delta window
 
     @property
     def uncertain(self) -> bool:
@@ -42,7 +43,7 @@ def rule_of(window: Window) -> Rule | None:
         return Rule(UNCERTAIN_COUNT, window.size, 0.0, window.confidence, method, window.max_rows)
     if isinstance(window, DeltaWindow):
         if window.confidence is not None:
-            return Rule(UNCERTAIN_DELTA, bound=window.bound, confidence=window.confidence)
+            return Rule(UNCERTAIN_DELTA, bound=window.bound, confidence=window.confidence, column=window.column)
         return Rule(DELTA, bound=window.bound)
     if isinstance(window, TumblingWindow):
         if isinstance(window.length, int):

@@ -1,0 +1,62 @@
+"""One dimension of uncertain values: the attribute of a delta window."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from appulse.errors import BadArgument, nearest
+from appulse.model.encode import sampled
+from appulse.model.uncertainty import Gaussian, names
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from appulse.model.objects import Objects
+    from appulse.model.uncertainty import Model
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """Which dimension of each stream's value it is, by name."""
+
+    column: str
+    models: Sequence[Model]
+
+    def of(self, stream: int, objects: Objects) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+        """The attribute of rows as (first, values, shares), given that they exist; a normal one is its mean alone."""
+        model = self.models[stream]
+        k = dimension_of(model, self.column, objects.d)
+        n = len(objects)
+        if isinstance(model, Gaussian):
+            return np.arange(n + 1), objects.centre[:, k], np.ones(n)
+        rows = sampled(objects, model, 0.0)
+        count = np.diff(rows.first)
+        owner = np.repeat(np.arange(n), count)
+        within = np.arange(len(owner)) - rows.first[owner]
+        values = rows.samples[rows.first[owner] * rows.d + k * count[owner] + within]
+        if len(rows.weights):
+            return rows.first, values, rows.weights / rows.mass[owner]
+        return rows.first, values, 1.0 / count[owner]
+
+    def sigma(self, stream: int, objects: Objects) -> NDArray[np.float64]:
+        """The deviation of a normal attribute, else 0."""
+        if not isinstance(self.models[stream], Gaussian):
+            return np.zeros(len(objects))
+        k = dimension_of(self.models[stream], self.column, objects.d)
+        return objects.spread[:, k if objects.spread.shape[1] > 1 else 0]
+
+
+def dimension_of(model: Model, column: str, d: int) -> int:
+    """Which of the ``d`` dimensions of a value has this name."""
+    known = names(model, d)
+    if column not in known:
+        raise BadArgument(
+            f"DeltaWindow({column!r}, confidence=...) names no dimension of {model}.{nearest(column, known)} "
+            "Without confidence any numeric column will do."
+        )
+    return known.index(column)
