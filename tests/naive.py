@@ -14,7 +14,7 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from itertools import combinations, product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -72,6 +72,20 @@ class Object:
         return tuple(float(total / self.mass) for total in sums)
 
 
+@dataclass(frozen=True)
+class Marginal:
+    """One number of a row, given that the row exists: its values with their weights, or a normal distribution."""
+
+    values: tuple[float, ...]
+    weights: tuple[Fraction, ...]
+    sigma: float = 0.0
+
+    @classmethod
+    def certain(cls, value: float) -> Marginal:
+        """A number that is known."""
+        return cls((value,), (Fraction(1),))
+
+
 @dataclass(frozen=True, eq=False)
 class Row:
     """A usable row."""
@@ -85,7 +99,7 @@ class Row:
     differ: Any
     value: Object
     centre: tuple[float, ...]
-    attribute: float = 0.0  # what a delta window looks at
+    attribute: Marginal  # what a delta window looks at
 
     @property
     def order(self) -> tuple[Any, ...]:
@@ -257,6 +271,23 @@ def object_of(row: Mapping[str, Any], stream: ap.Stream) -> Object:
     return Object(tuple(samples), tuple(weights), gaussian)
 
 
+def dimension_names(model: Model, d: int) -> tuple[str, ...]:
+    """What the dimensions of a model are called."""
+    if not isinstance(model, ap.Samples):
+        return tuple(model.columns)
+    if model.names is not None:
+        return tuple(model.names)
+    return (model.column,) if d == 1 else tuple(f"{model.column}_{k}" for k in range(1, d + 1))
+
+
+def marginal_of(row: Mapping[str, Any], model: Model, value: Object, k: int) -> Marginal:
+    """Coordinate k of an object that exists."""
+    if isinstance(model, ap.Gaussian):
+        sigmas = spreads(row, model)
+        return Marginal((float(row[model.columns[k]]),), (Fraction(1),), sigmas[k if len(sigmas) > 1 else 0])
+    return Marginal(tuple(point[k] for point in value.points), tuple(w / value.mass for w in value.weights))
+
+
 # --- how probable a pair is -------------------------------------------------------------------------------------
 
 
@@ -310,6 +341,20 @@ def probability(a: Object, b: Object, epsilon: float) -> Fraction | float:
     return float(a.mass * b.mass) * gaussian_probability(math.dist(x, y), deviation, epsilon, len(x))
 
 
+def apart_probability(a: Marginal, b: Marginal, bound: float) -> Fraction | float:
+    """Pr{two numbers differ by more than ``bound``}."""
+    deviation = math.hypot(a.sigma, b.sigma)
+    if deviation > 0.0:
+        between = a.values[0] - b.values[0]
+        scale = deviation * math.sqrt(2.0)
+        return 0.5 * math.erfc((bound - between) / scale) + 0.5 * math.erfc((bound + between) / scale)
+    total = Fraction(0)
+    for (x, p), (y, q) in product(zip(a.values, a.weights, strict=True), zip(b.values, b.weights, strict=True)):
+        if abs(x - y) > bound:
+            total += p * q
+    return total
+
+
 # --- the join ---------------------------------------------------------------------------------------------------
 
 
@@ -345,8 +390,12 @@ def rows_of(
     d: int,
     different: str | None = None,
     attribute: str | None = None,
+    dimension: str | None = None,
 ) -> tuple[list[Row], list[Reject]]:
-    """The usable rows of all streams, and the others; ``attribute`` is the column of a delta window."""
+    """The usable rows of all streams, and the others.
+
+    A delta window looks at the column ``attribute``, or at the ``dimension`` of the uncertain value.
+    """
     names = stream_names(streams)
     rows, rejects = [], []
     for s, (table, stream) in enumerate(zip(tables, streams, strict=True)):
@@ -363,7 +412,10 @@ def rows_of(
             centre = value.mean
             if not isinstance(stream.value, ap.Samples):
                 centre = tuple(float(row[column]) for column in stream.value.columns)
-            beside = 0.0 if attribute is None else float(row[attribute])
+            beside = Marginal.certain(0.0 if attribute is None else float(row[attribute]))
+            if dimension is not None:
+                k = dimension_names(stream.value, d).index(dimension)
+                beside = marginal_of(row, stream.value, value, k)
             rows.append(Row(s, i, row[stream.key], row[stream.time], micros, group, differ, value, centre, beside))
     return rows, rejects
 
@@ -410,21 +462,44 @@ def pairs(
 ) -> tuple[list[Pair], list[Reject]]:
     """The pairs that match, with their times, and the rejects; rows after the tick ``last`` have not come yet."""
     names = stream_names(streams)
-    rows, rejects = rows_of(tables, streams, d, different, getattr(window, "column", None))
+    rows, rejects = rows_of(tables, streams, d, different, attribute_of(window), dimension_of(window))
     last = max((row.micros for row in rows), default=0) if last is None else last
     found = []
-    for a, b, since, until in meetings([row for row in rows if row.micros <= last], names, window, last):
+    for a, b, since, until, factor in meetings([row for row in rows if row.micros <= last], names, window, last):
         if (a.stream == b.stream) is not self_join:
             continue
         if different is not None and (a.differ is None or b.differ is None or plain(a.differ) == plain(b.differ)):
             continue
-        answer = _answer(a, b, names, epsilon, probability)
+        answer = _answer(a, b, names, epsilon, probability, factor)
         if answer is not None:
             found.append(Pair(answer, since, until))
     return found, rejects
 
 
 # --- windows ----------------------------------------------------------------------------------------------------
+
+
+def attribute_of(window: Window) -> str | None:
+    """The certain column that a window looks at, if any."""
+    return window.column if isinstance(window, ap.DeltaWindow) and window.confidence is None else None
+
+
+def dimension_of(window: Window) -> str | None:
+    """The dimension of the uncertain value that a window looks at, if any."""
+    return window.column if isinstance(window, ap.DeltaWindow) and window.confidence is not None else None
+
+
+class Meeting(NamedTuple):
+    """Two rows in their windows together: since which tick, until when, if they part.
+
+    ``factor`` is the probability that both were in their windows at the first tick, given that they exist.
+    """
+
+    a: Row
+    b: Row
+    since: int
+    until: int | None
+    factor: Fraction | float
 
 
 class _Held:
@@ -454,6 +529,11 @@ class _Held:
             _, row = self.rows.pop(0)
             self.gone[row] = now
 
+    def after(self, row: Row) -> list[Row]:
+        """The rows numbered after one that is held."""
+        held = [other for _, other in self.rows]
+        return held[held.index(row) + 1 :]
+
     def _end(self, row: Row, now: int) -> int | None:
         """When time took the row from its window, None if it has not."""
         if isinstance(self.window, ap.TimeWindow):
@@ -466,45 +546,100 @@ class _Held:
 
     def _outgrown(self) -> bool:
         """Whether the oldest row has to go, the rows of the tick being in."""
-        if not self.rows:
+        if len(self.rows) < 2:
             return False
         (first, oldest), (last, newest) = self.rows[0], self.rows[-1]
         if isinstance(self.window, ap.TimeWindow):
             return False
         if isinstance(self.window, ap.CountWindow):
             return len(self.rows) > self.window.size
+        if isinstance(self.window, ap.UncertainCountWindow):
+            return self._enough_after(self.window, oldest)
         if isinstance(self.window, ap.DeltaWindow):
-            return abs(oldest.attribute - newest.attribute) > self.window.bound
+            needed = 1 if self.window.confidence is None else Fraction(self.window.confidence) - TOLERANCE
+            return apart_probability(oldest.attribute, newest.attribute, self.window.bound) >= needed
         return isinstance(self.window.length, int) and first // self.window.length != last // self.window.length
 
+    def _enough_after(self, window: ap.UncertainCountWindow, oldest: Row) -> bool:
+        """Whether enough rows exist without the oldest (Dallachiesa et al. 2015, Algorithm 1), or too many are held."""
+        if window.max_rows is not None and len(self.rows) > window.max_rows:
+            return True
+        newer = self.after(oldest)
+        if len(newer) < window.size:
+            return False
+        fewer = at_most_in(window, window.size - 1, newer)
+        if window.confidence == 1.0 and window.method == "exact":
+            return fewer == 0
+        return 1 - fewer >= Fraction(window.confidence) - TOLERANCE
 
-def meetings(
-    rows: Sequence[Row], names: Sequence[str], window: Window, last: int
-) -> list[tuple[Row, Row, int, int | None]]:
-    """Every two rows that are in their windows together: since which tick, and until when if they part by ``last``.
+
+def at_most_in(window: ap.UncertainCountWindow, most: int, rows: Sequence[Row]) -> Fraction | float:
+    """Pr(at most ``most`` of the rows exist), as the window computes it."""
+    exist = [row.value.mass for row in rows]
+    return at_most(most, exist) if window.method == "exact" else approximately_at_most(window.method, most, exist)
+
+
+def presence(window: Window, a: Row, b: Row, held: Sequence[_Held]) -> Fraction | float:
+    """Pr(both rows are in their windows, given that they exist) as the streams are held; ``a`` is the older of one.
+
+    Row by row that is that fewer rows exist after it than the window is long. Of two rows of one stream the newer one
+    is in the window if the older one is, and exists: the older row's probability given that decides.
+    """
+    if not isinstance(window, ap.UncertainCountWindow):
+        return Fraction(1)
+    if a.stream == b.stream:
+        return at_most_in(window, window.size - 2, [row for row in held[a.stream].after(a) if row is not b])
+    left, right = (at_most_in(window, window.size - 1, held[row.stream].after(row)) for row in (a, b))
+    return left * right
+
+
+def meetings(rows: Sequence[Row], names: Sequence[str], window: Window, last: int) -> list[Meeting]:
+    """Every two rows that are in their windows together, with when they part if they do by ``last``.
 
     Group by group and tick by tick, as the contract words it (api.md, section 2).
     """
-    found: list[tuple[Row, Row, int, int | None]] = []
+    found: list[Meeting] = []
     for group in sorted({row.group for row in rows}):
         held = [_Held(window, name) for name in names]
-        since: dict[tuple[Row, Row], int] = {}
+        met: dict[tuple[Row, Row], tuple[int, Fraction | float]] = {}
         mine = [row for row in rows if row.group == group]
         for tick in sorted({row.micros for row in mine}):
             for s, stream in enumerate(held):
                 stream.expire(tick)
                 stream.insert([row for row in mine if row.stream == s and row.micros == tick], tick)
             together = [row for stream in held for _, row in stream.rows]
-            for pair in combinations(together, 2):
-                since.setdefault(pair, tick)
+            for a, b in combinations(together, 2):
+                if (a, b) not in met:
+                    met[a, b] = tick, presence(window, a, b, held)
         # Only time windows end while their group is silent: the clock is that of the call.
         if isinstance(window, ap.TimeWindow):
             for stream in held:
                 stream.expire(last)
         gone = {row: end for stream in held for row, end in stream.gone.items()}
-        for (a, b), tick in since.items():
-            found.append((a, b, tick, min((gone[row] for row in (a, b) if row in gone), default=None)))
+        for (a, b), (tick, factor) in met.items():
+            until = min((gone[row] for row in (a, b) if row in gone), default=None)
+            found.append(Meeting(a, b, tick, until, factor))
     return found
+
+
+def worlds_in_windows(rows: Iterable[Row], a: Row, b: Row, tick: int, size: int, epsilon: float) -> Fraction:
+    """Pr(two rows exist, are close, and are each among the ``size`` newest existing rows of their streams at a tick).
+
+    By possible worlds, in each of which every row of the group is one of its samples or not there.
+    """
+    known = sorted((row for row in rows if row.micros <= tick and row.group == a.group), key=lambda row: row.order)
+    total = Fraction(0)
+    for world in product(*(range(-1, len(row.value.points)) for row in known)):
+        chosen = dict(zip(known, world, strict=True))
+        if chosen[a] < 0 or chosen[b] < 0:
+            continue
+        existing_rows = [row for row in known if chosen[row] >= 0]
+        newest = [[row for row in existing_rows if row.stream == side.stream][-size:] for side in (a, b)]
+        if a not in newest[0] or b not in newest[1]:
+            continue
+        if is_close(a.value.points[chosen[a]], b.value.points[chosen[b]], epsilon):
+            total += math.prod(1 - row.value.mass if i < 0 else row.value.weights[i] for row, i in chosen.items())
+    return total
 
 
 def micros_of_duration(length: float | str) -> int:
@@ -519,10 +654,12 @@ def micros_of_duration(length: float | str) -> int:
 # --- answers ----------------------------------------------------------------------------------------------------
 
 
-def _answer(a: Row, b: Row, names: Sequence[str], epsilon: float, alpha: float) -> Answer | None:
-    found = probability(a.value, b.value, epsilon)
+def _answer(
+    a: Row, b: Row, names: Sequence[str], epsilon: float, alpha: float, factor: Fraction | float
+) -> Answer | None:
+    found = probability(a.value, b.value, epsilon) * factor
     over = Fraction(found) - threshold_of(alpha)
-    exact = isinstance(found, Fraction)
+    exact = isinstance(found, Fraction) and factor == 1
     doubtful = abs(over) < (Fraction(1, 10**13) if exact else Fraction(1, 10**11))
     if over < 0 and not doubtful:
         return None

@@ -94,8 +94,8 @@ class Case:
 
     @property
     def attribute(self) -> str | None:
-        """The column that a delta window looks at."""
-        return getattr(self.window, "column", None)
+        """The certain column that a delta window looks at."""
+        return naive.attribute_of(self.window)
 
     @property
     def question(self) -> dict[str, Any]:
@@ -168,6 +168,9 @@ def sample_weights(draw: DrawFn, n: int) -> list[float]:
 # Up, down and back again when drawn row by row; 1.1 - 0.6 is more than one half, 0.6 - 0.1 is not.
 attributes = st.sampled_from((0.0, 0.5, 1.0, 1.0, 2.0, 3.0, -1.0, 0.1, 0.6, 1.1))
 existences = st.sampled_from((1.0, 0.5, 0.25, 0.75, 0.9, 0.1, 1 / 3))
+# For windows that count the rows that exist.
+doubts = st.one_of(st.sampled_from((0.1, 0.2, 0.5, 0.9, 0.9, 1.0, 1.0)), st.floats(0.01, 1.0))
+confidences = st.one_of(st.sampled_from((0.5, 0.9, 0.95, 0.999)), st.floats(0.01, 0.9999))
 spreads_ = st.sampled_from((0.0, 0.5, 1.0, 0.25, 2.0, 0.3, 1e-3))
 
 
@@ -215,7 +218,16 @@ class _Shape:
     coordinates: str
     points: int
     named: bool
-    delta: bool  # whether the window is one over column m
+    window: str  # its kind
+
+    @property
+    def delta(self) -> bool:
+        """Whether the window looks at column m."""
+        return self.window == "delta"
+
+    @property
+    def existences(self) -> SearchStrategy[float]:
+        return doubts if self.window == "uncertain" else existences
 
     @property
     def points_at(self) -> SearchStrategy[float]:
@@ -227,7 +239,9 @@ class _Shape:
         if self.model == "exact":
             return ap.Exact(*columns)
         if self.model in ("samples", "weighted", "line"):
-            names = tuple(f"n{k}" for k in range(self.d)) if self.named else None
+            # An uncertain delta window needs one name for a dimension of all streams.
+            name = "x" if self.window == "uncertain-delta" else "n"
+            names = tuple(f"{name}{k}" for k in range(self.d)) if self.named else None
             return ap.Samples("samples", weights="weights" if self.model == "weighted" else None, names=names)
         if self.model == "ball":
             return ap.Ball(*columns, radius=0.5 if self.constant else "s0", samples=self.points)
@@ -280,7 +294,7 @@ def _row(draw: DrawFn, shape: _Shape) -> dict[str, Any]:
         "tag": draw(st.sampled_from(("u", "v", None))),
         "m": draw(attributes) if shape.delta else None,
         "weights": None,
-        "exists": draw(existences) if shape.existence else None,
+        "exists": draw(shape.existences) if shape.existence else None,
         "p0": draw(st.integers(0, 1)),
         "p1": draw(st.sampled_from(("n", "s"))),
     }
@@ -333,8 +347,8 @@ def _spoiled(draw: DrawFn, shape: _Shape, row: dict[str, Any]) -> dict[str, Any]
     return draw(st.sampled_from(ways))
 
 
-def _window(kind: str, streams: Sequence[ap.Stream]) -> SearchStrategy[Any]:
-    """A window of a kind: "time", "count", "delta" or "tumble"."""
+def _window(kind: str, streams: Sequence[ap.Stream], d: int) -> SearchStrategy[Any]:
+    """A window of a kind: "time", "count", "delta", "tumble", "uncertain" or "uncertain-delta"."""
     sizes = st.sampled_from((1, 2, 3, 5, 100))
     if kind == "time":
         lengths = st.sampled_from((2.0, 1.0, 0.0, 0.5, 100.0, 100.0))
@@ -344,8 +358,30 @@ def _window(kind: str, streams: Sequence[ap.Stream]) -> SearchStrategy[Any]:
         return sizes.map(ap.CountWindow)
     if kind == "delta":
         return st.sampled_from((0.0, 0.5, 1.0, 2.0)).map(lambda bound: ap.DeltaWindow("m", bound))
+    if kind == "uncertain":
+        return _uncertain(streams)
+    if kind == "uncertain-delta":
+        # Points of balls are rounded: none may lie at the bound.
+        balls = any(isinstance(stream.value, ap.Ball) for stream in streams)
+        bounds = (0.37, 0.73, 1.21) if balls else (0.0, 0.5, 1.0, 2.0, 0.37)
+        columns = st.integers(0, d - 1).map(lambda k: f"x{k}")
+        sure = st.one_of(confidences, st.just(1.0))
+        return st.builds(ap.DeltaWindow, columns, st.sampled_from(bounds), confidence=sure)
     durations = st.sampled_from(("0.5 seconds", "1 second", "1500 milliseconds", "2 seconds", "7 seconds", "1 hour"))
     return st.one_of(sizes, durations).map(ap.TumblingWindow)
+
+
+@st.composite
+def _uncertain(draw: DrawFn, streams: Sequence[ap.Stream]) -> ap.UncertainCountWindow:
+    """Mostly exact, mostly without a cap."""
+    # Weights are summed in doubles: whether a row is quite certain may be a matter of their order.
+    summed = any(isinstance(stream.value, ap.Samples) and stream.value.weights is not None for stream in streams)
+    confidence = draw(confidences if summed else st.one_of(confidences, st.just(1.0)))
+    method = draw(st.sampled_from(("exact",) * 9 + ("refined-normal", "normal", "poisson")))
+    # Of two rows none fits into a window of one: approximations do not know.
+    size = draw(st.sampled_from((1, 1, 2, 2, 2, 3, 5) if method == "exact" else (2, 3, 5)))
+    most = draw(st.sampled_from((None, None, None, size, size + 1, size + 3)))
+    return ap.UncertainCountWindow(size, confidence, method=method, max_rows=most)
 
 
 def _ordered(table: pa.Table, stream: ap.Stream, d: int) -> pa.Table:
@@ -410,14 +446,14 @@ def cases(
             d=d,
             key=key,
             time=time,
-            existence=draw(st.booleans()),
+            existence=draw(st.booleans()) or (kind == "uncertain" and draw(st.integers(0, 3)) > 0),
             partitions=partitions,
             constant=draw(st.booleans()),
             offset=offset,
             coordinates=grain,
             points=draw(st.sampled_from((1, 2, 3, 5, 8))),
             named=True,
-            delta=kind == "delta",
+            window=kind,
         )
         for _ in range(n)
     ]
@@ -444,7 +480,7 @@ def cases(
         d=d,
         epsilon=100.0 if easy else draw(st.sampled_from(EPSILONS)),
         probability=1e-6 if easy else draw(st.one_of(st.sampled_from(ALPHAS), st.floats(0.01, 1.0))),
-        window=draw(_window(kind, streams)),
+        window=draw(_window(kind, streams, d)),
         self_join=self_join,
         different=draw(st.sampled_from((None, "tag"))) if self_join else None,
     )

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from fractions import Fraction
 from itertools import combinations
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -19,10 +20,15 @@ from hypothesis import strategies as st
 import appulse as ap
 from tests import naive, strategies
 
+if TYPE_CHECKING:
+    from hypothesis.strategies import DrawFn
+
 STREAM = ap.Stream(None, key="id", time="ts", value=ap.Exact("x"))
 GROUPED = replace(STREAM, partition_by=("g",))
+DOUBTED = replace(STREAM, existence="m")
+SAMPLED = replace(STREAM, value=ap.Samples("s", weights="w"))
 QUESTION: dict[str, Any] = {"d": 1, "epsilon": 1.0, "probability": 1.0}
-KINDS = ("time", "count", "delta", "tumble")
+KINDS = ("time", "count", "delta", "tumble", "uncertain", "uncertain-delta")
 
 
 def _rows(text: str, **columns: Any) -> list[dict[str, Any]]:
@@ -142,6 +148,191 @@ def test_a_row_without_its_attribute_is_a_reject(attribute: float | None) -> Non
     assert result.rejects == [naive.Reject("left", "b", 1.0, frozenset({"non-finite value"}))]
     assert _names(result.answers) == "ax"
     assert naive.join(tables, streams, window=ap.CountWindow(5), **QUESTION).rejects == []
+
+
+# --- uncertain delta windows ------------------------------------------------------------------------------------
+
+
+def _sampled(row: str, samples: list[float], weights: list[float]) -> dict[str, Any]:
+    return _rows(row, s=samples, w=weights)[0]
+
+
+def _standing(window: Any, rows: list[dict[str, Any]], stream: ap.Stream) -> str:
+    """The rows held in the end: those that stand beside a row that came first."""
+    first = [{**rows[0], "id": "x", "ts": -1.0}]
+    streams = [stream, replace(stream, existence=None)]
+    question: dict[str, Any] = {"d": 1, "epsilon": 100.0, "probability": 1e-6, "window": window}
+    found = naive.standing([rows, first], streams, 1_000_000_000, **question)
+    return " ".join(sorted(answer.left_key for answer in found))
+
+
+def test_the_oldest_row_goes_while_it_probably_lies_farther_than_the_bound() -> None:
+    """With at least the confidence; exactly the bound is no farther. Given that both exist: weights 1/4 are a half."""
+    rows = [_sampled("a0", [0.0, 4.0], [0.25, 0.25]), _sampled("b1", [1.0, 6.0], [0.5, 0.5])]
+    # Of the four pairs that of 0 and 1 alone, and with a bound of 2 that of 4 and 6, is near.
+    for bound, confidence, held in ((1, 0.75, "b"), (1, 0.76, "a b"), (2, 0.5, "b"), (2, 0.51, "a b")):
+        assert _standing(ap.DeltaWindow("s", bound, confidence), rows, SAMPLED) == held
+
+
+def test_the_last_row_is_never_compared_with_itself() -> None:
+    """However uncertain it is."""
+    rows = [_sampled("a0", [0.0, 9.0], [0.5, 0.5])]
+    assert _standing(ap.DeltaWindow("s", 1, 0.1), rows, SAMPLED) == "a"
+
+
+def test_gaussians_are_compared_in_closed_form() -> None:
+    """Their difference is normal: Pr(|N(1, 2)| > 1) = 0.5786; of no deviation it is as given."""
+    stream = replace(STREAM, value=ap.Gaussian("x", sigma="m"))
+    rows = [*_rows("a0:1"), *_rows("b1:1", x=1.0)]
+    assert _standing(ap.DeltaWindow("x", 1, 0.578), rows, stream) == "b"
+    assert _standing(ap.DeltaWindow("x", 1, 0.579), rows, stream) == "a b"
+    rows = [*_rows("a0:0"), *_rows("b1:0", x=1.0), *_rows("c2:0", x=1.5)]
+    assert _standing(ap.DeltaWindow("x", 1, 1.0), rows, stream) == "b c"
+
+
+def test_dimensions_are_called_as_the_models_have_it() -> None:
+    """Columns; of samples their names, else the column, numbered if there are several."""
+    assert naive.dimension_names(ap.Gaussian("x", "y", sigma=1.0), 2) == ("x", "y")
+    assert naive.dimension_names(ap.Samples("s", names=("u", "v")), 2) == ("u", "v")
+    assert naive.dimension_names(ap.Samples("s"), 1) == ("s",)
+    assert naive.dimension_names(ap.Samples("s"), 2) == ("s_1", "s_2")
+
+
+@given(
+    st.lists(strategies.attributes, min_size=1, max_size=6), st.sampled_from((0.0, 0.5, 1.0)), strategies.confidences
+)
+def test_numbers_that_are_known_make_an_ordinary_delta_window(values: list[float], bound: float, sure: float) -> None:
+    """Whatever the confidence."""
+    rows = [row for i, x in enumerate(values) for row in _rows(f"{'abcdef'[i]}{i}:{x}", x=x)]
+    certain = _standing(ap.DeltaWindow("m", bound), rows, STREAM)
+    assert _standing(ap.DeltaWindow("x", bound, sure), rows, STREAM) == certain
+
+
+# --- uncertain count windows ------------------------------------------------------------------------------------
+
+
+def _pairs(
+    window: Any, *tables: list[dict[str, Any]], stream: ap.Stream = DOUBTED, **question: Any
+) -> dict[str, float]:
+    """The probability of each pair that has any."""
+    question = {"d": 1, "epsilon": 1.0, "probability": 1e-6, "self_join": len(tables) == 1} | question
+    found = naive.join(tables, [stream] * len(tables), window=window, **question)
+    return {answer.left_key + answer.right_key: answer.probability for answer in found.answers}
+
+
+def test_the_oldest_row_goes_while_enough_of_the_others_exist() -> None:
+    """The windows of the paper, w = 2 and alpha = .9; the fifth has exactly .9."""
+    arrivals = _rows("a1:1 b2:0.9 c3:0.5 d4:0.8 e5:1 f6:0.6 g7:0.7")
+    held = ["a", "a b", "a b c", "a b c d", "c d e", "d e f", "d e f g"]
+    for n, expected in enumerate(held, start=1):
+        assert _standing(ap.UncertainCountWindow(2, 0.9), arrivals[:n], DOUBTED) == expected
+    assert _standing(ap.UncertainCountWindow(2, 0.9, max_rows=3), arrivals, DOUBTED) == "e f g"
+
+
+def test_without_doubt_only_certain_rows_count() -> None:
+    """Confidence 1 knows no tolerance."""
+    rows = _rows(f"a0:1 b1:{1 - 1e-12} c2:1 d3:1")
+    assert _standing(ap.UncertainCountWindow(2, 1.0), rows[:3], DOUBTED) == "a b c"
+    assert _standing(ap.UncertainCountWindow(2, 1.0), rows, DOUBTED) == "c d"
+
+
+def test_the_rows_of_a_tick_go_in_before_any_goes() -> None:
+    """In the order of their keys; what they push out never joins, and leaves at their tick."""
+    window = ap.UncertainCountWindow(1, 0.9)
+    assert _pairs(window, _rows("c0:1 b0:0.5 a0:1"), _rows("x0:1")) == {"cx": 1.0}
+    question: dict[str, Any] = {"d": 1, "epsilon": 1.0, "probability": 0.5, "window": window}
+    changes = naive.changes([_rows("a0:1 b2:0.5 c3:0.9"), _rows("x1:1")], [DOUBTED] * 2, **question)
+    found = [(change.change, change.micros / 1e6, _names([change.answer])) for change in changes]
+    assert found == [(1, 1.0, "ax"), (1, 2.0, "bx"), (1, 3.0, "cx"), (-1, 3.0, "ax"), (-1, 3.0, "bx")]
+
+
+def test_a_pair_is_less_probable_by_the_rows_after_each() -> None:
+    """The match of the paper: u meets four rows of an older stream, w = 2."""
+    u = [_sampled("u9", [3.0, 5.0], [0.4, 0.4 + 0.1])]
+    v = [
+        _sampled("a1", [3.2, 9.0], [0.5, 0.5]),
+        _sampled("b2", [4.9], [0.6]),
+        _sampled("c3", [8.0], [0.9]),
+        _sampled("d4", [3.1, 5.2], [0.3, 0.3]),
+    ]
+    found = _pairs(ap.UncertainCountWindow(2, 0.95), u, v, stream=SAMPLED, epsilon=0.5)
+    assert found == pytest.approx({"ua": 0.0416, "ub": 0.138, "ud": 0.27}, abs=1e-15)
+
+
+def test_both_sides_count_and_the_first_common_tick_decides() -> None:
+    """What comes later makes a pair no less probable; a row of the same tick does."""
+    window = ap.UncertainCountWindow(1, 0.99)
+    assert _pairs(window, _rows("a0:0.5 b2:0.5"), _rows("x1:0.5 y2:0.5")) == pytest.approx(
+        {"ax": 0.25, "ay": 0.125, "bx": 0.125, "by": 0.25}
+    )
+
+
+def test_in_a_self_join_the_partner_is_one_of_the_newer_rows() -> None:
+    """At most w - 2 of the others: 1/8 where the product would say 3/16."""
+    window = ap.UncertainCountWindow(2, 0.99)
+    rows = [*_rows("a0:0.5"), *_rows("b1:0.5", x=5.0), *_rows("c2:0.5")]
+    assert _pairs(window, rows) == pytest.approx({"ac": 1 / 8})
+    far = [*_rows("a0:0.5"), *_rows("b1:0.5"), *_rows("c1:0.5 d1:0.5", x=9.0)]
+    assert _pairs(window, far)["ab"] == pytest.approx(1 / 16)
+    assert _pairs(ap.UncertainCountWindow(1, 0.99), far) == {}
+
+
+@st.composite
+def _small_streams(draw: DrawFn) -> list[list[dict[str, Any]]]:
+    """One stream or two of few rows, with ties, each of one or two samples that are perhaps not there."""
+    tables: list[list[dict[str, Any]]] = []
+    for n in draw(st.sampled_from(((5,), (3, 3)))):
+        rows = []
+        for key in "abcde"[: draw(st.integers(1, n))]:
+            samples = draw(st.lists(st.sampled_from((0.0, 1.0, 5.0)), min_size=1, max_size=2))
+            weights = [draw(st.sampled_from((0.1, 0.2, 0.45, 0.5))) for _ in samples]
+            rows.append(_sampled(f"{key}{draw(st.integers(0, 2))}", samples, weights))
+        tables.append(rows)
+    return tables
+
+
+@given(_small_streams(), st.integers(1, 3), st.sampled_from((0.5, 0.9, 1.0)))
+def test_a_pair_is_as_probable_as_its_possible_worlds(
+    tables: list[list[dict[str, Any]]], size: int, confidence: float
+) -> None:
+    """To the last digit: existing, close, and each among the newest existing rows of its stream."""
+    streams = [SAMPLED] * len(tables)
+    rows, _ = naive.rows_of(tables, streams, 1)
+    window = ap.UncertainCountWindow(size, confidence)
+    for a, b, since, _, factor in naive.meetings(rows, naive.stream_names(streams), window, 9_000_000):
+        if (a.stream == b.stream) is (len(tables) == 1):
+            found = naive.samples_probability(a.value, b.value, 1.0) * factor
+            assert found == naive.worlds_in_windows(rows, a, b, since, size, 1.0)
+
+
+@given(_small_streams(), st.integers(1, 3))
+def test_certain_rows_make_an_ordinary_count_window(tables: list[list[dict[str, Any]]], size: int) -> None:
+    """Whatever the confidence."""
+    streams = [replace(SAMPLED, value=ap.Samples("s"))] * len(tables)
+    question: dict[str, Any] = {"d": 1, "epsilon": 1.0, "probability": 0.1, "self_join": len(tables) == 1}
+    expected = naive.changes(tables, streams, window=ap.CountWindow(size), **question)
+    for confidence in (0.5, 1.0):
+        assert naive.changes(tables, streams, window=ap.UncertainCountWindow(size, confidence), **question) == expected
+
+
+@given(strategies.cases(windows=("uncertain",), bad=False, most=6))
+def test_rows_go_only_when_enough_of_the_newer_ones_exist(case: strategies.Case) -> None:
+    """Eq. 4: at every tick the window is the shortest suffix that is sure enough."""
+    window = replace(case.window, method="exact", max_rows=None)
+    rows, _ = naive.rows_of(case.rows, case.streams, case.d)
+    for side in {(row.stream, row.group) for row in rows}:
+        own = sorted((row for row in rows if (row.stream, row.group) == side), key=lambda row: row.order)
+        held = naive._Held(window, "any")
+        for tick in sorted({row.micros for row in own}):
+            held.insert([row for row in own if row.micros == tick], tick)
+            come = [row for row in own if row.micros <= tick]
+            sure = [_surely(come[i + 1 :], window) for i in range(len(come))]
+            assert [row for _, row in held.rows] == come[sum(sure) :]
+
+
+def _surely(rows: list[naive.Row], window: ap.UncertainCountWindow) -> bool:
+    fewer = naive.at_most(window.size - 1, [row.value.mass for row in rows])
+    return 1 - fewer >= (1 if window.confidence == 1.0 else Fraction(window.confidence) - naive.TOLERANCE)
 
 
 # --- tumbling windows -------------------------------------------------------------------------------------------
