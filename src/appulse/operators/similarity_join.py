@@ -17,6 +17,7 @@ from appulse.errors import StateError
 from appulse.kernels import bounds as bound_kernels
 from appulse.kernels.gaussian import gaussian_pairs
 from appulse.kernels.grid import squared_distances, sweep
+from appulse.kernels.line import refine_line
 from appulse.kernels.refine import refine
 from appulse.kernels.strings import sorts_after
 from appulse.model.encode import sampled
@@ -506,12 +507,7 @@ class SimilarityJoin:
     def _refined(self, pairs: Pairs) -> NDArray[np.float64]:
         a, b = pairs.left_store, pairs.right_store
         probability = np.empty(len(pairs.left))
-        refine(
-            pairs.left,
-            pairs.right,
-            a.d,
-            self.plan.limit**2,
-            self.plan.threshold,
+        sides = (
             a.mass.view,
             a.samples.values,
             a.samples.begin,
@@ -528,8 +524,12 @@ class SimilarityJoin:
             b.weights.values,
             b.weights.begin,
             b.weights.base,
-            probability,
         )
+        limit2, threshold = self.plan.limit**2, self.plan.threshold
+        if a.d == 1:
+            refine_line(pairs.left, pairs.right, limit2, threshold, *sides, probability)
+        else:
+            refine(pairs.left, pairs.right, a.d, limit2, threshold, *sides, probability)
         return probability
 
     def _answers(self, left: int, right: int, pairs: Pairs, probability: NDArray[np.float64]) -> Answers:
