@@ -11,7 +11,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from appulse.api import SimilarityJoin, listen, rejects, self_join, session, similarity_join, start
+    from appulse.api import (
+        SimilarityJoin,
+        filter,
+        listen,
+        rejects,
+        self_join,
+        session,
+        similarity_join,
+        start,
+    )
     from appulse.engines.call import Options
     from appulse.errors import (
         AppulseError,
@@ -31,7 +40,16 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "appulse.api": ("SimilarityJoin", "listen", "rejects", "self_join", "session", "similarity_join", "start"),
+    "appulse.api": (
+        "SimilarityJoin",
+        "filter",
+        "listen",
+        "rejects",
+        "self_join",
+        "session",
+        "similarity_join",
+        "start",
+    ),
     "appulse.engines.call": ("Options",),
     "appulse.errors": (
         "AppulseError",
@@ -79,6 +97,7 @@ __all__ = [
     "TumblingWindow",
     "UncertainCountWindow",
     "__version__",
+    "filter",
     "listen",
     "rejects",
     "self_join",

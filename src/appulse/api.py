@@ -109,6 +109,26 @@ def self_join(
     )
 
 
+def filter(stream: Stream, condition: str) -> Stream:  # noqa: A001 - the contract's name, used as ap.filter
+    """The stream with those rows, and samples of rows, that satisfy a condition; nothing is computed yet.
+
+    ``condition`` is a SQL boolean expression over the stream's columns and the dimensions of its value: comparisons,
+    ``BETWEEN``, ``IN (...)``, ``IS [NOT] NULL``, ``AND``, ``OR``, ``NOT`` and arithmetic, such as ``"load > 20 AND room
+    IN ('a', 'b')"``. It holds where it is true, not where it is unknown. An uncertain row keeps the samples that
+    satisfy it, so its existence shrinks; a row left without any goes, and is no reject. A Gaussian or a ball whose
+    dimensions a condition names is its deterministic points from then on. Raises `BadArgument` with the position of
+    what cannot be read.
+
+    Dallachiesa et al. 2015, section 3.2.
+    """
+    from appulse.queries.condition import parse
+
+    if not isinstance(stream, Stream):
+        raise BadArgument(f"filter() got a {type(stream).__name__}. Wrap the frame: ap.Stream(frame, ...).")
+    parse(condition)
+    return replace(stream, where=(*stream.where, condition))
+
+
 def rejects(result: Any) -> Any:
     """The rows of a call that could not be used: ``stream, key, time, reason, detail, values`` (JSON).
 

@@ -14,12 +14,13 @@ from appulse.errors import BadArgument, nearest
 from appulse.model import defects as why
 from appulse.model import uncertainty
 from appulse.model.defects import as_json, reject_schema
-from appulse.model.encode import Encoding, check_columns, gaussian_reach, reach_quantile
+from appulse.model.encode import Encoding, check_columns, gaussian_reach, held_as, reach_quantile
 from appulse.model.strings import decode
 from appulse.model.times import from_micros, is_number, is_time
 from appulse.operators.attributes import Attribute, dimension_of
 from appulse.operators.numbering import Numbering
 from appulse.operators.similarity_join import BOUNDS, INDEXES, JoinPlan
+from appulse.queries.condition import parse
 from appulse.windows.definitions import DeltaWindow, TimeWindow, Window
 from appulse.windows.frames import rule_of
 
@@ -138,7 +139,8 @@ def resolve(
     if on_reject not in ("collect", "fail"):
         raise BadArgument(f"on_reject={on_reject!r}.{nearest(str(on_reject), ('collect', 'fail'))}")
     arrival = _check_order(streams, names)
-    models = tuple(stream.value for stream in streams)
+    conditions = [tuple(map(parse, stream.where)) for stream in streams]
+    models = tuple(held_as(stream.value, where) for stream, where in zip(streams, conditions, strict=True))
     threshold = probability - TOLERANCE if probability > 2 * TOLERANCE else probability
     plan = JoinPlan(
         streams=names,
@@ -174,8 +176,9 @@ def resolve(
             gaussian_reach=gaussian_reach(threshold) if plan.closed_form else None,
             dimensions=d,
             measure=window.column if isinstance(window, DeltaWindow) and window.confidence is None else None,
+            where=where,
         )
-        for name, stream in zip(names, streams, strict=True)
+        for name, stream, where in zip(names, streams, conditions, strict=True)
     )
     for encoding, schema in zip(encodings, schemas, strict=True):
         check_columns(encoding, schema)

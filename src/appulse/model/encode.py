@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -23,9 +23,28 @@ from appulse.model.times import is_time, to_micros
 from appulse.model.uncertainty import Ball, Exact, Form, Gaussian, Model, Samples
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from numpy.typing import NDArray
 
 _ABOVE_ONE = 1.0 + 1e-9
+
+
+class Where(Protocol):
+    """A condition that rows, or their samples, have to satisfy."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names it reads: coordinates of the value, or columns."""
+        ...
+
+    def check(self, types: Mapping[str, pa.DataType]) -> None:
+        """Raise `BadArgument` unless it makes sense over these types."""
+        ...
+
+    def holds(self, columns: Mapping[str, pa.Array], n: int) -> NDArray[np.bool_]:
+        """Where it is true, over ``n`` rows."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -34,7 +53,8 @@ class Encoding:
 
     ``quantile`` is the mass that alpha-reach has to exceed; ``gaussian_reach`` that of a Gaussian in sigmas where
     every stream of the call is an isotropic Gaussian, else None. ``key_type`` and ``time_type`` are those of the
-    answers; ``dimensions`` is None until a row tells. ``measure`` is the column of a delta window.
+    answers; ``dimensions`` is None until a row tells. ``measure`` is the column of a delta window. What does not
+    satisfy every ``where`` is left out.
     """
 
     name: str
@@ -51,8 +71,20 @@ class Encoding:
     gaussian_reach: float | None
     dimensions: int | None
     measure: str | None = None
+    where: tuple[Where, ...] = ()
+
+    @property
+    def held_as(self) -> Model:
+        """The model of the objects that come out."""
+        return held_as(self.model, self.where)
+
+    def is_dimension(self, name: str) -> bool:
+        """Whether a condition means a coordinate by that name."""
+        return uncertainty.is_dimension(self.model, name, self.dimensions)
 
     def columns(self) -> list[str]:
+        """Every column that is read."""
+        conditions = [name for where in self.where for name in where.columns if not self.is_dimension(name)]
         wanted = [
             self.key,
             self.time,
@@ -61,8 +93,17 @@ class Encoding:
             *self.partition_by,
             self.differ,
             self.measure,
+            *conditions,
         ]
         return list(dict.fromkeys(c for c in wanted if c is not None))
+
+
+def held_as(model: Model, where: Sequence[Where]) -> Model:
+    """The model of what conditions leave: samples, where they may pick some of a distribution's points."""
+    names = [name for condition in where for name in condition.columns]
+    if isinstance(model, Gaussian | Ball) and not set(names).isdisjoint(model.columns):
+        return Samples(" ".join(model.columns), names=model.columns)
+    return model
 
 
 def check_columns(encoding: Encoding, schema: pa.Schema) -> None:
@@ -101,6 +142,10 @@ def check_columns(encoding: Encoding, schema: pa.Schema) -> None:
                 f"Column {column!r} of stream {encoding.name!r} is {schema.field(column).type}, not a number. "
                 "Cast it before the call."
             )
+    for where in encoding.where:
+        where.check(
+            {name: pa.float64() if encoding.is_dimension(name) else schema.field(name).type for name in where.columns}
+        )
 
 
 def encode(table: pa.Table, encoding: Encoding) -> tuple[Objects, pa.Table]:
@@ -117,6 +162,10 @@ def encode(table: pa.Table, encoding: Encoding) -> tuple[Objects, pa.Table]:
         table, time, existence = table.take(pa.array(good)), time[good], existence[good]
         values = values.take(good)
         measure = None if measure is None else measure[good]
+    if encoding.where:
+        kept, values = _filtered(table, values, encoding)
+        table, time, existence = table.take(pa.array(kept)), time[kept], existence[kept]
+        measure = None if measure is None else measure[kept]
     return replace(_objects(table, encoding, time, existence, values), measure=measure), rejects
 
 
@@ -138,16 +187,21 @@ def infer_dimensions(table: pa.Table, model: Model) -> int | None:
 
 @dataclass
 class _Values:
-    """Checked values of a batch: rows of coordinates, or samples with their weights, or centres with a spread."""
+    """Checked values of a batch: rows of coordinates, or samples with their weights, or centres with a spread.
+
+    Without weights the samples of a row weigh the same, and sum to ``share``, the part that conditions left (None: 1).
+    """
 
     centre: NDArray[np.float64]
     spread: NDArray[np.float64]
     first: NDArray[np.int64]
     rows: NDArray[np.float64]
     weights: NDArray[np.float64]
+    share: NDArray[np.float64] | None = None
 
     def take(self, index: NDArray[np.int64]) -> _Values:
-        kept = replace(self, centre=self.centre[index], spread=self.spread[index])
+        share = None if self.share is None else self.share[index]
+        kept = replace(self, centre=self.centre[index], spread=self.spread[index], share=share)
         if len(self.first) == 0:
             return kept
         counts = np.diff(self.first)[index]
@@ -288,6 +342,50 @@ def _check_weights(
     return scaled[kept], np.concatenate([[0], ends]), rows[kept]
 
 
+def _filtered(table: pa.Table, values: _Values, encoding: Encoding) -> tuple[NDArray[np.int64], _Values]:
+    """The rows that the conditions leave, and their values, without the samples that do not satisfy them."""
+    columns = {name: _chunk(table[name]) for name in encoding.columns()}
+    rows, n = np.ones(len(table), bool), len(table)
+    picking = [where for where in encoding.where if any(map(encoding.is_dimension, where.columns))]
+    for where in encoding.where:
+        if where not in picking:
+            rows &= where.holds({name: columns[name] for name in where.columns}, n)
+    kept = np.flatnonzero(rows)
+    values = values.take(kept)
+    if not picking:
+        return kept, values
+    values = _as_samples(values, encoding.model)
+    owner = np.repeat(np.arange(len(kept)), np.diff(values.first))
+    names = uncertainty.names(encoding.model, values.rows.shape[1])
+    satisfied = np.ones(len(owner), bool)
+    for where in picking:
+        for name in where.columns:
+            if encoding.is_dimension(name) and name not in names:
+                raise BadArgument(f"Stream {encoding.name!r} has no dimension {name!r}. It has: {', '.join(names)}.")
+        read = {
+            name: pa.array(values.rows[:, names.index(name)])
+            if encoding.is_dimension(name)
+            else columns[name].take(pa.array(kept[owner]))
+            for name in where.columns
+        }
+        satisfied &= where.holds(read, len(owner))
+    left = np.bincount(owner[satisfied], minlength=len(kept))
+    share = left / np.maximum(np.diff(values.first), 1) if len(values.weights) == 0 else None
+    first = np.concatenate([[0], np.cumsum(left)])
+    weights = values.weights[satisfied] if len(values.weights) else values.weights
+    values = replace(values, first=first, rows=values.rows[satisfied], weights=weights, share=share)
+    some = np.flatnonzero(left)
+    return kept[some], values.take(some)
+
+
+def _as_samples(values: _Values, model: Model) -> _Values:
+    """The values with samples: Gaussians and balls at their fixed points."""
+    if isinstance(model, Samples):
+        return values
+    points = _points(model, values.centre.shape[1])
+    return replace(values, first=_every(len(values.centre), len(points)), rows=_around(values, points))
+
+
 def _objects(
     table: pa.Table,
     encoding: Encoding,
@@ -296,13 +394,13 @@ def _objects(
     values: _Values,
 ) -> Objects:
     n = len(values.centre)
-    model = encoding.model
+    model = encoding.held_as
     zeros = np.zeros(n)
     base = Objects(
         form=model.form,
         time=time,
         key=canonical(_keys(table, encoding)),
-        mass=existence,
+        mass=existence if values.share is None else existence * values.share,
         centre=values.centre,
         spread=values.spread,
         reach=zeros,
@@ -345,17 +443,27 @@ def sampled(objects: Objects, model: Model, quantile: float) -> Objects:
     """The same objects with samples: Gaussians and balls at their fixed points, points at themselves."""
     if objects.form == Form.SAMPLES:
         return objects
-    n, d = objects.centre.shape
+    points = _points(model, objects.d)
+    return summarised(objects, _every(len(objects), len(points)), _around(objects, points), np.empty(0), quantile)
+
+
+def _points(model: Model, d: int) -> NDArray[np.float64]:
+    """Where a distribution of spread 1 around 0 is sampled."""
     if isinstance(model, Gaussian):
-        points = normal_points(model.samples, d)
-    elif isinstance(model, Ball):
-        points = ball_points(model.samples, d)
-    else:
-        points = np.zeros((1, d))
+        return normal_points(model.samples, d)
+    return ball_points(model.samples, d) if isinstance(model, Ball) else np.zeros((1, d))
+
+
+def _around(objects: Objects | _Values, points: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The points of all objects, one after the other."""
+    n, d = objects.centre.shape
     spread = objects.spread if objects.spread.shape[1] else np.zeros((n, 1))
-    rows = objects.centre[:, None, :] + spread[:, None, :] * points[None, :, :]
-    first = np.arange(n + 1, dtype=np.int64) * len(points)
-    return summarised(objects, first, rows.reshape(-1, d), np.empty(0), quantile)
+    rows: NDArray[np.float64] = objects.centre[:, None, :] + spread[:, None, :] * points[None, :, :]
+    return rows.reshape(-1, d)
+
+
+def _every(n: int, count: int) -> NDArray[np.int64]:
+    return np.arange(n + 1, dtype=np.int64) * count
 
 
 def summarised(

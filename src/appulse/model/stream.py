@@ -23,7 +23,8 @@ class Stream:
     ``partition_by`` columns split the stream into independent ones. ``lateness`` says how late a row may be,
     against the slowest stream of the call; a stream silent for ``idle_after`` (by the time of the others) holds them
     back no longer. With ``order="arrival"``, on all inputs, rows are taken as they come: windows that go by rows then
-    wait for nothing. Two ``Stream`` objects are two streams, even over one frame.
+    wait for nothing. ``where`` holds conditions, which `filter` adds. Two ``Stream`` objects are two streams, even over
+    one frame.
     """
 
     frame: Any
@@ -37,6 +38,7 @@ class Stream:
     order: str = "time"
     unit: str = "s"
     name: str | None = None
+    where: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.value, Exact | Samples | Gaussian | Ball):

@@ -1,0 +1,1 @@
+"""What users ask in words: conditions on columns."""

@@ -1,0 +1,470 @@
+"""Conditions as users write them: SQL text into a small frozen tree, and the tree's truth over columns.
+
+Comparisons, BETWEEN, IN lists, IS [NOT] NULL, AND, OR, NOT, and + - * / on numbers; columns by their names, "quoted" or
+`quoted` where they are no plain words. Anything else is refused with its position and the reason; nothing is ever
+evaluated as code. Truth has three values, as in SQL: what depends on a null (or NaN) may be unknown.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
+
+from appulse.errors import BadArgument, nearest
+from appulse.queries.columns import BOOLEAN, NULL, NUMBER, TEXT, TIME, Values, calculate, compare, kind_of, values_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    import numpy as np
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+MOST_NESTED = 200
+# Digits before or after the point: far beyond a double, and no number of them costs much.
+_MOST_DIGITS = 400
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+# --- the tree ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column, perhaps that of a stream given by name; ``at`` is where it stands in the text, as in all nodes."""
+
+    name: str
+    stream: str | None = None
+    at: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True)
+class Instant:
+    """A time, in microseconds since 1970 UTC."""
+
+    micros: int
+
+
+@dataclass(frozen=True)
+class Literal:
+    """A constant; numbers are exact. ``None`` is NULL."""
+
+    value: bool | int | Fraction | str | Instant | None
+    at: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """``left operator right``, of + - * /."""
+
+    operator: str
+    left: Node
+    right: Node
+    at: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """``left operator right``, of = <> < <= > >=."""
+
+    operator: str
+    left: Node
+    right: Node
+    at: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True)
+class IsNull:
+    """Whether there is no value; never unknown."""
+
+    value: Node
+    at: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True)
+class And:
+    """True where all parts are."""
+
+    parts: tuple[Node, ...]
+    at: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True)
+class Or:
+    """True where any part is."""
+
+    parts: tuple[Node, ...]
+    at: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True)
+class Not:
+    """True where the part is false."""
+
+    part: Node
+    at: int = field(default=0, compare=False)
+
+
+Node: TypeAlias = Column | Literal | Arithmetic | Comparison | IsNull | And | Or | Not
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A condition that has been read; it travels between processes as its text."""
+
+    text: str
+    streams: tuple[str, ...] = ()
+    tree: Node = field(default=Literal(None), compare=False, repr=False)
+
+    def __reduce__(self) -> tuple[Callable[..., Condition], tuple[str, tuple[str, ...]]]:
+        return parse, (self.text, self.streams)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns, each once, in order of appearance."""
+        return tuple(dict.fromkeys(column.name for column in _columns(self.tree)))
+
+    def check(self, types: Mapping[str, pa.DataType]) -> None:
+        """Raise `BadArgument` unless this is a condition over columns of these types."""
+        kind = _kind(self.tree, types, self.text)
+        if kind not in (BOOLEAN, NULL):
+            _refuse(self.text, self.tree.at, f"this is a {kind}, and a condition is true or false")
+
+    def holds(self, columns: Mapping[str, pa.Array], n: int) -> NDArray[np.bool_]:
+        """Where the condition is true, over columns of ``n`` rows that `check` has approved of."""
+        truth = _evaluate(self.tree, {name: values_of(column) for name, column in columns.items()})
+        return truth.true.repeat(n) if truth.true.ndim == 0 else truth.true
+
+
+# --- from text to the tree --------------------------------------------------------------------------------------
+
+_TOKEN = re.compile(
+    r"""
+    (?P<space> (?: \s+ | --[^\n]* | /\*.*?\*/ )+ )
+  | (?P<number> (?: \d+\.?\d* | \.\d+ ) (?: [eE][-+]?\d+ )? (?! [\w.] ) )
+  | (?P<word> [^\W\d]\w* )
+  | (?P<text> '(?: [^'] | '' )*' )
+  | (?P<name> "(?: [^"] | "" )+" | `(?: [^`] | `` )+` )
+  | (?P<mark> <> | <= | >= | != | == | [-+*/=<>(),.] )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_SAME = {"!=": "<>", "==": "="}
+_KEYWORDS = frozenset({"AND", "OR", "NOT", "IN", "BETWEEN", "IS", "NULL", "TRUE", "FALSE"})
+_CONSTANTS = {"NULL": None, "TRUE": True, "FALSE": False}
+_COMPARISONS = frozenset({"=", "<>", "<", "<=", ">", ">="})
+# How tightly operators bind; those of one strength go from left to right, those that compare do not go on at all.
+_OR, _AND, _NOT, _COMPARE, _ADD, _MULTIPLY, _SIGN = range(1, 8)
+_BINDING = {
+    "OR": _OR,
+    "AND": _AND,
+    **dict.fromkeys([*_COMPARISONS, "IN", "BETWEEN", "IS", "NOT"], _COMPARE),
+    **dict.fromkeys("+-", _ADD),
+    **dict.fromkeys("*/", _MULTIPLY),
+}
+
+
+@dataclass(frozen=True)
+class _Token:
+    kind: str  # word, name, text, number, mark, or a keyword or mark itself
+    text: str
+    at: int
+
+    @property
+    def told(self) -> str:
+        return repr(self.text) if self.text else "the end"
+
+
+def parse(text: str, streams: Sequence[str] = ()) -> Condition:
+    """Read a condition; `BadArgument` with position and reason if it is none.
+
+    Columns may be qualified by the names in ``streams``.
+    """
+    if not isinstance(text, str):
+        raise BadArgument(f"A condition is {text!r}. Give text such as 'temperature > 20'.")
+    parser = _Parser(text, tuple(streams))
+    tree = parser.expression(0, 0)
+    parser.expect_end()
+    return Condition(text, tuple(streams), tree)
+
+
+class _Parser:
+    """Precedence climbing: two calls a level, so that 200 levels are far from the limit of Python's own stack."""
+
+    def __init__(self, text: str, streams: tuple[str, ...]) -> None:
+        self._text, self._streams = text, streams
+        self._tokens = _tokens(text)
+        self._token = next(self._tokens)
+
+    def expression(self, least: int, depth: int) -> Node:
+        """What binds at least that tightly, ``depth`` levels down."""
+        node = self._operand(depth)
+        while (binding := _BINDING.get(self._token.kind, 0)) >= max(least, 1):
+            token = self._next()
+            if binding in (_OR, _AND):
+                parts = [node, self.expression(binding + 1, depth)]
+                while self._token.kind == token.kind:
+                    self._next()
+                    parts.append(self.expression(binding + 1, depth))
+                node = (And if binding == _AND else Or)(tuple(parts), token.at)
+            elif binding == _COMPARE:
+                node = self._comparison(node, token, depth)
+                if _BINDING.get(self._token.kind) == _COMPARE:
+                    self._refuse(f"{self._token.told} after a comparison: put one of them in parentheses")
+            else:
+                depth = self._deeper(depth, token)
+                node = Arithmetic(token.kind, node, self.expression(binding + 1, depth), token.at)
+        return node
+
+    def expect_end(self) -> None:
+        if self._token.kind != "end":
+            self._refuse(f"{self._token.told} is not expected here")
+
+    def _operand(self, depth: int) -> Node:
+        token = self._next()
+        if token.kind == "(":
+            node = self.expression(0, self._deeper(depth, token))
+            self._expect(")")
+            return node
+        if token.kind == "NOT":
+            return Not(self.expression(_NOT, self._deeper(depth, token)), token.at)
+        if token.kind in ("-", "+"):
+            return self._signed(token, self.expression(_SIGN, self._deeper(depth, token)))
+        if token.kind == "number":
+            return Literal(self._number(token), token.at)
+        if token.kind == "text":
+            return Literal(_unquoted(token), token.at)
+        if token.kind in _CONSTANTS:
+            return Literal(_CONSTANTS[token.kind], token.at)
+        if token.kind not in ("word", "name"):
+            self._refuse(f"{token.told} where a column, a value or a parenthesis is expected", token)
+        return self._named(token)
+
+    def _named(self, token: _Token) -> Node:
+        """A column, or a time: DATE '2024-01-31', TIMESTAMP '2024-01-31 12:00:00'."""
+        if self._token.kind == "text" and token.kind == "word" and token.text.upper() in ("DATE", "TIMESTAMP"):
+            given = self._next()
+            micros = micros_of(_unquoted(given))
+            if micros is None:
+                self._refuse(f"{given.text} is no time such as '2024-01-31 12:00:00'", given)
+            return Literal(Instant(micros), token.at)
+        if self._token.kind == "(":
+            self._refuse(f"functions such as {token.text}() are not supported", token)
+        name = _unquoted(token)
+        if self._token.kind != ".":
+            return Column(name, None, token.at)
+        self._next()
+        if name not in self._streams:
+            known = nearest(name, self._streams) if self._streams else " Name columns without a stream here."
+            self._refuse(f"{name!r} is no stream.{known}", token)
+        column = self._next()
+        if column.kind not in ("word", "name"):
+            self._refuse(f"{column.told} where a column of {name!r} is expected", column)
+        return Column(_unquoted(column), name, token.at)
+
+    def _comparison(self, left: Node, token: _Token, depth: int) -> Node:
+        if token.kind in _COMPARISONS:
+            return Comparison(token.kind, left, self.expression(_ADD, depth), token.at)
+        if token.kind == "IS":
+            negated = self._taken("NOT")
+            self._expect("NULL")
+            found: Node = IsNull(left, token.at)
+        else:
+            negated = token.kind == "NOT"
+            word = self._next() if negated else token
+            if word.kind == "BETWEEN":
+                low = self.expression(_ADD, depth)
+                self._expect("AND")
+                high = self.expression(_ADD, depth)
+                bounds = (Comparison(">=", left, low, word.at), Comparison("<=", left, high, word.at))
+                found = And(bounds, word.at)
+            elif word.kind == "IN":
+                self._expect("(")
+                items = [self.expression(_ADD, depth)]
+                while self._taken(","):
+                    items.append(self.expression(_ADD, depth))
+                self._expect(")")
+                found = Or(tuple(Comparison("=", left, item, word.at) for item in items), word.at)
+            else:
+                self._refuse(f"{word.told} after NOT, where IN or BETWEEN is expected", word)
+        return Not(found, token.at) if negated else found
+
+    def _signed(self, token: _Token, node: Node) -> Node:
+        if token.kind == "+":
+            return Arithmetic("+", Literal(0, token.at), node, token.at)
+        if isinstance(node, Literal) and isinstance(node.value, int | Fraction) and not isinstance(node.value, bool):
+            return Literal(-node.value, token.at)
+        return Arithmetic("-", Literal(0, token.at), node, token.at)
+
+    def _number(self, token: _Token) -> int | Fraction:
+        value = Decimal(token.text)
+        exponent = value.as_tuple().exponent
+        if not isinstance(exponent, int) or max(abs(exponent), abs(value.adjusted())) > _MOST_DIGITS:
+            self._refuse(f"the number {token.text[:20]} is out of range", token)
+        exact = Fraction(value)
+        return int(exact) if exact.denominator == 1 else exact
+
+    def _deeper(self, depth: int, token: _Token) -> int:
+        if depth == MOST_NESTED:
+            self._refuse(f"nested more than {MOST_NESTED} deep", token)
+        return depth + 1
+
+    def _next(self) -> _Token:
+        token = self._token
+        if token.kind != "end":
+            self._token = next(self._tokens)
+        return token
+
+    def _taken(self, kind: str) -> bool:
+        if self._token.kind != kind:
+            return False
+        self._next()
+        return True
+
+    def _expect(self, kind: str) -> None:
+        if not self._taken(kind):
+            self._refuse(f"{self._token.told} where {kind} is expected")
+
+    def _refuse(self, reason: str, token: _Token | None = None) -> NoReturn:
+        _refuse(self._text, (token or self._token).at, reason)
+
+
+def _tokens(text: str) -> Iterator[_Token]:
+    at = 0
+    while at < len(text):
+        match = _TOKEN.match(text, at)
+        if match is None:
+            if text[at] in "'\"`" or text.startswith("/*", at):
+                _refuse(text, at, f"what begins with {text[at]} here has no end, or nothing in it")
+            _refuse(text, at, f"{text[at : at + 10].partition(' ')[0]!r} is no part of a condition")
+        kind, found = str(match.lastgroup), match[0]
+        if kind == "mark":
+            kind = _SAME.get(found, found)
+        elif kind == "word" and found.upper() in _KEYWORDS:
+            kind = found.upper()
+        if kind != "space":
+            yield _Token(kind, found, at)
+        at = match.end()
+    yield _Token("end", "", at)
+
+
+def _unquoted(token: _Token) -> str:
+    if token.kind == "word":
+        return token.text
+    quote = token.text[0]
+    return token.text[1:-1].replace(2 * quote, quote)
+
+
+def micros_of(text: str) -> int | None:
+    """Microseconds of a time in ISO 8601, in UTC unless it says otherwise; None if it is none."""
+    try:
+        time = datetime.fromisoformat(text.strip())
+    except ValueError:
+        return None
+    return ((time if time.tzinfo else time.replace(tzinfo=UTC)) - _EPOCH) // timedelta(microseconds=1)
+
+
+def _refuse(text: str, at: int, reason: str) -> NoReturn:
+    shown = text if len(text) <= 100 else f"{text[max(0, at - 40) : at + 40]}..."
+    ends = "" if reason[-1] in ".?" else "."
+    raise BadArgument(f"The condition {shown!r} is refused at position {at + 1}: {reason}{ends}")
+
+
+# --- what it is over columns of some types ----------------------------------------------------------------------
+
+
+def _children(node: Node) -> tuple[Node, ...]:
+    if isinstance(node, Arithmetic | Comparison):
+        return node.left, node.right
+    if isinstance(node, And | Or):
+        return node.parts
+    if isinstance(node, Not):
+        return (node.part,)
+    return (node.value,) if isinstance(node, IsNull) else ()
+
+
+def _columns(tree: Node) -> Iterator[Column]:
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, Column):
+            yield node
+        waiting.extend(reversed(_children(node)))
+
+
+def _kind(node: Node, types: Mapping[str, pa.DataType], text: str) -> str:
+    """What kind of value a node has; `BadArgument` where its parts do not go together."""
+    if isinstance(node, Literal):
+        return _literal(node).kind
+    if isinstance(node, Column):
+        if node.name not in types:
+            _refuse(text, node.at, f"there is no column {node.name!r}.{nearest(node.name, types)}")
+        kind = kind_of(types[node.name])
+        if kind is None:
+            _refuse(text, node.at, f"column {node.name!r} is {types[node.name]}, which conditions cannot compare")
+        return kind
+    kinds = []
+    for part in _children(node):
+        kinds.append(_kind(part, types, text))
+        wanted = NUMBER if isinstance(node, Arithmetic) else BOOLEAN if isinstance(node, And | Or | Not) else None
+        if wanted is not None and kinds[-1] not in (wanted, NULL):
+            _refuse(text, part.at, f"this is a {kinds[-1]} where a {wanted} is expected")
+    if isinstance(node, Comparison):
+        known = set(kinds) - {NULL}
+        if known == {TIME, TEXT}:
+            side = node.left if kinds[0] == TEXT else node.right
+            if not isinstance(side, Literal) or micros_of(str(side.value)) is None:
+                _refuse(text, side.at, "this is no time such as '2024-01-31 12:00:00', and is compared with one")
+        elif len(known) > 1:
+            _refuse(text, node.at, f"a {kinds[0]} cannot be compared with a {kinds[1]}")
+    return NUMBER if isinstance(node, Arithmetic) else BOOLEAN
+
+
+def _literal(node: Literal) -> Values:
+    value = node.value
+    if isinstance(value, bool):
+        return Values.constant(BOOLEAN, value)
+    if isinstance(value, Instant):
+        return Values.constant(TIME, value.micros)
+    if value is None:
+        return Values.constant(NULL, None)
+    return Values.constant(TEXT if isinstance(value, str) else NUMBER, value)
+
+
+def _evaluate(node: Node, columns: Mapping[str, Values]) -> Values:
+    """The value of a node for every row: one call a level, however deep."""
+    if isinstance(node, Literal):
+        return _literal(node)
+    if isinstance(node, Column):
+        return columns[node.name]
+    first = _evaluate(_children(node)[0], columns)
+    if isinstance(node, Not):
+        return Values.truth(first.false, first.true)
+    if isinstance(node, IsNull):
+        return Values.truth(~first.valid, first.valid)
+    if isinstance(node, And | Or):
+        true, false = first.true, first.false
+        for part in node.parts[1:]:
+            other = _evaluate(part, columns)
+            if isinstance(node, And):
+                true, false = true & other.true, false | other.false
+            else:
+                true, false = true | other.true, false & other.false
+        return Values.truth(true, false)
+    second = _evaluate(node.right, columns)
+    if isinstance(node, Arithmetic):
+        return calculate(node.operator, first, second)
+    return compare(node.operator, *_as_times(first, second))
+
+
+def _as_times(left: Values, right: Values) -> tuple[Values, Values]:
+    """The two sides, a text that is compared with times as a time."""
+    if {left.kind, right.kind} != {TIME, TEXT}:
+        return left, right
+    left, right = (
+        Values.constant(TIME, micros_of(str(side.data))) if side.kind == TEXT else side for side in (left, right)
+    )
+    return left, right
