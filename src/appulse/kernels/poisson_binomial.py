@@ -298,6 +298,8 @@ def _normal_cdf(x: float) -> float:
 @exact_kernel
 def approximate(method: int, most: int, mean: float, variance: float, third: float) -> float:
     """Pr(at most ``most`` exist) by an approximation, from the sums of p, p (1 - p) and p (1 - p) (1 - 2 p)."""
+    if most < 0:
+        return 0.0
     if method == POISSON:
         if mean <= 0.0:
             return 1.0

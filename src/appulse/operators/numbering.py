@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 #: A time after every tick.
 END = int(np.iinfo(np.int64).max)
 _COMPACT_FROM = 4096
+# Weights that sum to 1 need not do so in float64.
+_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -357,7 +359,8 @@ class Numbering:
     def _measured(self, part: Released) -> NDArray[np.float64] | None:
         """What the window goes by, a number a row: existence, a deviation, or the attribute itself."""
         if self.rule.uncertain:
-            return part.objects.mass
+            mass = part.objects.mass
+            return np.where(mass >= 1.0 - _ROUNDING, 1.0, mass)
         return part.objects.measure if self._attribute is None else self._attribute.sigma(part.stream, part.objects)
 
     def _floors(self, notes: NDArray[np.int64]) -> Floors:

@@ -390,9 +390,10 @@ class SimilarityJoin:
         """From candidates to answers, one arriving store at a time."""
         found = []
         arriving = arrivals.store[at]
-        for other in np.unique(arriving).tolist():
-            mask = arriving == other
-            pairs = Pairs(self._stores[other], arrivals.row[at[mask]], store, rows[mask], at[mask])
+        for other in np.flatnonzero(np.bincount(arriving)).tolist():
+            pairs = Pairs(self._stores[other], arrivals.row[at], store, rows, at)
+            if (mask := arriving == other).sum() < len(at):
+                pairs = pairs.only(mask)
             answers = self._evaluate(other, own, pairs, arrivals)
             if len(answers):
                 found.append(answers)
