@@ -19,7 +19,8 @@ from appulse.kernels.gaussian import gaussian_pairs
 from appulse.kernels.grid import squared_distances, sweep
 from appulse.kernels.line import refine_line
 from appulse.kernels.refine import refine
-from appulse.kernels.strings import sorts_after
+from appulse.kernels.sort_match import sort_match
+from appulse.kernels.strings import gather_runs, sorts_after
 from appulse.model.encode import sampled
 from appulse.model.objects import Objects, concat
 from appulse.model.strings import Bytes
@@ -27,10 +28,11 @@ from appulse.model.uncertainty import Form, Gaussian, Model
 from appulse.operators.answers import Answers, Standing
 from appulse.operators.labels import LabelNumbers
 from appulse.operators.presence import Windows, pair_factor
+from appulse.operators.runs import Samples, line_costs
 from appulse.operators.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
 
 #: Bounds that can be switched off; the answers never change.
 BOUNDS = frozenset({"reach", "moment", "accept", "projection", "eviction"})
-INDEXES = ("auto", "grid", "dense")
+INDEXES = ("auto", "grid", "dense", "sorted")
 _FIRST_CAPACITY = 1 << 15
 _EVER = np.iinfo(np.int64).max
 # A Gaussian has no radius; beyond this many sigmas there is nothing a double can tell from zero.
@@ -275,7 +277,10 @@ class SimilarityJoin:
         for s in np.unique(arrivals.store).tolist():
             reaches[s] = np.quantile(arrivals.extent[arrivals.store == s], 0.9)
         for own, store in enumerate(self._stores):
-            store.prepare_index(float(reaches[self._meets[own] | (np.arange(len(reaches)) == own)].max()))
+            if self._wants_runs(own, store, arrivals):
+                store.prepare_runs()
+            else:
+                store.prepare_index(float(reaches[self._meets[own] | (np.arange(len(reaches)) == own)].max()))
 
     def _admit(self, batches: Sequence[tuple[int, int, Objects]]) -> _Arrivals | None:
         """Put the rows of a push at the ends of their stores, in tick order; None if there are none."""
@@ -331,13 +336,122 @@ class SimilarityJoin:
         rows = np.arange(begin, begin + n)
         return _Arrivals(objects.time, np.full(n, own), rows, objects.centre, extent, group, differ, frame)
 
-    def _sweep(self, own: int, store: Store, arrivals: _Arrivals) -> list[Answers]:
-        found, start, tally = [], 0, np.zeros(2, np.int64)
+    def _wants_runs(self, own: int, store: Store, arrivals: _Arrivals) -> bool:
+        """Whether sorted runs are the better index: on a line only, and where every row has samples."""
+        if store.d > 1 or self.plan.points_only or self.plan.closed_form or self.plan.index in ("grid", "dense"):
+            return False
+        probes = np.flatnonzero(self._meets[own][arrivals.store])
+        if self.plan.index == "sorted" or len(probes) == 0:
+            return True
+        probes = probes[:: max(1, len(probes) // 32)]
+        radius = np.empty(len(probes))
+        for k, p in enumerate(probes.tolist()):
+            radius[k] = self._stores[int(arrivals.store[p])].radius.view[arrivals.row[p]]
+        runs, pairs = line_costs(
+            store, arrivals.centre[probes, 0], arrivals.extent[probes], radius, self.plan.limit, len(arrivals.time)
+        )
+        # To change the index costs something, too.
+        return runs < pairs * (1.5 if store.runs is not None else 1.0)
+
+    def _reach_of(self, own: int, arrivals: _Arrivals) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The least rank in the store's window at each arrival, and the greatest that finds the arrival in its own."""
         if self.plan.rule is None:
-            oldest, newest = arrivals.time - self._windows[own], arrivals.time + self._windows[arrivals.store]
-        else:
-            oldest = np.ascontiguousarray(arrivals.frame[:, self._stream_of[own]])
-            newest = np.full(len(oldest), _EVER)
+            return arrivals.time - self._windows[own], arrivals.time + self._windows[arrivals.store]
+        oldest = np.ascontiguousarray(arrivals.frame[:, self._stream_of[own]])
+        return oldest, np.full(len(oldest), _EVER)
+
+    def _sort_match(self, own: int, store: Store, arrivals: _Arrivals) -> list[Answers]:
+        found, start, tally = [], 0, np.zeros(1, np.int64)
+        oldest, newest = self._reach_of(own, arrivals)
+        low = int(np.searchsorted(store.rank_max.view, oldest[0], side="left"))
+        given = self._samples_of(arrivals)
+        room = max(_FIRST_CAPACITY, 2 * len(store))
+        out_arrival, out_row, out_probability = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room)
+        touched = np.zeros(len(store))
+        if store.runs is None:
+            raise StateError("A window has no sorted runs. This is a fault of appulse: please report it, with the job.")
+        while start < len(arrivals.time):
+            start, store.linked, low, n = sort_match(
+                start,
+                store.linked,
+                low,
+                arrivals.store,
+                oldest,
+                newest,
+                arrivals.group,
+                arrivals.differ,
+                given.first,
+                given.samples,
+                given.weights,
+                given.mass,
+                self._meets[own],
+                own,
+                self.plan.check_differ,
+                self.plan.limit**2,
+                self.plan.threshold,
+                store.base,
+                store.rank.view,
+                store.rank_max.view,
+                store.group.view,
+                store.differ.view,
+                store.mass.view,
+                store.samples.values,
+                store.samples.begin,
+                store.samples.length,
+                store.samples.base,
+                store.weights.values,
+                store.weights.begin,
+                store.weights.base,
+                store.ordered,
+                store.runs.merge_rows,
+                store.runs.at,
+                *store.runs.large,
+                *store.runs.small,
+                touched,
+                out_arrival,
+                out_row,
+                out_probability,
+                tally,
+            )
+            for other, close, mask in self._by_store(store, arrivals, out_arrival[:n], out_row[:n]):
+                pairs, here = self._owned(close)
+                answers = self._accept(other, own, pairs, out_probability[:n][mask][here], arrivals)
+                if len(answers):
+                    found.append(answers)
+        self.counts["candidates"] += int(tally[0])
+        self.counts["refined"] += int(tally[0])
+        return found
+
+    def _samples_of(self, arrivals: _Arrivals) -> Samples:
+        """The samples of arrivals, in tick order."""
+        n = len(arrivals.time)
+        stores = [(own, store, np.flatnonzero(arrivals.store == own)) for own, store in enumerate(self._stores)]
+        stores = [(own, store, at) for own, store, at in stores if len(at)]
+        even = not any(len(store.weights.begin) for _, store, _ in stores)
+        length, mass, place = np.empty(n, np.int64), np.empty(n), np.empty(n, np.int64)
+        values, weights, end = [], [], 0
+        for _, store, at in stores:
+            rows = arrivals.row[at]
+            offsets, samples = gather_runs(
+                store.samples.begin, store.samples.length, store.samples.base, store.samples.values, rows
+            )
+            length[at], mass[at], place[at] = np.diff(offsets), store.mass.view[rows], offsets[:-1] + end
+            end += len(samples)
+            values.append(samples)
+            if len(store.weights.begin):
+                runs = (store.weights.begin, store.weights.length, store.weights.base, store.weights.values)
+                weights.append(gather_runs(*runs, rows)[1])
+            else:
+                weights.append(np.repeat(mass[at] / length[at], length[at]))
+        first, samples = gather_runs(place, length, 0, np.concatenate(values), np.arange(n))
+        shares = np.empty(0) if even else gather_runs(place, length, 0, np.concatenate(weights), np.arange(n))[1]
+        return Samples(first, samples, shares, mass)
+
+    def _sweep(self, own: int, store: Store, arrivals: _Arrivals) -> list[Answers]:
+        if store.runs is not None:
+            return self._sort_match(own, store, arrivals)
+        found, start, tally = [], 0, np.zeros(2, np.int64)
+        oldest, newest = self._reach_of(own, arrivals)
         # Anew in every push: within the lateness rows may come that are older than those of the push before.
         low = int(np.searchsorted(store.rank_max.view, oldest[0], side="left"))
         while start < len(arrivals.time):
@@ -389,21 +503,32 @@ class SimilarityJoin:
     ) -> list[Answers]:
         """From candidates to answers, one arriving store at a time."""
         found = []
-        arriving = arrivals.store[at]
-        for other in np.flatnonzero(np.bincount(arriving)).tolist():
-            pairs = Pairs(self._stores[other], arrivals.row[at], store, rows, at)
-            if (mask := arriving == other).sum() < len(at):
-                pairs = pairs.only(mask)
+        for other, pairs, _ in self._by_store(store, arrivals, at, rows):
             answers = self._evaluate(other, own, pairs, arrivals)
             if len(answers):
                 found.append(answers)
         return found
 
+    def _by_store(
+        self, store: Store, arrivals: _Arrivals, at: NDArray[np.int64], rows: NDArray[np.int64]
+    ) -> Iterator[tuple[int, Pairs, NDArray[np.bool_]]]:
+        """The pairs by the store of the arriving row, and which of them these are."""
+        arriving = arrivals.store[at]
+        for other in np.flatnonzero(np.bincount(arriving)).tolist():
+            mask = arriving == other
+            pairs = Pairs(self._stores[other], arrivals.row[at], store, rows, at)
+            yield other, pairs if mask.all() else pairs.only(mask), mask
+
+    def _owned(self, pairs: Pairs) -> tuple[Pairs, NDArray[np.bool_]]:
+        """The pairs that are ours to report, and which of them these are."""
+        if self.ownership is None:
+            return pairs, np.ones(len(pairs.left), bool)
+        mask = self.ownership.owned(pairs, self._groups)
+        self.counts["elsewhere"] += int(len(mask) - mask.sum())
+        return pairs.only(mask), mask
+
     def _evaluate(self, left: int, right: int, pairs: Pairs, arrivals: _Arrivals) -> Answers:
-        if self.ownership is not None:
-            mask = self.ownership.owned(pairs, self._groups)
-            self.counts["elsewhere"] += int(len(mask) - mask.sum())
-            pairs = pairs.only(mask)
+        pairs, _ = self._owned(pairs)
         kinds = [self.plan.models[int(self._stream_of[s])] for s in (left, right)]
         if all(isinstance(model, Gaussian) and model.isotropic for model in kinds):
             probability = self._gaussian(pairs)
@@ -412,7 +537,12 @@ class SimilarityJoin:
         else:
             pairs, probability = self._samples(pairs)
         passed = probability >= self.plan.threshold
-        pairs, probability = pairs.only(passed), probability[passed]
+        return self._accept(left, right, pairs.only(passed), probability[passed], arrivals)
+
+    def _accept(
+        self, left: int, right: int, pairs: Pairs, probability: NDArray[np.float64], arrivals: _Arrivals
+    ) -> Answers:
+        """Answers, of pairs that match with these probabilities; windows may still make them less."""
         if self.plan.rule is not None and self.plan.uncertain:
             probability = probability * self._inside(left, right, pairs, arrivals, self.plan.rule)
             passed = probability >= self.plan.threshold

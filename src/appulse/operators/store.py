@@ -12,6 +12,7 @@ from appulse.model.objects import Objects
 from appulse.model.strings import Bytes
 from appulse.model.uncertainty import Form
 from appulse.operators.buffers import Arena, Column
+from appulse.operators.runs import Runs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -63,6 +64,7 @@ class Store:
         self._kept = 0  # rows after the last `keep`
         self._index, self._epsilon = index, epsilon
         self.heads = _EMPTY
+        self.runs: Runs | None = None  # in place of the grid, where they are the better index
         self._oversized = self._most_oversized = 0  # rows too large for the grid, and when to build it anew
         self.dims = np.arange(min(d, 3), dtype=np.int64)
         self.side = self.radius_cap = 0.0
@@ -80,7 +82,8 @@ class Store:
         """Bytes held."""
         columns = self._columns()
         arenas = (self.samples, self.weights, self.key)
-        return sum(column.nbytes for column in columns) + sum(a.nbytes for a in arenas) + self.heads.nbytes
+        index = self.heads.nbytes + (0 if self.runs is None else self.runs.nbytes)
+        return sum(column.nbytes for column in columns) + sum(a.nbytes for a in arenas) + index
 
     def extend(
         self, objects: Objects, extent: NDArray[np.float64], group: NDArray[np.int64], differ: NDArray[np.int64]
@@ -186,9 +189,23 @@ class Store:
         self.base, self.linked = self.base + before, int((rows < self.linked).sum())
         if len(self.heads):
             grid.relink(self.linked, *self._chains())
+        if self.runs is not None:
+            self.runs.forget()
+
+    @property
+    def ordered(self) -> bool:
+        """Whether a row that has left a window can never be in reach again."""
+        return self._numbered and self._comparable
+
+    def prepare_runs(self) -> None:
+        """Make sorted runs the index."""
+        self.heads = _EMPTY
+        self.runs = self.runs or Runs()
+        self.runs.prepare(self)
 
     def prepare_index(self, probe_reach: float) -> None:
         """Make the grid fit the rows there are, for probes whose own reach is mostly ``probe_reach``."""
+        self.runs = None
         n = len(self)
         if self._index == "dense" or (self._index == "auto" and n < _GRID_FROM):
             self.heads = _EMPTY

@@ -1,0 +1,370 @@
+"""Aggregates over windows of rows that exist with some probability, over all possible worlds.
+
+A window is a run of rows, oldest first; with ``size`` above 0 it holds in each world the newest ``size`` of them that
+exist, else all that do. Where the number of existing rows matters, rows are taken from the newest on, and the state is
+kept per number of rows *absent* so far, of which there are few: a band, whose ends are dropped below `TINY`. An entry
+has reached ``size`` once as many were present; it is then *settled*, and no older row changes it.
+
+Moments are kept as means and variances, never as raw second moments: large values would round them away.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from appulse.kernels.jit import exact_kernel
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from appulse.kernels.arrays import Floats, Ints
+
+#: Probabilities below this are dropped: what they add to an answer is far below rounding.
+TINY = 1e-30
+# A distribution's atoms below this are dropped: there are up to `MOST_ATOMS` times the rows of a window of them.
+_TINY_ATOM = 1e-20
+#: A distribution has at most so many values; beyond that neighbours are put together.
+MOST_ATOMS = 4096
+# Values that differ by less than this, relatively, are one: rounding would else tell sums of equal numbers apart.
+_SAME = 1e-13
+# Extremes are looked for until less than this part of the probability is left.
+_REST = 1e-15
+
+
+@exact_kernel
+def sums(begin: Ints, end: Ints, exist: Floats, mean: Floats, variance: Floats, out: NDArray[np.float64]) -> None:
+    """Mean and variance of the sum over all existing rows: independent terms; ``out`` has a row per window."""
+    for w in range(begin.shape[0]):
+        total = spread = 0.0
+        for i in range(begin[w], end[w]):
+            total += exist[i] * mean[i]
+            spread += exist[i] * variance[i] + exist[i] * (1.0 - exist[i]) * mean[i] * mean[i]
+        out[w, 0] = total
+        out[w, 1] = spread
+
+
+@exact_kernel
+def existences(begin: Ints, end: Ints, exist: Floats, out: Floats) -> None:
+    """The probability that any row of a window exists."""
+    for w in range(begin.shape[0]):
+        out[w] = -math.expm1(_log_none(exist[begin[w] : end[w]]))
+
+
+@exact_kernel
+def _log_none(exist: Floats) -> float:
+    """The logarithm of the probability that no row exists."""
+    total = 0.0
+    for p in exist:
+        total += math.log1p(-p)
+    return total
+
+
+@exact_kernel
+def _mix(mixed: Floats, weight: float, mean: float, variance: float) -> None:
+    """Add a component to a mixture, held as (weight, mean, weight times variance)."""
+    if weight > 0.0:
+        total = mixed[0] + weight
+        away = mean - mixed[1]
+        mixed[2] += weight * variance + weight * (mixed[0] / total) * away * away
+        mixed[1] += away * (weight / total)
+        mixed[0] = total
+
+
+@exact_kernel
+def _settle(count: int, weight: float, total: float, variance: float, shift: float, mixed: NDArray[np.float64]) -> None:
+    """Tell the mixtures of sum, mean and count of worlds with so many existing rows."""
+    _mix(mixed[0], weight, total + count * shift, variance)
+    _mix(mixed[2], weight, float(count), 0.0)
+    if count > 0:
+        _mix(mixed[1], weight, total / count + shift, variance / (count * count))
+
+
+@exact_kernel
+def counted(
+    begin: Ints,
+    end: Ints,
+    exist: Floats,
+    mean: Floats,
+    variance: Floats,
+    size: int,  # 0: no limit
+    out: NDArray[np.float64],
+) -> None:
+    """Mean and variance of sum, mean and count, in this order: ``out`` has a row of six per window.
+
+    Those of the mean are given that at least one row exists; NaN if that has no probability.
+    """
+    longest = 0
+    for w in range(begin.shape[0]):
+        longest = max(longest, end[w] - begin[w])
+    weight, total, spread = np.empty(longest + 2), np.empty(longest + 2), np.empty(longest + 2)
+    mixed = np.empty((3, 3))
+    for w in range(begin.shape[0]):
+        mixed[:] = 0.0
+        shift = 0.0  # values are taken from their middle, so that large ones cost no digits
+        for i in range(begin[w], end[w]):
+            shift += (mean[i] - shift) / (i - begin[w] + 1)
+        low = high = 0  # least and greatest number of absent rows
+        weight[0], total[0], spread[0] = 1.0, 0.0, 0.0
+        seen = 0
+        for i in range(end[w] - 1, begin[w] - 1, -1):
+            p, absent = exist[i], 1.0 - exist[i]
+            value, own = mean[i] - shift, variance[i]
+            seen += 1
+            if absent > 0.0:
+                high += 1
+                weight[high] = total[high] = spread[high] = 0.0
+            for a in range(high, low - 1, -1):
+                here = weight[a] * p
+                middle, around = total[a] + value, spread[a] + own
+                there = weight[a - 1] * absent if a > low else 0.0
+                if there > 0.0:
+                    part = there / (here + there)
+                    away = total[a - 1] - middle
+                    around += part * (spread[a - 1] - around) + part * (1.0 - part) * away * away
+                    middle += part * away
+                weight[a], total[a], spread[a] = here + there, middle, around
+            if size > 0 and seen - low == size:
+                _settle(size, weight[low], total[low], spread[low], shift, mixed)
+                low += 1
+            while low <= high and weight[low] < TINY:
+                low += 1
+            while low <= high and weight[high] < TINY:
+                high -= 1
+            if low > high:
+                break
+        for a in range(low, high + 1):
+            _settle(seen - a, weight[a], total[a], spread[a], shift, mixed)
+        for k in range(3):
+            known = mixed[k, 0] > 0.0
+            out[w, 2 * k] = mixed[k, 1] if known else np.nan
+            out[w, 2 * k + 1] = mixed[k, 2] / mixed[k, 0] if known else np.nan
+
+
+@exact_kernel
+def _above(begin: int, end: int, exist: Floats, above: Floats, size: int, band: Floats) -> float:
+    """The probability that one of the newest ``size`` existing rows is above; ``above`` is that of each row."""
+    low = high = seen = 0
+    band[0] = 1.0
+    found = 0.0
+    for i in range(end - 1, begin - 1, -1):
+        over = above[i - begin]
+        below, absent = exist[i] - over, 1.0 - exist[i]
+        for a in range(low, high + 1):
+            found += band[a] * over
+        if absent > 0.0:
+            high += 1
+            band[high] = 0.0
+        for a in range(high, low, -1):
+            band[a] = band[a] * below + band[a - 1] * absent
+        band[low] *= below
+        seen += 1
+        # Rows that are in the window whatever older ones do: nothing more can be found in these worlds.
+        if seen - low == size:
+            low += 1
+        while low <= high and band[low] < TINY:
+            low += 1
+        while low <= high and band[high] < TINY:
+            high -= 1
+        if low > high:
+            break
+    return found
+
+
+@exact_kernel
+def extremes(
+    begin: Ints,
+    end: Ints,
+    exist: Floats,
+    first: Ints,  # samples of row i are those from first[i] to first[i + 1]
+    values: Floats,
+    weights: Floats,  # they sum to the row's existence
+    size: int,  # 0: no limit
+    sign: float,  # 1: the greatest, -1: the least
+    out: NDArray[np.float64],
+) -> tuple[Ints, Floats, Floats]:
+    """Mean and variance of the extreme existing value, given that there is one; ``out`` has a row of two per window.
+
+    Returns the distributions, too: of window w the values, from the extreme on, and probabilities from ``at[w]`` on.
+    Values are scanned until what is left is nothing; the probability that none is beyond is a product, or, where the
+    window holds only the newest existing rows, a sum over how many there are.
+    """
+    at = np.zeros(begin.shape[0] + 1, np.int64)
+    found, chances = np.empty(256), np.empty(256)
+    n = 0
+    mixed = np.empty(3)
+    for w in range(begin.shape[0]):
+        rows = end[w] - begin[w]
+        limited = 0 < size < rows
+        # A row that certainly is in the window bars whatever lies beyond its worst value.
+        bar = -np.inf
+        for i in range(max(begin[w], end[w] - size) if size > 0 else begin[w], end[w]):
+            if exist[i] == 1.0:
+                worst = np.inf
+                for s in range(first[i], first[i + 1]):
+                    worst = min(worst, sign * values[s])
+                bar = max(bar, worst)
+        count = 0
+        for s in range(first[begin[w]], first[end[w]]):
+            count += sign * values[s] >= bar
+        seen, owner, chance = np.empty(count), np.empty(count, np.int64), np.empty(count)
+        count = 0
+        for i in range(begin[w], end[w]):
+            for s in range(first[i], first[i + 1]):
+                if sign * values[s] >= bar:
+                    seen[count], owner[count], chance[count] = -sign * values[s], i - begin[w], weights[s]
+                    count += 1
+        order = np.argsort(seen, kind="mergesort")
+        exists = -math.expm1(_log_none(exist[begin[w] : end[w]]))
+        above = np.zeros(rows)
+        band = np.empty(rows + 2 if limited else 0)
+        mixed[:] = 0.0
+        none, before = 0.0, 0.0
+        k = 0
+        while k < count and exists - before > _REST * exists:
+            value = seen[order[k]]
+            while k < count and seen[order[k]] == value:
+                i = owner[order[k]]
+                # Rounding may take a sum of weights beyond the existence that they sum to.
+                more = min(above[i] + chance[order[k]], exist[begin[w] + i])
+                if not limited:
+                    none += math.log1p(-more) - math.log1p(-above[i])
+                above[i] = more
+                k += 1
+            here = _above(begin[w], end[w], exist, above, size, band) if limited else -math.expm1(none)
+            part = here - before
+            if part > 0.0:
+                before = here
+                _mix(mixed, part, -sign * value, 0.0)
+                if n == found.shape[0]:
+                    found, chances = np.append(found, np.empty(n)), np.append(chances, np.empty(n))
+                found[n], chances[n] = -sign * value, part
+                n += 1
+        at[w + 1] = n
+        chances[at[w] : n] /= max(mixed[0], 1e-300)
+        out[w, 0] = mixed[1] if mixed[0] > 0.0 else np.nan
+        out[w, 1] = mixed[2] / mixed[0] if mixed[0] > 0.0 else np.nan
+    return at, found[:n], chances[:n]
+
+
+@exact_kernel
+def merged(count: Ints, value: Floats, chance: Floats) -> tuple[Ints, Floats, Floats]:
+    """Atoms in order, by count and value, those of one count and (but for rounding) one value put together."""
+    order = np.argsort(value, kind="mergesort")
+    order = order[np.argsort(count[order], kind="mergesort")]
+    largest = 0.0
+    for v in value:
+        largest = max(largest, abs(v))
+    counts, values, chances = np.empty_like(count), np.empty_like(value), np.empty_like(chance)
+    n = 0
+    for k in order:
+        if chance[k] < _TINY_ATOM:
+            continue
+        if n > 0 and counts[n - 1] == count[k] and value[k] - values[n - 1] <= _SAME * largest:
+            chances[n - 1] += chance[k]
+        else:
+            counts[n], values[n], chances[n] = count[k], value[k], chance[k]
+            n += 1
+    return counts[:n].copy(), values[:n].copy(), chances[:n].copy()
+
+
+@exact_kernel
+def binned(count: Ints, value: Floats, chance: Floats, most: int, error: Floats) -> tuple[Ints, Floats, Floats]:
+    """At most ``most`` atoms, or few more: those of one count that fall into one bin become their mean.
+
+    ``error`` gains what that moves, as mean squares: of the value, and of the value divided by the count.
+    """
+    lowest, highest = count.min(), count.max()
+    classes = highest - lowest + 1
+    low, high = np.full(classes, np.inf), np.full(classes, -np.inf)
+    for k in range(count.shape[0]):
+        if chance[k] >= _TINY_ATOM:
+            c = count[k] - lowest
+            low[c], high[c] = min(low[c], value[k]), max(high[c], value[k])
+    span = 0.0
+    for c in range(classes):
+        span += max(0.0, high[c] - low[c])
+    width = span / max(1, most - classes)
+    first = np.zeros(classes + 1, np.int64)
+    for c in range(classes):
+        bins = 0 if low[c] > high[c] else 1 if width == 0.0 else int((high[c] - low[c]) / width) + 1
+        first[c + 1] = first[c] + bins
+    total, moved, square = np.zeros(first[-1]), np.zeros(first[-1]), np.zeros(first[-1])
+    for k in range(count.shape[0]):
+        if chance[k] >= _TINY_ATOM:
+            c = count[k] - lowest
+            b = 0 if width == 0.0 else min(int((value[k] - low[c]) / width), first[c + 1] - first[c] - 1)
+            away = value[k] - low[c] - b * width
+            total[first[c] + b] += chance[k]
+            moved[first[c] + b] += chance[k] * away
+            square[first[c] + b] += chance[k] * away * away
+    counts, values, chances = np.empty(first[-1], np.int64), np.empty(first[-1]), np.empty(first[-1])
+    n = 0
+    for c in range(classes):
+        for b in range(first[c + 1] - first[c]):
+            at = first[c] + b
+            if total[at] > 0.0:
+                away = moved[at] / total[at]
+                counts[n], values[n], chances[n] = c + lowest, low[c] + b * width + away, total[at]
+                n += 1
+                lost = max(0.0, square[at] - moved[at] * away)
+                error[0] += lost
+                error[1] += lost / max(1, c + lowest) ** 2
+    return counts[:n].copy(), values[:n].copy(), chances[:n].copy()
+
+
+@exact_kernel
+def sum_atoms(
+    begin: int,
+    end: int,
+    exist: Floats,
+    first: Ints,
+    values: Floats,
+    weights: Floats,
+    size: int,  # 0: no limit
+    by_count: bool,  # whether to tell how many rows exist; with a limit that is known anyway
+    most: int,
+    error: Floats,
+) -> tuple[Ints, Floats, Floats]:
+    """The joint distribution of the number of existing rows and the sum of their values, as atoms.
+
+    Exact until there are more than ``most`` atoms; then neighbours are put together after each row, with what that
+    moves added to ``error`` as in `binned`. Each such move keeps the mean and does not depend on rows to come, so their
+    mean squares add up.
+    """
+    count, value, chance = np.zeros(1, np.int64), np.zeros(1), np.ones(1)
+    step = 1 if by_count or size > 0 else 0
+    coarse = False
+    for i in range(end - 1, begin - 1, -1):
+        absent = 1.0 - exist[i]
+        each = first[i + 1] - first[i] + (1 if absent > 0.0 else 0)
+        settled = 0
+        for k in range(count.shape[0]):
+            settled += size > 0 and count[k] == size
+        if settled == count.shape[0]:
+            break
+        n = settled + (count.shape[0] - settled) * each
+        counts, sums_, chances = np.empty(n, np.int64), np.empty(n), np.empty(n)
+        n = 0
+        for k in range(count.shape[0]):
+            if size > 0 and count[k] == size:
+                counts[n], sums_[n], chances[n] = count[k], value[k], chance[k]
+                n += 1
+                continue
+            if absent > 0.0:
+                counts[n], sums_[n], chances[n] = count[k], value[k], chance[k] * absent
+                n += 1
+            for s in range(first[i], first[i + 1]):
+                counts[n], sums_[n] = count[k] + step, value[k] + values[s]
+                chances[n] = chance[k] * weights[s]
+                n += 1
+        if not coarse or n <= most:
+            count, value, chance = merged(counts, sums_, chances)
+            coarse = coarse or count.shape[0] > most
+            if count.shape[0] > most:
+                count, value, chance = binned(count, value, chance, most, error)
+        else:
+            count, value, chance = binned(counts, sums_, chances, most, error)
+    return count, value, chance

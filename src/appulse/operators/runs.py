@@ -1,0 +1,116 @@
+"""A window on a line as sorted runs of its samples: the index of Sort-Match."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from appulse.kernels import sort_match as kernels
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from appulse.operators.store import Store
+
+_Run = tuple[Any, Any, Any]
+
+
+@dataclass(frozen=True)
+class Samples:
+    """The samples of arrivals on a line, in tick order; ``weights`` is empty where those of a row weigh the same."""
+
+    first: NDArray[np.int64]
+    samples: NDArray[np.float64]
+    weights: NDArray[np.float64]
+    mass: NDArray[np.float64]
+
+
+class Runs:
+    """The runs of one store's rows up to the last one linked."""
+
+    def __init__(self) -> None:
+        self.at = np.zeros(3, np.int64)
+        self.large, self.small = _run(0), _run(0)
+        self._base = 0
+        self._made = False
+        self.merge_rows = 0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return sum(int(array.nbytes) for array in (*self.large, *self.small))
+
+    def forget(self) -> None:
+        """Rows have moved: make the runs anew when they are needed."""
+        self._made = False
+
+    def prepare(self, store: Store) -> None:
+        """Let the runs hold the linked rows, and have room for the others."""
+        lengths = store.samples.length
+        longest = int(lengths.max()) if len(lengths) else 1
+        # Half of the work is in the small run, half in merging it.
+        self.merge_rows = max(64, math.isqrt(6 * len(lengths)))
+        room, small = int(lengths.sum()), (self.merge_rows + 1) * longest
+        if not self._made:
+            self._make(store)
+        if self._base < store.base:
+            kernels.merge(store.base, self.at, *self.large, *self.small)
+            self._base = store.base
+        self.large = _with_room(self.large, int(self.at[kernels.LARGE]), room)
+        self.small = _with_room(self.small, int(self.at[kernels.SMALL]), min(small, room + longest))
+
+    def _make(self, store: Store) -> None:
+        rows = store.linked
+        end = int(store.samples.length[:rows].sum())
+        begin = int(store.samples.begin[0] - store.samples.base) if rows else 0
+        values = store.samples.values[begin : begin + end]
+        owner = np.repeat(np.arange(rows) + store.base, store.samples.length[:rows])
+        shares = np.ones(end) if len(store.weights.values) == 0 else store.weights.values[begin : begin + end]
+        order = np.argsort(values, kind="stable")
+        self.at[:] = (end, 0, 0)
+        self.large, self.small = (values[order], owner[order], shares[order]), _run(0)
+        self._base, self._made = store.base, True
+
+
+# What things cost on a line, in nanoseconds: measured on one machine, but what counts is how they compare.
+_PER_VALUE, _PER_INSERT, _PER_ROW, _PER_PAIR, _PER_SAMPLE = 2.0, 1.0, 1.5, 60.0, 4.5
+
+
+def line_costs(
+    store: Store,
+    centre: NDArray[np.float64],
+    extent: NDArray[np.float64],
+    radius: NDArray[np.float64],
+    limit: float,
+    arriving: int,
+) -> tuple[float, float]:
+    """What a probe costs with sorted runs, and with pairs judged one by one, from a sample of the probes.
+
+    Runs walk over every sample between the first and the last an arrival might be close to. Pairs cost something
+    each, and more the more samples they have.
+    """
+    rows = len(store)
+    some = slice(None, None, max(1, rows // 256))
+    gap = np.abs(centre[:, None] - store.centre.view[some, 0][None, :])
+    samples = float(store.samples.length[some].mean())
+    walked = float((gap <= (radius + limit)[:, None]).mean()) * rows * samples
+    insert = math.sqrt(6 * rows) * samples * min(1.0, rows / max(1, arriving))
+    met = float((gap <= (extent + limit)[:, None] + store.extent.view[some][None, :]).mean()) * rows
+    runs = _PER_VALUE * walked + _PER_INSERT * insert
+    return runs, _PER_ROW * min(rows, 8 * met) + met * (_PER_PAIR + _PER_SAMPLE * samples)
+
+
+def _run(n: int) -> _Run:
+    return np.empty(n), np.empty(n, np.int64), np.empty(n)
+
+
+def _with_room(run: _Run, used: int, room: int) -> _Run:
+    if len(run[0]) >= room:
+        return run
+    wider = _run(2 * room)
+    for own, array in zip(wider, run, strict=True):
+        own[:used] = array[:used]
+    return wider
