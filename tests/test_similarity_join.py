@@ -66,7 +66,7 @@ def test_more_than_three_dimensions_are_like_the_first_three(case: strategies.Ca
 
 def _check_options(case: strategies.Case) -> None:
     usual = naive.answers_of(case.run())
-    for index in ("grid", "dense"):
+    for index in ("grid", "dense", "sorted"):
         naive.assert_same_answers(case.run(ap.Options(index=index)), usual)
     for bound in sorted(BOUNDS):
         naive.assert_same_answers(case.run(ap.Options(bounds=BOUNDS - {bound})), usual)
@@ -604,7 +604,7 @@ def test_gaussians_keep_their_closed_form_beside_other_models(alpha: float) -> N
     gaussian = ap.Gaussian("x0", "x1", sigma="s")
     a, b = (_exact(t, value=gaussian, name=name) for t, name in zip(clouds[:2], "ab", strict=True))
     third = _exact(clouds[2])
-    for index in ("grid", "dense"):
+    for index in ("grid", "dense", "sorted"):
         settings_: dict[str, Any] = {"epsilon": 1.0, "probability": alpha, "window": FOREVER}
         settings_["options"] = ap.Options(index=index)
         both = naive.answers_of(ap.similarity_join(a, b, third, **settings_))
@@ -637,7 +637,7 @@ def _at(*times: float, **columns: Any) -> pa.Table:
 def test_windows_are_closed_and_belong_to_the_older_row(left: Any, right: Any, window: Any, pairs: int) -> None:
     """A row is in its window at most that long after its time; which of the two comes first does not matter."""
     question: dict[str, Any] = {"epsilon": 1, "probability": 1, "window": ap.TimeWindow(**window)}
-    for index in ("grid", "dense"):
+    for index in ("grid", "dense", "sorted"):
         options = ap.Options(index=index)
         result = ap.similarity_join(_exact(_at(*left)), _exact(_at(*right)), **question, options=options)
         assert len(result) == pairs
@@ -806,7 +806,7 @@ def test_far_from_the_origin_every_bound_still_holds(index: str, centre: float) 
 def test_coordinates_of_any_size_are_compared(scale: float) -> None:
     """From far below the tolerance, where all is close, to where squares almost overflow."""
     table = _points([0.0, 0.0], [scale, 0.0], [3.0 * scale, 4.0 * scale])
-    for index in ("grid", "dense"):
+    for index in ("grid", "dense", "sorted"):
         found = _asked(_exact(table), _exact(table), 5.0 * scale, 1.0, index=index)
         assert len(found) == 9
         found = _asked(_exact(table), _exact(table), 0.5 * scale, 1.0, index=index)

@@ -87,7 +87,7 @@ def test_tiles_answer_as_one_process_does(data: st.DataObject) -> None:
         assert rows_of(answers) == rows_of([expected])
 
 
-WINDOWS = ("time", "count", "delta", "tumble")
+WINDOWS = ("time", "count", "delta", "tumble", "uncertain", "uncertain-delta")
 
 
 def _check_drained(data: st.DataObject) -> None:

@@ -19,7 +19,7 @@ from tests import naive, strategies
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-KINDS = ("count", "delta", "tumble")
+KINDS = ("count", "delta", "tumble", "uncertain", "uncertain-delta")
 ALL = ("time", *KINDS)
 _SIDES = ("left_stream", "left_key", "left_time", "right_stream", "right_key", "right_time")
 
@@ -56,7 +56,7 @@ def test_windows_are_those_of_the_twin_long(case: strategies.Case) -> None:
     _check_twin(case)
 
 
-@given(strategies.cases(windows=KINDS, bad=False, most=8), st.sampled_from(("grid", "dense")))
+@given(strategies.cases(windows=KINDS, bad=False, most=8), st.sampled_from(("grid", "dense", "sorted")))
 def test_the_index_never_changes_an_answer(case: strategies.Case, index: str) -> None:
     """A grid or a scan, bounds or none."""
     usual = naive.answers_of(case.run())

@@ -341,8 +341,8 @@ class SimilarityJoin:
         if store.d > 1 or self.plan.points_only or self.plan.closed_form or self.plan.index in ("grid", "dense"):
             return False
         probes = np.flatnonzero(self._meets[own][arrivals.store])
-        if self.plan.index == "sorted" or len(probes) == 0:
-            return True
+        if self.plan.index == "sorted" or len(probes) == 0 or len(store) == 0:
+            return self.plan.index == "sorted" or store.runs is not None
         probes = probes[:: max(1, len(probes) // 32)]
         radius = np.empty(len(probes))
         for k, p in enumerate(probes.tolist()):
