@@ -36,7 +36,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     ),
     "Uncertainty models": ("Exact", "Samples", "Gaussian", "Ball"),
     "Joins": ("similarity_join", "self_join", "SimilarityJoin"),
-    "Operators that compose": ("filter",),
+    "Operators that compose": ("filter", "window_aggregate"),
     "Results": ("rejects", "start", "listen"),
     "How a call is carried out": ("Options", "session"),
     "Errors": (

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         session,
         similarity_join,
         start,
+        window_aggregate,
     )
     from appulse.engines.call import Options
     from appulse.errors import (
@@ -49,6 +50,7 @@ _HOMES = {
         "session",
         "similarity_join",
         "start",
+        "window_aggregate",
     ),
     "appulse.engines.call": ("Options",),
     "appulse.errors": (
@@ -104,6 +106,7 @@ __all__ = [
     "session",
     "similarity_join",
     "start",
+    "window_aggregate",
 ]
 
 

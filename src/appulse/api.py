@@ -14,6 +14,8 @@ from appulse.model.stream import Stream
 from appulse.windows.definitions import TimeWindow
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from appulse.engines.local import LocalJoin
     from appulse.windows.definitions import Window
 
@@ -127,6 +129,55 @@ def filter(stream: Stream, condition: str) -> Stream:  # noqa: A001 - the contra
         raise BadArgument(f"filter() got a {type(stream).__name__}. Wrap the frame: ap.Stream(frame, ...).")
     parse(condition)
     return replace(stream, where=(*stream.where, condition))
+
+
+def window_aggregate(
+    stream: Stream,
+    aggregates: Mapping[str, str | Sequence[str]],
+    *,
+    window: Window,
+    distribution: bool = False,
+    single_valued: bool = False,
+    on_reject: str = "collect",
+) -> Any:
+    """Aggregates of a stream's values over its window, at every tick, over all possible worlds.
+
+    ``aggregates`` maps dimensions of the value, by name, to one or several of ``"sum"``, ``"mean"``, ``"count"``,
+    ``"min"`` and ``"max"``: ``{"load": ["sum", "max"]}``. In each world a count window, uncertain or not, holds the
+    newest ``size`` existing rows of those it keeps, another window its existing rows.
+
+    Columns: those of ``partition_by``, ``time``, and of each aggregate its mean over the worlds,
+    ``<column>_<aggregate>``, and its standard deviation, ``..._std``. A mean, least or greatest value is over the
+    worlds where a row exists, and ``..._exists`` is their probability. ``distribution=True`` adds
+    ``..._distribution``, a list of (value, probability), exact up to 4096 values; beyond that neighbours are put
+    together, and ``..._distribution_error`` is the root mean square of what values were moved by (0: exact). There is a
+    row per tick and group, under a `TumblingWindow` one per block, at its end. ``single_valued=True`` gives the sum
+    over the window's rows of their mean values, as if all of them existed. Bad rows are in `rejects`, or raise
+    `BadInput` with ``on_reject="fail"``. Spark frames are planned and raise `NotBuilt`.
+
+    Dallachiesa et al. 2015, sections 3.3 and 7.3.
+    """
+    _check_stream(stream)
+    if _is_spark(stream.frame):
+        raise NotBuilt(
+            "window_aggregate on Spark frames is planned and not built yet. Use .toArrow() of a batch frame."
+        )
+    from appulse.engines.aggregate import resolve_aggregate, run_local
+    from appulse.engines.local import as_table
+
+    table = as_table(stream.frame)
+    call = resolve_aggregate(
+        stream,
+        table,
+        aggregates,
+        window=window,
+        distribution=distribution,
+        single_valued=single_valued,
+        on_reject=on_reject,
+    )
+    result, rejected = run_local(call, table)
+    remember_rejects(result, rejected)
+    return result
 
 
 def rejects(result: Any) -> Any:
@@ -300,12 +351,7 @@ class SimilarityJoin:
 
 def _join(streams: tuple[Stream, ...], *, options: Options | None, **settings: Any) -> Any:
     for stream in streams:
-        if not isinstance(stream, Stream):
-            raise BadArgument(
-                f"A stream of the call is a {type(stream).__name__}. Wrap the frame: ap.Stream(frame, ...)."
-            )
-        if stream.frame is None:
-            raise BadArgument("A stream of the call has no frame. Streams without one are for ap.SimilarityJoin.")
+        _check_stream(stream)
     if len({id(stream) for stream in streams}) < len(streams):
         raise BadArgument(_TWICE)
     stream_names(streams, self_join=settings["self_join"])
@@ -328,6 +374,13 @@ def _join(streams: tuple[Stream, ...], *, options: Options | None, **settings: A
     result = pa.concat_tables(parts)
     remember_rejects(result, engine.rejects())
     return result
+
+
+def _check_stream(stream: Any) -> None:
+    if not isinstance(stream, Stream):
+        raise BadArgument(f"A stream of the call is a {type(stream).__name__}. Wrap the frame: ap.Stream(frame, ...).")
+    if stream.frame is None:
+        raise BadArgument("A stream of the call has no frame. Streams without one are for ap.SimilarityJoin.")
 
 
 def remember_rejects(result: pa.Table, rejected: pa.Table) -> None:

@@ -157,8 +157,8 @@ def resolve(
         grouped=bool(streams[0].partitions),
         changes=emit == "changes",
     )
-    key_type, time_type = _key_type(streams, schemas, names), _time_type(streams, schemas, names)
-    d = _dimensions(names, models, schemas)
+    key_type, time_type = _key_type(streams, schemas, names), common_time_type(streams, schemas, names)
+    d = known_dimensions(names, models, schemas)
     _check_partitions(streams, schemas, names)
     encodings = tuple(
         Encoding(
@@ -219,7 +219,8 @@ def stream_names(streams: Sequence[Stream], *, self_join: bool = False) -> tuple
     return names
 
 
-def _column(schema: pa.Schema, column: str, stream: str) -> pa.DataType:
+def column_type(schema: pa.Schema, column: str, stream: str) -> pa.DataType:
+    """The type of a stream's column; `BadArgument` if there is none."""
     if column not in schema.names:
         raise BadArgument(
             f"Stream {stream!r} has no column {column!r}.{nearest(column, schema.names)} "
@@ -235,7 +236,7 @@ def _told(kinds: list[pa.DataType]) -> list[pa.DataType]:
 
 
 def _key_type(streams: Sequence[Stream], schemas: Sequence[pa.Schema], names: Sequence[str]) -> pa.DataType:
-    kinds = [_column(schema, s.key, name) for s, schema, name in zip(streams, schemas, names, strict=True)]
+    kinds = [column_type(schema, s.key, name) for s, schema, name in zip(streams, schemas, names, strict=True)]
     kinds = _told(kinds)
     if len(set(kinds)) == 1:
         return kinds[0]
@@ -255,8 +256,9 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
-def _time_type(streams: Sequence[Stream], schemas: Sequence[pa.Schema], names: Sequence[str]) -> pa.DataType:
-    kinds = [_column(schema, s.time, name) for s, schema, name in zip(streams, schemas, names, strict=True)]
+def common_time_type(streams: Sequence[Stream], schemas: Sequence[pa.Schema], names: Sequence[str]) -> pa.DataType:
+    """The type of the answers' times."""
+    kinds = [column_type(schema, s.time, name) for s, schema, name in zip(streams, schemas, names, strict=True)]
     for stream, kind in zip(streams, kinds, strict=True):
         if not (is_time(kind) or is_number(kind)) and kind in _told(kinds):
             raise BadArgument(f"time={stream.time!r} holds {kind}. Give a column of timestamps, dates or numbers.")
@@ -274,13 +276,15 @@ def _time_type(streams: Sequence[Stream], schemas: Sequence[pa.Schema], names: S
     return pa.int64() if all(pa.types.is_integer(kind) for kind in kinds) else pa.float64()
 
 
-def _dimensions(names: Sequence[str], models: Sequence[uncertainty.Model], schemas: Sequence[pa.Schema]) -> int | None:
+def known_dimensions(
+    names: Sequence[str], models: Sequence[uncertainty.Model], schemas: Sequence[pa.Schema]
+) -> int | None:
     """The one number of dimensions of the call, where models or column types tell it."""
     known: dict[str, int] = {}
     for name, model, schema in zip(names, models, schemas, strict=True):
         d = uncertainty.dimensions(model)
         if d is None and isinstance(model, uncertainty.Samples):
-            kind = _column(schema, model.column, name)
+            kind = column_type(schema, model.column, name)
             inner = getattr(kind, "value_type", None)
             if inner is not None and is_number(inner):
                 d = 1
@@ -300,7 +304,7 @@ def _check_partitions(streams: Sequence[Stream], schemas: Sequence[pa.Schema], n
         raise BadArgument(f"partition_by differs in number over the streams: {counts}. Give every stream the same.")
     for i in range(len(streams[0].partitions)):
         kinds = {
-            name: str(_column(schema, stream.partitions[i], name))
+            name: str(column_type(schema, stream.partitions[i], name))
             for name, stream, schema in zip(names, streams, schemas, strict=True)
         }
         if len(set(kinds.values()) - {"null"}) > 1:

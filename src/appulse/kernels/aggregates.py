@@ -29,7 +29,7 @@ _TINY_ATOM = 1e-20
 #: A distribution has at most so many values; beyond that neighbours are put together.
 MOST_ATOMS = 4096
 # Values that differ by less than this, relatively, are one: rounding would else tell sums of equal numbers apart.
-_SAME = 1e-13
+_SAME = 1e-14
 # Extremes are looked for until less than this part of the probability is left.
 _REST = 1e-15
 
@@ -146,7 +146,7 @@ def counted(
 @exact_kernel
 def _above(begin: int, end: int, exist: Floats, above: Floats, size: int, band: Floats) -> float:
     """The probability that one of the newest ``size`` existing rows is above; ``above`` is that of each row."""
-    low = high = seen = 0
+    low = high = 0
     band[0] = 1.0
     found = 0.0
     for i in range(end - 1, begin - 1, -1):
@@ -160,9 +160,8 @@ def _above(begin: int, end: int, exist: Floats, above: Floats, size: int, band: 
         for a in range(high, low, -1):
             band[a] = band[a] * below + band[a - 1] * absent
         band[low] *= below
-        seen += 1
-        # Rows that are in the window whatever older ones do: nothing more can be found in these worlds.
-        if seen - low == size:
+        # Where nobody was absent but so few, the window is full: nothing more can be found in these worlds.
+        if end - i - low == size:
             low += 1
         while low <= high and band[low] < TINY:
             low += 1
@@ -229,7 +228,7 @@ def extremes(
                 i = owner[order[k]]
                 # Rounding may take a sum of weights beyond the existence that they sum to.
                 more = min(above[i] + chance[order[k]], exist[begin[w] + i])
-                if not limited:
+                if not limited and more > above[i]:
                     none += math.log1p(-more) - math.log1p(-above[i])
                 above[i] = more
                 k += 1
@@ -368,3 +367,19 @@ def sum_atoms(
         else:
             count, value, chance = binned(counts, sums_, chances, most, error)
     return count, value, chance
+
+
+@exact_kernel
+def starts(group: Ints, place: Ints, end: Ints, floor: Ints) -> Ints:
+    """Where windows begin that end at ``end``: at the first row of their group whose place is not below the floor.
+
+    Rows are in order of group and place, windows in order of their ends, and in a group floors never fall.
+    """
+    out = np.empty(end.shape[0], np.int64)
+    at = 0
+    for w in range(end.shape[0]):
+        last = end[w] - 1
+        while group[at] != group[last] or place[at] < floor[w]:
+            at += 1
+        out[w] = at
+    return out

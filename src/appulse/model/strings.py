@@ -300,5 +300,15 @@ class Labels:
         return Labels(compact, (*parts, b""))
 
 
+def label_parts(value: bytes) -> list[bytes]:
+    """The canonical bytes of each column that went into a label."""
+    parts, at = [], 0
+    while at < len(value):
+        length = int.from_bytes(value[at : at + 4], "big")
+        parts.append(value[at + 4 : at + 4 + length])
+        at += 4 + length
+    return parts
+
+
 def _prefixed(value: bytes) -> bytes:
     return len(value).to_bytes(4, "big") + value

@@ -1,0 +1,181 @@
+"""A call of `window_aggregate`: its arguments checked, carried out in this process, and its answers as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from appulse.engines.call import column_type, common_time_type, known_dimensions
+from appulse.errors import BadArgument, bad_rows, nearest
+from appulse.model.encode import Encoding, check_columns, encode, held_as, infer_dimensions
+from appulse.model.strings import Bytes, decode, label_parts
+from appulse.model.times import from_micros
+from appulse.model.uncertainty import names
+from appulse.operators.attributes import dimension_of
+from appulse.operators.relational import AGGREGATES, CONDITIONAL, AggregatePlan, Asked, WindowAggregate
+from appulse.queries.condition import parse
+from appulse.windows.definitions import DeltaWindow, TimeWindow, Window
+from appulse.windows.frames import rule_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from appulse.model.stream import Stream
+    from appulse.operators.relational import Aggregates, Answer, Distribution
+
+#: A distribution in an answer.
+DISTRIBUTION = pa.list_(pa.struct([("value", pa.float64()), ("probability", pa.float64())]))
+
+
+@dataclass(frozen=True)
+class AggregateCall:
+    """A checked call without its frame: travels to workers."""
+
+    plan: AggregatePlan
+    encoding: Encoding
+    partitions: tuple[tuple[str, pa.DataType], ...]
+    on_reject: str = "collect"
+
+    @property
+    def answer_schema(self) -> pa.Schema:
+        """Columns of the answers."""
+        fields = [*self.partitions, ("time", self.encoding.time_type)]
+        for asked in self.plan.asked:
+            name = f"{asked.column}_{asked.aggregate}"
+            fields += [(name, pa.float64()), (f"{name}_std", pa.float64())]
+            if asked.aggregate in CONDITIONAL:
+                fields.append((f"{name}_exists", pa.float64()))
+            if self.plan.distribution:
+                fields += [(f"{name}_distribution", DISTRIBUTION), (f"{name}_distribution_error", pa.float64())]
+        return pa.schema(fields)
+
+
+def resolve_aggregate(
+    stream: Stream,
+    table: pa.Table,
+    aggregates: Mapping[str, str | Sequence[str]],
+    *,
+    window: Window,
+    distribution: bool,
+    single_valued: bool,
+    on_reject: str,
+) -> AggregateCall:
+    """Check a call against the columns there are, and settle everything that follows from its arguments.
+
+    ``table`` may be a sample of the rows, or have none: it is asked for the dimensions where nothing else tells them.
+    """
+    name, schema = stream.name or "stream", table.schema
+    if not isinstance(window, Window):
+        raise BadArgument(f"window={window!r} is no window. Give one such as ap.TimeWindow('5 minutes').")
+    if on_reject not in ("collect", "fail"):
+        raise BadArgument(f"on_reject={on_reject!r}.{nearest(str(on_reject), ('collect', 'fail'))}")
+    where = tuple(map(parse, stream.where))
+    model = held_as(stream.value, where)
+    key_type = column_type(schema, stream.key, name)
+    time_type = common_time_type([stream], [schema], [name])
+    encoding = Encoding(
+        name=name,
+        model=stream.value,
+        key=stream.key,
+        time=stream.time,
+        unit=stream.unit,
+        existence=stream.existence,
+        partition_by=stream.partitions,
+        differ=None,
+        key_type=key_type,
+        time_type=time_type,
+        quantile=0.0,
+        gaussian_reach=0.0,  # nobody looks for partners here
+        dimensions=known_dimensions([name], [model], [schema]),
+        measure=window.column if isinstance(window, DeltaWindow) and window.confidence is None else None,
+        where=where,
+    )
+    check_columns(encoding, schema)
+    d = encoding.dimensions or infer_dimensions(table, stream.value) or 1
+    rule = rule_of(window)
+    if rule is not None and rule.column is not None:
+        dimension_of(model, rule.column, d)
+    plan = AggregatePlan(
+        model=model,
+        asked=tuple(_asked(aggregates, names(model, d))),
+        rule=rule,
+        length=window.micros((name,))[0] if isinstance(window, TimeWindow) else 0,
+        distribution=distribution,
+        single_valued=single_valued,
+        in_order=stream.order != "arrival",
+    )
+    if single_valued and (distribution or any(asked.aggregate != "sum" for asked in plan.asked)):
+        raise BadArgument(
+            "single_valued=True is for sums, as single values: without distribution= and other aggregates."
+        )
+    partitions = tuple((column, column_type(schema, column, name)) for column in stream.partitions)
+    return AggregateCall(plan, replace(encoding, dimensions=d), partitions, on_reject)
+
+
+def _asked(aggregates: Mapping[str, str | Sequence[str]], dimensions: Sequence[str]) -> Iterator[Asked]:
+    if not isinstance(aggregates, Mapping) or not aggregates:
+        raise BadArgument(f"The aggregates are {aggregates!r}. Give a mapping such as {{'load': ['sum', 'max']}}.")
+    for column, given in aggregates.items():
+        if column not in dimensions:
+            raise BadArgument(f"The value has no dimension {column!r}.{nearest(str(column), dimensions)}")
+        several = [given] if isinstance(given, str) else list(given)
+        if not several or len(set(several)) < len(several):
+            raise BadArgument(f"The aggregates of {column!r} are {given!r}. Name at least one, each once.")
+        for aggregate in several:
+            if aggregate not in AGGREGATES:
+                raise BadArgument(f"{aggregate!r} is no aggregate.{nearest(str(aggregate), AGGREGATES)}")
+            yield Asked(column, dimensions.index(column), aggregate)
+
+
+def run_local(call: AggregateCall, table: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """The answers over a whole table, and the rows that could not be used."""
+    objects, rejects = encode(table, call.encoding)
+    if len(rejects) and call.on_reject == "fail":
+        raise bad_rows(len(rejects), rejects.slice(0, 1).to_pylist()[0])
+    return aggregate_table(WindowAggregate(call.plan).push(objects, ended=True), call), rejects
+
+
+def aggregate_table(found: Aggregates, call: AggregateCall) -> pa.Table:
+    """Answers as a table in the types the user gave."""
+    columns = [*_partition_columns(found, call), from_micros(found.time, call.encoding.time_type, call.encoding.unit)]
+    for asked, answer in zip(call.plan.asked, found.answers, strict=True):
+        columns += _answer_columns(answer, conditional=asked.aggregate in CONDITIONAL)
+    return pa.Table.from_arrays(columns, schema=call.answer_schema)
+
+
+def _partition_columns(found: Aggregates, call: AggregateCall) -> Iterator[pa.Array]:
+    if not call.partitions:
+        return
+    if found.group is None:  # there are no rows
+        yield from (pa.array([], kind) for _, kind in call.partitions)
+        return
+    parts = [label_parts(value) for value in found.group.values]
+    codes = pa.array(found.group.codes)
+    for i, (_, kind) in enumerate(call.partitions):
+        yield decode(Bytes.of([part[i] for part in parts]), kind).take(codes)
+
+
+def _answer_columns(answer: Answer, *, conditional: bool) -> Iterator[pa.Array]:
+    yield _with_nulls(answer.value)
+    yield _with_nulls(answer.deviation)
+    if conditional:
+        yield pa.array(answer.exists)
+    if answer.distribution is not None:
+        yield _distribution_column(answer.distribution)
+        yield pa.array(answer.distribution.error)
+
+
+def _with_nulls(values: NDArray[np.float64]) -> pa.Array:
+    return pa.array(values, mask=np.isnan(values))
+
+
+def _distribution_column(distribution: Distribution) -> pa.Array:
+    fields = list(DISTRIBUTION.value_type)
+    atoms = pa.StructArray.from_arrays([pa.array(distribution.value), pa.array(distribution.chance)], fields=fields)
+    return pa.ListArray.from_arrays(pa.array(distribution.first, pa.int32()), atoms).cast(DISTRIBUTION)

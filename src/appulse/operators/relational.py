@@ -1,0 +1,394 @@
+"""Aggregates over the windows of one stream, over all possible worlds.
+
+A deterministic state machine, free of any engine: ``push`` takes rows, answers the ticks that are complete and keeps
+what later ones need; ``apply`` does the same without answering; ``state`` and ``restore`` are for a log. Dallachiesa et
+al. 2015, sections 3.3 and 4.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from appulse.kernels import aggregates as kernels
+from appulse.kernels.numbering import COUNT, TUMBLE_ROWS, TUMBLE_TIME
+from appulse.kernels.poisson_binomial import absent_pmf
+from appulse.model.encode import sampled
+from appulse.model.objects import Objects, concat
+from appulse.model.uncertainty import Form
+from appulse.operators.attributes import Attribute
+from appulse.operators.labels import LabelNumbers
+from appulse.operators.numbering import END, Numbering, Released
+from appulse.windows.frames import Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from appulse.model.strings import Labels
+    from appulse.model.uncertainty import Model
+
+AGGREGATES = ("sum", "mean", "count", "min", "max")
+#: Those that there are only where a row exists.
+CONDITIONAL = frozenset({"mean", "min", "max"})
+_MOMENTS = {"sum": 0, "mean": 2, "count": 4}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """An aggregate of a dimension of the value."""
+
+    column: str
+    dimension: int
+    aggregate: str
+
+
+@dataclass(frozen=True)
+class AggregatePlan:
+    """What to aggregate, over which window: a ``rule``, or else the rows at most ``length`` microseconds old."""
+
+    model: Model
+    asked: tuple[Asked, ...]
+    rule: Rule | None
+    length: int = 0
+    distribution: bool = False
+    single_valued: bool = False
+    in_order: bool = True
+
+    @property
+    def tumbling(self) -> bool:
+        """Whether windows are blocks, answered once they are over."""
+        return self.rule is not None and self.rule.kind in (TUMBLE_ROWS, TUMBLE_TIME)
+
+    @property
+    def by_time(self) -> bool:
+        """Whether times tell what is in a window, and numbers do not matter."""
+        return self.rule is None or self.rule.kind == TUMBLE_TIME
+
+    @property
+    def size(self) -> int:
+        """How many existing rows a window holds in each world; 0 where all that it keeps."""
+        return self.rule.size if self.rule is not None and self.rule.uncertain else 0
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """Values in ascending order with their probabilities; those of window i are from ``first[i]`` to ``first[i + 1]``.
+
+    ``error`` is the root mean square of what values were moved by to put neighbours together; 0: exact.
+    """
+
+    first: NDArray[np.int64]
+    value: NDArray[np.float64]
+    chance: NDArray[np.float64]
+    error: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One aggregate of every window."""
+
+    value: NDArray[np.float64]
+    deviation: NDArray[np.float64]
+    exists: NDArray[np.float64]
+    distribution: Distribution | None
+
+
+@dataclass(frozen=True)
+class Aggregates:
+    """The answers of a push: a window each, in order of group and time, and one `Answer` per aggregate asked for."""
+
+    group: Labels | None
+    time: NDArray[np.int64]
+    answers: list[Answer]
+
+
+@dataclass(frozen=True)
+class _Windows:
+    """Windows as runs of the rows held: from ``begin`` to ``end``; ``tick`` is the time of the answer."""
+
+    group: NDArray[np.int64]
+    tick: NDArray[np.int64]
+    begin: NDArray[np.int64]
+    end: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class AggregateState:
+    """Everything a `WindowAggregate` knows."""
+
+    waiting: list[Objects]
+    held: Objects | None
+    newest: int
+    numbering: Mapping[str, NDArray[Any]]
+
+
+class WindowAggregate:
+    """The state: rows that wait for their tick, and rows that windows hold.
+
+    Rows held have a *place* as their number: their number in the stream, or their time where windows go by time. Their
+    frame is the least place in the window at their tick.
+    """
+
+    def __init__(self, plan: AggregatePlan) -> None:
+        self.plan = plan
+        self._reset()
+
+    def _reset(self) -> None:
+        # Where windows go by time rows only wait there, and are never numbered.
+        rule = self.plan.rule or Rule(COUNT, 1)
+        attribute = None if rule.column is None else Attribute(rule.column, (self.plan.model,))
+        self._numbering = Numbering(1, rule, in_order=self.plan.in_order, attribute=attribute)
+        self._groups = LabelNumbers()
+        self._held: Objects | None = None
+        self._newest = -END  # the last tick there was
+
+    def __len__(self) -> int:
+        """Rows waiting or held."""
+        return len(self._numbering) + (0 if self._held is None else len(self._held))
+
+    @property
+    def capped(self) -> int:
+        """Rows that left an uncertain window for the sake of its ``max_rows`` alone."""
+        return self._numbering.capped
+
+    def push(self, objects: Objects, complete: int = END, *, ended: bool = False) -> Aggregates:
+        """Take in rows; what they, and that all ticks before ``complete`` are there, bring forth.
+
+        With ``ended`` the stream is over, and blocks that are not full are answered, too.
+        """
+        held, windows, stays = self._advance(objects, complete, ended=ended)
+        answers = _Evaluation(self.plan, held, windows).answers()
+        self._held = held.take(np.flatnonzero(stays))
+        return Aggregates(self._groups.labels(windows.group), windows.tick, answers)
+
+    def apply(self, objects: Objects, complete: int = END, *, ended: bool = False) -> None:
+        """As `push`, without the answers."""
+        held, _, stays = self._advance(objects, complete, ended=ended)
+        self._held = held.take(np.flatnonzero(stays))
+
+    def state(self) -> AggregateState:
+        """What a new instance needs to go on from here."""
+        waiting = [part for _, part in self._numbering.waiting()]
+        return AggregateState(waiting, self._held, self._newest, self._numbering.since(None))
+
+    def restore(self, state: AggregateState) -> None:
+        """Go on from there."""
+        self._reset()
+        self._numbering.restore(state.numbering, whole=True)
+        for part in state.waiting:
+            self._numbering.hold(0, part)
+        self._held, self._newest = state.held, state.newest
+
+    def _advance(self, objects: Objects, complete: int, *, ended: bool) -> tuple[Objects, _Windows, NDArray[np.bool_]]:
+        """The rows held, in order of group and place; the windows to answer; and which rows stay."""
+        self._numbering.hold(0, objects)
+        fresh = [self._placed(part) for _, part in self._numbering.release(complete)]
+        known = 0 if self._held is None else len(self._held)
+        nothing = self._placed_by(objects.slice(0, 0), np.empty(0, np.int64), np.empty(0, np.int64))
+        held = concat([nothing if self._held is None else self._held, *fresh])
+        if fresh:
+            self._newest = max(self._newest, int(fresh[0].time.max()))
+        group = self._groups.of(held.group, len(held))
+        order = np.lexsort((_places(held)[0], group))
+        held, group, new = held.take(order), group[order], order >= known
+        if self.plan.tumbling:
+            reached = END if ended else complete if complete < END else self._newest
+            return held, *self._blocks(held, group, reached)
+        return held, *self._sliding(held, group, new)
+
+    def _placed(self, part: Objects) -> Objects:
+        """Released rows with their places."""
+        rule = self.plan.rule
+        if rule is None:
+            return self._placed_by(part, part.time, part.time - self.plan.length)
+        if rule.kind == TUMBLE_TIME:
+            return self._placed_by(part, part.time, part.time // rule.size * rule.size)
+        n = len(part)
+        released = Released(0, part, np.zeros(n + 1, np.int64), np.empty(0, np.int64))
+        (numbered,) = self._numbering.number([released]).objects
+        place, frame = numbered.number, numbered.frame
+        assert place is not None and frame is not None  # noqa: S101, PT018 - numbered just now
+        floor = place // rule.size * rule.size if rule.kind == TUMBLE_ROWS else frame[:, 0]
+        return self._placed_by(part, place, floor)
+
+    @staticmethod
+    def _placed_by(part: Objects, place: NDArray[np.int64], floor: NDArray[np.int64]) -> Objects:
+        return replace(part, number=place, frame=floor[:, None])
+
+    def _sliding(
+        self, held: Objects, group: NDArray[np.int64], new: NDArray[np.bool_]
+    ) -> tuple[_Windows, NDArray[np.bool_]]:
+        """A window per group and tick that is new; rows stay while a later window may hold them."""
+        place, floor = _places(held)
+        changes = np.diff(group) != 0
+        last = np.flatnonzero(_ends(changes | (np.diff(held.time) != 0)) & new)
+        begin = kernels.starts(group, place, last + 1, floor[last])
+        windows = _Windows(group[last], held.time[last], begin, last + 1)
+        if self.plan.by_time:
+            return windows, place >= self._newest - self.plan.length
+        ends = np.flatnonzero(_ends(changes)) if len(held) else np.empty(0, np.int64)
+        return windows, place >= np.repeat(floor[ends], np.diff(ends, prepend=-1))
+
+    def _blocks(self, held: Objects, group: NDArray[np.int64], reached: int) -> tuple[_Windows, NDArray[np.bool_]]:
+        """A window per block that is over; its rows go with it."""
+        rule = self.plan.rule
+        assert rule is not None  # noqa: S101 - blocks have one
+        place, floor = _places(held)
+        last = np.flatnonzero(_ends((np.diff(group) != 0) | (np.diff(floor) != 0)))[: len(held)]
+        end = floor[last] + rule.size
+        by_time = rule.kind == TUMBLE_TIME
+        over = (end <= reached) if by_time else (place[last] + 1 == end) | (reached == END)
+        begin = np.append(0, last[:-1] + 1)[: len(last)]
+        stays = np.repeat(~over, last + 1 - begin)
+        tick = end if by_time else held.time[last]
+        return _Windows(group[last][over], tick[over], begin[over], last[over] + 1), stays
+
+
+def _ends(changes: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which rows are the last of their run."""
+    return np.append(changes, True)
+
+
+def _places(held: Objects) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    assert held.number is not None and held.frame is not None  # noqa: S101, PT018 - see `_placed_by`
+    return held.number, held.frame[:, 0]
+
+
+class _Evaluation:
+    """The aggregates of windows over the rows held; what several of them need is computed once."""
+
+    def __init__(self, plan: AggregatePlan, held: Objects, windows: _Windows) -> None:
+        self._plan, self._held, self._begin, self._end = plan, held, windows.begin, windows.end
+        # A sum of weights may be beyond 1 by rounding.
+        self._exist = np.minimum(held.mass, 1.0)
+        self._exists = np.empty(len(windows.begin))
+        kernels.existences(self._begin, self._end, self._exist, self._exists)
+        self._counted: dict[int, NDArray[np.float64]] = {}
+
+    def answers(self) -> list[Answer]:
+        """One per aggregate asked for."""
+        found = []
+        for asked in self._plan.asked:
+            if asked.aggregate in ("min", "max"):
+                moments, distribution = self._extreme(asked)
+            else:
+                moments = self._moments(asked)
+                distribution = self._distribution(asked) if self._plan.distribution else None
+            deviation = np.sqrt(np.maximum(moments[:, 1], 0.0))
+            found.append(Answer(moments[:, 0].copy(), deviation, self._exists, distribution))
+        return found
+
+    def _moments(self, asked: Asked) -> NDArray[np.float64]:
+        """Mean and variance of a sum, mean or count."""
+        mean, variance = _moments_of(self._held, self._plan.model, asked.dimension)
+        out = np.empty((len(self._begin), 2))
+        if self._plan.single_valued:
+            certain = np.ones(len(mean))
+            kernels.sums(self._begin, self._end, certain, mean, np.zeros(len(mean)), out)
+            return out
+        if self._plan.size == 0 and asked.aggregate in ("sum", "count"):
+            if asked.aggregate == "count":
+                mean, variance = np.ones(len(mean)), np.zeros(len(mean))
+            kernels.sums(self._begin, self._end, self._exist, mean, variance, out)
+            return out
+        if asked.dimension not in self._counted:
+            every = np.empty((len(self._begin), 6))
+            kernels.counted(self._begin, self._end, self._exist, mean, variance, self._plan.size, every)
+            self._counted[asked.dimension] = every
+        at = _MOMENTS[asked.aggregate]
+        return self._counted[asked.dimension][:, at : at + 2]
+
+    def _extreme(self, asked: Asked) -> tuple[NDArray[np.float64], Distribution | None]:
+        out = np.empty((len(self._begin), 2))
+        first, values, weights = self._points_of(asked.dimension)
+        sign = 1.0 if asked.aggregate == "max" else -1.0
+        at, value, chance = kernels.extremes(
+            self._begin, self._end, self._exist, first, values, weights, self._plan.size, sign, out
+        )
+        if not self._plan.distribution:
+            return out, None
+        parts = [_shortened(value[a:b], chance[a:b], 0.0) for a, b in pairwise(at.tolist())]
+        return out, _joined(parts)
+
+    def _distribution(self, asked: Asked) -> Distribution:
+        if asked.aggregate == "count":
+            return _joined([self._counts(a, b) for a, b in self._runs()])
+        return _joined([self._sums(asked, a, b) for a, b in self._runs()])
+
+    def _runs(self) -> Iterator[tuple[int, int]]:
+        return zip(self._begin.tolist(), self._end.tolist(), strict=True)
+
+    def _counts(self, begin: int, end: int) -> _Part:
+        """The distribution of the number of existing rows of a window."""
+        chance, low = absent_pmf(self._exist[begin:end])
+        count = (end - begin - low - np.arange(len(chance))).astype(np.float64)
+        return _shortened(np.minimum(count, self._plan.size or np.inf), chance, 0.0)
+
+    def _sums(self, asked: Asked, begin: int, end: int) -> _Part:
+        """The distribution of the sum, or the mean, of a window."""
+        first, values, weights = self._points_of(asked.dimension)
+        by_count, error = asked.aggregate == "mean", np.zeros(2)
+        count, value, chance = kernels.sum_atoms(
+            begin, end, self._exist, first, values, weights, self._plan.size, by_count, kernels.MOST_ATOMS, error
+        )
+        if not by_count:
+            return _shortened(value, chance, error[0])
+        some = count > 0
+        return _shortened(value[some] / count[some], chance[some], error[1])
+
+    def _points_of(self, dimension: int) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+        """The samples of all rows in one dimension, as (first, values, weights); weights sum to the existence."""
+        rows = self._sampled
+        n, count = len(rows), np.diff(rows.first)
+        owner = np.repeat(np.arange(n), count)
+        within = np.arange(len(owner)) - rows.first[owner]
+        values = rows.samples[rows.first[owner] * rows.d + dimension * count[owner] + within]
+        return rows.first, values, rows.weights if len(rows.weights) else rows.mass[owner] / count[owner]
+
+    @cached_property
+    def _sampled(self) -> Objects:
+        return sampled(self._held, self._plan.model, 0.0)
+
+
+#: Values in ascending order, their probabilities, and the error.
+_Part: TypeAlias = "tuple[NDArray[np.float64], NDArray[np.float64], float]"
+
+
+def _shortened(value: NDArray[np.float64], chance: NDArray[np.float64], error: float) -> _Part:
+    """Equal values put together, and neighbours if there are too many; ``error`` is a mean square."""
+    moved = np.zeros(2)
+    one, value, chance = kernels.merged(np.zeros(len(value), np.int64), value, chance)
+    if len(value) == 0:
+        return value, chance, 0.0
+    if len(value) > kernels.MOST_ATOMS:
+        one, value, chance = kernels.binned(one, value, chance, kernels.MOST_ATOMS, moved)
+    whole = chance.sum()
+    return value, chance / whole, float(np.sqrt((error + moved[0]) / whole))
+
+
+def _joined(parts: Sequence[_Part]) -> Distribution:
+    nothing = [np.empty(0)]
+    return Distribution(
+        np.cumsum([0] + [len(value) for value, _, _ in parts]),
+        np.concatenate(nothing + [value for value, _, _ in parts]),
+        np.concatenate(nothing + [chance for _, chance, _ in parts]),
+        np.array([error for _, _, error in parts]),
+    )
+
+
+def _moments_of(rows: Objects, model: Model, k: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Mean and variance of one dimension of each row, given that it exists."""
+    if rows.form == Form.BALL:
+        rows = sampled(rows, model, 0.0)
+    mean, d = rows.centre[:, k].copy(), rows.d
+    if rows.form == Form.POINT:
+        return mean, np.zeros(len(rows))
+    if rows.form == Form.GAUSSIAN:
+        return mean, rows.spread[:, k if rows.spread.shape[1] > 1 else 0] ** 2
+    return mean, rows.covariance[:, k * d - k * (k - 1) // 2].copy()
