@@ -80,6 +80,15 @@ def cdf_by_approximation(method: int, exist: Floats, most: int) -> float:
 
 
 @kernel
+def cdfs_by_approximation(method: int, exist: Floats) -> NDArray[np.float64]:
+    """Pr(at most k exist) by an approximation, for k from 0 to n."""
+    out = np.empty(exist.shape[0] + 1)
+    for k in range(out.shape[0]):
+        out[k] = cdf_by_approximation(method, exist, k)
+    return out
+
+
+@kernel
 def slide_by_rf1(exist: Floats, begin: int, end: int, size: int, confidence: float, floors: Ints, out: Floats) -> int:
     """Arrivals ``begin`` to ``end`` (exclusive): what is evicted, and the membership of each live row, by RF1.
 
@@ -222,8 +231,8 @@ def all_pairs_by_columns(
         close[:] = 0
         for s in range(k):
             x = own[i * k + s]
-            for l in range(k):
-                theirs = other[l * n + floor[i] : l * n + floor[i] + rows]
+            for t in range(k):
+                theirs = other[t * n + floor[i] : t * n + floor[i] + rows]
                 for j in range(rows):
                     close[j] += abs(x - theirs[j]) <= limit
         for j in range(rows):

@@ -39,6 +39,7 @@ def arguments(description: str) -> argparse.Namespace:
     parser.add_argument("--json", action="store_true", help="print the figures as one JSON object, last")
     parser.add_argument("--count", action="store_true", help="count windows in place of time windows")
     parser.add_argument("--only", help="comma-separated parts to run")
+    parser.add_argument("--plots", help="folder for tables and pictures")
     return parser.parse_args()
 
 
