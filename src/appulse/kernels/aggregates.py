@@ -277,24 +277,27 @@ def binned(count: Ints, value: Floats, chance: Floats, most: int, error: Floats)
     """
     lowest, highest = count.min(), count.max()
     classes = highest - lowest + 1
-    low, high = np.full(classes, np.inf), np.full(classes, -np.inf)
+    low, high, mass = np.full(classes, np.inf), np.full(classes, -np.inf), np.zeros(classes)
     for k in range(count.shape[0]):
         if chance[k] >= _TINY_ATOM:
             c = count[k] - lowest
             low[c], high[c] = min(low[c], value[k]), max(high[c], value[k])
-    span = 0.0
+            mass[c] += chance[k]
+    # Mean squares add up to the least where bins are shared out like this: few to counts that hardly occur.
+    wanted = np.zeros(classes)
     for c in range(classes):
-        span += max(0.0, high[c] - low[c])
-    width = span / max(1, most - classes)
+        wanted[c] = (mass[c] * max(0.0, high[c] - low[c]) ** 2) ** (1.0 / 3.0)
+    each = max(0, most - classes) / max(wanted.sum(), 1e-300)
     first = np.zeros(classes + 1, np.int64)
     for c in range(classes):
-        bins = 0 if low[c] > high[c] else 1 if width == 0.0 else int((high[c] - low[c]) / width) + 1
-        first[c + 1] = first[c] + bins
+        first[c + 1] = first[c] + (0 if low[c] > high[c] else 1 + int(each * wanted[c]))
     total, moved, square = np.zeros(first[-1]), np.zeros(first[-1]), np.zeros(first[-1])
     for k in range(count.shape[0]):
         if chance[k] >= _TINY_ATOM:
             c = count[k] - lowest
-            b = 0 if width == 0.0 else min(int((value[k] - low[c]) / width), first[c + 1] - first[c] - 1)
+            bins = first[c + 1] - first[c]
+            width = (high[c] - low[c]) / bins
+            b = min(int((value[k] - low[c]) / width), bins - 1) if width > 0.0 else 0
             away = value[k] - low[c] - b * width
             total[first[c] + b] += chance[k]
             moved[first[c] + b] += chance[k] * away
@@ -302,6 +305,7 @@ def binned(count: Ints, value: Floats, chance: Floats, most: int, error: Floats)
     counts, values, chances = np.empty(first[-1], np.int64), np.empty(first[-1]), np.empty(first[-1])
     n = 0
     for c in range(classes):
+        width = (high[c] - low[c]) / max(1, first[c + 1] - first[c])
         for b in range(first[c + 1] - first[c]):
             at = first[c] + b
             if total[at] > 0.0:
@@ -329,12 +333,14 @@ def sum_atoms(
 ) -> tuple[Ints, Floats, Floats]:
     """The joint distribution of the number of existing rows and the sum of their values, as atoms.
 
-    Exact until there are more than ``most`` atoms; then neighbours are put together after each row, with what that
+    Exact until there are more than ``most`` atoms (four times that with counts); then neighbours are put together after each row, with what that
     moves added to ``error`` as in `binned`. Each such move keeps the mean and does not depend on rows to come, so their
     mean squares add up.
     """
     count, value, chance = np.zeros(1, np.int64), np.zeros(1), np.ones(1)
     step = 1 if by_count or size > 0 else 0
+    # Values of one sum may come with many counts.
+    most = most * 4 if step else most
     coarse = False
     for i in range(end - 1, begin - 1, -1):
         absent = 1.0 - exist[i]

@@ -80,7 +80,7 @@ class Encoding:
 
     def is_dimension(self, name: str) -> bool:
         """Whether a condition means a coordinate by that name."""
-        return uncertainty.is_dimension(self.model, name, self.dimensions)
+        return uncertainty.is_dimension(self.model, name)
 
     def columns(self) -> list[str]:
         """Every column that is read."""
@@ -143,9 +143,18 @@ def check_columns(encoding: Encoding, schema: pa.Schema) -> None:
                 "Cast it before the call."
             )
     for where in encoding.where:
+        if encoding.dimensions is not None:
+            _check_dimensions(where, encoding, encoding.dimensions)
         where.check(
             {name: pa.float64() if encoding.is_dimension(name) else schema.field(name).type for name in where.columns}
         )
+
+
+def _check_dimensions(where: Where, encoding: Encoding, d: int) -> None:
+    known = uncertainty.names(encoding.model, d)
+    for name in where.columns:
+        if encoding.is_dimension(name) and name not in known:
+            raise BadArgument(f"Stream {encoding.name!r} has no dimension {name!r}. It has: {', '.join(known)}.")
 
 
 def encode(table: pa.Table, encoding: Encoding) -> tuple[Objects, pa.Table]:
@@ -359,9 +368,7 @@ def _filtered(table: pa.Table, values: _Values, encoding: Encoding) -> tuple[NDA
     names = uncertainty.names(encoding.model, values.rows.shape[1])
     satisfied = np.ones(len(owner), bool)
     for where in picking:
-        for name in where.columns:
-            if encoding.is_dimension(name) and name not in names:
-                raise BadArgument(f"Stream {encoding.name!r} has no dimension {name!r}. It has: {', '.join(names)}.")
+        _check_dimensions(where, encoding, len(names))
         read = {
             name: pa.array(values.rows[:, names.index(name)])
             if encoding.is_dimension(name)

@@ -120,13 +120,11 @@ def names(model: Model, d: int) -> tuple[str, ...]:
     return (model.column,) if d == 1 else tuple(f"{model.column}_{k + 1}" for k in range(d))
 
 
-def is_dimension(model: Model, name: str, d: int | None) -> bool:
-    """Whether ``name`` means a coordinate of uncertain value rather than a column; as far as is known without ``d``."""
-    if isinstance(model, Exact):
-        return False
-    if d is None and isinstance(model, Samples) and model.names is None:
+def is_dimension(model: Model, name: str) -> bool:
+    """Whether ``name`` means a coordinate of an uncertain value, rather than a column."""
+    if isinstance(model, Samples) and model.names is None:
         return name == model.column or name in names(model, 16)
-    return name in names(model, d or 1)
+    return not isinstance(model, Exact) and name in names(model, 1)
 
 
 def columns(model: Model) -> tuple[str, ...]:
