@@ -229,6 +229,8 @@ class Store:
         """Put every row in the index."""
         if len(self.heads) and self.linked < len(self):
             grid.link_rest(self.linked, *self._chains())
+        if self.runs is not None:
+            self.runs.forget()
         self.linked = len(self)
 
     def _chains(self) -> tuple[Any, ...]:
