@@ -61,7 +61,7 @@ class Curves:
             import matplotlib as mpl
             from matplotlib.figure import Figure
 
-            mpl.rcParams["svg.hashsalt"] = self.name
+            mpl.rcParams.update({"svg.hashsalt": self.name, "svg.fonttype": "none"})
             figure = Figure(figsize=(7.0, 4.0), layout="constrained")
             axes = figure.add_subplot()
             named = isinstance(self.x[0], str)

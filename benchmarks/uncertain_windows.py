@@ -157,12 +157,14 @@ def curve(rng: np.random.Generator, n: int, *, with_scipy: bool) -> float:
 
 def joins(rng: np.random.Generator, n: int, repeats: int) -> list[float]:
     """Time of the baseline over ours, for each of the sets."""
-    ratios = []
+    ratios: list[float] = []
     for name in SETS:
         left, right = tuples(rng, name, n), tuples(rng, name, n)
         join = Join(left, right, epsilon_for(rng, left, right))
         if not ratios:  # compiled before the clock runs
-            join.baseline(), join.baseline(by_columns=True), join.ours()
+            join.baseline()
+            join.baseline(by_columns=True)
+            join.ours()
         runs = [(join.baseline(), join.ours()) for _ in range(repeats)]
         if not all(theirs.agrees(mine) for theirs, mine in runs):
             raise RuntimeError(f"{name}: answers differ from those of the baseline")

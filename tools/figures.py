@@ -4,6 +4,7 @@
     python -m benchmarks.pipeline --quick --json | python -m tools.figures
     python -m benchmarks.pipeline --count --quick --json | python -m tools.figures
     python -m benchmarks.faults --quick --json | python -m tools.figures
+    python -m benchmarks.uncertain_windows --quick --json | python -m tools.figures
     python -m tools.figures run.log
 
 The figures are the last line that is one JSON object; which run they are of, their names tell. A figure that the run
@@ -79,6 +80,30 @@ RUNS = (
             "kills": ("`kill -9` of driver and JVM, or of a Python worker, at random moments of a run", "20"),
             "lost": ("rows of answers and rejects missing after all of them", "0"),
             "doubled": ("rows there more than once", "0"),
+        },
+    ),
+    Run(
+        "uncertain",
+        "python -m benchmarks.uncertain_windows --quick --json",
+        {
+            "vs_rf1": (
+                "time of the paper's RF1 / ours, eviction and membership of all of 1,000 live rows at an arrival",
+                "≥ 100",
+            ),
+            "cost_of_refined_normal": ("our time for the same numbers, exact / the refined normal's", "≤ 10"),
+            "curve_100k_of_fast_poibin": (
+                "our time for the memberships of 100,000 rows / one mass function by fast-poibin",
+                "≤ 1.5",
+            ),
+            "join_vs_baseline_mean": (
+                "time of all pairs of samples, compiled / ours, mean of 17 data sets, window 500, 10 samples",
+                "≥ 3",
+            ),
+            "join_vs_baseline_min": ("the same, the least of the 17", "≥ 1"),
+            "spark_of_count_window": (
+                "our rows/s on Spark under an uncertain window / under a count window of as many rows",
+                "≥ 0.7",
+            ),
         },
     ),
 )
