@@ -333,9 +333,9 @@ def sum_atoms(
 ) -> tuple[Ints, Floats, Floats]:
     """The joint distribution of the number of existing rows and the sum of their values, as atoms.
 
-    Exact until there are more than ``most`` atoms (four times that with counts); then neighbours are put together after each row, with what that
-    moves added to ``error`` as in `binned`. Each such move keeps the mean and does not depend on rows to come, so their
-    mean squares add up.
+    Exact until there are more than ``most`` atoms (four times that with counts). Then neighbours are put together after
+    each row, and what that moves is added to ``error`` as in `binned`: each such move keeps the mean and does not
+    depend on rows to come, so their mean squares add up.
     """
     count, value, chance = np.zeros(1, np.int64), np.zeros(1), np.ones(1)
     step = 1 if by_count or size > 0 else 0

@@ -39,6 +39,7 @@ _CALCULATE: dict[str, Callable[[Any, Any], Any]] = {
 # Whole numbers up to here are doubles, too.
 _EXACT_DOUBLE = 1 << 53
 _INT64 = 1 << 63
+_FALSE = pa.scalar(value=False)
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ def values_of(column: pa.Array) -> Values:
     if kind == TIME:
         return Values(TIME, to_micros(column, "s")[0], valid)
     if kind == BOOLEAN:
-        return Values(BOOLEAN, np.asarray(column.fill_null(value=False)).astype(bool), valid)
+        return Values(BOOLEAN, np.asarray(column.fill_null(_FALSE)).astype(bool), valid)
     if kind == TEXT:
         return Values(TEXT, _objects(column.to_pylist(), ""), valid)
     if kind != NUMBER:
@@ -115,7 +116,8 @@ def compare(name: str, left: Values, right: Values) -> Values:
     if NULL in (left.kind, right.kind):
         return Values(BOOLEAN, np.zeros_like(valid), np.zeros_like(valid))
     a, b = _comparable(left.data, right.data) if left.kind == NUMBER else (left.data, right.data)
-    return Values(BOOLEAN, np.asarray(_COMPARE[name](a, b), bool), valid)
+    with np.errstate(invalid="ignore"):  # a NaN stands where there is no value
+        return Values(BOOLEAN, np.asarray(_COMPARE[name](a, b), bool), valid)
 
 
 def calculate(name: str, left: Values, right: Values) -> Values:
