@@ -84,6 +84,7 @@ class Curves:
                 axes.set_xticks(places, [str(x) for x in self.x], rotation=60, ha="right")
             if self.log:
                 axes.set_yscale("log")
+                axes.minorticks_off()
             axes.set(title=self.title, xlabel=self.x_name, ylabel=self.y_name)
             axes.legend(frameon=False, fontsize=8)
             figure.savefig(folder / f"{self.name}.svg", metadata={"Date": None})

@@ -65,13 +65,13 @@ class Join:
     confidence: float = 0.95
     probability: float = 0.5
 
-    def ours(self, index: str = "auto", method: str = "exact", bounds: frozenset[str] | None = None) -> Result:
+    def ours(self, index: str = "auto", method: str = "exact") -> Result:
         """The operators: rows are numbered and joined a thousand at a time."""
-        options = ap.Options(index=index) if bounds is None else ap.Options(index=index, bounds=bounds)
-        stream = ap.Stream(None, key="id", time="ts", value=ap.Samples("samples"), existence="p", unit="us")
+        value = ap.Samples("samples")
+        streams = [ap.Stream(None, key="id", time="ts", value=value, existence="p", unit="us") for _ in range(2)]
         tables = [self.left.table(0), self.right.table(1)]
         call = resolve(
-            (stream, ap.Stream(None, key="id", time="ts", value=stream.value, existence="p", unit="us")),
+            streams,
             [table.schema for table in tables],
             epsilon=self.epsilon,
             probability=self.probability,
@@ -79,7 +79,7 @@ class Join:
             self_join=False,
             different=None,
             on_reject="fail",
-            options=options,
+            options=ap.Options(index=index),
         )
         rows = [encode(table, encoding)[0] for table, encoding in zip(tables, call.encodings, strict=True)]
         numbering, join = numbering_of(call), SimilarityJoin(call.plan)
