@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, Row
 
-    from appulse.engines.call import JoinCall
+    from appulse.engines.call import Call
     from appulse.engines.spark.tiling import Tiling
 
 _ROWS = "tile int, stream int, t long, id long, x double, y double, spread double, payload binary, ts timestamp"
@@ -79,7 +79,7 @@ def empty(result: DataFrame, frames: list[DataFrame], operators: int = 1) -> Dat
     )
 
 
-def _row_encoder(call: JoinCall, tiling: Tiling, stream: int) -> Any:
+def _row_encoder(call: Call, tiling: Tiling, stream: int) -> Any:
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         waiting = list(batches)
         if not waiting:

@@ -199,7 +199,7 @@ def test_single_valued_sums_are_of_means(case: Case) -> None:
 def test_pushes_answer_as_one_push_does(case: Case, data: st.DataObject) -> None:
     """Rows in any order within what is complete; a log that is replayed, and one that is restored, go on alike."""
     call = _resolved(case)
-    whole = WindowAggregate(call.plan).push(encode(case.table, call.encoding)[0], ended=True)
+    whole = WindowAggregate(call.plan).push([encode(case.table, call.encoding)[0]], ended=True)
     alive, replayed = WindowAggregate(call.plan), WindowAggregate(call.plan)
     found, ticks = [], sorted({row["ts"] for row in case.rows})
     cuts = sorted(data.draw(st.lists(st.sampled_from([*ticks, 0]), max_size=3)))
@@ -210,8 +210,8 @@ def test_pushes_answer_as_one_push_does(case: Case, data: st.DataObject) -> None
         left = [row for row in left if row not in part]
         objects, _ = encode(pa.Table.from_pylist(part, schema=SCHEMA), call.encoding)
         complete = END if cut is None else cut * 1_000_000
-        found.append(aggregate_table(alive.push(objects, complete, ended=cut is None), call))
-        replayed.apply(objects, complete, ended=cut is None)
+        found.append(aggregate_table(alive.push([objects], complete, ended=cut is None), call))
+        replayed.apply([objects], complete, ended=cut is None)
         if data.draw(st.booleans()):
             restored = WindowAggregate(call.plan)
             restored.restore((alive if data.draw(st.booleans()) else replayed).state())

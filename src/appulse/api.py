@@ -153,28 +153,27 @@ def window_aggregate(
     together, and ``..._distribution_error`` is the root mean square of what values were moved by (0: exact). There is a
     row per tick and group, under a `TumblingWindow` one per block, at its end. ``single_valued=True`` gives the sum
     over the window's rows of their mean values, as if all of them existed. Bad rows are in `rejects`, or raise
-    `BadInput` with ``on_reject="fail"``. Spark frames are planned and raise `NotBuilt`.
+    `BadInput` with ``on_reject="fail"``. Spark frames give a Spark frame (streaming if they are), others a
+    `pyarrow.Table`.
 
     Dallachiesa et al. 2015, sections 3.3 and 7.3.
     """
     _check_stream(stream)
+    settings: dict[str, Any] = {
+        "window": window,
+        "distribution": distribution,
+        "single_valued": single_valued,
+        "on_reject": on_reject,
+    }
     if _is_spark(stream.frame):
-        raise NotBuilt(
-            "window_aggregate on Spark frames is planned and not built yet. Use .toArrow() of a batch frame."
-        )
+        from appulse.engines.spark.aggregate import spark_aggregate
+
+        return spark_aggregate(stream, aggregates, **settings)
     from appulse.engines.aggregate import resolve_aggregate, run_local
     from appulse.engines.local import as_table
 
     table = as_table(stream.frame)
-    call = resolve_aggregate(
-        stream,
-        table,
-        aggregates,
-        window=window,
-        distribution=distribution,
-        single_valued=single_valued,
-        on_reject=on_reject,
-    )
+    call = resolve_aggregate(stream, table, aggregates, **settings)
     result, rejected = run_local(call, table)
     remember_rejects(result, rejected)
     return result

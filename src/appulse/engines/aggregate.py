@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -40,7 +41,43 @@ class AggregateCall:
     plan: AggregatePlan
     encoding: Encoding
     partitions: tuple[tuple[str, pa.DataType], ...]
+    lateness: tuple[int, ...] = (0,)
+    idle_after: tuple[int | None, ...] = (None,)
     on_reject: str = "collect"
+
+    bucketed = True  # rows wait for their ticks, in buckets of groups
+    holds_back = True  # the end of the stream brings forth what waits
+
+    @property
+    def encodings(self) -> tuple[Encoding, ...]:
+        """Those of the streams: one."""
+        return (self.encoding,)
+
+    @property
+    def arrival(self) -> bool:
+        """Whether rows are taken as they come."""
+        return not self.plan.in_order
+
+    @property
+    def grouped(self) -> bool:
+        """Whether there are groups."""
+        return bool(self.partitions)
+
+    @property
+    def key_type(self) -> pa.DataType:
+        """Of the stream's keys."""
+        return self.encoding.key_type
+
+    @property
+    def time_type(self) -> pa.DataType:
+        """Of the stream's times."""
+        return self.encoding.time_type
+
+    def fingerprint(self) -> str:
+        """A short text that differs when the meaning of the call does."""
+        partitions = [(name, str(kind)) for name, kind in self.partitions]
+        text = repr((self.plan, self.encoding, partitions, self.lateness, self.idle_after))
+        return blake2b(text.encode(), digest_size=8).hexdigest()
 
     @property
     def answer_schema(self) -> pa.Schema:
@@ -115,7 +152,14 @@ def resolve_aggregate(
             "single_valued=True is for sums, as single values: without distribution= and other aggregates."
         )
     partitions = tuple((column, column_type(schema, column, name)) for column in stream.partitions)
-    return AggregateCall(plan, replace(encoding, dimensions=d), partitions, on_reject)
+    return AggregateCall(
+        plan,
+        replace(encoding, dimensions=d),
+        partitions,
+        (stream.lateness_micros,),
+        (stream.idle_after_micros,),
+        on_reject,
+    )
 
 
 def _asked(aggregates: Mapping[str, str | Sequence[str]], dimensions: Sequence[str]) -> Iterator[Asked]:
@@ -138,7 +182,7 @@ def run_local(call: AggregateCall, table: pa.Table) -> tuple[pa.Table, pa.Table]
     objects, rejects = encode(table, call.encoding)
     if len(rejects) and call.on_reject == "fail":
         raise bad_rows(len(rejects), rejects.slice(0, 1).to_pylist()[0])
-    return aggregate_table(WindowAggregate(call.plan).push(objects, ended=True), call), rejects
+    return aggregate_table(WindowAggregate(call.plan).push([objects], ended=True), call), rejects
 
 
 def aggregate_table(found: Aggregates, call: AggregateCall) -> pa.Table:

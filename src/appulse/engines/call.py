@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -65,9 +65,37 @@ class Options:
             raise BadArgument(f"Options(partitions={self.partitions}): give at least 1.")
 
 
+class Call(Protocol):
+    """A checked call without its frames, of any operator: what engines have to know of it."""
+
+    @property
+    def encodings(self) -> tuple[Encoding, ...]: ...
+    @property
+    def lateness(self) -> tuple[int, ...]: ...
+    @property
+    def idle_after(self) -> tuple[int | None, ...]: ...
+    @property
+    def arrival(self) -> bool: ...
+    @property
+    def key_type(self) -> pa.DataType: ...
+    @property
+    def time_type(self) -> pa.DataType: ...
+    @property
+    def on_reject(self) -> str: ...
+    @property
+    def bucketed(self) -> bool: ...
+    @property
+    def grouped(self) -> bool: ...
+    @property
+    def holds_back(self) -> bool: ...
+    @property
+    def answer_schema(self) -> pa.Schema: ...
+    def fingerprint(self) -> str: ...
+
+
 @dataclass(frozen=True)
 class JoinCall:
-    """A checked call without its frames: travels to workers."""
+    """A checked call of a join."""
 
     plan: JoinPlan
     encodings: tuple[Encoding, ...]
@@ -89,6 +117,16 @@ class JoinCall:
         ]
         changes = [("change", pa.int32()), ("time", self.time_type)] if self.plan.changes else []
         return pa.schema([*sides, ("distance", pa.float64()), ("probability", pa.float64()), *changes])
+
+    @property
+    def bucketed(self) -> bool:
+        """Whether rows go to buckets of groups first, and wait there for their ticks."""
+        return self.plan.rule is not None
+
+    @property
+    def grouped(self) -> bool:
+        """Whether there are groups."""
+        return self.plan.grouped
 
     @property
     def holds_back(self) -> bool:
@@ -393,7 +431,7 @@ class Clock:
     frontier: int | None = None
 
     @staticmethod
-    def of(call: JoinCall) -> Clock:
+    def of(call: Call) -> Clock:
         return Clock(call.lateness, call.idle_after, [None] * len(call.lateness))
 
     def see(self, stream: int, objects: Objects) -> None:

@@ -134,14 +134,14 @@ class Numbering:
     @property
     def nbytes(self) -> int:
         """Bytes held, roughly."""
-        waiting = sum(_bytes(part) for parts in self._held for part in parts)
+        waiting = sum(size_of(part) for parts in self._held for part in parts)
         attributes = self._values.nbytes + self._shares.nbytes
         return waiting + sum(column.nbytes for column in self._arena()) + attributes + 6 * self._next.nbytes
 
     @property
     def log_bytes(self) -> int:
         """What `since` and the rows waiting would take, roughly."""
-        waiting = sum(_bytes(part) for parts in self._held for part in parts)
+        waiting = sum(size_of(part) for parts in self._held for part in parts)
         row = 56 + 16 * len(self._values.values) // max(1, len(self._number))
         return waiting + row * min(len(self._number), 2 * self._kept + _COMPACT_FROM) + 60 * len(self._groups)
 
@@ -544,5 +544,6 @@ def _padded(array: NDArray[np.int64], n: int) -> NDArray[np.int64]:
     return out
 
 
-def _bytes(objects: Objects) -> int:
+def size_of(objects: Objects) -> int:
+    """Bytes held, roughly."""
     return int(objects.samples.nbytes + objects.weights.nbytes + objects.key.data.nbytes + 80 * len(objects))

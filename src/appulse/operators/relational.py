@@ -22,7 +22,7 @@ from appulse.model.objects import Objects, concat
 from appulse.model.uncertainty import Form
 from appulse.operators.attributes import Attribute
 from appulse.operators.labels import LabelNumbers
-from appulse.operators.numbering import END, Numbering, Released
+from appulse.operators.numbering import END, Numbering, Released, size_of
 from appulse.windows.frames import Rule
 
 if TYPE_CHECKING:
@@ -157,20 +157,39 @@ class WindowAggregate:
         """Rows that left an uncertain window for the sake of its ``max_rows`` alone."""
         return self._numbering.capped
 
-    def push(self, objects: Objects, complete: int = END, *, ended: bool = False) -> Aggregates:
+    @property
+    def nbytes(self) -> int:
+        """Bytes held, roughly."""
+        return self._numbering.nbytes + (0 if self._held is None else size_of(self._held))
+
+    @property
+    def due(self) -> int | None:
+        """The least time that ticks have to be complete beyond for anything to be answered."""
+        waiting = self._numbering.oldest
+        if self._held is None or len(self._held) == 0 or self.plan.rule is None or self.plan.rule.kind != TUMBLE_TIME:
+            return waiting
+        end = int(_places(self._held)[1].min()) + self.plan.rule.size - 1
+        return end if waiting is None else min(waiting, end)
+
+    def push(self, rows: Sequence[Objects], complete: int = END, *, ended: bool = False) -> Aggregates:
         """Take in rows; what they, and that all ticks before ``complete`` are there, bring forth.
 
         With ``ended`` the stream is over, and blocks that are not full are answered, too.
         """
-        held, windows, stays = self._advance(objects, complete, ended=ended)
+        advanced = self._advance(rows, complete, ended=ended)
+        if advanced is None:
+            return Aggregates(None, np.empty(0, np.int64), [_no_answer(self.plan)] * len(self.plan.asked))
+        held, windows, stays = advanced
         answers = _Evaluation(self.plan, held, windows).answers()
         self._held = held.take(np.flatnonzero(stays))
         return Aggregates(self._groups.labels(windows.group), windows.tick, answers)
 
-    def apply(self, objects: Objects, complete: int = END, *, ended: bool = False) -> None:
+    def apply(self, rows: Sequence[Objects], complete: int = END, *, ended: bool = False) -> None:
         """As `push`, without the answers."""
-        held, _, stays = self._advance(objects, complete, ended=ended)
-        self._held = held.take(np.flatnonzero(stays))
+        advanced = self._advance(rows, complete, ended=ended)
+        if advanced is not None:
+            held, _, stays = advanced
+            self._held = held.take(np.flatnonzero(stays))
 
     def state(self) -> AggregateState:
         """What a new instance needs to go on from here."""
@@ -185,13 +204,18 @@ class WindowAggregate:
             self._numbering.hold(0, part)
         self._held, self._newest = state.held, state.newest
 
-    def _advance(self, objects: Objects, complete: int, *, ended: bool) -> tuple[Objects, _Windows, NDArray[np.bool_]]:
-        """The rows held, in order of group and place; the windows to answer; and which rows stay."""
-        self._numbering.hold(0, objects)
+    def _advance(
+        self, rows: Sequence[Objects], complete: int, *, ended: bool
+    ) -> tuple[Objects, _Windows, NDArray[np.bool_]] | None:
+        """The rows held, in order of group and place; the windows to answer; and which rows stay. None: no rows."""
+        for part in rows:
+            self._numbering.hold(0, part)
         fresh = [self._placed(part) for _, part in self._numbering.release(complete)]
         known = 0 if self._held is None else len(self._held)
-        nothing = self._placed_by(objects.slice(0, 0), np.empty(0, np.int64), np.empty(0, np.int64))
-        held = concat([nothing if self._held is None else self._held, *fresh])
+        parts = fresh if self._held is None else [self._held, *fresh]
+        if not parts:
+            return None
+        held = concat(parts)
         if fresh:
             self._newest = max(self._newest, int(fresh[0].time.max()))
         group = self._groups.of(held.group, len(held))
@@ -248,6 +272,13 @@ class WindowAggregate:
         stays = np.repeat(~over, last + 1 - begin)
         tick = end if by_time else held.time[last]
         return _Windows(group[last][over], tick[over], begin[over], last[over] + 1), stays
+
+
+def _no_answer(plan: AggregatePlan) -> Answer:
+    none = np.empty(0)
+    return Answer(
+        none, none, none, Distribution(np.zeros(1, np.int64), none, none, none) if plan.distribution else None
+    )
 
 
 def _ends(changes: NDArray[np.bool_]) -> NDArray[np.bool_]:

@@ -19,11 +19,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the house name of this module
 from pyspark.sql import types as T  # noqa: N812
 
-from appulse.engines.call import JoinCall, Options, resolve, to_table
+from appulse.engines.call import Call, JoinCall, Options, resolve, to_table
 from appulse.engines.spark.inputs import MARKS, encoded, gathered, quoted, union, with_watermark_delay
 from appulse.engines.spark.metrics import LEVELS
 from appulse.engines.spark.number_stage import NumberStage
-from appulse.engines.spark.processor import JoinProcessor, NumberProcessor
+from appulse.engines.spark.processor import AnswerProcessor, NumberProcessor
 from appulse.engines.spark.session import check_session
 from appulse.engines.spark.tagged import (
     METRICS,
@@ -53,7 +53,7 @@ _WHOLE_SAMPLE = 1 << 60
 class SparkResult:
     """What stands behind a result frame."""
 
-    call: JoinCall
+    call: Call
     tiling: Tiling
     tagged: DataFrame
     answers: T.StructType
@@ -90,13 +90,13 @@ def spark_join(streams: Sequence[Stream], *, options: Options, **settings: Any) 
         check_session(spark)
         streams = [with_watermark_delay(stream) for stream in streams]
     call = resolve(streams, [arrow_schema(frame.schema) for frame in frames], options=options, **settings)
-    partitions = options.partitions or _default_partitions(spark, streaming=streaming)
+    partitions = options.partitions or default_partitions(spark, streaming=streaming)
     plan = _tile_plan(call, partitions, options)
     replanned = options.sample is not None or options.side is not None
     call = replace(call, options=replace(options, sample=None))  # the sample has served, and need not travel
     if not streaming:
         return remember(_build_batch(call, Tiling.of(plan, call.plan), streams))
-    tiling = Tiling.of(replace(plan, slots=_shuffle_partitions(spark)), call.plan)
+    tiling = Tiling.of(replace(plan, slots=shuffle_partitions(spark)), call.plan)
     return remember(replace(_build_stream(call, tiling, streams), replanned=replanned))
 
 
@@ -118,10 +118,7 @@ def _build_stream(call: JoinCall, tiling: Tiling, streams: Sequence[Stream], con
             timeMode="eventTime",
         )
     tagged = _stateful(call, tiling, blocks, tagged_schema(answers, rejects))
-    sums = {name: F.sum(f"metric_{name}") for name in METRICS if name not in ("tile", "newest")}
-    # A batch without rows did nothing, and leaves the state as it was.
-    totals = [(s if n in LEVELS else F.coalesce(s, F.lit(0.0))).alias(n) for n, s in sums.items()]
-    tagged = tagged.observe("appulse", *totals)
+    tagged = observed(tagged)
 
     def rebuild(other: Tiling, folder: str | None = None) -> SparkResult:
         return _build_stream(call, other, streams, folder)
@@ -129,12 +126,20 @@ def _build_stream(call: JoinCall, tiling: Tiling, streams: Sequence[Stream], con
     return SparkResult(call, tiling, tagged, answers, rejects, None, rebuild)
 
 
+def observed(tagged: DataFrame) -> DataFrame:
+    """With the sums of the metrics, which Spark tells of each micro-batch."""
+    sums = {name: F.sum(f"metric_{name}") for name in METRICS if name not in ("tile", "newest")}
+    # A batch without rows did nothing, and leaves the state as it was.
+    totals = [(s if n in LEVELS else F.coalesce(s, F.lit(0.0))).alias(n) for n, s in sums.items()]
+    return tagged.observe("appulse", *totals)
+
+
 def _build_batch(call: JoinCall, tiling: Tiling, streams: Sequence[Stream]) -> SparkResult:
     answers, rejects = result_schemas(call, streams)
     schema = tagged_schema(answers, rejects)
     blocks = encoded(call, tiling, streams)
     tagged = _at_once(call, tiling, blocks, schema)
-    bad_rows = select_tag(_bad_rows(call, streams, schema), "reject", rejects)
+    bad_rows = select_tag(bad_rows_of(call, streams, schema), "reject", rejects)
 
     def rebuild(other: Tiling, _: str | None = None) -> SparkResult:
         return _build_batch(call, other, streams)
@@ -152,12 +157,14 @@ def rejects_of(result: DataFrame) -> DataFrame:
     return known.bad_rows
 
 
-def _default_partitions(spark: Any, *, streaming: bool) -> int:
-    cores = int(spark.sparkContext.defaultParallelism) if hasattr(spark, "_jsc") else _shuffle_partitions(spark)
-    return min(cores, _shuffle_partitions(spark)) if streaming else cores
+def default_partitions(spark: Any, *, streaming: bool) -> int:
+    """As many as there are cores, and no more than a stream's tasks."""
+    cores = int(spark.sparkContext.defaultParallelism) if hasattr(spark, "_jsc") else shuffle_partitions(spark)
+    return min(cores, shuffle_partitions(spark)) if streaming else cores
 
 
-def _shuffle_partitions(spark: Any) -> int:
+def shuffle_partitions(spark: Any) -> int:
+    """Tasks of a stateful operator."""
     return int(spark.conf.get("spark.sql.shuffle.partitions"))
 
 
@@ -188,11 +195,16 @@ def _with_dimensions(call: JoinCall, table: pa.Table, name: str) -> Any:
 
 def _stateful(call: JoinCall, tiling: Tiling, blocks: DataFrame, schema: T.StructType) -> DataFrame:
     out = blocks.groupBy("tile").transformWithStateInPandas(
-        JoinProcessor(TileJoin(call, tiling), "join"),
+        AnswerProcessor(TileJoin(call, tiling), "join"),
         outputStructType="out binary",
         outputMode="append",
         timeMode="eventTime" if call.plan.rule is None else "none",
     )
+    return decoded_rows(out, schema)
+
+
+def decoded_rows(out: DataFrame, schema: T.StructType) -> DataFrame:
+    """What the last stage put out, as tagged rows."""
     arrow = arrow_schema(schema)
 
     def decode_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -209,7 +221,7 @@ def _at_once(call: JoinCall, tiling: Tiling, blocks: DataFrame, schema: T.Struct
         numbers = NumberStage(call, tiling)
 
         def number_bucket(table: pa.Table) -> pa.Table:
-            out = numbers.at_once(_blobs(table))
+            out = numbers.at_once(blobs_of(table))
             tiles, blobs = pa.array([tile for tile, _ in out], pa.int32()), pa.array([b for _, b in out], pa.binary())
             return pa.table({"tile": tiles, "block": blobs})
 
@@ -221,18 +233,19 @@ def _at_once(call: JoinCall, tiling: Tiling, blocks: DataFrame, schema: T.Struct
 
     def join_tile(table: pa.Table) -> pa.Table:
         newest = table.column("newest")[0].as_py() if "newest" in table.column_names else None
-        answers = stage.at_once(table.column("tile")[0].as_py(), _blobs(table), newest)
+        answers = stage.at_once(table.column("tile")[0].as_py(), blobs_of(table), newest)
         return pa.Table.from_batches([tagged_rows("answer", to_table(answers, call), arrow)])
 
     return blocks.repartition(tiling.latest.tiles, "tile").groupBy("tile").applyInArrow(join_tile, schema)
 
 
-def _blobs(table: pa.Table) -> list[bytes]:
+def blobs_of(table: pa.Table) -> list[bytes]:
+    """The byte strings between stages."""
     return [bytes(blob.as_buffer()) for blob in table.column("block")]
 
 
-def _bad_rows(call: JoinCall, streams: Sequence[Stream], schema: T.StructType) -> DataFrame:
-    """The rejects of a batch call alone, without the join."""
+def bad_rows_of(call: Call, streams: Sequence[Stream], schema: T.StructType) -> DataFrame:
+    """The rejects of a batch call alone."""
     arrow = arrow_schema(schema)
     parts: list[DataFrame] = []
     for i, encoding in enumerate(call.encodings):
@@ -242,7 +255,7 @@ def _bad_rows(call: JoinCall, streams: Sequence[Stream], schema: T.StructType) -
 
 
 def _rejecter(
-    call: JoinCall, stream: int, arrow: pa.Schema
+    call: Call, stream: int, arrow: pa.Schema
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def reject_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         encoding = call.encodings[stream]

@@ -20,7 +20,7 @@ from appulse.model.encode import encode, infer_dimensions
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from appulse.engines.call import JoinCall
+    from appulse.engines.call import Call
     from appulse.engines.spark.tiling import Tiling
     from appulse.model.stream import Stream
 
@@ -30,7 +30,7 @@ _BLOCKS = "tile int, block binary, ts timestamp"
 _FLUSH_BYTES = 256 << 20
 
 
-def encoded(call: JoinCall, tiling: Tiling, streams: Sequence[Stream], control: str | None = None) -> DataFrame:
+def encoded(call: Call, tiling: Tiling, streams: Sequence[Stream], control: str | None = None) -> DataFrame:
     """All streams as blocks, one or a few per key, task and micro-batch: for tiles, or for buckets to be numbered.
 
     ``control`` is a folder that a drain puts the mark of the streams' end in.
@@ -55,10 +55,10 @@ def encoded(call: JoinCall, tiling: Tiling, streams: Sequence[Stream], control: 
         return blocks
     spark = streams[0].frame.sparkSession
     marks = spark.readStream.schema("newest long").json(control)
-    return blocks.union(marks.mapInArrow(_marker(bucket_keys(call, tiling) if call.plan.rule else tiling.keys), MARKS))
+    return blocks.union(marks.mapInArrow(_marker(bucket_keys(call, tiling) if call.bucketed else tiling.keys), MARKS))
 
 
-def _watermarks(call: JoinCall) -> list[int | None]:
+def _watermarks(call: Call) -> list[int | None]:
     """Each stream's delay in milliseconds; None where it is clocked with the others, for it may fall silent."""
     return [
         None if idle is not None else -(-late // 1000)
@@ -66,7 +66,7 @@ def _watermarks(call: JoinCall) -> list[int | None]:
     ]
 
 
-def _with_idle_watermark(call: JoinCall, parts: list[DataFrame]) -> DataFrame:
+def _with_idle_watermark(call: Call, parts: list[DataFrame]) -> DataFrame:
     """All streams, with one more watermark for those that may fall silent.
 
     One of them that is live is behind the newest row by its ``idle_after`` at most: a clock that never runs ahead.
@@ -90,10 +90,10 @@ def _marker(keys: Sequence[int]) -> Callable[[Iterator[pa.RecordBatch]], Iterato
     return mark_task
 
 
-def bucket_keys(call: JoinCall, tiling: Tiling) -> list[int]:
+def bucket_keys(call: Call, tiling: Tiling) -> list[int]:
     """The numbers by which Spark knows the buckets of groups: one, or as many as there are tiles to feed."""
     plan = tiling.versions[0].plan
-    return spread_keys(plan.tiles if call.plan.grouped else 1, plan.slots or plan.tiles)
+    return spread_keys(plan.tiles if call.grouped else 1, plan.slots or plan.tiles)
 
 
 def union(parts: list[DataFrame]) -> DataFrame:
@@ -101,9 +101,7 @@ def union(parts: list[DataFrame]) -> DataFrame:
     return reduce(DataFrame.union, parts)
 
 
-def _encoder(
-    call: JoinCall, tiling: Tiling, stream: int
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _encoder(call: Call, tiling: Tiling, stream: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def encode_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return blocks_of_task(batches, call, tiling, stream)
 
@@ -111,12 +109,12 @@ def _encoder(
 
 
 def blocks_of_task(
-    batches: Iterable[pa.RecordBatch], call: JoinCall, tiling: Tiling, stream: int
+    batches: Iterable[pa.RecordBatch], call: Call, tiling: Tiling, stream: int
 ) -> Iterator[pa.RecordBatch]:
     """The blocks of one task's rows."""
     encoding = call.encodings[stream]
     keys = tiling.keys
-    buckets = bucket_keys(call, tiling) if call.plan.rule is not None else []
+    buckets = bucket_keys(call, tiling) if call.bucketed else []
     for table in gathered(batches):
         if encoding.dimensions is None:
             encoding = replace(encoding, dimensions=infer_dimensions(table, encoding.model))
@@ -158,7 +156,7 @@ def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(waiting)
 
 
-def _fail_if_asked(call: JoinCall, rejects: pa.Table) -> None:
+def _fail_if_asked(call: Call, rejects: pa.Table) -> None:
     if call.on_reject == "fail":
         raise bad_rows(len(rejects), rejects.slice(0, 1).to_pylist()[0])
 

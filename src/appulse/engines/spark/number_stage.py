@@ -13,14 +13,14 @@ from appulse.engines.call import Clock, JoinCall, numbering_of
 from appulse.engines.spark.codec import pack_arrays, pack_floors, pack_presence, unpack, unpack_arrays
 from appulse.engines.spark.routing import packed, tiled
 from appulse.engines.spark.state import NO_TIMER, Cached, TileState, blocks_of
+from appulse.engines.spark.ticks import admitted, armed, bucket_clock, clock_arrays, complete_before, set_clock
 from appulse.engines.spark.tile_join import END as END_MARK
-from appulse.engines.spark.tile_join import FLOORS, PRESENCE, REJECTS, by_tag, checked_late, metrics_blob, table_bytes
+from appulse.engines.spark.tile_join import FLOORS, PRESENCE, REJECTS, by_tag, metrics_blob, table_bytes
 from appulse.operators.numbering import END, Floors, Numbering, Released
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    import pyarrow as pa
     from numpy.typing import NDArray
 
     from appulse.engines.spark.tiling import Tiling
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 Out = list[tuple[int, bytes]]
 _ROWS = b"a"
 _STATE = b"S"
-_NEVER = -(1 << 62)
 _SLACK = 1 << 18
 
 
@@ -43,12 +42,8 @@ class Bucket:
     clock: Clock = field(init=False)
 
     def __post_init__(self) -> None:
-        streams = len(self.call.encodings)
         self.numbering = numbering_of(self.call, len(self.tiling.keys))
-        self.clock = Clock.of(self.call)
-        if self.call.plan.grouped:
-            # A stream that sends nothing here may well do so elsewhere: who is silent, Spark's watermark tells.
-            self.clock.idle_after = [None] * streams
+        self.clock = bucket_clock(self.call)
 
     @property
     def nbytes(self) -> int:
@@ -62,8 +57,7 @@ class Bucket:
 
     def state(self, effects: dict[str, NDArray[Any]], complete: int, *, whole: bool) -> bytes:
         """What `apply` needs, apart from the rows that wait."""
-        clock = [self.clock.first, self.clock.frontier, *self.clock.newest]
-        arrays = {**effects, "clock": np.array([_NEVER if t is None else t for t in clock], np.int64)}
+        arrays = {**effects, "clock": np.array(clock_arrays(self.clock), np.int64)}
         return _STATE + pack_arrays({**arrays, "settings": np.array([complete, whole], np.int64)})
 
     def apply(self, payload: bytes) -> None:
@@ -71,8 +65,7 @@ class Bucket:
         given = by_tag(blocks_of(payload))
         arrays = unpack_arrays(given[_STATE][0][1:])
         complete, whole = arrays.pop("settings").tolist()
-        first, frontier, *newest = [None if t == _NEVER else t for t in arrays.pop("clock").tolist()]
-        self.clock.first, self.clock.frontier, self.clock.newest = first, frontier, newest
+        set_clock(self.clock, arrays.pop("clock").tolist())
         self.numbering.release(complete)
         self.numbering.restore(arrays, whole=bool(whole))
         for block in given[_ROWS]:
@@ -133,18 +126,16 @@ class NumberStage:
         bucket: Bucket = cached.operator
         bucket.follow(self.tiling)
         capped = bucket.numbering.capped
-        batches, late = self._admit(given[_ROWS], bucket, limit)
-        for stream, objects in batches:
-            bucket.clock.see(stream, objects)
+        batches, late = admitted(given[_ROWS], self.call, bucket.clock, limit)
         mark = bucket.numbering.mark()
         for stream, objects in batches:
             bucket.numbering.hold(stream, objects)
-        complete = self._complete(bucket, limit, ended=bool(given[END_MARK]))
+        complete = complete_before(self.call, bucket.clock, limit, ended=bool(given[END_MARK]))
         out = self._spread(given[REJECTS] + [table_bytes(REJECTS, table) for table in late])
         released, _ = bucket.release(complete)
         out += [(self.tiling.keys[tile], blob) for tile, blob in released]
         waiting = [(stream, objects.take(np.flatnonzero(objects.time >= complete))) for stream, objects in batches]
-        timer = self._arm(bucket, timer, limit, arm)
+        timer = armed(bucket.numbering.oldest, timer, limit, arm)
         written = self._save(key, cached, mark, waiting, complete, timer, state)
         figures = {
             "tile": -1 - key,
@@ -166,9 +157,9 @@ class NumberStage:
         bucket: Bucket = cached.operator
         bucket.follow(self.tiling)
         mark = bucket.numbering.mark()
-        complete = self._complete(bucket, limit, ended=False)
+        complete = complete_before(self.call, bucket.clock, limit, ended=False)
         released, rows = bucket.release(complete)
-        timer = self._arm(bucket, NO_TIMER, limit, arm)
+        timer = armed(bucket.numbering.oldest, NO_TIMER, limit, arm)
         if rows:
             self._save(key, cached, mark, [], complete, timer, state)
         else:
@@ -186,48 +177,6 @@ class NumberStage:
 
     def _fresh(self) -> Bucket:
         return Bucket(self.call, self.tiling)
-
-    def _admit(
-        self, blobs: list[bytes], bucket: Bucket, limit: int | None
-    ) -> tuple[list[tuple[int, Objects]], list[pa.Table]]:
-        """Rows that came in time, and rejects for the others: those behind a tick that was sent on, or could be."""
-        known = [time for time in (limit, bucket.clock.frontier) if time is not None]
-        before = max(known) if known and not self.call.arrival else None
-        batches, late = [], []
-        for blob in blobs:
-            stream, _, objects = unpack(blob)
-            if before is not None and (objects.time < before).any():
-                behind = np.flatnonzero(objects.time < before)
-                late.append(checked_late(self.call, stream, objects, behind, before))
-                objects = objects.take(np.flatnonzero(objects.time >= before))
-            if len(objects):
-                batches.append((stream, objects))
-        return batches, late
-
-    def _complete(self, bucket: Bucket, limit: int | None, *, ended: bool) -> int:
-        """Ticks before this are complete."""
-        if self.call.arrival:
-            return END
-        if ended:
-            now = bucket.clock.now
-            bucket.clock.frontier = None if now is None else now + 1  # whoever comes after the end is late
-            return END
-        known = [time for time in (bucket.clock.tick(), limit) if time is not None]
-        if not known:
-            return _NEVER
-        # Rows behind what Spark's watermark let go are late from now on, here too.
-        bucket.clock.frontier = max(known)
-        return max(known)
-
-    def _arm(self, bucket: Bucket, timer: int, limit: int | None, arm: Callable[[int], None]) -> int:
-        oldest = bucket.numbering.oldest
-        if oldest is None:
-            return timer
-        wanted = max(oldest // 1000 + 1, 1 if limit is None else limit // 1000 + 1)
-        if timer == NO_TIMER or wanted < timer:
-            arm(wanted)
-            return wanted
-        return timer
 
     def _save(
         self,

@@ -1,4 +1,4 @@
-"""The stateful stages in `transformWithStateInPandas`: one numbers rows, by bucket of groups; one joins, by tile.
+"""The stateful stages in `transformWithStateInPandas`: one numbers rows, by bucket of groups; one answers.
 
 Spark also loads this module in a process that only asks for the schema of the state, at every start of a query. So
 it stays light: what the tiles do is unpacked on first use.
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql import Row
 
+    from appulse.engines.spark.aggregate_stage import AggregateStage
     from appulse.engines.spark.number_stage import NumberStage
     from appulse.engines.spark.tile_join import TileJoin
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 class _Processor(StatefulProcessor):
     """Hands a key's blobs, its state and its timer to a stage."""
 
-    def __init__(self, stage: TileJoin | NumberStage, name: str) -> None:
+    def __init__(self, stage: TileJoin | NumberStage | AggregateStage, name: str) -> None:
         self._packed = pickle.dumps(stage)  # travels within Spark's own closure, to our own workers
         self._fingerprint = f"{stage.call.fingerprint()}-{name}"
 
@@ -44,8 +45,8 @@ class _Processor(StatefulProcessor):
         """Nothing to close: state is Spark's, caches outlive the task."""
 
 
-class JoinProcessor(_Processor):
-    """Answers each micro-batch's blocks against a tile's windows."""
+class AnswerProcessor(_Processor):
+    """Answers each micro-batch's blocks: the last stage, of tiles that join or of buckets that aggregate."""
 
     def handleInputRows(  # noqa: N802 - Spark's name
         self,
@@ -53,7 +54,7 @@ class JoinProcessor(_Processor):
         rows: Iterator[pd.DataFrame] | Iterator[Row],
         timerValues: Any,  # noqa: N803 - Spark's name
     ) -> Iterator[pd.DataFrame]:
-        """Answer the blocks of one tile."""
+        """Answer the blocks of one key."""
         out = self._stage.answer(
             int(key[0]), _blobs(rows), _limit(timerValues), self._state, self._handle.registerTimer
         )
@@ -65,7 +66,7 @@ class JoinProcessor(_Processor):
         timerValues: Any,  # noqa: N803 - Spark's name
         expiredTimerInfo: Any,  # noqa: ARG002, N803 - Spark's name
     ) -> Iterator[pd.DataFrame]:
-        """Forget what has expired in a tile that gets no rows."""
+        """Do what time brings about in a key that gets no rows."""
         out = self._stage.expire(int(key[0]), _limit(timerValues), self._state, self._handle.registerTimer)
         if out:
             yield _frame(out=out)

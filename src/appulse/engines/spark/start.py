@@ -17,7 +17,6 @@ from appulse.engines.spark.failures import Query, writing
 from appulse.engines.spark.files import replace_batch
 from appulse.engines.spark.jdbc import replace_rows
 from appulse.engines.spark.tagged import METRICS, select_tag
-from appulse.engines.spark.tiling import Tiling
 from appulse.errors import BadArgument
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ def start(
     place = Checkpoint(result.sparkSession, checkpoint)
     wanted = known.tiling
     if partitions is not None and partitions != wanted.latest.tiles:
-        wanted = Tiling.of(wanted.latest.over(partitions), known.call.plan)
+        wanted = wanted.over(partitions)
     with writing(f"the checkpoint {checkpoint}"):
         tiling = place.admit(known.call, wanted, partitions, replanned=known.replanned)
     if known.call.holds_back:

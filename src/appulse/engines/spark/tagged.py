@@ -62,8 +62,13 @@ def result_schemas(call: JoinCall, streams: Sequence[Stream]) -> tuple[T.StructT
     figures = [T.StructField("distance", number), T.StructField("probability", number)]
     if call.plan.changes:
         figures += [T.StructField("change", T.IntegerType()), T.StructField("time", time)]
-    answers = T.StructType([*sides, *figures])
-    rejects = T.StructType(
+    return T.StructType([*sides, *figures]), reject_type(key, time)
+
+
+def reject_type(key: T.DataType, time: T.DataType) -> T.StructType:
+    """Spark's schema of rejects."""
+    text = T.StringType()
+    return T.StructType(
         [
             T.StructField(name, kind)
             for name, kind in (
@@ -76,7 +81,6 @@ def result_schemas(call: JoinCall, streams: Sequence[Stream]) -> tuple[T.StructT
             )
         ]
     )
-    return answers, rejects
 
 
 def _common_type(kinds: Sequence[T.DataType], resolved: pa.DataType) -> T.DataType:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from appulse.engines.call import JoinCall, late_rejects, to_table
+from appulse.engines.call import Call, JoinCall, late_rejects, to_table
 from appulse.engines.spark.codec import pack, pack_presence, unpack, unpack_floors, unpack_presence
 from appulse.engines.spark.routing import packed
 from appulse.engines.spark.state import NO_TIMER, Cached, TileState, blocks_of
@@ -277,7 +277,7 @@ class TileJoin:
         return max(1, min(expiry, expiry if end is None else end) // 1000 + 1)
 
 
-def checked_late(call: JoinCall, stream: int, objects: Objects, rows: np.ndarray, limit: int) -> pa.Table:
+def checked_late(call: Call, stream: int, objects: Objects, rows: np.ndarray, limit: int) -> pa.Table:
     """Rejects for the rows, which came too late; or `BadInput` where the call asks to fail."""
     table = late_rejects(objects, rows, limit, call.encodings[stream])
     if call.on_reject == "fail":

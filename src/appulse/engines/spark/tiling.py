@@ -55,6 +55,10 @@ class Tiling:
         """The first version."""
         return Tiling((Version(plan),), max(join.windows, default=0))
 
+    def over(self, tiles: int) -> Tiling:
+        """The latest plan alone, over another number of tiles."""
+        return Tiling((Version(self.latest.over(tiles)),), self.span)
+
     def followed_by(self, plan: TilePlan, since: int) -> Tiling:
         """With a version more, in force from a tick that no row has reached yet."""
         fresh = Version(plan, since, max(self.keys) + 1)
