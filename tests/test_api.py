@@ -203,7 +203,6 @@ def test_partitions_have_to_agree_in_number_and_type() -> None:
         {"imputer": object()},
         {"metric": "manhattan"},
         {"probabilities": "bounds"},
-        {"values": True},
     ],
 )
 def test_what_is_not_built_says_so(settings: dict[str, Any]) -> None:

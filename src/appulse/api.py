@@ -46,12 +46,15 @@ def similarity_join(
     Columns: ``left_stream, left_key, left_time, right_stream, right_key, right_time, distance, probability``, where
     ``distance`` is between the two mean positions. ``emit="changes"`` adds ``change`` (+1 a pair enters, -1 it leaves)
     and ``time``: for -1 under time windows the last time at which the pair holds, else the tick that pushed a row out.
+    ``values=True`` adds ``pairs``, the matching pairs of samples: ``left`` and ``right`` with their coordinates, and
+    ``weight``. Weights sum to the probability, so ``Samples("pairs")`` over the result is a stream again. Gaussians are
+    then answered through their points.
     Spark frames give a Spark frame (streaming if they are), others a `pyarrow.Table`. Bad rows are in `rejects`, or
     raise `BadInput` with ``on_reject="fail"``.
 
     Lian & Chen 2009, Eqs. 1 and 2.
     """
-    _refuse_unbuilt(imputer=imputer, metric=metric, probabilities=probabilities, values=values)
+    _refuse_unbuilt(imputer=imputer, metric=metric, probabilities=probabilities)
     if right is left:
         if more:
             raise BadArgument(_TWICE)
@@ -61,6 +64,7 @@ def similarity_join(
             probability=probability,
             window=window,
             emit=emit,
+            values=values,
             on_reject=on_reject,
             options=options,
         )
@@ -74,6 +78,7 @@ def similarity_join(
         on_reject=on_reject,
         options=options,
         emit=emit,
+        values=values,
     )
 
 
@@ -97,7 +102,7 @@ def self_join(
     ``different`` names a column in which the two rows have to differ; null does not differ. Everything else as in
     `similarity_join`.
     """
-    _refuse_unbuilt(imputer=imputer, metric=metric, probabilities=probabilities, values=values)
+    _refuse_unbuilt(imputer=imputer, metric=metric, probabilities=probabilities)
     return _join(
         (stream,),
         epsilon=epsilon,
@@ -108,6 +113,7 @@ def self_join(
         on_reject=on_reject,
         options=options,
         emit=emit,
+        values=values,
     )
 
 
@@ -258,6 +264,7 @@ class SimilarityJoin:
         window: Window,
         different: str | None = None,
         emit: str = "matches",
+        values: bool = False,
         on_reject: str = "collect",
         options: Options | None = None,
         **streams: Stream,
@@ -282,6 +289,7 @@ class SimilarityJoin:
             "window": window,
             "different": different,
             "emit": emit,
+            "values": values,
             "on_reject": on_reject,
             "options": options or Options(),
         }
@@ -395,12 +403,11 @@ def _is_spark(frame: Any) -> bool:
     )
 
 
-def _refuse_unbuilt(*, imputer: Any, metric: str, probabilities: str, values: bool) -> None:
+def _refuse_unbuilt(*, imputer: Any, metric: str, probabilities: str) -> None:
     for name, value, built in (
         ("imputer", imputer, None),
         ("metric", metric, "euclidean"),
         ("probabilities", probabilities, "exact"),
-        ("values", values, False),
     ):
         if value is not built and value != built:
             raise NotBuilt(

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from appulse.errors import BadArgument, nearest
 from appulse.model import defects as why
-from appulse.model import uncertainty
+from appulse.model import structs, uncertainty
 from appulse.model.defects import as_json, reject_schema
 from appulse.model.encode import Encoding, check_columns, gaussian_reach, held_as, reach_quantile
 from appulse.model.strings import decode
@@ -32,9 +32,14 @@ if TYPE_CHECKING:
     from appulse.model.objects import Objects
     from appulse.model.stream import Stream
     from appulse.operators.answers import Answers
+    from appulse.operators.pairings import Pairings
 
 TOLERANCE = 1e-9
 EMITS = ("matches", "changes")
+#: Samples that match, and what they add to the probability.
+PAIRS = pa.list_(
+    pa.struct([("left", pa.list_(pa.float64())), ("right", pa.list_(pa.float64())), ("weight", pa.float64())])
+)
 # Its square has to be a double.
 _MOST_EPSILON = 1e150
 
@@ -116,7 +121,8 @@ class JoinCall:
             for what, kind in (("stream", pa.string()), ("key", self.key_type), ("time", self.time_type))
         ]
         changes = [("change", pa.int32()), ("time", self.time_type)] if self.plan.changes else []
-        return pa.schema([*sides, ("distance", pa.float64()), ("probability", pa.float64()), *changes])
+        pairs = [("pairs", PAIRS)] if self.plan.values else []
+        return pa.schema([*sides, ("distance", pa.float64()), ("probability", pa.float64()), *changes, *pairs])
 
     @property
     def bucketed(self) -> bool:
@@ -162,6 +168,7 @@ def resolve(
     on_reject: str,
     options: Options,
     emit: str = "matches",
+    values: bool = False,
 ) -> JoinCall:
     """Check a call against the columns there are, and settle everything that follows from its arguments."""
     names = stream_names(streams, self_join=self_join)
@@ -194,6 +201,7 @@ def resolve(
         rule=rule_of(window),
         grouped=bool(streams[0].partitions),
         changes=emit == "changes",
+        values=values,
     )
     key_type, time_type = _key_type(streams, schemas, names), common_time_type(streams, schemas, names)
     d = known_dimensions(names, models, schemas)
@@ -324,7 +332,9 @@ def known_dimensions(
         if d is None and isinstance(model, uncertainty.Samples):
             kind = column_type(schema, model.column, name)
             inner = getattr(kind, "value_type", None)
-            if inner is not None and is_number(inner):
+            if structs.is_samples(kind):
+                d = structs.dimensions(kind)
+            elif inner is not None and is_number(inner):
                 d = 1
             elif inner is not None and pa.types.is_fixed_size_list(inner):
                 d = inner.list_size
@@ -367,7 +377,19 @@ def to_table(answers: Answers, call: JoinCall) -> pa.Table:
         columns += [pa.array(answers.change.astype(np.int32)), _times(answers.at, answers.at_stream, call)]
     elif call.plan.changes:
         return call.answer_schema.empty_table()
+    if answers.pairings is not None:
+        columns.append(_pairs_column(answers.pairings))
+    elif call.plan.values:
+        return call.answer_schema.empty_table()
     return pa.Table.from_arrays(columns, schema=call.answer_schema)
+
+
+def _pairs_column(pairings: Pairings) -> pa.Array:
+    m, d = pairings.left.shape
+    offsets = pa.array(np.arange(m + 1) * d, pa.int32())
+    sides = [pa.ListArray.from_arrays(offsets, pa.array(side.ravel())) for side in (pairings.left, pairings.right)]
+    pairs = pa.StructArray.from_arrays([*sides, pa.array(pairings.weight)], fields=list(PAIRS.value_type))
+    return pa.ListArray.from_arrays(pa.array(pairings.first, pa.int32()), pairs).cast(PAIRS)
 
 
 def _times(micros: NDArray[np.int64], stream: NDArray[np.int64], call: JoinCall) -> pa.Array:

@@ -13,6 +13,8 @@ import numpy as np
 from appulse.kernels.jit import kernel
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from appulse.kernels.arrays import Floats, Ints
 
 
@@ -134,3 +136,68 @@ def refine(
             probability[i] = (close / (n * m)) * (left_mass[a] * right_mass[b])
         else:
             probability[i] = found
+
+
+@kernel
+def close_samples(
+    left: Ints,
+    right: Ints,
+    factor: Floats,
+    d: int,
+    limit2: float,
+    left_mass: Floats,
+    left_samples: Floats,
+    left_begin: Ints,
+    left_length: Ints,
+    left_base: int,
+    left_weights: Floats,
+    left_weights_begin: Ints,
+    left_weights_base: int,
+    right_mass: Floats,
+    right_samples: Floats,
+    right_begin: Ints,
+    right_length: Ints,
+    right_base: int,
+    right_weights: Floats,
+    right_weights_begin: Ints,
+    right_weights_base: int,
+    first: Ints,  # where the sample pairs of each pair begin; written if `count`
+    count: bool,  # count only
+    out_left: NDArray[np.float64],
+    out_right: NDArray[np.float64],
+    out_weight: Floats,
+) -> None:
+    """The pairs of samples within the limit of each other (Dallachiesa et al. 2015, Eq. 20).
+
+    Their weight is the product of both samples' weights and the ``factor`` of the pair of objects.
+    """
+    for i in range(left.shape[0]):
+        a = left[i]
+        b = right[i]
+        n = left_length[a] // d
+        m = right_length[b] // d
+        a_begin = left_begin[a] - left_base
+        b_begin = right_begin[b] - right_base
+        at = 0 if count else first[i]
+        for s in range(n):
+            p = left_mass[a] / n
+            if left_weights.shape[0] > 0:
+                p = left_weights[left_weights_begin[a] - left_weights_base + s]
+            for t in range(m):
+                square = 0.0
+                for k in range(d):
+                    gap = left_samples[a_begin + k * n + s] - right_samples[b_begin + k * m + t]
+                    square += gap * gap
+                if square > limit2:
+                    continue
+                if not count:
+                    q = right_mass[b] / m
+                    if right_weights.shape[0] > 0:
+                        q = right_weights[right_weights_begin[b] - right_weights_base + t]
+                    for k in range(d):
+                        out_left[at, k] = left_samples[a_begin + k * n + s]
+                        out_right[at, k] = right_samples[b_begin + k * m + t]
+                    out_weight[at] = p * q * factor[i]
+                at += 1
+        if count:
+            first[i + 1] = first[i] + at

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from appulse.errors import BadArgument, nearest
 from appulse.kernels.moments import summarise
 from appulse.model import defects as why
-from appulse.model import uncertainty
+from appulse.model import structs, uncertainty
 from appulse.model.defects import Defects, as_json, as_text, reject_schema
 from appulse.model.objects import Objects
 from appulse.model.points import ball_points, normal_points
@@ -124,17 +124,8 @@ def check_columns(encoding: Encoding, schema: pa.Schema) -> None:
         )
     model = encoding.model
     if isinstance(model, Samples):
-        kind = schema.field(model.column).type
-        if not _is_list(kind) or not (_is_numeric(kind.value_type) or _is_list(kind.value_type)):
-            raise BadArgument(
-                f"Samples({model.column!r}) of stream {encoding.name!r} is {kind}. Give list<list<double>>, one inner "
-                "list per sample, or list<double> in one dimension."
-            )
-        if model.weights is not None and not _is_list(schema.field(model.weights).type):
-            raise BadArgument(f"weights={model.weights!r} of stream {encoding.name!r} is no list. Give list<double>.")
-        numeric = []
-    else:
-        numeric = list(uncertainty.columns(model))
+        _check_lists(model, encoding.name, schema)
+    numeric = [] if isinstance(model, Samples) else list(uncertainty.columns(model))
     numeric += [column for column in (encoding.existence, encoding.measure) if column is not None]
     for column in numeric:
         if not _is_numeric(schema.field(column).type):
@@ -150,6 +141,19 @@ def check_columns(encoding: Encoding, schema: pa.Schema) -> None:
         )
 
 
+def _check_lists(model: Samples, stream: str, schema: pa.Schema) -> None:
+    kind = schema.field(model.column).type
+    if structs.is_samples(kind):
+        structs.check(kind, model, stream)
+    elif not _is_list(kind) or not (_is_numeric(kind.value_type) or _is_list(kind.value_type)):
+        raise BadArgument(
+            f"Samples({model.column!r}) of stream {stream!r} is {kind}. Give list<list<double>>, one inner list per "
+            "sample, list<double> in one dimension, or what an operator of appulse put out."
+        )
+    if model.weights is not None and not _is_list(schema.field(model.weights).type):
+        raise BadArgument(f"weights={model.weights!r} of stream {stream!r} is no list. Give list<double>.")
+
+
 def _check_dimensions(where: Where, encoding: Encoding, d: int) -> None:
     known = uncertainty.names(encoding.model, d)
     for name in where.columns:
@@ -160,6 +164,9 @@ def _check_dimensions(where: Where, encoding: Encoding, d: int) -> None:
 def encode(table: pa.Table, encoding: Encoding) -> tuple[Objects, pa.Table]:
     """Objects of the good rows, in the order of the table, and the bad rows as rejects."""
     table = _without_views(table.select(encoding.columns()).combine_chunks())
+    if isinstance(encoding.model, Samples) and structs.is_samples(table.schema.field(encoding.model.column).type):
+        table, model = structs.opened(table, encoding.model)
+        encoding = replace(encoding, model=model)
     defects = Defects(len(table))
     time = _check_identity(table, encoding, defects)
     values = _check_values(table, encoding, defects)
@@ -184,6 +191,8 @@ def infer_dimensions(table: pa.Table, model: Model) -> int | None:
     if known is not None or not isinstance(model, Samples):
         return known
     column = _chunk(table[model.column])
+    if structs.is_samples(column.type):
+        column = structs.coordinates(column)
     if _is_numeric(column.type.value_type):
         return 1
     widths = pc.list_value_length(column.flatten()).drop_null()

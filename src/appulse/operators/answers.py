@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from appulse.model.strings import Bytes
+from appulse.operators.pairings import Pairings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +26,7 @@ class Answers:
     """Pairs found, as columns.
 
     Where changes are told, ``change`` is +1 for a pair that enters and -1 for one that leaves, ``at`` when it does,
-    and ``at_stream`` the stream whose row decided that.
+    and ``at_stream`` the stream whose row decided that. ``pairings`` are the samples that match, where asked for.
     """
 
     left_stream: NDArray[np.int64]
@@ -39,6 +40,7 @@ class Answers:
     change: NDArray[np.int64] | None = None
     at: NDArray[np.int64] | None = None
     at_stream: NDArray[np.int64] | None = None
+    pairings: Pairings | None = None
 
     def __len__(self) -> int:
         return len(self.distance)
@@ -51,7 +53,7 @@ class Answers:
     def take(self, index: NDArray[np.int64]) -> Answers:
         """The pairs at ``index``."""
         taken: dict[str, Any] = {
-            name: column.take(index) if isinstance(column, Bytes) else column[index]
+            name: column.take(index) if isinstance(column, Bytes | Pairings) else column[index]
             for name, column in self.columns().items()
         }
         return Answers(**taken)
@@ -77,7 +79,8 @@ class Answers:
         columns: dict[str, Any] = {}
         for name in parts[0].columns():
             values = [getattr(part, name) for part in parts]
-            columns[name] = Bytes.concat(values) if isinstance(values[0], Bytes) else np.concatenate(values)
+            ragged = isinstance(values[0], Bytes | Pairings)
+            columns[name] = type(values[0]).concat(values) if ragged else np.concatenate(values)
         return Answers(**columns)
 
 

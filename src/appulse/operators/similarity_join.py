@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from appulse.kernels import bounds as bound_kernels
 from appulse.kernels.gaussian import gaussian_pairs
 from appulse.kernels.grid import squared_distances, sweep
 from appulse.kernels.line import refine_line
-from appulse.kernels.refine import refine
+from appulse.kernels.refine import close_samples, refine
 from appulse.kernels.sort_match import sort_match
 from appulse.kernels.strings import gather_runs, sorts_after
 from appulse.model.encode import sampled
@@ -27,6 +27,7 @@ from appulse.model.strings import Bytes
 from appulse.model.uncertainty import Form, Gaussian, Model
 from appulse.operators.answers import Answers, Standing
 from appulse.operators.labels import LabelNumbers
+from appulse.operators.pairings import Pairings
 from appulse.operators.presence import Windows, pair_factor
 from appulse.operators.runs import Samples, line_costs
 from appulse.operators.store import Store
@@ -45,6 +46,7 @@ BOUNDS = frozenset({"reach", "moment", "accept", "projection", "eviction"})
 INDEXES = ("auto", "grid", "dense", "sorted")
 _FIRST_CAPACITY = 1 << 15
 _EVER = np.iinfo(np.int64).max
+_Sides: TypeAlias = "tuple[Any, Any, Any, Any, int, Any, Any, int, Any, Any, Any, Any, int, Any, Any, int]"
 # A Gaussian has no radius; beyond this many sigmas there is nothing a double can tell from zero.
 _GAUSSIAN_EDGE = 39.0
 
@@ -54,7 +56,8 @@ class JoinPlan:
     """What to join and how; nothing of frames or engines.
 
     ``windows`` are microseconds, one per stream; where ``rule`` is given windows go by rows instead, in groups if
-    ``grouped``. ``quantile`` is the mass that reaches exceed. With ``changes`` pairs are told when they leave, too.
+    ``grouped``. ``quantile`` is the mass that reaches exceed. With ``changes`` pairs are told when they leave, with
+    ``values`` the samples that match are, and everything is sampled.
     ``bounds`` and ``index`` change the speed, never the answers.
     """
 
@@ -71,6 +74,7 @@ class JoinPlan:
     rule: Rule | None = None
     grouped: bool = False
     changes: bool = False
+    values: bool = False
 
     @property
     def limit(self) -> float:
@@ -80,7 +84,7 @@ class JoinPlan:
     @property
     def closed_form(self) -> bool:
         """Whether every stream is an isotropic Gaussian, so that nothing need be sampled."""
-        return all(isinstance(model, Gaussian) and model.isotropic for model in self.models)
+        return not self.values and all(isinstance(model, Gaussian) and model.isotropic for model in self.models)
 
     @property
     def uncertain(self) -> bool:
@@ -102,8 +106,8 @@ class JoinPlan:
 
     @property
     def points_only(self) -> bool:
-        """Whether every stream is exact."""
-        return all(model.form == Form.POINT for model in self.models)
+        """Whether every stream is exact, and no more is asked for."""
+        return not self.values and all(model.form == Form.POINT for model in self.models)
 
 
 @dataclass(frozen=True)
@@ -530,7 +534,7 @@ class SimilarityJoin:
     def _evaluate(self, left: int, right: int, pairs: Pairs, arrivals: _Arrivals) -> Answers:
         pairs, _ = self._owned(pairs)
         kinds = [self.plan.models[int(self._stream_of[s])] for s in (left, right)]
-        if all(isinstance(model, Gaussian) and model.isotropic for model in kinds):
+        if not self.plan.values and all(isinstance(model, Gaussian) and model.isotropic for model in kinds):
             probability = self._gaussian(pairs)
         elif self.plan.points_only:
             probability = self._points(pairs)
@@ -543,13 +547,40 @@ class SimilarityJoin:
         self, left: int, right: int, pairs: Pairs, probability: NDArray[np.float64], arrivals: _Arrivals
     ) -> Answers:
         """Answers, of pairs that match with these probabilities; windows may still make them less."""
+        factor = np.ones(len(probability))
         if self.plan.rule is not None and self.plan.uncertain:
-            probability = probability * self._inside(left, right, pairs, arrivals, self.plan.rule)
+            factor = self._inside(left, right, pairs, arrivals, self.plan.rule)
+            probability = probability * factor
             passed = probability >= self.plan.threshold
             self.counts["pruned_window"] += int(len(passed) - passed.sum())
-            pairs, probability = pairs.only(passed), probability[passed]
+            pairs, probability, factor = pairs.only(passed), probability[passed], factor[passed]
         self.counts["answers"] += len(probability)
-        return self._answers(left, right, pairs, probability)
+        pairings = self._pairings(pairs, factor) if self.plan.values else None
+        return self._answers(left, right, pairs, probability, pairings)
+
+    def _pairings(self, pairs: Pairs, factor: NDArray[np.float64]) -> Pairings:
+        """The samples that match, with their weights."""
+        d = pairs.left_store.d
+        first = np.zeros(len(factor) + 1, np.int64)
+        found = Pairings(first, np.empty((0, d)), np.empty((0, d)), np.empty(0))
+        for count in (True, False):
+            close_samples(
+                pairs.left,
+                pairs.right,
+                factor,
+                d,
+                self.plan.limit**2,
+                *_sides(pairs),
+                first=first,
+                count=count,
+                out_left=found.left,
+                out_right=found.right,
+                out_weight=found.weight,
+            )
+            if count:
+                n = int(first[-1])
+                found = Pairings(first, np.empty((n, d)), np.empty((n, d)), np.empty(n))
+        return found
 
     def _inside(self, left: int, right: int, pairs: Pairs, arrivals: _Arrivals, rule: Rule) -> NDArray[np.float64]:
         """The probability that both rows of each pair are in their windows, at the tick of the later one."""
@@ -636,34 +667,17 @@ class SimilarityJoin:
         return pairs, probability
 
     def _refined(self, pairs: Pairs) -> NDArray[np.float64]:
-        a, b = pairs.left_store, pairs.right_store
         probability = np.empty(len(pairs.left))
-        sides = (
-            a.mass.view,
-            a.samples.values,
-            a.samples.begin,
-            a.samples.length,
-            a.samples.base,
-            a.weights.values,
-            a.weights.begin,
-            a.weights.base,
-            b.mass.view,
-            b.samples.values,
-            b.samples.begin,
-            b.samples.length,
-            b.samples.base,
-            b.weights.values,
-            b.weights.begin,
-            b.weights.base,
-        )
-        limit2, threshold = self.plan.limit**2, self.plan.threshold
-        if a.d == 1:
-            refine_line(pairs.left, pairs.right, limit2, threshold, *sides, probability)
+        limit2, threshold, d = self.plan.limit**2, self.plan.threshold, pairs.left_store.d
+        if d == 1:
+            refine_line(pairs.left, pairs.right, limit2, threshold, *_sides(pairs), probability=probability)
         else:
-            refine(pairs.left, pairs.right, a.d, limit2, threshold, *sides, probability)
+            refine(pairs.left, pairs.right, d, limit2, threshold, *_sides(pairs), probability=probability)
         return probability
 
-    def _answers(self, left: int, right: int, pairs: Pairs, probability: NDArray[np.float64]) -> Answers:
+    def _answers(
+        self, left: int, right: int, pairs: Pairs, probability: NDArray[np.float64], pairings: Pairings | None
+    ) -> Answers:
         """Pairs as answers: the earlier argument, or in a self-join the earlier row, on the left."""
         a, b = pairs.left_store, pairs.right_store
         n = len(probability)
@@ -689,6 +703,7 @@ class SimilarityJoin:
             np.where(swap, a_time, b_time),
             np.sqrt(square),
             probability,
+            pairings=None if pairings is None else pairings.swapped(swap),
         )
         if not self.plan.changes:
             return answers
@@ -702,6 +717,29 @@ class SimilarityJoin:
             left_rank, right_rank = np.where(swap, b_rank, a_rank), np.where(swap, a_rank, b_rank)
             self.standing.add_ranked(answers, a.group.view[pairs.left], left_rank, right_rank)
         return answers
+
+
+def _sides(pairs: Pairs) -> _Sides:
+    """Masses, samples and weights of both sides, as kernels take them."""
+    a, b = pairs.left_store, pairs.right_store
+    return (
+        a.mass.view,
+        a.samples.values,
+        a.samples.begin,
+        a.samples.length,
+        a.samples.base,
+        a.weights.values,
+        a.weights.begin,
+        a.weights.base,
+        b.mass.view,
+        b.samples.values,
+        b.samples.begin,
+        b.samples.length,
+        b.samples.base,
+        b.weights.values,
+        b.weights.begin,
+        b.weights.base,
+    )
 
 
 def _sorts_after(pairs: Pairs) -> NDArray[np.bool_]:

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the house name of this mo
 from pyspark.sql import types as T  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 
+from appulse.engines.call import PAIRS
 from appulse.engines.spark import tile_join
 from appulse.engines.spark.tile_join import read_table
 
@@ -62,6 +63,8 @@ def result_schemas(call: JoinCall, streams: Sequence[Stream]) -> tuple[T.StructT
     figures = [T.StructField("distance", number), T.StructField("probability", number)]
     if call.plan.changes:
         figures += [T.StructField("change", T.IntegerType()), T.StructField("time", time)]
+    if call.plan.values:
+        figures.append(T.StructField("pairs", from_arrow_type(PAIRS)))
     return T.StructType([*sides, *figures]), reject_type(key, time)
 
 
