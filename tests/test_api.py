@@ -449,12 +449,12 @@ def test_rejects_belong_to_the_result_itself() -> None:
 def test_rejects_go_when_their_result_goes() -> None:
     """Nothing is kept for results that nobody holds."""
     gc.collect()
-    before = len(api._REJECTS)
+    before = len(api._RESULTS)
     results = [_join() for _ in range(5)]
-    assert len(api._REJECTS) == before + 5
+    assert len(api._RESULTS) == before + 5
     del results
     gc.collect()
-    assert len(api._REJECTS) == before
+    assert len(api._RESULTS) == before
 
 
 def test_bad_rows_raise_if_asked_to() -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from appulse.api import (
         SimilarityJoin,
+        explain,
         filter,
         listen,
         rejects,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
         AppulseError,
         BadArgument,
         BadInput,
+        CappedWindow,
         CheckpointError,
         JobError,
         NotBuilt,
@@ -43,6 +45,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "appulse.api": (
         "SimilarityJoin",
+        "explain",
         "filter",
         "listen",
         "rejects",
@@ -57,6 +60,7 @@ _HOMES = {
         "AppulseError",
         "BadArgument",
         "BadInput",
+        "CappedWindow",
         "CheckpointError",
         "JobError",
         "NotBuilt",
@@ -81,6 +85,7 @@ __all__ = [
     "BadArgument",
     "BadInput",
     "Ball",
+    "CappedWindow",
     "CheckpointError",
     "CountWindow",
     "DeltaWindow",
@@ -99,6 +104,7 @@ __all__ = [
     "TumblingWindow",
     "UncertainCountWindow",
     "__version__",
+    "explain",
     "filter",
     "listen",
     "rejects",

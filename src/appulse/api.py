@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from appulse.engines.call import JoinCall, Options, resolve, stream_names
+from appulse.engines.call import Call, JoinCall, Options, resolve, stream_names
 from appulse.errors import BadArgument, NotBuilt
 from appulse.model.stream import Stream
 from appulse.windows.definitions import TimeWindow
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from appulse.windows.definitions import Window
 
 _TWICE = "The same Stream is given twice among several. Pair it with itself by self_join, apart."
-# Arrow tables take no attributes: rejects are kept beside the results they belong to.
-_REJECTS: dict[int, tuple[weakref.ref[Any], pa.Table]] = {}
+# Arrow tables take no attributes: what stands behind results is kept beside them.
+_RESULTS: dict[int, tuple[weakref.ref[Any], pa.Table, Call]] = {}
 
 
 def similarity_join(
@@ -181,7 +181,7 @@ def window_aggregate(
     table = as_table(stream.frame)
     call = resolve_aggregate(stream, table, aggregates, **settings)
     result, rejected = run_local(call, table)
-    remember_rejects(result, rejected)
+    _remember(result, rejected, call)
     return result
 
 
@@ -191,15 +191,34 @@ def rejects(result: Any) -> Any:
     ``result`` is what the call returned, itself. On a streaming result this raises: `start` writes rejects there.
     """
     if isinstance(result, pa.Table):
-        kept = _REJECTS.get(id(result))
-        if kept is None or kept[0]() is not result:
-            raise BadArgument("This table is not what a call of appulse returned. Pass the result itself, not a slice.")
-        return kept[1]
+        return _kept(result)[1]
     if _is_spark(result):
         from appulse.engines.spark.engine import rejects_of
 
         return rejects_of(result)
     raise BadArgument(f"rejects() got a {type(result).__name__}. Pass the result of a call, itself.")
+
+
+def explain(result: Any) -> str:
+    """Print, and return, how a call is carried out: streams, window, how probabilities come about, index, tiles.
+
+    ``result`` is what the call returned, itself. Warns where a stream is the output of a join, whose answers are not
+    independent of each other where they share a row.
+    """
+    from appulse.engines.explain import explained
+
+    if isinstance(result, pa.Table):
+        lines = explained(_kept(result)[2], None)
+    elif _is_spark(result):
+        from appulse.engines.spark.engine import result_of
+
+        known = result_of(result)
+        lines = explained(known.call, known.tiling.latest.tiles)
+    else:
+        raise BadArgument(f"explain() got a {type(result).__name__}. Pass the result of a call, itself.")
+    text = "\n".join(lines)
+    print(text)  # noqa: T201 - what it is for
+    return text
 
 
 def start(
@@ -379,7 +398,7 @@ def _join(streams: tuple[Stream, ...], *, options: Options | None, **settings: A
     engine = LocalJoin(call)
     parts = [engine.push(dict(zip(call.plan.streams, tables, strict=True))), engine.drain()]
     result = pa.concat_tables(parts)
-    remember_rejects(result, engine.rejects())
+    _remember(result, engine.rejects(), call)
     return result
 
 
@@ -390,10 +409,17 @@ def _check_stream(stream: Any) -> None:
         raise BadArgument("A stream of the call has no frame. Streams without one are for ap.SimilarityJoin.")
 
 
-def remember_rejects(result: pa.Table, rejected: pa.Table) -> None:
-    """Keep the rejects of an in-process result for as long as the result lives."""
+def _remember(result: pa.Table, rejected: pa.Table, call: Call) -> None:
+    """Keep what stands behind an in-process result for as long as the result lives."""
     number = id(result)
-    _REJECTS[number] = (weakref.ref(result, lambda _: _REJECTS.pop(number, None)), rejected)
+    _RESULTS[number] = (weakref.ref(result, lambda _: _RESULTS.pop(number, None)), rejected, call)
+
+
+def _kept(result: pa.Table) -> tuple[Any, pa.Table, Call]:
+    kept = _RESULTS.get(id(result))
+    if kept is None or kept[0]() is not result:
+        raise BadArgument("This table is not what a call of appulse returned. Pass the result itself, not a slice.")
+    return kept
 
 
 def _is_spark(frame: Any) -> bool:

@@ -10,11 +10,12 @@
     ├── StorageError    a disk is full, a path not writable       (also an OSError)
     └── NotBuilt        part of the contract that does not stand yet (also a NotImplementedError)
 
-A message says what failed, what was there, and what to do next.
+One warning stands beside it: CappedWindow. A message says what failed, what was there, and what to do next.
 """
 
 from __future__ import annotations
 
+import warnings
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,7 @@ __all__ = [
     "AppulseError",
     "BadArgument",
     "BadInput",
+    "CappedWindow",
     "CheckpointError",
     "JobError",
     "NotBuilt",
@@ -33,6 +35,7 @@ __all__ = [
     "StorageError",
     "bad_rows",
     "nearest",
+    "tell_capped",
 ]
 
 
@@ -70,6 +73,21 @@ class StorageError(AppulseError, OSError):
 
 class NotBuilt(AppulseError, NotImplementedError):
     """Part of the documented contract that does not stand yet."""
+
+
+class CappedWindow(UserWarning):
+    """Rows left an uncertain window only because it had grown to its ``max_rows``."""
+
+
+def tell_capped(rows: int) -> None:
+    """Warn where windows were cut, so that their confidence is not what was asked for."""
+    if rows:
+        warnings.warn(
+            f"{rows} rows left an UncertainCountWindow for its max_rows alone: it no longer holds enough rows for its "
+            "confidence. Raise max_rows, or lower the confidence.",
+            CappedWindow,
+            stacklevel=3,
+        )
 
 
 def bad_rows(count: int, first: Mapping[str, object]) -> BadInput:

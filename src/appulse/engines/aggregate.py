@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from appulse.engines.call import column_type, common_time_type, known_dimensions
-from appulse.errors import BadArgument, bad_rows, nearest
+from appulse.engines.call import column_type, common_time_type, is_joined, known_dimensions
+from appulse.errors import BadArgument, bad_rows, nearest, tell_capped
 from appulse.model.encode import Encoding, check_columns, encode, held_as, infer_dimensions
 from appulse.model.strings import Bytes, decode, label_parts
 from appulse.model.times import from_micros
@@ -44,6 +44,7 @@ class AggregateCall:
     lateness: tuple[int, ...] = (0,)
     idle_after: tuple[int | None, ...] = (None,)
     on_reject: str = "collect"
+    dependent: tuple[str, ...] = ()  # the stream, if its rows are answers of a join
 
     bucketed = True  # rows wait for their ticks, in buckets of groups
     holds_back = True  # the end of the stream brings forth what waits
@@ -159,6 +160,7 @@ def resolve_aggregate(
         (stream.lateness_micros,),
         (stream.idle_after_micros,),
         on_reject,
+        (name,) if is_joined(schema) else (),
     )
 
 
@@ -182,7 +184,10 @@ def run_local(call: AggregateCall, table: pa.Table) -> tuple[pa.Table, pa.Table]
     objects, rejects = encode(table, call.encoding)
     if len(rejects) and call.on_reject == "fail":
         raise bad_rows(len(rejects), rejects.slice(0, 1).to_pylist()[0])
-    return aggregate_table(WindowAggregate(call.plan).push([objects], ended=True), call), rejects
+    operator = WindowAggregate(call.plan)
+    answers = aggregate_table(operator.push([objects], ended=True), call)
+    tell_capped(operator.capped)
+    return answers, rejects
 
 
 def aggregate_table(found: Aggregates, call: AggregateCall) -> pa.Table:

@@ -94,6 +94,8 @@ class Call(Protocol):
     @property
     def holds_back(self) -> bool: ...
     @property
+    def dependent(self) -> tuple[str, ...]: ...
+    @property
     def answer_schema(self) -> pa.Schema: ...
     def fingerprint(self) -> str: ...
 
@@ -111,6 +113,7 @@ class JoinCall:
     time_type: pa.DataType
     on_reject: str = "collect"
     options: Options = field(default_factory=Options)
+    dependent: tuple[str, ...] = ()  # streams whose rows are answers of a join
 
     @property
     def answer_schema(self) -> pa.Schema:
@@ -234,7 +237,13 @@ def resolve(
     idle_after = tuple(stream.idle_after_micros for stream in streams)
     # Under time windows nothing waits for a tick to be complete, so order of arrival changes nothing.
     arrival = arrival and plan.rule is not None
-    return JoinCall(plan, encodings, lateness, idle_after, arrival, key_type, time_type, on_reject, options)
+    dependent = tuple(name for name, schema in zip(names, schemas, strict=True) if is_joined(schema))
+    return JoinCall(plan, encodings, lateness, idle_after, arrival, key_type, time_type, on_reject, options, dependent)
+
+
+def is_joined(schema: pa.Schema) -> bool:
+    """Whether rows are answers of a join, which share rows, so that they do not exist independently."""
+    return {"left_stream", "left_key", "right_stream", "right_key", "probability"} <= set(schema.names)
 
 
 def _is_real(value: object) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from appulse.engines.call import Clock, JoinCall, late_rejects, numbering_of, to_table
-from appulse.errors import BadArgument, bad_rows
+from appulse.errors import BadArgument, bad_rows, tell_capped
 from appulse.model.defects import concat_rejects
 from appulse.model.encode import check_columns, encode, infer_dimensions
 from appulse.operators.answers import Answers
@@ -115,7 +115,9 @@ class LocalJoin:
             Released(stream, objects, np.arange(len(objects) + 1), np.zeros(len(objects), np.int64))
             for stream, objects in self._numbering.release(complete)
         ]
+        capped = self._numbering.capped
         numbered = self._numbering.number(released)
+        tell_capped(self._numbering.capped - capped)
         batches = [
             (part.stream, 0, in_own_window(objects, part.stream))
             for part, objects in zip(released, numbered.objects, strict=True)

@@ -34,6 +34,11 @@ class Where(Protocol):
     """A condition that rows, or their samples, have to satisfy."""
 
     @property
+    def text(self) -> str:
+        """What the user wrote."""
+        ...
+
+    @property
     def columns(self) -> tuple[str, ...]:
         """The names it reads: coordinates of the value, or columns."""
         ...

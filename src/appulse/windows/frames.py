@@ -10,6 +10,8 @@ from appulse.model.times import duration
 from appulse.windows.definitions import METHODS, CountWindow, DeltaWindow, TumblingWindow, UncertainCountWindow
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from appulse.windows.definitions import Window
 
 
@@ -50,3 +52,19 @@ def rule_of(window: Window) -> Rule | None:
             return Rule(TUMBLE_ROWS, window.length)
         return Rule(TUMBLE_TIME, duration(window.length, "TumblingWindow"))
     return None
+
+
+def described(rule: Rule | None, lengths: Sequence[int]) -> str:
+    """What a window holds, in words; ``lengths`` (microseconds) are those of windows of time."""
+    if rule is None:
+        return "rows at most " + ", ".join(f"{length / 1e6:g} s" for length in lengths) + " old"
+    words = {
+        COUNT: f"the newest {rule.size} rows",
+        DELTA: f"the newest rows within {rule.bound:g} of the last one",
+        TUMBLE_ROWS: f"blocks of {rule.size} rows",
+        TUMBLE_TIME: f"blocks of {rule.size / 1e6:g} s",
+        UNCERTAIN_COUNT: f"the newest rows of which {rule.size} exist, with confidence {rule.confidence:g}",
+        UNCERTAIN_DELTA: f"the newest rows whose {rule.column} is within {rule.bound:g} of the last one's, with "
+        f"confidence {rule.confidence:g}",
+    }
+    return words[rule.kind]

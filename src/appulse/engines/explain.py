@@ -1,0 +1,79 @@
+"""How a call is carried out, and what a reader of its answers should know, in plain words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from appulse.engines.aggregate import AggregateCall
+from appulse.engines.call import TOLERANCE, JoinCall
+from appulse.model.uncertainty import Form
+from appulse.windows.frames import described
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from appulse.engines.call import Call
+
+_FORMS = {
+    Form.POINT: "exact points",
+    Form.SAMPLES: "weighted samples",
+    Form.GAUSSIAN: "Gaussians",
+    Form.BALL: "uniform balls",
+}
+_BY_COST = (
+    "by cost, push by push: a scan of small windows, a grid of large ones; on a line sorted runs of samples "
+    "(Sort-Match) where walking over them costs less than judging pairs"
+)
+_DEPENDENT = (
+    "Stream {name!r} is the output of a join: answers that share a row are not independent of each other, and what "
+    "follows takes them to be. It is exact only where no two answers that meet here share a row; means of sums and "
+    "counts are exact all the same."
+)
+
+
+def explained(call: Call, tiles: int | None) -> list[str]:
+    """Lines about the streams, the operator, its window and its index; warnings last. ``tiles``: those of Spark."""
+    lines = [_stream(call, i) for i in range(len(call.encodings))]
+    if isinstance(call, JoinCall):
+        lines += _join(call, tiles)
+    elif isinstance(call, AggregateCall):
+        asked = ", ".join(f"{a.aggregate} of {a.column}" for a in call.plan.asked)
+        lines.append(f"aggregate: {asked}; {described(call.plan.rule, (call.plan.length,))}")
+        if tiles is not None:
+            lines.append(f"on Spark: {'groups spread over' if call.grouped else 'one bucket on one core, of'} {tiles}")
+    return lines + [f"warning: {_DEPENDENT.format(name=name)}" for name in call.dependent]
+
+
+def _stream(call: Call, i: int) -> str:
+    encoding = call.encodings[i]
+    existence = f", existing with probability {encoding.existence!r}" if encoding.existence else ""
+    where = f", where {' and '.join(condition.text for condition in encoding.where)}" if encoding.where else ""
+    late = f", at most {call.lateness[i] / 1e6:g} s late" if call.lateness[i] else ""
+    return f"stream {encoding.name!r}: {_FORMS[encoding.model.form]} {encoding.model}{existence}{where}{late}"
+
+
+def _join(call: JoinCall, tiles: int | None) -> Iterator[str]:
+    plan = call.plan
+    kind = "self-join" if plan.self_join else f"join of {len(plan.streams)} streams"
+    yield f"{kind}: within {plan.epsilon:g} with probability at least {plan.threshold + TOLERANCE:.6g}; emits " + (
+        "changes" if plan.changes else "matches"
+    )
+    yield f"window: {described(plan.rule, plan.windows)}"
+    if plan.closed_form:
+        how = "in closed form, by a non-central chi-square"
+    elif plan.points_only:
+        how = "as the product of existences, where points are close"
+    else:
+        how = "over samples; a Gaussian or a ball is its fixed points"
+    yield f"probability: {how}"
+    if plan.rule is not None and plan.rule.uncertain:
+        yield (
+            "membership: exact Poisson-binomial, asked only of pairs whose match alone passes"
+            if (plan.rule.method == 0)
+            else "membership: by an approximation"
+        )
+    yield f"index: {_BY_COST if plan.index == 'auto' else plan.index}"
+    yield f"bounds: {', '.join(sorted(plan.bounds)) or 'none'}"
+    if tiles is not None:
+        before = "rows are numbered first, " + ("by buckets of groups" if plan.grouped else "on one core")
+        yield f"on Spark: {tiles} tiles" + (f"; {before}" if plan.rule is not None else "")
