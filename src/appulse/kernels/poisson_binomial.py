@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from appulse.kernels.jit import exact_kernel
+from appulse.kernels.jit import exact_kernel, kernel
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -152,33 +152,22 @@ def absent_pmf(exist: Floats) -> tuple[Floats, int]:
     return out[:n].copy(), low
 
 
-@exact_kernel
+# These two may be summed in any order: what that moves, on another kind of processor, is 1e-16, and decides only where
+# a probability lies within as much of a threshold that is itself 1e-9 off every round number.
+@kernel
 def _sum(values: Floats) -> float:
-    """In four chains, which is as fast as it gets without changing the order from build to build."""
-    a = b = c = d = 0.0
-    n = values.shape[0] // 4 * 4
-    for k in range(0, n, 4):
-        a += values[k]
-        b += values[k + 1]
-        c += values[k + 2]
-        d += values[k + 3]
-    for k in range(n, values.shape[0]):
-        a += values[k]
-    return (a + b) + (c + d)
+    total = 0.0
+    for k in range(values.shape[0]):
+        total += values[k]
+    return total
 
 
-@exact_kernel
+@kernel
 def _dot(x: Floats, y: Floats) -> float:
-    a = b = c = d = 0.0
-    n = x.shape[0] // 4 * 4
-    for k in range(0, n, 4):
-        a += x[k] * y[k]
-        b += x[k + 1] * y[k + 1]
-        c += x[k + 2] * y[k + 2]
-        d += x[k + 3] * y[k + 3]
-    for k in range(n, x.shape[0]):
-        a += x[k] * y[k]
-    return (a + b) + (c + d)
+    total = 0.0
+    for k in range(x.shape[0]):
+        total += x[k] * y[k]
+    return total
 
 
 @exact_kernel
@@ -413,6 +402,30 @@ def evict(
 
 
 @exact_kernel
+def _ready(
+    row: int,
+    newest: int,
+    size: int,
+    exist: Floats,
+    known: NDArray[np.float64],
+    at: Ints,
+    head: NDArray[np.float64],
+    tail: NDArray[np.float64],
+    rows: NDArray[np.int64],
+    table: Floats,
+) -> tuple[NDArray[np.int64], Floats]:
+    """Let the newer part reach to ``newest`` and the table back to ``row``; the table, perhaps longer now."""
+    if at[_END] == _NONE or row > at[_PIVOT] or at[_END] > newest:
+        _start(at, _pivot(row, newest, newest, size, known), newest, exist, head, tail)
+    if at[_END] < newest:
+        at[_BUFFER], at[_BEGIN], at[_N], at[_LOW] = _times_rows(
+            head, at[_BUFFER], at[_BEGIN], at[_N], at[_LOW], exist, at[_END] + 1, newest + 1
+        )
+        at[_END] = newest
+    return _deepen(at, row, exist, tail, rows, table)
+
+
+@exact_kernel
 def _inside(
     row: int,
     newest: int,
@@ -429,14 +442,7 @@ def _inside(
     settled = _settled(row, newest, size, known)
     if settled == settled:  # noqa: PLR0124 - not NaN
         return settled, rows, table
-    if at[_END] == _NONE or row > at[_PIVOT] or at[_END] > newest:
-        _start(at, _pivot(row, newest, newest, size, known), newest, exist, head, tail)
-    if at[_END] < newest:
-        at[_BUFFER], at[_BEGIN], at[_N], at[_LOW] = _times_rows(
-            head, at[_BUFFER], at[_BEGIN], at[_N], at[_LOW], exist, at[_END] + 1, newest + 1
-        )
-        at[_END] = newest
-    rows, table = _deepen(at, row, exist, tail, rows, table)
+    rows, table = _ready(row, newest, size, exist, known, at, head, tail, rows, table)
     entry = rows[at[_PIVOT] - row]
     values = head[at[_BUFFER], at[_BEGIN] : at[_BEGIN] + at[_N]]
     inside = _at_least(values, at[_LOW], table[entry[0] : entry[0] + entry[1]], entry[2], newest - row - size + 1)
@@ -480,11 +486,21 @@ def membership(
         if method != EXACT:
             out[q] = _approximate(method, i, m, j, size, own, known)
             continue
-        if j == _NONE:
-            out[q], rows, table = _inside(i, m, size, own, known, at, head, tail, rows, table)
-            continue
         if m - i < size:
             out[q] = 1.0
+            continue
+        if j == _NONE:
+            settled = _settled(i, m, size, known)
+            if settled == settled:  # noqa: PLR0124 - not NaN
+                out[q] = settled
+                continue
+            # Mostly all is there already, and a call with so many arrays costs more than the answer.
+            if at[_END] != m or i > at[_PIVOT] or at[_PIVOT] - at[_DEPTH] >= i:
+                rows, table = _ready(i, m, size, own, known, at, head, tail, rows, table)
+            k = at[_PIVOT] - i
+            values = head[at[_BUFFER], at[_BEGIN] : at[_BEGIN] + at[_N]]
+            entry = table[rows[k, 0] : rows[k, 0] + rows[k, 1]]
+            out[q] = min(1.0, _at_least(values, at[_LOW], entry, rows[k, 2], m - i - size + 1))
             continue
         # The newer part up to the partner is kept; with what came after it in the same tick it is made anew.
         if at[_END] == _NONE or i > at[_PIVOT] or at[_END] >= j:
@@ -504,12 +520,9 @@ def membership(
             which, begin, n, low = _times_rows(spare, 0, 0, length, at[_LOW], own, j + 1, m + 1)
             other, other_newest = j, m
         rows, table = _deepen(at, i, own, tail, rows, table)
-        entry = rows[at[_PIVOT] - i]
-        least = m - i - size + 1
-        out[q] = min(
-            1.0,
-            _at_least(spare[which, begin : begin + n], low, table[entry[0] : entry[0] + entry[1]], entry[2], least),
-        )
+        k = at[_PIVOT] - i
+        entry = table[rows[k, 0] : rows[k, 0] + rows[k, 1]]
+        out[q] = min(1.0, _at_least(spare[which, begin : begin + n], low, entry, rows[k, 2], m - i - size + 1))
 
 
 @exact_kernel
