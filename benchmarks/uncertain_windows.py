@@ -110,9 +110,9 @@ def numbers(rng: np.random.Generator, arrivals: int, few: int) -> tuple[float, f
     _check(floor, mine, rf1(soon), begin, 1e-9, "RF1")
     _check(floor, mine, refined(soon), begin, 0.002, "the refined normal")
     each = {
-        "ours": seconds_of(lambda: ours(end), 5) / arrivals,
+        "ours": seconds_of(lambda: ours(end), 15) / arrivals,
         "RF1": seconds_of(lambda: rf1(soon), 3) / few,
-        "refined normal": seconds_of(lambda: refined(end), 5) / arrivals,
+        "refined normal": seconds_of(lambda: refined(end), 45) / arrivals,
     }
     live = len(mine) / few
     told = ", ".join(f"{name} {1e6 * seconds:.1f} us" for name, seconds in each.items())
