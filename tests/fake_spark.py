@@ -1,4 +1,4 @@
-"""The stateful stage of the Spark engine without Spark: tiles and state, workers that forget, attempts that fail.
+"""The stateful stages of the Spark engine without Spark: keys and state, workers that forget, attempts that fail.
 
 Everything of appulse that runs in Spark's workers runs here too; only Spark is played.
 """
@@ -13,17 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from appulse.engines.spark.aggregate_stage import AggregateStage
 from appulse.engines.spark.inputs import blocks_of_task, bucket_keys
 from appulse.engines.spark.number_stage import NumberStage
 from appulse.engines.spark.state import Cache, TileState
 from appulse.engines.spark.tile_join import ANSWERS, METRICS, REJECTS, TileJoin, end_mark, read_table
-from appulse.engines.spark.tiling import Tiling
+from appulse.engines.spark.tiling import Tiling, Version
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from random import Random
 
-    from appulse.engines.call import JoinCall
+    from appulse.engines.aggregate import AggregateCall
+    from appulse.engines.call import Call, JoinCall
     from appulse.engines.spark.tiles import TilePlan
 
 
@@ -76,42 +78,41 @@ class FakeHandle:
 
 
 @dataclass
-class FakeSpark:
+class FakeQuery:
     """A streaming query over micro-batches of tables by stream name."""
 
-    call: JoinCall
+    call: Call
     plan: TilePlan
     random: Random
     workers: int = 2
     stores: dict[Any, dict[str, Any]] = field(default_factory=lambda: defaultdict(dict))
     timers: dict[Any, int] = field(default_factory=dict)
-    states: list[TileState] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._take(Tiling.of(self.plan, self.call.plan))
+        self.tiling = Tiling((Version(self.plan),), 0)
         self.caches = [Cache(1 << 30) for _ in range(self.workers)]
         self.newest: list[int | None] = [None] * len(self.call.encodings)
-
-    def _take(self, tiling: Tiling) -> None:
-        self.tiling = tiling
-        self.join = TileJoin(self.call, tiling)
-        self.numbers = NumberStage(self.call, tiling)
-
-    def replan(self, plan: TilePlan) -> None:
-        """A new start from the checkpoint, with a new version of the plan."""
-        newest = max((time for time in self.newest if time is not None), default=0)
-        self._take(self.tiling.followed_by(plan, newest + 1))
 
     def batch(self, tables: Mapping[str, pa.Table]) -> tuple[list[pa.Table], list[pa.Table]]:
         """Answers and rejects of one micro-batch."""
         limit = self._watermark()
-        return self._run_stages(self._shuffled(tables), limit)
+        return self._answered(self._run_stages(self._shuffled(tables), limit))
 
     def end(self) -> tuple[list[pa.Table], list[pa.Table]]:
         """Answers and rejects of the end of the streams."""
         newest = max((time for time in self.newest if time is not None), default=0)
-        keys = bucket_keys(self.call, self.tiling) if self.call.plan.rule is not None else self.tiling.keys
-        return self._run_stages({key: [end_mark(newest)] for key in keys}, self._watermark())
+        keys = bucket_keys(self.call, self.tiling) if self.call.bucketed else self.tiling.keys
+        return self._answered(self._run_stages({key: [end_mark(newest)] for key in keys}, self._watermark()))
+
+    def _run_stages(self, blocks: Mapping[int, Sequence[bytes]], limit: int | None) -> list[bytes]:
+        """What the last stage puts out."""
+        raise NotImplementedError
+
+    @staticmethod
+    def _answered(out: Sequence[bytes]) -> tuple[list[pa.Table], list[pa.Table]]:
+        assert {blob[:1] for blob in out} <= {ANSWERS, METRICS, REJECTS}
+        tables = {tag: [read_table(blob) for blob in out if blob[:1] == tag] for tag in (ANSWERS, REJECTS)}
+        return tables[ANSWERS], tables[REJECTS]
 
     def _watermark(self) -> int | None:
         """The watermark of the batches before, as Spark has it."""
@@ -120,27 +121,6 @@ class FakeSpark:
             return None
         least = min(time // 1000 - -(-late // 1000) for time, late in zip(told, self.call.lateness, strict=True))
         return least * 1000 if least > 0 else None
-
-    def _run_stages(
-        self, blocks: Mapping[int, Sequence[bytes]], limit: int | None
-    ) -> tuple[list[pa.Table], list[pa.Table]]:
-        if self.call.plan.rule is not None:
-            sent: dict[int, list[bytes]] = defaultdict(list)
-            for key, blobs in blocks.items():
-                for tile, blob in self._attempts(self.numbers.answer, "bucket", key, blobs, limit):
-                    sent[tile].append(blob)
-            for tile, blob in self._fire(self.numbers.wake, "bucket", limit):
-                sent[tile].append(blob)
-            blocks = sent
-        out: list[bytes] = []
-        for key, given in sorted(blocks.items()):
-            blobs = list(given)
-            self.random.shuffle(blobs)
-            out += self._attempts(self.join.answer, "tile", key, blobs, limit)
-        out += self._fire(self.join.expire, "tile", limit)
-        assert {blob[:1] for blob in out} <= {ANSWERS, METRICS, REJECTS}
-        tables = {tag: [read_table(blob) for blob in out if blob[:1] == tag] for tag in (ANSWERS, REJECTS)}
-        return tables[ANSWERS], tables[REJECTS]
 
     def _shuffled(self, tables: Mapping[str, pa.Table]) -> dict[int, list[bytes]]:
         """Blocks by key, of tasks that got some of the rows each, in no order."""
@@ -190,3 +170,60 @@ class FakeSpark:
                 arm = partial(self.timers.__setitem__, place)
                 out += stage(place[1], limit, self._state(kind, self.stores[place]), arm)
         return out
+
+
+@dataclass
+class FakeSpark(FakeQuery):
+    """A join."""
+
+    call: JoinCall
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._take(Tiling.of(self.plan, self.call.plan))
+
+    def _take(self, tiling: Tiling) -> None:
+        self.tiling = tiling
+        self.join = TileJoin(self.call, tiling)
+        self.numbers = NumberStage(self.call, tiling)
+
+    def replan(self, plan: TilePlan) -> None:
+        """A new start from the checkpoint, with a new version of the plan."""
+        newest = max((time for time in self.newest if time is not None), default=0)
+        self._take(self.tiling.followed_by(plan, newest + 1))
+
+    def _run_stages(self, blocks: Mapping[int, Sequence[bytes]], limit: int | None) -> list[bytes]:
+        if self.call.plan.rule is not None:
+            sent: dict[int, list[bytes]] = defaultdict(list)
+            for key, blobs in blocks.items():
+                for tile, blob in self._attempts(self.numbers.answer, "bucket", key, blobs, limit):
+                    sent[tile].append(blob)
+            for tile, blob in self._fire(self.numbers.wake, "bucket", limit):
+                sent[tile].append(blob)
+            blocks = sent
+        out: list[bytes] = []
+        for key, given in sorted(blocks.items()):
+            blobs = list(given)
+            self.random.shuffle(blobs)
+            out += self._attempts(self.join.answer, "tile", key, blobs, limit)
+        return out + self._fire(self.join.expire, "tile", limit)
+
+
+@dataclass
+class FakeAggregate(FakeQuery):
+    """Aggregates of windows. Whatever an attempt's worker knew, it has to write the same."""
+
+    call: AggregateCall
+
+    def _run_stages(self, blocks: Mapping[int, Sequence[bytes]], limit: int | None) -> list[bytes]:
+        stage = AggregateStage(self.call)
+        out: list[bytes] = []
+        for key, given in sorted(blocks.items()):
+            blobs = list(given)
+            store = copy.deepcopy(self.stores["bucket", key])
+            out += self._attempts(stage.answer, "bucket", key, blobs, limit)
+            self.random.shuffle(blobs)
+            handle: Any = FakeHandle(store)
+            stage.answer(key, blobs, limit, TileState(handle, "bucket", Cache(1 << 30)), lambda _: None)
+            assert store == self.stores["bucket", key]
+        return out + self._fire(stage.expire, "bucket", limit)

@@ -165,10 +165,10 @@ class WindowAggregate:
     @property
     def due(self) -> int | None:
         """The least time that ticks have to be complete beyond for anything to be answered."""
-        waiting = self._numbering.oldest
-        if self._held is None or len(self._held) == 0 or self.plan.rule is None or self.plan.rule.kind != TUMBLE_TIME:
+        waiting, rule = self._numbering.oldest, self.plan.rule
+        if rule is None or rule.kind != TUMBLE_TIME or not self.plan.in_order or self._held is None or not self._held:
             return waiting
-        end = int(_places(self._held)[1].min()) + self.plan.rule.size - 1
+        end = int(_places(self._held)[1].min()) + rule.size - 1
         return end if waiting is None else min(waiting, end)
 
     def push(self, rows: Sequence[Objects], complete: int = END, *, ended: bool = False) -> Aggregates:
@@ -222,8 +222,7 @@ class WindowAggregate:
         order = np.lexsort((_places(held)[0], group))
         held, group, new = held.take(order), group[order], order >= known
         if self.plan.tumbling:
-            reached = END if ended else complete if complete < END else self._newest
-            return held, *self._blocks(held, group, reached)
+            return held, *self._blocks(held, group, END if ended else complete if complete < END else None)
         return held, *self._sliding(held, group, new)
 
     def _placed(self, part: Objects) -> Objects:
@@ -254,20 +253,27 @@ class WindowAggregate:
         last = np.flatnonzero(_ends(changes | (np.diff(held.time) != 0)) & new)
         begin = kernels.starts(group, place, last + 1, floor[last])
         windows = _Windows(group[last], held.time[last], begin, last + 1)
-        if self.plan.by_time:
-            return windows, place >= self._newest - self.plan.length
-        ends = np.flatnonzero(_ends(changes)) if len(held) else np.empty(0, np.int64)
-        return windows, place >= np.repeat(floor[ends], np.diff(ends, prepend=-1))
+        if not self.plan.by_time:
+            return windows, place >= _of_last(group, floor)
+        # Of rows taken as they come, a group tells nothing of another.
+        newest = self._newest if self.plan.in_order else _of_last(group, place)
+        return windows, place >= newest - self.plan.length
 
-    def _blocks(self, held: Objects, group: NDArray[np.int64], reached: int) -> tuple[_Windows, NDArray[np.bool_]]:
-        """A window per block that is over; its rows go with it."""
+    def _blocks(
+        self, held: Objects, group: NDArray[np.int64], reached: int | None
+    ) -> tuple[_Windows, NDArray[np.bool_]]:
+        """A window per block that is over, and its rows go; ``reached`` is as far as ticks are complete.
+
+        None: each group is as far as its newest row.
+        """
         rule = self.plan.rule
         assert rule is not None  # noqa: S101 - blocks have one
         place, floor = _places(held)
         last = np.flatnonzero(_ends((np.diff(group) != 0) | (np.diff(floor) != 0)))[: len(held)]
         end = floor[last] + rule.size
         by_time = rule.kind == TUMBLE_TIME
-        over = (end <= reached) if by_time else (place[last] + 1 == end) | (reached == END)
+        until = _of_last(group, place)[last] if reached is None else reached
+        over = (end <= until) if by_time else (place[last] + 1 == end) | (reached == END)
         begin = np.append(0, last[:-1] + 1)[: len(last)]
         stays = np.repeat(~over, last + 1 - begin)
         tick = end if by_time else held.time[last]
@@ -284,6 +290,13 @@ def _no_answer(plan: AggregatePlan) -> Answer:
 def _ends(changes: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Which rows are the last of their run."""
     return np.append(changes, True)
+
+
+def _of_last(group: NDArray[np.int64], values: NDArray[np.int64]) -> NDArray[np.int64]:
+    """For each row the value of the last row of its group; rows are in order of their groups."""
+    last = np.flatnonzero(_ends(np.diff(group) != 0))[: len(group)]
+    of_last: NDArray[np.int64] = np.repeat(values[last], np.diff(last, prepend=-1))
+    return of_last
 
 
 def _places(held: Objects) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

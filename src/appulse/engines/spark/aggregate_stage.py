@@ -21,7 +21,7 @@ from appulse.engines.spark.ticks import (
     set_clock,
 )
 from appulse.engines.spark.tile_join import ANSWERS, END, REJECTS, by_tag, metrics_blob, read_table, table_bytes
-from appulse.model.objects import Objects, concat
+from appulse.model.objects import concat
 from appulse.operators.relational import AggregateState, WindowAggregate
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _ROWS = b"a"
 _STATE = b"S"
 # The lanes of blocks in a log: rows that came, and rows that windows hold.
 _CAME, _HELD = 0, 1
-# A log may hold this much beside twice what its operator holds, before it is begun anew.
+# A log may hold this much beside twice what it began with, before it is begun anew.
 _SLACK = 1 << 18
 
 
@@ -57,7 +57,7 @@ class Bucket:
         return self.operator.nbytes
 
     def step(self, complete: int, *, ended: bool) -> bytes:
-        """What a delta says beside the rows that came: all ticks before ``complete`` were there."""
+        """What a delta says beside the blocks that came: all ticks before ``complete`` were there."""
         numbers = np.array([complete, ended, *clock_arrays(self.clock)], np.int64)
         return _STATE + pack_arrays({"step": numbers})
 
@@ -74,7 +74,11 @@ class Bucket:
 
     def apply(self, payload: bytes) -> None:
         """Take in a delta of the log."""
-        given = by_tag(blocks_of(payload))
+        self.take(blocks_of(payload))
+
+    def take(self, blocks: list[bytes]) -> None:
+        """Take in the blocks of a delta."""
+        given = by_tag(blocks)
         arrays = unpack_arrays(given[_STATE][0][1:])
         rows = [(lane, objects) for _, lane, objects in map(unpack, given[_ROWS])]
         came = [objects for lane, objects in rows if lane == _CAME]
@@ -107,10 +111,12 @@ class AggregateStage:
         batches, late = admitted(given[_ROWS], self.call, bucket.clock, limit)
         ended = bool(given[END])
         complete = complete_before(self.call, bucket.clock, limit, ended=ended)
-        rows = [objects for _, objects in batches]
+        # Rows as the log will have them, in its order: a worker that replays it has to come to the same.
+        came = sorted(block for _, objects in batches for block, _ in packed(objects, 0, _CAME))
+        rows = [unpack(block)[2] for block in came]
         answers = aggregate_table(bucket.operator.push(rows, complete, ended=ended), self.call)
         timer = armed(bucket.operator.due, timer, limit, arm)
-        written = self._save(key, cached, rows, complete, timer, state, ended=ended)
+        written = self._save(key, cached, [bucket.step(complete, ended=ended), *came], timer, state)
         out = given[REJECTS] + [table_bytes(REJECTS, table) for table in late]
         figures = {
             "tile": -1 - key,
@@ -135,7 +141,7 @@ class AggregateStage:
         complete = complete_before(self.call, bucket.clock, limit, ended=False)
         answers = aggregate_table(bucket.operator.push([], complete), self.call)
         timer = armed(bucket.operator.due, NO_TIMER, limit, arm)
-        self._save(key, cached, [], complete, timer, state, ended=False)
+        self._save(key, cached, [bucket.step(complete, ended=False)], timer, state)
         return [*self._answered(answers), metrics_blob(tile=-1 - key, answers=len(answers))]
 
     def at_once(self, blobs: list[bytes]) -> pa.Table:
@@ -150,20 +156,12 @@ class AggregateStage:
     def _answered(answers: pa.Table) -> list[bytes]:
         return [table_bytes(ANSWERS, answers)] if len(answers) else []
 
-    @staticmethod
-    def _save(
-        key: int,
-        cached: Cached,
-        rows: list[Objects],
-        complete: int,
-        timer: int,
-        state: TileState,
-        *,
-        ended: bool,
-    ) -> int:
-        bucket: Bucket = cached.operator
-        came = [block for objects in rows for block, _ in packed(objects, 0, _CAME)]
-        step = [bucket.step(complete, ended=ended), *came]
-        if whole := cached.logged + sum(map(len, step)) > 2 * bucket.nbytes + _SLACK:
-            step = bucket.whole()
+    def _save(self, key: int, cached: Cached, step: list[bytes], timer: int, state: TileState) -> int:
+        grown = cached.logged + sum(map(len, step))
+        whole = bool(cached.live) and grown > 2 * cached.live[0][3] + _SLACK
+        if whole:
+            step = cached.operator.whole()
+            # From now on as one who reads it: what is written next must not depend on who lived through what.
+            cached.operator = self._fresh()
+            cached.operator.take(step)
         return state.save(key, cached, step, 0, timer, whole=whole)
