@@ -313,3 +313,12 @@ def test_a_window_of_a_million_rows() -> None:
         found.append(pairs.take(order))
     assert len(found[0]) > 10_000
     assert found[0].equals(found[1])
+
+
+def test_windows_that_are_cut_tell_so() -> None:
+    """Rows that `max_rows` alone pushed out are counted."""
+    rows = pa.table({"id": [1, 2, 3], "ts": [1.0, 2.0, 3.0], "x": [0.0] * 3, "p": [0.5] * 3})
+    stream = ap.Stream(rows, key="id", time="ts", value=ap.Exact("x"), existence="p")
+    window = ap.UncertainCountWindow(1, confidence=1.0, max_rows=2)
+    with pytest.warns(ap.CappedWindow, match="1 rows left an UncertainCountWindow"):
+        ap.self_join(stream, epsilon=1.0, probability=1e-6, window=window)

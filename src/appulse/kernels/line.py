@@ -14,7 +14,9 @@ import numpy as np
 from appulse.kernels.jit import kernel
 
 if TYPE_CHECKING:
-    from appulse.kernels.arrays import Floats, Ints
+    from numpy.typing import NDArray
+
+    from appulse.kernels.arrays import Flags, Floats, Ints
 
 _CELLS = 256
 # What a table costs to make, and a look-up, in comparisons of samples.
@@ -178,3 +180,214 @@ def refine_line(
             else:
                 probability[i] = found * unit
             i += 1
+
+
+@kernel
+def fill_columns(
+    begin: int,  # the first row to put in
+    end: int,
+    to: int,  # the column of the first row
+    samples: Floats,
+    samples_begin: Ints,
+    samples_base: int,
+    columns: NDArray[np.float64],
+) -> None:
+    """Put the samples of rows into columns, least first."""
+    m = columns.shape[0]
+    for row in range(begin, end):
+        values = samples[samples_begin[row] - samples_base :][:m]
+        if m > 48:
+            values = np.sort(values)
+            for t in range(m):
+                columns[t, to + row - begin] = values[t]
+            continue
+        for t in range(m):
+            k = t
+            while k > 0 and columns[k - 1, to + row - begin] > values[t]:
+                columns[k, to + row - begin] = columns[k - 1, to + row - begin]
+                k -= 1
+            columns[k, to + row - begin] = values[t]
+
+
+@kernel
+def _cover(samples: Floats, weights: Floats, limit: float, most: Floats) -> tuple[float, float, float, bool]:
+    """What can cover a cell at most, with a cell of nothing on either side.
+
+    Returns the greatest of these, what takes a point to its cell (a factor and an offset), and whether there are cells.
+    """
+    least = samples[0]
+    greatest = samples[0]
+    for k in range(1, samples.shape[0]):
+        least = min(least, samples[k])
+        greatest = max(greatest, samples[k])
+    low = least - limit
+    # A little more than there is, so that both ends lie inside.
+    low -= 1e-9 * (greatest + limit - low) + 1e-12 * abs(low)
+    inverse = _CELLS / ((greatest + limit - low) * (1.0 + 1e-9))
+    if not np.isfinite(inverse):
+        return 0.0, 0.0, 0.0, False
+    most[:] = 0.0
+    for k in range(samples.shape[0]):
+        slack = 1e-14 * (abs(samples[k]) + limit)
+        most[_cell(samples[k] - limit - slack, low, inverse) + 1] += weights[k]
+        most[_cell(samples[k] + limit + slack, low, inverse) + 2] -= weights[k]
+    total = 0.0
+    peak = 0.0
+    for c in range(1, _CELLS + 1):
+        total += most[c]
+        most[c] = total
+        peak = max(peak, total)
+    most[_CELLS + 1] = 0.0
+    return peak, inverse, 1.0 - low * inverse, True
+
+
+@kernel
+def _outermost(
+    columns: NDArray[np.float64],
+    first: int,
+    centres: Floats,
+    middle: float,
+    inverse: float,
+    offset: float,
+    most: Floats,
+    outer: int,
+    sums: Floats,
+) -> None:
+    """Of each row, what covers those of its samples that lie farthest out from the middle: at most this much."""
+    m = columns.shape[0]
+    rows = sums.shape[0]
+    sums[:] = 0.0
+    last = most.shape[0] - 1.0
+    for t in range(outer):
+        lower = columns[t, first : first + rows]
+        upper = columns[m - 1 - t, first : first + rows]
+        for r in range(rows):
+            y = lower[r] if centres[r] < middle else upper[r]
+            place = min(max(y * inverse + offset, 0.0), last)
+            sums[r] += most[np.int64(place)]
+
+
+@kernel
+def _left_over(sums: Floats, slack: float, scale: float, mass: Floats, threshold: float, left: Ints) -> int:
+    """Which rows may still pass; how many."""
+    count = 0
+    for r in range(sums.shape[0]):
+        left[count] = r
+        count += (sums[r] + slack) * scale * mass[r] >= threshold
+    return count
+
+
+@kernel
+def scan_line(
+    start: int,  # first arrival to process
+    linked: int,  # rows of the store already in the columns
+    low: int,  # no row before this one can still be in reach
+    a_store: Ints,
+    a_oldest: Ints,
+    a_newest: Ints,
+    a_group: Ints,
+    a_differ: Ints,
+    a_first: Ints,  # where each arrival's samples begin
+    a_samples: Floats,
+    a_weights: Floats,  # empty: all samples of an object weigh the same
+    a_mass: Floats,
+    a_centre: Floats,
+    meets: Flags,
+    own: int,
+    check_differ: bool,
+    limit2: float,
+    threshold: float,
+    rank: Ints,
+    rank_max: Ints,
+    group: Ints,
+    differ: Ints,
+    mass: Floats,
+    centre: Floats,
+    samples: Floats,
+    samples_begin: Ints,
+    samples_base: int,
+    columns: NDArray[np.float64],  # samples of each row, least first; row r of the store is column r + shift
+    shift: int,
+    out_arrival: Ints,
+    out_row: Ints,
+    out_probability: Floats,
+    counts: Ints,  # [rows seen, rows that their outermost samples rule out, rows compared exactly]
+) -> tuple[int, int, int, int]:
+    """As `appulse.kernels.grid.sweep`, over every row, with the probability of pairs above the threshold only.
+
+    All rows have as many samples of equal weight, so the same sample of many rows is looked up at once. The samples
+    that lie farthest out from the arrival come first: mostly these rule a row out, whatever the others.
+    """
+    limit = np.sqrt(limit2)
+    a_even = a_weights.shape[0] == 0
+    m = columns.shape[0]
+    heaviest = mass.max() if mass.shape[0] > 0 else 0.0
+    longest = 1
+    for p in range(a_store.shape[0]):
+        longest = max(longest, a_first[p + 1] - a_first[p])
+    ones = np.ones(longest)
+    most = np.zeros(_CELLS + 2)
+    near = np.empty(columns.shape[1])
+    left = np.empty(columns.shape[1] + 1, np.int64)
+    count = 0
+    for p in range(start, a_store.shape[0]):
+        store = a_store[p]
+        if meets[store]:
+            oldest = a_oldest[p]
+            while low < linked and rank_max[low] < oldest:
+                low += 1
+            if out_row.shape[0] - count < linked - low:
+                return p, linked, low, count
+            n = a_first[p + 1] - a_first[p]
+            x = a_samples[a_first[p] :][:n]
+            weights = ones[:n] if a_even else a_weights[a_first[p] :][:n]
+            unit = a_mass[p] / n if a_even else 1.0
+            peak, inverse, offset, tabled = _cover(x, weights, limit, most)
+            rows = linked - low
+            scale = unit / m
+            remaining = rows
+            outer = 0
+            if tabled:
+                # As many as leave the others too little, were they all covered as well as can be.
+                top = peak * scale * heaviest * (1.0 + 1e-9)
+                outer = 0 if top * m < threshold - 1e-9 else min((m + 1) // 2, max(1, int(m - 0.75 * threshold / top)))
+                here = near[:rows]
+                _outermost(columns, low + shift, centre[low:linked], a_centre[p], inverse, offset, most, outer, here)
+                slack = (m - outer) * peak * (1.0 + 1e-9) + 1e-9
+                remaining = _left_over(here, slack, scale, mass[low:linked], threshold - 1e-12, left)
+            counts[0] += rows
+            counts[1] += rows - remaining
+            for i in range(remaining):
+                row = low + (left[i] if tabled else i)
+                u = rank[row]
+                if u < oldest or u > a_newest[p] or group[row] != a_group[p]:
+                    continue
+                if check_differ and (differ[row] == 0 or a_differ[p] == 0 or differ[row] == a_differ[p]):
+                    continue
+                if tabled:
+                    from_left = centre[row] < a_centre[p]
+                    covered = near[row - low]
+                    for t in range(outer, m):
+                        y = columns[t if from_left else m - 1 - t, row + shift]
+                        covered += most[np.int64(min(max(y * inverse + offset, 0.0), _CELLS + 1.0))]
+                    if (covered * (1.0 + 1e-9) + 1e-9) * scale * mass[row] < threshold - 1e-12:
+                        continue
+                counts[2] += 1
+                found = 0.0
+                y0 = samples_begin[row] - samples_base
+                for s in range(m):
+                    y = samples[y0 + s]
+                    for k in range(n):
+                        gap = x[k] - y
+                        found += weights[k] if gap * gap <= limit2 else 0.0
+                mean = found / (n * m) * a_mass[p] if a_even else found / m
+                probability = mean * mass[row]
+                if probability >= threshold:
+                    out_arrival[count] = p
+                    out_row[count] = row
+                    out_probability[count] = probability
+                    count += 1
+        if store == own:
+            fill_columns(linked, linked + 1, linked + shift, samples, samples_begin, samples_base, columns)
+            linked += 1
+    return a_store.shape[0], linked, low, count

@@ -1,4 +1,4 @@
-"""A window on a line as sorted runs of its samples: the index of Sort-Match."""
+"""Windows on a line: as sorted runs of their samples, for Sort-Match, or as columns of them, to be scanned."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from appulse.kernels import sort_match as kernels
+from appulse.kernels.line import fill_columns
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,6 +27,7 @@ class Samples:
     samples: NDArray[np.float64]
     weights: NDArray[np.float64]
     mass: NDArray[np.float64]
+    centre: NDArray[np.float64]
 
 
 class Runs:
@@ -75,8 +77,56 @@ class Runs:
         self._base, self._made = store.base, True
 
 
+class Columns:
+    """The samples of the linked rows of one store, one row a column, least first; all rows have as many."""
+
+    def __init__(self) -> None:
+        self.columns: NDArray[np.float64] = np.empty((0, 0))
+        self._first = self._end = 0  # the rows in the columns, counted from the first row there ever was
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return self.columns.nbytes
+
+    @staticmethod
+    def fit(store: Store) -> bool:
+        """Whether all rows have as many samples, that weigh the same."""
+        lengths = store.samples.length
+        return len(store.weights.begin) == 0 and len(lengths) > 0 and bool((lengths == lengths[0]).all())
+
+    def forget(self) -> None:
+        """Rows have moved: fill the columns anew when they are needed."""
+        self._end = -1
+
+    def shift(self, store: Store) -> int:
+        """The column of the store's first row."""
+        return store.base - self._first
+
+    def prepare(self, store: Store) -> None:
+        """Let the columns hold the linked rows, and have room for the others."""
+        m, rows = int(store.samples.length[0]), len(store)
+        if self._end < store.base or self.columns.shape[0] != m:
+            self._first = self._end = store.base
+            self.columns = np.empty((m, 2 * rows))
+        elif store.base + rows - self._first > self.columns.shape[1]:
+            held = self.columns[:, store.base - self._first : self._end - self._first]
+            self.columns = np.empty((m, 2 * rows))
+            self.columns[:, : held.shape[1]] = held
+            self._first = store.base
+        begin = self._end - store.base
+        samples = (store.samples.values, store.samples.begin, store.samples.base)
+        fill_columns(begin, store.linked, begin + self.shift(store), *samples, self.columns)
+        self.linked(store)
+
+    def linked(self, store: Store) -> None:
+        """Take note that the linked rows are there."""
+        self._end = store.base + store.linked
+
+
 # What things cost on a line, in nanoseconds: measured on one machine, but what counts is how they compare.
 _PER_VALUE, _PER_INSERT, _PER_ROW, _PER_PAIR, _PER_SAMPLE = 2.0, 1.0, 1.5, 60.0, 4.5
+_PER_COLUMN, _PER_TABLE = 0.9, 700.0
 
 
 def line_costs(
@@ -86,11 +136,11 @@ def line_costs(
     radius: NDArray[np.float64],
     limit: float,
     arriving: int,
-) -> tuple[float, float]:
-    """What a probe costs with sorted runs, and with pairs judged one by one, from a sample of the probes.
+) -> dict[str, float]:
+    """What a probe costs with sorted runs, a scan of columns, and pairs judged one by one, from a sample of the probes.
 
-    Runs walk over every sample between the first and the last an arrival might be close to. Pairs cost something
-    each, and more the more samples they have.
+    Runs walk over every sample between the first and the last an arrival might be close to. Columns look up half of
+    all samples, fast. Pairs cost something each, and more the more samples they have.
     """
     rows = len(store)
     some = slice(None, None, max(1, rows // 256))
@@ -100,7 +150,8 @@ def line_costs(
     insert = math.sqrt(6 * rows) * samples * min(1.0, rows / max(1, arriving))
     met = float((gap <= (extent + limit)[:, None] + store.extent.view[some][None, :]).mean()) * rows
     runs = _PER_VALUE * walked + _PER_INSERT * insert
-    return runs, _PER_ROW * min(rows, 8 * met) + met * (_PER_PAIR + _PER_SAMPLE * samples)
+    pairs = _PER_ROW * min(rows, 8 * met) + met * (_PER_PAIR + _PER_SAMPLE * samples)
+    return {"runs": runs, "columns": _PER_TABLE + rows * (_PER_COLUMN * samples + _PER_ROW), "pairs": pairs}
 
 
 def _run(n: int) -> _Run:

@@ -17,7 +17,7 @@ from appulse.errors import StateError
 from appulse.kernels import bounds as bound_kernels
 from appulse.kernels.gaussian import gaussian_pairs
 from appulse.kernels.grid import squared_distances, sweep
-from appulse.kernels.line import refine_line
+from appulse.kernels.line import refine_line, scan_line
 from appulse.kernels.refine import close_samples, refine
 from appulse.kernels.sort_match import sort_match
 from appulse.kernels.strings import gather_runs, sorts_after
@@ -29,7 +29,7 @@ from appulse.operators.answers import Answers, Standing
 from appulse.operators.labels import LabelNumbers
 from appulse.operators.pairings import Pairings
 from appulse.operators.presence import Windows, pair_factor
-from appulse.operators.runs import Samples, line_costs
+from appulse.operators.runs import Columns, Runs, Samples, line_costs
 from appulse.operators.store import Store
 
 if TYPE_CHECKING:
@@ -281,8 +281,9 @@ class SimilarityJoin:
         for s in np.unique(arrivals.store).tolist():
             reaches[s] = np.quantile(arrivals.extent[arrivals.store == s], 0.9)
         for own, store in enumerate(self._stores):
-            if self._wants_runs(own, store, arrivals):
-                store.prepare_runs()
+            line = self._line_index(own, store, arrivals)
+            if line is not None:
+                store.prepare_line(line)
             else:
                 store.prepare_index(float(reaches[self._meets[own] | (np.arange(len(reaches)) == own)].max()))
 
@@ -340,22 +341,32 @@ class SimilarityJoin:
         rows = np.arange(begin, begin + n)
         return _Arrivals(objects.time, np.full(n, own), rows, objects.centre, extent, group, differ, frame)
 
-    def _wants_runs(self, own: int, store: Store, arrivals: _Arrivals) -> bool:
-        """Whether sorted runs are the better index: on a line only, and where every row has samples."""
-        if store.d > 1 or self.plan.points_only or self.plan.closed_form or self.plan.index in ("grid", "dense"):
-            return False
+    def _line_index(self, own: int, store: Store, arrivals: _Arrivals) -> type[Runs | Columns] | None:
+        """Sorted runs or columns, where they are the better index: on a line only, where every row has samples."""
+        if store.d > 1 or self.plan.points_only or self.plan.closed_form or self.plan.index == "grid":
+            return None
+        if self.plan.index == "sorted":
+            return Runs
+        fits = Columns.fit(store)
+        if self.plan.index == "dense":
+            return Columns if fits else None
         probes = np.flatnonzero(self._meets[own][arrivals.store])
-        if self.plan.index == "sorted" or len(probes) == 0 or len(store) == 0:
-            return self.plan.index == "sorted" or store.runs is not None
+        if len(probes) == 0 or len(store) == 0:
+            return None if store.line is None else type(store.line)
         probes = probes[:: max(1, len(probes) // 32)]
         radius = np.empty(len(probes))
         for k, p in enumerate(probes.tolist()):
             radius[k] = self._stores[int(arrivals.store[p])].radius.view[arrivals.row[p]]
-        runs, pairs = line_costs(
+        costs = line_costs(
             store, arrivals.centre[probes, 0], arrivals.extent[probes], radius, self.plan.limit, len(arrivals.time)
         )
-        # To change the index costs something, too.
-        return runs < pairs * (1.5 if store.runs is not None else 1.0)
+        kinds: dict[str, type[Runs | Columns] | None] = {"runs": Runs, "columns": Columns, "pairs": None}
+        if not fits:
+            del costs["columns"]
+        for name, kind in kinds.items():  # to change the index costs something, too
+            if name in costs and kind is (None if store.line is None else type(store.line)):
+                costs[name] /= 1.3
+        return kinds[min(costs, key=lambda name: costs[name])]
 
     def _reach_of(self, own: int, arrivals: _Arrivals) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The least rank in the store's window at each arrival, and the greatest that finds the arrival in its own."""
@@ -364,66 +375,105 @@ class SimilarityJoin:
         oldest = np.ascontiguousarray(arrivals.frame[:, self._stream_of[own]])
         return oldest, np.full(len(oldest), _EVER)
 
-    def _sort_match(self, own: int, store: Store, arrivals: _Arrivals) -> list[Answers]:
-        found, start, tally = [], 0, np.zeros(1, np.int64)
+    def _on_a_line(self, own: int, store: Store, arrivals: _Arrivals) -> list[Answers]:
+        """Where the index finds the pairs with their probabilities: on a line."""
+        found, start, tally = [], 0, np.zeros(3, np.int64)
         oldest, newest = self._reach_of(own, arrivals)
         low = int(np.searchsorted(store.rank_max.view, oldest[0], side="left"))
         given = self._samples_of(arrivals)
         room = max(_FIRST_CAPACITY, 2 * len(store))
         out_arrival, out_row, out_probability = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room)
         touched = np.zeros(len(store))
-        if store.runs is None:
-            raise StateError("A window has no sorted runs. This is a fault of appulse: please report it, with the job.")
+        line = store.line
         while start < len(arrivals.time):
-            start, store.linked, low, n = sort_match(
-                start,
-                store.linked,
-                low,
-                arrivals.store,
-                oldest,
-                newest,
-                arrivals.group,
-                arrivals.differ,
-                given.first,
-                given.samples,
-                given.weights,
-                given.mass,
-                self._meets[own],
-                own,
-                self.plan.check_differ,
-                self.plan.limit**2,
-                self.plan.threshold,
-                store.base,
-                store.rank.view,
-                store.rank_max.view,
-                store.group.view,
-                store.differ.view,
-                store.mass.view,
-                store.samples.values,
-                store.samples.begin,
-                store.samples.length,
-                store.samples.base,
-                store.weights.values,
-                store.weights.begin,
-                store.weights.base,
-                store.ordered,
-                store.runs.merge_rows,
-                store.runs.at,
-                *store.runs.large,
-                *store.runs.small,
-                touched,
-                out_arrival,
-                out_row,
-                out_probability,
-                tally,
-            )
+            if isinstance(line, Columns):
+                start, store.linked, low, n = scan_line(
+                    start,
+                    store.linked,
+                    low,
+                    arrivals.store,
+                    oldest,
+                    newest,
+                    arrivals.group,
+                    arrivals.differ,
+                    given.first,
+                    given.samples,
+                    given.weights,
+                    given.mass,
+                    given.centre,
+                    self._meets[own],
+                    own,
+                    self.plan.check_differ,
+                    self.plan.limit**2,
+                    self.plan.threshold,
+                    store.rank.view,
+                    store.rank_max.view,
+                    store.group.view,
+                    store.differ.view,
+                    store.mass.view,
+                    store.centre.view[:, 0],
+                    store.samples.values,
+                    store.samples.begin,
+                    store.samples.base,
+                    line.columns,
+                    line.shift(store),
+                    out_arrival,
+                    out_row,
+                    out_probability,
+                    tally,
+                )
+                line.linked(store)
+            elif isinstance(line, Runs):
+                start, store.linked, low, n = sort_match(
+                    start,
+                    store.linked,
+                    low,
+                    arrivals.store,
+                    oldest,
+                    newest,
+                    arrivals.group,
+                    arrivals.differ,
+                    given.first,
+                    given.samples,
+                    given.weights,
+                    given.mass,
+                    self._meets[own],
+                    own,
+                    self.plan.check_differ,
+                    self.plan.limit**2,
+                    self.plan.threshold,
+                    store.base,
+                    store.rank.view,
+                    store.rank_max.view,
+                    store.group.view,
+                    store.differ.view,
+                    store.mass.view,
+                    store.samples.values,
+                    store.samples.begin,
+                    store.samples.length,
+                    store.samples.base,
+                    store.weights.values,
+                    store.weights.begin,
+                    store.weights.base,
+                    store.ordered,
+                    line.merge_rows,
+                    line.at,
+                    *line.large,
+                    *line.small,
+                    touched,
+                    out_arrival,
+                    out_row,
+                    out_probability,
+                    tally,
+                )
             for other, close, mask in self._by_store(store, arrivals, out_arrival[:n], out_row[:n]):
                 pairs, here = self._owned(close)
                 answers = self._accept(other, own, pairs, out_probability[:n][mask][here], arrivals)
                 if len(answers):
                     found.append(answers)
         self.counts["candidates"] += int(tally[0])
-        self.counts["refined"] += int(tally[0])
+        self.counts["pruned_projection"] += int(tally[1])
+        self.counts["refined"] += int(tally[2] if isinstance(line, Columns) else tally[0])
         return found
 
     def _samples_of(self, arrivals: _Arrivals) -> Samples:
@@ -433,6 +483,7 @@ class SimilarityJoin:
         stores = [(own, store, at) for own, store, at in stores if len(at)]
         even = not any(len(store.weights.begin) for _, store, _ in stores)
         length, mass, place = np.empty(n, np.int64), np.empty(n), np.empty(n, np.int64)
+        centre = np.ascontiguousarray(arrivals.centre[:, 0])
         values, weights, end = [], [], 0
         for _, store, at in stores:
             rows = arrivals.row[at]
@@ -449,11 +500,11 @@ class SimilarityJoin:
                 weights.append(np.repeat(mass[at] / length[at], length[at]))
         first, samples = gather_runs(place, length, 0, np.concatenate(values), np.arange(n))
         shares = np.empty(0) if even else gather_runs(place, length, 0, np.concatenate(weights), np.arange(n))[1]
-        return Samples(first, samples, shares, mass)
+        return Samples(first, samples, shares, mass, centre)
 
     def _sweep(self, own: int, store: Store, arrivals: _Arrivals) -> list[Answers]:
-        if store.runs is not None:
-            return self._sort_match(own, store, arrivals)
+        if store.line is not None:
+            return self._on_a_line(own, store, arrivals)
         found, start, tally = [], 0, np.zeros(2, np.int64)
         oldest, newest = self._reach_of(own, arrivals)
         # Anew in every push: within the lateness rows may come that are older than those of the push before.

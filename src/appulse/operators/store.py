@@ -12,12 +12,12 @@ from appulse.model.objects import Objects
 from appulse.model.strings import Bytes
 from appulse.model.uncertainty import Form
 from appulse.operators.buffers import Arena, Column
-from appulse.operators.runs import Runs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appulse.operators.labels import LabelNumbers
+    from appulse.operators.runs import Columns, Runs
 
 _EMPTY = np.empty(0, np.int64)
 # A grid pays only once a scan of everything in reach costs more than a few look-ups.
@@ -64,7 +64,7 @@ class Store:
         self._kept = 0  # rows after the last `keep`
         self._index, self._epsilon = index, epsilon
         self.heads = _EMPTY
-        self.runs: Runs | None = None  # in place of the grid, where they are the better index
+        self.line: Runs | Columns | None = None  # in place of the grid, where these are the better index
         self._oversized = self._most_oversized = 0  # rows too large for the grid, and when to build it anew
         self.dims = np.arange(min(d, 3), dtype=np.int64)
         self.side = self.radius_cap = 0.0
@@ -82,7 +82,7 @@ class Store:
         """Bytes held."""
         columns = self._columns()
         arenas = (self.samples, self.weights, self.key)
-        index = self.heads.nbytes + (0 if self.runs is None else self.runs.nbytes)
+        index = self.heads.nbytes + (0 if self.line is None else self.line.nbytes)
         return sum(column.nbytes for column in columns) + sum(a.nbytes for a in arenas) + index
 
     def extend(
@@ -189,23 +189,23 @@ class Store:
         self.base, self.linked = self.base + before, int((rows < self.linked).sum())
         if len(self.heads):
             grid.relink(self.linked, *self._chains())
-        if self.runs is not None:
-            self.runs.forget()
+        if self.line is not None:
+            self.line.forget()
 
     @property
     def ordered(self) -> bool:
         """Whether a row that has left a window can never be in reach again."""
         return self._numbered and self._comparable
 
-    def prepare_runs(self) -> None:
-        """Make sorted runs the index."""
+    def prepare_line(self, kind: type[Runs | Columns]) -> None:
+        """Make sorted runs, or columns, the index."""
         self.heads = _EMPTY
-        self.runs = self.runs or Runs()
-        self.runs.prepare(self)
+        self.line = self.line if isinstance(self.line, kind) else kind()
+        self.line.prepare(self)
 
     def prepare_index(self, probe_reach: float) -> None:
         """Make the grid fit the rows there are, for probes whose own reach is mostly ``probe_reach``."""
-        self.runs = None
+        self.line = None
         n = len(self)
         if self._index == "dense" or (self._index == "auto" and n < _GRID_FROM):
             self.heads = _EMPTY
@@ -229,8 +229,8 @@ class Store:
         """Put every row in the index."""
         if len(self.heads) and self.linked < len(self):
             grid.link_rest(self.linked, *self._chains())
-        if self.runs is not None:
-            self.runs.forget()
+        if self.line is not None:
+            self.line.forget()
         self.linked = len(self)
 
     def _chains(self) -> tuple[Any, ...]:
