@@ -14,7 +14,7 @@ from appulse.engines.spark import tile_join
 from appulse.engines.spark.routing import bucketed, tiled
 from appulse.engines.spark.tile_join import table_bytes
 from appulse.engines.spark.tiles import spread_keys
-from appulse.errors import BadArgument, bad_rows
+from appulse.errors import BadArgument, NotBuilt, bad_rows
 from appulse.model.encode import encode, infer_dimensions
 
 if TYPE_CHECKING:
@@ -174,31 +174,40 @@ def quoted(column: str) -> Any:
 
 
 def with_watermark_delay(stream: Stream) -> Stream:
-    """The stream with the delay of a `withWatermark` on its frame as its lateness."""
-    delays = _watermark_delays(stream.frame)
+    """The stream with the delay of a `withWatermark` on its frame as its lateness.
+
+    Spark lets a query set a watermark once, so a stream that another call of this kind puts out is refused.
+    """
+    own = stream.name or stream.key
+    nodes = list(_plan_of(stream.frame))
+    if any(node.nodeName().startswith("TransformWithState") for node in nodes):
+        raise NotBuilt(
+            f"Stream {own!r} is what another streaming call puts out, and Spark lets no query set a watermark twice. "
+            "Write that result to files by ap.start, and read them as a stream in a second query; or use batch frames."
+        )
+    delays = [_delay_of(node, stream.frame) for node in nodes if node.nodeName() == "EventTimeWatermark"]
     if not delays:
         return stream
     if stream.lateness is not None:
         raise BadArgument(
-            f"Stream {stream.name or stream.key!r} has lateness={stream.lateness!r} and a withWatermark on its frame. "
-            "Give one of them."
+            f"Stream {own!r} has lateness={stream.lateness!r} and a withWatermark on its frame. Give one of them."
         )
     return replace(stream, lateness=max(delays) / 1000.0)
 
 
-def _watermark_delays(frame: DataFrame) -> list[int]:
-    """Delays in milliseconds of the watermarks in a frame's plan; none where Spark does not let us look (Connect)."""
+def _plan_of(frame: DataFrame) -> Iterator[Any]:
+    """The nodes of a frame's plan; none where Spark does not let us look (Connect)."""
     if not hasattr(frame, "_jdf"):
-        return []
-    delays, waiting = [], [frame._jdf.queryExecution().analyzed()]  # noqa: SLF001 - there is no public way
+        return
+    waiting = [frame._jdf.queryExecution().analyzed()]  # noqa: SLF001 - there is no public way
     while waiting:
         node = waiting.pop()
-        if node.nodeName() == "EventTimeWatermark":
-            delays.append(
-                int(node.delay().days() * 86_400_000 + node.delay().microseconds() // 1000)
-                if hasattr(node.delay(), "days")
-                else int(str(node.delay()))
-            )
+        yield node
         children = node.children()
         waiting += [children.apply(i) for i in range(children.size())]
-    return delays
+
+
+def _delay_of(watermark: Any, frame: DataFrame) -> int:
+    """The delay of a watermark in milliseconds."""
+    jvm: Any = frame.sparkSession._jvm  # noqa: SLF001 - there is no public way
+    return int(jvm.org.apache.spark.sql.catalyst.plans.logical.EventTimeWatermark.getDelayMs(watermark.delay()))
