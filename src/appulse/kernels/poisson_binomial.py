@@ -336,7 +336,7 @@ def _scratch(n: int) -> tuple[Ints, NDArray[np.float64], NDArray[np.float64], ND
 @exact_kernel
 def _pivot(row: int, newest: int, end: int, size: int, known: NDArray[np.float64]) -> int:
     """A pivot that serves until some rows more have come."""
-    ahead = max(16, min(size // 4, 4096))
+    ahead = max(16, min(size // 2, 4096))
     return min(end, max(row, _highest_open(newest, size, known) + ahead))
 
 
@@ -379,15 +379,25 @@ def evict(
             while newest - oldest >= size:
                 if method != EXACT:
                     inside = _approximate(method, oldest, newest, _NONE, size, own, known)
-                    gone = 1.0 - inside >= confidence - 1e-9
-                elif confidence == 1.0:
+                else:
+                    inside = _settled(oldest, newest, size, known)
+                    if inside != inside:  # noqa: PLR0124 - NaN
+                        # Mostly all is there but the newest row, and a call with so many arrays costs more than that.
+                        if at[_END] == _NONE or oldest > at[_PIVOT] or at[_PIVOT] - at[_DEPTH] >= oldest:
+                            rows, table = _ready(oldest, newest, size, own, known, at, head, tail, rows, table)
+                        elif at[_END] < newest:
+                            at[_BUFFER], at[_BEGIN], at[_N], at[_LOW] = _times_rows(
+                                head, at[_BUFFER], at[_BEGIN], at[_N], at[_LOW], own, at[_END] + 1, newest + 1
+                            )
+                            at[_END] = newest
+                        k = at[_PIVOT] - oldest
+                        values = head[at[_BUFFER], at[_BEGIN] : at[_BEGIN] + at[_N]]
+                        entry = table[rows[k, 0] : rows[k, 0] + rows[k, 1]]
+                        inside = min(1.0, _at_least(values, at[_LOW], entry, rows[k, 2], newest - oldest - size + 1))
+                if method == EXACT and confidence == 1.0:
                     # Nothing short of enough certain rows is certain.
                     gone = known[newest + 1, 3] - known[oldest + 1, 3] >= size
-                    inside = 0.0 if gone else 1.0
-                    if not gone and least > 0.0:
-                        inside, rows, table = _inside(oldest, newest, size, own, known, at, head, tail, rows, table)
                 else:
-                    inside, rows, table = _inside(oldest, newest, size, own, known, at, head, tail, rows, table)
                     gone = 1.0 - inside >= confidence - 1e-9
                 if not gone and inside >= least:
                     break
@@ -423,30 +433,6 @@ def _ready(
         )
         at[_END] = newest
     return _deepen(at, row, exist, tail, rows, table)
-
-
-@exact_kernel
-def _inside(
-    row: int,
-    newest: int,
-    size: int,
-    exist: Floats,
-    known: NDArray[np.float64],
-    at: Ints,
-    head: NDArray[np.float64],
-    tail: NDArray[np.float64],
-    rows: NDArray[np.int64],
-    table: Floats,
-) -> tuple[float, NDArray[np.int64], Floats]:
-    """Pr(at most size - 1 of the rows after ``row``, up to ``newest``, exist), and the table, perhaps longer now."""
-    settled = _settled(row, newest, size, known)
-    if settled == settled:  # noqa: PLR0124 - not NaN
-        return settled, rows, table
-    rows, table = _ready(row, newest, size, exist, known, at, head, tail, rows, table)
-    entry = rows[at[_PIVOT] - row]
-    values = head[at[_BUFFER], at[_BEGIN] : at[_BEGIN] + at[_N]]
-    inside = _at_least(values, at[_LOW], table[entry[0] : entry[0] + entry[1]], entry[2], newest - row - size + 1)
-    return min(1.0, inside), rows, table
 
 
 @exact_kernel
