@@ -16,7 +16,7 @@ from appulse.model.stream import Stream
 from appulse.model.uncertainty import Ball, Exact, Gaussian, Model, Samples
 from appulse.operators.numbering import END
 from appulse.operators.similarity_join import SimilarityJoin
-from appulse.windows.definitions import CountWindow, TimeWindow, Window
+from appulse.windows.definitions import CountWindow, TimeWindow, UncertainCountWindow, Window
 
 _MODELS: tuple[tuple[Model, Model], ...] = (
     (Exact("x", "y"), Exact("x", "y")),
@@ -37,16 +37,20 @@ def warm() -> None:
             "y": place,
             "s": [[[a, a], [a + 1.0, a]] for a in place.tolist()],
             "w": [[0.5, 0.25]] * n,
+            "t": [[a, a + 1.0] for a in place.tolist()],
         }
     )
     for left, right in _MODELS:
         for index in ("grid", "dense"):
             _join(table, (left, right), index)
         _join(table, (left,), "grid")
-        _number(table, (left, right))
+        for window in (CountWindow(3), UncertainCountWindow(3, 0.9)):
+            _number(table, (left, right), window)
+    for index in ("dense", "sorted"):
+        _join(table, (Samples("t"), Samples("t")), index, 1)
 
 
-def _call(table: pa.Table, models: tuple[Model, ...], index: str, window: Window) -> JoinCall:
+def _call(table: pa.Table, models: tuple[Model, ...], index: str, window: Window, d: int = 2) -> JoinCall:
     streams = [Stream(None, key="id", time="ts", value=m, name=f"s{i}") for i, m in enumerate(models)]
     return resolve(
         streams,
@@ -58,11 +62,11 @@ def _call(table: pa.Table, models: tuple[Model, ...], index: str, window: Window
         different=None,
         on_reject="collect",
         options=Options(index=index),
-    ).with_dimensions(2)
+    ).with_dimensions(d)
 
 
-def _join(table: pa.Table, models: tuple[Model, ...], index: str) -> None:
-    call = _call(table, models, index, TimeWindow(1))
+def _join(table: pa.Table, models: tuple[Model, ...], index: str, d: int = 2) -> None:
+    call = _call(table, models, index, TimeWindow(1), d)
     local = LocalJoin(call)
     for _ in range(2):
         local.push({encoding.name: table for encoding in call.encodings})
@@ -78,8 +82,8 @@ def _join(table: pa.Table, models: tuple[Model, ...], index: str) -> None:
         tile.apply(batch)
 
 
-def _number(table: pa.Table, models: tuple[Model, ...]) -> None:
-    call = _call(table, models, "auto", CountWindow(3))
+def _number(table: pa.Table, models: tuple[Model, ...], window: Window) -> None:
+    call = _call(table, models, "auto", window)
     local = LocalJoin(call)
     local.push({encoding.name: table for encoding in call.encodings})
     local.drain()
