@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from appulse.errors import BadArgument, nearest
 from appulse.model import uncertainty
 from appulse.model.times import UNITS, duration
 from appulse.model.uncertainty import Ball, Exact, Gaussian, Model, Samples
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 ORDERS = ("time", "arrival")
 
@@ -32,7 +35,7 @@ class Stream:
     time: str
     value: Model
     existence: str | None = None
-    partition_by: tuple[str, ...] | str | None = None
+    partition_by: Sequence[str] | str | None = None
     lateness: float | str | None = None
     idle_after: float | str | None = None
     order: str = "time"
