@@ -270,3 +270,130 @@ def test_a_stream_in_files_of_text_needs_no_schema(job: Path, spark: SparkSessio
     answers = jobs.build(jobs.load(job), spark, streaming=False)
     pd.testing.assert_frame_equal(in_order(answers.toPandas()), in_process(), check_dtype=False)  # Spark infers int
     assert jobs.build(jobs.load(job), spark).isStreaming
+
+
+AGGREGATE = """\
+[sources.near]
+format = "parquet"
+path = "near"
+max_files_per_trigger = 1
+key = "id"
+time = "time"
+value = { model = "Gaussian", columns = ["x", "y"], sigma = 1.0 }
+where = ["x > 5 OR id < 1050", "y < 18"]
+
+[window_aggregate]
+aggregates = { x = ["sum", "max"], y = "count" }
+window = { uncertain_count = 5, confidence = 0.9 }
+distribution = true
+
+[sink]
+format = "parquet"
+path = "loads"
+
+[rejects]
+format = "json"
+path = "rejects"
+"""
+
+
+@pytest.fixture
+def aggregate_job(job: Path) -> Path:
+    """A job that filters a stream and aggregates it."""
+    job.write_text(AGGREGATE)
+    return job
+
+
+def loads() -> pd.DataFrame:
+    stream = ap.Stream(rows(1), key="id", time="time", value=ap.Gaussian("x", "y", sigma=1.0))
+    for condition in ("x > 5 OR id < 1050", "y < 18"):
+        stream = ap.filter(stream, condition)
+    window = ap.UncertainCountWindow(5, confidence=0.9)
+    answers = ap.window_aggregate(stream, {"x": ["sum", "max"], "y": "count"}, window=window, distribution=True)
+    frame: pd.DataFrame = answers.to_pandas()
+    return frame
+
+
+def test_a_filtered_aggregate_is_the_calls_it_stands_for(aggregate_job: Path, spark: SparkSession) -> None:
+    """As a batch, and as a stream in three micro-batches that is drained."""
+    assert jobs.validate(aggregate_job) == []
+    checked = jobs.load(aggregate_job)
+    assert checked.table.operator == "window_aggregate"
+    expected = loads()
+    plain = [name for name in expected.columns if not name.endswith("distribution")]
+    jobs.run(checked, spark, drain=True, checkpoint=str(aggregate_job.parent / "checkpoint")).awaitTermination()
+    batch = jobs.build(checked, spark, streaming=False).toPandas()
+    streamed = spark.read.parquet(str(aggregate_job.parent / "loads")).toPandas()
+    for answers in (batch, streamed):
+        found = answers.sort_values("time", ignore_index=True)
+        pd.testing.assert_frame_equal(found[plain], expected[plain])
+        atoms = [[(a["value"], a["probability"]) for a in row] for row in found["x_sum_distribution"]]
+        assert atoms == [[(a["value"], a["probability"]) for a in row] for row in expected["x_sum_distribution"]]
+    assert len(spark.read.json(str(aggregate_job.parent / "rejects")).collect()) == 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("where =", "wehre =", "sources.near.wehre: unknown key. Did you mean 'where'?"),
+        ('where = ["x > 5', 'where = ["x > > 5', "sources.near.where.0: "),
+        ('where = ["x > 5 OR id < 1050", "y < 18"]', "where = 7", "near.where: is 7 (a number), wanted a list."),
+        ('"y < 18"', '"z < 18"', "Stream 'near' has no column 'z'."),
+        ('"y < 18"', "\"id = 'a'\"", "a number cannot be compared with a text"),
+        ('"max"', '"maxx"', "aggregates.x.1: is 'maxx' (text). Did you mean 'max'?"),
+        ('"count" }', '"coutn" }', "aggregates.y.0: is 'coutn' (text). Did you mean 'count'?"),
+        (
+            '["sum", "max"]',
+            '["sum", "sum"]',
+            "window_aggregate.aggregates.x: is ['sum', 'sum']. Name each aggregate once",
+        ),
+        ('["sum", "max"]', "[]", "window_aggregate.aggregates.x: is [] (a list), wanted at least one entry."),
+        ('{ x = ["sum", "max"], y = "count" }', "{}", "aggregates: is {} (a table), wanted at least one entry."),
+        ("{ x =", "{ z =", "The value has no dimension 'z'."),
+        ("aggregates =", "agregates =", "window_aggregate.agregates: unknown key. Did you mean 'aggregates'?"),
+        ("distribution =", "single_valued =", "single_valued is for sums, without distribution and other aggregates."),
+        ("{ uncertain_count = 5, confidence = 0.9 }", '"5 secnds"', "window_aggregate.window: the duration '5 secnds'"),
+        (
+            "[sources.near]",
+            "sample = 9\n[sources.near]",
+            "sample plans the tiles of a join, and [window_aggregate] has none",
+        ),
+        (
+            "[sink]",
+            "[self_join]\nepsilon = 1\nprobability = 1\nwindow = 1\n[sink]",
+            "A job has one operator: give one of [",
+        ),
+    ],
+)
+def test_what_is_wrong_with_an_aggregate_is_told(aggregate_job: Path, old: str, new: str, told: str) -> None:
+    problems = wrong(aggregate_job, old, new)
+    assert any(told in problem for problem in problems), problems
+
+
+def test_an_aggregate_is_of_one_source(aggregate_job: Path) -> None:
+    source = AGGREGATE[: AGGREGATE.index("[window_aggregate]")].replace("sources.near", "sources.far")
+    assert wrong(aggregate_job, "[window_aggregate]", source + "[window_aggregate]") == [
+        "[window_aggregate] is of one source, and there are 2. Name one source."
+    ]
+
+
+def test_a_value_of_unknown_dimensions_is_told(aggregate_job: Path) -> None:
+    """Spark is lazy, so rows cannot be asked; in process they are."""
+    frame = pd.DataFrame({"id": [1], "time": [0.0], "s": [[[1.0, 2.0]]]})
+    frame.to_parquet(aggregate_job.parent / "near" / "0.parquet")
+    value = 'value = { model = "Samples", column = "s" }'
+    aggregate_job.write_text(AGGREGATE.replace('where = ["x > 5 OR id < 1050", "y < 18"]', "where = 's_1 > 0'"))
+    (problem,) = wrong(aggregate_job, AGGREGATE[AGGREGATE.index("value =") : AGGREGATE.index("\nwhere")], value)
+    assert "do not tell how many dimensions its value has" in problem
+
+
+def test_a_join_of_filtered_sources_is_planned_from_filtered_rows(job: Path, spark: SparkSession) -> None:
+    wrong(job, "[sources.far]\n", "[sources.far]\nwhere = 'id < 2060 AND x < 15'\n")
+    wrong(job, "checkpoint =", "sample = 50\ncheckpoint =")
+    value = ap.Gaussian("x", "y", sigma=1.0)
+    near, far = (ap.Stream(rows(i), key="id", time="time", value=value, name=n) for i, n in ((1, "near"), (2, "far")))
+    far = ap.filter(far, "id < 2060 AND x < 15")
+    expected = ap.similarity_join(near, far, epsilon=5.0, probability=0.5, window=ap.TimeWindow(10))
+    found = jobs.build(jobs.load(job), spark, streaming=False).toPandas()
+    assert 0 < len(found) < len(in_process())
+    pd.testing.assert_frame_equal(in_order(found), in_order(expected.to_pandas()))

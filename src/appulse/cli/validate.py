@@ -29,9 +29,8 @@ def validate(
         raise typer.Exit(MISUSED)
     checked = load(job)
     table = checked.table
-    operator = "similarity_join" if table.self_join is None else "self_join"
     console.print(
-        escape(f"{job} is a job: {operator} of {', '.join(table.sources)} into {checked.sink[1]['path']}"),
+        escape(f"{job} is a job: {table.operator} of {', '.join(table.sources)} into {checked.sink[1]['path']}"),
         soft_wrap=True,
     )
     for missing in checked.missing():

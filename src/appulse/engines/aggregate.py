@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -162,6 +162,17 @@ def resolve_aggregate(
         on_reject,
         (name,) if is_joined(schema) else (),
     )
+
+
+def resolve_unseen(stream: Stream, schema: pa.Schema, aggregates: Mapping[str, Any], **settings: Any) -> AggregateCall:
+    """As `resolve_aggregate`, of columns whose rows are not at hand: they have to tell the dimensions themselves."""
+    name = stream.name or "stream"
+    if known_dimensions([name], [stream.value], [schema]) is None:
+        raise BadArgument(
+            f"The columns of stream {name!r} do not tell how many dimensions its value has, and its rows are not there "
+            "yet. Name the dimensions: ap.Samples(..., names=['x', 'y'])."
+        )
+    return resolve_aggregate(stream, schema.empty_table(), aggregates, **settings)
 
 
 def _asked(aggregates: Mapping[str, str | Sequence[str]], dimensions: Sequence[str]) -> Iterator[Asked]:

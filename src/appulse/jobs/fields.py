@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from appulse.model.times import duration
 
-__all__ = ["Duration", "Number", "Settings", "Table", "Text"]
+__all__ = ["Duration", "Number", "OneOrMore", "Settings", "Table", "Text"]
 
 
 class Table(BaseModel):
@@ -36,6 +36,12 @@ def _are_settings(given: dict[str, Any]) -> dict[str, Any]:
     return given
 
 
+def _as_list(given: Any) -> Any:
+    return [given] if isinstance(given, str) else given
+
+
+#: Before a list of texts: one text may stand alone.
+OneOrMore = BeforeValidator(_as_list)
 Text = Annotated[str, Field(min_length=1)]
 Number = Annotated[float, AfterValidator(_is_finite)]
 Duration = Annotated[Any, AfterValidator(_is_duration)]

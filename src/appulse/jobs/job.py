@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from appulse import api
+from appulse.engines.aggregate import resolve_unseen
 from appulse.engines.call import Options, resolve
 from appulse.errors import BadArgument, JobError
 from appulse.jobs.problems import Problem, problems_of
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from appulse.jobs.sources import SourceTable
-    from appulse.jobs.tables import SinkTable
+    from appulse.jobs.tables import SinkTable, WindowAggregateTable
 
 __all__ = ["Job", "build", "load", "run", "validate"]
 
@@ -83,6 +84,9 @@ def build(job: Job, spark: SparkSession, *, streaming: bool = True) -> DataFrame
     """The answers of a job as a Spark frame, streaming or of the files that are there now."""
     table = job.table
     streams = [source.stream(_frame(job, source, spark, streaming), name) for name, source in table.sources.items()]
+    if (asked := table.window_aggregate) is not None:
+        aggregated: DataFrame = api.window_aggregate(streams[0], asked.aggregates, **_settings(asked))
+        return aggregated
     typical = {} if table.sample is None else {name: _sample(job, name, spark) for name in table.sources}
     arguments: dict[str, Any] = {
         "epsilon": table.join.epsilon,
@@ -143,9 +147,13 @@ def _against_files(job: Job) -> list[Problem]:
             return []
         schemas.append(pq.read_schema(files[0]))
     streams = [source.stream(None, name) for name, source in table.sources.items()]
-    different = None if table.self_join is None else table.self_join.different
-    join, options = table.join, Options()
     try:
+        if table.window_aggregate is not None:
+            resolve_unseen(
+                streams[0], schemas[0], table.window_aggregate.aggregates, **_settings(table.window_aggregate)
+            )
+            return []
+        join = table.join
         resolve(
             streams,
             schemas,
@@ -154,13 +162,23 @@ def _against_files(job: Job) -> list[Problem]:
             window=join.window.build(),
             emit=join.emit,
             self_join=table.self_join is not None,
-            different=different,
+            different=None if table.self_join is None else table.self_join.different,
             on_reject=join.on_reject,
-            options=options,
+            options=Options(),
         )
     except BadArgument as problem:
         return [Problem("", str(problem))]
     return []
+
+
+def _settings(asked: WindowAggregateTable) -> dict[str, Any]:
+    """The keyword arguments of a call of `window_aggregate`."""
+    return {
+        "window": asked.window.build(),
+        "distribution": asked.distribution,
+        "single_valued": asked.single_valued,
+        "on_reject": asked.on_reject,
+    }
 
 
 def _files(place: str) -> list[Path]:
@@ -189,5 +207,8 @@ def _sample(job: Job, name: str, spark: SparkSession) -> Any:
     """Rows of a source that are there now, from which tiles are planned."""
     table = job.table
     source, different = table.sources[name], getattr(table.self_join, "different", None)
-    columns = source.stream(None, name).columns(different, table.join.window.delta)
-    return _frame(job, source, spark, streaming=False).select(*columns).limit(table.sample or 0).toArrow()
+    frame = _frame(job, source, spark, streaming=False)
+    # A name in a condition may be a dimension's, which is no column.
+    filtered = [column for column in source.conditions_columns if column in frame.columns]
+    columns = source.stream(None, name).columns(different, table.join.window.delta, *filtered)
+    return frame.select(*columns).limit(table.sample or 0).toArrow()

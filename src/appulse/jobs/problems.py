@@ -22,6 +22,7 @@ __all__ = ["Problem", "problems_of"]
 _WANTED = {
     "string_type": "text",
     "string_too_short": "text that is not empty",
+    "too_short": "at least one entry",
     "float_type": "a number",
     "int_type": "a whole number",
     "bool_type": "true or false",
@@ -114,8 +115,8 @@ def _place(where: tuple[int | str, ...], given: Mapping[str, Any]) -> str:
     match parts:
         case ["sources", name, key, *rest] if key in given.get("defaults", ()) and key not in given["sources"][name]:
             parts = ["defaults", key, *rest]
-        case ["similarity_join" | "self_join" as join, "window", "time"] if not isinstance(
-            given[join]["window"], Mapping
+        case ["similarity_join" | "self_join" | "window_aggregate" as operator, "window", "time"] if not isinstance(
+            given[operator]["window"], Mapping
         ):
-            parts = [join, "window"]
+            parts = [operator, "window"]
     return ".".join(str(part) for part in parts)

@@ -6,9 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from appulse.jobs.fields import Duration, Settings, Table, Text
+from appulse.jobs.fields import Duration, OneOrMore, Settings, Table, Text
 from appulse.model.stream import Stream
 from appulse.model.uncertainty import Ball, Exact, Gaussian, Model, Samples
+from appulse.queries.condition import parse
 
 __all__ = ["MODELS", "Format", "SourceTable"]
 
@@ -70,8 +71,13 @@ def _is_model(table: ModelTable) -> ModelTable:
     return table
 
 
+def _is_condition(text: str) -> str:
+    parse(text)  # a BadArgument with the position, reported in its place
+    return text
+
+
 class SourceTable(Table):
-    """A stream: files, and the arguments of `appulse.Stream` that say what their rows mean."""
+    """A stream: files, the arguments of `appulse.Stream` that say what their rows mean, and filters."""
 
     format: Format
     path: Text
@@ -87,6 +93,7 @@ class SourceTable(Table):
     lateness: Duration | None = None
     idle_after: Duration | None = None
     order: Literal["time", "arrival"] = "time"
+    where: Annotated[list[Annotated[Text, AfterValidator(_is_condition)]], OneOrMore] = []
 
     @model_validator(mode="after")
     def _is_a_stream(self) -> SourceTable:
@@ -107,4 +114,10 @@ class SourceTable(Table):
             order=self.order,
             unit=self.unit,
             name=name,
+            where=tuple(self.where),
         )
+
+    @property
+    def conditions_columns(self) -> list[str]:
+        """Columns, and dimensions of the value, that the conditions name."""
+        return [name for text in self.where for name in parse(text).columns]

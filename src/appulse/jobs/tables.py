@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from appulse.jobs.fields import Duration, Number, Settings, Table, Text
+from appulse.jobs.fields import Duration, Number, OneOrMore, Settings, Table, Text
 from appulse.jobs.sources import Format, SourceTable
 from appulse.windows.definitions import (
     CountWindow,
@@ -18,7 +18,9 @@ from appulse.windows.definitions import (
     Window,
 )
 
-__all__ = ["JobTable", "JoinTable", "SelfJoinTable", "SinkTable"]
+__all__ = ["JobTable", "JoinTable", "SelfJoinTable", "SinkTable", "WindowAggregateTable"]
+
+_OPERATORS = ("similarity_join", "self_join", "window_aggregate")
 
 
 class WindowTable(Table):
@@ -76,20 +78,54 @@ def _as_window(given: Any) -> Any:
     return {"time" if key == "length" else key: value for key, value in given.items()}
 
 
-class JoinTable(Table):
+class OperatorTable(Table):
+    """What every operator has."""
+
+    window: Annotated[WindowTable, BeforeValidator(_as_window)]
+    on_reject: Literal["collect", "fail"] = "collect"
+
+
+def _each_once(given: list[str]) -> list[str]:
+    if len(set(given)) < len(given):
+        raise ValueError(f"is {given!r}. Name each aggregate once.")
+    return given
+
+
+Asked = Annotated[
+    list[Literal["sum", "mean", "count", "min", "max"]],
+    Field(min_length=1),
+    OneOrMore,
+    AfterValidator(_each_once),
+]
+
+
+class JoinTable(OperatorTable):
     """The arguments of `appulse.similarity_join`."""
 
     epsilon: Annotated[Number, Field(ge=0)]
     probability: Annotated[Number, Field(gt=0, le=1)]
-    window: Annotated[WindowTable, BeforeValidator(_as_window)]
     emit: Literal["matches", "changes"] = "matches"
-    on_reject: Literal["collect", "fail"] = "collect"
 
 
 class SelfJoinTable(JoinTable):
     """The arguments of `appulse.self_join`."""
 
     different: Text | None = None
+
+
+class WindowAggregateTable(OperatorTable):
+    """The arguments of `appulse.window_aggregate`."""
+
+    aggregates: Annotated[dict[str, Asked], Field(min_length=1)]
+    distribution: bool = False
+    single_valued: bool = False
+
+    @model_validator(mode="after")
+    def _goes_together(self) -> WindowAggregateTable:
+        wanted = {name for several in self.aggregates.values() for name in several}
+        if self.single_valued and (self.distribution or wanted != {"sum"}):
+            raise ValueError("single_valued is for sums, without distribution and other aggregates.")
+        return self
 
 
 class SinkTable(Table):
@@ -107,6 +143,7 @@ class JobTable(Table):
     sources: dict[str, SourceTable]
     similarity_join: JoinTable | None = None
     self_join: SelfJoinTable | None = None
+    window_aggregate: WindowAggregateTable | None = None
     sink: SinkTable
     rejects: SinkTable | None = None
     checkpoint: Text | None = None
@@ -127,22 +164,37 @@ class JobTable(Table):
 
     @model_validator(mode="after")
     def _has_one_operator(self) -> JobTable:
-        if (self.similarity_join is None) == (self.self_join is None):
-            raise ValueError("A job has one operator: give either [similarity_join] or [self_join].")
+        given = [name for name in _OPERATORS if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError(f"A job has one operator: give one of [{'], ['.join(_OPERATORS)}].")
         count = len(self.sources)
         if self.self_join is not None and count != 1:
             raise ValueError(f"[self_join] pairs one source with itself, and there are {count}. Name one source.")
         if self.similarity_join is not None and count < 2:
             raise ValueError(f"[similarity_join] wants two sources or more, and there is {count}. Or use [self_join].")
-        window = self.join.window.build()
+        if self.window_aggregate is not None and count != 1:
+            raise ValueError(f"[window_aggregate] is of one source, and there are {count}. Name one source.")
+        if self.window_aggregate is not None and self.sample is not None:
+            raise ValueError("sample plans the tiles of a join, and [window_aggregate] has none. Leave it out.")
+        window = self._given.window.build()
         if isinstance(window, TimeWindow):
             window.micros(tuple(self.sources))
         return self
 
     @property
+    def operator(self) -> str:
+        """The name of the operator."""
+        return next(name for name in _OPERATORS if getattr(self, name) is not None)
+
+    @property
+    def _given(self) -> OperatorTable:
+        given: OperatorTable = getattr(self, self.operator)
+        return given
+
+    @property
     def join(self) -> JoinTable:
-        """The arguments of the operator, whichever it is."""
+        """The arguments of the join, whichever it is."""
         join = self.similarity_join or self.self_join
-        if join is None:  # pragma: no cover - checked above
-            raise ValueError("a job without an operator")
+        if join is None:  # pragma: no cover - asked of joins only
+            raise ValueError("a job without a join")
         return join

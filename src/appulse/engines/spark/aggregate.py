@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyspark.sql import types as T  # noqa: N812 - the house name of this module
 from pyspark.sql.pandas.types import from_arrow_type
 
-from appulse.engines.aggregate import AggregateCall, resolve_aggregate
+from appulse.engines.aggregate import AggregateCall, resolve_unseen
 from appulse.engines.spark.aggregate_stage import AggregateStage
 from appulse.engines.spark.engine import (
     SparkResult,
@@ -41,7 +41,7 @@ def spark_aggregate(stream: Stream, aggregates: Mapping[str, str | Sequence[str]
     if frame.isStreaming:
         check_session(frame.sparkSession)
         stream = with_watermark_delay(stream)
-    call = resolve_aggregate(stream, arrow_schema(frame.schema).empty_table(), aggregates, **settings)
+    call = resolve_unseen(stream, arrow_schema(frame.schema), aggregates, **settings)
     partitions = default_partitions(frame.sparkSession, streaming=frame.isStreaming)
     slots = shuffle_partitions(frame.sparkSession) if frame.isStreaming else 0
     tiling = Tiling((Version(TilePlan(partitions, 1.0, 0.0, 0.0, slots=slots)),), 0)
