@@ -147,12 +147,20 @@ class FakeQuery:
         self.newest[stream] = micros if known is None else max(known, micros)
 
     def _attempts(self, stage: Any, kind: str, key: int, blobs: Sequence[bytes], limit: int | None) -> list[Any]:
-        """The output of the attempt that counts; one may fail before it, having changed nothing but caches."""
+        """The output of the attempt that counts; one may fail before it, having changed nothing but caches.
+
+        Whatever a worker knew, and in whatever order blocks came, it has to write the same.
+        """
         place = kind, key
+        before = copy.deepcopy(self.stores[place])
         if self.random.random() < 0.2:
             stage(key, list(blobs), limit, self._state(kind, copy.deepcopy(self.stores[place])), lambda _: None)
         arm = partial(self.timers.__setitem__, place)
         out: list[Any] = stage(key, list(blobs), limit, self._state(kind, self.stores[place]), arm)
+        shuffled = self.random.sample(list(blobs), len(blobs))
+        handle: Any = FakeHandle(before)
+        stage(key, shuffled, limit, TileState(handle, kind, Cache(1 << 30)), lambda _: None)
+        assert before == self.stores[place], "another attempt would have written something else"
         return out
 
     def _state(self, kind: str, store: dict[str, Any]) -> TileState:
@@ -211,7 +219,7 @@ class FakeSpark(FakeQuery):
 
 @dataclass
 class FakeAggregate(FakeQuery):
-    """Aggregates of windows. Whatever an attempt's worker knew, it has to write the same."""
+    """Aggregates of windows."""
 
     call: AggregateCall
 
@@ -219,11 +227,5 @@ class FakeAggregate(FakeQuery):
         stage = AggregateStage(self.call)
         out: list[bytes] = []
         for key, given in sorted(blocks.items()):
-            blobs = list(given)
-            store = copy.deepcopy(self.stores["bucket", key])
-            out += self._attempts(stage.answer, "bucket", key, blobs, limit)
-            self.random.shuffle(blobs)
-            handle: Any = FakeHandle(store)
-            stage.answer(key, blobs, limit, TileState(handle, "bucket", Cache(1 << 30)), lambda _: None)
-            assert store == self.stores["bucket", key]
+            out += self._attempts(stage.answer, "bucket", key, given, limit)
         return out + self._fire(stage.expire, "bucket", limit)

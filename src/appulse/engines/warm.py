@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from appulse.engines.aggregate import resolve_aggregate, run_local
 from appulse.engines.call import JoinCall, Options, resolve
 from appulse.engines.local import LocalJoin
 from appulse.engines.spark.codec import pack, unpack
@@ -15,6 +16,7 @@ from appulse.model.encode import encode
 from appulse.model.stream import Stream
 from appulse.model.uncertainty import Ball, Exact, Gaussian, Model, Samples
 from appulse.operators.numbering import END
+from appulse.operators.relational import AGGREGATES
 from appulse.operators.similarity_join import SimilarityJoin
 from appulse.windows.definitions import CountWindow, TimeWindow, UncertainCountWindow, Window
 
@@ -48,6 +50,7 @@ def warm() -> None:
             _number(table, (left, right), window)
     for index in ("dense", "sorted"):
         _join(table, (Samples("t"), Samples("t")), index, 1)
+    _aggregate(table)
 
 
 def _call(table: pa.Table, models: tuple[Model, ...], index: str, window: Window, d: int = 2) -> JoinCall:
@@ -94,6 +97,21 @@ def _number(table: pa.Table, models: tuple[Model, ...], window: Window) -> None:
         bucket.numbering.hold(i, encode(table, encoding)[0])
     bucket.release(END)
     bucket.numbering.restore(bucket.numbering.since(None), whole=True)
+
+
+def _aggregate(table: pa.Table) -> None:
+    stream = Stream(None, key="id", time="ts", value=Samples("t", weights="w"))
+    for window in (TimeWindow(1), UncertainCountWindow(3, 0.9)):
+        call = resolve_aggregate(
+            stream,
+            table,
+            {"t": AGGREGATES},
+            window=window,
+            distribution=True,
+            single_valued=False,
+            on_reject="collect",
+        )
+        run_local(call, table)
 
 
 if __name__ == "__main__":

@@ -37,8 +37,12 @@ class LabelNumbers:
         return numbered
 
     def labels(self, numbers: NDArray[np.int64]) -> Labels | None:
-        """The labels behind numbers; None where nobody ever had any."""
+        """The labels behind numbers, each once and in order; None where nobody ever had any."""
         if len(self.values) == 1:
             return None
         used, codes = np.unique(numbers, return_inverse=True)
-        return Labels(codes.astype(np.int32), tuple(self.values[i] for i in used.tolist()))
+        values = [self.values[i] for i in used.tolist()]
+        order = sorted(range(len(values)), key=values.__getitem__)
+        place = np.empty(len(order), np.int32)
+        place[order] = np.arange(len(order), dtype=np.int32)
+        return Labels(place[codes], tuple(values[i] for i in order))

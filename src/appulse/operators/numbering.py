@@ -138,13 +138,6 @@ class Numbering:
         attributes = self._values.nbytes + self._shares.nbytes
         return waiting + sum(column.nbytes for column in self._arena()) + attributes + 6 * self._next.nbytes
 
-    @property
-    def log_bytes(self) -> int:
-        """What `since` and the rows waiting would take, roughly."""
-        waiting = sum(size_of(part) for parts in self._held for part in parts)
-        row = 56 + 16 * len(self._values.values) // max(1, len(self._number))
-        return waiting + row * min(len(self._number), 2 * self._kept + _COMPACT_FROM) + 60 * len(self._groups)
-
     def _arena(self) -> list[Column]:
         rows = [self._number, self._group, self._stream, self._following, self._copy_first, self._copy_count]
         return [*rows, self._tick, self._measure, self._copies]

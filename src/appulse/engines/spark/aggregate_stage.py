@@ -11,7 +11,7 @@ import numpy as np
 from appulse.engines.aggregate import AggregateCall, aggregate_table
 from appulse.engines.spark.codec import pack_arrays, unpack, unpack_arrays
 from appulse.engines.spark.routing import packed
-from appulse.engines.spark.state import NO_TIMER, Cached, TileState, blocks_of
+from appulse.engines.spark.state import NO_TIMER, Cached, TileState, blocks_of, outgrown
 from appulse.engines.spark.ticks import (
     admitted,
     armed,
@@ -157,9 +157,7 @@ class AggregateStage:
         return [table_bytes(ANSWERS, answers)] if len(answers) else []
 
     def _save(self, key: int, cached: Cached, step: list[bytes], timer: int, state: TileState) -> int:
-        grown = cached.logged + sum(map(len, step))
-        whole = bool(cached.live) and grown > 2 * cached.live[0][3] + _SLACK
-        if whole:
+        if whole := outgrown(cached, step, _SLACK):
             step = cached.operator.whole()
             # From now on as one who reads it: what is written next must not depend on who lived through what.
             cached.operator = self._fresh()

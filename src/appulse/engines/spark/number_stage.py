@@ -12,7 +12,7 @@ import numpy as np
 from appulse.engines.call import Clock, JoinCall, numbering_of
 from appulse.engines.spark.codec import pack_arrays, pack_floors, pack_presence, unpack, unpack_arrays
 from appulse.engines.spark.routing import packed, tiled
-from appulse.engines.spark.state import NO_TIMER, Cached, TileState, blocks_of
+from appulse.engines.spark.state import NO_TIMER, Cached, TileState, blocks_of, outgrown
 from appulse.engines.spark.ticks import admitted, armed, bucket_clock, clock_arrays, complete_before, set_clock
 from appulse.engines.spark.tile_join import END as END_MARK
 from appulse.engines.spark.tile_join import FLOORS, PRESENCE, REJECTS, by_tag, metrics_blob, table_bytes
@@ -62,7 +62,11 @@ class Bucket:
 
     def apply(self, payload: bytes) -> None:
         """Take in a delta of the log."""
-        given = by_tag(blocks_of(payload))
+        self.take(blocks_of(payload))
+
+    def take(self, blocks: list[bytes]) -> None:
+        """Take in the blocks of a delta."""
+        given = by_tag(blocks)
         arrays = unpack_arrays(given[_STATE][0][1:])
         complete, whole = arrays.pop("settings").tolist()
         set_clock(self.clock, arrays.pop("clock").tolist())
@@ -191,9 +195,13 @@ class NumberStage:
         bucket: Bucket = cached.operator
         held = [block for stream, objects in waiting if len(objects) for block, _ in packed(objects, stream, 0)]
         delta = [bucket.state(bucket.numbering.since(mark), complete, whole=False), *held]
-        if whole := cached.logged + sum(map(len, delta)) > 2 * bucket.numbering.log_bytes + _SLACK:
+        if whole := outgrown(cached, delta, _SLACK):
             rows = [block for stream, objects in bucket.numbering.waiting() for block, _ in packed(objects, stream, 0)]
             delta = [bucket.state(bucket.numbering.since(None), complete, whole=True), *rows]
+            # From now on as one who reads it: what is written next must not depend on who lived through what.
+            cached.operator = self._fresh()
+            cached.operator.take(delta)
+            cached.operator.follow(self.tiling)
         return state.save(key, cached, delta, 0, timer, whole=whole)
 
     def _spread(self, blobs: list[bytes]) -> Out:

@@ -226,6 +226,14 @@ class TileState:
         return delta
 
 
+def outgrown(cached: Cached, blocks: Sequence[bytes], slack: int) -> bool:
+    """Whether a log with these blocks more is to begin anew: told by the log alone, so that every attempt says it.
+
+    Its first delta is the last whole one; the log may be twice as long, and a ``slack`` more.
+    """
+    return bool(cached.live) and cached.logged + sum(map(len, blocks)) > 2 * cached.live[0][3] + slack
+
+
 def _digest(head: bytes, payload: bytes) -> bytes:
     return blake2b(head + payload, digest_size=8).digest()
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 from appulse.engines.call import Call, JoinCall, late_rejects, to_table
 from appulse.engines.spark.codec import pack, pack_presence, unpack, unpack_floors, unpack_presence
 from appulse.engines.spark.routing import packed
-from appulse.engines.spark.state import NO_TIMER, Cached, TileState, blocks_of
+from appulse.engines.spark.state import NO_TIMER, Cached, TileState, blocks_of, outgrown
 from appulse.engines.spark.tiling import PlaceOwnership, Tiling
 from appulse.errors import bad_rows
 from appulse.operators.answers import Answers
@@ -74,7 +74,11 @@ def make_operator(call: JoinCall, tiling: Tiling, place: int) -> SimilarityJoin:
 
 def _apply(operator: SimilarityJoin, payload: bytes) -> None:
     """Take a delta of the log into an operator."""
-    blobs = by_tag(blocks_of(payload))
+    _take(operator, blocks_of(payload))
+
+
+def _take(operator: SimilarityJoin, delta: list[bytes]) -> None:
+    blobs = by_tag(delta)
     blocks = [unpack(block) for tag, group in blobs.items() if tag not in (FLOORS, PRESENCE) for block in group]
     operator.apply(blocks, _presence(blobs[PRESENCE]))
     for blob in blobs[FLOORS]:
@@ -185,29 +189,35 @@ class TileJoin:
         batches = [unpack(blob) for blob in given[_ROWS]]
         answers = operator.push(batches, _presence(given[PRESENCE]))
         left = [operator.leave(unpack_floors(blob[1:])) for blob in notes]
-        kept, rows = [], 0
+        kept = []
         for stream, lane, objects in batches:
             stay = operator.holds(stream, objects)
             if stay.any():
-                rows += int(stay.sum())
                 keep = objects.take(np.flatnonzero(stay))
                 kept.append(pack(keep if reasons else replace(keep, frame=None), stream, lane))
         written = 0
-        if not kept and not (notes and changes):
+        if not kept and not notes:
             state.keep(tile, cached)
         else:
-            size = sum(map(len, kept))
-            most = 2 * size / max(1, rows) * len(operator) + _SLACK
-            if whole := bool(rows) and cached.logged + size > most:
-                kept = [
-                    block
-                    for stream, lane, objects in operator.live(None)
-                    for block, _ in packed(objects if changes else replace(objects, frame=None), stream, lane)
-                ]
-                known = operator.presence
-                reasons = [PRESENCE + pack_presence(known)] if changes and known is not None else []
-            written = state.save(tile, cached, [*kept, *reasons, *notes], 0, NO_TIMER, whole=whole)
+            delta = [*kept, *reasons, *notes]
+            if whole := outgrown(cached, delta, _SLACK):
+                delta = self._whole(operator) + notes
+                # From now on as one who reads it: what is written next must not depend on who lived through what.
+                cached.operator = make_operator(self.call, self.tiling, tile)
+                _take(cached.operator, delta)
+                cached.operator.counts.update(operator.counts)
+            written = state.save(tile, cached, delta, 0, NO_TIMER, whole=whole)
         return Answers.concat([*left, answers]), 0, [], written
+
+    def _whole(self, operator: SimilarityJoin) -> list[bytes]:
+        """All that a tile of numbered rows holds, as blocks for a delta."""
+        changes, known = self.call.plan.changes, operator.presence
+        blocks = [
+            block
+            for stream, lane, objects in operator.live(None)
+            for block, _ in packed(objects if changes else replace(objects, frame=None), stream, lane)
+        ]
+        return blocks + ([PRESENCE + pack_presence(known)] if changes and known is not None else [])
 
     def _advance(self, cached: Cached, limit: int | None) -> Answers:
         """Move time on to ``limit``; what others have told already is not told again."""
