@@ -350,7 +350,7 @@ def scan_line(
             if tabled:
                 # As many as leave the others too little, were they all covered as well as can be.
                 top = peak * scale * heaviest * (1.0 + 1e-9)
-                outer = 0 if top * m < threshold - 1e-9 else min((m + 1) // 2, max(1, int(m - 0.75 * threshold / top)))
+                outer = 0 if top * m < threshold - 1e-9 else min((m + 1) // 2, max(1, int(m - 0.9 * threshold / top)))
                 here = near[:rows]
                 _outermost(columns, low + shift, centre[low:linked], a_centre[p], inverse, offset, most, outer, here)
                 slack = (m - outer) * peak * (1.0 + 1e-9) + 1e-9
