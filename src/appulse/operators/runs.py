@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,17 +16,6 @@ if TYPE_CHECKING:
     from appulse.operators.store import Store
 
 _Run = tuple[Any, Any, Any]
-
-
-@dataclass(frozen=True)
-class Samples:
-    """The samples of arrivals on a line, in tick order; ``weights`` is empty where those of a row weigh the same."""
-
-    first: NDArray[np.int64]
-    samples: NDArray[np.float64]
-    weights: NDArray[np.float64]
-    mass: NDArray[np.float64]
-    centre: NDArray[np.float64]
 
 
 class Runs:

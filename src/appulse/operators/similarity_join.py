@@ -17,19 +17,19 @@ from appulse.errors import StateError
 from appulse.kernels import bounds as bound_kernels
 from appulse.kernels.gaussian import gaussian_pairs
 from appulse.kernels.grid import squared_distances, sweep
-from appulse.kernels.line import refine_line, scan_line
+from appulse.kernels.line import refine_line
 from appulse.kernels.refine import close_samples, refine
-from appulse.kernels.sort_match import sort_match
-from appulse.kernels.strings import gather_runs, sorts_after
+from appulse.kernels.strings import sorts_after
 from appulse.model.encode import sampled
 from appulse.model.objects import Objects, concat
 from appulse.model.strings import Bytes
 from appulse.model.uncertainty import Form, Gaussian, Model
 from appulse.operators.answers import Answers, Standing
+from appulse.operators.arrivals import Arrivals
 from appulse.operators.labels import LabelNumbers
+from appulse.operators.line import Asked, matches, prepare
 from appulse.operators.pairings import Pairings
 from appulse.operators.presence import Windows, pair_factor
-from appulse.operators.runs import Columns, Runs, Samples, line_costs
 from appulse.operators.store import Store
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from appulse.operators.numbering import Floors
     from appulse.operators.presence import Presence
+    from appulse.operators.store import LineIndex
     from appulse.windows.frames import Rule
 
 #: Bounds that can be switched off; the answers never change.
@@ -130,20 +131,6 @@ class Ownership(Protocol):
     def owned(self, pairs: Pairs, labels: LabelNumbers) -> NDArray[np.bool_]:
         """A mask over the pairs; ``labels`` gives the bytes behind group numbers."""
         ...
-
-
-@dataclass
-class _Arrivals:
-    """The arrivals of a push in tick order, over all stores."""
-
-    time: NDArray[np.int64]
-    store: NDArray[np.int64]
-    row: NDArray[np.int64]
-    centre: NDArray[np.float64]
-    extent: NDArray[np.float64]
-    group: NDArray[np.int64]
-    differ: NDArray[np.int64]
-    frame: NDArray[np.int64]
 
 
 @dataclass
@@ -275,19 +262,24 @@ class SimilarityJoin:
             more = np.zeros((2 * len(self._groups) - len(self._floor), self._floor.shape[1]), np.int64)
             self._floor = np.vstack([self._floor, more])
 
-    def _prepare_indexes(self, arrivals: _Arrivals) -> None:
+    def _prepare_indexes(self, arrivals: Arrivals) -> None:
         """Let each store's index suit the rows that will probe it."""
         reaches = np.zeros(len(self._stores))
         for s in np.unique(arrivals.store).tolist():
             reaches[s] = np.quantile(arrivals.extent[arrivals.store == s], 0.9)
         for own, store in enumerate(self._stores):
-            line = self._line_index(own, store, arrivals)
-            if line is not None:
-                store.prepare_line(line)
-            else:
-                store.prepare_index(float(reaches[self._meets[own] | (np.arange(len(reaches)) == own)].max()))
+            if self._lies_on_a_line and prepare(
+                store, self._stores, arrivals, self._meets[own], self.plan.index, self.plan.limit
+            ):
+                continue
+            store.prepare_index(float(reaches[self._meets[own] | (np.arange(len(reaches)) == own)].max()))
 
-    def _admit(self, batches: Sequence[tuple[int, int, Objects]]) -> _Arrivals | None:
+    @property
+    def _lies_on_a_line(self) -> bool:
+        """Whether every row has samples, in one dimension."""
+        return self._stores[0].d == 1 and not self.plan.points_only and not self.plan.closed_form
+
+    def _admit(self, batches: Sequence[tuple[int, int, Objects]]) -> Arrivals | None:
         """Put the rows of a push at the ends of their stores, in tick order; None if there are none."""
         batches = [batch for batch in batches if len(batch[2])]
         if not batches:
@@ -315,14 +307,14 @@ class SimilarityJoin:
                 objects = objects.take(np.argsort(objects.time, kind="stable"))
             parts.append(self._extend(own, store, objects))
         order = np.argsort(np.concatenate([p.time for p in parts]), kind="stable")
-        return _Arrivals(
+        return Arrivals(
             *(
                 np.concatenate([getattr(p, name) for p in parts])[order]
                 for name in ("time", "store", "row", "centre", "extent", "group", "differ", "frame")
             )
         )
 
-    def _extend(self, own: int, store: Store, objects: Objects) -> _Arrivals:
+    def _extend(self, own: int, store: Store, objects: Objects) -> Arrivals:
         model = self.plan.models[int(self._stream_of[own])]
         if not self.plan.points_only and not self.plan.closed_form:
             # The reach of encode stands: tiles were chosen by it.
@@ -339,172 +331,34 @@ class SimilarityJoin:
         begin = len(store)
         store.extend(objects, extent, group, differ)
         rows = np.arange(begin, begin + n)
-        return _Arrivals(objects.time, np.full(n, own), rows, objects.centre, extent, group, differ, frame)
+        return Arrivals(objects.time, np.full(n, own), rows, objects.centre, extent, group, differ, frame)
 
-    def _line_index(self, own: int, store: Store, arrivals: _Arrivals) -> type[Runs | Columns] | None:
-        """Sorted runs or columns, where they are the better index: on a line only, where every row has samples."""
-        if store.d > 1 or self.plan.points_only or self.plan.closed_form or self.plan.index == "grid":
-            return None
-        if self.plan.index == "sorted":
-            return Runs
-        fits = Columns.fit(store)
-        if self.plan.index == "dense":
-            return Columns if fits else None
-        probes = np.flatnonzero(self._meets[own][arrivals.store])
-        if len(probes) == 0 or len(store) == 0:
-            return None if store.line is None else type(store.line)
-        probes = probes[:: max(1, len(probes) // 32)]
-        radius = np.empty(len(probes))
-        for k, p in enumerate(probes.tolist()):
-            radius[k] = self._stores[int(arrivals.store[p])].radius.view[arrivals.row[p]]
-        costs = line_costs(
-            store, arrivals.centre[probes, 0], arrivals.extent[probes], radius, self.plan.limit, len(arrivals.time)
-        )
-        kinds: dict[str, type[Runs | Columns] | None] = {"runs": Runs, "columns": Columns, "pairs": None}
-        if not fits:
-            del costs["columns"]
-        for name, kind in kinds.items():  # to change the index costs something, too
-            if name in costs and kind is (None if store.line is None else type(store.line)):
-                costs[name] /= 1.3
-        return kinds[min(costs, key=lambda name: costs[name])]
-
-    def _reach_of(self, own: int, arrivals: _Arrivals) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _reach_of(self, own: int, arrivals: Arrivals) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The least rank in the store's window at each arrival, and the greatest that finds the arrival in its own."""
         if self.plan.rule is None:
             return arrivals.time - self._windows[own], arrivals.time + self._windows[arrivals.store]
         oldest = np.ascontiguousarray(arrivals.frame[:, self._stream_of[own]])
         return oldest, np.full(len(oldest), _EVER)
 
-    def _on_a_line(self, own: int, store: Store, arrivals: _Arrivals) -> list[Answers]:
-        """Where the index finds the pairs with their probabilities: on a line."""
-        found, start, tally = [], 0, np.zeros(3, np.int64)
-        oldest, newest = self._reach_of(own, arrivals)
-        low = int(np.searchsorted(store.rank_max.view, oldest[0], side="left"))
-        given = self._samples_of(arrivals)
-        room = max(_FIRST_CAPACITY, 2 * len(store))
-        out_arrival, out_row, out_probability = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room)
-        touched = np.zeros(len(store))
-        line = store.line
-        while start < len(arrivals.time):
-            if isinstance(line, Columns):
-                start, store.linked, low, n = scan_line(
-                    start,
-                    store.linked,
-                    low,
-                    arrivals.store,
-                    oldest,
-                    newest,
-                    arrivals.group,
-                    arrivals.differ,
-                    given.first,
-                    given.samples,
-                    given.weights,
-                    given.mass,
-                    given.centre,
-                    self._meets[own],
-                    own,
-                    self.plan.check_differ,
-                    self.plan.limit**2,
-                    self.plan.threshold,
-                    store.rank.view,
-                    store.rank_max.view,
-                    store.group.view,
-                    store.differ.view,
-                    store.mass.view,
-                    store.centre.view[:, 0],
-                    store.samples.values,
-                    store.samples.begin,
-                    store.samples.base,
-                    line.columns,
-                    line.shift(store),
-                    out_arrival,
-                    out_row,
-                    out_probability,
-                    tally,
-                )
-                line.linked(store)
-            elif isinstance(line, Runs):
-                start, store.linked, low, n = sort_match(
-                    start,
-                    store.linked,
-                    low,
-                    arrivals.store,
-                    oldest,
-                    newest,
-                    arrivals.group,
-                    arrivals.differ,
-                    given.first,
-                    given.samples,
-                    given.weights,
-                    given.mass,
-                    self._meets[own],
-                    own,
-                    self.plan.check_differ,
-                    self.plan.limit**2,
-                    self.plan.threshold,
-                    store.base,
-                    store.rank.view,
-                    store.rank_max.view,
-                    store.group.view,
-                    store.differ.view,
-                    store.mass.view,
-                    store.samples.values,
-                    store.samples.begin,
-                    store.samples.length,
-                    store.samples.base,
-                    store.weights.values,
-                    store.weights.begin,
-                    store.weights.base,
-                    store.ordered,
-                    line.merge_rows,
-                    line.at,
-                    *line.large,
-                    *line.small,
-                    touched,
-                    out_arrival,
-                    out_row,
-                    out_probability,
-                    tally,
-                )
-            for other, close, mask in self._by_store(store, arrivals, out_arrival[:n], out_row[:n]):
+    def _on_a_line(self, own: int, store: Store, index: LineIndex, arrivals: Arrivals) -> list[Answers]:
+        """Where the index finds the pairs with their probabilities."""
+        found, tally = [], np.zeros(3, np.int64)
+        asked = Asked(own, self._meets[own], *self._reach_of(own, arrivals), self.plan.check_differ)
+        for at, rows, probability in matches(
+            index, store, arrivals, self._stores, asked, self.plan.limit**2, self.plan.threshold, tally
+        ):
+            for other, close, mask in self._by_store(store, arrivals, at, rows):
                 pairs, here = self._owned(close)
-                answers = self._accept(other, own, pairs, out_probability[:n][mask][here], arrivals)
+                answers = self._accept(other, own, pairs, probability[mask][here], arrivals)
                 if len(answers):
                     found.append(answers)
-        self.counts["candidates"] += int(tally[0])
-        self.counts["pruned_projection"] += int(tally[1])
-        self.counts["refined"] += int(tally[2] if isinstance(line, Columns) else tally[0])
+        for name, value in zip(("candidates", "pruned_projection", "refined"), tally.tolist(), strict=True):
+            self.counts[name] += value
         return found
 
-    def _samples_of(self, arrivals: _Arrivals) -> Samples:
-        """The samples of arrivals, in tick order."""
-        n = len(arrivals.time)
-        stores = [(own, store, np.flatnonzero(arrivals.store == own)) for own, store in enumerate(self._stores)]
-        stores = [(own, store, at) for own, store, at in stores if len(at)]
-        even = not any(len(store.weights.begin) for _, store, _ in stores)
-        length, mass, place = np.empty(n, np.int64), np.empty(n), np.empty(n, np.int64)
-        centre = np.ascontiguousarray(arrivals.centre[:, 0])
-        values, weights, end = [], [], 0
-        for _, store, at in stores:
-            rows = arrivals.row[at]
-            offsets, samples = gather_runs(
-                store.samples.begin, store.samples.length, store.samples.base, store.samples.values, rows
-            )
-            length[at], mass[at], place[at] = np.diff(offsets), store.mass.view[rows], offsets[:-1] + end
-            end += len(samples)
-            values.append(samples)
-            if len(store.weights.begin):
-                runs = (store.weights.begin, store.weights.length, store.weights.base, store.weights.values)
-                weights.append(gather_runs(*runs, rows)[1])
-            else:
-                weights.append(np.repeat(mass[at] / length[at], length[at]))
-        first, samples = gather_runs(place, length, 0, np.concatenate(values), np.arange(n))
-        shares = np.empty(0) if even else gather_runs(place, length, 0, np.concatenate(weights), np.arange(n))[1]
-        return Samples(first, samples, shares, mass, centre)
-
-    def _sweep(self, own: int, store: Store, arrivals: _Arrivals) -> list[Answers]:
+    def _sweep(self, own: int, store: Store, arrivals: Arrivals) -> list[Answers]:
         if store.line is not None:
-            return self._on_a_line(own, store, arrivals)
+            return self._on_a_line(own, store, store.line, arrivals)
         found, start, tally = [], 0, np.zeros(2, np.int64)
         oldest, newest = self._reach_of(own, arrivals)
         # Anew in every push: within the lateness rows may come that are older than those of the push before.
@@ -554,7 +408,7 @@ class SimilarityJoin:
         return found
 
     def _resolve(
-        self, own: int, store: Store, arrivals: _Arrivals, at: NDArray[np.int64], rows: NDArray[np.int64]
+        self, own: int, store: Store, arrivals: Arrivals, at: NDArray[np.int64], rows: NDArray[np.int64]
     ) -> list[Answers]:
         """From candidates to answers, one arriving store at a time."""
         found = []
@@ -565,7 +419,7 @@ class SimilarityJoin:
         return found
 
     def _by_store(
-        self, store: Store, arrivals: _Arrivals, at: NDArray[np.int64], rows: NDArray[np.int64]
+        self, store: Store, arrivals: Arrivals, at: NDArray[np.int64], rows: NDArray[np.int64]
     ) -> Iterator[tuple[int, Pairs, NDArray[np.bool_]]]:
         """The pairs by the store of the arriving row, and which of them these are."""
         arriving = arrivals.store[at]
@@ -582,7 +436,7 @@ class SimilarityJoin:
         self.counts["elsewhere"] += int(len(mask) - mask.sum())
         return pairs.only(mask), mask
 
-    def _evaluate(self, left: int, right: int, pairs: Pairs, arrivals: _Arrivals) -> Answers:
+    def _evaluate(self, left: int, right: int, pairs: Pairs, arrivals: Arrivals) -> Answers:
         pairs, _ = self._owned(pairs)
         kinds = [self.plan.models[int(self._stream_of[s])] for s in (left, right)]
         if not self.plan.values and all(isinstance(model, Gaussian) and model.isotropic for model in kinds):
@@ -595,7 +449,7 @@ class SimilarityJoin:
         return self._accept(left, right, pairs.only(passed), probability[passed], arrivals)
 
     def _accept(
-        self, left: int, right: int, pairs: Pairs, probability: NDArray[np.float64], arrivals: _Arrivals
+        self, left: int, right: int, pairs: Pairs, probability: NDArray[np.float64], arrivals: Arrivals
     ) -> Answers:
         """Answers, of pairs that match with these probabilities; windows may still make them less."""
         factor = np.ones(len(probability))
@@ -633,7 +487,7 @@ class SimilarityJoin:
                 found = Pairings(first, np.empty((n, d)), np.empty((n, d)), np.empty(n))
         return found
 
-    def _inside(self, left: int, right: int, pairs: Pairs, arrivals: _Arrivals, rule: Rule) -> NDArray[np.float64]:
+    def _inside(self, left: int, right: int, pairs: Pairs, arrivals: Arrivals, rule: Rule) -> NDArray[np.float64]:
         """The probability that both rows of each pair are in their windows, at the tick of the later one."""
         streams = int(self._stream_of[left]), int(self._stream_of[right])
         a, b = pairs.left_store, pairs.right_store

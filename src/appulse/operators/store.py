@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appulse.operators.labels import LabelNumbers
-    from appulse.operators.runs import Columns, Runs
 
 _EMPTY = np.empty(0, np.int64)
 # A grid pays only once a scan of everything in reach costs more than a few look-ups.
@@ -28,6 +27,19 @@ _LARGE = 4.0
 _ROOM = 1.25
 _LEAST_SIDE = 1e-300
 _CROWD_FROM = 1024
+
+
+class LineIndex(Protocol):
+    """An index of rows on a line, kept up by those who use it."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        ...
+
+    def forget(self) -> None:
+        """Rows have moved."""
+        ...
 
 
 class Store:
@@ -64,7 +76,7 @@ class Store:
         self._kept = 0  # rows after the last `keep`
         self._index, self._epsilon = index, epsilon
         self.heads = _EMPTY
-        self.line: Runs | Columns | None = None  # in place of the grid, where these are the better index
+        self.line: LineIndex | None = None  # in place of the grid, where these are the better index
         self._oversized = self._most_oversized = 0  # rows too large for the grid, and when to build it anew
         self.dims = np.arange(min(d, 3), dtype=np.int64)
         self.side = self.radius_cap = 0.0
@@ -197,11 +209,9 @@ class Store:
         """Whether a row that has left a window can never be in reach again."""
         return self._numbered and self._comparable
 
-    def prepare_line(self, kind: type[Runs | Columns]) -> None:
-        """Make sorted runs, or columns, the index."""
-        self.heads = _EMPTY
-        self.line = self.line if isinstance(self.line, kind) else kind()
-        self.line.prepare(self)
+    def use(self, line: LineIndex) -> None:
+        """Let this be the index in place of the grid."""
+        self.heads, self.line = _EMPTY, line
 
     def prepare_index(self, probe_reach: float) -> None:
         """Make the grid fit the rows there are, for probes whose own reach is mostly ``probe_reach``."""

@@ -1,0 +1,224 @@
+"""Joins on a line: which index is the better one, and the pairs it finds, with their probabilities."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from appulse.kernels.line import scan_line
+from appulse.kernels.sort_match import sort_match
+from appulse.kernels.strings import gather_runs
+from appulse.operators.runs import Columns, Runs, line_costs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from appulse.operators.arrivals import Arrivals
+    from appulse.operators.store import LineIndex, Store
+
+_FIRST_CAPACITY = 1 << 15
+
+
+@dataclass(frozen=True)
+class Samples:
+    """The samples of arrivals on a line, in tick order; ``weights`` is empty where those of a row weigh the same."""
+
+    first: NDArray[np.int64]
+    samples: NDArray[np.float64]
+    weights: NDArray[np.float64]
+    mass: NDArray[np.float64]
+    centre: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a push asks of one store: which arrivals probe it (by their store), and what windows let them find.
+
+    ``oldest`` and ``newest`` are ranks, one of each per arrival.
+    """
+
+    own: int
+    meets: NDArray[np.bool_]
+    oldest: NDArray[np.int64]
+    newest: NDArray[np.int64]
+    check_differ: bool
+
+
+def prepare(
+    store: Store,
+    stores: Sequence[Store],
+    arrivals: Arrivals,
+    meets: NDArray[np.bool_],
+    index: str,
+    limit: float,
+) -> bool:
+    """Make sorted runs or columns the store's index, if one of them is the better one; whether it is."""
+    kind = _better(store, stores, arrivals, np.flatnonzero(meets[arrivals.store]), index, limit)
+    if kind is None:
+        return False
+    line = store.line if isinstance(store.line, kind) else kind()
+    line.prepare(store)
+    store.use(line)
+    return True
+
+
+def _better(
+    store: Store, stores: Sequence[Store], arrivals: Arrivals, probes: NDArray[np.int64], index: str, limit: float
+) -> type[Runs | Columns] | None:
+    """By name, or by what a sample of the probes costs."""
+    if index == "grid":
+        return None
+    if index == "sorted":
+        return Runs
+    fits = Columns.fit(store)
+    if index == "dense":
+        return Columns if fits else None
+    if len(probes) == 0 or len(store) == 0:
+        return type(store.line) if isinstance(store.line, Runs | Columns) else None
+    probes = probes[:: max(1, len(probes) // 32)]
+    radius = np.empty(len(probes))
+    for k, p in enumerate(probes.tolist()):
+        radius[k] = stores[int(arrivals.store[p])].radius.view[arrivals.row[p]]
+    costs = line_costs(store, arrivals.centre[probes, 0], arrivals.extent[probes], radius, limit, len(arrivals.time))
+    kinds: dict[str, type[Runs | Columns] | None] = {"runs": Runs, "columns": Columns, "pairs": None}
+    if not fits:
+        del costs["columns"]
+    for name, kind in kinds.items():  # to change the index costs something, too
+        if name in costs and kind is (None if store.line is None else type(store.line)):
+            costs[name] /= 1.3
+    return kinds[min(costs, key=lambda name: costs[name])]
+
+
+def matches(
+    index: LineIndex,
+    store: Store,
+    arrivals: Arrivals,
+    stores: Sequence[Store],
+    asked: Asked,
+    limit2: float,
+    threshold: float,
+    tally: NDArray[np.int64],  # candidates, pruned, refined
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]]:
+    """The pairs above the threshold, as (arrival, row, probability)."""
+    start = 0
+    low = int(np.searchsorted(store.rank_max.view, asked.oldest[0], side="left"))
+    given = samples_of(arrivals, stores)
+    room = max(_FIRST_CAPACITY, 2 * len(store))
+    out_arrival, out_row, out_probability = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room)
+    touched = np.zeros(len(store))
+    while start < len(arrivals.time):
+        if isinstance(index, Columns):
+            start, store.linked, low, n = scan_line(
+                start,
+                store.linked,
+                low,
+                arrivals.store,
+                asked.oldest,
+                asked.newest,
+                arrivals.group,
+                arrivals.differ,
+                given.first,
+                given.samples,
+                given.weights,
+                given.mass,
+                given.centre,
+                asked.meets,
+                asked.own,
+                asked.check_differ,
+                limit2,
+                threshold,
+                store.rank.view,
+                store.rank_max.view,
+                store.group.view,
+                store.differ.view,
+                store.mass.view,
+                store.centre.view[:, 0],
+                store.samples.values,
+                store.samples.begin,
+                store.samples.base,
+                index.columns,
+                index.shift(store),
+                out_arrival,
+                out_row,
+                out_probability,
+                tally,
+            )
+            index.linked(store)
+        elif isinstance(index, Runs):
+            start, store.linked, low, n = sort_match(
+                start,
+                store.linked,
+                low,
+                arrivals.store,
+                asked.oldest,
+                asked.newest,
+                arrivals.group,
+                arrivals.differ,
+                given.first,
+                given.samples,
+                given.weights,
+                given.mass,
+                asked.meets,
+                asked.own,
+                asked.check_differ,
+                limit2,
+                threshold,
+                store.base,
+                store.rank.view,
+                store.rank_max.view,
+                store.group.view,
+                store.differ.view,
+                store.mass.view,
+                store.samples.values,
+                store.samples.begin,
+                store.samples.length,
+                store.samples.base,
+                store.weights.values,
+                store.weights.begin,
+                store.weights.base,
+                store.ordered,
+                index.merge_rows,
+                index.at,
+                *index.large,
+                *index.small,
+                touched,
+                out_arrival,
+                out_row,
+                out_probability,
+                tally,
+            )
+            tally[2] = tally[0]
+        else:
+            raise TypeError(f"{index!r} is no index on a line")
+        yield out_arrival[:n], out_row[:n], out_probability[:n]
+
+
+def samples_of(arrivals: Arrivals, stores: Sequence[Store]) -> Samples:
+    """The samples of arrivals, in tick order."""
+    n = len(arrivals.time)
+    every = [(own, store, np.flatnonzero(arrivals.store == own)) for own, store in enumerate(stores)]
+    present = [(own, store, at) for own, store, at in every if len(at)]
+    even = not any(len(store.weights.begin) for _, store, _ in present)
+    length, mass, place = np.empty(n, np.int64), np.empty(n), np.empty(n, np.int64)
+    centre = np.ascontiguousarray(arrivals.centre[:, 0])
+    values, weights, end = [], [], 0
+    for _, store, at in present:
+        rows = arrivals.row[at]
+        offsets, samples = gather_runs(
+            store.samples.begin, store.samples.length, store.samples.base, store.samples.values, rows
+        )
+        length[at], mass[at], place[at] = np.diff(offsets), store.mass.view[rows], offsets[:-1] + end
+        end += len(samples)
+        values.append(samples)
+        if len(store.weights.begin):
+            runs = (store.weights.begin, store.weights.length, store.weights.base, store.weights.values)
+            weights.append(gather_runs(*runs, rows)[1])
+        else:
+            weights.append(np.repeat(mass[at] / length[at], length[at]))
+    first, samples = gather_runs(place, length, 0, np.concatenate(values), np.arange(n))
+    shares = np.empty(0) if even else gather_runs(place, length, 0, np.concatenate(weights), np.arange(n))[1]
+    return Samples(first, samples, shares, mass, centre)
