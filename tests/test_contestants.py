@@ -19,6 +19,7 @@ from benchmarks.contestants import (
 from benchmarks.existence import DISTRIBUTIONS, Tuples, epsilon_for, errors, existence
 from benchmarks.tables import Curves, estimate, sweep
 from benchmarks.window_joins import Join, floors_of, memberships
+from benchmarks.zorder import all_pairs, compared, ours, points, sorted_runs
 
 
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
@@ -79,6 +80,16 @@ def test_the_baselines_answer_as_ours_does() -> None:
     assert join.baseline(by_columns=True).agrees(expected)
     assert all(join.ours(index).agrees(expected) for index in INDEXES)
     assert not join.ours(method="poisson").agrees(expected)
+
+
+@pytest.mark.parametrize("d", [2, 3])
+def test_sorted_runs_in_z_order_answer_as_ours_does(d: int) -> None:
+    rng = np.random.default_rng(7)
+    join = Join(points(rng, 300, d, 6), points(rng, 300, d, 6), epsilon=1.3, size=60)
+    expected = ours(join)
+    assert len(expected.pairs) > 500
+    assert compared(join, all_pairs).agrees(expected)
+    assert all(sorted_runs(join, cells).agrees(expected) for cells in (1.0, 0.1))
 
 
 def test_epsilon_gives_the_share_of_pairs_asked_for() -> None:
