@@ -19,32 +19,6 @@ if TYPE_CHECKING:
 
 
 @kernel
-def _close_count(x: Floats, offset: int, n: int, d: int, samples: Floats, limit2: float, scratch: Floats) -> int:
-    """How many of the ``n`` samples at ``offset`` lie within the limit of point ``x``."""
-    close = 0
-    if d == 1:
-        for k in range(n):
-            a = x[0] - samples[offset + k]
-            close += a * a <= limit2
-    elif d == 2:
-        for k in range(n):
-            a = x[0] - samples[offset + k]
-            b = x[1] - samples[offset + n + k]
-            close += a * a + b * b <= limit2
-    elif d == 3:
-        for k in range(n):
-            a = x[0] - samples[offset + k]
-            b = x[1] - samples[offset + n + k]
-            c = x[2] - samples[offset + 2 * n + k]
-            close += a * a + b * b + c * c <= limit2
-    else:
-        _squared_distances(x, offset, n, d, samples, scratch)
-        for k in range(n):
-            close += scratch[k] <= limit2
-    return close
-
-
-@kernel
 def _squared_distances(x: Floats, offset: int, n: int, d: int, samples: Floats, scratch: Floats) -> None:
     scratch[:n] = 0.0
     for i in range(d):
@@ -55,15 +29,90 @@ def _squared_distances(x: Floats, offset: int, n: int, d: int, samples: Floats, 
 
 
 @kernel
+def _close_count(
+    left: Floats, right: Floats, n: int, m: int, d: int, limit2: float, need: float, x: Floats, scratch: Floats
+) -> int:
+    """How many pairs of samples of two objects are within the limit; -1 once they cannot be as many as needed.
+
+    One call per pair of objects: a call costs as much as a hundred comparisons.
+    """
+    close = 0
+    for s in range(n):
+        near = 0
+        if d == 1:
+            for k in range(m):
+                a = left[s] - right[k]
+                near += a * a <= limit2
+        elif d == 2:
+            right_0, right_1 = right[:m], right[m : 2 * m]
+            for k in range(m):
+                a = left[s] - right_0[k]
+                b = left[n + s] - right_1[k]
+                near += a * a + b * b <= limit2
+        elif d == 3:
+            right_0, right_1, right_2 = right[:m], right[m : 2 * m], right[2 * m : 3 * m]
+            for k in range(m):
+                a = left[s] - right_0[k]
+                b = left[n + s] - right_1[k]
+                c = left[2 * n + s] - right_2[k]
+                near += a * a + b * b + c * c <= limit2
+        else:
+            for i in range(d):
+                x[i] = left[i * n + s]
+            _squared_distances(x, 0, m, d, right, scratch)
+            for k in range(m):
+                near += scratch[k] <= limit2
+        close += near
+        if close + (n - 1 - s) * m < need:
+            return -1
+    return close
+
+
+@kernel
 def _close_mass(
-    x: Floats, offset: int, n: int, d: int, samples: Floats, weights: Floats, first: int, limit2: float, scratch: Floats
+    left: Floats,
+    left_weights: Floats,
+    right: Floats,
+    right_weights: Floats,
+    n: int,
+    m: int,
+    d: int,
+    limit2: float,
+    left_mass: float,
+    right_mass: float,
+    need: float,
+    x: Floats,
+    scratch: Floats,
 ) -> float:
-    """The weight of the ``n`` samples within the limit of point ``x``."""
-    _squared_distances(x, offset, n, d, samples, scratch)
-    mass = 0.0
-    for k in range(n):
-        mass += weights[first + k] if scratch[k] <= limit2 else 0.0
-    return mass
+    """The weight of the pairs of samples within the limit; NaN once it cannot be as much as needed."""
+    found = 0.0
+    remaining = left_mass
+    for s in range(n):
+        near = 0.0
+        if d == 2:
+            right_0, right_1 = right[:m], right[m : 2 * m]
+            for k in range(m):
+                a = left[s] - right_0[k]
+                b = left[n + s] - right_1[k]
+                near += right_weights[k] if a * a + b * b <= limit2 else 0.0
+        elif d == 3:
+            right_0, right_1, right_2 = right[:m], right[m : 2 * m], right[2 * m : 3 * m]
+            for k in range(m):
+                a = left[s] - right_0[k]
+                b = left[n + s] - right_1[k]
+                c = left[2 * n + s] - right_2[k]
+                near += right_weights[k] if a * a + b * b + c * c <= limit2 else 0.0
+        else:
+            for i in range(d):
+                x[i] = left[i * n + s]
+            _squared_distances(x, 0, m, d, right, scratch)
+            for k in range(m):
+                near += right_weights[k] if scratch[k] <= limit2 else 0.0
+        found += left_weights[s] * near
+        remaining -= left_weights[s]
+        if found + remaining * right_mass < need:
+            return np.nan
+    return found
 
 
 @kernel
@@ -98,44 +147,50 @@ def refine(
     longest = 0
     for i in range(right.shape[0]):
         longest = max(longest, right_length[right[i]] // d)
+    widest = longest
+    for i in range(left.shape[0]):
+        widest = max(widest, left_length[left[i]] // d)
     scratch = np.empty(longest, np.float64)
     x = np.empty(d, np.float64)
     left_even = left_weights.shape[0] == 0
     right_even = right_weights.shape[0] == 0
+    p = np.empty(widest if left_even else 0, np.float64)
+    q = np.empty(widest if right_even else 0, np.float64)
+    need = threshold - 1e-12
     for i in range(left.shape[0]):
         a = left[i]
         b = right[i]
         n = left_length[a] // d
         m = right_length[b] // d
-        a_begin = left_begin[a] - left_base
-        b_begin = right_begin[b] - right_base
-        share = left_mass[a] / n
-        remaining = left_mass[a]
-        found = 0.0
-        # Equal weights are counted, not summed: ten times 0.1 is 1.
-        close = 0
-        rejected = False
-        for s in range(n):
-            for k in range(d):
-                x[k] = left_samples[a_begin + k * n + s]
-            weight = share if left_even else left_weights[left_weights_begin[a] - left_weights_base + s]
-            remaining -= weight
-            if right_even:
-                near = _close_count(x, b_begin, m, d, right_samples, limit2, scratch)
-                close += near
-                found += weight * (near * right_mass[b] / m)
-            else:
-                at = right_weights_begin[b] - right_weights_base
-                found += weight * _close_mass(x, b_begin, m, d, right_samples, right_weights, at, limit2, scratch)
-            if found + remaining * right_mass[b] < threshold - 1e-12:
-                rejected = True
-                break
-        if rejected:
-            probability[i] = np.nan
-        elif left_even and right_even:
-            probability[i] = (close / (n * m)) * (left_mass[a] * right_mass[b])
-        else:
-            probability[i] = found
+        x_samples = left_samples[left_begin[a] - left_base :][: n * d]
+        y_samples = right_samples[right_begin[b] - right_base :][: m * d]
+        if left_even and right_even:
+            # Equal weights are counted, not summed: ten times 0.1 is 1.
+            mass = left_mass[a] * right_mass[b]
+            close = _close_count(x_samples, y_samples, n, m, d, limit2, need * (n * m) / mass, x, scratch)
+            probability[i] = np.nan if close < 0 else (close / (n * m)) * mass
+            continue
+        if left_even:
+            p[:n] = left_mass[a] / n
+        if right_even:
+            q[:m] = right_mass[b] / m
+        x_weights = p[:n] if left_even else left_weights[left_weights_begin[a] - left_weights_base :][:n]
+        y_weights = q[:m] if right_even else right_weights[right_weights_begin[b] - right_weights_base :][:m]
+        probability[i] = _close_mass(
+            x_samples,
+            x_weights,
+            y_samples,
+            y_weights,
+            n,
+            m,
+            d,
+            limit2,
+            left_mass[a],
+            right_mass[b],
+            need,
+            x,
+            scratch,
+        )
 
 
 @kernel
