@@ -15,6 +15,7 @@ from hypothesis.extra.numpy import arrays
 
 from appulse.kernels import bounds, grid, strings
 from appulse.kernels.gaussian import ball_probability, gaussian_pairs, phi
+from appulse.kernels.line import refine_line
 from appulse.kernels.moments import attained_radius, summarise
 from appulse.kernels.refine import refine
 from appulse.model.points import ball_points, normal_points
@@ -303,6 +304,51 @@ def test_refinement_is_exact_and_bounds_never_contradict_it(meeting: tuple[_Side
 def test_bounds_never_contradict_long(meeting: tuple[_Side, _Side, float, float]) -> None:
     """The same over many more pairs."""
     _check_meeting(*meeting)
+
+
+@st.composite
+def _crowds(draw: st.DrawFn) -> tuple[_Side, _Side, float, float]:
+    """A few objects that meet many: what kernels take together, by blocks of partners or by one table."""
+    d = draw(st.sampled_from((1, 1, 2, 3, 4)))
+    offset = draw(st.sampled_from((0.0, 0.0, 1e7, -1e3 / 3)))
+    random = np.random.default_rng(draw(st.integers(0, 1 << 32)))
+
+    def side(n: int, lengths: list[int], even: bool) -> _Side:
+        objects = []
+        for _ in range(n):
+            m = int(random.choice(lengths))
+            points = tuple(tuple((offset + random.integers(-8, 9, d) / 4).tolist()) for _ in range(m))
+            parts = [1] * m if even else random.integers(1, 6, m).tolist()
+            mass = Fraction(int(random.integers(1, 5)), 4)
+            objects.append(naive.Object(points, tuple(mass * Fraction(part, sum(parts)) for part in parts)))
+        return _Side(objects, even)
+
+    lengths = draw(st.sampled_from(([4], [10], [1, 2, 7], [3, 12, 41])))
+    left = side(2, draw(st.sampled_from(([1], [6], [12, 40]))), draw(st.booleans()))
+    right = side(draw(st.sampled_from((7, 8, 20, 70, 130))), lengths, draw(st.booleans()))
+    return left, right, draw(st.sampled_from((0.0, 0.5, 1.0, 2.0, 4.0))), draw(st.sampled_from((0.02, 0.1, 0.25, 0.5)))
+
+
+@settings(max_examples=60)
+@given(_crowds())
+def test_many_partners_at_once_are_as_one_by_one(meeting: tuple[_Side, _Side, float, float]) -> None:
+    """Every pair, whatever the others are."""
+    left, right, epsilon, alpha = meeting
+    n, m = len(left.mass), len(right.mass)
+    a, b = np.repeat(np.arange(n), m), np.tile(np.arange(m), n)
+    truth = [naive.samples_probability(left.objects[i], right.objects[j], epsilon) for i, j in zip(a, b, strict=True)]
+    limit2, threshold = naive.limit_of(epsilon) ** 2, alpha - 1e-9
+    kernels: list[tuple[Any, tuple[Any, ...]]] = [(refine, (a, b, left.d, limit2, threshold))]
+    if left.d == 1:
+        kernels.append((refine_line, (a, b, limit2, threshold)))
+    for kernel, asked in kernels:
+        found = np.empty(len(a))
+        kernel(*asked, *left.runs(), *right.runs(), found)
+        for p, q in zip(found, truth, strict=True):
+            if math.isnan(p):
+                assert q < naive.threshold_of(alpha)
+            else:
+                assert p == pytest.approx(float(q), abs=1e-12)
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e5 / 3, 1e6 / 3, 1e7 / 3, 7535131.086748065, 1e9 + 1 / 3, 1e12 + 0.1])

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from appulse.kernels.arrays import Floats, Ints
 
 
+# Partners taken at once, at least and at most, and how many samples they may have.
+_LEAST_BLOCK, _BLOCK, _MOST_IN_BLOCK = 8, 64, 40
+
+
 @kernel
 def _squared_distances(x: Floats, offset: int, n: int, d: int, samples: Floats, scratch: Floats) -> None:
     scratch[:n] = 0.0
@@ -116,6 +120,55 @@ def _close_mass(
 
 
 @kernel
+def _block(
+    left: Floats,
+    left_weights: Floats,  # empty: all weigh 1
+    n: int,
+    m: int,
+    d: int,
+    columns: NDArray[np.float64],  # sample t, dimension k of many partners: row k m + t
+    column_weights: NDArray[np.float64],  # sample t of many partners; empty: all weigh 1
+    limit2: float,
+    near: Floats,
+) -> None:
+    """The weight of the pairs of samples within the limit, of one object and many partners at once."""
+    near[:] = 0.0
+    for s in range(n):
+        own = 1.0 if left_weights.shape[0] == 0 else left_weights[s]
+        for t in range(m):
+            if d == 2:
+                x_0, x_1 = left[s], left[n + s]
+                y_0, y_1 = columns[t], columns[m + t]
+                if column_weights.shape[0] == 0:
+                    for c in range(near.shape[0]):
+                        a = x_0 - y_0[c]
+                        b = x_1 - y_1[c]
+                        near[c] += own if a * a + b * b <= limit2 else 0.0
+                else:
+                    weights = column_weights[t]
+                    for c in range(near.shape[0]):
+                        a = x_0 - y_0[c]
+                        b = x_1 - y_1[c]
+                        near[c] += own * weights[c] if a * a + b * b <= limit2 else 0.0
+            else:
+                x_0, x_1, x_2 = left[s], left[n + s], left[2 * n + s]
+                y_0, y_1, y_2 = columns[t], columns[m + t], columns[2 * m + t]
+                if column_weights.shape[0] == 0:
+                    for c in range(near.shape[0]):
+                        a = x_0 - y_0[c]
+                        b = x_1 - y_1[c]
+                        e = x_2 - y_2[c]
+                        near[c] += own if a * a + b * b + e * e <= limit2 else 0.0
+                else:
+                    weights = column_weights[t]
+                    for c in range(near.shape[0]):
+                        a = x_0 - y_0[c]
+                        b = x_1 - y_1[c]
+                        e = x_2 - y_2[c]
+                        near[c] += own * weights[c] if a * a + b * b + e * e <= limit2 else 0.0
+
+
+@kernel
 def refine(
     left: Ints,
     right: Ints,
@@ -157,11 +210,52 @@ def refine(
     p = np.empty(widest if left_even else 0, np.float64)
     q = np.empty(widest if right_even else 0, np.float64)
     need = threshold - 1e-12
-    for i in range(left.shape[0]):
+    small = d in (2, 3) and widest <= _MOST_IN_BLOCK
+    columns = np.empty((d * widest if small else 0, _BLOCK), np.float64)
+    column_weights = np.empty((widest if small and not right_even else 0, _BLOCK), np.float64)
+    near = np.empty(_BLOCK, np.float64)
+    i = -1
+    while i + 1 < left.shape[0]:
+        i += 1
         a = left[i]
         b = right[i]
         n = left_length[a] // d
         m = right_length[b] // d
+        if small:
+            # A few samples are too few for a loop over them: better one over partners with as many.
+            end = i
+            while (
+                end < left.shape[0]
+                and end - i < _BLOCK
+                and left[end] == a
+                and right_length[right[end]] == right_length[b]
+            ):
+                c = right[end]
+                at = right_begin[c] - right_base
+                for k in range(d * m):
+                    columns[k, end - i] = right_samples[at + k]
+                if not right_even:
+                    for k in range(m):
+                        column_weights[k, end - i] = right_weights[right_weights_begin[c] - right_weights_base + k]
+                end += 1
+            if end - i >= _LEAST_BLOCK:
+                block = near[: end - i]
+                weights = left_weights[left_weights_begin[a] - left_weights_base :][:n] if not left_even else p[:0]
+                own = left_samples[left_begin[a] - left_base :][: n * d]
+                _block(own, weights, n, m, d, columns, column_weights[: 0 if right_even else m], limit2, block)
+                for k in range(i, end):
+                    mass = right_mass[right[k]]
+                    value = block[k - i]
+                    if left_even and right_even:
+                        probability[k] = (value / (n * m)) * (left_mass[a] * mass)
+                    elif left_even:
+                        probability[k] = value * left_mass[a] / n
+                    elif right_even:
+                        probability[k] = value * mass / m
+                    else:
+                        probability[k] = value
+                i = end - 1
+                continue
         x_samples = left_samples[left_begin[a] - left_base :][: n * d]
         y_samples = right_samples[right_begin[b] - right_base :][: m * d]
         if left_even and right_even:
