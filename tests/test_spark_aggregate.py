@@ -132,31 +132,49 @@ def test_a_query_that_was_stopped_goes_on(spark: SparkSession, tmp_path: Path) -
         started(drain=True)
 
 
-def _chain(frames: list[Any], **changes: Any) -> Any:
+def _pairs(frames: list[Any]) -> Any:
     sides = [ap.filter(_stream(frame, name=None), "load > 2") for frame in frames]
     settings: dict[str, Any] = {"epsilon": 0.5, "probability": 0.1}
-    pairs = ap.similarity_join(*sides, window=ap.UncertainCountWindow(4, confidence=0.9), **settings)
+    return ap.similarity_join(*sides, window=ap.UncertainCountWindow(4, confidence=0.9), **settings)
+
+
+def _totals(pairs: Any) -> Any:
     value = ap.Exact("distance")
-    stream = ap.Stream(pairs, key="left_key", time="right_time", value=value, existence="probability", **changes)
+    stream = ap.Stream(pairs, key="left_key", time="right_time", value=value, existence="probability")
     aggregates = {"distance": ["sum", "max"]}
     return ap.window_aggregate(stream, aggregates, window=ap.UncertainCountWindow(6, confidence=0.95))
 
 
 def test_a_chain_of_operators_is_that_in_process(spark: SparkSession, tmp_path: Path) -> None:
-    """Filter, join, window, aggregate over pairs, in batch; as one streaming query Spark refuses it, which is told."""
+    """Filter, join, window, aggregate over pairs: in batch, and in two streaming queries with files between them.
+
+    As one streaming query Spark refuses it, which is told.
+    """
     table = _table()
     tables = [table.slice(0, N // 2), table.slice(N // 2).set_column(1, "ts", table["ts"].slice(0, N // 2))]
-    expected = _chain(tables)
+    expected = _totals(_pairs(tables))
     folders = [_files(tmp_path / str(i), part, 60) for i, part in enumerate(tables)]
-    found = _chain([spark.read.parquet(str(folder)) for folder in folders]).toArrow()
     assert len(expected) > 20
-    exact, rounded = ["time"], [name for name in expected.column_names if name != "time"]
-    assert found.sort_by("time").select(exact) == expected.sort_by("time").select(exact)
-    for name in rounded:
-        ours, theirs = (part.sort_by("time")[name].to_pylist() for part in (found, expected))
-        assert ours == pytest.approx(theirs, abs=1e-9)
+    _assert_same_totals(_totals(_pairs([spark.read.parquet(str(folder)) for folder in folders])).toArrow(), expected)
+    streams = [read_stream(spark, folder) for folder in folders]
     with pytest.raises(ap.NotBuilt, match=r"no query set a watermark twice. Write that result to files by ap.start"):
-        _chain([read_stream(spark, folder) for folder in folders])
+        _totals(_pairs(streams))
+    _write(_pairs(streams), tmp_path / "pairs")
+    kept = str(tmp_path / "pairs")
+    _write(_totals(spark.readStream.schema(spark.read.parquet(kept).schema).parquet(kept)), tmp_path / "totals")
+    _assert_same_totals(spark.read.parquet(str(tmp_path / "totals")).toArrow(), expected)
+
+
+def _write(result: Any, folder: Path) -> None:
+    checkpoint = str(folder.with_suffix(".checkpoint"))
+    ap.start(result, ("parquet", {"path": str(folder)}), checkpoint=checkpoint, drain=True).awaitTermination()
+
+
+def _assert_same_totals(found: pa.Table, expected: pa.Table) -> None:
+    ours, theirs = (part.sort_by("time") for part in (found, expected))
+    assert ours["time"].to_pylist() == theirs["time"].to_pylist()
+    for name in expected.column_names[1:]:
+        assert ours[name].to_pylist() == pytest.approx(theirs[name].to_pylist(), abs=1e-9)
 
 
 def test_a_watermark_on_the_frame_is_its_lateness(spark: SparkSession, tmp_path: Path) -> None:
