@@ -21,8 +21,8 @@ _FORMS = {
     Form.BALL: "uniform balls",
 }
 _BY_COST = (
-    "by cost, push by push: a scan of small windows, a grid of large ones; on a line sorted runs of samples "
-    "(Sort-Match) where walking over them costs less than judging pairs"
+    "by cost, push by push: a scan of small windows, a grid of large ones; samples on a line by columns, or as sorted "
+    "runs (Sort-Match), where that costs less than judging pairs"
 )
 _DEPENDENT = (
     "Stream {name!r} is the output of a join: answers that share a row are not independent of each other, and what "

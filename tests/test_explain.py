@@ -1,0 +1,74 @@
+"""What a call says of itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+import appulse as ap
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROWS = pa.table({"id": [1, 2], "ts": [0.0, 1.0], "x": [0.0, 0.5], "p": [0.5, 0.8]})
+
+
+def stream(frame: Any = ROWS, **changes: Any) -> ap.Stream:
+    settings: dict[str, Any] = {"key": "id", "time": "ts", "value": ap.Exact("x"), "existence": "p"} | changes
+    return ap.Stream(frame, **settings)
+
+
+def joined(frame: Any = ROWS, **changes: Any) -> Any:
+    settings: dict[str, Any] = {"epsilon": 1.0, "probability": 0.1, "window": ap.TimeWindow(5)} | changes
+    return ap.similarity_join(stream(frame), stream(frame), **settings)
+
+
+@pytest.mark.parametrize(
+    ("result", "told"),
+    [
+        (joined(), "join of 2 streams: within 1 with probability at least 0.1; emits matches"),
+        (joined(), "window: rows at most 5 s, 5 s old"),
+        (joined(emit="changes"), "emits changes"),
+        (joined(window=ap.CountWindow(7)), "window: the newest 7 rows"),
+        (joined(window=ap.TumblingWindow(7)), "window: blocks of 7 rows"),
+        (joined(window=ap.TumblingWindow("2 minutes")), "window: blocks of 120 s"),
+        (joined(window=ap.DeltaWindow("x", 3)), "window: the newest rows within 3 of the last one"),
+        (joined(window=ap.DeltaWindow("x", 3, 0.5)), "whose x is within 3 of the last one's, with confidence 0.5"),
+        (joined(window=ap.UncertainCountWindow(2, 0.9)), "of which 2 exist, with confidence 0.9"),
+        (joined(window=ap.UncertainCountWindow(2, 0.9, "normal")), "membership: by an approximation"),
+        (joined(options=ap.Options(index="grid", bounds=frozenset())), "index: grid\nbounds: none"),
+        (ap.self_join(stream(lateness=2), epsilon=1, probability=0.1, window=ap.TimeWindow(0)), "at most 2 s late"),
+        (
+            ap.window_aggregate(ap.filter(stream(), "x < 1"), {"x": ["sum", "max"]}, window=ap.CountWindow(3)),
+            "where x < 1\naggregate: sum of x, max of x; the newest 3 rows",
+        ),
+    ],
+)
+def test_a_result_tells_how_it_came_about(result: pa.Table, told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    text = ap.explain(result)
+    assert told in text
+    assert capsys.readouterr().out == text + "\n"
+
+
+def test_answers_that_share_rows_are_warned_of() -> None:
+    pairs = ap.Stream(joined(), key="left_key", time="right_time", value=ap.Exact("distance"), existence="probability")
+    text = ap.explain(ap.window_aggregate(pairs, {"distance": "sum"}, window=ap.TimeWindow(1)))
+    assert "warning: Stream 'stream' is the output of a join: answers that share a row are not independent" in text
+    assert "warning" not in ap.explain(joined())
+
+
+def test_spark_tells_of_its_tiles(spark: SparkSession) -> None:
+    frame = spark.createDataFrame(ROWS.to_pylist(), "id long, ts double, x double, p double")
+    assert "on Spark: 2 tiles; rows are numbered first, on one core" in ap.explain(
+        joined(frame, window=ap.CountWindow(3), options=ap.Options(partitions=2))
+    )
+    aggregate = ap.window_aggregate(stream(frame), {"x": "sum"}, window=ap.CountWindow(3))
+    assert "on Spark: one bucket on one core, of" in ap.explain(aggregate)
+
+
+@pytest.mark.parametrize(("given", "message"), [(ROWS, "is not what a call"), ([1], "explain\\(\\) got a list")])
+def test_only_results_explain_themselves(given: Any, message: str) -> None:
+    with pytest.raises(ap.BadArgument, match=message):
+        ap.explain(given)
