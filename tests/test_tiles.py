@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -249,6 +250,35 @@ def test_a_warm_worker_reads_no_state_and_a_cold_one_reads_the_window() -> None:
     state.serves(plan.fingerprint())
     state.load(0, lambda: None, lambda _operator, _payload: None)
     assert state.bytes_read == 0
+
+
+def test_an_attempt_that_fails_without_rows_takes_nothing_with_it() -> None:
+    """Time alone ends a pair and trims the log: an attempt at it that never counted changes no later one."""
+    table = pa.table({"id": [1, 2, 3], "ts": [1.0, 1.5, 9.0], "x": [0.0, 0.0, 0.0]})
+    stream = ap.Stream(None, key="id", time="ts", value=ap.Exact("x"), name="a")
+    call = resolve(
+        [stream],
+        [table.schema],
+        epsilon=0.5,
+        probability=0.5,
+        window=ap.TimeWindow(3),
+        self_join=True,
+        different=None,
+        on_reject="collect",
+        options=Options(),
+        emit="changes",
+    )
+    spark = FakeSpark(call, hashed_plan(call.plan, 1, None), Random(0), workers=1)
+    store = spark.stores["tile", spark.tiling.keys[0]]
+    told = []
+    for i in range(3):
+        blocks = [pack(encode(table.slice(i, 1), call.encodings[0])[0], 0, 0)]
+        spark.join.answer(0, blocks, None, TileState(FakeHandle(store), "tile", spark.caches[0]), lambda _: None)  # type: ignore[arg-type]
+    for attempt in (deepcopy(store), store):
+        state = TileState(FakeHandle(attempt), "tile", spark.caches[0])  # type: ignore[arg-type]
+        told.append(spark._answered(spark.join.expire(0, 8_000_000, state, lambda _: None))[0])
+        assert list(attempt["log"]) == [(3, 0)]
+    assert rows_of(told[0]) == rows_of(told[1]) != []
 
 
 @pytest.mark.parametrize("partitions", [1, 2, 3, 8, 200])

@@ -9,6 +9,8 @@ import numpy as np
 from appulse.model.strings import Labels
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
 
@@ -23,18 +25,25 @@ class LabelNumbers:
         return len(self.values)
 
     def of(self, labels: Labels | None, n: int) -> NDArray[np.int64]:
-        """The number of each of ``n`` rows' labels."""
+        """The number of each of ``n`` rows' labels; new ones are numbered by their bytes, if any row has them."""
         if labels is None:
             return np.zeros(n, np.int64)
-        table = np.empty(max(1, len(labels.values)), np.int64)
-        for i, value in enumerate(labels.values):
-            number = self._numbers.get(value)
-            if number is None:
-                number = self._numbers[value] = len(self.values)
-                self.values.append(value)
-            table[i] = number
+        used = np.zeros(len(labels.values), bool)
+        used[labels.codes] = True
+        table = np.zeros(len(used), np.int64)
+        at = np.array(sorted(np.flatnonzero(used).tolist(), key=labels.values.__getitem__), np.int64)
+        table[at] = self.add([labels.values[i] for i in at.tolist()])
         numbered: NDArray[np.int64] = table[labels.codes]
         return numbered
+
+    def add(self, values: Sequence[bytes]) -> NDArray[np.int64]:
+        """The number of each value; new ones are numbered as they come."""
+        numbers = np.empty(len(values), np.int64)
+        for i, value in enumerate(values):
+            numbers[i] = number = self._numbers.setdefault(value, len(self.values))
+            if number == len(self.values):
+                self.values.append(value)
+        return numbers
 
     def labels(self, numbers: NDArray[np.int64]) -> Labels | None:
         """The labels behind numbers, each once and in order; None where nobody ever had any."""

@@ -478,8 +478,7 @@ class Numbering:
         """Take in what `since` gave: in place of everything if ``whole``."""
         if whole:
             self._reset()
-        values = Bytes(state["label_offsets"], state["labels"]).to_list()
-        groups = self._groups.of(Labels(np.arange(len(values), dtype=np.int32), tuple(values)), len(values))
+        groups = self._groups.add(Bytes(state["label_offsets"], state["labels"]).to_list())
         self._grow_groups()
         self._next[groups], self._floor[groups], self._block[groups] = state["next"], state["floor"], state["block"]
         self._last = max(self._last, int(state["last"][0]))

@@ -153,7 +153,8 @@ class NumberStage:
             "state_bytes_written": written,
             "seconds": time.perf_counter() - begun,
         }
-        return [*out, *self._spread([metrics_blob(**figures)])]
+        keys = self.tiling.versions[-1].keys
+        return [*out, (keys[key % len(keys)], metrics_blob(**figures))]
 
     def wake(self, key: int, limit: int | None, state: TileState, arm: Callable[[int], None]) -> Out:
         """Without rows: send on what Spark's watermark says is complete."""

@@ -55,6 +55,10 @@ class Cached:
         """Bytes in the log."""
         return sum(entry[3] for entry in self.live)
 
+    def ahead(self, first: int, settled: int) -> bool:
+        """Whether an attempt that failed forgot or told more than what stands: its version alone does not show it."""
+        return self.settled > settled or bool(self.live and self.live[0][0] > first)
+
 
 class Cache:
     """Operators of this worker, least recently used first out once they hold too many bytes."""
@@ -119,12 +123,13 @@ class TileState:
                 "streams, models, epsilon, probability, window, partitions or tiles differ. "
                 "Start it with a new checkpoint, or restore the old job."
             )
-        if cached is not None:
-            cached.settled = settled  # time may have moved on elsewhere, without rows and so without a version
-        if cached is not None and (cached.version, cached.digest) == (version, bytes(digest)):
-            return cached, timer
+        if cached is not None and cached.ahead(first, settled):
+            cached = None
         while cached is not None and cached.live and cached.live[0][0] < first:
             cached.live.popleft()
+        if cached is not None and (cached.version, cached.digest) == (version, bytes(digest)):
+            cached.settled = settled  # time may have moved on elsewhere, without rows and so without a version
+            return cached, timer
         behind = cached is not None and first - 1 <= cached.version < version
         if cached is None or not behind or not self._catch_up(cached, version, fresh, apply):
             cached = Cached(fresh(), first - 1, _NO_DIGEST)
