@@ -162,6 +162,12 @@ def join_queries(
     )
 
 
+def at_most(high: Matrix) -> BoxQueries:
+    """Queries with closed high ends alone."""
+    closed = np.zeros(high.shape, bool)
+    return BoxQueries(np.full(high.shape, -np.inf), high, closed, closed)
+
+
 def _between(rng: np.random.Generator, shape: tuple[int, int], reach: float) -> tuple[Matrix, Matrix]:
     """Two uniform ends in order; shrunk to a share ``reach`` of the domain and placed at random again."""
     ends = rng.random((2, *shape))
