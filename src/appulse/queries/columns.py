@@ -129,7 +129,7 @@ def calculate(name: str, left: Values, right: Values) -> Values:
     if name == "/":
         divides = np.asarray(b != 0, bool)
         valid, b = valid & divides, np.where(divides, b, np.ones_like(b))
-    if np.float64 in (a.dtype, b.dtype) or (name == "/" and object not in (a.dtype, b.dtype)):
+    if np.float64 in (a.dtype, b.dtype) or (name == "/" and not (_has_fractions(a) or _has_fractions(b))):
         with np.errstate(all="ignore"):
             data = np.asarray(_CALCULATE[name](_doubles(a), _doubles(b)))
         return Values(NUMBER, data, valid & ~np.isnan(data))
@@ -167,7 +167,7 @@ def _comparable(a: NDArray[Any], b: NDArray[Any]) -> tuple[NDArray[Any], NDArray
 
 
 def _has_fractions(a: NDArray[Any]) -> bool:
-    return any(isinstance(value, Fraction) for value in a.reshape(-1).tolist())
+    return a.dtype == object and any(isinstance(value, Fraction) for value in a.reshape(-1).tolist())
 
 
 def _python(a: NDArray[Any]) -> NDArray[Any]:

@@ -7,6 +7,7 @@ evaluated as code. Truth has three values, as in SQL: what depends on a null (or
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -131,11 +132,11 @@ class Condition:
         """Raise `BadArgument` unless this is a condition over columns of these types."""
         kind = _kind(self.tree, types, self.text)
         if kind not in (BOOLEAN, NULL):
-            _refuse(self.text, self.tree.at, f"this is a {kind}, and a condition is true or false")
+            refuse(self.text, self.tree.at, f"this is a {kind}, and a condition is true or false")
 
     def holds(self, columns: Mapping[str, pa.Array], n: int) -> NDArray[np.bool_]:
         """Where the condition is true, over columns of ``n`` rows that `check` has approved of."""
-        truth = _evaluate(self.tree, {name: values_of(column) for name, column in columns.items()})
+        truth = evaluate(self.tree, {name: values_of(column) for name, column in columns.items()})
         return truth.true.repeat(n) if truth.true.ndim == 0 else truth.true
 
 
@@ -302,9 +303,14 @@ class _Parser:
     def _number(self, token: _Token) -> int | Fraction:
         value = Decimal(token.text)
         exponent = value.as_tuple().exponent
-        if not isinstance(exponent, int) or max(abs(exponent), abs(value.adjusted())) > _MOST_DIGITS:
+        if (
+            not isinstance(exponent, int)
+            or max(abs(exponent), abs(value.adjusted())) > _MOST_DIGITS
+            or ("e" in token.text.lower() and math.isinf(float(value)))
+        ):
             self._refuse(f"the number {token.text[:20]} is out of range", token)
-        exact = Fraction(value)
+        # With an exponent it is a double, as in SQL, else exactly what it says.
+        exact = Fraction(float(value) if "e" in token.text.lower() else value)
         return int(exact) if exact.denominator == 1 else exact
 
     def _deeper(self, depth: int, token: _Token) -> int:
@@ -329,7 +335,7 @@ class _Parser:
             self._refuse(f"{self._token.told} where {kind} is expected")
 
     def _refuse(self, reason: str, token: _Token | None = None) -> NoReturn:
-        _refuse(self._text, (token or self._token).at, reason)
+        refuse(self._text, (token or self._token).at, reason)
 
 
 def _tokens(text: str) -> Iterator[_Token]:
@@ -338,8 +344,8 @@ def _tokens(text: str) -> Iterator[_Token]:
         match = _TOKEN.match(text, at)
         if match is None:
             if text[at] in "'\"`" or text.startswith("/*", at):
-                _refuse(text, at, f"what begins with {text[at]} here has no end, or nothing in it")
-            _refuse(text, at, f"{text[at : at + 10].partition(' ')[0]!r} is no part of a condition")
+                refuse(text, at, f"what begins with {text[at]} here has no end, or nothing in it")
+            refuse(text, at, f"{text[at : at + 10].partition(' ')[0]!r} is no part of a condition")
         kind, found = str(match.lastgroup), match[0]
         if kind == "mark":
             kind = _SAME.get(found, found)
@@ -367,7 +373,8 @@ def micros_of(text: str) -> int | None:
     return ((time if time.tzinfo else time.replace(tzinfo=UTC)) - _EPOCH) // timedelta(microseconds=1)
 
 
-def _refuse(text: str, at: int, reason: str) -> NoReturn:
+def refuse(text: str, at: int, reason: str) -> NoReturn:
+    """Raise `BadArgument` about what stands at a position of a condition."""
     shown = text if len(text) <= 100 else f"{text[max(0, at - 40) : at + 40]}..."
     ends = "" if reason[-1] in ".?" else "."
     raise BadArgument(f"The condition {shown!r} is refused at position {at + 1}: {reason}{ends}")
@@ -401,25 +408,25 @@ def _kind(node: Node, types: Mapping[str, pa.DataType], text: str) -> str:
         return _literal(node).kind
     if isinstance(node, Column):
         if node.name not in types:
-            _refuse(text, node.at, f"there is no column {node.name!r}.{nearest(node.name, types)}")
+            refuse(text, node.at, f"there is no column {node.name!r}.{nearest(node.name, types)}")
         kind = kind_of(types[node.name])
         if kind is None:
-            _refuse(text, node.at, f"column {node.name!r} is {types[node.name]}, which conditions cannot compare")
+            refuse(text, node.at, f"column {node.name!r} is {types[node.name]}, which conditions cannot compare")
         return kind
     kinds = []
     for part in _children(node):
         kinds.append(_kind(part, types, text))
         wanted = NUMBER if isinstance(node, Arithmetic) else BOOLEAN if isinstance(node, And | Or | Not) else None
         if wanted is not None and kinds[-1] not in (wanted, NULL):
-            _refuse(text, part.at, f"this is a {kinds[-1]} where a {wanted} is expected")
+            refuse(text, part.at, f"this is a {kinds[-1]} where a {wanted} is expected")
     if isinstance(node, Comparison):
         known = set(kinds) - {NULL}
         if known == {TIME, TEXT}:
             side = node.left if kinds[0] == TEXT else node.right
             if not isinstance(side, Literal) or micros_of(str(side.value)) is None:
-                _refuse(text, side.at, "this is no time such as '2024-01-31 12:00:00', and is compared with one")
+                refuse(text, side.at, "this is no time such as '2024-01-31 12:00:00', and is compared with one")
         elif len(known) > 1:
-            _refuse(text, node.at, f"a {kinds[0]} cannot be compared with a {kinds[1]}")
+            refuse(text, node.at, f"a {kinds[0]} cannot be compared with a {kinds[1]}")
     return NUMBER if isinstance(node, Arithmetic) else BOOLEAN
 
 
@@ -434,13 +441,13 @@ def _literal(node: Literal) -> Values:
     return Values.constant(TEXT if isinstance(value, str) else NUMBER, value)
 
 
-def _evaluate(node: Node, columns: Mapping[str, Values]) -> Values:
+def evaluate(node: Node, columns: Mapping[str, Values]) -> Values:
     """The value of a node for every row: one call a level, however deep."""
     if isinstance(node, Literal):
         return _literal(node)
     if isinstance(node, Column):
         return columns[node.name]
-    first = _evaluate(_children(node)[0], columns)
+    first = evaluate(_children(node)[0], columns)
     if isinstance(node, Not):
         return Values.truth(first.false, first.true)
     if isinstance(node, IsNull):
@@ -448,13 +455,13 @@ def _evaluate(node: Node, columns: Mapping[str, Values]) -> Values:
     if isinstance(node, And | Or):
         true, false = first.true, first.false
         for part in node.parts[1:]:
-            other = _evaluate(part, columns)
+            other = evaluate(part, columns)
             if isinstance(node, And):
                 true, false = true & other.true, false | other.false
             else:
                 true, false = true | other.true, false & other.false
         return Values.truth(true, false)
-    second = _evaluate(node.right, columns)
+    second = evaluate(node.right, columns)
     if isinstance(node, Arithmetic):
         return calculate(node.operator, first, second)
     return compare(node.operator, *_as_times(first, second))

@@ -197,7 +197,8 @@ class NumberStage:
         held = [block for stream, objects in waiting if len(objects) for block, _ in packed(objects, stream, 0)]
         delta = [bucket.state(bucket.numbering.since(mark), complete, whole=False), *held]
         if whole := outgrown(cached, delta, _SLACK):
-            rows = [block for stream, objects in bucket.numbering.waiting() for block, _ in packed(objects, stream, 0)]
+            waits = bucket.numbering.waiting()
+            rows = sorted(block for stream, objects in waits for block, _ in packed(objects, stream, 0))
             delta = [bucket.state(bucket.numbering.since(None), complete, whole=True), *rows]
             # From now on as one who reads it: what is written next must not depend on who lived through what.
             cached.operator = self._fresh()

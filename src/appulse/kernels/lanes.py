@@ -1,0 +1,69 @@
+"""What processors do to 16 numbers at once, and compilers do not find by themselves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from llvmlite import ir
+from numba import types
+from numba.cpython.unsafe.numbers import trailing_zeros
+from numba.extending import intrinsic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from appulse.kernels.arrays import Whole
+
+LANES = 16
+_WORD, _INDEX, _BYTE = ir.IntType(32), ir.IntType(64), ir.IntType(8)
+_WORDS = ir.VectorType(_WORD, LANES)
+
+
+def _place(context: Any, builder: Any, kind: Any, array: Any, at: Any, pointed: Any) -> Any:
+    data = context.make_array(kind)(context, builder, array).data
+    return builder.bitcast(builder.gep(data, [at]), pointed.as_pointer())
+
+
+def _meeting(_context: Any, blocks: Any, at: Any, least: Any, most: Any) -> Any:
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        def load(place: Any) -> Any:
+            return builder.load(_place(context, builder, signature.args[0], args[0], place, _WORDS), align=4)
+
+        def everywhere(value: Any) -> Any:
+            first = builder.insert_element(ir.Constant(_WORDS, ir.Undefined), value, ir.Constant(_WORD, 0))
+            return builder.shuffle_vector(first, first, ir.Constant(_WORDS, [0] * LANES))
+
+        lows, highs = load(args[1]), load(builder.add(args[1], ir.Constant(_INDEX, LANES)))
+        starts = builder.icmp_signed("<=", lows, everywhere(args[3]))
+        ends = builder.icmp_signed(">=", highs, everywhere(args[2]))
+        return builder.zext(builder.bitcast(builder.and_(starts, ends), ir.IntType(LANES)), _WORD)
+
+    del at, least, most
+    return types.uint32(blocks, types.int64, types.int32, types.int32), code
+
+
+def _prefetch(_context: Any, data: Any, at: Any) -> Any:
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        place = _place(context, builder, signature.args[0], args[0], args[1], _BYTE)
+        kind = ir.FunctionType(ir.VoidType(), [place.type, _WORD, _WORD, _WORD])
+        fetch = builder.module.declare_intrinsic("llvm.prefetch", [place.type], kind)
+        reading, to_keep, data_not_code = (ir.Constant(_WORD, value) for value in (0, 3, 1))
+        builder.call(fetch, [place, reading, to_keep, data_not_code])
+        return context.get_dummy_value()
+
+    del at
+    return types.void(data, types.int64), code
+
+
+#: ``meeting(data, at, least, most)``: a bit for each of the 16 ranges whose lows are the numbers from ``data[at]`` on,
+#: and whose highs follow them: whether it meets the range from ``least`` to ``most``. ``data`` is taken as flat.
+meeting = cast("Callable[[NDArray[np.int32], Whole, np.int32, np.int32], np.uint32]", intrinsic(_meeting))
+
+#: ``prefetch(data, at)``: have the memory around ``data[at]`` on its way. ``data`` is taken as flat.
+prefetch = cast("Callable[[NDArray[np.int32], Whole], None]", intrinsic(_prefetch))
+
+#: ``lowest(bits)``: the place of the lowest bit that is set; one is.
+lowest = cast("Callable[[np.uint32], int]", trailing_zeros)

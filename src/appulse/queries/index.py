@@ -1,0 +1,341 @@
+"""An index of boxes that come and go: immutable trees, each some times as large as the next.
+
+What is added stands in a small tree at once; small trees are made into larger ones as they become many, the large ones
+by a thread of their own, while the old ones go on answering. What is removed is left out of answers, and of the next
+tree made.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from appulse.kernels import boxes as kernels
+from appulse.kernels.lanes import LANES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+#: The bounds of a box where it has none: any value and none, or any value.
+NULL, LEAST, MOST = int(kernels.NULL), int(kernels.NULL) + 1, int(np.iinfo(np.int64).max)
+#: Sizes of clusters of points to choose from, automatically.
+CLUSTERS = (1, 4, 16, 64)
+
+_RATIO = 4  # a tree is this many times as large as the next, at least
+_APART = 1 << 17  # boxes: trees from here on are built by a thread
+_TABLE = 256
+_SAMPLE = 1 << 12
+_PROBED = 64
+# What it costs to look at a block for a hull, and for one of its points, in a unit of time: only their ratio counts.
+_BLOCK, _POINT = 1.0, 1.0
+# Below this many blocks a point it does not pay to put points in order.
+_FEW = 64
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How the keys of an axis are split in two parts."""
+
+    base: int
+    top: int
+    shift: int
+
+    @staticmethod
+    def of(bounds: NDArray[np.int64]) -> Scale:
+        """For keys between these bounds."""
+        finite = bounds[(bounds > LEAST) & (bounds < MOST)]
+        if not len(finite):
+            return Scale(0, -1, 0)
+        base, top = int(finite.min()), int(finite.max())
+        shift = max(0, (top - base).bit_length() - 32)
+        return Scale(base, top, shift if (top - base) >> shift <= int(kernels.SPREAD) else shift + 1)
+
+    def split(self, keys: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.uint32]]:
+        """The two parts of keys."""
+        coarse, fine = np.empty(len(keys), np.int32), np.empty(len(keys), np.uint32)
+        kernels.coarsen(keys, np.int64(self.base), np.int64(self.top), np.uint64(self.shift), coarse, fine)
+        return coarse, fine
+
+    def join(self, coarse: NDArray[np.int32], fine: NDArray[np.uint32]) -> NDArray[np.int64]:
+        """The keys of bounds again."""
+        past = (coarse.astype(np.int64) + (1 << 31) - 2 << self.shift) + fine + self.base
+        return np.select(
+            [coarse == kernels.NO_VALUE, coarse == kernels.BEFORE, coarse == kernels.AFTER], [NULL, LEAST, MOST], past
+        )
+
+
+class Tree:
+    """Boxes that never change: ``lows`` and ``highs`` (axes, n) are closed bounds as keys, ``entries`` what they are.
+
+    Only axes along which some box is bounded are kept. Bytes a box of two such axes: 37.
+    """
+
+    def __init__(self, lows: NDArray[np.int64], highs: NDArray[np.int64], entries: NDArray[np.int32]) -> None:
+        self.n = n = len(entries)
+        self.axes = np.flatnonzero(((lows != NULL) | (highs != MOST)).any(axis=1))
+        if not len(self.axes):
+            self.axes = np.arange(min(1, len(lows)))
+        self.scales = [Scale.of(np.concatenate([lows[a], highs[a]])) for a in self.axes.tolist()]
+        sides = 2 * len(self.axes)
+        coarse, fine = np.empty((sides, n), np.int32), np.empty((sides, n), np.uint32)
+        corners = np.empty((sides, n), np.float32)
+        for i, (axis, scale) in enumerate(zip(self.axes.tolist(), self.scales, strict=True)):
+            for side, keys in ((2 * i, lows[axis]), (2 * i + 1, highs[axis])):
+                coarse[side], fine[side] = scale.split(keys)
+            stride = max(1, n // _SAMPLE)
+            table = np.quantile(coarse[2 * i : 2 * i + 2, ::stride].astype(np.float64), np.linspace(0.0, 1.0, _TABLE))
+            corners[2 * i : 2 * i + 2] = np.interp(coarse[2 * i : 2 * i + 2], table, np.linspace(0.0, 1.0, _TABLE))
+        order = np.arange(n, dtype=np.int32)
+        kernels.arrange(corners, order)
+        self.offsets = _offsets(n)
+        leaves = int(self.offsets[1])
+        self.blocks = np.empty((int(self.offsets[-1]), sides, LANES), np.int32)
+        kernels.fill(order, coarse, self.offsets, self.blocks)
+        padded = np.zeros((leaves * LANES, sides), np.uint32)
+        padded[:n] = fine[:, order].T
+        self.rests = np.ascontiguousarray(padded.reshape(leaves, LANES, sides).transpose(0, 2, 1))
+        self.entries = np.full(leaves * LANES, -1, np.int32)
+        self.entries[:n] = entries[order]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return int(self.blocks.nbytes + self.rests.nbytes + self.entries.nbytes)
+
+    def boxes(self, axes: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]:
+        """What it was made of, along that many axes, in its own order."""
+        lows, highs = np.full((axes, self.n), NULL), np.full((axes, self.n), MOST)
+        leaves = int(self.offsets[1])
+        coarse = self.blocks[:leaves].transpose(1, 0, 2).reshape(-1, leaves * LANES)[:, : self.n]
+        fine = self.rests.transpose(1, 0, 2).reshape(-1, leaves * LANES)[:, : self.n]
+        for i, (axis, scale) in enumerate(zip(self.axes.tolist(), self.scales, strict=True)):
+            lows[axis] = scale.join(coarse[2 * i], fine[2 * i])
+            highs[axis] = scale.join(coarse[2 * i + 1], fine[2 * i + 1])
+        return lows, highs, self.entries[: self.n]
+
+    def match(self, keys: NDArray[np.int64], cluster: int | None = None) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """The boxes that points lie in, as (point, entry) pairs; ``keys`` is (axes, n), with `NULL` for no value.
+
+        ``cluster`` points go down the tree together; None: as many as cost least, by a look at a sample.
+        """
+        n = keys.shape[1]
+        points, rests = np.empty((n, len(self.axes)), np.int32), np.empty((n, len(self.axes)), np.uint32)
+        for i, (axis, scale) in enumerate(zip(self.axes.tolist(), self.scales, strict=True)):
+            points[:, i], rests[:, i] = scale.split(keys[axis])
+        order = None
+        if cluster is None:
+            cluster = 1
+            if n >= _PROBED and self._cost(points[:: n // _PROBED], 1) > _FEW * _BLOCK:
+                order = in_hilbert_order(points)
+                cluster = min(CLUSTERS, key=lambda size: self._cost_in(points[order], size))
+        if cluster > 1:
+            order = in_hilbert_order(points) if order is None else order
+            points, rests = points[order], rests[order]
+        found, entries = self._match(points, rests, cluster)
+        return found if order is None or cluster == 1 else order[found].astype(np.int32), entries
+
+    def _match(
+        self, points: NDArray[np.int32], rests: NDArray[np.uint32], cluster: int
+    ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        first, lows, highs = _clusters(points, cluster)
+        parts, done, room, width = [], 0, 4 * len(points) + LANES, 1 << 14
+        front = np.empty((4, max(width, 2 * self._roots)), np.int32)
+        while done < len(first) - 1:
+            found = np.empty((2, room), np.int32)
+            after, pairs = kernels.match(
+                self.offsets,
+                self.blocks,
+                self.rests,
+                self.entries,
+                points,
+                rests,
+                first,
+                lows,
+                highs,
+                done,
+                front,
+                found[0],
+                found[1],
+            )
+            if pairs < 0:
+                front = np.empty((4, 4 * front.shape[1]), np.int32)
+            else:
+                parts.append(found[:, :pairs])
+            room = room if after > done else 4 * room
+            done = after
+        if len(parts) == 1:
+            return parts[0][0], parts[0][1]
+        joined = np.concatenate(parts, axis=1) if parts else np.empty((2, 0), np.int32)
+        return joined[0], joined[1]
+
+    @cached_property
+    def _roots(self) -> int:
+        return int(self.offsets[-1] - self.offsets[-2])
+
+    def _cost(self, points: NDArray[np.int32], cluster: int) -> float:
+        """What it costs to look up a point, in clusters of so many."""
+        first, lows, highs = _clusters(np.ascontiguousarray(points), cluster)
+        front = np.empty((4, max(self.blocks.shape[0] + LANES, 2 * self._roots)), np.int32)
+        met, alone = kernels.work(self.offsets, self.blocks, first, lows, highs, front)
+        return (_BLOCK * met + (_POINT * alone if cluster > 1 else 0.0)) / len(points)
+
+    def _cost_in(self, ordered: NDArray[np.int32], cluster: int) -> float:
+        """The same for points in order, by some of their clusters."""
+        clusters = max(1, len(ordered) // cluster)
+        chosen = np.linspace(0, clusters - 1, min(clusters, max(1, _PROBED // cluster * 2))).astype(np.int64)
+        rows = (chosen[:, None] * cluster + np.arange(cluster)).ravel()
+        return self._cost(ordered[rows[rows < len(ordered)]], cluster)
+
+
+class BoxIndex:
+    """Boxes of entries along some axes; an entry may have several. Entries are small whole numbers."""
+
+    def __init__(self) -> None:
+        self._trees: list[Tree] = []
+        self._waiting: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]] = []
+        self._building: tuple[list[Tree], Future[Tree | None]] | None = None
+        self._pool: ThreadPoolExecutor | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return sum(tree.nbytes for tree in self._trees) + sum(a.nbytes for part in self._waiting for a in part)
+
+    def __len__(self) -> int:
+        """Boxes held, those of entries removed among them."""
+        return sum(tree.n for tree in self._trees) + sum(len(part[2]) for part in self._waiting)
+
+    def add(self, lows: NDArray[np.int64], highs: NDArray[np.int64], entries: NDArray[np.int32]) -> None:
+        """Boxes (axes, n), each of an entry; those that contain nothing are left out."""
+        full = (lows <= highs).all(axis=0)
+        if full.any():
+            at = np.flatnonzero(full)
+            self._waiting.append((lows[:, at], highs[:, at], entries[at]))
+
+    def match(
+        self, keys: NDArray[np.int64], alive: NDArray[np.bool_] | None = None, cluster: int | None = None
+    ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """The boxes that points lie in, as (point, entry) pairs, those of entries that are alive."""
+        self._settle(len(keys), alive)
+        parts = [tree.match(keys, cluster) for tree in self._trees]
+        points, entries = (np.concatenate([np.empty(0, np.int32), *(part[i] for part in parts)]) for i in range(2))
+        if alive is not None and len(entries):
+            stays = alive[entries]
+            if not stays.all():
+                points, entries = points[stays], entries[stays]
+        return points, entries
+
+    def rebuilt(self, axes: int, numbers: NDArray[np.int32]) -> BoxIndex:
+        """Without the entries whose number is -1, and with the numbers of the others in their place."""
+        self._finish(wait=True)
+        index = BoxIndex()
+        for tree in self._trees:
+            self._waiting.append(tree.boxes(axes))
+        for lows, highs, entries in self._waiting:
+            stays = np.flatnonzero(numbers[entries] >= 0)
+            wide = _widened(lows[:, stays], highs[:, stays], axes)
+            index.add(*wide, numbers[entries[stays]])
+        return index
+
+    def settle(self, axes: int, alive: NDArray[np.bool_] | None = None) -> None:
+        """Build what there is to build, now."""
+        self._settle(axes, alive)
+        self._finish(wait=True)
+
+    def _settle(self, axes: int, alive: NDArray[np.bool_] | None) -> None:
+        self._finish(wait=False)
+        if self._waiting:
+            parts, self._waiting = self._waiting, []
+            wide = [(*_widened(lows, highs, axes), entries) for lows, highs, entries in parts]
+            self._trees.append(Tree(*_joined(wide)))
+        if self._building is None:
+            self._merge(axes, alive)
+
+    def _merge(self, axes: int, alive: NDArray[np.bool_] | None) -> None:
+        """Make one tree of the last ones, until each is some times as large as the next."""
+        first = len(self._trees)
+        total = 0
+        while first and (first == len(self._trees) or self._trees[first - 1].n < _RATIO * total):
+            first -= 1
+            total += self._trees[first].n
+        merged = self._trees[first:]
+        if len(merged) < 2:
+            return
+        kept = None if alive is None else alive.copy()
+        if total < _APART:
+            self._trees[first:] = [tree for tree in [_merged(merged, axes, kept)] if tree is not None]
+            return
+        self._pool = self._pool or ThreadPoolExecutor(1, thread_name_prefix="appulse-index")
+        self._building = merged, self._pool.submit(_merged, merged, axes, kept)
+
+    def _finish(self, *, wait: bool) -> None:
+        """Take the tree that the thread has built in place of those it was made of."""
+        if self._building is None:
+            return
+        merged, future = self._building
+        if not (wait or future.done()):
+            return
+        tree = future.result()
+        first = self._trees.index(merged[0])
+        self._trees[first : first + len(merged)] = [] if tree is None else [tree]
+        self._building = None
+
+
+def in_hilbert_order(points: NDArray[np.int32]) -> NDArray[np.int64]:
+    """An order in which points that follow upon each other lie close together."""
+    ranks = np.empty(points.shape, np.uint32)
+    bits = max(1, min(16, 62 // max(1, points.shape[1])))
+    for axis in range(points.shape[1]):
+        low, high = int(points[:, axis].min()), int(points[:, axis].max())
+        ranks[:, axis] = (points[:, axis].astype(np.int64) - low) * ((1 << bits) - 1) // max(1, high - low)
+    return np.argsort(kernels.hilbert_keys(ranks, bits), kind="stable")
+
+
+def _offsets(n: int) -> NDArray[np.int64]:
+    """Where the levels of a tree of n boxes begin, leaves first, and where the last one ends."""
+    offsets, blocks = [0], max(1, -(-n // LANES))
+    while True:
+        offsets.append(offsets[-1] + blocks)
+        if blocks == 1:
+            return np.array(offsets)
+        blocks = -(-blocks // LANES)
+
+
+def _clusters(points: NDArray[np.int32], size: int) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
+    first = np.append(np.arange(0, len(points), size), len(points))
+    if size == 1:
+        return first, points, points
+    lows, highs = np.empty((2, len(first) - 1, points.shape[1]), np.int32)
+    kernels.hulls(points, first, lows, highs)
+    return first, lows, highs
+
+
+def _merged(trees: Sequence[Tree], axes: int, alive: NDArray[np.bool_] | None) -> Tree | None:
+    lows, highs, entries = _joined([tree.boxes(axes) for tree in trees])
+    if alive is not None and not (stays := alive[entries]).all():
+        lows, highs, entries = lows[:, stays], highs[:, stays], entries[stays]
+    return Tree(lows, highs, entries) if len(entries) else None
+
+
+def _joined(parts: Sequence[tuple[Any, Any, Any]]) -> tuple[Any, Any, Any]:
+    if len(parts) == 1:
+        return parts[0]
+    lows, highs, entries = (np.concatenate([part[i] for part in parts], axis=-1) for i in range(3))
+    return lows, highs, entries
+
+
+def _widened(
+    lows: NDArray[np.int64], highs: NDArray[np.int64], axes: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """With axes that did not exist yet, along which nothing is bounded."""
+    more = axes - len(lows)
+    if not more:
+        return lows, highs
+    free = np.full((more, lows.shape[1]), NULL), np.full((more, lows.shape[1]), MOST)
+    return np.concatenate([lows, free[0]]), np.concatenate([highs, free[1]])

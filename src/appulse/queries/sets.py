@@ -1,0 +1,370 @@
+"""Standing queries that come and go, and the rows that satisfy them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from appulse.errors import BadArgument
+from appulse.kernels.strings import hash_rows
+from appulse.model.strings import encode
+from appulse.queries.columns import Values, values_of
+from appulse.queries.condition import parse
+from appulse.queries.index import MOST, NULL, BoxIndex
+from appulse.queries.keys import keys_of
+from appulse.queries.templates import Boxes, Template, Texts, alone, template
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+# What is known of a query, as bits.
+_ALIVE, _EXACT, _SEVERAL = np.uint8(1), np.uint8(2), np.uint8(4)
+_LEAST_DEAD = 4096
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A query that was not taken: the how-manieth of those given, and why."""
+
+    row: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Added:
+    """What became of queries: those refused, and those, by row, that no row can ever satisfy."""
+
+    refused: list[Refused]
+    never: NDArray[np.int64]
+
+
+class QuerySet:
+    """Queries over columns of some types, known by their keys. A query added again takes the place of the old one."""
+
+    def __init__(self, types: Mapping[str, pa.DataType], key_type: pa.DataType, streams: Sequence[str] = ()) -> None:
+        self._types, self._streams, self.key_type = dict(types), tuple(streams), key_type
+        self._axes: dict[str, int] = {}
+        self._index = BoxIndex()
+        self._templates: list[Template] = []
+        self._shapes: dict[bytes, int | None] = {}
+        self._known = _Keys(key_type)
+        self._state, self._template = np.empty(0, np.uint8), np.empty(0, np.int32)
+        self._texts: list[pa.Array] = []
+        self.counts = np.empty(0, np.uint32)
+        self._size = self._alive = 0
+
+    def __len__(self) -> int:
+        """Queries that stand."""
+        return self._alive
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held beyond the texts, roughly."""
+        return self._index.nbytes + self._known.nbytes + 9 * self._size
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that some query reads."""
+        return tuple(dict.fromkeys(column.name for made in self._templates for column in made.columns))
+
+    def keys(self, slots: NDArray[np.int32]) -> pa.Array:
+        """The keys of queries by slot."""
+        return self._known.take(slots)
+
+    def texts(self, slots: NDArray[np.int32]) -> pa.Array:
+        """The texts of queries by slot."""
+        if len(self._texts) != 1:
+            self._texts = [pa.concat_arrays(self._texts)] if self._texts else [pa.array([], pa.large_string())]
+        return self._texts[0].take(pa.array(slots))
+
+    def add(self, keys: pa.Array, texts: pa.Array) -> Added:
+        """Take queries in; of those with one key the last stands. Refused ones leave what stood as it was."""
+        refused = [Refused(i, "the key is null") for i in np.flatnonzero(np.asarray(keys.is_null())).tolist()]
+        refused += [
+            Refused(i, "the condition is null")
+            for i in np.flatnonzero(np.asarray(texts.is_null()) & np.asarray(keys.is_valid())).tolist()
+        ]
+        rows = np.flatnonzero(np.asarray(keys.is_valid()) & np.asarray(texts.is_valid()))
+        found = Texts.of(texts.take(pa.array(rows)))
+        groups, wrong = self._grouped(found)
+        refused += [Refused(int(rows[i]), reason) for i, reason in wrong]
+        made = []
+        for number, members in groups:
+            fit, wrong = self._fitting(found, number, members)
+            refused += [Refused(int(rows[i]), reason) for i, reason in wrong]
+            made.append((number, fit))
+        good = np.sort(np.concatenate([np.empty(0, np.int64), *(members for _, members in made)]))
+        good = good[_last_of_each(keys.take(pa.array(rows[good])))]
+        self.remove(keys.take(pa.array(rows[good])))
+        slots = np.full(len(rows), -1, np.int64)
+        slots[good] = self._size + np.arange(len(good))
+        self._grow(keys.take(pa.array(rows[good])), found.texts.take(pa.array(good)))
+        never = []
+        for number, members in made:
+            members = members[slots[members] >= 0]  # noqa: PLW2901 - fewer of the same
+            never.append(rows[members[self._add(found, number, members, slots[members].astype(np.int32))]])
+        return Added(sorted(refused, key=lambda one: one.row), np.sort(np.concatenate([np.empty(0, np.int64), *never])))
+
+    def remove(self, keys: pa.Array) -> int:
+        """Forget queries; how many there were."""
+        slots = self._known.find(keys, self._state)
+        self._state[slots] &= ~_ALIVE
+        self._alive -= len(slots)
+        self._compact()
+        return len(slots)
+
+    def match(
+        self, columns: Mapping[str, pa.Array], n: int, cluster: int | None = None
+    ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """The queries that each of n rows satisfies, as (row, slot) pairs, each once."""
+        points = np.empty((len(self._axes), n), np.int64)
+        for name, axis in self._axes.items():
+            points[axis] = keys_of(columns[name])
+        alive = None if self._alive == self._size else (self._state[: self._size] & _ALIVE).astype(bool)
+        rows, slots = self._index.match(points, alive, cluster)
+        if not len(slots):
+            return rows, slots
+        state = self._state[slots] if self._special else None
+        if state is not None and (several := np.flatnonzero(state & _SEVERAL)).size:
+            rows, slots = _each_once(rows, slots, several)
+            state = self._state[slots]
+        if state is not None and (unsure := np.flatnonzero(~state & _EXACT)).size:
+            stays = np.ones(len(rows), bool)
+            stays[unsure] = self._hold(columns, rows[unsure], slots[unsure])
+            rows, slots = rows[stays], slots[stays]
+        np.add.at(self.counts, slots, np.uint32(1))
+        return rows, slots
+
+    def find(self, keys: pa.Array) -> NDArray[np.int64]:
+        """The slots of the queries with these keys that stand."""
+        return self._known.find(keys, self._state)
+
+    def settle(self) -> None:
+        """Build the index, now."""
+        self._index.settle(len(self._axes))
+
+    # --- adding ---------------------------------------------------------------------------------------------------
+
+    def _grouped(self, found: Texts) -> tuple[list[tuple[int, NDArray[np.int64]]], list[tuple[int, str]]]:
+        """The texts by template, and those that are no conditions, with the reason."""
+        encoded = found.shapes.dictionary_encode()
+        codes = np.asarray(encoded.indices)
+        order = np.argsort(codes, kind="stable")
+        ends = np.searchsorted(codes[order], np.arange(len(encoded.dictionary)), side="right").tolist()
+        groups: list[tuple[int, NDArray[np.int64]]] = []
+        wrong: list[tuple[int, str]] = []
+        begin = 0
+        for shape, end in zip(encoded.dictionary.to_pylist(), ends, strict=True):
+            members, begin = order[begin:end].astype(np.int64), end
+            single = members[~found.plain[members]]
+            members = members[found.plain[members]]
+            if len(members):
+                number, reason = self._template_of(shape, found, members)
+                if reason is not None:
+                    # Each is told at its own position.
+                    single = np.concatenate([single, members])
+                elif number is None:
+                    single = np.concatenate([single, members])
+                else:
+                    groups.append((number, members))
+            for i in single.tolist():
+                try:
+                    condition = parse(found.texts[i].as_py(), self._streams)
+                    condition.check(self._types)
+                    made = alone(condition, self._types)
+                except BadArgument as error:
+                    wrong.append((i, str(error)))
+                    continue
+                self._templates.append(made)
+                groups.append((len(self._templates) - 1, np.array([i])))
+        return groups, wrong
+
+    def _template_of(self, shape: bytes, found: Texts, members: NDArray[np.int64]) -> tuple[int | None, str | None]:
+        """The template of a shape, or why there is none."""
+        if shape not in self._shapes:
+            i = int(members[0])
+            try:
+                made = template(found.texts[i].as_py(), found.literals(i), self._types, self._streams)
+            except BadArgument as error:
+                return None, str(error)
+            if made is not None:
+                self._templates.append(made)
+            self._shapes[shape] = None if made is None else len(self._templates) - 1
+        return self._shapes[shape], None
+
+    def _fitting(
+        self, found: Texts, number: int, members: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], list[tuple[int, str]]]:
+        """Those whose parameters are what they are compared with, and the others, with the reason."""
+        given = self._templates[number].given(found, members)
+        fit = np.logical_and.reduce([np.ones(len(members), bool), *(values.valid for values in given)])
+        wrong = []
+        for i in members[~fit].tolist():
+            try:
+                parse(found.texts[i].as_py(), self._streams).check(self._types)
+            except BadArgument as error:
+                wrong.append((i, str(error)))
+        return members[fit], wrong
+
+    def _add(
+        self, found: Texts, number: int, members: NDArray[np.int64], slots: NDArray[np.int32]
+    ) -> NDArray[np.int64]:
+        """Put queries of one template into the index; the places of those that no row can satisfy."""
+        n = len(members)
+        if not n:
+            return np.empty(0, np.int64)
+        made = self._templates[number]
+        boxes = Boxes(made, made.given(found, members), n, self._types)
+        bounded = [column.name for box in boxes.boxes for column in box]
+        for name in bounded:
+            self._axes.setdefault(name, len(self._axes))
+        possible = np.zeros(n, np.int64)
+        for box in boxes.boxes:
+            lows, highs = np.full((len(self._axes), n), NULL), np.full((len(self._axes), n), MOST)
+            for column, (low, high) in box.items():
+                lows[self._axes[column.name]], highs[self._axes[column.name]] = low, high
+            possible += (lows <= highs).all(axis=0)
+            self._index.add(lows, highs, slots)
+        self._template[slots] = number
+        self._state[slots] = _ALIVE | np.where(boxes.exact, _EXACT, np.uint8(0)) | np.where(possible > 1, _SEVERAL, 0)
+        self._special |= not boxes.exact.all() or bool((possible > 1).any())
+        return np.flatnonzero(possible == 0)
+
+    _special = False
+
+    def _grow(self, keys: pa.Array, texts: pa.Array) -> None:
+        n = len(keys)
+        wanted = self._size + n
+        if wanted > len(self._state):
+            room = max(wanted, len(self._state) * 5 // 4)
+            for name in ("_state", "_template", "counts"):
+                before = getattr(self, name)
+                grown = np.zeros(room, before.dtype)
+                grown[: self._size] = before[: self._size]
+                setattr(self, name, grown)
+        self._known.add(keys, self._size)
+        self._texts.append(texts)
+        self._size, self._alive = wanted, self._alive + n
+
+    def _compact(self) -> None:
+        """Forget what was removed, once it is the greater part."""
+        dead = self._size - self._alive
+        if dead < max(_LEAST_DEAD, self._alive):
+            return
+        kept = np.flatnonzero(self._state[: self._size] & _ALIVE).astype(np.int32)
+        numbers = np.full(self._size, -1, np.int32)
+        numbers[kept] = np.arange(len(kept), dtype=np.int32)
+        texts, keys = self.texts(kept), self.keys(kept)
+        self._index = self._index.rebuilt(len(self._axes), numbers)
+        self._state, self._template, self.counts = self._state[kept], self._template[kept], self.counts[kept]
+        self._texts, self._size = [texts], len(kept)
+        self._known = _Keys(self.key_type)
+        self._known.add(keys, 0)
+
+    # --- the exact rest -------------------------------------------------------------------------------------------
+
+    def _hold(
+        self, columns: Mapping[str, pa.Array], rows: NDArray[np.int32], slots: NDArray[np.int32]
+    ) -> NDArray[np.bool_]:
+        """Whether rows satisfy queries, pair by pair: all pairs of a template at once."""
+        holds = np.empty(len(rows), bool)
+        read: dict[str, Values] = {}
+        for number, at in self._by_template(slots):
+            made = self._templates[number]
+            distinct, which = np.unique(slots[at], return_inverse=True)
+            given = made.given(Texts.of(self.texts(distinct)), np.arange(len(distinct)))
+            for column in made.columns:
+                if column.name not in read:
+                    read[column.name] = values_of(columns[column.name])
+            mine = {column.name: _taken(read[column.name], rows[at]) for column in made.columns}
+            truth = made.holds(mine, [_taken(values, which) for values in given])
+            holds[at] = truth
+        return holds
+
+    def _by_template(self, slots: NDArray[np.int32]) -> Iterator[tuple[int, NDArray[np.int64]]]:
+        numbers = self._template[slots]
+        order = np.argsort(numbers, kind="stable")
+        found, first = np.unique(numbers[order], return_index=True)
+        yield from zip(found.tolist(), np.split(order, first[1:]), strict=True)
+
+
+class _Keys:
+    """Keys of queries by slot, and slots by key."""
+
+    def __init__(self, kind: pa.DataType) -> None:
+        self._parts: list[pa.Array] = [pa.array([], kind)]
+        self._runs: list[tuple[NDArray[np.uint32], NDArray[np.int32]]] = []
+
+    @property
+    def nbytes(self) -> int:
+        runs = sum(a.nbytes + b.nbytes for a, b in self._runs)
+        return runs + sum(int(part.nbytes) for part in self._parts)
+
+    def add(self, keys: pa.Array, first: int) -> None:
+        """Keys of the slots from ``first`` on."""
+        self._parts.append(keys)
+        hashes, slots = _hashes(keys), np.arange(first, first + len(keys), dtype=np.int32)
+        while self._runs and len(self._runs[-1][0]) < 4 * len(hashes):
+            others, theirs = self._runs.pop()
+            hashes, slots = np.concatenate([others, hashes]), np.concatenate([theirs, slots])
+        order = np.argsort(hashes, kind="stable")
+        self._runs.append((hashes[order], slots[order]))
+
+    def take(self, slots: NDArray[np.int32]) -> pa.Array:
+        if len(self._parts) > 1:
+            self._parts = [pa.concat_arrays(self._parts)]
+        return self._parts[0].take(pa.array(slots))
+
+    def find(self, keys: pa.Array, state: NDArray[np.uint8]) -> NDArray[np.int64]:
+        """The slots of these keys that are alive, each once."""
+        keys = keys.drop_null()
+        if not len(keys) or not self._runs:
+            return np.empty(0, np.int64)
+        hashes = np.unique(_hashes(keys))
+        found = []
+        for run, slots in self._runs:
+            first, last = np.searchsorted(run, hashes), np.searchsorted(run, hashes, side="right")
+            count = last - first
+            at = np.repeat(first - np.cumsum(count) + count, count) + np.arange(int(count.sum()))
+            found.append(slots[at])
+        near = np.concatenate(found).astype(np.int64)
+        near = near[(state[near] & _ALIVE) > 0]
+        # A hash may be that of another key, too.
+        same = pc.is_in(self.take(near.astype(np.int32)), value_set=keys)
+        return np.unique(near[np.asarray(same)])
+
+
+def _hashes(keys: pa.Array) -> NDArray[np.uint32]:
+    coded = encode(keys)
+    hashes = hash_rows(coded.offsets, coded.data, np.zeros(len(keys), np.int64))
+    return hashes.astype(np.uint32)  # four bytes a key; whether it is the same key is asked afterwards
+
+
+def _last_of_each(keys: pa.Array) -> NDArray[np.int64]:
+    """The place of the last occurrence of each key, in order."""
+    codes = np.asarray(keys.dictionary_encode().indices)
+    last = np.zeros(int(codes.max()) + 1 if len(codes) else 0, np.int64)
+    last[codes] = np.arange(len(codes))
+    return np.sort(last)
+
+
+def _each_once(
+    rows: NDArray[np.int32], slots: NDArray[np.int32], several: NDArray[np.int64]
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """The pairs, each once; only those at ``several`` may come twice."""
+    pairs = rows[several].astype(np.int64) << 32 | slots[several]
+    once = several[np.unique(pairs, return_index=True)[1]]
+    stays = np.ones(len(rows), bool)
+    stays[several] = False
+    stays[once] = True
+    return rows[stays], slots[stays]
+
+
+def _taken(values: Values, at: NDArray[np.int64] | NDArray[np.int32]) -> Values:
+    return Values(values.kind, values.data[at], values.valid[at])

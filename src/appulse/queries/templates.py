@@ -1,0 +1,406 @@
+"""Conditions by their shape: texts that differ in literals only are read once, and become boxes together.
+
+A box bounds some columns by keys in order (`appulse.queries.keys`). What a condition asks beyond that, such as
+comparisons of columns with each other, is left to the condition itself, over rows that lie in its boxes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from appulse.errors import BadArgument
+from appulse.kernels import literals as kernels
+from appulse.kernels.strings import gather_runs
+from appulse.model.strings import Bytes
+from appulse.queries import keys
+from appulse.queries.columns import BOOLEAN, NULL, NUMBER, TEXT, TIME, Values, kind_of
+from appulse.queries.condition import (
+    And,
+    Arithmetic,
+    Column,
+    Comparison,
+    Condition,
+    Instant,
+    IsNull,
+    Literal,
+    Node,
+    Not,
+    Or,
+    evaluate,
+    micros_of,
+    parse,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from appulse.queries.keys import Range
+
+#: Boxes a condition may have: as it is, and at all. In between it has one, around all of them.
+MOST_BOXES, MOST_COUNTED = 1000, 100_000
+_OPPOSITE = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+_MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_PARAMETER = "?"
+
+Box = dict["Column", "Range"]
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Conditions as texts, their shapes, and where their literals are; those that are not ``plain`` have none."""
+
+    texts: pa.Array
+    shapes: pa.Array
+    plain: NDArray[np.bool_]
+    first: NDArray[np.int64]
+    kinds: NDArray[np.uint8]
+    begins: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    values: NDArray[np.float64]
+
+    @staticmethod
+    def of(texts: pa.Array) -> Texts:
+        """Take the literals out of texts; none is null."""
+        texts = texts.cast(pa.large_string())
+        offsets = np.frombuffer(texts.buffers()[1], np.int64)[texts.offset : texts.offset + len(texts) + 1]
+        data = np.frombuffer(texts.buffers()[2] or b"", np.uint8)
+        room = int(offsets[-1] - offsets[0]) + 1
+        shape, shape_offsets = np.empty(room, np.uint8), np.empty(len(texts) + 1, np.int64)
+        first, plain = np.empty(len(texts) + 1, np.int64), np.empty(len(texts), bool)
+        kinds, values = np.empty(room, np.uint8), np.empty(room, np.float64)
+        begins, ends = np.empty((2, room), np.int64)
+        kernels.shapes(data, offsets, shape, shape_offsets, first, kinds, begins, ends, values, plain)
+        n = int(first[-1])
+        _read_long(data, np.repeat(offsets[:-1], np.diff(first)), begins[:n], ends[:n], values[:n], first, plain)
+        shapes = pa.Array.from_buffers(
+            pa.large_binary(), len(texts), [None, pa.py_buffer(shape_offsets), pa.py_buffer(shape)]
+        )
+        return Texts(
+            texts, shapes, plain, first, kinds[:n].copy(), begins[:n].copy(), ends[:n].copy(), values[:n].copy()
+        )
+
+    def literals(self, i: int) -> list[tuple[int, int, int, float]]:
+        """Kind, begin, end and value of each literal of a text."""
+        at = slice(int(self.first[i]), int(self.first[i + 1]))
+        return list(
+            zip(
+                self.kinds[at].tolist(),
+                self.begins[at].tolist(),
+                self.ends[at].tolist(),
+                self.values[at].tolist(),
+                strict=True,
+            )
+        )
+
+
+def _read_long(
+    data: NDArray[np.uint8],
+    starts: NDArray[np.int64],
+    begins: NDArray[np.int64],
+    ends: NDArray[np.int64],
+    values: NDArray[np.float64],
+    first: NDArray[np.int64],
+    plain: NDArray[np.bool_],
+) -> None:
+    """Numbers of many digits; texts are not plain if one of them turns out to be whole."""
+    long = np.flatnonzero(np.isnan(values))
+    if not len(long):
+        return
+    found = Bytes(*gather_runs(starts[long] + begins[long], ends[long] - begins[long], 0, data, np.arange(len(long))))
+    numbers = np.asarray(found.to_arrow().cast(pa.large_string()).cast(pa.float64()))
+    values[long] = numbers
+    plain[np.searchsorted(first, long[numbers == np.floor(numbers)], side="right") - 1] = False
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A literal that was taken out: the how-manieth, of what kind, and whether its sign is."""
+
+    number: int
+    kind: str
+    whole: bool
+    negative: bool
+
+
+@dataclass(frozen=True)
+class Template:
+    """A condition whose literals are parameters: in its tree they are columns named ``?0, ?1, ...``."""
+
+    tree: Node
+    parameters: tuple[Parameter, ...]
+    boxes: int  # how many a condition of this shape has
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns it reads, each once."""
+        found: dict[tuple[str | None, str], Column] = {}
+        waiting = [self.tree]
+        while waiting:
+            node = waiting.pop()
+            if isinstance(node, Column) and not node.name.startswith(_PARAMETER):
+                found.setdefault((node.stream, node.name), node)
+            waiting.extend(_parts(node))
+        return tuple(found.values())
+
+    def given(self, texts: Texts, rows: NDArray[np.int64]) -> list[Values]:
+        """The parameters of the texts at ``rows``, one value a text; not valid where a text is no time."""
+        out = []
+        for parameter in self.parameters:
+            at = texts.first[rows] + parameter.number
+            if parameter.kind == NUMBER:
+                values = -texts.values[at] if parameter.negative else texts.values[at]
+                out.append(
+                    Values(NUMBER, values.astype(np.int64) if parameter.whole else values, np.ones(len(rows), bool))
+                )
+                continue
+            words = [
+                text[begin + 1 : end - 1].replace(b"''", b"'").decode()
+                for text, begin, end in zip(
+                    texts.texts.take(pa.array(rows)).cast(pa.large_binary()).to_pylist(),
+                    texts.begins[at].tolist(),
+                    texts.ends[at].tolist(),
+                    strict=True,
+                )
+            ]
+            if parameter.kind == TEXT:
+                data = np.empty(len(words), object)
+                data[:] = words
+                out.append(Values(TEXT, data, np.ones(len(rows), bool)))
+            else:
+                times = [micros_of(word) for word in words]
+                known = np.array([time is not None for time in times])
+                out.append(Values(TIME, np.array([time or 0 for time in times], np.int64), known))
+        return out
+
+    def holds(self, columns: Mapping[str, Values], given: Sequence[Values]) -> NDArray[np.bool_]:
+        """Where the condition is true: row by row, each with the parameters of its own query."""
+        named = {f"{_PARAMETER}{i}": values for i, values in enumerate(given)}
+        return evaluate(self.tree, {**columns, **named}).true
+
+
+def template(
+    text: str,
+    spans: Sequence[tuple[int, int, int, float]],
+    types: Mapping[str, pa.DataType],
+    streams: Sequence[str] = (),
+) -> Template | None:
+    """The template of a text whose literals are at ``spans``; None if they are not those that the parser finds.
+
+    Raises `BadArgument` with position and reason if the text is no condition over columns of these types.
+    """
+    condition = parse(text, streams)
+    condition.check(types)
+    boxes = _count(condition.tree, types)
+    if boxes > MOST_COUNTED:
+        raise BadArgument(
+            f"The condition {text[:60]!r}... has {boxes} boxes, and {MOST_COUNTED} are the most. "
+            "Split it into several queries."
+        )
+    taken = _Taken(text, spans, types)
+    tree = taken.of(condition.tree)
+    if len(taken.parameters) != len(spans) or not taken.fit:
+        return None
+    return Template(tree, tuple(taken.parameters[i] for i in range(len(spans))), boxes)
+
+
+def alone(condition: Condition, types: Mapping[str, pa.DataType]) -> Template:
+    """A template of one condition, with all its literals in place."""
+    return Template(condition.tree, (), _count(condition.tree, types))
+
+
+class _Taken:
+    """The tree of a condition with its literals taken out."""
+
+    def __init__(
+        self, text: str, spans: Sequence[tuple[int, int, int, float]], types: Mapping[str, pa.DataType]
+    ) -> None:
+        self._spans, self._types = list(spans), types
+        # Positions of the parser are in characters, those of the kernel in bytes.
+        self._bytes = None if text.isascii() else np.cumsum([0] + [len(c.encode()) for c in text])
+        self.parameters: dict[int, Parameter] = {}
+        self.fit = True
+
+    def of(self, node: Node, *, beside: str | None = None) -> Node:
+        """The node, its literals as columns; ``beside`` is the kind of what it is compared with."""
+        if isinstance(node, Literal):
+            return self._literal(node, beside)
+        if isinstance(node, Comparison):
+            left, right = (_kind(side, self._types) for side in (node.left, node.right))
+            return replace(node, left=self.of(node.left, beside=right), right=self.of(node.right, beside=left))
+        if isinstance(node, Arithmetic):
+            return replace(node, left=self.of(node.left), right=self.of(node.right))
+        if isinstance(node, And | Or):
+            return replace(node, parts=tuple(self.of(part) for part in node.parts))
+        if isinstance(node, Not):
+            return replace(node, part=self.of(node.part))
+        if isinstance(node, IsNull):
+            return replace(node, value=self.of(node.value))
+        return node
+
+    def _literal(self, node: Literal, beside: str | None) -> Node:
+        value = node.value
+        if value is None or isinstance(value, bool):
+            return node
+        begin = node.at if self._bytes is None else int(self._bytes[node.at])
+        number = next((i for i, span in enumerate(self._spans) if span[1] >= begin and i not in self.parameters), None)
+        if number is None:
+            self.fit = False
+            return node
+        kind, _, _, own = self._spans[number]
+        if isinstance(value, str | Instant):
+            self.fit &= kind == kernels.TEXT
+            known = TIME if isinstance(value, Instant) or beside == TIME else TEXT
+            parameter = Parameter(number, known, whole=False, negative=False)
+        else:
+            self.fit &= kind != kernels.TEXT and abs(float(value)) == own
+            parameter = Parameter(number, NUMBER, whole=kind == kernels.WHOLE, negative=float(value) != own)
+            # A sign in front of nought cannot be seen, and need not be.
+        self.parameters[number] = parameter
+        return Column(f"{_PARAMETER}{number}", None, node.at)
+
+
+# --- boxes ------------------------------------------------------------------------------------------------------
+
+
+class Boxes:
+    """The boxes of conditions of one shape, for ``n`` conditions at once; ``exact`` tells whose boxes say it all."""
+
+    def __init__(self, made: Template, given: Sequence[Values], n: int, types: Mapping[str, pa.DataType]) -> None:
+        self._given, self._n, self._types = given, n, types
+        self.exact = np.ones(n, bool)
+        self.boxes = self._of(made.tree, negated=False)
+
+    def _of(self, node: Node, *, negated: bool) -> list[Box]:
+        if isinstance(node, Not):
+            return self._of(node.part, negated=not negated)
+        if isinstance(node, And | Or):
+            parts = [self._of(part, negated=negated) for part in node.parts]
+            if isinstance(node, And) == negated:
+                return self._few([box for part in parts for box in part])
+            boxes: list[Box] = [{}]
+            for part in parts:
+                if len(boxes) * len(part) > MOST_BOXES:
+                    boxes, part = self._hull(boxes), self._hull(part)  # noqa: PLW2901 - a smaller one of the same
+                boxes = [_both(a, b) for a in boxes for b in part]
+            return boxes
+        if isinstance(node, Literal):
+            return [{}] if node.value is not None and node.value != negated else []
+        if isinstance(node, IsNull):
+            return self._null(node, negated=negated)
+        if isinstance(node, Comparison):
+            return self._comparison(node, _OPPOSITE[node.operator] if negated else node.operator)
+        if isinstance(node, Column):
+            return [{_plain(node): keys.constant(0 if negated else 1, self._n)}]
+        return self._unknown()
+
+    def _unknown(self) -> list[Box]:
+        self.exact[:] = False
+        return [{}]
+
+    def _null(self, node: IsNull, *, negated: bool) -> list[Box]:
+        if not (isinstance(node.value, Column) and self._is_axis(node.value)):
+            return self._unknown()
+        return [{_plain(node.value): keys.any_value(self._n) if negated else keys.no_value(self._n)}]
+
+    def _comparison(self, node: Comparison, name: str) -> list[Box]:
+        left, right = node.left, node.right
+        if not (isinstance(left, Column) and self._is_axis(left)):
+            left, right, name = right, left, _MIRRORED[name]
+        if not (isinstance(left, Column) and self._is_axis(left)):
+            return self._unknown()
+        value = self._value(right)
+        if value is None:
+            return self._unknown()
+        if value.kind == NULL:
+            return []
+        ranges, sure = keys.ranges(self._types[left.name], name, value)
+        if ranges is None:
+            return self._unknown()
+        self.exact &= sure
+        return [{_plain(left): part} for part in ranges]
+
+    def _value(self, node: Node) -> Values | None:
+        """What a column is compared with: one value for each condition, or None where it depends on rows."""
+        if isinstance(node, Column) and node.name.startswith(_PARAMETER):
+            return self._given[int(node.name[1:])]
+        if not isinstance(node, Literal):
+            return None
+        value = node.value
+        if value is None:
+            return Values.constant(NULL, None)
+        if isinstance(value, Instant):
+            kind, told = TIME, np.full(self._n, value.micros)
+        else:
+            kind = BOOLEAN if isinstance(value, bool) else TEXT if isinstance(value, str) else NUMBER
+            told = np.full(self._n, value, None if isinstance(value, bool) else object)
+        return Values(kind, told, np.ones(self._n, bool))
+
+    def _is_axis(self, column: Column) -> bool:
+        return column.name in self._types and keys.is_axis(self._types[column.name])
+
+    def _few(self, boxes: list[Box]) -> list[Box]:
+        return boxes if len(boxes) <= MOST_BOXES else self._hull(boxes)
+
+    def _hull(self, boxes: list[Box]) -> list[Box]:
+        """One box around all of them."""
+        if len(boxes) < 2:
+            return boxes
+        self.exact[:] = False
+        bounded = set.intersection(*(set(box) for box in boxes))
+        return [
+            {
+                axis: (
+                    np.minimum.reduce([box[axis][0] for box in boxes]),
+                    np.maximum.reduce([box[axis][1] for box in boxes]),
+                )
+                for axis in bounded
+            }
+        ]
+
+
+def _both(a: Box, b: Box) -> Box:
+    out = dict(a)
+    for axis, (low, high) in b.items():
+        out[axis] = (np.maximum(out[axis][0], low), np.minimum(out[axis][1], high)) if axis in out else (low, high)
+    return out
+
+
+def _plain(column: Column) -> Column:
+    return column if column.at == 0 else replace(column, at=0)
+
+
+def _parts(node: Node) -> tuple[Node, ...]:
+    if isinstance(node, Arithmetic | Comparison):
+        return node.left, node.right
+    if isinstance(node, And | Or):
+        return node.parts
+    if isinstance(node, Not):
+        return (node.part,)
+    return (node.value,) if isinstance(node, IsNull) else ()
+
+
+def _kind(node: Node, types: Mapping[str, pa.DataType]) -> str | None:
+    return kind_of(types[node.name]) if isinstance(node, Column) and node.name in types else None
+
+
+def _count(node: Node, types: Mapping[str, pa.DataType], *, negated: bool = False) -> int:
+    """How many boxes a condition has, if each is counted."""
+    if isinstance(node, Not):
+        return _count(node.part, types, negated=not negated)
+    if isinstance(node, And | Or):
+        counts = [_count(part, types, negated=negated) for part in node.parts]
+        if isinstance(node, And) == negated:
+            return sum(counts)
+        product = 1
+        for count in counts:
+            product *= count
+        return product
+    if isinstance(node, Comparison):
+        return 2 if (_OPPOSITE[node.operator] if negated else node.operator) == "<>" else 1
+    return 1
