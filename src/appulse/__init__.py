@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from appulse.api import (
+        QueryMatch,
         SimilarityJoin,
+        ask,
         explain,
         filter,
         listen,
+        match_queries,
         rejects,
         self_join,
         session,
@@ -44,10 +47,13 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "appulse.api": (
+        "QueryMatch",
         "SimilarityJoin",
+        "ask",
         "explain",
         "filter",
         "listen",
+        "match_queries",
         "rejects",
         "self_join",
         "session",
@@ -94,6 +100,7 @@ __all__ = [
     "JobError",
     "NotBuilt",
     "Options",
+    "QueryMatch",
     "Samples",
     "SessionError",
     "SimilarityJoin",
@@ -104,9 +111,11 @@ __all__ = [
     "TumblingWindow",
     "UncertainCountWindow",
     "__version__",
+    "ask",
     "explain",
     "filter",
     "listen",
+    "match_queries",
     "rejects",
     "self_join",
     "session",

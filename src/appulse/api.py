@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from appulse.engines.local import LocalJoin
+    from appulse.engines.queries import LocalQueries
     from appulse.windows.definitions import Window
 
 _TWICE = "The same Stream is given twice among several. Pair it with itself by self_join, apart."
@@ -183,6 +184,58 @@ def window_aggregate(
     result, rejected = run_local(call, table)
     _remember(result, rejected, call)
     return result
+
+
+def match_queries(
+    *streams: Any,
+    queries: Any = None,
+    probability: float | None = None,
+    window: Window | None = None,
+    on_reject: str = "collect",
+) -> Any:
+    """Which of many standing queries each row of a stream satisfies.
+
+    ``queries`` (or the last positional argument) is a frame with the columns ``query``, of any type, and
+    ``condition``, a SQL boolean expression over the stream's columns and the dimensions of its value, as in `filter`;
+    perhaps ``change`` (``"add"`` or ``"remove"``, taken in order) and ``select``, columns to bring along, divided by
+    commas. A query given twice stands as given last. A row satisfies a query where its condition is true; an uncertain
+    row does so with a probability, and is told if that is at least ``probability``, which only certain rows can do
+    without.
+
+    Columns: ``query, key, time, probability``, and ``values`` (JSON) with ``select``; a row per (query, row), in the
+    order of rows. Rows and queries that cannot be used are in `rejects`, those of queries under the stream name
+    ``queries`` with the position and the reason, or raise `BadInput` with ``on_reject="fail"``. Spark frames give a
+    Spark frame (streaming if they are), others a `pyarrow.Table`.
+
+    Lim et al. 2006, section 4.
+    """
+    given, frame = _with_queries(streams, queries, "match_queries")
+    if len(given) > 1 or window is not None:
+        raise NotBuilt("Queries over two and more streams are planned and not built yet. See docs/index.md.")
+    stream = given[0]
+    _check_stream(stream)
+    if _is_spark(stream.frame):
+        from appulse.engines.spark.queries import spark_queries
+
+        return spark_queries(stream, frame, probability=probability, on_reject=on_reject)
+    from appulse.engines.local import as_table
+    from appulse.engines.queries import LocalQueries, resolve_queries
+
+    table, asked = as_table(stream.frame), as_table(frame)
+    call = resolve_queries(stream, table, asked.schema, probability=probability, on_reject=on_reject)
+    engine = LocalQueries(call)
+    engine.change(asked)
+    result = engine.push(table)
+    _remember(result, engine.rejects(), call)
+    return result
+
+
+def ask(rows: Stream, queries: Any, *, probability: float | None = None, on_reject: str = "collect") -> Any:
+    """Which of the rows at hand satisfy new queries: `match_queries`, asked the other way round.
+
+    Data and queries are equals: the answers are the same whoever came first.
+    """
+    return match_queries(rows, queries, probability=probability, on_reject=on_reject)
 
 
 def rejects(result: Any) -> Any:
@@ -373,6 +426,77 @@ class SimilarityJoin:
             if isinstance(window, TimeWindow):  # its per_stream may name a stream not shown yet
                 settings = settings | {"window": TimeWindow(window.length)}
         return resolve(streams, [self._held[own].schema for own in shown], self_join=len(streams) == 1, **settings)
+
+
+class QueryMatch:
+    """Standing queries by hand, without Spark: they come and go, rows are pushed, answers come out at once.
+
+    ``stream`` has ``frame=None``. Changes count from the next push on, and see all its rows.
+    """
+
+    def __init__(self, stream: Stream, *, probability: float | None = None, on_reject: str = "collect") -> None:
+        if not isinstance(stream, Stream):
+            raise BadArgument(f"QueryMatch got a {type(stream).__name__}. Describe the stream: ap.Stream(None, ...).")
+        self._stream, self._probability, self._on_reject = stream, probability, on_reject
+        self._engine: LocalQueries | None = None
+        self._waiting: list[pa.Table] = []
+
+    def change(self, queries: Any) -> None:
+        """Add and remove queries: a frame as `match_queries` takes it."""
+        from appulse.engines.local import as_table
+        from appulse.engines.queries import check_queries
+
+        table = as_table(queries)
+        check_queries(table.schema)
+        if self._engine is None:
+            self._waiting.append(table)
+        else:
+            self._engine.change(table)
+
+    def push(self, frame: Any) -> pa.Table:
+        """Take in rows; the queries that they satisfy."""
+        from appulse.engines.local import as_table
+        from appulse.engines.queries import LocalQueries, resolve_queries
+
+        table = as_table(frame)
+        if self._engine is None:
+            if not self._waiting:
+                raise BadArgument("There are no queries yet. Add some by change(), if only an empty frame of them.")
+            settings: dict[str, Any] = {"probability": self._probability, "on_reject": self._on_reject}
+            engine = LocalQueries(resolve_queries(self._stream, table, self._waiting[0].schema, **settings))
+            for waiting in self._waiting:
+                engine.change(waiting)
+            self._engine, self._waiting = engine, []
+        return self._engine.push(table)
+
+    def explain_query(self, query: Any) -> dict[str, Any]:
+        """What is known of a standing query: its condition, boxes, whether these say it all, and its matches so far."""
+        return self._known.explain(query)
+
+    def busiest(self, n: int = 10) -> pa.Table:
+        """The queries with the most matches so far: ``query, condition, matches``."""
+        return self._known.busiest(n)
+
+    def rejects(self) -> pa.Table:
+        """Every row and query that could not be used so far."""
+        return self._known.rejects()
+
+    @property
+    def _known(self) -> LocalQueries:
+        if self._engine is None:
+            raise BadArgument("Nothing has been judged yet: push rows first, if only an empty frame.")
+        return self._engine
+
+
+def _with_queries(given: tuple[Any, ...], queries: Any, name: str) -> tuple[tuple[Any, ...], Any]:
+    """The streams and the queries, which may come last among them."""
+    if queries is None and given and not isinstance(given[-1], Stream):
+        given, queries = given[:-1], given[-1]
+    if queries is None:
+        raise BadArgument(f"{name}() got no queries. Give a frame with columns query and condition.")
+    if not given:
+        raise BadArgument(f"{name}() got no stream. Wrap the frame: ap.Stream(frame, ...).")
+    return given, queries
 
 
 def _join(streams: tuple[Stream, ...], *, options: Options | None, **settings: Any) -> Any:

@@ -24,6 +24,7 @@ NULL_KEY = "null key"
 NULL_TIME = "null time"
 NULL_PARTITION = "null partition"
 LATE = "late"
+BAD_CONDITION = "bad condition"
 
 
 class Defects:

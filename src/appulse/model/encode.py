@@ -168,26 +168,50 @@ def _check_dimensions(where: Where, encoding: Encoding, d: int) -> None:
 
 def encode(table: pa.Table, encoding: Encoding) -> tuple[Objects, pa.Table]:
     """Objects of the good rows, in the order of the table, and the bad rows as rejects."""
-    table = _without_views(table.select(encoding.columns()).combine_chunks())
+    rows, rejects = checked(table, encoding)
+    return replace(_objects(rows, encoding), measure=rows.measure), rejects
+
+
+@dataclass
+class Checked:
+    """The good rows of a table: as they came, and what they say."""
+
+    table: pa.Table
+    time: NDArray[np.int64]
+    existence: NDArray[np.float64]
+    measure: NDArray[np.float64] | None
+    values: Values
+
+    def take(self, index: NDArray[np.int64]) -> Checked:
+        measure = None if self.measure is None else self.measure[index]
+        return Checked(
+            self.table.take(pa.array(index)),
+            self.time[index],
+            self.existence[index],
+            measure,
+            self.values.take(index),
+        )
+
+
+def checked(table: pa.Table, encoding: Encoding, also: Sequence[str] = ()) -> tuple[Checked, pa.Table]:
+    """The good rows, with these columns too, and the bad rows as rejects."""
+    table = _without_views(table.select(list(dict.fromkeys([*encoding.columns(), *also]))).combine_chunks())
     if isinstance(encoding.model, Samples) and structs.is_samples(table.schema.field(encoding.model.column).type):
         table, model = structs.opened(table, encoding.model)
         encoding = replace(encoding, model=model)
     defects = Defects(len(table))
     time = _check_identity(table, encoding, defects)
     values = _check_values(table, encoding, defects)
-    existence = _check_existence(table, encoding, defects)
-    measure = _check_measure(table, encoding, defects)
+    rows = Checked(
+        table, time, _check_existence(table, encoding, defects), _check_measure(table, encoding, defects), values
+    )
     rejects = _rejects(table, encoding, defects)
     if defects.bad.any():
-        good = np.flatnonzero(~defects.bad)
-        table, time, existence = table.take(pa.array(good)), time[good], existence[good]
-        values = values.take(good)
-        measure = None if measure is None else measure[good]
+        rows = rows.take(np.flatnonzero(~defects.bad))
     if encoding.where:
-        kept, values = _filtered(table, values, encoding)
-        table, time, existence = table.take(pa.array(kept)), time[kept], existence[kept]
-        measure = None if measure is None else measure[kept]
-    return replace(_objects(table, encoding, time, existence, values), measure=measure), rejects
+        kept, values = _filtered(rows.table, rows.values, encoding)
+        rows = replace(rows.take(kept), values=values)
+    return rows, rejects
 
 
 def infer_dimensions(table: pa.Table, model: Model) -> int | None:
@@ -209,7 +233,7 @@ def infer_dimensions(table: pa.Table, model: Model) -> int | None:
 
 
 @dataclass
-class _Values:
+class Values:
     """Checked values of a batch: rows of coordinates, or samples with their weights, or centres with a spread.
 
     Without weights the samples of a row weigh the same, and sum to ``share``, the part that conditions left (None: 1).
@@ -222,7 +246,7 @@ class _Values:
     weights: NDArray[np.float64]
     share: NDArray[np.float64] | None = None
 
-    def take(self, index: NDArray[np.int64]) -> _Values:
+    def take(self, index: NDArray[np.int64]) -> Values:
         share = None if self.share is None else self.share[index]
         kept = replace(self, centre=self.centre[index], spread=self.spread[index], share=share)
         if len(self.first) == 0:
@@ -269,13 +293,13 @@ def _check_measure(table: pa.Table, encoding: Encoding, defects: Defects) -> NDA
     return measure
 
 
-def _check_values(table: pa.Table, encoding: Encoding, defects: Defects) -> _Values:
+def _check_values(table: pa.Table, encoding: Encoding, defects: Defects) -> Values:
     if isinstance(encoding.model, Samples):
         return _check_samples(table, encoding.model, encoding.dimensions, defects)
     return _check_centres(table, encoding.model, defects)
 
 
-def _check_centres(table: pa.Table, model: Exact | Gaussian | Ball, defects: Defects) -> _Values:
+def _check_centres(table: pa.Table, model: Exact | Gaussian | Ball, defects: Defects) -> Values:
     centre = np.column_stack([_floats(table[c]) for c in model.columns])
     finite = np.isfinite(centre)
     defects.mark(
@@ -293,10 +317,10 @@ def _check_centres(table: pa.Table, model: Exact | Gaussian | Ball, defects: Def
         defects.mark(~np.isfinite(spread).all(axis=1), why.NON_FINITE, lambda i: f"spread is {spread[i].tolist()}")
         defects.mark((spread < 0).any(axis=1), why.NEGATIVE_SPREAD, lambda i: f"spread is {spread[i].tolist()}")
     none = np.empty(0)
-    return _Values(centre, spread, np.empty(0, np.int64), np.empty((0, centre.shape[1])), none)
+    return Values(centre, spread, np.empty(0, np.int64), np.empty((0, centre.shape[1])), none)
 
 
-def _check_samples(table: pa.Table, model: Samples, d: int | None, defects: Defects) -> _Values:
+def _check_samples(table: pa.Table, model: Samples, d: int | None, defects: Defects) -> Values:
     column = _chunk(table[model.column])
     counts = np.asarray(pc.list_value_length(column).fill_null(0)).astype(np.int64)
     defects.mark(counts == 0, why.EMPTY_SAMPLES, lambda _: f"column {model.column!r} is null or empty")
@@ -326,7 +350,7 @@ def _check_samples(table: pa.Table, model: Samples, d: int | None, defects: Defe
     weights = np.empty(0)
     if model.weights is not None:
         weights, first, rows = _check_weights(table, model, counts, first, rows, defects)
-    return _Values(np.empty((len(table), d)), np.empty((len(table), 0)), first, rows, weights)
+    return Values(np.empty((len(table), d)), np.empty((len(table), 0)), first, rows, weights)
 
 
 def _check_weights(
@@ -365,7 +389,7 @@ def _check_weights(
     return scaled[kept], np.concatenate([[0], ends]), rows[kept]
 
 
-def _filtered(table: pa.Table, values: _Values, encoding: Encoding) -> tuple[NDArray[np.int64], _Values]:
+def _filtered(table: pa.Table, values: Values, encoding: Encoding) -> tuple[NDArray[np.int64], Values]:
     """The rows that the conditions leave, and their values, without the samples that do not satisfy them."""
     columns = {name: _chunk(table[name]) for name in encoding.columns()}
     rows, n = np.ones(len(table), bool), len(table)
@@ -377,7 +401,7 @@ def _filtered(table: pa.Table, values: _Values, encoding: Encoding) -> tuple[NDA
     values = values.take(kept)
     if not picking:
         return kept, values
-    values = _as_samples(values, encoding.model)
+    values = as_samples(values, encoding.model)
     owner = np.repeat(np.arange(len(kept)), np.diff(values.first))
     names = uncertainty.names(encoding.model, values.rows.shape[1])
     satisfied = np.ones(len(owner), bool)
@@ -399,7 +423,7 @@ def _filtered(table: pa.Table, values: _Values, encoding: Encoding) -> tuple[NDA
     return kept[some], values.take(some)
 
 
-def _as_samples(values: _Values, model: Model) -> _Values:
+def as_samples(values: Values, model: Model) -> Values:
     """The values with samples: Gaussians and balls at their fixed points."""
     if isinstance(model, Samples):
         return values
@@ -407,20 +431,15 @@ def _as_samples(values: _Values, model: Model) -> _Values:
     return replace(values, first=_every(len(values.centre), len(points)), rows=_around(values, points))
 
 
-def _objects(
-    table: pa.Table,
-    encoding: Encoding,
-    time: NDArray[np.int64],
-    existence: NDArray[np.float64],
-    values: _Values,
-) -> Objects:
+def _objects(checked: Checked, encoding: Encoding) -> Objects:
+    table, existence, values = checked.table, checked.existence, checked.values
     n = len(values.centre)
     model = encoding.held_as
     zeros = np.zeros(n)
     base = Objects(
         form=model.form,
-        time=time,
-        key=canonical(_keys(table, encoding)),
+        time=checked.time,
+        key=canonical(keys_of(table, encoding)),
         mass=existence if values.share is None else existence * values.share,
         centre=values.centre,
         spread=values.spread,
@@ -475,7 +494,7 @@ def _points(model: Model, d: int) -> NDArray[np.float64]:
     return ball_points(model.samples, d) if isinstance(model, Ball) else np.zeros((1, d))
 
 
-def _around(objects: Objects | _Values, points: NDArray[np.float64]) -> NDArray[np.float64]:
+def _around(objects: Objects | Values, points: NDArray[np.float64]) -> NDArray[np.float64]:
     """The points of all objects, one after the other."""
     n, d = objects.centre.shape
     spread = objects.spread if objects.spread.shape[1] else np.zeros((n, 1))
@@ -547,7 +566,7 @@ def _rejects(table: pa.Table, encoding: Encoding, defects: Defects) -> pa.Table:
     return pa.table(
         {
             "stream": [encoding.name] * len(rows),
-            "key": _keys(table.take(rows), encoding),
+            "key": keys_of(table.take(rows), encoding),
             "time": _chunk(table[encoding.time]).take(rows).cast(encoding.time_type, safe=False),
             "reason": [reason for _, reason, _ in listed],
             "detail": [detail for _, _, detail in listed],
@@ -567,7 +586,7 @@ def _without_views(table: pa.Table) -> pa.Table:
     return table
 
 
-def _keys(table: pa.Table, encoding: Encoding) -> pa.Array:
+def keys_of(table: pa.Table, encoding: Encoding) -> pa.Array:
     """The keys in the type of the call's keys."""
     key, kind = _chunk(table[encoding.key]), encoding.key_type
     if key.type == kind:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +16,7 @@ from appulse.queries.columns import Values, values_of
 from appulse.queries.condition import parse
 from appulse.queries.index import MOST, NULL, BoxIndex
 from appulse.queries.keys import keys_of
-from appulse.queries.templates import Boxes, Template, Texts, alone, template
+from appulse.queries.templates import MOST_BOXES, Boxes, Template, Texts, alone, template
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -49,14 +49,16 @@ class QuerySet:
 
     def __init__(self, types: Mapping[str, pa.DataType], key_type: pa.DataType, streams: Sequence[str] = ()) -> None:
         self._types, self._streams, self.key_type = dict(types), tuple(streams), key_type
-        self._axes: dict[str, int] = {}
+        # The first axis is no column: it is there for queries that bound none.
+        self._axes: dict[str | None, int] = {None: 0}
         self._index = BoxIndex()
         self._templates: list[Template] = []
         self._shapes: dict[bytes, int | None] = {}
         self._known = _Keys(key_type)
         self._state, self._template = np.empty(0, np.uint8), np.empty(0, np.int32)
+        self._special = False  # whether some query has several boxes, or asks more than they say
         self._texts: list[pa.Array] = []
-        self.counts = np.empty(0, np.uint32)
+        self.counts, self.labels = np.empty(0, np.uint32), np.empty(0, np.int32)
         self._size = self._alive = 0
 
     def __len__(self) -> int:
@@ -83,8 +85,12 @@ class QuerySet:
             self._texts = [pa.concat_arrays(self._texts)] if self._texts else [pa.array([], pa.large_string())]
         return self._texts[0].take(pa.array(slots))
 
-    def add(self, keys: pa.Array, texts: pa.Array) -> Added:
-        """Take queries in; of those with one key the last stands. Refused ones leave what stood as it was."""
+    def add(self, keys: pa.Array, texts: pa.Array, labels: NDArray[np.int32] | None = None) -> Added:
+        """Take queries in; of those with one key the last stands. Refused ones leave what stood as it was.
+
+        ``labels`` are numbers that the caller wants to find again, in `labels` by slot.
+        """
+        texts = texts.dictionary_decode() if pa.types.is_dictionary(texts.type) else texts
         refused = [Refused(i, "the key is null") for i in np.flatnonzero(np.asarray(keys.is_null())).tolist()]
         refused += [
             Refused(i, "the condition is null")
@@ -105,6 +111,10 @@ class QuerySet:
         slots = np.full(len(rows), -1, np.int64)
         slots[good] = self._size + np.arange(len(good))
         self._grow(keys.take(pa.array(rows[good])), found.texts.take(pa.array(good)))
+        if labels is not None or len(self.labels):
+            own = np.zeros(len(good), np.int32) if labels is None else labels[rows[good]]
+            before = np.zeros(self._size - len(good) - len(self.labels), np.int32)
+            self.labels = np.concatenate([self.labels, before, own])
         never = []
         for number, members in made:
             members = members[slots[members] >= 0]  # noqa: PLW2901 - fewer of the same
@@ -123,9 +133,10 @@ class QuerySet:
         self, columns: Mapping[str, pa.Array], n: int, cluster: int | None = None
     ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """The queries that each of n rows satisfies, as (row, slot) pairs, each once."""
-        points = np.empty((len(self._axes), n), np.int64)
+        points = np.zeros((len(self._axes), n), np.int64)
         for name, axis in self._axes.items():
-            points[axis] = keys_of(columns[name])
+            if name is not None:
+                points[axis] = keys_of(columns[name])
         alive = None if self._alive == self._size else (self._state[: self._size] & _ALIVE).astype(bool)
         rows, slots = self._index.match(points, alive, cluster)
         if not len(slots):
@@ -144,6 +155,24 @@ class QuerySet:
     def find(self, keys: pa.Array) -> NDArray[np.int64]:
         """The slots of the queries with these keys that stand."""
         return self._known.find(keys, self._state)
+
+    def described(self, slot: int) -> dict[str, Any]:
+        """What is known of a query: its condition, how many boxes it has, whether they say it all, and its matches."""
+        made = self._templates[self._template[slot]]
+        return {
+            "condition": self.texts(np.array([slot], np.int32))[0].as_py(),
+            "columns": [column.name for column in made.columns],
+            "boxes": made.boxes,
+            "indexed": "as it is" if made.boxes <= MOST_BOXES else "by the hull of its boxes",
+            "exact": bool(self._state[slot] & _EXACT),
+            "matches": int(self.counts[slot]),
+        }
+
+    def busiest(self, n: int) -> NDArray[np.int32]:
+        """The slots of the queries that stand and had the most matches."""
+        alive = np.flatnonzero(self._state[: self._size] & _ALIVE)
+        order = np.argsort(-self.counts[alive].astype(np.int64), kind="stable")[:n]
+        return alive[order].astype(np.int32)
 
     def settle(self) -> None:
         """Build the index, now."""
@@ -236,8 +265,6 @@ class QuerySet:
         self._special |= not boxes.exact.all() or bool((possible > 1).any())
         return np.flatnonzero(possible == 0)
 
-    _special = False
-
     def _grow(self, keys: pa.Array, texts: pa.Array) -> None:
         n = len(keys)
         wanted = self._size + n
@@ -263,6 +290,7 @@ class QuerySet:
         texts, keys = self.texts(kept), self.keys(kept)
         self._index = self._index.rebuilt(len(self._axes), numbers)
         self._state, self._template, self.counts = self._state[kept], self._template[kept], self.counts[kept]
+        self.labels = self.labels[kept] if len(self.labels) else self.labels
         self._texts, self._size = [texts], len(kept)
         self._known = _Keys(self.key_type)
         self._known.add(keys, 0)

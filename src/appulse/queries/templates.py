@@ -224,6 +224,7 @@ class _Taken:
         # Positions of the parser are in characters, those of the kernel in bytes.
         self._bytes = None if text.isascii() else np.cumsum([0] + [len(c.encode()) for c in text])
         self.parameters: dict[int, Parameter] = {}
+        self._taken: dict[int, tuple[Column, bool]] = {}
         self.fit = True
 
     def of(self, node: Node, *, beside: str | None = None) -> Node:
@@ -247,6 +248,10 @@ class _Taken:
         value = node.value
         if value is None or isinstance(value, bool):
             return node
+        if node.at in self._taken:  # BETWEEN compares what stands once with two bounds
+            again, kind = self._taken[node.at]
+            self.fit &= kind == (beside == TIME)
+            return again
         begin = node.at if self._bytes is None else int(self._bytes[node.at])
         number = next((i for i, span in enumerate(self._spans) if span[1] >= begin and i not in self.parameters), None)
         if number is None:
@@ -262,7 +267,9 @@ class _Taken:
             parameter = Parameter(number, NUMBER, whole=kind == kernels.WHOLE, negative=float(value) != own)
             # A sign in front of nought cannot be seen, and need not be.
         self.parameters[number] = parameter
-        return Column(f"{_PARAMETER}{number}", None, node.at)
+        taken = Column(f"{_PARAMETER}{number}", None, node.at)
+        self._taken[node.at] = taken, beside == TIME
+        return taken
 
 
 # --- boxes ------------------------------------------------------------------------------------------------------
@@ -314,7 +321,7 @@ class Boxes:
             left, right, name = right, left, _MIRRORED[name]
         if not (isinstance(left, Column) and self._is_axis(left)):
             return self._unknown()
-        value = self._value(right)
+        value = self._value(right, kind_of(self._types[left.name]))
         if value is None:
             return self._unknown()
         if value.kind == NULL:
@@ -325,7 +332,7 @@ class Boxes:
         self.exact &= sure
         return [{_plain(left): part} for part in ranges]
 
-    def _value(self, node: Node) -> Values | None:
+    def _value(self, node: Node, beside: str | None) -> Values | None:
         """What a column is compared with: one value for each condition, or None where it depends on rows."""
         if isinstance(node, Column) and node.name.startswith(_PARAMETER):
             return self._given[int(node.name[1:])]
@@ -334,6 +341,8 @@ class Boxes:
         value = node.value
         if value is None:
             return Values.constant(NULL, None)
+        if isinstance(value, str) and beside == TIME:
+            value = Instant(micros_of(value) or 0)  # it was checked to be a time
         if isinstance(value, Instant):
             kind, told = TIME, np.full(self._n, value.micros)
         else:

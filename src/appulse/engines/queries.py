@@ -1,0 +1,348 @@
+"""Continuous queries: a checked call, and the engine in this process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from appulse.engines.call import TOLERANCE, column_type, common_time_type, is_joined, known_dimensions
+from appulse.errors import BadArgument, bad_rows, nearest
+from appulse.model import uncertainty
+from appulse.model.defects import BAD_CONDITION, as_json, concat_rejects, reject_schema
+from appulse.model.encode import Encoding, as_samples, check_columns, checked, infer_dimensions, keys_of
+from appulse.model.times import from_micros
+from appulse.model.uncertainty import Exact
+from appulse.operators.query_match import Points, match
+from appulse.queries.condition import parse
+from appulse.queries.sets import QuerySet
+
+if TYPE_CHECKING:
+    from appulse.model.encode import Checked
+    from appulse.model.stream import Stream
+    from appulse.operators.query_match import Matched
+
+ADD, REMOVE = "add", "remove"
+#: Columns of a frame of queries.
+QUERY, CONDITION, CHANGE, SELECT = "query", "condition", "change", "select"
+
+
+@dataclass(frozen=True)
+class QueryCall:
+    """A checked call of queries over one stream, without frames."""
+
+    encoding: Encoding
+    types: tuple[tuple[str, pa.DataType], ...]  # of all that a condition may name
+    query_type: pa.DataType
+    threshold: float | None
+    selecting: bool = False
+    on_reject: str = "collect"
+    dependent: tuple[str, ...] = ()
+    lateness: tuple[int, ...] = (0,)
+    idle_after: tuple[int | None, ...] = (None,)
+    arrival: bool = True
+    bucketed: bool = field(default=False, init=False)
+    grouped: bool = field(default=False, init=False)
+    holds_back: bool = field(default=False, init=False)
+
+    @property
+    def encodings(self) -> tuple[Encoding, ...]:
+        """The one stream's."""
+        return (self.encoding,)
+
+    @property
+    def key_type(self) -> pa.DataType:
+        """Of the stream's keys."""
+        return self.encoding.key_type
+
+    @property
+    def time_type(self) -> pa.DataType:
+        """Of the stream's times."""
+        return self.encoding.time_type
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that rows have to bring: all of them, as queries may name any."""
+        own = [name for name, _ in self.types if not self.encoding.is_dimension(name)]
+        return list(dict.fromkeys([*self.encoding.columns(), *own]))
+
+    @property
+    def answer_schema(self) -> pa.Schema:
+        """Columns of the answers."""
+        fields = [(QUERY, self.query_type), ("key", self.key_type), ("time", self.time_type)]
+        values = [("values", pa.string())] if self.selecting else []
+        return pa.schema([*fields, ("probability", pa.float64()), *values])
+
+    @property
+    def reject_schema(self) -> pa.Schema:
+        """Columns of the rejects."""
+        return reject_schema(self.key_type, self.time_type)
+
+    def fingerprint(self) -> str:
+        """A short text that differs when the meaning of the call does; the queries are no part of it."""
+        types = [(name, str(kind)) for name, kind in self.types]
+        text = repr((self.encoding, types, str(self.query_type), self.threshold, self.selecting))
+        return blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def resolve_queries(
+    stream: Stream, table: pa.Table, queries: pa.Schema, *, probability: float | None, on_reject: str
+) -> QueryCall:
+    """Check a call against the columns there are; ``table`` may have no rows, where its columns tell the dimensions."""
+    name, schema = stream.name or "stream", table.schema
+    if on_reject not in ("collect", "fail"):
+        raise BadArgument(f"on_reject={on_reject!r}.{nearest(str(on_reject), ('collect', 'fail'))}")
+    certain = isinstance(stream.value, Exact) and stream.existence is None
+    encoding = Encoding(
+        name=name,
+        model=stream.value,
+        key=stream.key,
+        time=stream.time,
+        unit=stream.unit,
+        existence=stream.existence,
+        partition_by=stream.partitions,
+        differ=None,
+        key_type=column_type(schema, stream.key, name),
+        time_type=common_time_type([stream], [schema], [name]),
+        quantile=0.0,
+        gaussian_reach=0.0,  # nobody looks for partners here
+        dimensions=known_dimensions([name], [stream.value], [schema]),
+        where=tuple(map(parse, stream.where)),
+    )
+    check_columns(encoding, schema)
+    d = encoding.dimensions or infer_dimensions(table, stream.value)
+    if d is None and len(table):
+        d = 1
+    if d is None:
+        raise BadArgument(
+            f"The columns of stream {name!r} do not tell how many dimensions its value has. Name the dimensions: "
+            "ap.Samples(..., names=['x', 'y'])."
+        )
+    types = {column.name: column.type for column in schema}
+    if not isinstance(stream.value, Exact):
+        types |= dict.fromkeys(uncertainty.names(stream.value, d), pa.float64())
+    check_queries(queries)
+    return QueryCall(
+        replace(encoding, dimensions=d),
+        tuple(types.items()),
+        queries.field(QUERY).type,
+        _threshold(probability, certain=certain),
+        selecting=SELECT in queries.names,
+        on_reject=on_reject,
+        dependent=(name,) if is_joined(schema) else (),
+    )
+
+
+def _threshold(probability: float | None, *, certain: bool) -> float | None:
+    if probability is None:
+        if certain:
+            return None
+        raise BadArgument(
+            "probability= is missing: the rows are uncertain. Give the least a row has to reach, in (0, 1]."
+        )
+    if isinstance(probability, bool) or not isinstance(probability, int | float) or not 0.0 < probability <= 1.0:
+        raise BadArgument(f"probability={probability!r}. Give a number in (0, 1].")
+    return probability - TOLERANCE if probability > 2 * TOLERANCE else float(probability)
+
+
+def check_queries(schema: pa.Schema) -> None:
+    """Raise `BadArgument` unless these are the columns of a frame of queries."""
+    for name in (QUERY, CONDITION):
+        if name not in schema.names:
+            raise BadArgument(
+                f"The frame of queries has no column {name!r}.{nearest(name, schema.names)} It needs query (any type) "
+                "and condition (text)."
+            )
+    for name in (CONDITION, CHANGE, SELECT):
+        if name in schema.names and not _is_text(schema.field(name).type):
+            raise BadArgument(f"Column {name!r} of the queries is {schema.field(name).type}. It has to be text.")
+
+
+class LocalQueries:
+    """Standing queries in process: changes and rows in, answers out."""
+
+    def __init__(self, call: QueryCall) -> None:
+        self.call = call
+        self.queries = QuerySet(dict(call.types), call.query_type)
+        self._selected: dict[str | None, tuple[str, ...]] = {None: ()}
+        self._rejects: list[pa.Table] = []
+        self.never = 0
+
+    def change(self, table: pa.Table) -> None:
+        """Add and remove queries, in order; they count from the next push on."""
+        check_queries(table.schema)
+        table = table.combine_chunks()
+        changes = _column(table, CHANGE) if CHANGE in table.column_names else None
+        if changes is None:
+            self._add(table)
+            return
+        kinds = [None if kind is None else kind.lower() for kind in changes.to_pylist()]
+        begin = 0
+        for end in range(1, len(kinds) + 1):
+            if end < len(kinds) and kinds[end] == kinds[begin]:
+                continue
+            part = table.slice(begin, end - begin).combine_chunks()
+            if kinds[begin] == ADD:
+                self._add(part)
+            elif kinds[begin] == REMOVE:
+                self.queries.remove(_column(part, QUERY))
+            else:
+                given = changes[begin].as_py()
+                self._refuse(
+                    part, [(i, f"change is {given!r}, and 'add' or 'remove' is known") for i in range(len(part))]
+                )
+            begin = end
+
+    def push(self, table: pa.Table) -> pa.Table:
+        """The queries that rows satisfy."""
+        check_columns(self.call.encoding, table.schema)
+        rows, rejects = checked(table, self.call.encoding, self.call.columns)
+        self._keep(rejects)
+        return self.answers(rows, match(self.queries, points_of(rows, self.call), self.call.threshold))
+
+    def answers(self, rows: Checked, found: Matched) -> pa.Table:
+        """As a table, in the types the user gave."""
+        call, at = self.call, pa.array(found.row)
+        columns = [
+            self.queries.keys(found.slot).cast(call.query_type),
+            keys_of(rows.table, call.encoding).take(at),
+            from_micros(rows.time[found.row], call.time_type, call.encoding.unit),
+            pa.array(found.probability),
+        ]
+        if call.selecting:
+            columns.append(self._values(rows, found))
+        return pa.Table.from_arrays(columns, schema=call.answer_schema)
+
+    def explain(self, query: object) -> dict[str, Any]:
+        """What is known of a query that stands."""
+        slots = self.queries.find(pa.array([query], self.call.query_type))
+        if not len(slots):
+            raise BadArgument(f"No query {query!r} stands: it was never added, was refused, or has been removed.")
+        return self.queries.described(int(slots[0]))
+
+    def busiest(self, n: int) -> pa.Table:
+        """The queries with the most matches, the most first."""
+        slots = self.queries.busiest(n)
+        return pa.table(
+            {
+                QUERY: self.queries.keys(slots),
+                CONDITION: self.queries.texts(slots),
+                "matches": pa.array(self.queries.counts[slots].astype(np.int64)),
+            }
+        )
+
+    def rejects(self) -> pa.Table:
+        """Every row and query that could not be used so far."""
+        return concat_rejects(self._rejects, self.call.reject_schema)
+
+    def _add(self, table: pa.Table) -> None:
+        keys, texts = _column(table, QUERY), _column(table, CONDITION)
+        wrong: list[tuple[int, str]] = []
+        labels = None
+        if SELECT in table.column_names:
+            selected = _column(table, SELECT).to_pylist()
+            for i, given in enumerate(selected):
+                if given not in self._selected:
+                    try:
+                        self._selected[given] = self._columns_of(given)
+                    except BadArgument as error:
+                        wrong.append((i, str(error)))
+            order = {given: i for i, given in enumerate(self._selected)}
+            bad = {i for i, _ in wrong}
+            good = [i for i in range(len(table)) if i not in bad]
+            labels = np.array([order[selected[i]] for i in good], np.int32)
+            added = self.queries.add(
+                keys.take(pa.array(good, pa.int64())), texts.take(pa.array(good, pa.int64())), labels
+            )
+            wrong += [(good[one.row], one.reason) for one in added.refused]
+        else:
+            added = self.queries.add(keys, texts)
+            wrong += [(one.row, one.reason) for one in added.refused]
+        self.never += len(added.never)
+        self._refuse(table, sorted(wrong))
+
+    def _columns_of(self, given: str) -> tuple[str, ...]:
+        names = tuple(name.strip() for name in given.split(","))
+        known = [name for name, _ in self.call.types if not self.call.encoding.is_dimension(name)]
+        for name in names:
+            if name not in known:
+                raise BadArgument(f"select names {name!r}, which is no column of the stream.{nearest(name, known)}")
+        return names
+
+    def _values(self, rows: Checked, found: Matched) -> pa.Array:
+        """What each answer's query selects, as JSON."""
+        label = self.queries.labels[found.slot]
+        out: list[str | None] = [None] * len(label)
+        for number, names in enumerate(self._selected.values()):
+            own = [name for name in names if name in rows.table.column_names]
+            at = np.flatnonzero(label == number)
+            if names and len(at):
+                for i, row in zip(
+                    at.tolist(), rows.table.select(own).take(pa.array(found.row[at])).to_pylist(), strict=True
+                ):
+                    out[i] = as_json(row)
+        return pa.array(out, pa.string())
+
+    def _refuse(self, table: pa.Table, wrong: list[tuple[int, str]]) -> None:
+        if not wrong:
+            return
+        own = table.take(pa.array([i for i, _ in wrong])).to_pylist()
+        schema = self.call.reject_schema
+        n = len(wrong)
+        rejects = pa.table(
+            {
+                "stream": ["queries"] * n,
+                "key": pa.nulls(n, self.call.key_type),
+                "time": pa.nulls(n, self.call.time_type),
+                "reason": [BAD_CONDITION] * n,
+                "detail": [reason for _, reason in wrong],
+                "values": [as_json(row) for row in own],
+            },
+            schema=schema,
+        )
+        self._keep(rejects)
+
+    def _keep(self, rejects: pa.Table) -> None:
+        if len(rejects) and self.call.on_reject == "fail":
+            raise bad_rows(len(rejects), rejects.slice(0, 1).to_pylist()[0])
+        if len(rejects):
+            self._rejects.append(rejects)
+
+
+def points_of(rows: Checked, call: QueryCall) -> Points:
+    """The samples of checked rows, with all columns that conditions may name."""
+    columns = {name: _column(rows.table, name) for name in rows.table.column_names}
+    model, n = call.encoding.held_as, len(rows.table)
+    if isinstance(model, Exact):
+        if call.encoding.existence is None:
+            return Points(columns, n)
+        return Points(columns, n, np.arange(n), rows.existence)
+    values = as_samples(rows.values, model)
+    counts = np.diff(values.first)
+    owner = np.repeat(np.arange(n), counts)
+    weight = values.weights if len(values.weights) else 1.0 / np.repeat(np.maximum(counts, 1), counts)
+    if values.share is not None:
+        weight = weight * values.share[owner]
+    names = uncertainty.names(model, values.rows.shape[1])
+    at = pa.array(owner)
+    spread = {name: column.take(at) for name, column in columns.items() if name not in names}
+    spread |= {name: pa.array(np.ascontiguousarray(values.rows[:, i])) for i, name in enumerate(names)}
+    return Points(spread, len(owner), owner, weight * rows.existence[owner])
+
+
+def _column(table: pa.Table, name: str) -> pa.Array:
+    column = table.column(name)
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return bool(
+        pa.types.is_string(kind)
+        or pa.types.is_large_string(kind)
+        or pa.types.is_string_view(kind)
+        or pa.types.is_null(kind)
+    )
