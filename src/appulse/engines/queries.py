@@ -199,9 +199,18 @@ class LocalQueries:
     def push(self, table: pa.Table) -> pa.Table:
         """The queries that rows satisfy."""
         check_columns(self.call.encoding, table.schema)
-        rows, rejects = checked(table, self.call.encoding, self.call.columns)
+        answers, rejects = self.judge(table)
         self._keep(rejects)
-        return self.answers(rows, match(self.queries, points_of(rows, self.call), self.call.threshold))
+        return answers
+
+    def judge(self, table: pa.Table) -> tuple[pa.Table, pa.Table]:
+        """Answers and rejects of rows; neither is kept."""
+        rows, rejects = checked(table, self.call.encoding, self.call.columns)
+        return self.answers(rows, match(self.queries, points_of(rows, self.call), self.call.threshold)), rejects
+
+    def forget_rejects(self) -> None:
+        """They have been told elsewhere."""
+        self._rejects.clear()
 
     def answers(self, rows: Checked, found: Matched) -> pa.Table:
         """As a table, in the types the user gave."""

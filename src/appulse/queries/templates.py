@@ -6,6 +6,7 @@ comparisons of columns with each other, is left to the condition itself, over ro
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -220,7 +221,7 @@ class _Taken:
     def __init__(
         self, text: str, spans: Sequence[tuple[int, int, int, float]], types: Mapping[str, pa.DataType]
     ) -> None:
-        self._spans, self._types = list(spans), types
+        self._spans, self._begins, self._types = spans, [begin for _, begin, _, _ in spans], types
         # Positions of the parser are in characters, those of the kernel in bytes.
         self._bytes = None if text.isascii() else np.cumsum([0] + [len(c.encode()) for c in text])
         self.parameters: dict[int, Parameter] = {}
@@ -249,12 +250,12 @@ class _Taken:
         if value is None or isinstance(value, bool):
             return node
         if node.at in self._taken:  # BETWEEN compares what stands once with two bounds
-            again, kind = self._taken[node.at]
-            self.fit &= kind == (beside == TIME)
+            again, as_time = self._taken[node.at]
+            self.fit &= as_time == (beside == TIME)
             return again
         begin = node.at if self._bytes is None else int(self._bytes[node.at])
-        number = next((i for i, span in enumerate(self._spans) if span[1] >= begin and i not in self.parameters), None)
-        if number is None:
+        number = bisect_left(self._begins, begin)
+        if number == len(self._spans) or number in self.parameters:
             self.fit = False
             return node
         kind, _, _, own = self._spans[number]
@@ -341,13 +342,14 @@ class Boxes:
         value = node.value
         if value is None:
             return Values.constant(NULL, None)
-        if isinstance(value, str) and beside == TIME:
-            value = Instant(micros_of(value) or 0)  # it was checked to be a time
-        if isinstance(value, Instant):
+        if isinstance(value, str) and beside == TIME:  # it was checked to be one
+            kind, told = TIME, np.full(self._n, micros_of(value))
+        elif isinstance(value, Instant):
             kind, told = TIME, np.full(self._n, value.micros)
+        elif isinstance(value, bool):
+            kind, told = BOOLEAN, np.full(self._n, value)
         else:
-            kind = BOOLEAN if isinstance(value, bool) else TEXT if isinstance(value, str) else NUMBER
-            told = np.full(self._n, value, None if isinstance(value, bool) else object)
+            kind, told = TEXT if isinstance(value, str) else NUMBER, np.full(self._n, value, object)
         return Values(kind, told, np.ones(self._n, bool))
 
     def _is_axis(self, column: Column) -> bool:

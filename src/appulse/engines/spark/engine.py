@@ -61,6 +61,7 @@ class SparkResult:
     bad_rows: DataFrame | None  # of a batch result: the rejects alone
     rebuild: Callable[..., SparkResult]  # with another tiling, and perhaps a folder of end marks
     replanned: bool = False  # whether the call asks for tiles of its own making
+    first_rejects: DataFrame | None = None  # of a streaming result: what was refused before any row
 
 
 _RESULTS: weakref.WeakKeyDictionary[DataFrame, SparkResult] = weakref.WeakKeyDictionary()
@@ -102,7 +103,8 @@ def spark_join(streams: Sequence[Stream], *, options: Options, **settings: Any) 
 
 def remember(result: SparkResult) -> DataFrame:
     """The frame of answers that the user gets; what stands behind it stays findable."""
-    frame = select_tag(result.tagged, "answer", result.answers)
+    tagged = "tag" in result.tagged.columns
+    frame = select_tag(result.tagged, "answer", result.answers) if tagged else result.tagged
     _RESULTS[frame] = result
     return frame
 

@@ -128,7 +128,10 @@ def _batch_writer(
             if metrics["answers"] or metrics["left"] or number == 0:
                 answers(select_tag(batch, "answer", result.answers), number)
             if rejects is not None and (metrics["rejected"] or number == 0):
-                rejects(select_tag(batch, "reject", result.rejects), number)
+                bad = select_tag(batch, "reject", result.rejects)
+                if number == 0 and result.first_rejects is not None:
+                    bad = bad.unionAll(result.first_rejects)
+                rejects(bad, number)
         finally:
             batch.unpersist()
 
