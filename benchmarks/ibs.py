@@ -41,6 +41,15 @@ def grown(array: Numbers, used: int, more: int) -> Numbers:
 
 
 @kernel
+def filled(array: Numbers, begin: int, end: int, value: int) -> Numbers:
+    """The array, grown if need be, with the value from ``begin`` to ``end``."""
+    array = grown(array, begin, end - begin)
+    for i in range(begin, end):
+        array[i] = value
+    return array
+
+
+@kernel
 def _put(place: int, query: int, at: Ints, marks: Marks) -> None:
     """Add a mark, or only count it while there is no room for marks."""
     if marks.shape[0]:
@@ -94,70 +103,76 @@ def _mark_all(nodes: int, queries: Numbers, first: Ints, last: Ints, at: Ints, m
 @kernel
 def stab(
     point: Floats,
-    row: int,
     values: Floats,  # the nodes of all trees
     first: Ints,  # node of each tree
     starts: Ints,  # of the marks of each set
     marks: Marks,
     always: Numbers,  # queries without predicates
     left: Small,  # predicates of each query still to be met
-    found_row: Numbers,
-    found_query: Numbers,
+    queries: Numbers,
     found: int,
-) -> tuple[Numbers, Numbers, int]:
-    """Add what a row matches; counts are as before when it is done.
+) -> tuple[Numbers, int]:
+    """Add the queries that a row matches; counts are as before when it is done.
 
     Only the trees before the last one count; at the last one a query has one predicate left, or does not match.
     """
-    d = point.shape[0]
-    before = found
-    found_query = grown(found_query, found, always.shape[0])
+    last = point.shape[0] - 1
+    queries = grown(queries, found, always.shape[0])
     for query in always:
-        found_query[found] = query
+        queries[found] = query
         found += 1
-    for step in range(2 * d - 1):
-        # Up to the last tree, then down again to undo the counts.
-        a = step if step < d else 2 * d - 2 - step
-        x = point[a]
+    for a in range(last + 1):
         begin, end = first[a], first[a + 1]
         while begin < end:
             node = (begin + end) // 2
-            value = values[node]
-            if x < value:
+            side = _HERE
+            if point[a] < values[node]:
                 side, end = _LEFT, node
-            elif x > value:
+            elif point[a] > values[node]:
                 side, begin = _RIGHT, node + 1
             else:
-                side, begin = _HERE, end
-            these = marks[starts[3 * node + side] : starts[3 * node + side + 1]]
-            if step >= d:
-                for query in these:
-                    left[query] += 1
-                continue
-            found_query = grown(found_query, found, these.shape[0])
-            for query in these:
-                found_query[found] = query
-                found += left[query] == 1
-            if a < d - 1:
-                for query in these:
-                    left[query] -= 1
-    found_row = grown(found_row, before, found - before)
-    found_row[before:found] = row
-    return found_row, found_query, found
+                begin = end
+            start, stop = starts[3 * node + side], starts[3 * node + side + 1]
+            if found + stop - start > queries.shape[0]:
+                queries = grown(queries, found, stop - start)
+            for i in range(start, stop):
+                queries[found] = marks[i]
+                found += left[marks[i]] == 1
+            if a < last:
+                for i in range(start, stop):
+                    left[marks[i]] -= 1
+    for a in range(last):
+        _undo(point[a], first[a], first[a + 1], values, starts, marks, left)
+    return queries, found
+
+
+@kernel
+def _undo(x: float, begin: int, end: int, values: Floats, starts: Ints, marks: Marks, left: Small) -> None:
+    """Take back what one tree counted: the same path again."""
+    while begin < end:
+        node = (begin + end) // 2
+        side = _HERE
+        if x < values[node]:
+            side, end = _LEFT, node
+        elif x > values[node]:
+            side, begin = _RIGHT, node + 1
+        else:
+            begin = end
+        for i in range(starts[3 * node + side], starts[3 * node + side + 1]):
+            left[marks[i]] += 1
 
 
 @kernel
 def _stab_all(
     points: Matrix, values: Floats, first: Ints, starts: Ints, marks: Marks, always: Numbers, left: Small
 ) -> tuple[Numbers, Numbers]:
-    found_row = np.empty(1024, np.int32)
-    found_query = np.empty(1024, np.int32)
+    rows, queries = np.empty(1024, np.int32), np.empty(1024, np.int32)
     found = 0
     for row in range(points.shape[0]):
-        found_row, found_query, found = stab(
-            points[row], row, values, first, starts, marks, always, left, found_row, found_query, found
-        )
-    return found_row[:found], found_query[:found]
+        before = found
+        queries, found = stab(points[row], values, first, starts, marks, always, left, queries, found)
+        rows = filled(rows, before, found, row)
+    return rows[:found], queries[:found]
 
 
 class IBS:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from appulse.kernels.jit import kernel
-from benchmarks.ibs import IBS, grown, stab
+from benchmarks.ibs import IBS, filled, grown, stab
 from benchmarks.query_sets import ABOVE, AT_LEAST, AT_MOST, BELOW, EQUAL, at_most
 
 if TYPE_CHECKING:
@@ -34,6 +34,9 @@ Blocks: TypeAlias = NDArray[
     np.float64
 ]  # per node of the index, the low ends of its entries by attribute, then the high
 
+Fronts: TypeAlias = NDArray[np.int32]  # two sides: the entries of a search at one level, and at the next
+
+# In what is compiled here, arrays are indexed and not sliced where it matters: a slice counts references, atomically.
 HILBERT, Z_ORDER, ARRIVAL = "hilbert", "z", "arrival"
 LANES = 16  # entries of a node: those of one attribute and side lie side by side
 _CHUNK = 64  # candidates that are compared at once
@@ -48,12 +51,11 @@ def _to_hilbert(x: Ints, bits: int) -> None:
     for b in range(bits - 1, 0, -1):
         below = (1 << b) - 1
         for i in range(d):
-            if (x[i] >> b) & 1:
-                x[0] ^= below
-            else:
-                swapped = (x[0] ^ x[i]) & below
-                x[0] ^= swapped
-                x[i] ^= swapped
+            # Where the bit is set the lower ones of x[0] are turned, else exchanged with those of x[i]: no branches.
+            turned = below & -((x[i] >> b) & 1)
+            swapped = (x[0] ^ x[i]) & (below ^ turned)
+            x[0] ^= swapped | turned
+            x[i] ^= swapped
     for i in range(1, d):
         x[i] ^= x[i - 1]
     flips = 0
@@ -157,36 +159,39 @@ def _split(corners: Matrix, lanes: int, order: Ints) -> None:
 
 
 @kernel
-def _step(
-    blocks: Blocks, base: int, low: Floats, high: Floats, here: Numbers, n: int, there: Numbers, inside: Ints
-) -> int:
-    """From n nodes of a level to those entries that meet the window of a cluster; returns how many."""
-    d = low.shape[0]
-    found = 0
-    for f in range(n):
-        block = blocks[base + here[f]]
-        for c in range(LANES):
-            inside[c] = (block[0, c] <= high[0]) & (block[d, c] >= low[0])
-        for a in range(1, d):
-            for c in range(LANES):
-                inside[c] &= (block[a, c] <= high[a]) & (block[d + a, c] >= low[a])
-        for c in range(LANES):
-            there[found] = here[f] * LANES + c
-            found += inside[c]
-    return found
-
-
-@kernel
 def _search(
-    blocks: Blocks, first: Ints, low: Floats, high: Floats, here: Numbers, there: Numbers, inside: Ints
-) -> tuple[Numbers, int]:
-    """The range search of a spatial join window, level by level from the root."""
-    here[0] = 0
-    n = 1
-    for level in range(first.shape[0] - 1, -1, -1):
-        n = _step(blocks, first[level], low, high, here, n, there, inside)
-        here, there = there, here
-    return here, n
+    members: Matrix, count: int, blocks: Blocks, first: Ints, last: int, front: Fronts, window: Matrix, inside: Ints
+) -> int:
+    """The range search of a cluster's spatial join window, from the root down to a level, 0 for the whole of it.
+
+    Returns how many of that level's entries were met, which are then on side 0 of the front. Above the root there is
+    one entry.
+    """
+    d = window.shape[1]
+    for a in range(d):
+        window[0, a] = window[1, a] = members[0, a]
+        for i in range(1, count):
+            window[0, a] = min(window[0, a], members[i, a])
+            window[1, a] = max(window[1, a], members[i, a])
+    side = (first.shape[0] - last) % 2
+    front[side, 0] = 0
+    found = 1
+    for level in range(first.shape[0] - 1, last - 1, -1):
+        n, found = found, 0
+        for f in range(n):
+            node = front[side, f]
+            at = first[level] + node
+            for c in range(LANES):
+                inside[c] = (blocks[at, 0, c] <= window[1, 0]) & (blocks[at, d, c] >= window[0, 0])
+            for a in range(1, d):
+                low, high = window[0, a], window[1, a]
+                for c in range(LANES):
+                    inside[c] &= (blocks[at, a, c] <= high) & (blocks[at, d + a, c] >= low)
+            for c in range(LANES):
+                front[1 - side, found] = node * LANES + c
+                found += inside[c]
+        side = 1 - side
+    return found
 
 
 @dataclass(frozen=True)
@@ -241,71 +246,41 @@ def _packed(corners: Matrix) -> Blocks:
 
 
 @kernel
-def _bounds(members: Matrix, count: int, low: Floats, high: Floats) -> None:
-    """The box around a cluster."""
-    for a in range(low.shape[0]):
-        low[a] = high[a] = members[0, a]
-        for i in range(1, count):
-            low[a] = min(low[a], members[i, a])
-            high[a] = max(high[a], members[i, a])
-
-
-@kernel
-def _hits(corners: Blocks, names: Numbers, n: int, point: Floats, inside: Ints, out: Numbers, found: int) -> int:
-    """Add the candidates whose box holds the point; returns how many there are with them."""
-    d = point.shape[0]
-    for begin in range(0, n, _CHUNK):
-        size = min(_CHUNK, n - begin)
-        low, high, x = corners[0, begin : begin + size], corners[d, begin : begin + size], point[0]
-        for c in range(size):
-            inside[c] = (low[c] <= x) & (high[c] >= x)
-        for a in range(1, d):
-            low, high, x = corners[a, begin : begin + size], corners[d + a, begin : begin + size], point[a]
-            for c in range(size):
-                inside[c] &= (low[c] <= x) & (high[c] >= x)
-        for c in range(size):
-            out[found] = names[begin + c]
-            found += inside[c]
-    return found
-
-
-@kernel
-def _cluster(
+def _refine(
     members: Matrix,
     count: int,
+    n: int,
     blocks: Blocks,
-    first: Ints,
     owner: Numbers,
-    here: Numbers,
-    there: Numbers,
+    front: Fronts,
+    corners: Blocks,  # room for the candidates, a chunk of them like a node
     names: Numbers,
-    corners: Blocks,
     inside: Ints,
-    low: Floats,
-    high: Floats,
     out: Numbers,
     found: int,
     ends: Ints,
-) -> Numbers:
-    """Add the queries whose boxes hold a member, one member after the other; ``ends`` says where each one's stop."""
-    _bounds(members, count, low, high)
-    entries, n = _search(blocks, first, low, high, here, there, inside)
-    out = grown(out, found, n)
+) -> None:
+    """Add the candidates that hold a member, one member after the other; ``ends`` says where each one's stop."""
+    d = members.shape[1]
     for i in range(n):
-        names[i] = owner[entries[i]]
-    if count == 1:  # the box is the point
-        out[found : found + n] = names[:n]
-        ends[0] = found + n
-        return out
-    for i in range(n):
-        block = blocks[entries[i] // LANES]
-        for side in range(corners.shape[0]):
-            corners[side, i] = block[side, entries[i] % LANES]
+        entry = front[0, i]
+        names[i] = owner[entry]
+        for side in range(2 * d):
+            corners[i // _CHUNK, side, i % _CHUNK] = blocks[entry // LANES, side, entry % LANES]
     for i in range(count):
-        out = grown(out, found, n)
-        found = _hits(corners, names, n, members[i], inside, out, found)
+        for begin in range(0, n, _CHUNK):
+            at, size = begin // _CHUNK, min(_CHUNK, n - begin)
+            x = members[i, 0]
+            for c in range(size):
+                inside[c] = (corners[at, 0, c] <= x) & (corners[at, d, c] >= x)
+            for a in range(1, d):
+                x = members[i, a]
+                for c in range(size):
+                    inside[c] &= (corners[at, a, c] <= x) & (corners[at, d + a, c] >= x)
+            for c in range(size):
+                out[found] = names[begin + c]
+                found += inside[c]
         ends[i] = found
-    return out
 
 
 @kernel
@@ -336,38 +311,33 @@ def _select_rows(
 ) -> tuple[Numbers, Numbers]:
     d = points.shape[1]
     room = owner.shape[0] + LANES
-    here, there, names = np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room, np.int32)
-    corners, members = np.empty((2 * d, room)), np.empty((size, d))
-    inside, ends, low, high = np.empty(_CHUNK, np.int64), np.empty(size, np.int64), np.empty(d), np.empty(d)
+    front, names = np.empty((2, room), np.int32), np.empty(room, np.int32)
+    corners, members = np.empty((room // _CHUNK + 1, 2 * d, _CHUNK)), np.empty((size, d))
+    inside, ends, window = np.empty(_CHUNK, np.int64), np.empty(size, np.int64), np.empty((2, d))
     rows, queries = np.empty(1024, np.int32), np.empty(1024, np.int32)
     found = 0
     for batch in range(cuts.shape[0] - 1):
         for begin in range(cuts[batch], cuts[batch + 1], size):
             count = min(size, cuts[batch + 1] - begin)
             for i in range(count):
-                members[i] = points[order[begin + i]]
-            queries = _cluster(
-                members,
-                count,
-                blocks,
-                first,
-                owner,
-                here,
-                there,
-                names,
-                corners,
-                inside,
-                low,
-                high,
-                queries,
-                found,
-                ends,
-            )
+                for a in range(d):
+                    members[i, a] = points[order[begin + i], a]
+            n = _search(members, count, blocks, first, 0, front, window, inside)
+            if found + n * count > queries.shape[0]:
+                queries = grown(queries, found, n * count)
+            if count == 1:  # the cluster's box is its one member
+                for i in range(n):
+                    queries[found + i] = owner[front[0, i]]
+                ends[0] = found + n
+            else:
+                _refine(members, count, n, blocks, owner, front, corners, names, inside, queries, found, ends)
             if seen.shape[0]:
                 _distinct(queries, found, ends, count, seen, begin)
-            rows = grown(rows, found, ends[count - 1] - found)
+            if ends[count - 1] > rows.shape[0]:
+                rows = grown(rows, found, ends[count - 1] - found)
             for i in range(count):
-                rows[found : ends[i]] = order[begin + i]
+                for k in range(found, ends[i]):
+                    rows[k] = order[begin + i]
                 found = ends[i]
     return rows[:found], queries[:found]
 
@@ -400,8 +370,8 @@ def _node_reads(
 ) -> int:
     d = points.shape[1]
     nodes = blocks.shape[0]
-    here, there = np.empty(entries + LANES, np.int32), np.empty(entries + LANES, np.int32)
-    members, low, high = np.empty((size, d)), np.empty(d), np.empty(d)
+    front = np.empty((2, entries + LANES), np.int32)
+    members, window = np.empty((size, d)), np.empty((2, d))
     inside, held = np.empty(LANES, np.int64), np.zeros(1, np.int64)
     after, before = np.full(nodes + 1, -1), np.full(nodes + 1, -1)
     after[nodes] = before[nodes] = nodes
@@ -410,15 +380,12 @@ def _node_reads(
         for begin in range(cuts[batch], cuts[batch + 1], size):
             count = min(size, cuts[batch + 1] - begin)
             for i in range(count):
-                members[i] = points[order[begin + i]]
-            _bounds(members, count, low, high)
-            here[0] = 0
-            n = 1
+                for a in range(d):
+                    members[i, a] = points[order[begin + i], a]
             for level in range(first.shape[0] - 1, -1, -1):
+                n = _search(members, count, blocks, first, level + 1, front, window, inside)
                 for f in range(n):
-                    fetched += _touch(first[level] + here[f], buffer, after, before, held)
-                n = _step(blocks, first[level], low, high, here, n, there, inside)
-                here, there = there, here
+                    fetched += _touch(first[level] + front[0, f], buffer, after, before, held)
     return fetched
 
 
@@ -555,6 +522,18 @@ def _remove(keys: Ints, rows: Numbers, n: int, key: int, row: int) -> None:
 
 
 @kernel
+def _label(
+    partners: Numbers, own: Numbers, row: int, rows: Numbers, begin: int, found: int, ends: Ints, count: int
+) -> None:
+    """The rows of the pairs of a cluster, beside the queries they match."""
+    for i in range(count):
+        for k in range(found, ends[i]):
+            partners[k] = rows[begin + i]
+            own[k] = row
+        found = ends[i]
+
+
+@kernel
 def _join_windows(
     points: tuple[Matrix, Matrix],
     times: tuple[Ints, Ints],
@@ -573,9 +552,9 @@ def _join_windows(
     n_left = points[0].shape[0]
     d = points[0].shape[1] + points[1].shape[1] + 1
     room = owner.shape[0] + LANES
-    here, there, names = np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room, np.int32)
-    corners, members = np.empty((2 * d, room)), np.empty((size, d))
-    inside, ends, low, high = np.empty(_CHUNK, np.int64), np.empty(size, np.int64), np.empty(d), np.empty(d)
+    front, names = np.empty((2, room), np.int32), np.empty(room, np.int32)
+    corners, members = np.empty((room // _CHUNK + 1, 2 * d, _CHUNK)), np.empty((size, d))
+    inside, ends, span = np.empty(_CHUNK, np.int64), np.empty(size, np.int64), np.empty((2, d))
     left, right, queries = np.empty(1024, np.int32), np.empty(1024, np.int32), np.empty(1024, np.int32)
     found = serial = 0
     held_keys = (np.empty(n_left, np.int64), np.empty(points[1].shape[0], np.int64))
@@ -598,36 +577,28 @@ def _join_windows(
             count = min(size, held[other] - begin)
             for i in range(count):
                 partner = other_rows[begin + i]
-                members[i, own_at : own_at + own.shape[1]] = own[row]
-                members[i, other_at : other_at + others.shape[1]] = others[partner]
+                for a in range(own.shape[1]):
+                    members[i, own_at + a] = own[row, a]
+                for a in range(others.shape[1]):
+                    members[i, other_at + a] = others[partner, a]
                 members[i, d - 1] = now - other_times[partner]
-            queries = _cluster(
-                members,
-                count,
-                blocks,
-                first,
-                owner,
-                here,
-                there,
-                names,
-                corners,
-                inside,
-                low,
-                high,
-                queries,
-                found,
-                ends,
-            )
+            n = _search(members, count, blocks, first, 0, front, span, inside)
+            if found + n * count > queries.shape[0]:
+                queries = grown(queries, found, n * count)
+            if count == 1:  # the cluster's box is its one member
+                for i in range(n):
+                    queries[found + i] = owner[front[0, i]]
+                ends[0] = found + n
+            else:
+                _refine(members, count, n, blocks, owner, front, corners, names, inside, queries, found, ends)
             _joining(queries, found, ends, members, count, x, operator, y)
             _distinct(queries, found, ends, count, seen, serial)
             serial += count
-            left = grown(left, found, ends[count - 1] - found)
-            right = grown(right, found, ends[count - 1] - found)
-            for i in range(count):
-                partner = other_rows[begin + i]
-                left[found : ends[i]] = partner if mine else row
-                right[found : ends[i]] = row if mine else partner
-                found = ends[i]
+            if ends[count - 1] > min(left.shape[0], right.shape[0]):
+                left = grown(left, found, ends[count - 1] - found)
+                right = grown(right, found, ends[count - 1] - found)
+            _label(left if mine else right, right if mine else left, row, other_rows, begin, found, ends, count)
+            found = ends[count - 1]
         _insert(held_keys[mine], held_rows[mine], held[mine], keys[mine][row], row)
         held[mine] += 1
     return left[:found], right[:found], queries[:found]
@@ -714,13 +685,14 @@ def _shared_join(
         for k in range(partners):
             partner = joined[k]
             i, j = (partner, row) if mine else (row, partner)
-            pair[: widths[0]] = points[0][i]
-            pair[widths[0] : widths[0] + widths[1]] = points[1][j]
+            for a in range(widths[0]):
+                pair[a] = points[0][i, a]
+            for a in range(widths[1]):
+                pair[widths[0] + a] = points[1][j, a]
             pair[-1] = now - times[other][partner]
             before = found
-            left, queries, found = stab(pair, i, values, first, starts, marks, always, counts, left, queries, found)
-            right = grown(right, before, found - before)
-            right[before:found] = j
+            queries, found = stab(pair, values, first, starts, marks, always, counts, queries, found)
+            left, right = filled(left, before, found, i), filled(right, before, found, j)
         newest[mine] = row + 1
     return left[:found], right[:found], queries[:found]
 
