@@ -32,3 +32,12 @@ def test_a_set_that_changes_answers_push_by_push(data: st.DataObject) -> None:
         name = case.streams[0].name or "stream"
         frames = case.frames(push)
         naive_queries.assert_same(join.push(frames.get(name, next(iter(frames.values())))), expected)
+
+
+@settings(max_examples=200)
+@given(st.data())
+def test_window_joins_match_the_queries_of_the_slow_twin(data: st.DataObject) -> None:
+    """Two to four streams, a window per query in time or in rows, certain rows and uncertain ones."""
+    case = data.draw(query_strategies.joins(arity=(2, 3, 4)))
+    found = ap.match_queries(*case.framed(), case.query_table, probability=case.probability, window=case.window)
+    naive_queries.assert_same(found, case.expected())

@@ -18,11 +18,12 @@ if TYPE_CHECKING:
 
     from appulse.engines.local import LocalJoin
     from appulse.engines.queries import LocalQueries
+    from appulse.engines.window_queries import WindowCall
     from appulse.windows.definitions import Window
 
 _TWICE = "The same Stream is given twice among several. Pair it with itself by self_join, apart."
 # Arrow tables take no attributes: what stands behind results is kept beside them.
-_RESULTS: dict[int, tuple[weakref.ref[Any], pa.Table, Call]] = {}
+_RESULTS: dict[int, tuple[weakref.ref[Any], pa.Table, Call | WindowCall]] = {}
 
 
 def similarity_join(
@@ -210,22 +211,34 @@ def match_queries(
     Lim et al. 2006, section 4.
     """
     given, frame = _with_queries(streams, queries, "match_queries")
-    if len(given) > 1 or window is not None:
-        raise NotBuilt("Queries over two and more streams are planned and not built yet. See docs/index.md.")
-    stream = given[0]
-    _check_stream(stream)
-    if _is_spark(stream.frame):
+    for stream in given:
+        _check_stream(stream)
+    if len({id(stream) for stream in given}) < len(given):
+        raise BadArgument("The same Stream is given twice. Wrap the frame twice: two Streams are two streams.")
+    settings: dict[str, Any] = {"probability": probability, "on_reject": on_reject}
+    if any(_is_spark(stream.frame) for stream in given):
+        if len(given) > 1:
+            raise NotBuilt("Queries over several Spark streams are planned and not built yet. See docs/index.md.")
         from appulse.engines.spark.queries import spark_queries
 
-        return spark_queries(stream, frame, probability=probability, on_reject=on_reject)
+        return spark_queries(given[0], frame, **settings)
     from appulse.engines.local import as_table
     from appulse.engines.queries import LocalQueries, resolve_queries
+    from appulse.engines.window_queries import LocalWindowQueries, resolve_window_queries
 
-    table, asked = as_table(stream.frame), as_table(frame)
-    call = resolve_queries(stream, table, asked.schema, probability=probability, on_reject=on_reject)
+    tables, asked = [as_table(stream.frame) for stream in given], as_table(frame)
+    if len(given) > 1:
+        several = LocalWindowQueries(resolve_window_queries(given, tables, asked.schema, window=window, **settings))
+        several.change(asked)
+        result = several.answers(tables)
+        _remember(result, several.rejects(), several.call)
+        return result
+    if window is not None:
+        raise BadArgument("window= is for queries over several streams: a row of one is judged by itself.")
+    call = resolve_queries(given[0], tables[0], asked.schema, **settings)
     engine = LocalQueries(call)
     engine.change(asked)
-    result = engine.push(table)
+    result = engine.push(tables[0])
     _remember(result, engine.rejects(), call)
     return result
 
@@ -533,13 +546,13 @@ def _check_stream(stream: Any) -> None:
         raise BadArgument("A stream of the call has no frame. Streams without one are for ap.SimilarityJoin.")
 
 
-def _remember(result: pa.Table, rejected: pa.Table, call: Call) -> None:
+def _remember(result: pa.Table, rejected: pa.Table, call: Call | WindowCall) -> None:
     """Keep what stands behind an in-process result for as long as the result lives."""
     number = id(result)
     _RESULTS[number] = (weakref.ref(result, lambda _: _RESULTS.pop(number, None)), rejected, call)
 
 
-def _kept(result: pa.Table) -> tuple[Any, pa.Table, Call]:
+def _kept(result: pa.Table) -> tuple[Any, pa.Table, Call | WindowCall]:
     kept = _RESULTS.get(id(result))
     if kept is None or kept[0]() is not result:
         raise BadArgument("This table is not what a call of appulse returned. Pass the result itself, not a slice.")

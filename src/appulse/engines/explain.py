@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from appulse.engines.aggregate import AggregateCall
 from appulse.engines.call import TOLERANCE, JoinCall
+from appulse.engines.queries import QueryCall
+from appulse.engines.window_queries import WindowCall
 from appulse.model.uncertainty import Form
 from appulse.windows.frames import described
 
@@ -29,10 +31,19 @@ _DEPENDENT = (
     "follows takes them to be. It is exact only where no two answers that meet here share a row; means of sums and "
     "counts are exact all the same."
 )
+_QUERIES = (
+    "index: conditions as boxes in trees of 16 lanes; what boxes cannot say, such as comparisons of columns, is asked "
+    "of the rows that lie in them"
+)
+_LANES = "join: on the equalities between streams that a query's answers all satisfy, by search; the index after that"
 
 
-def explained(call: Call, tiles: int | None) -> list[str]:
+def explained(call: Call | WindowCall, tiles: int | None) -> list[str]:
     """Lines about the streams, the operator, its window and its index; warnings last. ``tiles``: those of Spark."""
+    if isinstance(call, WindowCall):
+        lines = [_stream(one, 0) for one in call.streams]
+        window = "each query's own" if call.window is None else f"each query's own, else {call.window}"
+        return [*lines, f"queries over {len(lines)} streams; window: {window}", _QUERIES, _LANES]
     lines = [_stream(call, i) for i in range(len(call.encodings))]
     if isinstance(call, JoinCall):
         lines += _join(call, tiles)
@@ -41,6 +52,12 @@ def explained(call: Call, tiles: int | None) -> list[str]:
         lines.append(f"aggregate: {asked}; {described(call.plan.rule, (call.plan.length,))}")
         if tiles is not None:
             lines.append(f"on Spark: {'groups spread over' if call.grouped else 'one bucket on one core, of'} {tiles}")
+    elif isinstance(call, QueryCall):
+        least = call.threshold
+        lines.append("queries: " + ("rows are certain" if least is None else f"told from {least + TOLERANCE:.6g} on"))
+        lines.append(_QUERIES)
+        if tiles is not None:
+            lines.append("on Spark: every worker process holds all queries; rows stay where they are")
     return lines + [f"warning: {_DEPENDENT.format(name=name)}" for name in call.dependent]
 
 

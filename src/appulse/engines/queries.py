@@ -21,6 +21,8 @@ from appulse.queries.condition import parse
 from appulse.queries.sets import QuerySet
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from appulse.model.encode import Checked
     from appulse.model.stream import Stream
     from appulse.operators.query_match import Matched
@@ -95,7 +97,6 @@ def resolve_queries(
     name, schema = stream.name or "stream", table.schema
     if on_reject not in ("collect", "fail"):
         raise BadArgument(f"on_reject={on_reject!r}.{nearest(str(on_reject), ('collect', 'fail'))}")
-    certain = isinstance(stream.value, Exact) and stream.existence is None
     encoding = Encoding(
         name=name,
         model=stream.value,
@@ -129,19 +130,20 @@ def resolve_queries(
         replace(encoding, dimensions=d),
         tuple(types.items()),
         queries.field(QUERY).type,
-        _threshold(probability, certain=certain),
+        threshold_of(probability, [stream]),
         selecting=SELECT in queries.names,
         on_reject=on_reject,
         dependent=(name,) if is_joined(schema) else (),
     )
 
 
-def _threshold(probability: float | None, *, certain: bool) -> float | None:
+def threshold_of(probability: float | None, streams: Sequence[Stream]) -> float | None:
+    """What a probability has to reach; None where rows are certain and nothing was asked for."""
     if probability is None:
-        if certain:
+        if all(isinstance(stream.value, Exact) and stream.existence is None for stream in streams):
             return None
         raise BadArgument(
-            "probability= is missing: the rows are uncertain. Give the least a row has to reach, in (0, 1]."
+            "probability= is missing, and rows are uncertain. Give the least they have to reach, in (0, 1]."
         )
     if isinstance(probability, bool) or not isinstance(probability, int | float) or not 0.0 < probability <= 1.0:
         raise BadArgument(f"probability={probability!r}. Give a number in (0, 1].")
@@ -175,7 +177,7 @@ class LocalQueries:
         """Add and remove queries, in order; they count from the next push on."""
         check_queries(table.schema)
         table = table.combine_chunks()
-        changes = _column(table, CHANGE) if CHANGE in table.column_names else None
+        changes = column_of(table, CHANGE) if CHANGE in table.column_names else None
         if changes is None:
             self._add(table)
             return
@@ -188,7 +190,7 @@ class LocalQueries:
             if kinds[begin] == ADD:
                 self._add(part)
             elif kinds[begin] == REMOVE:
-                self.queries.remove(_column(part, QUERY))
+                self.queries.remove(column_of(part, QUERY))
             else:
                 given = changes[begin].as_py()
                 self._refuse(
@@ -248,11 +250,11 @@ class LocalQueries:
         return concat_rejects(self._rejects, self.call.reject_schema)
 
     def _add(self, table: pa.Table) -> None:
-        keys, texts = _column(table, QUERY), _column(table, CONDITION)
+        keys, texts = column_of(table, QUERY), column_of(table, CONDITION)
         wrong: list[tuple[int, str]] = []
         labels = None
         if SELECT in table.column_names:
-            selected = _column(table, SELECT).to_pylist()
+            selected = column_of(table, SELECT).to_pylist()
             for i, given in enumerate(selected):
                 if given not in self._selected:
                     try:
@@ -296,23 +298,7 @@ class LocalQueries:
         return pa.array(out, pa.string())
 
     def _refuse(self, table: pa.Table, wrong: list[tuple[int, str]]) -> None:
-        if not wrong:
-            return
-        own = table.take(pa.array([i for i, _ in wrong])).to_pylist()
-        schema = self.call.reject_schema
-        n = len(wrong)
-        rejects = pa.table(
-            {
-                "stream": ["queries"] * n,
-                "key": pa.nulls(n, self.call.key_type),
-                "time": pa.nulls(n, self.call.time_type),
-                "reason": [BAD_CONDITION] * n,
-                "detail": [reason for _, reason in wrong],
-                "values": [as_json(row) for row in own],
-            },
-            schema=schema,
-        )
-        self._keep(rejects)
+        self._keep(refused_queries(table, wrong, self.call.reject_schema))
 
     def _keep(self, rejects: pa.Table) -> None:
         if len(rejects) and self.call.on_reject == "fail":
@@ -321,9 +307,26 @@ class LocalQueries:
             self._rejects.append(rejects)
 
 
+def refused_queries(table: pa.Table, wrong: Sequence[tuple[int, str]], schema: pa.Schema) -> pa.Table:
+    """Queries of a table that cannot be used, by row and reason, as rejects."""
+    n = len(wrong)
+    own = table.take(pa.array([i for i, _ in wrong], pa.int64())).to_pylist()
+    return pa.table(
+        {
+            "stream": ["queries"] * n,
+            "key": pa.nulls(n, schema.field("key").type),
+            "time": pa.nulls(n, schema.field("time").type),
+            "reason": [BAD_CONDITION] * n,
+            "detail": [reason for _, reason in wrong],
+            "values": [as_json(row) for row in own],
+        },
+        schema=schema,
+    )
+
+
 def points_of(rows: Checked, call: QueryCall) -> Points:
     """The samples of checked rows, with all columns that conditions may name."""
-    columns = {name: _column(rows.table, name) for name in rows.table.column_names}
+    columns = {name: column_of(rows.table, name) for name in rows.table.column_names}
     model, n = call.encoding.held_as, len(rows.table)
     if isinstance(model, Exact):
         if call.encoding.existence is None:
@@ -342,7 +345,8 @@ def points_of(rows: Checked, call: QueryCall) -> Points:
     return Points(spread, len(owner), owner, weight * rows.existence[owner])
 
 
-def _column(table: pa.Table, name: str) -> pa.Array:
+def column_of(table: pa.Table, name: str) -> pa.Array:
+    """A column in one piece."""
     column = table.column(name)
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 

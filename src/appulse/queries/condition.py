@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -138,6 +138,34 @@ class Condition:
         """Where the condition is true, over columns of ``n`` rows that `check` has approved of."""
         truth = evaluate(self.tree, {name: values_of(column) for name, column in columns.items()})
         return truth.true.repeat(n) if truth.true.ndim == 0 else truth.true
+
+
+def qualified(condition: Condition, columns: Mapping[str, Sequence[str]]) -> Condition:
+    """The condition with every column named ``stream.column``; ``columns`` are those of each stream.
+
+    `BadArgument` where a column is that of no stream, or of several and does not say of which.
+    """
+
+    def named(node: Node) -> Node:
+        if isinstance(node, Column):
+            owners = [s for s, names in columns.items() if node.name in names and node.stream in (None, s)]
+            if len(owners) == 1:
+                return Column(f"{owners[0]}.{node.name}", None, node.at)
+            if owners:
+                told = f"column {node.name!r} is in {' and '.join(owners)}: say which, {owners[0]}.{node.name}"
+            else:
+                known = columns[node.stream] if node.stream else [name for names in columns.values() for name in names]
+                told = f"there is no column {node.name!r}.{nearest(node.name, known)}"
+            refuse(condition.text, node.at, told)
+        if isinstance(node, Arithmetic | Comparison):
+            return replace(node, left=named(node.left), right=named(node.right))
+        if isinstance(node, And | Or):
+            return replace(node, parts=tuple(map(named, node.parts)))
+        if isinstance(node, Not):
+            return replace(node, part=named(node.part))
+        return replace(node, value=named(node.value)) if isinstance(node, IsNull) else node
+
+    return replace(condition, tree=named(condition.tree))
 
 
 # --- from text to the tree --------------------------------------------------------------------------------------

@@ -19,9 +19,12 @@ from appulse.queries.keys import keys_of
 from appulse.queries.templates import MOST_BOXES, Boxes, Template, Texts, alone, template
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping
 
     from numpy.typing import NDArray
+
+    from appulse.queries.condition import Comparison, Condition
+    from appulse.queries.keys import Range
 
 # What is known of a query, as bits.
 _ALIVE, _EXACT, _SEVERAL = np.uint8(1), np.uint8(2), np.uint8(4)
@@ -42,14 +45,49 @@ class Added:
 
     refused: list[Refused]
     never: NDArray[np.int64]
+    lanes: NDArray[np.int64]  # by row; -1 where there is none
+
+
+@dataclass(frozen=True)
+class Lane:
+    """Queries that only rows of one kind can satisfy: its number, and the comparisons true of all of them."""
+
+    number: int
+    known: frozenset[Comparison] = frozenset()
+
+
+class Rows:
+    """Rows as queries read them, of one lane: columns by name, as keys and as values, each made once."""
+
+    lane = 0
+
+    def __init__(self, columns: Mapping[str, pa.Array]) -> None:
+        self._columns = columns
+        self._values: dict[str, Values] = {}
+
+    def keys(self, name: str) -> NDArray[np.int64]:
+        """The key of every row."""
+        return keys_of(self._columns[name])
+
+    def values(self, name: str, rows: NDArray[np.int32]) -> Values:
+        """The values of some rows."""
+        if name not in self._values:
+            self._values[name] = values_of(self._columns[name])
+        return taken(self._values[name], rows)
 
 
 class QuerySet:
     """Queries over columns of some types, known by their keys. A query added again takes the place of the old one."""
 
-    def __init__(self, types: Mapping[str, pa.DataType], key_type: pa.DataType, streams: Sequence[str] = ()) -> None:
-        self._types, self._streams, self.key_type = dict(types), tuple(streams), key_type
-        # The first axis is no column: it is there for queries that bound none.
+    def __init__(
+        self,
+        types: Mapping[str, pa.DataType],
+        key_type: pa.DataType,
+        read: Callable[[str], Condition] = parse,
+        lanes: Callable[[Template], Lane] | None = None,
+    ) -> None:
+        self._types, self._read, self._lanes, self.key_type = dict(types), read, lanes, key_type
+        # The first axis is that of lanes; it is there for queries that bound no column, too.
         self._axes: dict[str | None, int] = {None: 0}
         self._index = BoxIndex()
         self._templates: list[Template] = []
@@ -85,10 +123,17 @@ class QuerySet:
             self._texts = [pa.concat_arrays(self._texts)] if self._texts else [pa.array([], pa.large_string())]
         return self._texts[0].take(pa.array(slots))
 
-    def add(self, keys: pa.Array, texts: pa.Array, labels: NDArray[np.int32] | None = None) -> Added:
+    def add(
+        self,
+        keys: pa.Array,
+        texts: pa.Array,
+        labels: NDArray[np.int32] | None = None,
+        bounds: Mapping[str, Range] | None = None,
+    ) -> Added:
         """Take queries in; of those with one key the last stands. Refused ones leave what stood as it was.
 
-        ``labels`` are numbers that the caller wants to find again, in `labels` by slot.
+        ``labels`` are numbers that the caller wants to find again, in `labels` by slot. ``bounds`` bound axes that are
+        no columns, a range for each query.
         """
         texts = texts.dictionary_decode() if pa.types.is_dictionary(texts.type) else texts
         refused = [Refused(i, "the key is null") for i in np.flatnonzero(np.asarray(keys.is_null())).tolist()]
@@ -111,15 +156,21 @@ class QuerySet:
         slots = np.full(len(rows), -1, np.int64)
         slots[good] = self._size + np.arange(len(good))
         self._grow(keys.take(pa.array(rows[good])), found.texts.take(pa.array(good)))
+        for name in bounds or {}:
+            self._axes.setdefault(name, len(self._axes))
         if labels is not None or len(self.labels):
             own = np.zeros(len(good), np.int32) if labels is None else labels[rows[good]]
             before = np.zeros(self._size - len(good) - len(self.labels), np.int32)
             self.labels = np.concatenate([self.labels, before, own])
-        never = []
+        never, lanes = [], np.full(len(keys), -1)
         for number, members in made:
             members = members[slots[members] >= 0]  # noqa: PLW2901 - fewer of the same
-            never.append(rows[members[self._add(found, number, members, slots[members].astype(np.int32))]])
-        return Added(sorted(refused, key=lambda one: one.row), np.sort(np.concatenate([np.empty(0, np.int64), *never])))
+            also = {name: (low[rows[members]], high[rows[members]]) for name, (low, high) in (bounds or {}).items()}
+            never.append(rows[members[self._add(found, number, members, slots[members].astype(np.int32), also)]])
+            if self._lanes is not None:
+                lanes[rows[members]] = self._lanes(self._templates[number]).number
+        refused.sort(key=lambda one: one.row)
+        return Added(refused, np.sort(np.concatenate([np.empty(0, np.int64), *never])), lanes)
 
     def remove(self, keys: pa.Array) -> int:
         """Forget queries; how many there were."""
@@ -130,13 +181,15 @@ class QuerySet:
         return len(slots)
 
     def match(
-        self, columns: Mapping[str, pa.Array], n: int, cluster: int | None = None
+        self, columns: Mapping[str, pa.Array] | Rows, n: int, cluster: int | None = None
     ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """The queries that each of n rows satisfies, as (row, slot) pairs, each once."""
-        points = np.zeros((len(self._axes), n), np.int64)
+        rows_of = columns if isinstance(columns, Rows) else Rows(columns)
+        points = np.empty((len(self._axes), n), np.int64)
+        points[0] = rows_of.lane
         for name, axis in self._axes.items():
             if name is not None:
-                points[axis] = keys_of(columns[name])
+                points[axis] = rows_of.keys(name)
         alive = None if self._alive == self._size else (self._state[: self._size] & _ALIVE).astype(bool)
         rows, slots = self._index.match(points, alive, cluster)
         if not len(slots):
@@ -147,7 +200,7 @@ class QuerySet:
             state = self._state[slots]
         if state is not None and (unsure := np.flatnonzero(~state & _EXACT)).size:
             stays = np.ones(len(rows), bool)
-            stays[unsure] = self._hold(columns, rows[unsure], slots[unsure])
+            stays[unsure] = self._hold(rows_of, rows[unsure], slots[unsure])
             rows, slots = rows[stays], slots[stays]
         np.add.at(self.counts, slots, np.uint32(1))
         return rows, slots
@@ -204,7 +257,7 @@ class QuerySet:
                     groups.append((number, members))
             for i in single.tolist():
                 try:
-                    condition = parse(found.texts[i].as_py(), self._streams)
+                    condition = self._read(found.texts[i].as_py())
                     condition.check(self._types)
                     made = alone(condition, self._types)
                 except BadArgument as error:
@@ -219,7 +272,7 @@ class QuerySet:
         if shape not in self._shapes:
             i = int(members[0])
             try:
-                made = template(found.texts[i].as_py(), found.literals(i), self._types, self._streams)
+                made = template(found.texts[i].as_py(), found.literals(i), self._types, self._read)
             except BadArgument as error:
                 return None, str(error)
             if made is not None:
@@ -236,20 +289,26 @@ class QuerySet:
         wrong = []
         for i in members[~fit].tolist():
             try:
-                parse(found.texts[i].as_py(), self._streams).check(self._types)
+                self._read(found.texts[i].as_py()).check(self._types)
             except BadArgument as error:
                 wrong.append((i, str(error)))
         return members[fit], wrong
 
     def _add(
-        self, found: Texts, number: int, members: NDArray[np.int64], slots: NDArray[np.int32]
+        self,
+        found: Texts,
+        number: int,
+        members: NDArray[np.int64],
+        slots: NDArray[np.int32],
+        also: Mapping[str, Range],
     ) -> NDArray[np.int64]:
         """Put queries of one template into the index; the places of those that no row can satisfy."""
         n = len(members)
         if not n:
             return np.empty(0, np.int64)
         made = self._templates[number]
-        boxes = Boxes(made, made.given(found, members), n, self._types)
+        lane = Lane(0) if self._lanes is None else self._lanes(made)
+        boxes = Boxes(made, made.given(found, members), n, self._types, lane.known)
         bounded = [column.name for box in boxes.boxes for column in box]
         for name in bounded:
             self._axes.setdefault(name, len(self._axes))
@@ -258,6 +317,10 @@ class QuerySet:
             lows, highs = np.full((len(self._axes), n), NULL), np.full((len(self._axes), n), MOST)
             for column, (low, high) in box.items():
                 lows[self._axes[column.name]], highs[self._axes[column.name]] = low, high
+            for name, (low, high) in also.items():
+                lows[self._axes[name]], highs[self._axes[name]] = low, high
+            if self._lanes is not None:
+                lows[0], highs[0] = lane.number, lane.number
             possible += (lows <= highs).all(axis=0)
             self._index.add(lows, highs, slots)
         self._template[slots] = number
@@ -297,22 +360,15 @@ class QuerySet:
 
     # --- the exact rest -------------------------------------------------------------------------------------------
 
-    def _hold(
-        self, columns: Mapping[str, pa.Array], rows: NDArray[np.int32], slots: NDArray[np.int32]
-    ) -> NDArray[np.bool_]:
+    def _hold(self, rows_of: Rows, rows: NDArray[np.int32], slots: NDArray[np.int32]) -> NDArray[np.bool_]:
         """Whether rows satisfy queries, pair by pair: all pairs of a template at once."""
         holds = np.empty(len(rows), bool)
-        read: dict[str, Values] = {}
         for number, at in self._by_template(slots):
             made = self._templates[number]
             distinct, which = np.unique(slots[at], return_inverse=True)
             given = made.given(Texts.of(self.texts(distinct)), np.arange(len(distinct)))
-            for column in made.columns:
-                if column.name not in read:
-                    read[column.name] = values_of(columns[column.name])
-            mine = {column.name: _taken(read[column.name], rows[at]) for column in made.columns}
-            truth = made.holds(mine, [_taken(values, which) for values in given])
-            holds[at] = truth
+            mine = {column.name: rows_of.values(column.name, rows[at]) for column in made.columns}
+            holds[at] = made.holds(mine, [taken(values, which) for values in given])
         return holds
 
     def _by_template(self, slots: NDArray[np.int32]) -> Iterator[tuple[int, NDArray[np.int64]]]:
@@ -394,5 +450,6 @@ def _each_once(
     return rows[stays], slots[stays]
 
 
-def _taken(values: Values, at: NDArray[np.int64] | NDArray[np.int32]) -> Values:
+def taken(values: Values, at: NDArray[np.int64] | NDArray[np.int32]) -> Values:
+    """The values at these places."""
     return Values(values.kind, values.data[at], values.valid[at])

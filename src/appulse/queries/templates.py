@@ -37,7 +37,7 @@ from appulse.queries.condition import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -189,13 +189,13 @@ def template(
     text: str,
     spans: Sequence[tuple[int, int, int, float]],
     types: Mapping[str, pa.DataType],
-    streams: Sequence[str] = (),
+    read: Callable[[str], Condition] = parse,
 ) -> Template | None:
     """The template of a text whose literals are at ``spans``; None if they are not those that the parser finds.
 
     Raises `BadArgument` with position and reason if the text is no condition over columns of these types.
     """
-    condition = parse(text, streams)
+    condition = read(text)
     condition.check(types)
     boxes = _count(condition.tree, types)
     if boxes > MOST_COUNTED:
@@ -213,6 +213,18 @@ def template(
 def alone(condition: Condition, types: Mapping[str, pa.DataType]) -> Template:
     """A template of one condition, with all its literals in place."""
     return Template(condition.tree, (), _count(condition.tree, types))
+
+
+def together(made: Template) -> list[Comparison]:
+    """The comparisons that are true of every row that satisfies a condition: parts of its outermost AND."""
+    waiting, found = [made.tree], []
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, And):
+            waiting.extend(node.parts)
+        elif isinstance(node, Comparison):
+            found.append(node)
+    return found
 
 
 class _Taken:
@@ -279,8 +291,15 @@ class _Taken:
 class Boxes:
     """The boxes of conditions of one shape, for ``n`` conditions at once; ``exact`` tells whose boxes say it all."""
 
-    def __init__(self, made: Template, given: Sequence[Values], n: int, types: Mapping[str, pa.DataType]) -> None:
-        self._given, self._n, self._types = given, n, types
+    def __init__(
+        self,
+        made: Template,
+        given: Sequence[Values],
+        n: int,
+        types: Mapping[str, pa.DataType],
+        known: frozenset[Comparison] = frozenset(),
+    ) -> None:
+        self._given, self._n, self._types, self._known = given, n, types, known
         self.exact = np.ones(n, bool)
         self.boxes = self._of(made.tree, negated=False)
 
@@ -301,6 +320,8 @@ class Boxes:
             return [{}] if node.value is not None and node.value != negated else []
         if isinstance(node, IsNull):
             return self._null(node, negated=negated)
+        if isinstance(node, Comparison) and node in self._known:
+            return [] if negated else [{}]
         if isinstance(node, Comparison):
             return self._comparison(node, _OPPOSITE[node.operator] if negated else node.operator)
         if isinstance(node, Column):

@@ -1,0 +1,274 @@
+"""Choices of one row of each stream that lie in their windows together, for queries over several streams.
+
+Queries are put into *lanes* by the equalities between streams that all their answers satisfy: rows are joined on those
+by search in sorted order, and only what that leaves is looked up in the index of queries, with its age as an axis of
+its own (Lim et al. 2006, section 5).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from appulse.queries.columns import values_of
+from appulse.queries.index import NULL
+from appulse.queries.keys import double_keys, keys_of
+from appulse.queries.sets import Rows, taken
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from appulse.operators.query_match import Points
+    from appulse.queries.columns import Values
+    from appulse.queries.sets import QuerySet
+
+#: Axes that are no columns: how old a choice of rows is, in microseconds, and in rows of each stream.
+AGE, LAG = "\0age", "\0lag"
+_FOREVER = np.int64(1 << 62)
+# Choices looked up at once.
+_AT_ONCE = 1 << 20
+
+
+class Side:
+    """The rows of one stream, by their samples: numbered in each group from 0, in order of time and then ``rank``."""
+
+    def __init__(
+        self, points: Points, time: NDArray[np.int64], group: NDArray[np.int64], rank: NDArray[np.int64]
+    ) -> None:
+        self.columns, self.n, self.weight = points.columns, points.n, points.weight
+        self.owner = np.arange(points.n) if points.owner is None else points.owner
+        self._order = order = np.lexsort((rank, time, group))
+        self._times, self._groups = time[order], group[order]
+        starts = np.flatnonzero(np.append(True, np.diff(self._groups) != 0)) if len(time) else np.empty(0, np.int64)
+        number = np.empty(len(time), np.int64)
+        number[order] = np.arange(len(time)) - np.repeat(starts, np.diff(np.append(starts, len(time))))
+        self.time, self.group, self.number = time[self.owner], group[self.owner], number[self.owner]
+        self._keys: dict[str, NDArray[np.int64]] = {}
+        self._values: dict[str, Values] = {}
+
+    def keys(self, name: str) -> NDArray[np.int64]:
+        """The keys of a column."""
+        if name not in self._keys:
+            self._keys[name] = keys_of(self.columns[name])
+        return self._keys[name]
+
+    def values(self, name: str) -> Values:
+        """The values of a column."""
+        if name not in self._values:
+            self._values[name] = values_of(self.columns[name])
+        return self._values[name]
+
+    def leaves(self, length: int, *, rows: bool) -> NDArray[np.int64]:
+        """The last time at which each sample's row is in its window, of so many microseconds or rows."""
+        if not rows:
+            return self.time + min(length, int(_FOREVER) // 2)
+        here = np.arange(len(self._order))
+        there = np.minimum(here + length, len(here) - 1)
+        pushed = (here + length < len(here)) & (self._groups[here] == self._groups[there])
+        out = np.empty(len(here), np.int64)
+        out[self._order] = np.where(pushed, self._times[there] - 1, _FOREVER)
+        return out[self.owner]
+
+    def come(self, group: NDArray[np.int64], time: NDArray[np.int64]) -> NDArray[np.int64]:
+        """How many rows of a group there are up to a time."""
+        return _search(self._groups, self._times, group, time, side="right") - np.searchsorted(self._groups, group)
+
+
+@dataclass(frozen=True)
+class Equality:
+    """Two columns, each of a stream by number, that are equal."""
+
+    left: tuple[int, str]
+    right: tuple[int, str]
+    as_doubles: bool = False
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What choices a lane is about: equal columns, and the longest window of its queries, in microseconds or rows."""
+
+    number: int
+    equalities: tuple[Equality, ...]
+    length: tuple[int, ...]
+    rows: bool
+
+
+class Choices(Rows):
+    """Choices of rows, one of each stream, as queries read them."""
+
+    def __init__(
+        self,
+        sides: Sequence[Side],
+        names: Mapping[str, tuple[int, str]],
+        wanted: Wanted,
+        at: Sequence[NDArray[np.int64]],
+    ) -> None:
+        super().__init__({})
+        self._sides, self._names, self._wanted, self.at, self.lane = sides, names, wanted, at, wanted.number
+
+    @cached_property
+    def _tick(self) -> NDArray[np.int64]:
+        tick: NDArray[np.int64] = np.maximum.reduce(
+            [side.time[at] for side, at in zip(self._sides, self.at, strict=True)]
+        )
+        return tick
+
+    def keys(self, name: str) -> NDArray[np.int64]:
+        """The key of every choice, be it of a column or of its age."""
+        what, _, stream = name.partition(":")
+        if what in (AGE, LAG):
+            if (what == LAG) != self._wanted.rows:
+                return np.full(len(self.at[0]), NULL)
+            of = range(len(self._sides)) if not stream else [int(stream)]
+            ages: NDArray[np.int64] = np.maximum.reduce([self._age(i) for i in of])
+            return ages
+        stream_number, column = self._names[name]
+        return self._sides[stream_number].keys(column)[self.at[stream_number]]
+
+    def values(self, name: str, rows: NDArray[np.int32]) -> Values:
+        """The values of some choices."""
+        stream, column = self._names[name]
+        return taken(self._sides[stream].values(column), self.at[stream][rows])
+
+    def _age(self, stream: int) -> NDArray[np.int64]:
+        side, at = self._sides[stream], self.at[stream]
+        if not self._wanted.rows:
+            age: NDArray[np.int64] = self._tick - side.time[at]
+            return age
+        newer: NDArray[np.int64] = side.come(side.group[at], self._tick) - side.number[at]
+        return newer
+
+
+def choices(sides: Sequence[Side], wanted: Wanted) -> Iterator[list[NDArray[np.int64]]]:
+    """Rows of each stream that are in their windows together and equal where they have to be, some at a time."""
+    leaves = [side.leaves(length, rows=wanted.rows) for side, length in zip(sides, wanted.length, strict=True)]
+    yield from _grown(sides, leaves, wanted, [np.arange(sides[0].n)])
+
+
+def _grown(
+    sides: Sequence[Side], leaves: Sequence[NDArray[np.int64]], wanted: Wanted, at: list[NDArray[np.int64]]
+) -> Iterator[list[NDArray[np.int64]]]:
+    """Choices of the first streams, each with the rows of the next that go with it."""
+    following = len(at)
+    if following == len(sides):
+        yield at
+        return
+    side = sides[following]
+    codes, mine = _codes(sides, wanted, at)
+    newest = np.maximum.reduce([sides[i].time[rows] for i, rows in enumerate(at)])
+    until = np.minimum.reduce([leaves[i][rows] for i, rows in enumerate(at)])
+    # Within a group rows leave in the order in which they came: what goes with a choice stands side by side.
+    order = np.lexsort((side.number, side.time, mine))
+    order = order[mine[order] >= 0]
+    first = _search(mine[order], leaves[following][order], codes, newest, side="left")
+    last = _search(mine[order], side.time[order], codes, until, side="right")
+    count = np.where(codes >= 0, np.maximum(last - first, 0), 0)
+    begin = 0
+    total = np.cumsum(count)
+    while begin < len(count):
+        before = total[begin - 1] if begin else 0
+        end = max(begin + 1, int(np.searchsorted(total, before + _AT_ONCE, side="right")))
+        part = count[begin:end]
+        chosen = np.repeat(np.arange(begin, end), part)
+        place = np.arange(int(part.sum())) - np.repeat(np.cumsum(part) - part, part)
+        rows = order[first[chosen] + place]
+        if len(rows):
+            yield from _grown(sides, leaves, wanted, [*(given[chosen] for given in at), rows])
+        begin = end
+
+
+def _search(
+    codes: NDArray[np.int64], values: NDArray[np.int64], of: NDArray[np.int64], value: NDArray[np.int64], *, side: str
+) -> NDArray[np.int64]:
+    """Where a value would stand among those of its code; both are in order, the values within their code."""
+    known = np.unique(values)
+    span = np.int64(len(known) + 1)
+    ranks = np.searchsorted(known, values)
+    if side == "left":
+        asked = np.searchsorted(known, value, side="left")
+        found: NDArray[np.int64] = np.searchsorted(codes * span + ranks, of * span + asked, side="left")
+    else:
+        asked = np.searchsorted(known, value, side="right")
+        found = np.searchsorted(codes * span + ranks, of * span + asked, side="left")
+    return found
+
+
+def _codes(
+    sides: Sequence[Side], wanted: Wanted, at: Sequence[NDArray[np.int64]]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Numbers of what has to be equal, of choices and of the next stream's rows; -1 where there is no value."""
+    following = len(at)
+    given, own = [sides[0].group[at[0]]], [sides[following].group]
+    for equality in wanted.equalities:
+        for (one, column), (other, theirs) in ((equality.left, equality.right), (equality.right, equality.left)):
+            if other == following and one < following:
+                given.append(_equal_keys(sides[one], column, equality)[at[one]])
+                own.append(_equal_keys(sides[following], theirs, equality))
+    codes = np.zeros(len(given[0]) + len(own[0]), np.int64)
+    missing = np.zeros(len(codes), bool)
+    for i, (a, b) in enumerate(zip(given, own, strict=True)):
+        both = np.concatenate([a, b])
+        missing |= (both == NULL) & (i > 0)
+        _, found = np.unique(both, return_inverse=True)
+        _, codes = np.unique(codes * (int(found.max(initial=0)) + 1) + found, return_inverse=True)
+    codes = np.where(missing, -1, codes)
+    return codes[: len(given[0])], codes[len(given[0]) :]
+
+
+def _equal_keys(side: Side, column: str, equality: Equality) -> NDArray[np.int64]:
+    """Keys that are equal where values are, of whole numbers and of doubles alike."""
+    keys = side.keys(column)
+    if not equality.as_doubles or side.values(column).data.dtype == np.float64:
+        return keys
+    return np.where(keys == NULL, NULL, double_keys(keys.astype(np.float64)))
+
+
+@dataclass(frozen=True)
+class Joined:
+    """Choices of rows, one array a stream, the query each satisfies by slot, and with what probability."""
+
+    rows: list[NDArray[np.int64]]
+    slot: NDArray[np.int32]
+    probability: NDArray[np.float64]
+
+
+def match_choices(
+    queries: QuerySet,
+    sides: Sequence[Side],
+    names: Mapping[str, tuple[int, str]],
+    lanes: Sequence[Wanted],
+    threshold: float | None,
+) -> Joined:
+    """The choices of rows in their windows that satisfy queries with a probability of at least ``threshold``."""
+    certain = all(side.weight is None for side in sides)
+    rows: list[list[NDArray[np.int64]]] = [[np.empty(0, np.int64)] for _ in sides]
+    slots, weights = [np.empty(0, np.int32)], [np.empty(0)]
+    for wanted in lanes:
+        for at in choices(sides, wanted):
+            found, slot = queries.match(Choices(sides, names, wanted, at), len(at[0]))
+            weight = np.ones(len(slot))
+            for i, side in enumerate(sides):
+                rows[i].append(side.owner[at[i][found]])
+                if side.weight is not None:
+                    weight *= side.weight[at[i][found]]
+            slots.append(slot)
+            weights.append(weight)
+    joined = Joined([np.concatenate(parts) for parts in rows], np.concatenate(slots), np.concatenate(weights))
+    return joined if certain else _summed(joined, threshold)
+
+
+def _summed(joined: Joined, threshold: float | None) -> Joined:
+    """Choices of samples put together into choices of rows."""
+    columns = [*joined.rows, joined.slot.astype(np.int64)]
+    order = np.lexsort(columns[::-1])
+    changes = [np.diff(column[order]) != 0 for column in columns]
+    first = np.flatnonzero(np.append(True, np.logical_or.reduce(changes))) if len(order) else order
+    probability = np.add.reduceat(joined.probability[order], first) if len(order) else joined.probability
+    stays = probability >= threshold if threshold is not None else probability > 0.0
+    kept = order[first[stays]]
+    return Joined([column[kept] for column in joined.rows], joined.slot[kept], np.minimum(probability[stays], 1.0))
