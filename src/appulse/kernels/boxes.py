@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 #: The key of no value; every value's key is greater.
 NULL = np.int64(-(1 << 63))
 #: Coarse keys: of no value, of values before and after all bounds. Those of bounds lie between.
-NO_VALUE, BEFORE, AFTER = np.int32(-(1 << 31)), np.int32(-(1 << 31) + 1), np.int32((1 << 31) - 1)
+NO_VALUE, BEFORE, AFTER = np.int32(-(1 << 31)), np.int32(-(1 << 31) + 1), np.int32((1 << 31) - 2)
+#: The low of lanes that hold nothing: beyond all keys, so that not even the hull of all there is meets them.
+_NOWHERE = np.int32((1 << 31) - 1)
 #: How far coarse keys may spread, so that none is one of these.
 SPREAD = np.uint64((1 << 32) - 8)
 _FIRST = np.int64(-(1 << 31) + 2)
@@ -156,7 +158,7 @@ def fill(order: Coarse, bounds: Coarse, offsets: Ints, blocks: Coarse) -> None:
     """Lay out the blocks: leaves with the bounds (axes x 2, boxes) in order, then the hulls, level by level."""
     sides = len(bounds)
     for side in range(0, sides, 2):
-        blocks[:, side, :] = AFTER  # no point lies there, nor above all there is
+        blocks[:, side, :] = _NOWHERE
         blocks[:, side + 1, :] = NO_VALUE
     for i in range(len(order)):
         for side in range(sides):
@@ -166,7 +168,7 @@ def fill(order: Coarse, bounds: Coarse, offsets: Ints, blocks: Coarse) -> None:
             place = child - offsets[level - 1]
             block, lane = offsets[level] + place // LANES, place % LANES
             for side in range(0, sides, 2):
-                low, high = AFTER, NO_VALUE
+                low, high = _NOWHERE, NO_VALUE
                 for i in range(LANES):
                     if blocks[child, side, i] <= blocks[child, side + 1, i]:
                         low = min(low, blocks[child, side, i])
@@ -278,7 +280,8 @@ def match(
 ) -> tuple[int, int]:
     """The boxes each point lies in, from cluster ``begin`` on: up to which cluster, and how many pairs.
 
-    Stops before clusters whose pairs no longer fit. ``points`` and ``point_rests`` are (n, axes), cluster i the points
+    Stops before clusters whose pairs no longer fit; -1 pairs if there is no room to go down for the next cluster alone.
+    ``points`` and ``point_rests`` are (n, axes), cluster i the points
     from ``first[i]`` to ``first[i + 1]``, and ``lows`` and ``highs`` (clusters, axes) their hulls. ``offsets`` tells
     where levels begin, leaves first. ``front`` is room, (4, m) with m >= 16 and as many as the top level has blocks.
 
@@ -290,7 +293,7 @@ def match(
         width, side = _descend(offsets, blocks, lows, highs, begin, end, front)
         if width < 0:
             if some == 1:
-                return begin, -1
+                return begin, pairs if pairs > 0 else -1
             some = max(1, some // 4)
             continue
         before = pairs

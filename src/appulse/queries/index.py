@@ -32,6 +32,7 @@ _APART = 1 << 17  # boxes: trees from here on are built by a thread
 _TABLE = 256
 _SAMPLE = 1 << 12
 _PROBED = 64
+_FRONT = 1 << 14  # blocks that clusters may have before them at first
 # What it costs to look at a block for a hull, and for one of its points, in a unit of time: only their ratio counts.
 _BLOCK, _POINT = 1.0, 1.0
 # Below this many blocks a point it does not pay to put points in order.
@@ -48,13 +49,16 @@ class Scale:
 
     @staticmethod
     def of(bounds: NDArray[np.int64]) -> Scale:
-        """For keys between these bounds."""
+        """For keys between these bounds; `keys` makes none that are too far apart."""
         finite = bounds[(bounds > LEAST) & (bounds < MOST)]
         if not len(finite):
             return Scale(0, -1, 0)
         base, top = int(finite.min()), int(finite.max())
         shift = max(0, (top - base).bit_length() - 32)
-        return Scale(base, top, shift if (top - base) >> shift <= int(kernels.SPREAD) else shift + 1)
+        shift += (top - base) >> shift > int(kernels.SPREAD)
+        if shift > 32:
+            raise OverflowError(f"Bounds of {base} and {top} along one axis are too far apart for an index.")
+        return Scale(base, top, shift)
 
     def split(self, keys: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.uint32]]:
         """The two parts of keys."""
@@ -134,7 +138,7 @@ class Tree:
             if n >= _PROBED and self._cost(points[:: n // _PROBED], 1) > _FEW * _BLOCK:
                 order = in_hilbert_order(points)
                 cluster = min(CLUSTERS, key=lambda size: self._cost_in(points[order], size))
-        if cluster > 1:
+        if cluster > 1 and n:
             order = in_hilbert_order(points) if order is None else order
             points, rests = points[order], rests[order]
         found, entries = self._match(points, rests, cluster)
@@ -144,8 +148,8 @@ class Tree:
         self, points: NDArray[np.int32], rests: NDArray[np.uint32], cluster: int
     ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         first, lows, highs = _clusters(points, cluster)
-        parts, done, room, width = [], 0, 4 * len(points) + LANES, 1 << 14
-        front = np.empty((4, max(width, 2 * self._roots)), np.int32)
+        parts, done, room = [], 0, 4 * len(points) + LANES
+        front = np.empty((4, max(_FRONT, 2 * self._roots)), np.int32)
         while done < len(first) - 1:
             found = np.empty((2, room), np.int32)
             after, pairs = kernels.match(
