@@ -25,6 +25,40 @@ _FAR = 1 << 62
 _PREFIX = 7
 
 
+#: The least and the greatest sign of a difference that compares with nought as asked.
+SIGNS = {"=": (0, 0), "<>": (1, -1), "<": (-1, -1), "<=": (-1, 0), ">": (1, 1), ">=": (0, 1)}
+_ORDER = "\0"
+
+
+def order_axis(left: str, right: str) -> str:
+    """The axis along which rows stand by the order of two of their columns: -1, 0 or 1."""
+    return f"{left}{_ORDER}{right}"
+
+
+def ordered_columns(axis: str) -> tuple[str, str] | None:
+    """The columns of such an axis."""
+    left, mark, right = axis.partition(_ORDER)
+    return (left, right) if left and mark else None
+
+
+def are_ordered(left: pa.DataType, right: pa.DataType) -> bool:
+    """Whether the keys of two columns compare as their values do."""
+    kinds = kind_of(left), kind_of(right)
+    return (
+        kinds[0] == kinds[1]
+        and kinds[0] in (NUMBER, TIME)
+        and is_axis(left)
+        and is_axis(right)
+        and pa.types.is_floating(left) == pa.types.is_floating(right)
+    )
+
+
+def order_of(left: NDArray[np.int64], right: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The order of two columns, from their keys."""
+    sign = (left > right).astype(np.int64) - (left < right)
+    return np.where((left == NULL) | (right == NULL), NULL, sign)
+
+
 def is_axis(kind: pa.DataType) -> bool:
     """Whether columns of this type have keys."""
     known = kind_of(kind.value_type if pa.types.is_dictionary(kind) else kind)

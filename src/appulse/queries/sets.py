@@ -15,7 +15,7 @@ from appulse.model.strings import encode
 from appulse.queries.columns import Values, values_of
 from appulse.queries.condition import parse
 from appulse.queries.index import MOST, NULL, BoxIndex
-from appulse.queries.keys import keys_of
+from appulse.queries.keys import keys_of, order_of, ordered_columns
 from appulse.queries.templates import MOST_BOXES, Boxes, Template, Texts, alone, template
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 # What is known of a query, as bits.
 _ALIVE, _EXACT, _SEVERAL = np.uint8(1), np.uint8(2), np.uint8(4)
 _LEAST_DEAD = 4096
+_MOST_AXES = 64  # beyond, the order of two columns is asked row by row
 
 
 @dataclass(frozen=True)
@@ -64,10 +65,18 @@ class Rows:
     def __init__(self, columns: Mapping[str, pa.Array]) -> None:
         self._columns = columns
         self._values: dict[str, Values] = {}
+        self._keys: dict[str, NDArray[np.int64]] = {}
+
+    def along(self, axis: str) -> NDArray[np.int64]:
+        """Where every row is along an axis: a column, or the order of two."""
+        pair = ordered_columns(axis)
+        return self.keys(axis) if pair is None else order_of(self.keys(pair[0]), self.keys(pair[1]))
 
     def keys(self, name: str) -> NDArray[np.int64]:
         """The key of every row."""
-        return keys_of(self._columns[name])
+        if name not in self._keys:
+            self._keys[name] = keys_of(self._columns[name])
+        return self._keys[name]
 
     def values(self, name: str, rows: NDArray[np.int32]) -> Values:
         """The values of some rows."""
@@ -189,7 +198,7 @@ class QuerySet:
         points[0] = rows_of.lane
         for name, axis in self._axes.items():
             if name is not None:
-                points[axis] = rows_of.keys(name)
+                points[axis] = rows_of.along(name)
         alive = None if self._alive == self._size else (self._state[: self._size] & _ALIVE).astype(bool)
         rows, slots = self._index.match(points, alive, cluster)
         if not len(slots):
@@ -308,7 +317,7 @@ class QuerySet:
             return np.empty(0, np.int64)
         made = self._templates[number]
         lane = Lane(0) if self._lanes is None else self._lanes(made)
-        boxes = Boxes(made, made.given(found, members), n, self._types, lane.known)
+        boxes = Boxes(made, made.given(found, members), n, self._types, lane.known, self._offers)
         bounded = [column.name for box in boxes.boxes for column in box]
         for name in bounded:
             self._axes.setdefault(name, len(self._axes))
@@ -327,6 +336,10 @@ class QuerySet:
         self._state[slots] = _ALIVE | np.where(boxes.exact, _EXACT, np.uint8(0)) | np.where(possible > 1, _SEVERAL, 0)
         self._special |= not boxes.exact.all() or bool((possible > 1).any())
         return np.flatnonzero(possible == 0)
+
+    def _offers(self, axis: str) -> bool:
+        """Whether there is room for an axis that is the order of two columns."""
+        return axis in self._axes or len(self._axes) < _MOST_AXES
 
     def _grow(self, keys: pa.Array, texts: pa.Array) -> None:
         n = len(keys)

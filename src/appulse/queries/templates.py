@@ -298,8 +298,10 @@ class Boxes:
         n: int,
         types: Mapping[str, pa.DataType],
         known: frozenset[Comparison] = frozenset(),
+        offers: Callable[[str], bool] = lambda _: True,
     ) -> None:
-        self._given, self._n, self._types, self._known = given, n, types, known
+        """``known`` are comparisons that are true of all rows; ``offers`` tells whether an axis may be used."""
+        self._given, self._n, self._types, self._known, self._offers = given, n, types, known, offers
         self.exact = np.ones(n, bool)
         self.boxes = self._of(made.tree, negated=False)
 
@@ -339,6 +341,12 @@ class Boxes:
 
     def _comparison(self, node: Comparison, name: str) -> list[Box]:
         left, right = node.left, node.right
+        if (pair := self._pair(left, right)) is not None:
+            axis, turned = pair
+            low, high = keys.SIGNS[_MIRRORED[name] if turned else name]
+            if low <= high:
+                return [{axis: (np.full(self._n, low), np.full(self._n, high))}]
+            return [{axis: keys.constant(sign, self._n)} for sign in (-1, 1)]
         if not (isinstance(left, Column) and self._is_axis(left)):
             left, right, name = right, left, _MIRRORED[name]
         if not (isinstance(left, Column) and self._is_axis(left)):
@@ -353,6 +361,18 @@ class Boxes:
             return self._unknown()
         self.exact &= sure
         return [{_plain(left): part} for part in ranges]
+
+    def _pair(self, left: Node, right: Node) -> tuple[Column, bool] | None:
+        """The axis of two columns' order, and whether it has them the other way round."""
+        if not (isinstance(left, Column) and isinstance(right, Column)):
+            return None
+        if not (left.name in self._types and right.name in self._types) or left.name == right.name:
+            return None
+        if not keys.are_ordered(self._types[left.name], self._types[right.name]):
+            return None
+        first, second = sorted((left.name, right.name))
+        name = keys.order_axis(first, second)
+        return (Column(name), left.name != first) if self._offers(name) else None
 
     def _value(self, node: Node, beside: str | None) -> Values | None:
         """What a column is compared with: one value for each condition, or None where it depends on rows."""

@@ -1,0 +1,247 @@
+"""Standing queries: our index, those of others, and the paper's, on the same rows and queries.
+
+Figures (``vs_`` is peer time / our time, ``of_`` our throughput / the reference's); all answers are checked first:
+
+* ``vs_strtree, vs_ibs, vs_duckdb, vs_polars``: 1,000,000 ranges over two attributes, about 10 matches a row, rows in
+  batches of 10,000, one core: shapely's STRtree in bulk, an IBS tree compiled, DuckDB's range join, Polars' join_where.
+* ``four_attributes_vs_best``: the same over four attributes, against the best of them.
+* ``window_vs_ibs``: queries over the windows of two streams: the paper's baseline, one shared join for each join
+  predicate and an IBS tree behind it, compiled / ours.
+* ``query_growth``: our cost per row with 1,000,000 queries / with 10,000, as many matches a row.
+* ``bytes_per_query``: what a query over two attributes takes beyond its text.
+* ``spark_of_pass``: rows a second through 100,000 fences, about half a match a row / through a mapInArrow that passes
+  them on.
+
+Ours takes Arrow columns and gives pairs of row and query, keys made on the way; queries are given as SQL text.
+"""
+
+from __future__ import annotations
+
+import time
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import appulse as ap
+from appulse.queries.sets import QuerySet
+from benchmarks.harness import arguments, report, say, scratch
+from benchmarks.ibs import IBS
+from benchmarks.query_rivals import DuckDB, Polars, STRtree
+from benchmarks.query_sets import join_queries, range_queries, rows
+from benchmarks.spatial_join_cq import SharedJoinIBS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
+
+    from benchmarks.query_sets import BoxQueries, JoinQueries
+
+    Matrix = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+
+PARTS = ("selection", "four", "windows", "growth", "spark")
+QUERIES = 1_000_000
+BATCH = 10_000
+NAMES = ("a", "b", "c", "d")
+
+
+class Ours:
+    """Our set of queries, by their texts."""
+
+    def __init__(self, queries: BoxQueries) -> None:
+        names = NAMES[: queries.attributes]
+        self.set = QuerySet(dict.fromkeys(names, pa.float64()), pa.int64())
+        self.set.add(pa.array(np.arange(len(queries))), pa.array(queries.conditions(names)))
+        self.set.settle()
+
+    def match(self, points: Matrix) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """The matching pairs of row and query; slots are numbers of queries here."""
+        columns = {
+            name: pa.array(np.ascontiguousarray(points[:, i])) for i, name in enumerate(NAMES[: points.shape[1]])
+        }
+        return self.set.match(columns, len(points))
+
+
+def ordered(pairs: tuple[Any, Any], queries: int) -> Ints:
+    """Pairs as numbers in order, each once."""
+    coded: Ints = np.asarray(pairs[0], np.int64) * queries + np.asarray(pairs[1], np.int64)
+    found = np.unique(coded)
+    if len(found) < len(coded):
+        raise RuntimeError("a contestant reported a pair twice")
+    return found
+
+
+def per_row(match: Callable[[Matrix], Any], batches: list[Matrix]) -> float:
+    """Seconds a row: the median of some batches."""
+    seconds = []
+    for batch in batches:
+        begun = time.perf_counter()
+        match(batch)
+        seconds.append((time.perf_counter() - begun) / len(batch))
+    return median(seconds)
+
+
+def agreed(name: str, found: Ints, expected: Ints) -> None:
+    """Raise unless a contestant's pairs are ours."""
+    if not np.array_equal(found, expected):
+        raise RuntimeError(f"{name} answers otherwise: {len(found)} pairs, ours are {len(expected)}")
+
+
+def selection(d: int, *, quick: bool) -> dict[str, float]:
+    """Time of each contestant / ours, by name."""
+    queries = range_queries(QUERIES, d, 10.0, 1)
+    batches = [rows(BATCH, d, seed) for seed in range(2, 5 if quick else 10)]
+    ours = Ours(queries)
+    ours.match(batches[0])
+    expected = ordered(ours.match(batches[0]), QUERIES)
+    mine = per_row(ours.match, batches)
+    say(f"{d} attributes: ours {mine * 1e9:.0f} ns a row, {len(expected) / BATCH:.1f} matches a row")
+    out = {}
+    # Slow ones get fewer rows: what they cost a row does not depend on how many there are.
+    contestants = {"strtree": (STRtree, BATCH), "ibs": (IBS, 200), "duckdb": (DuckDB, BATCH), "polars": (Polars, BATCH)}
+    for name, (make, most) in contestants.items():
+        peer: Any = make(queries)
+        few = batches[0][:most]
+        agreed(name, ordered(peer.match(few), QUERIES), expected[expected < most * QUERIES])
+        cost = per_row(peer.match, [batch[:most] for batch in batches[: 3 if most < BATCH or name == "strtree" else 1]])
+        out[name] = cost / mine
+        say(f"  {name}: {cost * 1e9:.0f} ns a row, {out[name]:.1f} of ours")
+    return out
+
+
+def window_case(n: int, queries: int, window: int) -> tuple[JoinQueries, Matrix, Ints, Matrix, Ints]:
+    """The paper's join queries, and two streams of a row a time each."""
+    wanted = join_queries(queries, 2, 3, reach=0.3, window=window)
+    return wanted, rows(n, 2, 4, levels=1000), np.arange(n), rows(n, 2, 5, levels=1000), np.arange(n)
+
+
+def windows(*, quick: bool) -> float:
+    """Time of the shared join with IBS / ours."""
+    wanted, left, left_times, right, right_times = window_case(300 if quick else 1000, 10_000, 100)
+    peer = SharedJoinIBS(wanted)
+    streams, queries = window_frames(wanted, left, left_times, right, right_times)
+
+    def ours() -> Any:
+        return ap.match_queries(*streams, queries)
+
+    found = ours()
+    numbers = [np.asarray(found[name]) for name in ("left_key", "right_key", "query")]
+    triples = peer.match(left, left_times, right, right_times)
+    mine = np.unique(np.stack(numbers), axis=1)
+    if not np.array_equal(mine, np.unique(np.stack([np.asarray(part, np.int64) for part in triples]), axis=1)):
+        raise RuntimeError("the shared join with IBS answers otherwise")
+    from appulse.engines.local import as_table
+    from appulse.engines.window_queries import LocalWindowQueries, resolve_window_queries
+
+    tables = [as_table(stream.frame) for stream in streams]
+    call = resolve_window_queries(streams, tables, queries.schema, probability=None, window=None, on_reject="collect")
+    engine = LocalWindowQueries(call)
+    engine.change(queries)
+    engine.answers(tables)
+    begun = time.perf_counter()
+    engine.answers(tables)
+    middle = time.perf_counter()
+    peer.match(left, left_times, right, right_times)
+    end = time.perf_counter()
+    say(f"windows: {len(found)} answers; ours {middle - begun:.2f} s, shared join with IBS {end - middle:.2f} s")
+    return (end - middle) / (middle - begun)
+
+
+def window_frames(
+    wanted: JoinQueries, left: Matrix, left_times: Ints, right: Matrix, right_times: Ints
+) -> tuple[list[ap.Stream], pa.Table]:
+    """The same as streams and a frame of queries."""
+    streams = [
+        ap.Stream(
+            pa.table({"id": np.arange(len(points)), "ts": times, "x": points[:, 0], "y": points[:, 1]}),
+            key="id",
+            time="ts",
+            value=ap.Exact("x", "y"),
+            name=name,
+        )
+        for name, points, times in (("r", left, left_times), ("s", right, right_times))
+    ]
+    texts = wanted.conditions(["r.x", "r.y"], ["s.x", "s.y"])
+    return streams, pa.table({"query": np.arange(len(wanted)), "condition": texts})
+
+
+def growth() -> tuple[float, float]:
+    """Our cost per row with many queries / with few, and bytes a query."""
+    batches = [rows(BATCH, 2, seed) for seed in range(20, 25)]
+    few, many = Ours(range_queries(10_000, 2, 10.0, 6)), Ours(range_queries(QUERIES, 2, 10.0, 6))
+    for one in (few, many):
+        one.match(batches[0])
+    costs = [per_row(one.match, batches) for one in (few, many)]
+    say(f"growth: {costs[0] * 1e9:.0f} ns a row with 10,000 queries, {costs[1] * 1e9:.0f} with {QUERIES:,}")
+    return costs[1] / costs[0], many.set.nbytes / QUERIES
+
+
+def through_spark(*, quick: bool) -> float:
+    """Throughput through fences / through nothing."""
+    n, fences = (2_000_000 if quick else 10_000_000), 100_000
+    spark = ap.session(2)
+    spark.sparkContext.setLogLevel("ERROR")
+    queries = range_queries(fences, 2, 0.5, 7)
+    frame = pa.table({"query": np.arange(fences), "condition": queries.conditions(NAMES[:2])})
+    points = rows(n, 2, 8)
+    table = pa.table(
+        {
+            "id": np.arange(n),
+            "ts": pa.array(np.arange(n) * 1000, pa.timestamp("us", "UTC")),
+            "a": points[:, 0],
+            "b": points[:, 1],
+        }
+    )
+    with scratch() as folder:
+        pq.write_table(table, folder / "rows.parquet", row_group_size=n // 8)
+        given = spark.read.parquet(str(folder / "rows.parquet")).repartition(4).cache()
+        given.count()
+
+        def passing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            yield from batches
+
+        stream = ap.Stream(given, key="id", time="ts", value=ap.Exact("a", "b"))
+        matched = ap.match_queries(stream, frame)
+        local = ap.match_queries(ap.Stream(table.slice(0, 1000), key="id", time="ts", value=ap.Exact("a", "b")), frame)
+        few = matched.where("key < 1000").select("key", "query").toArrow()
+        if sorted(zip(*few.to_pydict().values(), strict=True)) != sorted(
+            zip(local["key"].to_pylist(), local["query"].to_pylist(), strict=True)
+        ):
+            raise RuntimeError("Spark answers otherwise than one process")
+        seconds: dict[str, list[float]] = {"pass": [], "match": []}
+        for _ in range(4):
+            for name, out in (("pass", given.mapInArrow(passing, given.schema)), ("match", matched)):
+                begun = time.perf_counter()
+                out.write.format("noop").mode("overwrite").save()
+                seconds[name].append(time.perf_counter() - begun)
+    spark.stop()
+    # The first run of each starts workers and reads the queries.
+    passed, took = (median(seconds[name][1:]) for name in ("pass", "match"))
+    say(f"Spark: {n / took:,.0f} rows/s through {fences:,} fences, {n / passed:,.0f} rows/s passed on")
+    return passed / took
+
+
+def main() -> None:
+    """Measure what was asked for."""
+    chosen = arguments(__doc__.splitlines()[0])
+    parts = chosen.only.split(",") if chosen.only else PARTS
+    figures: dict[str, float] = {}
+    if "selection" in parts:
+        figures |= {f"vs_{name}": value for name, value in selection(2, quick=chosen.quick).items()}
+    if "four" in parts:
+        figures["four_attributes_vs_best"] = min(selection(4, quick=chosen.quick).values())
+    if "windows" in parts:
+        figures["window_vs_ibs"] = windows(quick=chosen.quick)
+    if "growth" in parts:
+        figures["query_growth"], figures["bytes_per_query"] = growth()
+    if "spark" in parts:
+        figures["spark_of_pass"] = through_spark(quick=chosen.quick)
+    report(figures, as_json=chosen.json)
+
+
+if __name__ == "__main__":
+    main()
