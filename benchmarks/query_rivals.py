@@ -107,7 +107,8 @@ class DuckDB:
         # Queries are loaded once, rows are scanned where they are.
         self._connection.register("given", _boxes(queries))
         self._connection.execute("CREATE TABLE queries AS SELECT * FROM given")
-        ranges = [f"x{a} BETWEEN low{a} AND high{a}" for a in range(queries.attributes)]
+        # Not BETWEEN: in DuckDB 2.0 that is planned as a nested loop, a dozen times slower than this as an IEJoin.
+        ranges = [f"x{a} >= low{a} AND x{a} <= high{a}" for a in range(queries.attributes)]
         self._statement = " ".join(["SELECT row, query FROM rows JOIN queries ON", " AND ".join(ranges)])
 
     def match(self, points: Matrix) -> Pairs:
