@@ -40,7 +40,7 @@ class Matched:
 
 def match(queries: QuerySet, points: Points, threshold: float | None) -> Matched:
     """The pairs of rows and queries with a probability of at least ``threshold``; None: any that is possible."""
-    found, slots = queries.match(points.columns, points.n)
+    found, slots = queries.match(points.columns, points.n, counted=points.owner is None)
     if points.owner is None or points.weight is None:
         return _ordered(Matched(found.astype(np.int64), slots, np.ones(len(slots))))
     pairs = points.owner[found] << 32 | slots
@@ -48,7 +48,9 @@ def match(queries: QuerySet, points: Points, threshold: float | None) -> Matched
     probability = np.bincount(which, weights=points.weight[found], minlength=len(distinct))
     stays = probability >= threshold if threshold is not None else probability > 0.0
     distinct = distinct[stays]
-    return Matched(distinct >> 32, (distinct & 0xFFFFFFFF).astype(np.int32), np.minimum(probability[stays], 1.0))
+    slots = (distinct & 0xFFFFFFFF).astype(np.int32)
+    queries.count(slots)  # rows, not their samples
+    return Matched(distinct >> 32, slots, np.minimum(probability[stays], 1.0))
 
 
 def _ordered(matched: Matched) -> Matched:

@@ -43,6 +43,7 @@ def ordered_columns(axis: str) -> tuple[str, str] | None:
 
 def are_ordered(left: pa.DataType, right: pa.DataType) -> bool:
     """Whether the keys of two columns compare as their values do."""
+    left, right = (kind.value_type if pa.types.is_dictionary(kind) else kind for kind in (left, right))
     kinds = kind_of(left), kind_of(right)
     return (
         kinds[0] == kinds[1]
@@ -61,7 +62,8 @@ def order_of(left: NDArray[np.int64], right: NDArray[np.int64]) -> NDArray[np.in
 
 def is_axis(kind: pa.DataType) -> bool:
     """Whether columns of this type have keys."""
-    known = kind_of(kind.value_type if pa.types.is_dictionary(kind) else kind)
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    known = kind_of(kind)
     return known in (BOOLEAN, TEXT, TIME) or (
         known == NUMBER and not pa.types.is_decimal(kind) and not pa.types.is_uint64(kind)
     )
@@ -72,6 +74,8 @@ def keys_of(column: pa.Array) -> NDArray[np.int64]:
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     kind, valid = kind_of(column.type), None
+    if pa.types.is_null(column.type):
+        return np.full(len(column), NULL)
     if column.null_count:
         valid = np.asarray(column.is_valid())
     if kind == TIME:
@@ -124,6 +128,7 @@ def ranges(kind: pa.DataType, name: str, value: Values) -> tuple[list[Range] | N
 
     None where the comparison is no range.
     """
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     sure = np.ones(len(value.valid), bool)
     column = kind_of(kind)
     if column == BOOLEAN:

@@ -190,9 +190,9 @@ class QuerySet:
         return len(slots)
 
     def match(
-        self, columns: Mapping[str, pa.Array] | Rows, n: int, cluster: int | None = None
+        self, columns: Mapping[str, pa.Array] | Rows, n: int, cluster: int | None = None, *, counted: bool = True
     ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """The queries that each of n rows satisfies, as (row, slot) pairs, each once."""
+        """The queries that each of n rows satisfies, as (row, slot) pairs, each once; ``counted`` as their matches."""
         rows_of = columns if isinstance(columns, Rows) else Rows(columns)
         points = np.empty((len(self._axes), n), np.int64)
         points[0] = rows_of.lane
@@ -211,8 +211,13 @@ class QuerySet:
             stays = np.ones(len(rows), bool)
             stays[unsure] = self._hold(rows_of, rows[unsure], slots[unsure])
             rows, slots = rows[stays], slots[stays]
-        np.add.at(self.counts, slots, np.uint32(1))
+        if counted:
+            self.count(slots)
         return rows, slots
+
+    def count(self, slots: NDArray[np.int32]) -> None:
+        """These queries have matched, as often as they are there."""
+        np.add.at(self.counts, slots, np.uint32(1))
 
     def find(self, keys: pa.Array) -> NDArray[np.int64]:
         """The slots of the queries with these keys that stand."""
@@ -268,7 +273,7 @@ class QuerySet:
                 try:
                     condition = self._read(found.texts[i].as_py())
                     condition.check(self._types)
-                    made = alone(condition, self._types)
+                    made = alone(condition)
                 except BadArgument as error:
                     wrong.append((i, str(error)))
                     continue
@@ -433,7 +438,7 @@ class _Keys:
         near = np.concatenate(found).astype(np.int64)
         near = near[(state[near] & _ALIVE) > 0]
         # A hash may be that of another key, too.
-        same = pc.is_in(self.take(near.astype(np.int32)), value_set=keys)
+        same = pc.is_in(_plain(self.take(near.astype(np.int32))), value_set=_plain(keys))
         return np.unique(near[np.asarray(same)])
 
 
@@ -443,9 +448,14 @@ def _hashes(keys: pa.Array) -> NDArray[np.uint32]:
     return hashes.astype(np.uint32)  # four bytes a key; whether it is the same key is asked afterwards
 
 
+def _plain(keys: pa.Array) -> pa.Array:
+    """Keys as Arrow can compare them: those made of parts as bytes."""
+    return encode(keys).to_arrow() if pa.types.is_nested(keys.type) else keys
+
+
 def _last_of_each(keys: pa.Array) -> NDArray[np.int64]:
     """The place of the last occurrence of each key, in order."""
-    codes = np.asarray(keys.dictionary_encode().indices)
+    codes = np.asarray(_plain(keys).dictionary_encode().indices)
     last = np.zeros(int(codes.max()) + 1 if len(codes) else 0, np.int64)
     last[codes] = np.arange(len(codes))
     return np.sort(last)

@@ -7,6 +7,7 @@ comparisons of columns with each other, is left to the condition itself, over ro
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,7 @@ from appulse.queries.condition import (
     micros_of,
     parse,
 )
+from appulse.queries.index import LEAST, MOST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
 
 #: Boxes a condition may have: as it is, and at all. In between it has one, around all of them.
 MOST_BOXES, MOST_COUNTED = 1000, 100_000
+_BEYOND = 10**15  # so many are not told apart from more
 _OPPOSITE = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 _MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _PARAMETER = "?"
@@ -197,12 +200,7 @@ def template(
     """
     condition = read(text)
     condition.check(types)
-    boxes = _count(condition.tree, types)
-    if boxes > MOST_COUNTED:
-        raise BadArgument(
-            f"The condition {text[:60]!r}... has {boxes} boxes, and {MOST_COUNTED} are the most. "
-            "Split it into several queries."
-        )
+    boxes = _counted(condition)
     taken = _Taken(text, spans, types)
     tree = taken.of(condition.tree)
     if len(taken.parameters) != len(spans) or not taken.fit:
@@ -210,9 +208,20 @@ def template(
     return Template(tree, tuple(taken.parameters[i] for i in range(len(spans))), boxes)
 
 
-def alone(condition: Condition, types: Mapping[str, pa.DataType]) -> Template:
-    """A template of one condition, with all its literals in place."""
-    return Template(condition.tree, (), _count(condition.tree, types))
+def alone(condition: Condition) -> Template:
+    """A template of one condition, with all its literals in place; `BadArgument` if it has too many boxes."""
+    return Template(condition.tree, (), _counted(condition))
+
+
+def _counted(condition: Condition) -> int:
+    boxes = _count(condition.tree)
+    if boxes > MOST_COUNTED:
+        told = str(boxes) if boxes < _BEYOND else f"{_BEYOND} and more"
+        raise BadArgument(
+            f"The condition {condition.text[:60]!r}... has {told} boxes, and {MOST_COUNTED} are the most. "
+            "Split it into several queries."
+        )
+    return boxes
 
 
 def together(made: Template) -> list[Comparison]:
@@ -235,7 +244,9 @@ class _Taken:
     ) -> None:
         self._spans, self._begins, self._types = spans, [begin for _, begin, _, _ in spans], types
         # Positions of the parser are in characters, those of the kernel in bytes.
+        self._text = text.encode()
         self._bytes = None if text.isascii() else np.cumsum([0] + [len(c.encode()) for c in text])
+        self._fractions = any(kind == kernels.FRACTION for kind, *_ in spans)
         self.parameters: dict[int, Parameter] = {}
         self._taken: dict[int, tuple[Column, bool]] = {}
         self.fit = True
@@ -248,6 +259,8 @@ class _Taken:
             left, right = (_kind(side, self._types) for side in (node.left, node.right))
             return replace(node, left=self.of(node.left, beside=right), right=self.of(node.right, beside=left))
         if isinstance(node, Arithmetic):
+            # Fractions that meet each other are exact; as parameters they would be doubles.
+            self.fit &= not self._fractions or _reads(node.left) or _reads(node.right)
             return replace(node, left=self.of(node.left), right=self.of(node.right))
         if isinstance(node, And | Or):
             return replace(node, parts=tuple(self.of(part) for part in node.parts))
@@ -255,6 +268,9 @@ class _Taken:
             return replace(node, part=self.of(node.part))
         if isinstance(node, IsNull):
             return replace(node, value=self.of(node.value))
+        if isinstance(node, Column) and self._fractions:  # and so they are beside decimals
+            kind = self._types.get(node.name)
+            self.fit &= kind is None or not (pa.types.is_decimal(kind) or pa.types.is_uint64(kind))
         return node
 
     def _literal(self, node: Literal, beside: str | None) -> Node:
@@ -276,9 +292,10 @@ class _Taken:
             known = TIME if isinstance(value, Instant) or beside == TIME else TEXT
             parameter = Parameter(number, known, whole=False, negative=False)
         else:
-            self.fit &= kind != kernels.TEXT and abs(float(value)) == own
-            parameter = Parameter(number, NUMBER, whole=kind == kernels.WHOLE, negative=float(value) != own)
-            # A sign in front of nought cannot be seen, and need not be.
+            # Of nought the sign cannot be seen, and others of its shape have one.
+            negative = self._text[begin : self._begins[number]].count(b"-") % 2 == 1
+            self.fit &= kind != kernels.TEXT and float(value) == (-own if negative else own)
+            parameter = Parameter(number, NUMBER, whole=kind == kernels.WHOLE, negative=negative)
         self.parameters[number] = parameter
         taken = Column(f"{_PARAMETER}{number}", None, node.at)
         self._taken[node.at] = taken, beside == TIME
@@ -313,7 +330,7 @@ class Boxes:
             if isinstance(node, And) == negated:
                 return self._few([box for part in parts for box in part])
             boxes: list[Box] = [{}]
-            for part in parts:
+            for part in _sieved(parts):
                 if len(boxes) * len(part) > MOST_BOXES:
                     boxes, part = self._hull(boxes), self._hull(part)  # noqa: PLW2901 - a smaller one of the same
                 boxes = [_both(a, b) for a in boxes for b in part]
@@ -441,18 +458,67 @@ def _kind(node: Node, types: Mapping[str, pa.DataType]) -> str | None:
     return kind_of(types[node.name]) if isinstance(node, Column) and node.name in types else None
 
 
-def _count(node: Node, types: Mapping[str, pa.DataType], *, negated: bool = False) -> int:
+def _reads(node: Node) -> bool:
+    """Whether a node depends on rows."""
+    return isinstance(node, Column) or any(_reads(part) for part in _parts(node))
+
+
+def _sieved(parts: list[list[Box]]) -> list[list[Box]]:
+    """Parts of an AND, those that each leave out a gap of one axis as one part: all that lies between the gaps."""
+    gaps: dict[Column, list[list[Box]]] = {}
+    rest = []
+    for part in parts:
+        axis = _gap(part)
+        if axis is None:
+            rest.append(part)
+        else:
+            gaps.setdefault(axis, []).append(part)
+    for axis, found in gaps.items():
+        if len(found) == 1:
+            rest += found
+            continue
+        # No value is both before and after a gap: beyond j gaps and before the others is between the j-th and the next.
+        ends = np.sort([part[0][axis][1] for part in found], axis=0)
+        begins = np.sort([part[1][axis][0] for part in found], axis=0)
+        least, most = found[0][0][axis][0], found[0][1][axis][1]
+        rest.append([{axis: bounds} for bounds in zip([least, *begins], [*ends, most], strict=True)])
+    return rest
+
+
+def _gap(part: list[Box]) -> Column | None:
+    """The axis along which two boxes are all values but those of a gap."""
+    if len(part) != 2 or len(part[0]) != 1 or set(part[0]) != set(part[1]):
+        return None
+    axis = next(iter(part[0]))
+    (least, end), (begin, most) = part[0][axis], part[1][axis]
+    return axis if np.all(least == LEAST) and np.all(most == MOST) and np.all(end < begin) else None
+
+
+def _count(node: Node, *, negated: bool = False) -> int:
     """How many boxes a condition has, if each is counted."""
     if isinstance(node, Not):
-        return _count(node.part, types, negated=not negated)
+        return _count(node.part, negated=not negated)
     if isinstance(node, And | Or):
-        counts = [_count(part, types, negated=negated) for part in node.parts]
         if isinstance(node, And) == negated:
-            return sum(counts)
-        product = 1
-        for count in counts:
-            product *= count
+            return min(_BEYOND, sum(_count(part, negated=negated) for part in node.parts))
+        product, gaps = 1, Counter[str]()
+        for part in node.parts:
+            axis = _left_out(part, negated=negated)
+            if axis is None:
+                product = min(_BEYOND, product * _count(part, negated=negated))
+            else:
+                gaps[axis] += 1
+        for count in gaps.values():
+            product = min(_BEYOND, product * (count + 1))
         return product
     if isinstance(node, Comparison):
         return 2 if (_OPPOSITE[node.operator] if negated else node.operator) == "<>" else 1
     return 1
+
+
+def _left_out(node: Node, *, negated: bool) -> str | None:
+    """The column of which a comparison leaves out one value."""
+    if not isinstance(node, Comparison) or node.operator != ("=" if negated else "<>"):
+        return None
+    sides = [side.name for side in (node.left, node.right) if isinstance(side, Column)]
+    return sides[0] if len(sides) == 1 else None
