@@ -117,9 +117,10 @@ def stab(
     Only the trees before the last one count; at the last one a query has one predicate left, or does not match.
     """
     last = point.shape[0] - 1
-    queries = grown(queries, found, always.shape[0])
-    for query in always:
-        queries[found] = query
+    if found + always.shape[0] > queries.shape[0]:
+        queries = grown(queries, found, always.shape[0])
+    for i in range(always.shape[0]):
+        queries[found] = always[i]
         found += 1
     for a in range(last + 1):
         begin, end = first[a], first[a + 1]
@@ -141,25 +142,26 @@ def stab(
             if a < last:
                 for i in range(start, stop):
                     left[marks[i]] -= 1
-    for a in range(last):
-        _undo(point[a], first[a], first[a + 1], values, starts, marks, left)
+    _undo(point, values, first, starts, marks, left)
     return queries, found
 
 
 @kernel
-def _undo(x: float, begin: int, end: int, values: Floats, starts: Ints, marks: Marks, left: Small) -> None:
-    """Take back what one tree counted: the same path again."""
-    while begin < end:
-        node = (begin + end) // 2
-        side = _HERE
-        if x < values[node]:
-            side, end = _LEFT, node
-        elif x > values[node]:
-            side, begin = _RIGHT, node + 1
-        else:
-            begin = end
-        for i in range(starts[3 * node + side], starts[3 * node + side + 1]):
-            left[marks[i]] += 1
+def _undo(point: Floats, values: Floats, first: Ints, starts: Ints, marks: Marks, left: Small) -> None:
+    """Take back what all trees but the last one counted: the same paths again."""
+    for a in range(point.shape[0] - 1):
+        begin, end = first[a], first[a + 1]
+        while begin < end:
+            node = (begin + end) // 2
+            side = _HERE
+            if point[a] < values[node]:
+                side, end = _LEFT, node
+            elif point[a] > values[node]:
+                side, begin = _RIGHT, node + 1
+            else:
+                begin = end
+            for i in range(starts[3 * node + side], starts[3 * node + side + 1]):
+                left[marks[i]] += 1
 
 
 @kernel

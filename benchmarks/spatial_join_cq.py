@@ -662,10 +662,10 @@ def _shared_join(
     always: Numbers,
     counts: Small,
 ) -> tuple[Numbers, Numbers, Numbers]:
-    n_left = points[0].shape[0]
-    widths = points[0].shape[1], points[1].shape[1]
-    pair = np.empty(widths[0] + widths[1] + 1)
-    joined = np.empty(max(n_left, points[1].shape[0]), np.int64)
+    lefts, rights = points
+    n_left, width = lefts.shape
+    pair = np.empty(width + rights.shape[1] + 1)
+    joined = np.empty(max(n_left, rights.shape[0]), np.int64)
     left, right, queries = np.empty(1024, np.int32), np.empty(1024, np.int32), np.empty(1024, np.int32)
     found = 0
     oldest, newest = np.zeros(2, np.int64), np.zeros(2, np.int64)
@@ -674,7 +674,8 @@ def _shared_join(
         other = 1 - mine
         row = arrival - mine * n_left
         now = times[mine][row]
-        while oldest[other] < newest[other] and times[other][oldest[other]] < now - window:
+        other_times = times[other]
+        while oldest[other] < newest[other] and other_times[oldest[other]] < now - window:
             oldest[other] += 1
         value, column = columns[mine][row], columns[other]
         partners = 0
@@ -685,14 +686,15 @@ def _shared_join(
         for k in range(partners):
             partner = joined[k]
             i, j = (partner, row) if mine else (row, partner)
-            for a in range(widths[0]):
-                pair[a] = points[0][i, a]
-            for a in range(widths[1]):
-                pair[widths[0] + a] = points[1][j, a]
-            pair[-1] = now - times[other][partner]
+            for a in range(width):
+                pair[a] = lefts[i, a]
+            for a in range(rights.shape[1]):
+                pair[width + a] = rights[j, a]
+            pair[-1] = now - other_times[partner]
             before = found
             queries, found = stab(pair, values, first, starts, marks, always, counts, queries, found)
-            left, right = filled(left, before, found, i), filled(right, before, found, j)
+            if found > before:
+                left, right = filled(left, before, found, i), filled(right, before, found, j)
         newest[mine] = row + 1
     return left[:found], right[:found], queries[:found]
 
