@@ -209,7 +209,7 @@ def _as_doubles(data: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.boo
             numbers[i] = float(value) + 0.0
         except OverflowError:
             numbers[i] = np.inf if value > 0 else -np.inf
-        sure[i] = not isinstance(value, int) or numbers[i] == value
+        sure[i] = not isinstance(value, int) or float(numbers[i]) == value  # as Python compares, exactly
     return numbers, sure
 
 
