@@ -18,7 +18,7 @@ from appulse.model.times import from_micros
 from appulse.model.uncertainty import Exact
 from appulse.operators.query_match import Points, match
 from appulse.queries.condition import parse
-from appulse.queries.sets import QuerySet
+from appulse.queries.sets import QuerySet, plain_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -129,7 +129,7 @@ def resolve_queries(
     return QueryCall(
         replace(encoding, dimensions=d),
         tuple(types.items()),
-        queries.field(QUERY).type,
+        plain_key(queries.field(QUERY).type),
         threshold_of(probability, [stream]),
         selecting=SELECT in queries.names,
         on_reject=on_reject,
@@ -176,7 +176,12 @@ class LocalQueries:
     def change(self, table: pa.Table) -> None:
         """Add and remove queries, in order; they count from the next push on."""
         check_queries(table.schema)
-        table = table.combine_chunks()
+        if pa.types.is_null(self.call.query_type):  # of frames without rows so far
+            self.call = replace(self.call, query_type=plain_key(table.schema.field(QUERY).type))
+            self.queries = QuerySet(dict(self.call.types), self.call.query_type)
+        if SELECT in table.column_names and not self.call.selecting:
+            raise BadArgument("The first frame of queries had no column 'select', and this one has. Give it to all.")
+        table = _without_views(table).combine_chunks()
         changes = column_of(table, CHANGE) if CHANGE in table.column_names else None
         if changes is None:
             self._add(table)
@@ -270,7 +275,8 @@ class LocalQueries:
             )
             wrong += [(good[one.row], one.reason) for one in added.refused]
         else:
-            added = self.queries.add(keys, texts)
+            labels = np.zeros(len(table), np.int32) if self.call.selecting else None
+            added = self.queries.add(keys, texts, labels)
             wrong += [(one.row, one.reason) for one in added.refused]
         self.never += len(added.never)
         self._refuse(table, sorted(wrong))
@@ -349,6 +355,12 @@ def column_of(table: pa.Table, name: str) -> pa.Array:
     """A column in one piece."""
     column = table.column(name)
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def _without_views(table: pa.Table) -> pa.Table:
+    """Texts as Arrow can take some of them."""
+    views = [field.with_type(pa.string()) if pa.types.is_string_view(field.type) else field for field in table.schema]
+    return table.cast(pa.schema(views))
 
 
 def _is_text(kind: pa.DataType) -> bool:

@@ -144,6 +144,7 @@ class QuerySet:
         ``labels`` are numbers that the caller wants to find again, in `labels` by slot. ``bounds`` bound axes that are
         no columns, a range for each query.
         """
+        keys = self._typed(keys)
         texts = texts.dictionary_decode() if pa.types.is_dictionary(texts.type) else texts
         refused = [Refused(i, "the key is null") for i in np.flatnonzero(np.asarray(keys.is_null())).tolist()]
         refused += [
@@ -183,7 +184,7 @@ class QuerySet:
 
     def remove(self, keys: pa.Array) -> int:
         """Forget queries; how many there were."""
-        slots = self._known.find(keys, self._state)
+        slots = self.find(keys)
         self._state[slots] &= ~_ALIVE
         self._alive -= len(slots)
         self._compact()
@@ -221,7 +222,7 @@ class QuerySet:
 
     def find(self, keys: pa.Array) -> NDArray[np.int64]:
         """The slots of the queries with these keys that stand."""
-        return self._known.find(keys, self._state)
+        return self._known.find(self._typed(keys), self._state)
 
     def described(self, slot: int) -> dict[str, Any]:
         """What is known of a query: its condition, how many boxes it has, whether they say it all, and its matches."""
@@ -240,6 +241,18 @@ class QuerySet:
         alive = np.flatnonzero(self._state[: self._size] & _ALIVE)
         order = np.argsort(-self.counts[alive].astype(np.int64), kind="stable")[:n]
         return alive[order].astype(np.int32)
+
+    def _typed(self, keys: pa.Array) -> pa.Array:
+        """Keys in the type that all have here."""
+        if keys.type == self.key_type:
+            return keys
+        try:
+            return keys.cast(self.key_type)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise BadArgument(
+                f"The keys of these queries are {keys.type}, and those known already {self.key_type}: {error}. "
+                "Give all in one type."
+            ) from None
 
     def settle(self) -> None:
         """Build the index, now."""
@@ -394,6 +407,12 @@ class QuerySet:
         order = np.argsort(numbers, kind="stable")
         found, first = np.unique(numbers[order], return_index=True)
         yield from zip(found.tolist(), np.split(order, first[1:]), strict=True)
+
+
+def plain_key(kind: pa.DataType) -> pa.DataType:
+    """The type that keys of queries of some type have in a set."""
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return pa.string() if pa.types.is_string_view(kind) else kind
 
 
 class _Keys:
