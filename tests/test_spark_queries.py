@@ -1,0 +1,213 @@
+"""Continuous queries on Spark: batch, streaming and in process answer alike, and tell the same rejects, once."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import replace
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyspark.errors import PythonException
+from pyspark.sql import types as T  # noqa: N812 - as in the engine
+
+import appulse as ap
+from tests import naive_queries, query_strategies
+from tests.test_spark_join import drained, read_stream
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+few = settings(max_examples=3, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+N = 300
+
+
+def _table() -> pa.Table:
+    """Rows of certain values, three of them bad, with a text and a sampled value beside."""
+    rng = np.random.default_rng(11)
+    x = rng.normal(0, 2, N)
+    x[[5, 120]] = np.nan
+    columns: dict[str, Any] = {"id": [None if i == 200 else f"r{i}" for i in range(N)], "ts": np.arange(N) * 1_000_000}
+    columns |= {"x": x, "kind": rng.choice(["a", "b", "it's"], N), "sampled": rng.normal(0, 2, (N, 3)).tolist()}
+    table = pa.table(columns)
+    return table.set_column(1, "ts", table["ts"].cast(pa.timestamp("us", "UTC")))
+
+
+def _queries() -> pa.Table:
+    """Some hundred ranges, an exact rest, several boxes, and two that are no conditions."""
+    rng = np.random.default_rng(12)
+    texts = [f"x BETWEEN {low!r} AND {low + 0.5!r}" for low in rng.normal(0, 2, 100).tolist()]
+    texts += ["kind = 'it''s' AND x + x > 1", "x < -1 OR x > 1 OR kind = 'a'", "x >", "y > 1"]
+    return pa.table({"query": [f"q{i}" for i in range(len(texts))], "condition": texts})
+
+
+def _stream(frame: Any, **changes: Any) -> ap.Stream:
+    return replace(ap.Stream(frame, key="id", time="ts", value=ap.Exact("x"), name="rows"), **changes)
+
+
+def _files(folder: Path, tables: list[pa.Table]) -> Path:
+    """A file per micro-batch, in their order, empty ones too."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    for i, table in enumerate(tables):
+        path = folder / f"{i:03}.parquet"
+        pq.write_table(table, path)
+        os.utime(path, (1_700_000_000 + i, 1_700_000_000 + i))
+    return folder
+
+
+def _rows(table: pa.Table) -> list[str]:
+    return sorted(map(repr, table.to_pylist()))
+
+
+def _frames(spark: SparkSession, folder: Path) -> tuple[DataFrame, DataFrame]:
+    """A folder as a batch, and as a stream."""
+    return spark.read.parquet(str(folder)), read_stream(spark, folder)
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"value": ap.Samples("sampled")}, {"existence": "sure"}], ids=["exact", "samples", "existence"]
+)
+def test_batch_streaming_and_in_process_answer_alike(
+    spark: SparkSession, tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    """Answers with their types, and the rejects of rows and of queries, each once."""
+    table, queries = _table(), _queries()
+    if "existence" in changes:
+        table = table.append_column("sure", pa.array(np.resize([0.25, 0.5, 1.0], N)))
+    if "value" in changes:
+        conditions = queries["condition"].to_pylist()
+        queries = queries.set_column(1, "condition", [[text.replace("x", "sampled") for text in conditions]])
+    probability = 0.5 if changes else None
+    expected = ap.match_queries(_stream(table, **changes), queries, probability=probability)
+    rejected = _rows(ap.rejects(expected))
+    assert len(expected) > 300
+    assert len(rejected) == (3 if "value" in changes else 5)
+
+    folder = _files(tmp_path / "in", [table.slice(at, 100) for at in range(0, N, 100)])
+    batch, streaming = _frames(spark, folder)
+    result = ap.match_queries(_stream(batch, **changes), queries, probability=probability)
+    found = result.toArrow()
+    assert found.schema.names == expected.schema.names
+    assert found.schema.field("time").type == pa.timestamp("us", "UTC")
+    assert _rows(found) == _rows(expected)
+    assert _rows(ap.rejects(result).toArrow()) == rejected
+
+    given = spark.createDataFrame(queries)
+    streamed = ap.match_queries(_stream(streaming, **changes), given, probability=probability)
+    assert streamed.isStreaming
+    answers, rejects = drained(streamed, tmp_path / "out")
+    assert _rows(answers) == _rows(expected)
+    assert _rows(rejects) == rejected
+
+
+@given(st.data())
+@few
+def test_any_case_is_answered_as_by_the_slow_twin(spark: SparkSession, tmp_path: Path, data: st.DataObject) -> None:
+    """Any conditions over any columns, certain rows and uncertain ones, bad ones among them."""
+    case = data.draw(query_strategies.selections(bad=True))
+    table, [stream] = case.tables[0], case.streams
+    rejected = sorted(row["reason"] for row in ap.rejects(_local(case)).to_pylist())
+    batch, streaming = _frames(spark, _files(tmp_path / "in", [table.slice(0, 3), table.slice(3)]))
+    result = ap.match_queries(replace(stream, frame=batch), case.query_table, probability=case.probability)
+    naive_queries.assert_same(result.toArrow(), case.expected(), "batch: ")
+    assert sorted(row["reason"] for row in ap.rejects(result).toArrow().to_pylist()) == rejected
+    streamed = ap.match_queries(replace(stream, frame=streaming), case.query_table, probability=case.probability)
+    answers, rejects = drained(streamed, tmp_path / "out")
+    naive_queries.assert_same(answers, case.expected(), "streaming: ")
+    assert sorted(row["reason"] for row in rejects.to_pylist()) == rejected
+
+
+def _local(case: query_strategies.Case) -> pa.Table:
+    result: pa.Table = ap.match_queries(*case.framed(), case.query_table, probability=case.probability)
+    return result
+
+
+def test_keys_and_times_keep_their_types(spark: SparkSession, tmp_path: Path) -> None:
+    """Of queries and of rows; what is selected comes along; queries may be a pandas frame."""
+    table = pa.table(
+        {
+            "id": pa.array([1, 2, 3], pa.int32()),
+            "ts": pa.array([date(2024, 1, day) for day in (1, 2, 3)]),
+            "x": pa.array([0.5, 1.5, 2.5], pa.float32()),
+            "name": ["a", None, "c"],
+        }
+    )
+    queries = pa.table(
+        {
+            "query": pa.array([7, 8], pa.int16()),
+            "condition": ["x > 1", "ts = '2024-01-01'"],
+            "select": ["name, x", None],
+        }
+    )
+    local = ap.match_queries(_stream(table), queries)
+    folder = _files(tmp_path / "in", [table])
+    for frame, asked in ((_frames(spark, folder)[0], queries), (_frames(spark, folder)[0], queries.to_pandas())):
+        result = ap.match_queries(_stream(frame), asked)
+        kinds = [field.dataType for field in result.schema]
+        wanted = [T.ShortType(), T.IntegerType(), T.DateType(), T.DoubleType(), T.StringType()]
+        assert kinds == wanted
+        assert _rows(result.toArrow()) == _rows(local)
+    assert [field.dataType for field in ap.rejects(result).schema][1:3] == [T.IntegerType(), T.DateType()]
+    answers, _ = drained(ap.match_queries(_stream(_frames(spark, folder)[1]), queries), tmp_path / "out")
+    assert _rows(answers) == _rows(local)
+    assert ap.ask(_stream(_frames(spark, folder)[0]), queries).count() == 3
+
+
+def test_on_reject_fail_fails(spark: SparkSession, tmp_path: Path) -> None:
+    """Queries that cannot be used at the call, rows where they are met."""
+    batch, streaming = _frames(spark, _files(tmp_path / "in", [_table()]))
+    with pytest.raises(ap.BadInput, match="x >"):
+        ap.match_queries(_stream(batch), _queries(), on_reject="fail")
+    fine = _queries().slice(0, 3)
+    with pytest.raises(PythonException, match="BadInput"):
+        ap.match_queries(_stream(batch), fine, on_reject="fail").toArrow()
+    with pytest.raises(ap.BadInput, match="3 rows of stream 'rows' cannot be used; the first, key 'r5'"):
+        drained(ap.match_queries(_stream(streaming), fine, on_reject="fail"), tmp_path / "out")
+
+
+def test_what_is_not_built_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    batch, streaming = _frames(spark, _files(tmp_path / "in", [_table()]))
+    asked = read_stream(spark, _files(tmp_path / "queries", [_queries()]))
+    with pytest.raises(ap.NotBuilt, match="Give a static frame of queries"):
+        ap.match_queries(_stream(streaming), asked)
+    with pytest.raises(ap.NotBuilt, match="several Spark streams"):
+        ap.match_queries(_stream(batch), _stream(batch, name="others"), queries=_queries())
+    with pytest.raises(ap.BadArgument, match="no column 'query'"):
+        ap.match_queries(_stream(batch), _queries().select(["condition"]))
+    with pytest.raises(ap.BadArgument, match=r"ap\.start"):
+        ap.rejects(ap.match_queries(_stream(streaming), _queries()))
+
+
+def test_a_query_that_was_stopped_goes_on(spark: SparkSession, tmp_path: Path) -> None:
+    """Each row once, and refused queries once; the micro-batches tell what they did."""
+    table, queries = _table(), _queries()
+    folder = _files(tmp_path / "in", [table.slice(0, 100), table.slice(100, 100)])
+    sinks = [("parquet", {"path": str(tmp_path / name)}) for name in ("answers", "rejects")]
+
+    def run(**how: Any) -> Any:
+        frame = spark.readStream.schema(spark.read.parquet(str(folder)).schema).parquet(str(folder))
+        query = ap.start(
+            ap.match_queries(_stream(frame), queries), *sinks, checkpoint=str(tmp_path / "checkpoint"), **how
+        )
+        query.awaitTermination()
+        return query
+
+    first = run(trigger={"availableNow": True})
+    told = [progress.observedMetrics["appulse"].asDict() for progress in first.recentProgress]
+    assert sum(metrics["rows"] for metrics in told) == 198
+    assert sum(metrics["rejected"] for metrics in told) == 2
+    pq.write_table(table.slice(200), folder / "later.parquet")
+    run(drain=True)
+    expected = ap.match_queries(_stream(table), queries)
+    answers, rejects = (spark.read.parquet(str(tmp_path / name)).toArrow() for name in ("answers", "rejects"))
+    assert _rows(answers) == _rows(expected)
+    assert _rows(rejects) == _rows(ap.rejects(expected))
