@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import appulse as ap
 from tests import naive_queries, query_strategies
+from tests.test_real_data import CABS, DATA
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+STOCKS = DATA / "sp500_5yr" / "all_stocks_5yr.parquet"
 
 
 @settings(max_examples=200)
@@ -41,3 +56,121 @@ def test_window_joins_match_the_queries_of_the_slow_twin(data: st.DataObject) ->
     case = data.draw(query_strategies.joins(arity=(2, 3, 4)))
     found = ap.match_queries(*case.framed(), case.query_table, probability=case.probability, window=case.window)
     naive_queries.assert_same(found, case.expected())
+
+
+# --- real data, and generated twins that always run -------------------------------------------------------------
+
+
+def _fixes() -> pa.Table:
+    """Cabs that wander, occupied or not, with whole degrees among the fixes that fences end at."""
+    random = np.random.default_rng(5)
+    n = 8000
+    columns = {
+        "latitude": np.round(37.76 + random.normal(0, 0.03, n), 4),
+        "longitude": np.round(-122.42 + random.normal(0, 0.03, n), 4),
+        "occupancy": random.integers(0, 2, n),
+        "time": 1_211_000_000 + np.arange(n),
+    }
+    return pa.table(columns)
+
+
+def _days() -> pa.Table:
+    """Prices of fifty stocks, some openings of which nobody knows."""
+    random = np.random.default_rng(6)
+    n = 8000
+    close = np.round(np.exp(random.normal(4, 1, n)), 2)
+    opened = np.round(close * random.normal(1, 0.02, n), 2)
+    columns = {"date": pa.array(17_000 + np.arange(n) // 50, pa.int32()).cast(pa.date32()), "close": close}
+    columns |= {"open": pa.array(opened, mask=random.random(n) < 0.01), "volume": random.integers(0, 10**7, n)}
+    return pa.table(columns | {"Name": [f"STOCK_{i % 50:02}" for i in range(n)]})
+
+
+def _last_year() -> pa.Table:
+    table = pq.read_table(STOCKS)
+    return table.filter(pc.greater_equal(table["date"], pa.scalar(17_167, pa.int32()).cast(pa.date32())))
+
+
+def _numbered(table: pa.Table) -> pa.Table:
+    return table.append_column("row", pa.array(np.arange(len(table))))
+
+
+def _assert_pairs(found: pa.Table, expected: list[NDArray[np.int64]]) -> None:
+    """``expected`` has the rows of each query."""
+    query, row = found["query"].to_numpy(), found["key"].to_numpy()
+    order = np.lexsort((row, query))
+    assert query[order].tolist() == np.repeat(np.arange(len(expected)), list(map(len, expected))).tolist()
+    assert (row[order] == np.concatenate(expected)).all()
+    assert (found["probability"].to_numpy() == 1.0).all()
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        pytest.param(
+            lambda: pq.read_table(CABS),
+            marks=pytest.mark.skipif(not CABS.exists(), reason=f"there is no {CABS}"),
+            id="san_francisco",
+        ),
+        pytest.param(_fixes, id="generated"),
+    ],
+)
+def test_fences_over_a_city_hold_the_cabs_within(read: Callable[[], pa.Table]) -> None:
+    """Of many sizes, corners on fixes, some for occupied cabs alone: each fix in each fence, to the last bit."""
+    fixes = _numbered(read())
+    latitude, longitude, occupied = (fixes[name].to_numpy() for name in ("latitude", "longitude", "occupancy"))
+    random = np.random.default_rng(1)
+    corners = random.integers(0, len(fixes), 300)
+    sides = 10.0 ** random.uniform(-4, -1.5, (300, 2))
+    texts, expected = [], []
+    for i, (corner, (height, width)) in enumerate(zip(corners.tolist(), sides.tolist(), strict=True)):
+        south, west = float(latitude[corner]), float(longitude[corner])
+        north, east = south + height, west + width
+        within = (latitude >= south) & (latitude <= north) & (longitude >= west) & (longitude <= east)
+        text = f"latitude BETWEEN {south} AND {north} AND longitude BETWEEN {west} AND {east}"
+        if i % 3 == 1:
+            within, text = within & (occupied == 1), f"{text} AND occupancy = 1"
+        if i % 3 == 2:
+            within, text = ~within & (latitude > north), f"NOT ({text}) AND latitude > {north}"
+            within, text = within & (longitude < west - 0.02), f"{text} AND longitude < {west - 0.02}"
+        texts.append(text)
+        expected.append(np.flatnonzero(within))
+    stream = ap.Stream(fixes, key="row", time="time", value=ap.Exact("latitude", "longitude"))
+    _assert_pairs(ap.match_queries(stream, pa.table({"query": np.arange(300), "condition": texts})), expected)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        pytest.param(
+            _last_year, marks=pytest.mark.skipif(not STOCKS.exists(), reason=f"there is no {STOCKS}"), id="sp500"
+        ),
+        pytest.param(_days, id="generated"),
+    ],
+)
+def test_price_alerts_tell_the_days_on_which_they_hold(read: Callable[[], pa.Table]) -> None:
+    """Levels passed within a day, large moves on much trade, dates, by stock; missing openings tell nothing."""
+    days = _numbered(read())
+    close, opened = (days[name].to_numpy() for name in ("close", "open"))
+    volume, date = days["volume"].to_numpy(), days["date"].cast(pa.int32()).to_numpy()
+    name = np.array(days["Name"].to_pylist())
+    order = np.argsort(name, kind="stable")
+    names = name[order]
+    random = np.random.default_rng(2)
+    texts, expected = [], []
+    for i, at in enumerate(random.integers(0, len(days), 400).tolist()):
+        stock, level, when = str(name[at]), float(close[at]), str(days["date"][at])
+        first, last = (np.searchsorted(names, stock, side) for side in ("left", "right"))
+        own = order[first:last]
+        if i % 4 == 0:
+            text, holds = f"close >= {level}", close[own] >= level
+        elif i % 4 == 1:
+            text, holds = f"open < {level} AND close >= {level}", (opened[own] < level) & (close[own] >= level)
+        elif i % 4 == 2:
+            text = f"(close - open > 1.5 OR open > close + 1.5) AND volume > {int(volume[at])}"
+            holds = ((close[own] - opened[own] > 1.5) | (opened[own] > close[own] + 1.5)) & (volume[own] > volume[at])
+        else:
+            text, holds = f"date > DATE '{when}' AND close < {level}", (date[own] > date[at]) & (close[own] < level)
+        texts.append(f"Name = '{stock}' AND {text}")
+        expected.append(np.sort(own[holds]))
+    stream = ap.Stream(days, key="row", time="date", value=ap.Exact("close"))
+    _assert_pairs(ap.match_queries(stream, pa.table({"query": np.arange(400), "condition": texts})), expected)
