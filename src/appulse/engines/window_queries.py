@@ -160,15 +160,20 @@ class LocalWindowQueries:
 
     def answers(self, tables: Sequence[pa.Table]) -> pa.Table:
         """The choices of rows that satisfy queries."""
-        groups, rows, sides = LabelNumbers(), [], []
+        rows = []
         for call, table in zip(self.call.streams, tables, strict=True):
             good, rejects = checked(table, call.encoding, call.columns)
             self._keep(rejects.cast(self.call.reject_schema))
             rows.append(good)
-            sides.append(_side(good, call, groups))
+        return self._table(rows, self.matched(rows))
+
+    def matched(self, rows: Sequence[Checked]) -> Joined:
+        """The same as numbers of rows and slots of queries."""
+        groups = LabelNumbers()
+        sides = [_side(own, call, groups) for own, call in zip(rows, self.call.streams, strict=True)]
         by_lane = {lane.number: equalities for equalities, lane in self._lanes.items()}
         lanes = [Wanted(lane, by_lane[lane], tuple(length), counts) for (lane, counts), length in self._longest.items()]
-        return self._table(rows, match_choices(self.queries, sides, self._names, lanes, self.call.threshold))
+        return match_choices(self.queries, sides, self._names, lanes, self.call.threshold)
 
     def rejects(self) -> pa.Table:
         """Every row and query that could not be used so far."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from appulse.kernels.arrays import Ints, Whole
+    from appulse.kernels.arrays import Flags, Ints, Whole
 
     Coarse: TypeAlias = NDArray[np.int32]
     Fine: TypeAlias = NDArray[np.uint32]
@@ -215,6 +215,24 @@ def _inside(
 
 
 @kernel
+def _within(blocks: Coarse, block: Whole, tight: Flags, points: Coarse, row: int) -> np.uint32:
+    """Which of a block's boxes a point does not only meet, but lies in by its coarse keys alone: a bit per lane.
+
+    Along axes that are not ``tight`` coarse keys say everything.
+    """
+    axes = len(tight)
+    found = np.uint32(0xFFFF)
+    at = block * axes * 2 * LANES
+    for axis in range(axes):
+        if tight[axis]:
+            x = points[row, axis]
+            if x in (NO_VALUE, AFTER):
+                return np.uint32(0)
+            found &= meeting(blocks, at + axis * 2 * LANES, np.int32(x + 1), np.int32(x - 1))
+    return found
+
+
+@kernel
 def hulls(points: Coarse, first: Ints, lows: Coarse, highs: Coarse) -> None:
     """The hull of the points from ``first[i]`` up to ``first[i + 1]``, cluster by cluster."""
     for cluster in range(len(first) - 1):
@@ -268,6 +286,7 @@ def match(
     blocks: Coarse,
     rests: Fine,
     entries: Coarse,
+    tight: Flags,
     points: Coarse,
     point_rests: Fine,
     first: Ints,
@@ -281,9 +300,10 @@ def match(
     """The boxes each point lies in, from cluster ``begin`` on: up to which cluster, and how many pairs.
 
     Stops before clusters whose pairs no longer fit; -1 pairs if there is no room to go down for the next cluster alone.
-    ``points`` and ``point_rests`` are (n, axes), cluster i the points
-    from ``first[i]`` to ``first[i + 1]``, and ``lows`` and ``highs`` (clusters, axes) their hulls. ``offsets`` tells
-    where levels begin, leaves first. ``front`` is room, (4, m) with m >= 16 and as many as the top level has blocks.
+    ``points`` and ``point_rests`` are (n, axes), cluster i the points from ``first[i]`` to ``first[i + 1]``, and
+    ``lows`` and ``highs`` (clusters, axes) their hulls; ``tight`` are the axes along which coarse keys do not say
+    everything. ``offsets`` tells where levels begin, leaves first. ``front`` is room, (4, m) with m >= 16 and as many
+    as the top level has blocks.
 
     The spatial join window of a cluster (Lim et al. 2006) is what its hull meets.
     """
@@ -310,10 +330,13 @@ def match(
                     return begin, before
                 alone = first[cluster + 1] - first[cluster] == 1
                 hits = within if alone else _hits(blocks, block, axes, points, points, point) & within
+                sure = _within(blocks, block, tight, points, point) if hits != 0 else hits
                 while hits != 0:
                     lane = lowest(hits)
                     hits &= hits - np.uint32(1)
-                    if _inside(blocks, rests, block, lane, axes, points, point_rests, point):
+                    if sure >> np.uint32(lane) & np.uint32(1) or _inside(
+                        blocks, rests, block, lane, axes, points, point_rests, point
+                    ):
                         found_points[pairs], found_entries[pairs] = point, entries[block * LANES + lane]
                         pairs += 1
         begin = end

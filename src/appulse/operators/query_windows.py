@@ -251,14 +251,18 @@ def match_choices(
     for wanted in lanes:
         for at in choices(sides, wanted):
             found, slot = queries.match(Choices(sides, names, wanted, at), len(at[0]))
-            weight = np.ones(len(slot))
             for i, side in enumerate(sides):
-                rows[i].append(side.owner[at[i][found]])
-                if side.weight is not None:
-                    weight *= side.weight[at[i][found]]
+                own = at[i][found]
+                rows[i].append(own if side.weight is None else side.owner[own])
             slots.append(slot)
-            weights.append(weight)
-    joined = Joined([np.concatenate(parts) for parts in rows], np.concatenate(slots), np.concatenate(weights))
+            if not certain:
+                chosen = [
+                    side.weight[own[found]] for side, own in zip(sides, at, strict=True) if side.weight is not None
+                ]
+                weights.append(np.multiply.reduce(chosen))
+    slot = np.concatenate(slots)
+    weight = np.ones(len(slot)) if certain else np.concatenate(weights)
+    joined = Joined([np.concatenate(parts) for parts in rows], slot, weight)
     return joined if certain else _summed(joined, threshold)
 
 

@@ -30,6 +30,7 @@ CLUSTERS = (1, 4, 16, 64)
 _RATIO = 4  # a tree is this many times as large as the next, at least
 _APART = 1 << 17  # boxes: trees from here on are built by a thread
 _TABLE = 256
+_MOST_ROOM = 1 << 26  # pairs
 _SAMPLE = 1 << 12
 _PROBED = 64
 _FRONT = 1 << 14  # blocks that clusters may have before them at first
@@ -82,17 +83,20 @@ class Tree:
 
     def __init__(self, lows: NDArray[np.int64], highs: NDArray[np.int64], entries: NDArray[np.int32]) -> None:
         self.n = n = len(entries)
-        self.axes = np.flatnonzero(((lows != NULL) | (highs != MOST)).any(axis=1))
-        if not len(self.axes):
-            self.axes = np.arange(min(1, len(lows)))
+        axes = np.flatnonzero(((lows != NULL) | (highs != MOST)).any(axis=1))
+        if not len(axes):
+            axes = np.arange(min(1, len(lows)))
+        # The axes along which boxes are narrowest come first: most boxes are ruled out before the others are looked at.
+        stride = max(1, n // _SAMPLE)
+        self.axes = axes[np.argsort([_width(lows[a, ::stride], highs[a, ::stride]) for a in axes], kind="stable")]
         self.scales = [Scale.of(np.concatenate([lows[a], highs[a]])) for a in self.axes.tolist()]
+        self.tight = np.array([scale.shift > 0 for scale in self.scales], bool)
         sides = 2 * len(self.axes)
         coarse, fine = np.empty((sides, n), np.int32), np.empty((sides, n), np.uint32)
         corners = np.empty((sides, n), np.float32)
         for i, (axis, scale) in enumerate(zip(self.axes.tolist(), self.scales, strict=True)):
             for side, keys in ((2 * i, lows[axis]), (2 * i + 1, highs[axis])):
                 coarse[side], fine[side] = scale.split(keys)
-            stride = max(1, n // _SAMPLE)
             table = np.quantile(coarse[2 * i : 2 * i + 2, ::stride].astype(np.float64), np.linspace(0.0, 1.0, _TABLE))
             corners[2 * i : 2 * i + 2] = np.interp(coarse[2 * i : 2 * i + 2], table, np.linspace(0.0, 1.0, _TABLE))
         order = np.arange(n, dtype=np.int32)
@@ -157,6 +161,7 @@ class Tree:
                 self.blocks,
                 self.rests,
                 self.entries,
+                self.tight,
                 points,
                 rests,
                 first,
@@ -171,7 +176,9 @@ class Tree:
                 front = np.empty((4, 4 * front.shape[1]), np.int32)
             else:
                 parts.append(found[:, :pairs])
-            room = room if after > done else 4 * room
+            # Room for the rest, as it goes on like this: what does not fit is looked up again.
+            left, looked_up = len(first) - 1 - after, after - done
+            room = min(_MOST_ROOM, left * pairs // looked_up * 5 // 4 + room) if looked_up else 4 * room
             done = after
         if len(parts) == 1:
             return parts[0][0], parts[0][1]
@@ -289,6 +296,13 @@ class BoxIndex:
         first = self._trees.index(merged[0])
         self._trees[first : first + len(merged)] = [] if tree is None else [tree]
         self._building = None
+
+
+def _width(lows: NDArray[np.int64], highs: NDArray[np.int64]) -> float:
+    """The mean share of all bounds that lie within a box's own."""
+    bounds = np.sort(np.concatenate([lows, highs]))
+    inside = np.searchsorted(bounds, highs, side="right") - np.searchsorted(bounds, lows)
+    return float(inside.mean() / len(bounds)) if len(bounds) else 1.0
 
 
 def in_hilbert_order(points: NDArray[np.int32]) -> NDArray[np.int64]:
