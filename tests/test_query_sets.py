@@ -157,6 +157,15 @@ def test_the_first_of_a_shape_does_not_speak_for_its_signs() -> None:
     assert found == [(0, 1), (0, 4), (0, 5), (1, 0), (1, 1), (1, 2), (1, 4), (1, 5), (2, 0), (2, 1)]
 
 
+def test_a_row_is_judged_by_itself() -> None:
+    """A product beyond 64 bits beside it changes nothing, nor does the way its query is read."""
+    queries = _set(["i * u * 0.1 = 0.3", "i * u * 0.1 /**/ = 0.3", "i * u * 0.1 > 0.3", "i * u + 0.5 = 3.5 /**/"])
+    columns = {"i": pa.array([3, 2**62], pa.int64()), "u": pa.array([1, 4], pa.uint64())}
+    both = _found(queries, columns, 2)
+    alone = _found(queries, {name: column.slice(0, 1) for name, column in columns.items()}, 1)
+    assert alone == [pair for pair in both if pair[0] == 0] == [(0, 2), (0, 3)]
+
+
 @pytest.mark.parametrize(
     ("text", "shape", "literals"),
     [

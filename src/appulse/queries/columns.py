@@ -143,9 +143,16 @@ def calculate(name: str, left: Values, right: Values) -> Values:
 def _aligned(a: NDArray[Any], b: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     """Constants in the type of what they meet: whole ones as int64, others as doubles, unless they meet decimals."""
     a, b = _whole(a), _whole(b)
-    if object in (a.dtype, b.dtype) and a.dtype != b.dtype:
-        a, b = (_doubles(c) if c.ndim == 0 and isinstance(c.item(), Fraction) else c for c in (a, b))
+    if object in (a.dtype, b.dtype):
+        a, b = _beside(a, b), _beside(b, a)
     return a, b
+
+
+def _beside(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
+    """A constant with a fraction as a double, unless the other is a constant or decimals: whole numbers may be long."""
+    if a.ndim or not isinstance(a.item(), Fraction) or (b.dtype == object and (not b.ndim or _has_fractions(b))):
+        return a
+    return _doubles(a)
 
 
 def _whole(a: NDArray[Any]) -> NDArray[Any]:
