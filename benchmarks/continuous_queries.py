@@ -157,13 +157,11 @@ class OurWindows:
 
 def agreed_windows(peer: SharedJoinIBS, ours: OurWindows, case: tuple[JoinQueries, Matrix, Ints, Matrix, Ints]) -> int:
     """How many answers there are; raises unless both have the same."""
-    triples = [
-        np.stack([np.asarray(part, np.int64) for part in found]) for found in (ours.match(), peer.match(*case[1:]))
-    ]
-    ordered_ones = [found[:, np.lexsort(found)] for found in triples]
-    if not np.array_equal(*ordered_ones):
+    mine = np.stack([np.asarray(part, np.int64) for part in ours.match()])
+    theirs = np.stack([np.asarray(part, np.int64) for part in peer.match(*case[1:])])
+    if not np.array_equal(mine[:, np.lexsort(mine)], theirs[:, np.lexsort(theirs)]):
         raise RuntimeError("the shared join with IBS answers otherwise")
-    return triples[0].shape[1]
+    return int(mine.shape[1])
 
 
 def window_frames(

@@ -73,6 +73,11 @@ class Checkpoint:
         return own
 
     @property
+    def folder(self) -> Folder:
+        """The folder, for what an operator keeps of its own."""
+        return self._folder
+
+    @property
     def end_folder(self) -> str:
         """Where the mark of the streams' end is put; a source of the query, so it is there from the first start."""
         self._folder.make(_END)

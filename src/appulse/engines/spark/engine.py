@@ -43,6 +43,7 @@ from appulse.model.encode import encode, infer_dimensions
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from appulse.engines.spark.files import Folder
     from appulse.model.stream import Stream
 
 # Windows that go by rows: how long they are in time nobody knows beforehand.
@@ -61,6 +62,7 @@ class SparkResult:
     bad_rows: DataFrame | None  # of a batch result: the rejects alone
     rebuild: Callable[..., SparkResult]  # with another tiling, and perhaps a folder of end marks
     replanned: bool = False  # whether the call asks for tiles of its own making
+    judge: Callable[[Folder], Callable[[DataFrame, int], DataFrame]] | None = None  # what makes a batch tagged rows
     first_rejects: DataFrame | None = None  # of a streaming result: what was refused before any row
 
 
@@ -103,10 +105,21 @@ def spark_join(streams: Sequence[Stream], *, options: Options, **settings: Any) 
 
 def remember(result: SparkResult) -> DataFrame:
     """The frame of answers that the user gets; what stands behind it stays findable."""
-    tagged = "tag" in result.tagged.columns
-    frame = select_tag(result.tagged, "answer", result.answers) if tagged else result.tagged
+    if result.judge is not None:
+        schema = result.answers
+        frame = result.tagged.mapInArrow(_only_by_start, schema)
+    else:
+        tagged = "tag" in result.tagged.columns
+        frame = select_tag(result.tagged, "answer", result.answers) if tagged else result.tagged
     _RESULTS[frame] = result
     return frame
+
+
+def _only_by_start(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    raise BadArgument(
+        "Queries that are a stream change between micro-batches, which only ap.start sees: ap.start(result, sink, "
+        "checkpoint=...), not result.writeStream."
+    )
 
 
 def _build_stream(call: JoinCall, tiling: Tiling, streams: Sequence[Stream], control: str | None = None) -> SparkResult:

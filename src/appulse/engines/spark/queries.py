@@ -3,81 +3,138 @@
     user rows --mapInArrow--> tagged rows
 
 The queries travel once to each executor; each worker process reads them once and keeps the index for all its tasks.
+Where they are a stream themselves, rows and changes make one stream, and a micro-batch takes its changes in first.
 """
 
 from __future__ import annotations
 
 import time
+from base64 import b64decode, b64encode
 from collections import OrderedDict
+from functools import partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the house name of this module
 from pyspark.sql import types as T  # noqa: N812 - the house name of this module
 from pyspark.sql.pandas.types import from_arrow_type
 
 from appulse.engines.local import as_table
-from appulse.engines.queries import LocalQueries, QueryCall, resolve_queries
+from appulse.engines.queries import (
+    CHANGE,
+    CONDITION,
+    QUERY,
+    REMOVE,
+    SELECT,
+    LocalQueries,
+    QueryCall,
+    column_of,
+    resolve_queries,
+)
 from appulse.engines.spark.engine import SparkResult, bad_rows_of, default_partitions, observed, remember
 from appulse.engines.spark.inputs import gathered, quoted
 from appulse.engines.spark.tagged import METRICS, arrow_schema, reject_type, select_tag, tagged_rows, tagged_schema
 from appulse.engines.spark.tiles import TilePlan
 from appulse.engines.spark.tiling import Tiling, Version
-from appulse.errors import NotBuilt, bad_rows
+from appulse.errors import BadArgument, bad_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
+    from appulse.engines.spark.files import Folder
     from appulse.model.stream import Stream
 
 # Sets of queries that a worker process keeps.
 _MOST_KEPT = 2
-_KEPT: OrderedDict[str, LocalQueries] = OrderedDict()
+# Micro-batches with changes that are kept apart.
+_MOST_CHANGES = 32
+_HISTORY = "appulse-queries"
+_ROW, _CHANGED = "row", "changed"
+_CHANGES = (QUERY, CONDITION, CHANGE, SELECT)
+_KEPT: OrderedDict[tuple[str, ...], LocalQueries] = OrderedDict()
 
 
 class Held:
-    """A set of queries on its way to workers: as Arrow's own bytes, known by what they say."""
+    """Changes of a set of queries on their way to workers: as Arrow's own bytes, known by what they say."""
 
-    def __init__(self, spark: Any, table: pa.Table) -> None:
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
-            writer.write_table(table)
-        data = sink.getvalue().to_pybytes()
-        self.digest = blake2b(data, digest_size=8).hexdigest()
+    def __init__(self, spark: Any, table: pa.Table, covers: tuple[str, ...] = ()) -> None:
+        """``covers`` are the digests of the changes that these are made of."""
+        data = packed(table)
+        self.digest, self.covers = blake2b(data, digest_size=8).hexdigest(), covers
         # Spark Connect has no broadcasts: there they travel with the plan.
         self._data: Any = spark.sparkContext.broadcast(data) if hasattr(spark, "_jsc") else data
 
-    def engine(self, call: QueryCall) -> LocalQueries:
-        """The queries, indexed: once per worker process."""
-        key = f"{call.fingerprint()}-{self.digest}"
-        engine = _KEPT.get(key)
-        if engine is None:
-            data = self._data if isinstance(self._data, bytes) else self._data.value
-            engine = LocalQueries(call)
-            engine.change(pa.ipc.open_stream(data).read_all())
-            engine.queries.settle()
-            engine.forget_rejects()  # they were told where the call was made
-            _KEPT[key] = engine
-            while len(_KEPT) > _MOST_KEPT:
-                _KEPT.popitem(last=False)
-        _KEPT.move_to_end(key)
-        return engine
+    @property
+    def table(self) -> pa.Table:
+        """The changes."""
+        return unpacked(self._data if isinstance(self._data, bytes) else self._data.value)
+
+
+def packed(table: pa.Table) -> bytes:
+    """A table as bytes."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def unpacked(data: bytes) -> pa.Table:
+    """The table again."""
+    return pa.ipc.open_stream(data).read_all()
+
+
+def standing(call: QueryCall, changes: Sequence[Held]) -> LocalQueries:
+    """The set of queries after these changes, indexed.
+
+    A worker process keeps it, and goes on from what it has: what came since is all that it takes in.
+    """
+    wanted = (call.fingerprint(), *(held.digest for held in changes))
+    before = (call.fingerprint(), *changes[0].covers) if changes else wanted
+    known = [key for key in _KEPT if key == wanted[: len(key)] or key == before]
+    done = max(known, key=len, default=None)
+    if done is None:
+        engine, first = LocalQueries(call), 0
+    else:
+        engine, first = _KEPT.pop(done), 1 if done == before != wanted[: len(done)] else len(done) - 1
+    for held in changes[first:]:
+        engine.change(held.table)
+    if first < len(changes):
+        engine.forget_rejects()  # they are told by the driver
+        engine.queries.settle()
+    _KEPT[wanted] = engine
+    while len(_KEPT) > _MOST_KEPT:
+        _KEPT.popitem(last=False)
+    return engine
 
 
 def spark_queries(stream: Stream, queries: Any, *, probability: float | None, on_reject: str) -> DataFrame:
     """The queries that rows of a Spark frame satisfy, lazily; streaming if it is."""
-    if isinstance(queries, DataFrame) and queries.isStreaming:
-        raise NotBuilt("Queries as a stream are planned on Spark and not built yet. Give a static frame of queries.")
-    frame = stream.frame
-    table = queries.toArrow() if isinstance(queries, DataFrame) else as_table(queries)
-    settings: dict[str, Any] = {"probability": probability, "on_reject": on_reject}
-    call = resolve_queries(stream, arrow_schema(frame.schema).empty_table(), table.schema, **settings)
-    judged = LocalQueries(call)
-    judged.change(table)
+    frame, changing = stream.frame, isinstance(queries, DataFrame) and queries.isStreaming
+    if changing and not frame.isStreaming:
+        raise BadArgument(
+            "The queries are a stream, and the rows are not. Read the rows as a stream (spark.readStream)."
+        )
     slots = default_partitions(frame.sparkSession, streaming=frame.isStreaming)
     tiling = Tiling((Version(TilePlan(slots, 1.0, 0.0, 0.0)),), 0)
-    return remember(_build(call, Held(frame.sparkSession, table), stream, tiling, judged.rejects()))
+    settings: dict[str, Any] = {"probability": probability, "on_reject": on_reject}
+    empty = arrow_schema(frame.schema).empty_table()
+    if changing:
+        call = resolve_queries(stream, empty, arrow_schema(queries.schema), **settings)
+        return remember(_build_changing(call, stream, queries, tiling))
+    table = queries.toArrow() if isinstance(queries, DataFrame) else as_table(queries)
+    call = resolve_queries(stream, empty, table.schema, **settings)
+    return remember(_build(call, Held(frame.sparkSession, table), stream, tiling, _refused(call, table)))
+
+
+def _refused(call: QueryCall, table: pa.Table) -> pa.Table:
+    """The queries among changes that cannot be used, as rejects."""
+    judged = LocalQueries(call)
+    judged.change(table)
+    return judged.rejects()
 
 
 def _build(call: QueryCall, held: Held, stream: Stream, tiling: Tiling, refused: pa.Table) -> SparkResult:
@@ -90,10 +147,10 @@ def _build(call: QueryCall, held: Held, stream: Stream, tiling: Tiling, refused:
         told = stream.frame.sparkSession.createDataFrame(local, schema)
         first = select_tag(told, "reject", rejects)
     if stream.frame.isStreaming:
-        tagged, bad = observed(rows.mapInArrow(_tagged_matcher(call, held, schema), schema)), None
+        tagged, bad = observed(rows.mapInArrow(_tagged_matcher(call, [held], schema), schema)), None
     else:
         # Nobody asks a batch for its metrics, and so many columns of nulls cost as much as the matching.
-        tagged = rows.mapInArrow(_matcher(call, held, answers), answers)
+        tagged = rows.mapInArrow(_matcher(call, [held], answers), answers)
         bad = select_tag(bad_rows_of(call, [stream], schema), "reject", rejects)
         bad = bad if first is None else bad.unionAll(first)
 
@@ -101,6 +158,85 @@ def _build(call: QueryCall, held: Held, stream: Stream, tiling: Tiling, refused:
         return _build(call, held, stream, other, refused)
 
     return SparkResult(call, tiling, tagged, answers, rejects, bad, rebuild, first_rejects=first)
+
+
+def _build_changing(call: QueryCall, stream: Stream, queries: DataFrame, tiling: Tiling) -> SparkResult:
+    """Rows and changes as one stream: what a micro-batch brings of both belongs together."""
+    answers, rejects = _schemas(call, stream)
+    rows = stream.frame.select(F.struct(*map(quoted, call.columns)).alias(_ROW))
+    changes = queries.select(F.struct(*[quoted(n) for n in _CHANGES if n in queries.columns]).alias(_CHANGED))
+    nothing = (F.lit(None).cast(kind).alias(name) for name, kind in ((_CHANGED, changes.schema[0].dataType),))
+    empty = (F.lit(None).cast(kind).alias(name) for name, kind in ((_ROW, rows.schema[0].dataType),))
+    both = rows.select(_ROW, *nothing).unionAll(changes.select(*empty, _CHANGED))
+
+    def rebuild(other: Tiling, _: str | None = None) -> SparkResult:
+        return _build_changing(call, stream, queries, other)
+
+    return SparkResult(
+        call, tiling, both, answers, rejects, None, rebuild, judge=partial(Changing, call, answers, rejects)
+    )
+
+
+class Changing:
+    """A set of queries that changes from micro-batch to micro-batch: its history is kept beside the checkpoint.
+
+    Each batch is answered by exactly one version, that after its own changes; a batch that is repeated finds the
+    history it found first.
+    """
+
+    def __init__(self, call: QueryCall, answers: T.StructType, rejects: T.StructType, folder: Folder) -> None:
+        self._call, self._folder = call, folder
+        self._answers, self._rejects = answers, rejects
+        self._changes: list[tuple[int, Held]] | None = None
+
+    def __call__(self, batch: DataFrame, number: int) -> DataFrame:
+        """Tagged rows of a micro-batch."""
+        spark, schema = batch.sparkSession, tagged_schema(self._answers, self._rejects)
+        known = self._known(spark, number)
+        fresh = batch.where(F.col(_CHANGED).isNotNull()).select(f"{_CHANGED}.*").toArrow()
+        refused = None
+        if len(fresh):
+            refused = _refused(self._call, fresh)
+            self._folder.write(f"{_HISTORY}/{number:012d}", b64encode(packed(fresh)).decode())
+            known.append((number, Held(spark, fresh)))
+        changes = [held for _, held in known]
+        rows = batch.where(F.col(_ROW).isNotNull()).select(f"{_ROW}.*")
+        tagged = rows.mapInArrow(_tagged_matcher(self._call, changes, schema), schema)
+        if refused is None or not len(refused):
+            return tagged
+        told = pa.table({name: [float(len(refused) if name == "rejected" else 0)] for name in METRICS})
+        arrow = arrow_schema(schema)
+        parts = [tagged_rows("reject", refused, arrow), tagged_rows("metric", told, arrow)]
+        return tagged.unionAll(spark.createDataFrame(pa.Table.from_batches(parts), schema))
+
+    def _known(self, spark: Any, number: int) -> list[tuple[int, Held]]:
+        """The changes before a batch; many of them as one."""
+        if self._changes is None:
+            stored = sorted(int(name) for name in self._folder.names(_HISTORY) if name.isdigit())
+            tables = [(at, unpacked(b64decode(self._folder.read(f"{_HISTORY}/{at:012d}") or ""))) for at in stored]
+            self._changes = [(at, Held(spark, table)) for at, table in tables]
+        # What an attempt at this batch left is written anew, and its successors have never been.
+        self._changes = known = [(at, held) for at, held in self._changes if at < number]
+        if len(known) > _MOST_CHANGES:
+            last = known[-1][0]
+            table = _last_changes(pa.concat_tables([held.table for _, held in known], promote_options="permissive"))
+            self._folder.write(f"{_HISTORY}/{last:012d}", b64encode(packed(table)).decode())
+            for at, _ in known[:-1]:
+                self._folder.remove(f"{_HISTORY}/{at:012d}")
+            known[:] = [(last, Held(spark, table, tuple(held.digest for _, held in known)))]
+        return known
+
+
+def _last_changes(table: pa.Table) -> pa.Table:
+    """Of each query its last change; those removed are left out."""
+    keys = column_of(table, QUERY)
+    codes = np.asarray(keys.dictionary_encode(null_encoding="encode").indices)
+    last = np.zeros(int(codes.max(initial=-1)) + 1, np.int64)
+    last[codes] = np.arange(len(codes))
+    kept = table.take(pa.array(np.sort(last)))
+    if CHANGE not in kept.column_names:
+        return kept
+    return kept.filter(pc.not_equal(pc.utf8_lower(kept[CHANGE]), REMOVE))
 
 
 def _schemas(call: QueryCall, stream: Stream) -> tuple[T.StructType, T.StructType]:
@@ -111,13 +247,13 @@ def _schemas(call: QueryCall, stream: Stream) -> tuple[T.StructType, T.StructTyp
 
 
 def _matcher(
-    call: QueryCall, held: Held, schema: T.StructType
+    call: QueryCall, changes: Sequence[Held], schema: T.StructType
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Answers alone."""
     arrow = arrow_schema(schema)
 
     def match_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        engine = held.engine(call)
+        engine = standing(call, changes)
         for table in gathered(batches):
             found, _ = _judged(engine, table)
             yield from found.cast(arrow).to_batches()
@@ -126,13 +262,13 @@ def _matcher(
 
 
 def _tagged_matcher(
-    call: QueryCall, held: Held, schema: T.StructType
+    call: QueryCall, changes: Sequence[Held], schema: T.StructType
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Answers, rejects and metrics."""
     arrow = arrow_schema(schema)
 
     def match_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        engine = held.engine(call)
+        engine = standing(call, changes)
         for table in gathered(batches):
             begun = time.perf_counter()
             found, rejects = _judged(engine, table)

@@ -119,9 +119,11 @@ class DrainingQuery(Query):
 def _batch_writer(
     result: SparkResult, place: Checkpoint, answers: Write, rejects: Write | None
 ) -> Callable[[DataFrame, int], None]:
-    def write(batch: DataFrame, number: int) -> None:
+    judge = None if result.judge is None else result.judge(place.folder)
+
+    def write(given: DataFrame, number: int) -> None:
         # Two sinks read the batch; without this the join would run for each.
-        batch = batch.persist()
+        batch = (given if judge is None else judge(given, number)).persist()
         try:
             metrics = _metrics(batch)
             place.saw(metrics["newest"])
