@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pyspark.errors import PythonException
+from pyspark.errors import PythonException, StreamingQueryException
 from pyspark.sql import types as T  # noqa: N812 - as in the engine
 
 import appulse as ap
@@ -177,8 +177,11 @@ def test_on_reject_fail_fails(spark: SparkSession, tmp_path: Path) -> None:
 def test_what_is_not_built_is_told(spark: SparkSession, tmp_path: Path) -> None:
     batch, streaming = _frames(spark, _files(tmp_path / "in", [_table()]))
     asked = read_stream(spark, _files(tmp_path / "queries", [_queries()]))
-    with pytest.raises(ap.NotBuilt, match="Give a static frame of queries"):
-        ap.match_queries(_stream(streaming), asked)
+    with pytest.raises(ap.BadArgument, match="the rows are not"):
+        ap.match_queries(_stream(batch), asked)
+    query = ap.match_queries(_stream(streaming), asked).writeStream.format("noop")
+    with pytest.raises(StreamingQueryException, match=r"ap\.start"):
+        query.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True).start().awaitTermination()
     with pytest.raises(ap.NotBuilt, match="several Spark streams"):
         ap.match_queries(_stream(batch), _stream(batch, name="others"), queries=_queries())
     with pytest.raises(ap.BadArgument, match="no column 'query'"):
@@ -211,3 +214,69 @@ def test_a_query_that_was_stopped_goes_on(spark: SparkSession, tmp_path: Path) -
     answers, rejects = (spark.read.parquet(str(tmp_path / name)).toArrow() for name in ("answers", "rejects"))
     assert _rows(answers) == _rows(expected)
     assert _rows(rejects) == _rows(ap.rejects(expected))
+
+
+def _changes(rng: np.random.Generator, batches: int) -> list[pa.Table]:
+    """Queries that come, change, go and are wrong, a table a micro-batch; one brings none."""
+    tables = []
+    for batch in range(batches):
+        n = 0 if batch == 2 else 12
+        names = rng.integers(0, 20, n)
+        kinds = rng.choice(["add", "remove", "ADD"], n, p=[0.5, 0.3, 0.2])
+        texts = [f"x > {low!r} AND kind <> 'b'" for low in rng.normal(0, 2, n).tolist()]
+        columns: dict[str, Any] = {"query": [f"q{name}" for name in names.tolist()], "condition": texts}
+        if batch == 1:
+            columns["condition"][3] = "x >"
+            kinds[3] = "add"
+        tables.append(pa.table({**columns, "change": pa.array(kinds.tolist(), pa.string())}))
+    return tables
+
+
+def test_queries_that_are_a_stream_answer_batch_by_batch(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One version a batch, also after a crash between the change and its answers, and after changes became one."""
+    from appulse.engines.spark import queries as engine
+    from appulse.engines.spark.tagged import select_tag
+
+    monkeypatch.setattr(engine, "_MOST_CHANGES", 2)
+    batches = 7
+    changes = _changes(np.random.default_rng(3), batches)
+    pushes = [_table().slice(at * 40, 40) for at in range(batches)]
+    by_hand = ap.QueryMatch(_stream(None))
+    expected = []
+    for change, push in zip(changes, pushes, strict=True):
+        by_hand.change(change)
+        expected += by_hand.push(push).to_pylist()
+    assert len(expected) > 100
+    sinks = [("parquet", {"path": str(tmp_path / name)}) for name in ("answers", "rejects")]
+
+    def run(until: int, **how: Any) -> None:
+        rows = read_stream(spark, _files(tmp_path / "rows", pushes[:until]))
+        asked = read_stream(spark, _files(tmp_path / "queries", changes[:until]))
+        result = ap.match_queries(_stream(rows), asked)
+        ap.start(result, *sinks, checkpoint=str(tmp_path / "checkpoint"), **how).awaitTermination()
+
+    with monkeypatch.context() as patched:
+        patched.setattr("appulse.engines.spark.start.select_tag", _failing_at(4, select_tag))
+        with pytest.raises(StreamingQueryException, match="crash"):
+            run(5, trigger={"availableNow": True})
+    run(5, trigger={"availableNow": True})
+    run(batches, drain=True)
+    answers, rejects = (spark.read.parquet(str(tmp_path / name)).toArrow() for name in ("answers", "rejects"))
+    assert _rows(answers) == sorted(map(repr, expected))
+    assert _rows(rejects) == _rows(by_hand.rejects())
+    assert len(list((tmp_path / "checkpoint" / "appulse-queries").glob("0*"))) <= 4
+
+
+def _failing_at(call: int, function: Any) -> Any:
+    """The function, failing at one call."""
+    calls = []
+
+    def wrapped(*given: Any) -> Any:
+        calls.append(given)
+        if len(calls) == call:
+            raise RuntimeError("crash")
+        return function(*given)
+
+    return wrapped
