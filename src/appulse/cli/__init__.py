@@ -9,6 +9,7 @@ import typer
 from appulse import __version__
 from appulse.cli.demo import demo
 from appulse.cli.doctor import doctor
+from appulse.cli.match import match
 from appulse.cli.run import run
 from appulse.cli.validate import validate
 
@@ -21,7 +22,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (run, validate, demo, doctor):
+for command in (run, validate, match, demo, doctor):
     app.command()(command)
 
 

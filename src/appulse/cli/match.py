@@ -1,0 +1,219 @@
+"""``appulse match``: standing queries from a file over the rows of another."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time as clock
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from appulse.cli.console import errors_told, span
+from appulse.errors import BadArgument, JobError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+    from appulse.model.uncertainty import Model
+
+__all__ = ["conditions", "match"]
+
+_MOST_TOLD = 10
+_TABLES = (".csv", ".parquet")
+# What in SQL may hold a `;` that ends nothing, and the `;` that does.
+_HOLDS_OR_ENDS = re.compile(r"--[^\n]*|/\*.*?\*/|'[^']*'|\"[^\"]*\"|`[^`]*`|;", re.DOTALL)
+_LINE = re.compile(r"^[^\S\n]*(?!--|\s).*$", re.MULTILINE)
+_REST_OF_LINE = re.compile(r"[^\S\n]*--[^\n]*")
+
+
+def match(
+    queries: Annotated[
+        Path,
+        typer.Argument(help="CSV or Parquet with columns query and condition, or a .sql file.", show_default=False),
+    ],
+    rows: Annotated[Path, typer.Argument(help="CSV or Parquet.", show_default=False)],
+    *,
+    key: Annotated[str, typer.Option(help="The column that names a row.")] = "key",
+    time: Annotated[str, typer.Option(help="The column of its time.")] = "time",
+    value: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMNS",
+            help="Columns of the value, divided by commas; rows without are rejects.",
+            show_default=False,
+        ),
+    ] = None,
+    sigma: Annotated[
+        str | None,
+        typer.Option(metavar="NUMBER|COLUMN", help="The value has a normal error, this wide.", show_default=False),
+    ] = None,
+    existence: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="The probability that a row exists.", show_default=False)
+    ] = None,
+    probability: Annotated[
+        float | None, typer.Option(help="What uncertain rows have to reach at least.", show_default=False)
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write answers to this .csv or .parquet; default: CSV on stdout.")
+    ] = None,
+    rejects: Annotated[
+        Path | None, typer.Option(help="Write what could not be used to this .csv or .parquet.", show_default=False)
+    ] = None,
+) -> None:
+    """Tell which rows of a file satisfy which of many queries."""
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    begin = clock.perf_counter()
+    with errors_told(console):
+        from appulse import api
+        from appulse.model.stream import Stream
+
+        for file in (out, rejects):
+            if file is not None:
+                _ending(file, _TABLES)
+        asked, given = _queries(queries), _table(rows)
+        model = _model(given, value, sigma, (key, time, existence))
+        stream = Stream(given, key=key, time=time, value=model, existence=existence, name="rows")
+        answers = api.match_queries(stream, asked, probability=probability)
+        refused = api.rejects(answers)
+        _write(answers, out)
+        if rejects is not None:
+            _write(refused, rejects)
+    _tell(console, refused, rejects)
+    took = span(clock.perf_counter() - begin)
+    matched = len(answers["query"].unique())
+    console.print(
+        f"Done: {len(given):,} rows, {len(asked):,} queries of which {matched:,} matched, {len(answers):,} answers, "
+        f"{len(refused):,} rejects, in {took}." + (f" Answers: {out}" if out is not None else ""),
+        markup=False,
+    )
+
+
+def conditions(text: str) -> Iterator[tuple[str, str]]:
+    """The conditions of a SQL file, each with its name.
+
+    They end with ``;`` if there is any, else with their lines. The line above, ``-- name``, names a condition; else its
+    number does, from 1.
+    """
+    ends = [piece.span() for piece in _HOLDS_OR_ENDS.finditer(text) if piece[0] == ";"]
+    ends = ends or [(line.end(), line.end()) for line in _LINE.finditer(text)]
+    begin = number = 0
+    for end, following in [*ends, (len(text), len(text))]:
+        part, begin = text[begin:end], following
+        if rest := _REST_OF_LINE.match(part):  # a comment on what went before
+            part = part[rest.end() :] if number else part
+        name, lines = None, part.split("\n")
+        while lines and (not lines[0].strip() or lines[0].lstrip().startswith("--")):
+            name = lines.pop(0).strip().lstrip("-").strip() or None
+        if lines:
+            number += 1
+            yield name or str(number), "\n".join(lines).strip()
+
+
+def _queries(file: Path) -> pa.Table:
+    import pyarrow as pa
+
+    if _ending(file, (*_TABLES, ".sql")) != ".sql":
+        return _table(file, ("condition", "select", "change"))
+    try:
+        found = list(conditions(file.read_text(encoding="utf-8")))
+    except (OSError, UnicodeDecodeError) as error:
+        raise JobError(f"{file} cannot be read: {error}") from error
+    names = [name for name, _ in found]
+    if twice := [name for i, name in enumerate(names) if name in names[:i]]:
+        raise BadArgument(f"{file} names two conditions {twice[0]!r}. Give each a name of its own: -- name, above it.")
+    return pa.table(
+        {"query": pa.array(names, pa.string()), "condition": pa.array([own for _, own in found], pa.string())}
+    )
+
+
+def _table(file: Path, texts: tuple[str, ...] = ()) -> pa.Table:
+    """A CSV or Parquet file; ``texts`` are columns that are text, whatever stands in them."""
+    import pyarrow as pa
+    from pyarrow import csv, parquet
+
+    ending = _ending(file, _TABLES)
+    try:
+        if ending == ".parquet":
+            return parquet.read_table(file)
+        convert = csv.ConvertOptions(
+            column_types=dict.fromkeys(texts, pa.string()),
+            strings_can_be_null=True,
+            null_values=[""],
+        )
+        return csv.read_csv(file, convert_options=convert, parse_options=csv.ParseOptions(newlines_in_values=True))
+    except (OSError, pa.ArrowException) as error:
+        raise JobError(f"{file} cannot be read: {error}") from error
+
+
+def _ending(file: Path, known: tuple[str, ...]) -> str:
+    ending = file.suffix.lower()
+    if ending not in known:
+        raise BadArgument(f"{file} ends in {ending or 'nothing'!r}. Known: {', '.join(known)}.")
+    return ending
+
+
+def _model(table: pa.Table, value: str | None, sigma: str | None, others: tuple[str | None, ...]) -> Model:
+    import pyarrow.types as kinds
+
+    from appulse.model.uncertainty import Exact, Gaussian
+
+    if value is not None:
+        columns = [name.strip() for name in value.split(",")]
+    elif sigma is not None:
+        raise BadArgument("--sigma needs --value: the columns that have this error.")
+    else:
+        # Any column will do where rows are exact: conditions may name all of them, whatever the value is.
+        numbers = [
+            field.name for field in table.schema if kinds.is_integer(field.type) or kinds.is_floating(field.type)
+        ]
+        numbers = [name for name in numbers if name not in others and not _lacks_some(table[name])]
+        if not numbers:
+            raise BadArgument("No column of numbers is there in every row. Give --value: rows without it are rejects.")
+        columns = numbers[:1]
+    if sigma is None:
+        return Exact(*columns)
+    try:
+        return Gaussian(*columns, sigma=float(sigma))
+    except ValueError:
+        return Gaussian(*columns, sigma=sigma)
+
+
+def _lacks_some(column: pa.ChunkedArray) -> bool:
+    import pyarrow.compute as pc
+
+    return bool(column.null_count or not pc.all(pc.is_finite(column), min_count=0).as_py())
+
+
+def _write(table: pa.Table, file: Path | None) -> None:
+    from pyarrow import csv, parquet
+
+    if file is None:
+        csv.write_csv(table, sys.stdout.buffer)
+        sys.stdout.flush()
+        return
+    try:
+        if file.suffix.lower() == ".csv":
+            csv.write_csv(table, file)
+        else:
+            parquet.write_table(table, file)
+    except OSError as error:
+        raise JobError(f"{file} cannot be written: {error}") from error
+
+
+def _tell(console: Console, refused: pa.Table, file: Path | None) -> None:
+    """The first of what could not be used."""
+    import json
+
+    for one in refused.slice(0, _MOST_TOLD).to_pylist():
+        who = f"row {one['key']}"
+        if one["stream"] == "queries":
+            who = f"query {json.loads(one['values'])['query']}"
+        console.print(f"{who}: {one['reason']}: {one['detail']}", markup=False)
+    if len(refused) > _MOST_TOLD:
+        more = "" if file is not None else " --rejects FILE writes all of them."
+        console.print(f"... and {len(refused) - _MOST_TOLD:,} more.{more}")
