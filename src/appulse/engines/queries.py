@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from appulse.engines.call import TOLERANCE, column_type, common_time_type, is_joined, known_dimensions
 from appulse.errors import BadArgument, bad_rows, nearest
 from appulse.model import uncertainty
-from appulse.model.defects import BAD_CONDITION, as_json, concat_rejects, reject_schema
+from appulse.model.defects import BAD_CONDITION, NEVER_TRUE, as_json, concat_rejects, reject_schema
 from appulse.model.encode import Encoding, as_samples, check_columns, checked, infer_dimensions, keys_of
 from appulse.model.times import from_micros
 from appulse.model.uncertainty import Exact
@@ -171,11 +172,16 @@ class LocalQueries:
         self.queries = QuerySet(dict(call.types), call.query_type)
         self._selected: dict[str | None, tuple[str, ...]] = {None: ()}
         self._rejects: list[pa.Table] = []
-        self.never = 0
 
     def change(self, table: pa.Table) -> None:
         """Add and remove queries, in order; they count from the next push on."""
         check_queries(table.schema)
+        if self.call.on_reject == "fail" and len(table):
+            # What raises has changed nothing.
+            tried = LocalQueries(replace(self.call, on_reject="collect"))
+            tried.change(table)
+            bad = tried.rejects().filter(pc.equal(tried.rejects()["reason"], BAD_CONDITION))
+            self._keep(bad)
         if pa.types.is_null(self.call.query_type):  # of frames without rows so far
             self.call = replace(self.call, query_type=plain_key(table.schema.field(QUERY).type))
             self.queries = QuerySet(dict(self.call.types), self.call.query_type)
@@ -278,8 +284,12 @@ class LocalQueries:
             labels = np.zeros(len(table), np.int32) if self.call.selecting else None
             added = self.queries.add(keys, texts, labels)
             wrong += [(one.row, one.reason) for one in added.refused]
-        self.never += len(added.never)
+            good = list(range(len(table)))
         self._refuse(table, sorted(wrong))
+        # They stand, and do no harm: whoever wrote them has to hear of it.
+        told = [(good[i], "no row can ever satisfy it") for i in added.never.tolist()]
+        if told:
+            self._rejects.append(refused_queries(table, told, self.call.reject_schema, NEVER_TRUE))
 
     def _columns_of(self, given: str) -> tuple[str, ...]:
         names = tuple(name.strip() for name in given.split(","))
@@ -313,8 +323,10 @@ class LocalQueries:
             self._rejects.append(rejects)
 
 
-def refused_queries(table: pa.Table, wrong: Sequence[tuple[int, str]], schema: pa.Schema) -> pa.Table:
-    """Queries of a table that cannot be used, by row and reason, as rejects."""
+def refused_queries(
+    table: pa.Table, wrong: Sequence[tuple[int, str]], schema: pa.Schema, reason: str = BAD_CONDITION
+) -> pa.Table:
+    """Queries of a table that cannot be used, by row and with what is wrong, as rejects."""
     n = len(wrong)
     own = table.take(pa.array([i for i, _ in wrong], pa.int64())).to_pylist()
     return pa.table(
@@ -322,8 +334,8 @@ def refused_queries(table: pa.Table, wrong: Sequence[tuple[int, str]], schema: p
             "stream": ["queries"] * n,
             "key": pa.nulls(n, schema.field("key").type),
             "time": pa.nulls(n, schema.field("time").type),
-            "reason": [BAD_CONDITION] * n,
-            "detail": [reason for _, reason in wrong],
+            "reason": [reason] * n,
+            "detail": [detail for _, detail in wrong],
             "values": [as_json(row) for row in own],
         },
         schema=schema,

@@ -26,13 +26,13 @@ from appulse.engines.queries import (
     threshold_of,
 )
 from appulse.errors import BadArgument, NotBuilt, bad_rows
-from appulse.model.defects import concat_rejects, reject_schema
+from appulse.model.defects import NEVER_TRUE, concat_rejects, reject_schema
 from appulse.model.encode import checked, keys_of
 from appulse.model.strings import Labels, encode
 from appulse.model.times import duration, from_micros
 from appulse.operators.labels import LabelNumbers
 from appulse.operators.query_windows import AGE, LAG, Equality, Joined, Side, Wanted, match_choices
-from appulse.queries.columns import NUMBER, TEXT, kind_of
+from appulse.queries.columns import NUMBER, kind_of
 from appulse.queries.condition import Column, Comparison, parse, qualified
 from appulse.queries.index import MOST, NULL
 from appulse.queries.keys import is_axis
@@ -157,6 +157,9 @@ class LocalWindowQueries:
                 self._longest[lane, rows] = list(map(max, known, length))
         wrong += [(int(good[one.row]), one.reason) for one in added.refused]
         self._keep(refused_queries(table, sorted(wrong), self.call.reject_schema))
+        never = [(int(good[i]), "no rows can ever satisfy it") for i in added.never.tolist()]
+        if never:
+            self._rejects.append(refused_queries(table, never, self.call.reject_schema, NEVER_TRUE))
 
     def answers(self, tables: Sequence[pa.Table]) -> pa.Table:
         """The choices of rows that satisfy queries."""
@@ -220,20 +223,19 @@ class LocalWindowQueries:
 
     def _lane_of(self, made: Template) -> Lane:
         """The lane of queries of a template: by the equalities between streams that hold for all their answers."""
-        found: dict[Equality, bool] = {}
+        found: set[Equality] = set()
         known: set[Comparison] = set()
         for node in together(made):
-            equality = self._equality(node)
-            if equality is not None:
-                found[equality] = True
-                kind = kind_of(self.call.types[node.left.name]) if isinstance(node.left, Column) else None
-                if kind != TEXT and not equality.as_doubles:
-                    known.add(node)
+            joined = self._equality(node)
+            if joined is not None:
+                found.add(joined[0])
+                known |= {node} if joined[1] else set()
         equalities = tuple(sorted(found, key=repr))
         lane = self._lanes.setdefault(equalities, Lane(len(self._lanes)))
         return Lane(lane.number, frozenset(known))
 
-    def _equality(self, node: Comparison) -> Equality | None:
+    def _equality(self, node: Comparison) -> tuple[Equality, bool] | None:
+        """The equality between streams that a comparison is, if any, and whether joining on it is exact."""
         if node.operator != "=" or not (isinstance(node.left, Column) and isinstance(node.right, Column)):
             return None
         if node.left.name not in self._names or node.right.name not in self._names:
@@ -244,7 +246,7 @@ class LocalWindowQueries:
         if left[0] == right[0] or kinds[0] != kinds[1] or not all(map(is_axis, types)):
             return None
         floating = [pa.types.is_floating(kind) for kind in types]
-        return Equality(left, right, as_doubles=kinds[0] == NUMBER and floating[0] != floating[1])
+        return Equality(left, right), kinds[0] != NUMBER or floating[0] == floating[1]
 
 
 def _read(columns: Mapping[str, Sequence[str]], text: str) -> Condition:

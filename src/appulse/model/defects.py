@@ -25,6 +25,7 @@ NULL_TIME = "null time"
 NULL_PARTITION = "null partition"
 LATE = "late"
 BAD_CONDITION = "bad condition"
+NEVER_TRUE = "can never match"
 
 
 class Defects:

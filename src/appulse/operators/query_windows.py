@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from appulse.queries.columns import values_of
 from appulse.queries.index import NULL
-from appulse.queries.keys import double_keys, keys_of
+from appulse.queries.keys import keys_of
 from appulse.queries.sets import Rows, taken
 
 if TYPE_CHECKING:
@@ -85,7 +85,6 @@ class Equality:
 
     left: tuple[int, str]
     right: tuple[int, str]
-    as_doubles: bool = False
 
 
 @dataclass(frozen=True)
@@ -134,6 +133,11 @@ class Choices(Rows):
         """The values of some choices."""
         stream, column = self._names[name]
         return taken(self._sides[stream].values(column), self.at[stream][rows])
+
+    def whole(self, name: str) -> Values:
+        """The values of every choice."""
+        stream, column = self._names[name]
+        return taken(self._sides[stream].values(column), self.at[stream])
 
     def _age(self, stream: int) -> NDArray[np.int64]:
         side, at = self._sides[stream], self.at[stream]
@@ -203,29 +207,24 @@ def _codes(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Numbers of what has to be equal, of choices and of the next stream's rows; -1 where there is no value."""
     following = len(at)
-    given, own = [sides[0].group[at[0]]], [sides[following].group]
+    codes = np.unique(np.concatenate([sides[0].group[at[0]], sides[following].group]), return_inverse=True)[1]
+    valid = np.ones(len(codes), bool)
     for equality in wanted.equalities:
         for (one, column), (other, theirs) in ((equality.left, equality.right), (equality.right, equality.left)):
             if other == following and one < following:
-                given.append(_equal_keys(sides[one], column, equality)[at[one]])
-                own.append(_equal_keys(sides[following], theirs, equality))
-    codes = np.zeros(len(given[0]) + len(own[0]), np.int64)
-    missing = np.zeros(len(codes), bool)
-    for i, (a, b) in enumerate(zip(given, own, strict=True)):
-        both = np.concatenate([a, b])
-        missing |= (both == NULL) & (i > 0)
-        _, found = np.unique(both, return_inverse=True)
-        _, codes = np.unique(codes * (int(found.max(initial=0)) + 1) + found, return_inverse=True)
-    codes = np.where(missing, -1, codes)
-    return codes[: len(given[0])], codes[len(given[0]) :]
+                given, own = taken(sides[one].values(column), at[one]), sides[following].values(theirs)
+                found = np.unique(np.concatenate(_alike(given, own)), return_inverse=True)[1]
+                codes = np.unique(codes * (int(found.max(initial=0)) + 1) + found, return_inverse=True)[1]
+                valid &= np.concatenate([given.valid, own.valid])
+    codes = np.where(valid, codes, -1)
+    return codes[: len(at[0])], codes[len(at[0]) :]
 
 
-def _equal_keys(side: Side, column: str, equality: Equality) -> NDArray[np.int64]:
-    """Keys that are equal where values are, of whole numbers and of doubles alike."""
-    keys = side.keys(column)
-    if not equality.as_doubles or side.values(column).data.dtype == np.float64:
-        return keys
-    return np.where(keys == NULL, NULL, double_keys(keys.astype(np.float64)))
+def _alike(left: Values, right: Values) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Two columns of values as one type, equal where they are; whole numbers too large for doubles may be so, too."""
+    if left.data.dtype == right.data.dtype:
+        return left.data, right.data
+    return left.data.astype(np.float64), right.data.astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -250,7 +249,7 @@ def match_choices(
     slots, weights = [np.empty(0, np.int32)], [np.empty(0)]
     for wanted in lanes:
         for at in choices(sides, wanted):
-            found, slot = queries.match(Choices(sides, names, wanted, at), len(at[0]))
+            found, slot = queries.match(Choices(sides, names, wanted, at), len(at[0]), counted=certain)
             for i, side in enumerate(sides):
                 own = at[i][found]
                 rows[i].append(own if side.weight is None else side.owner[own])
@@ -263,7 +262,11 @@ def match_choices(
     slot = np.concatenate(slots)
     weight = np.ones(len(slot)) if certain else np.concatenate(weights)
     joined = Joined([np.concatenate(parts) for parts in rows], slot, weight)
-    return joined if certain else _summed(joined, threshold)
+    if certain:
+        return joined
+    summed = _summed(joined, threshold)
+    queries.count(summed.slot)  # rows, not their samples
+    return summed
 
 
 def _summed(joined: Joined, threshold: float | None) -> Joined:

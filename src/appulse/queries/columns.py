@@ -93,7 +93,8 @@ def values_of(column: pa.Array) -> Values:
     kind, n = kind_of(column.type), len(column)
     valid = np.asarray(column.is_valid())
     if kind == TIME:
-        return Values(TIME, to_micros(column, "s")[0], valid)
+        micros, _, strange = to_micros(column, "s")
+        return Values(TIME, micros, valid & ~strange)
     if kind == BOOLEAN:
         return Values(BOOLEAN, np.asarray(column.fill_null(_FALSE)).astype(bool), valid)
     if kind == TEXT:

@@ -54,10 +54,10 @@ def are_ordered(left: pa.DataType, right: pa.DataType) -> bool:
     )
 
 
-def order_of(left: NDArray[np.int64], right: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The order of two columns, from their keys."""
-    sign = (left > right).astype(np.int64) - (left < right)
-    return np.where((left == NULL) | (right == NULL), NULL, sign)
+def order_of(left: Values, right: Values) -> NDArray[np.int64]:
+    """The order of two columns."""
+    sign = (left.data > right.data).astype(np.int64) - (left.data < right.data)
+    return np.where(left.valid & right.valid, sign, NULL)
 
 
 def is_axis(kind: pa.DataType) -> bool:
@@ -79,7 +79,8 @@ def keys_of(column: pa.Array) -> NDArray[np.int64]:
     if column.null_count:
         valid = np.asarray(column.is_valid())
     if kind == TIME:
-        keys = to_micros(column, "s")[0]
+        keys, _, strange = to_micros(column, "s")
+        valid = ~strange if valid is None else valid & ~strange
     elif kind == BOOLEAN:
         keys = np.asarray(column.cast(pa.int64()).fill_null(0))
     elif kind == TEXT:

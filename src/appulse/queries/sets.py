@@ -70,7 +70,7 @@ class Rows:
     def along(self, axis: str) -> NDArray[np.int64]:
         """Where every row is along an axis: a column, or the order of two."""
         pair = ordered_columns(axis)
-        return self.keys(axis) if pair is None else order_of(self.keys(pair[0]), self.keys(pair[1]))
+        return self.keys(axis) if pair is None else order_of(*map(self.whole, pair))
 
     def keys(self, name: str) -> NDArray[np.int64]:
         """The key of every row."""
@@ -78,11 +78,15 @@ class Rows:
             self._keys[name] = keys_of(self._columns[name])
         return self._keys[name]
 
-    def values(self, name: str, rows: NDArray[np.int32]) -> Values:
-        """The values of some rows."""
+    def whole(self, name: str) -> Values:
+        """The value of every row."""
         if name not in self._values:
             self._values[name] = values_of(self._columns[name])
-        return taken(self._values[name], rows)
+        return self._values[name]
+
+    def values(self, name: str, rows: NDArray[np.int32]) -> Values:
+        """The values of some rows."""
+        return taken(self.whole(name), rows)
 
 
 class QuerySet:
@@ -388,6 +392,15 @@ class QuerySet:
         self._texts, self._size = [texts], len(kept)
         self._known = _Keys(self.key_type)
         self._known.add(keys, 0)
+        self._forget_templates()
+
+    def _forget_templates(self) -> None:
+        """Keep the templates that some query has; texts read by themselves bring one each."""
+        used, own = np.unique(self._template[: self._size], return_inverse=True)
+        self._template = own.astype(np.int32)
+        numbers: dict[int | None, int | None] = {number: i for i, number in enumerate(used.tolist())} | {None: None}
+        self._templates = [self._templates[number] for number in used.tolist()]
+        self._shapes = {shape: numbers[number] for shape, number in self._shapes.items() if number in numbers}
 
     # --- the exact rest -------------------------------------------------------------------------------------------
 
