@@ -174,3 +174,56 @@ def test_price_alerts_tell_the_days_on_which_they_hold(read: Callable[[], pa.Tab
         expected.append(np.sort(own[holds]))
     stream = ap.Stream(days, key="row", time="date", value=ap.Exact("close"))
     _assert_pairs(ap.match_queries(stream, pa.table({"query": np.arange(400), "condition": texts})), expected)
+
+
+def test_a_query_holds_until_its_time() -> None:
+    """The last row it is asked of has that time; without one it holds for ever, and the past is no matter."""
+    rows = pa.table({"id": [1, 2, 3], "ts": [10.0, 20.0, 30.0], "x": [1.0, 1.0, 1.0]})
+    stream = ap.Stream(None, key="id", time="ts", value=ap.Exact("x"))
+    queries = pa.table({"query": ["a", "b", "c"], "condition": ["x > 0"] * 3, "until": [20.0, None, 9.5]})
+    by_hand = ap.QueryMatch(stream)
+    by_hand.change(queries)
+    found = by_hand.push(rows)
+    told = sorted(zip(found["query"].to_pylist(), found["key"].to_pylist(), strict=True))
+    assert told == [("a", 1), ("a", 2), ("b", 1), ("b", 2), ("b", 3)]
+    assert by_hand.expire(20_000_000) == 1
+    assert by_hand.expire(20_000_001) == 1
+    assert by_hand.push(rows)["query"].to_pylist() == ["b", "b", "b"]
+    by_hand.change(pa.table({"query": ["b"], "condition": ["x > 0"], "until": [float("inf")]}))
+    assert by_hand.rejects()["detail"].to_pylist() == ["until is not a finite time in range"]
+
+
+def test_queries_that_can_never_match_are_told() -> None:
+    """They stand all the same; and with on_reject="fail" they are no failure."""
+    rows = pa.table({"id": [1], "ts": [10.0], "x": [1.0]})
+    stream = ap.Stream(rows, key="id", time="ts", value=ap.Exact("x"))
+    queries = pa.table({"query": ["a", "b"], "condition": ["x > 2 AND x < 1", "x = 1"]})
+    for how in ("collect", "fail"):
+        found = ap.match_queries(stream, queries, on_reject=how)
+        assert found["query"].to_pylist() == ["b"]
+        told = ap.rejects(found).to_pylist()
+        assert [(row["stream"], row["reason"]) for row in told] == [("queries", "can never match")]
+
+
+def test_what_raises_changes_nothing() -> None:
+    """A frame with a bad condition adds none of its queries where bad input is to fail."""
+    by_hand = ap.QueryMatch(ap.Stream(None, key="id", time="ts", value=ap.Exact("x")), on_reject="fail")
+    by_hand.change(pa.table({"query": ["a"], "condition": ["x > 0"]}))
+    rows = pa.table({"id": [1], "ts": [10.0], "x": [1.0]})
+    assert len(by_hand.push(rows)) == 1
+    with pytest.raises(ap.BadInput, match="position 4"):
+        by_hand.change(pa.table({"query": ["b", "c"], "condition": ["x > 0", "x >"]}))
+    assert by_hand.push(rows)["query"].to_pylist() == ["a"]
+
+
+def test_the_least_whole_number_is_told_from_the_next() -> None:
+    """Keys of rows leave no room for it; order and equality of columns do not go by them."""
+    least = -(1 << 63)
+    rows = pa.table({"id": [1, 2], "ts": [1.0, 2.0], "i": [least, least + 1], "j": [least + 1, least + 1]})
+    queries = pa.table({"query": ["<", "="], "condition": ["i < j", "i = j"]})
+    found = ap.match_queries(ap.Stream(rows, key="id", time="ts", value=ap.Exact("id")), queries)
+    assert sorted(zip(found["query"].to_pylist(), found["key"].to_pylist(), strict=True)) == [("<", 1), ("=", 2)]
+    left, right = (ap.Stream(rows, key="id", time="ts", value=ap.Exact("id"), name=name) for name in ("left", "right"))
+    asked = pa.table({"query": [1], "condition": ["left.i = right.j WITHIN 1 MINUTE"]})
+    joined = ap.match_queries(left, right, asked)
+    assert sorted(zip(joined["left_key"].to_pylist(), joined["right_key"].to_pylist(), strict=True)) == [(2, 1), (2, 2)]

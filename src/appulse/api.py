@@ -194,21 +194,27 @@ def match_queries(
     window: Window | None = None,
     on_reject: str = "collect",
 ) -> Any:
-    """Which of many standing queries each row of a stream satisfies.
+    """Which of many standing queries each row of a stream satisfies, or each choice of rows of several streams.
 
     ``queries`` (or the last positional argument) is a frame with the columns ``query``, of any type, and
     ``condition``, a SQL boolean expression over the stream's columns and the dimensions of its value, as in `filter`;
-    perhaps ``change`` (``"add"`` or ``"remove"``, taken in order) and ``select``, columns to bring along, divided by
-    commas. A query given twice stands as given last. A row satisfies a query where its condition is true; an uncertain
-    row does so with a probability, and is told if that is at least ``probability``, which only certain rows can do
-    without.
+    perhaps ``change`` (``"add"`` or ``"remove"``, taken in order), ``until``, the time of the last row that a query is
+    asked of, and ``select``, columns to bring along, divided by commas. A query given twice stands as given last. A
+    row satisfies a query where its condition is true; an uncertain row does so with a probability, and is told if that
+    is at least ``probability``, which only certain rows can do without.
+
+    Over several streams conditions name columns as ``stream.column`` and end with a window of their own, such as
+    ``WITHIN 30 SECONDS`` or ``WITHIN 100 ROWS``, or take ``window``: rows, one of each stream, satisfy a query if they
+    are all in their windows when the newest of them comes.
 
     Columns: ``query, key, time, probability``, and ``values`` (JSON) with ``select``; a row per (query, row), in the
-    order of rows. Rows and queries that cannot be used are in `rejects`, those of queries under the stream name
-    ``queries`` with the position and the reason, or raise `BadInput` with ``on_reject="fail"``. Spark frames give a
-    Spark frame (streaming if they are), others a `pyarrow.Table`.
+    order of rows. Over two streams ``query, left_key, left_time, right_key, right_time, probability``, over more of
+    them keys and times by their names. Rows and queries that cannot be used are in `rejects`, those of queries under
+    the stream name ``queries`` with the position and the reason, or raise `BadInput` with ``on_reject="fail"``;
+    queries that no row can ever satisfy are told there, too. Spark frames give a Spark frame (streaming if they are),
+    others a `pyarrow.Table`.
 
-    Lim et al. 2006, section 4.
+    Lim et al. 2006, sections 4 and 5.
     """
     given, frame = _with_queries(streams, queries, "match_queries")
     for stream in given:
@@ -465,6 +471,13 @@ class QueryMatch:
             self._waiting.append(table)
         else:
             self._engine.change(table)
+
+    def expire(self, before: int) -> int:
+        """Forget queries whose ``until`` lies before a time, in microseconds since 1970; how many there were.
+
+        They answer no later row anyway: this is for the memory they take.
+        """
+        return self._known.queries.expire(before)
 
     def push(self, frame: Any) -> pa.Table:
         """Take in rows; the queries that they satisfy."""

@@ -15,14 +15,17 @@ from appulse.errors import BadArgument, bad_rows, nearest
 from appulse.model import uncertainty
 from appulse.model.defects import BAD_CONDITION, NEVER_TRUE, as_json, concat_rejects, reject_schema
 from appulse.model.encode import Encoding, as_samples, check_columns, checked, infer_dimensions, keys_of
-from appulse.model.times import from_micros
+from appulse.model.times import from_micros, is_number, is_time, to_micros
 from appulse.model.uncertainty import Exact
 from appulse.operators.query_match import Points, match
 from appulse.queries.condition import parse
+from appulse.queries.index import MOST
 from appulse.queries.sets import QuerySet, plain_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from numpy.typing import NDArray
 
     from appulse.model.encode import Checked
     from appulse.model.stream import Stream
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
 
 ADD, REMOVE = "add", "remove"
 #: Columns of a frame of queries.
-QUERY, CONDITION, CHANGE, SELECT = "query", "condition", "change", "select"
+QUERY, CONDITION, CHANGE, SELECT, UNTIL = "query", "condition", "change", "select", "until"
 
 
 @dataclass(frozen=True)
@@ -261,35 +264,48 @@ class LocalQueries:
         return concat_rejects(self._rejects, self.call.reject_schema)
 
     def _add(self, table: pa.Table) -> None:
-        keys, texts = column_of(table, QUERY), column_of(table, CONDITION)
-        wrong: list[tuple[int, str]] = []
-        labels = None
-        if SELECT in table.column_names:
-            selected = column_of(table, SELECT).to_pylist()
-            for i, given in enumerate(selected):
-                if given not in self._selected:
-                    try:
-                        self._selected[given] = self._columns_of(given)
-                    except BadArgument as error:
-                        wrong.append((i, str(error)))
-            order = {given: i for i, given in enumerate(self._selected)}
-            bad = {i for i, _ in wrong}
-            good = [i for i in range(len(table)) if i not in bad]
-            labels = np.array([order[selected[i]] for i in good], np.int32)
-            added = self.queries.add(
-                keys.take(pa.array(good, pa.int64())), texts.take(pa.array(good, pa.int64())), labels
-            )
-            wrong += [(good[one.row], one.reason) for one in added.refused]
-        else:
-            labels = np.zeros(len(table), np.int32) if self.call.selecting else None
-            added = self.queries.add(keys, texts, labels)
-            wrong += [(one.row, one.reason) for one in added.refused]
-            good = list(range(len(table)))
+        wrong, labels = self._labels(table)
+        until, odd = self._until(table)
+        wrong += odd
+        bad = {i for i, _ in wrong}
+        good = np.array([i for i in range(len(table)) if i not in bad], np.int64) if bad else np.arange(len(table))
+        added = self.queries.add(
+            column_of(table, QUERY).take(pa.array(good)),
+            column_of(table, CONDITION).take(pa.array(good)),
+            None if labels is None else labels[good],
+            until=None if until is None else until[good],
+        )
+        wrong += [(int(good[one.row]), one.reason) for one in added.refused]
         self._refuse(table, sorted(wrong))
         # They stand, and do no harm: whoever wrote them has to hear of it.
-        told = [(good[i], "no row can ever satisfy it") for i in added.never.tolist()]
-        if told:
-            self._rejects.append(refused_queries(table, told, self.call.reject_schema, NEVER_TRUE))
+        never = [(int(good[i]), "no row can ever satisfy it") for i in added.never.tolist()]
+        if never:
+            self._rejects.append(refused_queries(table, never, self.call.reject_schema, NEVER_TRUE))
+
+    def _labels(self, table: pa.Table) -> tuple[list[tuple[int, str]], NDArray[np.int32] | None]:
+        """What queries select, by number; and those that select what there is not."""
+        if SELECT not in table.column_names:
+            return [], np.zeros(len(table), np.int32) if self.call.selecting else None
+        wrong, selected = [], column_of(table, SELECT).to_pylist()
+        for i, given in enumerate(selected):
+            if given not in self._selected:
+                try:
+                    self._selected[given] = self._columns_of(given)
+                except BadArgument as error:
+                    wrong.append((i, str(error)))
+        order = {given: i for i, given in enumerate(self._selected)}
+        return wrong, np.array([order.get(given, 0) for given in selected], np.int32)
+
+    def _until(self, table: pa.Table) -> tuple[NDArray[np.int64] | None, list[tuple[int, str]]]:
+        """The last time at which queries hold; and those where that is none."""
+        if UNTIL not in table.column_names:
+            return None, []
+        column = column_of(table, UNTIL)
+        if not (is_time(column.type) or is_number(column.type) or pa.types.is_null(column.type)):
+            raise BadArgument(f"Column 'until' of the queries is {column.type}. Give times as the stream has them.")
+        micros, null, strange = to_micros(column, self.call.encoding.unit)
+        wrong = [(i, "until is not a finite time in range") for i in np.flatnonzero(strange & ~null).tolist()]
+        return np.where(null, MOST, micros), wrong
 
     def _columns_of(self, given: str) -> tuple[str, ...]:
         names = tuple(name.strip() for name in given.split(","))
@@ -348,8 +364,8 @@ def points_of(rows: Checked, call: QueryCall) -> Points:
     model, n = call.encoding.held_as, len(rows.table)
     if isinstance(model, Exact):
         if call.encoding.existence is None:
-            return Points(columns, n)
-        return Points(columns, n, np.arange(n), rows.existence)
+            return Points(columns, n, rows.time)
+        return Points(columns, n, rows.time, np.arange(n), rows.existence)
     values = as_samples(rows.values, model)
     counts = np.diff(values.first)
     owner = np.repeat(np.arange(n), counts)
@@ -360,7 +376,7 @@ def points_of(rows: Checked, call: QueryCall) -> Points:
     at = pa.array(owner)
     spread = {name: column.take(at) for name, column in columns.items() if name not in names}
     spread |= {name: pa.array(np.ascontiguousarray(values.rows[:, i])) for i, name in enumerate(names)}
-    return Points(spread, len(owner), owner, weight * rows.existence[owner])
+    return Points(spread, len(owner), rows.time[owner], owner, weight * rows.existence[owner])
 
 
 def column_of(table: pa.Table, name: str) -> pa.Array:

@@ -17,6 +17,7 @@ from appulse.engines.queries import (
     CONDITION,
     QUERY,
     SELECT,
+    UNTIL,
     QueryCall,
     check_queries,
     column_of,
@@ -132,7 +133,7 @@ class LocalWindowQueries:
     def change(self, table: pa.Table) -> None:
         """Add queries."""
         check_queries(table.schema)
-        for name in (CHANGE, SELECT):
+        for name in (CHANGE, SELECT, UNTIL):
             if name in table.column_names:
                 raise NotBuilt(f"Column {name!r} is not built yet for queries over several streams. See docs/index.md.")
         table = table.combine_chunks()

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from appulse.queries.sets import Rows
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -25,6 +27,7 @@ class Points:
 
     columns: Mapping[str, pa.Array]
     n: int
+    time: NDArray[np.int64]  # of each sample's row
     owner: NDArray[np.int64] | None = None
     weight: NDArray[np.float64] | None = None
 
@@ -40,7 +43,7 @@ class Matched:
 
 def match(queries: QuerySet, points: Points, threshold: float | None) -> Matched:
     """The pairs of rows and queries with a probability of at least ``threshold``; None: any that is possible."""
-    found, slots = queries.match(points.columns, points.n, counted=points.owner is None)
+    found, slots = queries.match(Rows(points.columns, points.time), points.n, counted=points.owner is None)
     if points.owner is None or points.weight is None:
         return _ordered(Matched(found.astype(np.int64), slots, np.ones(len(slots))))
     pairs = points.owner[found] << 32 | slots

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +14,7 @@ from appulse.kernels.strings import hash_rows
 from appulse.model.strings import encode
 from appulse.queries.columns import Values, values_of
 from appulse.queries.condition import parse
-from appulse.queries.index import MOST, NULL, BoxIndex
+from appulse.queries.index import LEAST, MOST, NULL, BoxIndex
 from appulse.queries.keys import keys_of, order_of, ordered_columns
 from appulse.queries.templates import MOST_BOXES, Boxes, Template, Texts, alone, template
 
@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 
     from appulse.queries.condition import Comparison, Condition
     from appulse.queries.keys import Range
+
+#: The axis of a row's own time.
+TIME = "\0time"
+
+Number = TypeVar("Number", np.int32, np.int64)
 
 # What is known of a query, as bits.
 _ALIVE, _EXACT, _SEVERAL = np.uint8(1), np.uint8(2), np.uint8(4)
@@ -62,10 +67,10 @@ class Rows:
 
     lane = 0
 
-    def __init__(self, columns: Mapping[str, pa.Array]) -> None:
+    def __init__(self, columns: Mapping[str, pa.Array], time: NDArray[np.int64] | None = None) -> None:
         self._columns = columns
         self._values: dict[str, Values] = {}
-        self._keys: dict[str, NDArray[np.int64]] = {}
+        self._keys: dict[str, NDArray[np.int64]] = {} if time is None else {TIME: time}
 
     def along(self, axis: str) -> NDArray[np.int64]:
         """Where every row is along an axis: a column, or the order of two."""
@@ -110,6 +115,7 @@ class QuerySet:
         self._special = False  # whether some query has several boxes, or asks more than they say
         self._texts: list[pa.Array] = []
         self.counts, self.labels = np.empty(0, np.uint32), np.empty(0, np.int32)
+        self.until = np.empty(0, np.int64)
         self._size = self._alive = 0
 
     def __len__(self) -> int:
@@ -142,12 +148,15 @@ class QuerySet:
         texts: pa.Array,
         labels: NDArray[np.int32] | None = None,
         bounds: Mapping[str, Range] | None = None,
+        until: NDArray[np.int64] | None = None,
     ) -> Added:
         """Take queries in; of those with one key the last stands. Refused ones leave what stood as it was.
 
         ``labels`` are numbers that the caller wants to find again, in `labels` by slot. ``bounds`` bound axes that are
-        no columns, a range for each query.
+        no columns, a range for each query; ``until`` are the last times, along `TIME`, at which queries hold.
         """
+        if until is not None:
+            bounds = {**(bounds or {}), TIME: (np.where(until < MOST, LEAST, NULL), until)}
         keys = self._typed(keys)
         texts = texts.dictionary_decode() if pa.types.is_dictionary(texts.type) else texts
         refused = [Refused(i, "the key is null") for i in np.flatnonzero(np.asarray(keys.is_null())).tolist()]
@@ -172,10 +181,8 @@ class QuerySet:
         self._grow(keys.take(pa.array(rows[good])), found.texts.take(pa.array(good)))
         for name in bounds or {}:
             self._axes.setdefault(name, len(self._axes))
-        if labels is not None or len(self.labels):
-            own = np.zeros(len(good), np.int32) if labels is None else labels[rows[good]]
-            before = np.zeros(self._size - len(good) - len(self.labels), np.int32)
-            self.labels = np.concatenate([self.labels, before, own])
+        self.labels = self._noted(self.labels, labels, rows[good], 0)
+        self.until = self._noted(self.until, until, rows[good], MOST)
         never, lanes = [], np.full(len(keys), -1)
         for number, members in made:
             members = members[slots[members] >= 0]  # noqa: PLW2901 - fewer of the same
@@ -189,6 +196,17 @@ class QuerySet:
     def remove(self, keys: pa.Array) -> int:
         """Forget queries; how many there were."""
         slots = self.find(keys)
+        self._state[slots] &= ~_ALIVE
+        self._alive -= len(slots)
+        self._compact()
+        return len(slots)
+
+    def expire(self, before: int) -> int:
+        """Forget queries that hold up to a time before this; how many there were."""
+        if not len(self.until):
+            return 0
+        alive = (self._state[: self._size] & _ALIVE).astype(bool)
+        slots = np.flatnonzero(alive & (self.until < before))
         self._state[slots] &= ~_ALIVE
         self._alive -= len(slots)
         self._compact()
@@ -359,6 +377,16 @@ class QuerySet:
         self._special |= not boxes.exact.all() or bool((possible > 1).any())
         return np.flatnonzero(possible == 0)
 
+    def _noted(
+        self, known: NDArray[Number], given: NDArray[Number] | None, rows: NDArray[np.int64], free: int
+    ) -> NDArray[Number]:
+        """Numbers by slot, with those of the queries just taken in; none as long as nobody gives any."""
+        if given is None and not len(known):
+            return known
+        own = np.full(len(rows), free, known.dtype) if given is None else given[rows]
+        before = np.full(self._size - len(rows) - len(known), free, known.dtype)
+        return np.concatenate([known, before, own])
+
     def _offers(self, axis: str) -> bool:
         """Whether there is room for an axis that is the order of two columns."""
         return axis in self._axes or len(self._axes) < _MOST_AXES
@@ -389,6 +417,7 @@ class QuerySet:
         self._index = self._index.rebuilt(len(self._axes), numbers)
         self._state, self._template, self.counts = self._state[kept], self._template[kept], self.counts[kept]
         self.labels = self.labels[kept] if len(self.labels) else self.labels
+        self.until = self.until[kept] if len(self.until) else self.until
         self._texts, self._size = [texts], len(kept)
         self._known = _Keys(self.key_type)
         self._known.add(keys, 0)

@@ -30,6 +30,7 @@ from appulse.engines.queries import (
     QUERY,
     REMOVE,
     SELECT,
+    UNTIL,
     LocalQueries,
     QueryCall,
     column_of,
@@ -54,7 +55,7 @@ _MOST_KEPT = 2
 _MOST_CHANGES = 32
 _HISTORY = "appulse-queries"
 _ROW, _CHANGED = "row", "changed"
-_CHANGES = (QUERY, CONDITION, CHANGE, SELECT)
+_CHANGES = (QUERY, CONDITION, CHANGE, SELECT, UNTIL)
 _KEPT: OrderedDict[tuple[str, ...], LocalQueries] = OrderedDict()
 
 
