@@ -182,8 +182,8 @@ def test_what_is_not_built_is_told(spark: SparkSession, tmp_path: Path) -> None:
     query = ap.match_queries(_stream(streaming), asked).writeStream.format("noop")
     with pytest.raises(StreamingQueryException, match=r"ap\.start"):
         query.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True).start().awaitTermination()
-    with pytest.raises(ap.NotBuilt, match="several Spark streams"):
-        ap.match_queries(_stream(batch), _stream(batch, name="others"), queries=_queries())
+    with pytest.raises(ap.NotBuilt, match="several streaming frames"):
+        ap.match_queries(_stream(streaming), _stream(streaming, name="others"), queries=_queries())
     with pytest.raises(ap.BadArgument, match="no column 'query'"):
         ap.match_queries(_stream(batch), _queries().select(["condition"]))
     with pytest.raises(ap.BadArgument, match=r"ap\.start"):
@@ -280,3 +280,19 @@ def _failing_at(call: int, function: Any) -> Any:
         return function(*given)
 
     return wrapped
+
+
+@few
+@given(data=st.data())
+def test_window_joins_answer_as_in_process(spark: SparkSession, tmp_path: Path, data: st.DataObject) -> None:
+    """Batch frames of two or three streams: answers and rejects are those in process."""
+    case = data.draw(query_strategies.joins(arity=(2, 3)))
+    settings: dict[str, Any] = {"probability": case.probability, "window": case.window}
+    expected = ap.match_queries(*case.framed(), case.query_table, **settings)
+    folders = [_files(tmp_path / str(i), [table]) for i, table in enumerate(case.tables)]
+    frames = [spark.read.parquet(str(folder)) for folder in folders]
+    streams = [replace(stream, frame=frame) for stream, frame in zip(case.streams, frames, strict=True)]
+    found = ap.match_queries(*streams, case.query_table, **settings)
+    naive_queries.assert_same(found.toArrow(), case.expected())
+    told = sorted((row["stream"], row["reason"]) for row in ap.rejects(found).toArrow().to_pylist())
+    assert told == sorted((row["stream"], row["reason"]) for row in ap.rejects(expected).to_pylist())

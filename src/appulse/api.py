@@ -18,12 +18,11 @@ if TYPE_CHECKING:
 
     from appulse.engines.local import LocalJoin
     from appulse.engines.queries import LocalQueries
-    from appulse.engines.window_queries import WindowCall
     from appulse.windows.definitions import Window
 
 _TWICE = "The same Stream is given twice among several. Pair it with itself by self_join, apart."
 # Arrow tables take no attributes: what stands behind results is kept beside them.
-_RESULTS: dict[int, tuple[weakref.ref[Any], pa.Table, Call | WindowCall]] = {}
+_RESULTS: dict[int, tuple[weakref.ref[Any], pa.Table, Call]] = {}
 
 
 def similarity_join(
@@ -224,7 +223,9 @@ def match_queries(
     settings: dict[str, Any] = {"probability": probability, "on_reject": on_reject}
     if any(_is_spark(stream.frame) for stream in given):
         if len(given) > 1:
-            raise NotBuilt("Queries over several Spark streams are planned and not built yet. See docs/index.md.")
+            from appulse.engines.spark.window_queries import spark_window_queries
+
+            return spark_window_queries(given, frame, window=window, **settings)
         from appulse.engines.spark.queries import spark_queries
 
         return spark_queries(given[0], frame, **settings)
@@ -559,13 +560,13 @@ def _check_stream(stream: Any) -> None:
         raise BadArgument("A stream of the call has no frame. Streams without one are for ap.SimilarityJoin.")
 
 
-def _remember(result: pa.Table, rejected: pa.Table, call: Call | WindowCall) -> None:
+def _remember(result: pa.Table, rejected: pa.Table, call: Call) -> None:
     """Keep what stands behind an in-process result for as long as the result lives."""
     number = id(result)
     _RESULTS[number] = (weakref.ref(result, lambda _: _RESULTS.pop(number, None)), rejected, call)
 
 
-def _kept(result: pa.Table) -> tuple[Any, pa.Table, Call | WindowCall]:
+def _kept(result: pa.Table) -> tuple[Any, pa.Table, Call]:
     kept = _RESULTS.get(id(result))
     if kept is None or kept[0]() is not result:
         raise BadArgument("This table is not what a call of appulse returned. Pass the result itself, not a slice.")

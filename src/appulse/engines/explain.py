@@ -38,7 +38,7 @@ _QUERIES = (
 _LANES = "join: on the equalities between streams that a query's answers all satisfy, by search; the index after that"
 
 
-def explained(call: Call | WindowCall, tiles: int | None) -> list[str]:
+def explained(call: Call, tiles: int | None) -> list[str]:
     """Lines about the streams, the operator, its window and its index; warnings last. ``tiles``: those of Spark."""
     if isinstance(call, WindowCall):
         lines = [_stream(one, 0) for one in call.streams]

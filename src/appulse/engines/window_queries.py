@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
+from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,7 +28,7 @@ from appulse.engines.queries import (
     threshold_of,
 )
 from appulse.errors import BadArgument, NotBuilt, bad_rows
-from appulse.model.defects import NEVER_TRUE, concat_rejects, reject_schema
+from appulse.model.defects import NEVER_TRUE, as_text, concat_rejects, reject_schema
 from appulse.model.encode import checked, keys_of
 from appulse.model.strings import Labels, encode
 from appulse.model.times import duration, from_micros
@@ -44,7 +45,7 @@ from appulse.windows.definitions import CountWindow, TimeWindow
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from appulse.model.encode import Checked
+    from appulse.model.encode import Checked, Encoding
     from appulse.model.stream import Stream
     from appulse.queries.condition import Condition
     from appulse.queries.keys import Range
@@ -65,6 +66,44 @@ class WindowCall:
     window: Window | None
     threshold: float | None
     on_reject: str = "collect"
+    arrival: bool = field(default=False, init=False)
+    bucketed: bool = field(default=False, init=False)
+    holds_back: bool = field(default=False, init=False)
+
+    @property
+    def encodings(self) -> tuple[Encoding, ...]:
+        """Those of the streams."""
+        return tuple(call.encoding for call in self.streams)
+
+    @property
+    def lateness(self) -> tuple[int, ...]:
+        """Of each stream, in microseconds."""
+        return (0,) * len(self.streams)
+
+    @property
+    def idle_after(self) -> tuple[int | None, ...]:
+        """Of each stream: nobody is waited for."""
+        return (None,) * len(self.streams)
+
+    @property
+    def key_type(self) -> pa.DataType:
+        """Of keys among the rejects."""
+        return self.reject_schema.field("key").type
+
+    @property
+    def time_type(self) -> pa.DataType:
+        """Of times among the rejects."""
+        return self.reject_schema.field("time").type
+
+    @property
+    def grouped(self) -> bool:
+        """Whether there are groups."""
+        return all(call.encoding.partition_by for call in self.streams)
+
+    @property
+    def dependent(self) -> tuple[str, ...]:
+        """Streams whose rows are answers of a join."""
+        return tuple(name for call in self.streams for name in call.dependent)
 
     @property
     def names(self) -> dict[str, tuple[int, str]]:
@@ -89,8 +128,27 @@ class WindowCall:
 
     @property
     def reject_schema(self) -> pa.Schema:
-        """Columns of the rejects."""
-        return reject_schema(self.streams[0].key_type, self.streams[0].time_type)
+        """Columns of the rejects; keys and times are text where streams have them of several types."""
+        keys, times = ({kind(call) for call in self.streams} for kind in (_key_type, _time_type))
+        return reject_schema(*(kinds.pop() if len(kinds) == 1 else pa.string() for kinds in (keys, times)))
+
+    def fingerprint(self) -> str:
+        """A short text that differs when the meaning of the call does; the queries are no part of it."""
+        text = repr(([call.fingerprint() for call in self.streams], self.window, self.threshold))
+        return blake2b(text.encode(), digest_size=8).hexdigest()
+
+    def rejects_of(self, stream: int, table: pa.Table) -> pa.Table:
+        """The rows of a stream that cannot be used."""
+        return self.as_rejects(checked(table, self.streams[stream].encoding, self.streams[stream].columns)[1])
+
+    def as_rejects(self, rejects: pa.Table) -> pa.Table:
+        """The rejects of one stream, as those of all."""
+        for name in ("key", "time"):
+            kind = self.reject_schema.field(name).type
+            if rejects.schema.field(name).type != kind:
+                told = [None if value is None else as_text(value) for value in rejects[name].to_pylist()]
+                rejects = rejects.set_column(rejects.schema.get_field_index(name), name, pa.array(told, kind))
+        return rejects
 
 
 def resolve_window_queries(
@@ -167,7 +225,7 @@ class LocalWindowQueries:
         rows = []
         for call, table in zip(self.call.streams, tables, strict=True):
             good, rejects = checked(table, call.encoding, call.columns)
-            self._keep(rejects.cast(self.call.reject_schema))
+            self._keep(self.call.as_rejects(rejects))
             rows.append(good)
         return self._table(rows, self.matched(rows))
 
@@ -178,6 +236,10 @@ class LocalWindowQueries:
         by_lane = {lane.number: equalities for equalities, lane in self._lanes.items()}
         lanes = [Wanted(lane, by_lane[lane], tuple(length), counts) for (lane, counts), length in self._longest.items()]
         return match_choices(self.queries, sides, self._names, lanes, self.call.threshold)
+
+    def forget_rejects(self) -> None:
+        """They have been told elsewhere."""
+        self._rejects.clear()
 
     def rejects(self) -> pa.Table:
         """Every row and query that could not be used so far."""
@@ -248,6 +310,14 @@ class LocalWindowQueries:
             return None
         floating = [pa.types.is_floating(kind) for kind in types]
         return Equality(left, right), kinds[0] != NUMBER or floating[0] == floating[1]
+
+
+def _key_type(call: QueryCall) -> pa.DataType:
+    return call.key_type
+
+
+def _time_type(call: QueryCall) -> pa.DataType:
+    return call.time_type
 
 
 def _read(columns: Mapping[str, Sequence[str]], text: str) -> Condition:

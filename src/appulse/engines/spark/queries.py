@@ -83,7 +83,7 @@ def packed(table: pa.Table) -> bytes:
     return bytes(sink.getvalue().to_pybytes())
 
 
-def unpacked(data: bytes) -> pa.Table:
+def unpacked(data: bytes | pa.Buffer) -> pa.Table:
     """The table again."""
     return pa.ipc.open_stream(data).read_all()
 
