@@ -5,6 +5,7 @@
     python -m benchmarks.pipeline --count --quick --json | python -m tools.figures
     python -m benchmarks.faults --quick --json | python -m tools.figures
     python -m benchmarks.uncertain_windows --quick --json | python -m tools.figures
+    python -m benchmarks.continuous_queries --quick --json | python -m tools.figures
     python -m tools.figures run.log
 
 The figures are the last line that is one JSON object; which run they are of, their names tell. A figure that the run
@@ -104,6 +105,27 @@ RUNS = (
                 "our rows/s on Spark under an uncertain window / under a count window of as many rows",
                 "≥ 0.7",
             ),
+        },
+    ),
+    Run(
+        "queries",
+        "python -m benchmarks.continuous_queries --quick --json",
+        {
+            "vs_strtree": (
+                "time of shapely's STRtree in bulk / ours: 1,000,000 ranges over 2 attributes, 10 matches a row",
+                "≥ 1.5",
+            ),
+            "vs_ibs": ("of an IBS tree compiled with the same care / ours", "≥ 10"),
+            "vs_duckdb": ("of DuckDB's range join / ours", "≥ 20"),
+            "vs_polars": ("of Polars' join_where / ours", "≥ 20"),
+            "four_attributes_vs_best": ("of the best of them / ours, over 4 attributes", "≥ 3"),
+            "window_vs_ibs": (
+                "queries over two windows: a shared join with IBS trees behind it, compiled / ours",
+                "≥ 7",
+            ),
+            "query_growth": ("our cost a row with 1,000,000 queries / with 10,000, as many matches", "≤ 2"),
+            "bytes_per_query": ("bytes a query over 2 attributes takes beyond its text", "≤ 64"),
+            "spark_of_pass": ("rows/s through 100,000 fences / through a mapInArrow that passes them on", "≥ 0.6"),
         },
     ),
 )
