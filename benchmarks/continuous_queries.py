@@ -34,7 +34,7 @@ from benchmarks.harness import arguments, report, say, scratch
 from benchmarks.ibs import IBS
 from benchmarks.query_rivals import DuckDB, Polars, STRtree
 from benchmarks.query_sets import join_queries, range_queries, rows
-from benchmarks.spatial_join_cq import SharedJoinIBS
+from benchmarks.spatial_join_cq import SharedJoinIBS, SpatialJoinWindows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -156,12 +156,16 @@ class OurWindows:
         return found.rows[0], found.rows[1], found.slot.astype(np.int64)
 
 
-def agreed_windows(peer: SharedJoinIBS, ours: OurWindows, case: tuple[JoinQueries, Matrix, Ints, Matrix, Ints]) -> int:
+def agreed_windows(
+    peer: SharedJoinIBS | SpatialJoinWindows,
+    ours: OurWindows,
+    case: tuple[JoinQueries, Matrix, Ints, Matrix, Ints],
+) -> int:
     """How many answers there are; raises unless both have the same."""
     mine = np.stack([np.asarray(part, np.int64) for part in ours.match()])
     theirs = np.stack([np.asarray(part, np.int64) for part in peer.match(*case[1:])])
     if not np.array_equal(mine[:, np.lexsort(mine)], theirs[:, np.lexsort(theirs)]):
-        raise RuntimeError("the shared join with IBS answers otherwise")
+        raise RuntimeError(f"{type(peer).__name__} answers otherwise")
     return int(mine.shape[1])
 
 
