@@ -36,6 +36,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     ),
     "Uncertainty models": ("Exact", "Samples", "Gaussian", "Ball"),
     "Joins": ("similarity_join", "self_join", "SimilarityJoin"),
+    "Standing queries": ("match_queries", "ask", "QueryMatch"),
     "Operators that compose": ("filter", "window_aggregate"),
     "Results": ("rejects", "explain", "start", "listen"),
     "How a call is carried out": ("Options", "session"),
