@@ -8,6 +8,7 @@ import pyarrow as pa
 from appulse.engines.aggregate import resolve_aggregate, run_local
 from appulse.engines.call import JoinCall, Options, resolve
 from appulse.engines.local import LocalJoin
+from appulse.engines.queries import LocalQueries, resolve_queries
 from appulse.engines.spark.codec import pack, unpack
 from appulse.engines.spark.number_stage import Bucket
 from appulse.engines.spark.tiles import hashed_plan
@@ -51,6 +52,7 @@ def warm() -> None:
     for index in ("dense", "sorted"):
         _join(table, (Samples("t"), Samples("t")), index, 1)
     _aggregate(table)
+    _match(table)
 
 
 def _call(table: pa.Table, models: tuple[Model, ...], index: str, window: Window, d: int = 2) -> JoinCall:
@@ -112,6 +114,18 @@ def _aggregate(table: pa.Table) -> None:
             on_reject="collect",
         )
         run_local(call, table)
+
+
+def _match(table: pa.Table) -> None:
+    stream = Stream(None, key="id", time="ts", value=Exact("x", "y"))
+    # Fractions of many digits, conditions with a rest, and more boxes than a block has.
+    conditions = [f"x > {i / 7} AND y <= 0.12345678901234567" for i in range(20)] + ["x + y > 1"]
+    queries = pa.table({"query": range(len(conditions)), "condition": conditions})
+    call = resolve_queries(stream, table, queries.schema, probability=None, on_reject="collect")
+    engine = LocalQueries(call)
+    engine.change(queries)
+    engine.push(table)
+    engine.queries.match({"x": table["x"].combine_chunks(), "y": table["y"].combine_chunks()}, len(table), cluster=4)
 
 
 if __name__ == "__main__":
