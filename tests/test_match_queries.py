@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -186,8 +187,8 @@ def test_a_query_holds_until_its_time() -> None:
     found = by_hand.push(rows)
     told = sorted(zip(found["query"].to_pylist(), found["key"].to_pylist(), strict=True))
     assert told == [("a", 1), ("a", 2), ("b", 1), ("b", 2), ("b", 3)]
-    assert by_hand.expire(20_000_000) == 1
-    assert by_hand.expire(20_000_001) == 1
+    assert by_hand.expire(20) == 1
+    assert by_hand.expire(20.5) == 1
     assert by_hand.push(rows)["query"].to_pylist() == ["b", "b", "b"]
     by_hand.change(pa.table({"query": ["b"], "condition": ["x > 0"], "until": [float("inf")]}))
     assert by_hand.rejects()["detail"].to_pylist() == ["until is not a finite time in range"]
@@ -227,3 +228,42 @@ def test_the_least_whole_number_is_told_from_the_next() -> None:
     asked = pa.table({"query": [1], "condition": ["left.i = right.j WITHIN 1 MINUTE"]})
     joined = ap.match_queries(left, right, asked)
     assert sorted(zip(joined["left_key"].to_pylist(), joined["right_key"].to_pylist(), strict=True)) == [(2, 1), (2, 2)]
+
+
+def test_later_pushes_come_in_the_types_of_the_first() -> None:
+    """Whole numbers are cast where doubles came before; what does not fit is an error, never another answer."""
+    by_hand = ap.QueryMatch(ap.Stream(None, key="id", time="ts", value=ap.Exact("x")))
+    by_hand.change(pa.table({"query": ["a"], "condition": ["x > 1"]}))
+    first = pa.table({"id": [1], "ts": [1.0], "x": [1.5], "t": ["u"]})
+    assert len(by_hand.push(first)) == 1
+    assert len(by_hand.push(first.set_column(2, "x", pa.array([2])))) == 1
+    with pytest.raises(ap.BadArgument, match="'t' was string in the first push and is list"):
+        by_hand.push(first.set_column(3, "t", pa.array([[1]])))
+    with pytest.raises(ap.BadArgument, match="no column 't', which earlier"):
+        by_hand.push(first.drop_columns(["t"]))
+    by_hand.change(pa.table({"query": ["a"], "change": ["remove"]}))
+    assert len(by_hand.push(first)) == 0
+
+
+def test_times_are_told_as_the_stream_has_them() -> None:
+    """Numbers beside numbers, timestamps beside timestamps."""
+    by_hand = ap.QueryMatch(ap.Stream(None, key="id", time="ts", value=ap.Exact("x")))
+    by_hand.change(pa.table({"query": ["a"], "condition": ["x > 1"], "until": [3.0]}))
+    by_hand.push(pa.table({"id": [1], "ts": [1.0], "x": [1.5]}))
+    assert [by_hand.expire(3.0), by_hand.expire(3.5)] == [0, 1]
+    with pytest.raises(ap.BadArgument, match="as the stream has them"):
+        by_hand.expire(float("nan"))
+    with pytest.raises(ap.BadArgument, match="the stream's times are double"):
+        by_hand.change(pa.table({"query": ["a"], "condition": ["x > 1"], "until": pa.array([3], pa.timestamp("us"))}))
+
+
+def test_windows_that_are_none_are_told() -> None:
+    """Each with what is wrong; and streams with partitions of different number are refused."""
+    rows = pa.table({"id": [1], "ts": [1.0], "x": [1.0]})
+    left, right = (ap.Stream(rows, key="id", time="ts", value=ap.Exact("x"), name=name) for name in "rs")
+    texts = ["r.x = s.x", "r.x = s.x WITHIN 0 ROWS", "r.x = s.x WITHIN 1.5 ROWS", "r.x = s.x WITHIN 1 WEEK"]
+    found = ap.match_queries(left, right, pa.table({"query": range(4), "condition": texts}))
+    told = ap.rejects(found)["detail"].to_pylist()
+    assert ["no window" in told[0], "at least 1" in told[1], "at least 1" in told[2], "DAYS" in told[3]] == [True] * 4
+    with pytest.raises(ap.BadArgument, match="partition_by differs"):
+        ap.match_queries(replace(left, partition_by="id"), right, pa.table({"query": [1], "condition": ["r.x = s.x"]}))

@@ -473,12 +473,12 @@ class QueryMatch:
         else:
             self._engine.change(table)
 
-    def expire(self, before: int) -> int:
-        """Forget queries whose ``until`` lies before a time, in microseconds since 1970; how many there were.
+    def expire(self, before: Any) -> int:
+        """Forget queries whose ``until`` lies before a time, given as the stream has them; how many there were.
 
         They answer no later row anyway: this is for the memory they take.
         """
-        return self._known.queries.expire(before)
+        return self._known.expire(before)
 
     def push(self, frame: Any) -> pa.Table:
         """Take in rows; the queries that they satisfy."""
@@ -491,6 +491,8 @@ class QueryMatch:
                 raise BadArgument("There are no queries yet. Add some by change(), if only an empty frame of them.")
             settings: dict[str, Any] = {"probability": self._probability, "on_reject": self._on_reject}
             engine = LocalQueries(resolve_queries(self._stream, table, self._waiting[0].schema, **settings))
+            if not len(table) and any(pa.types.is_null(kind) for kind in table.schema.types):
+                return engine.push(table)  # frames of some libraries have no types before they have rows
             for waiting in self._waiting:
                 engine.change(waiting)
             self._engine, self._waiting = engine, []

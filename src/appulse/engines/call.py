@@ -208,7 +208,7 @@ def resolve(
     )
     key_type, time_type = _key_type(streams, schemas, names), common_time_type(streams, schemas, names)
     d = known_dimensions(names, models, schemas)
-    _check_partitions(streams, schemas, names)
+    check_partitions(streams, schemas, names)
     encodings = tuple(
         Encoding(
             name=name,
@@ -355,7 +355,8 @@ def known_dimensions(
     return next(iter(known.values()), None)
 
 
-def _check_partitions(streams: Sequence[Stream], schemas: Sequence[pa.Schema], names: Sequence[str]) -> None:
+def check_partitions(streams: Sequence[Stream], schemas: Sequence[pa.Schema], names: Sequence[str]) -> None:
+    """Raise `BadArgument` unless the streams' partitions are alike."""
     counts = {name: len(stream.partitions) for name, stream in zip(names, streams, strict=True)}
     if len(set(counts.values())) > 1:
         raise BadArgument(f"partition_by differs in number over the streams: {counts}. Give every stream the same.")

@@ -154,9 +154,30 @@ def threshold_of(probability: float | None, streams: Sequence[Stream]) -> float 
     return probability - TOLERANCE if probability > 2 * TOLERANCE else float(probability)
 
 
+def as_known(table: pa.Table, call: QueryCall) -> pa.Table:
+    """A table with its columns in the types that conditions were read for; `BadArgument` where they do not fit."""
+    check_columns(call.encoding, table.schema)
+    for name, kind in call.types:
+        if call.encoding.is_dimension(name):
+            continue
+        if name not in table.column_names:
+            raise BadArgument(f"The push has no column {name!r}, which earlier ones had.")
+        given = table.schema.field(name).type
+        if given != kind:
+            try:
+                column = table[name].cast(kind)
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+                raise BadArgument(
+                    f"Column {name!r} was {kind} in the first push and is {given}: {error}. Cast it before the push."
+                ) from None
+            table = table.set_column(table.schema.get_field_index(name), name, column)
+    return table
+
+
 def check_queries(schema: pa.Schema) -> None:
     """Raise `BadArgument` unless these are the columns of a frame of queries."""
-    for name in (QUERY, CONDITION):
+    # Who only removes need not say what.
+    for name in (QUERY,) if CHANGE in schema.names else (QUERY, CONDITION):
         if name not in schema.names:
             raise BadArgument(
                 f"The frame of queries has no column {name!r}.{nearest(name, schema.names)} It needs query (any type) "
@@ -214,8 +235,7 @@ class LocalQueries:
 
     def push(self, table: pa.Table) -> pa.Table:
         """The queries that rows satisfy."""
-        check_columns(self.call.encoding, table.schema)
-        answers, rejects = self.judge(table)
+        answers, rejects = self.judge(as_known(table, self.call))
         self._keep(rejects)
         return answers
 
@@ -241,6 +261,13 @@ class LocalQueries:
             columns.append(self._values(rows, found))
         return pa.Table.from_arrays(columns, schema=call.answer_schema)
 
+    def expire(self, before: object) -> int:
+        """Forget queries that hold up to a time before this."""
+        micros, null, strange = to_micros(pa.array([before]), self.call.encoding.unit)
+        if null[0] or strange[0]:
+            raise BadArgument(f"expire({before!r}): give a time as the stream has them.")
+        return self.queries.expire(int(micros[0]))
+
     def explain(self, query: object) -> dict[str, Any]:
         """What is known of a query that stands."""
         slots = self.queries.find(pa.array([query], self.call.query_type))
@@ -264,6 +291,9 @@ class LocalQueries:
         return concat_rejects(self._rejects, self.call.reject_schema)
 
     def _add(self, table: pa.Table) -> None:
+        conditions = (
+            column_of(table, CONDITION) if CONDITION in table.column_names else pa.nulls(len(table), pa.string())
+        )
         wrong, labels = self._labels(table)
         until, odd = self._until(table)
         wrong += odd
@@ -271,7 +301,7 @@ class LocalQueries:
         good = np.array([i for i in range(len(table)) if i not in bad], np.int64) if bad else np.arange(len(table))
         added = self.queries.add(
             column_of(table, QUERY).take(pa.array(good)),
-            column_of(table, CONDITION).take(pa.array(good)),
+            conditions.take(pa.array(good)),
             None if labels is None else labels[good],
             until=None if until is None else until[good],
         )
@@ -301,8 +331,9 @@ class LocalQueries:
         if UNTIL not in table.column_names:
             return None, []
         column = column_of(table, UNTIL)
-        if not (is_time(column.type) or is_number(column.type) or pa.types.is_null(column.type)):
-            raise BadArgument(f"Column 'until' of the queries is {column.type}. Give times as the stream has them.")
+        kind, own = column.type, self.call.time_type
+        if not (pa.types.is_null(kind) or (is_time(own) and is_time(kind)) or (is_number(own) and is_number(kind))):
+            raise BadArgument(f"Column 'until' of the queries is {kind}, and the stream's times are {own}. Give such.")
         micros, null, strange = to_micros(column, self.call.encoding.unit)
         wrong = [(i, "until is not a finite time in range") for i in np.flatnonzero(strange & ~null).tolist()]
         return np.where(null, MOST, micros), wrong

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from appulse.engines.call import stream_names
+from appulse.engines.call import check_partitions, stream_names
 from appulse.engines.queries import (
     CHANGE,
     CONDITION,
@@ -51,6 +51,11 @@ if TYPE_CHECKING:
     from appulse.queries.keys import Range
     from appulse.windows.definitions import Window
 
+_NO_WINDOW = (
+    "it has no window: end it with WITHIN and a number of MILLISECONDS, SECONDS, MINUTES, HOURS, DAYS or ROWS, or give "
+    "window="
+)
+_NO_ROWS = "WITHIN ... ROWS takes a whole number of rows, at least 1"
 _TAIL = re.compile(
     r"(?P<condition>.*\S)\s+WITHIN\s+(?P<length>\d+(?:\.\d+)?)\s+"
     r"(?P<unit>MILLISECOND|SECOND|MINUTE|HOUR|DAY|ROW)S?\s*",
@@ -168,6 +173,7 @@ def resolve_window_queries(
         resolve_queries(replace(stream, name=name), table, queries, probability=1.0, on_reject=on_reject)
         for stream, table, name in zip(streams, tables, stream_names(streams), strict=True)
     ]
+    check_partitions(streams, [table.schema for table in tables], [call.encoding.name for call in calls])
     call = WindowCall(tuple(calls), window, threshold, on_reject)
     if len(call.names) < sum(len(one.types) for one in calls):
         raise BadArgument("Two columns have one name once that of their stream is put before it. Rename a stream.")
@@ -199,7 +205,7 @@ class LocalWindowQueries:
         split = [_split(text) for text in texts]
         windows = [self._window(within) for _, within in split]
         wrong = [
-            (i, "it has no window: end it with WITHIN 10 SECONDS or WITHIN 100 ROWS, or give window=")
+            (i, _NO_ROWS if split[i][1] is not None else _NO_WINDOW)
             for i, (text, window) in enumerate(zip(texts, windows, strict=True))
             if text is not None and window is None
         ]
@@ -269,7 +275,7 @@ class LocalWindowQueries:
             )
         length, unit = within
         if unit == "ROW":
-            return ((int(length),) * len(streams), True) if length.isdigit() and int(length) else None
+            return ((int(length),) * len(streams), True) if length.isdigit() and int(length) > 0 else None
         return (duration(f"{length} {unit.lower()}s", "WITHIN"),) * len(streams), False
 
     def _bounds(self, lengths: Sequence[tuple[tuple[int, ...], bool]]) -> dict[str, Range]:

@@ -149,7 +149,7 @@ class Template:
             node = waiting.pop()
             if isinstance(node, Column) and not node.name.startswith(_PARAMETER):
                 found.setdefault((node.stream, node.name), node)
-            waiting.extend(_parts(node))
+            waiting.extend(reversed(_parts(node)))
         return tuple(found.values())
 
     def given(self, texts: Texts, rows: NDArray[np.int64]) -> list[Values]:
