@@ -496,3 +496,14 @@ def test_an_empty_frame_may_tell_that_values_are_selected() -> None:
     join.change(_queries([("a", "x > 0", "x")], "select"))
     found = join.push(_rows([1.0])).to_pylist()
     assert {row["query"]: row["values"] for row in found} == {"a": '{"x": 1.0}', "b": None}
+
+
+def test_columns_may_be_named_like_anything() -> None:
+    """What stands for literals in a template is no name that a column can have."""
+    types = {"?0": pa.float64(), "?1": pa.float64()}
+    queries = QuerySet(types, pa.int64())
+    texts = ['"?0" > 1 AND "?1" < 2', '"?1" > "?0"', '"?0" + "?1" > 4.5']
+    added = queries.add(pa.array([0, 1, 2]), pa.array(texts))
+    assert added.refused == []
+    rows, slots = queries.match({"?0": pa.array([3.0, 0.0]), "?1": pa.array([1.0, 5.0])}, 2)
+    assert sorted(zip(rows.tolist(), slots.tolist(), strict=True)) == [(0, 0), (1, 1), (1, 2)]

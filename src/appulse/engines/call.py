@@ -189,7 +189,7 @@ def resolve(
     arrival = _check_order(streams, names)
     conditions = [tuple(map(parse, stream.where)) for stream in streams]
     models = tuple(held_as(stream.value, where) for stream, where in zip(streams, conditions, strict=True))
-    threshold = probability - TOLERANCE if probability > 2 * TOLERANCE else probability
+    threshold = within_tolerance(probability)
     plan = JoinPlan(
         streams=names,
         models=models,
@@ -239,6 +239,11 @@ def resolve(
     arrival = arrival and plan.rule is not None
     dependent = tuple(name for name, schema in zip(names, schemas, strict=True) if is_joined(schema))
     return JoinCall(plan, encodings, lateness, idle_after, arrival, key_type, time_type, on_reject, options, dependent)
+
+
+def within_tolerance(probability: float) -> float:
+    """What a probability has to reach; thresholds no greater than the tolerance stand as they are."""
+    return probability - TOLERANCE if probability > 2 * TOLERANCE else probability
 
 
 def is_joined(schema: pa.Schema) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from appulse.engines.call import TOLERANCE, column_type, common_time_type, is_joined, known_dimensions
+from appulse.engines.call import column_type, common_time_type, is_joined, known_dimensions, within_tolerance
 from appulse.errors import BadArgument, bad_rows, nearest
 from appulse.model import uncertainty
 from appulse.model.defects import BAD_CONDITION, NEVER_TRUE, as_json, concat_rejects, reject_schema
@@ -151,7 +151,7 @@ def threshold_of(probability: float | None, streams: Sequence[Stream]) -> float 
         )
     if isinstance(probability, bool) or not isinstance(probability, int | float) or not 0.0 < probability <= 1.0:
         raise BadArgument(f"probability={probability!r}. Give a number in (0, 1].")
-    return probability - TOLERANCE if probability > 2 * TOLERANCE else float(probability)
+    return within_tolerance(float(probability))
 
 
 def as_known(table: pa.Table, call: QueryCall) -> pa.Table:

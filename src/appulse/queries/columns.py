@@ -185,10 +185,11 @@ def _python(a: NDArray[Any]) -> NDArray[Any]:
 def _doubles(a: NDArray[Any]) -> NDArray[np.float64]:
     if a.dtype != object:
         return a.astype(np.float64)
-    return np.array([_double(value) for value in a.reshape(-1).tolist()], np.float64).reshape(a.shape)
+    return np.array([nearest_double(value) for value in a.reshape(-1).tolist()], np.float64).reshape(a.shape)
 
 
-def _double(value: int | Fraction) -> float:
+def nearest_double(value: int | Fraction) -> float:
+    """The double next to a number; those beyond all doubles are infinite."""
     try:
         return float(value)
     except OverflowError:

@@ -411,7 +411,8 @@ def refuse(text: str, at: int, reason: str) -> NoReturn:
 # --- what it is over columns of some types ----------------------------------------------------------------------
 
 
-def _children(node: Node) -> tuple[Node, ...]:
+def parts_of(node: Node) -> tuple[Node, ...]:
+    """The nodes that a node is made of."""
     if isinstance(node, Arithmetic | Comparison):
         return node.left, node.right
     if isinstance(node, And | Or):
@@ -427,7 +428,7 @@ def _columns(tree: Node) -> Iterator[Column]:
         node = waiting.pop()
         if isinstance(node, Column):
             yield node
-        waiting.extend(reversed(_children(node)))
+        waiting.extend(reversed(parts_of(node)))
 
 
 def _kind(node: Node, types: Mapping[str, pa.DataType], text: str) -> str:
@@ -442,7 +443,7 @@ def _kind(node: Node, types: Mapping[str, pa.DataType], text: str) -> str:
             refuse(text, node.at, f"column {node.name!r} is {types[node.name]}, which conditions cannot compare")
         return kind
     kinds = []
-    for part in _children(node):
+    for part in parts_of(node):
         kinds.append(_kind(part, types, text))
         wanted = NUMBER if isinstance(node, Arithmetic) else BOOLEAN if isinstance(node, And | Or | Not) else None
         if wanted is not None and kinds[-1] not in (wanted, NULL):
@@ -475,7 +476,7 @@ def evaluate(node: Node, columns: Mapping[str, Values]) -> Values:
         return _literal(node)
     if isinstance(node, Column):
         return columns[node.name]
-    first = evaluate(_children(node)[0], columns)
+    first = evaluate(parts_of(node)[0], columns)
     if isinstance(node, Not):
         return Values.truth(first.false, first.true)
     if isinstance(node, IsNull):

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from appulse.model.times import to_micros
-from appulse.queries.columns import BOOLEAN, NUMBER, TEXT, TIME, Values, kind_of
+from appulse.queries.columns import BOOLEAN, NUMBER, TEXT, TIME, Values, kind_of, nearest_double
 from appulse.queries.index import LEAST, MOST, NULL
 
 if TYPE_CHECKING:
@@ -206,10 +206,7 @@ def _as_doubles(data: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.boo
         return data.astype(np.float64) + 0.0, np.ones(len(data), bool)
     numbers, sure = np.empty(len(data)), np.ones(len(data), bool)
     for i, value in enumerate(data.tolist()):
-        try:
-            numbers[i] = float(value) + 0.0
-        except OverflowError:
-            numbers[i] = np.inf if value > 0 else -np.inf
+        numbers[i] = nearest_double(value) + 0.0
         sure[i] = not isinstance(value, int) or float(numbers[i]) == value  # as Python compares, exactly
     return numbers, sure
 
@@ -221,7 +218,7 @@ def _whole_around(data: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int
     if data.dtype == np.float64:
         return np.floor(data).astype(np.int64), np.ceil(data).astype(np.int64), np.ones(len(data), bool)
     # Fractions are compared as the doubles next to them.
-    numbers = [value if isinstance(value, int) else _double(value) for value in data.tolist()]
+    numbers = [value if isinstance(value, int) else nearest_double(value) for value in data.tolist()]
     near = [abs(value) < _FAR for value in numbers]
     below = [int(np.floor(v)) if isinstance(v, float) else v for v, fits in zip(numbers, near, strict=True) if fits]
     above = [int(np.ceil(v)) if isinstance(v, float) else v for v, fits in zip(numbers, near, strict=True) if fits]
@@ -229,10 +226,3 @@ def _whole_around(data: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int
     low, high = np.zeros(len(sure), np.int64), np.zeros(len(sure), np.int64)
     low[sure], high[sure] = below, above
     return low, high, sure
-
-
-def _double(value: Any) -> float:
-    try:
-        return float(value)
-    except OverflowError:
-        return float("inf") if value > 0 else float("-inf")

@@ -35,6 +35,7 @@ from appulse.queries.condition import (
     evaluate,
     micros_of,
     parse,
+    parts_of,
 )
 from appulse.queries.index import LEAST, MOST
 
@@ -50,7 +51,7 @@ MOST_BOXES, MOST_COUNTED = 1000, 100_000
 _BEYOND = 10**15  # so many are not told apart from more
 _OPPOSITE = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 _MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-_PARAMETER = "?"
+_PARAMETER = "\0?"  # no column of a user's has such a name
 
 Box = dict["Column", "Range"]
 
@@ -134,7 +135,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Template:
-    """A condition whose literals are parameters: in its tree they are columns named ``?0, ?1, ...``."""
+    """A condition whose literals are parameters: in its tree they are columns whose names no stream has."""
 
     tree: Node
     parameters: tuple[Parameter, ...]
@@ -149,7 +150,7 @@ class Template:
             node = waiting.pop()
             if isinstance(node, Column) and not node.name.startswith(_PARAMETER):
                 found.setdefault((node.stream, node.name), node)
-            waiting.extend(reversed(_parts(node)))
+            waiting.extend(reversed(parts_of(node)))
         return tuple(found.values())
 
     def given(self, texts: Texts, rows: NDArray[np.int64]) -> list[Values]:
@@ -394,7 +395,7 @@ class Boxes:
     def _value(self, node: Node, beside: str | None) -> Values | None:
         """What a column is compared with: one value for each condition, or None where it depends on rows."""
         if isinstance(node, Column) and node.name.startswith(_PARAMETER):
-            return self._given[int(node.name[1:])]
+            return self._given[int(node.name.removeprefix(_PARAMETER))]
         if not isinstance(node, Literal):
             return None
         value = node.value
@@ -444,23 +445,13 @@ def _plain(column: Column) -> Column:
     return column if column.at == 0 else replace(column, at=0)
 
 
-def _parts(node: Node) -> tuple[Node, ...]:
-    if isinstance(node, Arithmetic | Comparison):
-        return node.left, node.right
-    if isinstance(node, And | Or):
-        return node.parts
-    if isinstance(node, Not):
-        return (node.part,)
-    return (node.value,) if isinstance(node, IsNull) else ()
-
-
 def _kind(node: Node, types: Mapping[str, pa.DataType]) -> str | None:
     return kind_of(types[node.name]) if isinstance(node, Column) and node.name in types else None
 
 
 def _reads(node: Node) -> bool:
     """Whether a node depends on rows."""
-    return isinstance(node, Column) or any(_reads(part) for part in _parts(node))
+    return isinstance(node, Column) or any(_reads(part) for part in parts_of(node))
 
 
 def _sieved(parts: list[list[Box]]) -> list[list[Box]]:
