@@ -24,6 +24,8 @@ NULL_KEY = "null key"
 NULL_TIME = "null time"
 NULL_PARTITION = "null partition"
 LATE = "late"
+NO_WINDOW = "no window"
+NO_LOCATION = "no location"
 BAD_CONDITION = "bad condition"
 NEVER_TRUE = "can never match"
 
@@ -79,3 +81,9 @@ def _plain(value: Any) -> Any:
 def concat_rejects(parts: Sequence[pa.Table], schema: pa.Schema) -> pa.Table:
     """Reject tables one after the other, all in ``schema``."""
     return pa.concat_tables([schema.empty_table(), *(part.cast(schema) for part in parts)])
+
+
+def check_partition(table: pa.Table, column: str, defects: Defects) -> None:
+    """Mark rows without a partition."""
+    null = np.asarray(table[column].is_null())
+    defects.mark(null, NULL_PARTITION, lambda _: f"column {column!r} is null")

@@ -14,7 +14,8 @@ from appulse.errors import BadArgument, nearest
 from appulse.kernels.moments import summarise
 from appulse.model import defects as why
 from appulse.model import structs, uncertainty
-from appulse.model.defects import Defects, as_json, as_text, reject_schema
+from appulse.model.columns import chunk, floats, is_list, is_numeric, without_views
+from appulse.model.defects import Defects, as_json, as_text, check_partition, reject_schema
 from appulse.model.objects import Objects
 from appulse.model.points import ball_points, normal_points
 from appulse.model.strings import Labels
@@ -133,7 +134,7 @@ def check_columns(encoding: Encoding, schema: pa.Schema) -> None:
     numeric = [] if isinstance(model, Samples) else list(uncertainty.columns(model))
     numeric += [column for column in (encoding.existence, encoding.measure) if column is not None]
     for column in numeric:
-        if not _is_numeric(schema.field(column).type):
+        if not is_numeric(schema.field(column).type):
             raise BadArgument(
                 f"Column {column!r} of stream {encoding.name!r} is {schema.field(column).type}, not a number. "
                 "Cast it before the call."
@@ -150,12 +151,12 @@ def _check_lists(model: Samples, stream: str, schema: pa.Schema) -> None:
     kind = schema.field(model.column).type
     if structs.is_samples(kind):
         structs.check(kind, model, stream)
-    elif not _is_list(kind) or not (_is_numeric(kind.value_type) or _is_list(kind.value_type)):
+    elif not is_list(kind) or not (is_numeric(kind.value_type) or is_list(kind.value_type)):
         raise BadArgument(
             f"Samples({model.column!r}) of stream {stream!r} is {kind}. Give list<list<double>>, one inner list per "
             "sample, list<double> in one dimension, or what an operator of appulse put out."
         )
-    if model.weights is not None and not _is_list(schema.field(model.weights).type):
+    if model.weights is not None and not is_list(schema.field(model.weights).type):
         raise BadArgument(f"weights={model.weights!r} of stream {stream!r} is no list. Give list<double>.")
 
 
@@ -195,7 +196,7 @@ class Checked:
 
 def checked(table: pa.Table, encoding: Encoding, also: Sequence[str] = ()) -> tuple[Checked, pa.Table]:
     """The good rows, with these columns too, and the bad rows as rejects."""
-    table = _without_views(table.select(list(dict.fromkeys([*encoding.columns(), *also]))).combine_chunks())
+    table = without_views(table.select(list(dict.fromkeys([*encoding.columns(), *also]))).combine_chunks())
     if isinstance(encoding.model, Samples) and structs.is_samples(table.schema.field(encoding.model.column).type):
         table, model = structs.opened(table, encoding.model)
         encoding = replace(encoding, model=model)
@@ -219,10 +220,10 @@ def infer_dimensions(table: pa.Table, model: Model) -> int | None:
     known = uncertainty.dimensions(model)
     if known is not None or not isinstance(model, Samples):
         return known
-    column = _chunk(table[model.column])
+    column = chunk(table[model.column])
     if structs.is_samples(column.type):
         column = structs.coordinates(column)
-    if _is_numeric(column.type.value_type):
+    if is_numeric(column.type.value_type):
         return 1
     widths = pc.list_value_length(column.flatten()).drop_null()
     if len(widths) == 0:
@@ -260,26 +261,21 @@ class Values:
 
 def _check_identity(table: pa.Table, encoding: Encoding, defects: Defects) -> NDArray[np.int64]:
     """Mark rows without key, time or partition; the times in microseconds."""
-    micros, null, strange = to_micros(_chunk(table[encoding.time]), encoding.unit)
+    micros, null, strange = to_micros(chunk(table[encoding.time]), encoding.unit)
     defects.mark(null, why.NULL_TIME, lambda _: f"column {encoding.time!r} is null")
     defects.mark(strange, why.NON_FINITE, lambda _: f"column {encoding.time!r} is not a finite time in range")
     defects.mark(
-        np.asarray(_chunk(table[encoding.key]).is_null()), why.NULL_KEY, lambda _: f"column {encoding.key!r} is null"
+        np.asarray(chunk(table[encoding.key]).is_null()), why.NULL_KEY, lambda _: f"column {encoding.key!r} is null"
     )
     for column in encoding.partition_by:
-        _check_partition(table, column, defects)
+        check_partition(table, column, defects)
     return micros
-
-
-def _check_partition(table: pa.Table, column: str, defects: Defects) -> None:
-    null = np.asarray(_chunk(table[column]).is_null())
-    defects.mark(null, why.NULL_PARTITION, lambda _: f"column {column!r} is null")
 
 
 def _check_existence(table: pa.Table, encoding: Encoding, defects: Defects) -> NDArray[np.float64]:
     if encoding.existence is None:
         return np.ones(len(table))
-    existence = _floats(table[encoding.existence])
+    existence = floats(table[encoding.existence])
     bad = ~((existence > 0.0) & (existence <= _ABOVE_ONE))
     defects.mark(bad, why.BAD_EXISTENCE, lambda i: f"column {encoding.existence!r} is {existence[i]}")
     return np.minimum(existence, 1.0)
@@ -288,7 +284,7 @@ def _check_existence(table: pa.Table, encoding: Encoding, defects: Defects) -> N
 def _check_measure(table: pa.Table, encoding: Encoding, defects: Defects) -> NDArray[np.float64] | None:
     if encoding.measure is None:
         return None
-    measure = _floats(table[encoding.measure])
+    measure = floats(table[encoding.measure])
     defects.mark(~np.isfinite(measure), why.NON_FINITE, lambda i: f"column {encoding.measure!r} is {measure[i]}")
     return measure
 
@@ -300,7 +296,7 @@ def _check_values(table: pa.Table, encoding: Encoding, defects: Defects) -> Valu
 
 
 def _check_centres(table: pa.Table, model: Exact | Gaussian | Ball, defects: Defects) -> Values:
-    centre = np.column_stack([_floats(table[c]) for c in model.columns])
+    centre = np.column_stack([floats(table[c]) for c in model.columns])
     finite = np.isfinite(centre)
     defects.mark(
         ~finite.all(axis=1),
@@ -312,7 +308,7 @@ def _check_centres(table: pa.Table, model: Exact | Gaussian | Ball, defects: Def
         given: Any = model.sigma if isinstance(model, Gaussian) else model.radius
         parts = given if isinstance(given, tuple) else (given,)
         spread = np.column_stack(
-            [_floats(table[p]) if isinstance(p, str) else np.full(len(table), float(p)) for p in parts]
+            [floats(table[p]) if isinstance(p, str) else np.full(len(table), float(p)) for p in parts]
         )
         defects.mark(~np.isfinite(spread).all(axis=1), why.NON_FINITE, lambda i: f"spread is {spread[i].tolist()}")
         defects.mark((spread < 0).any(axis=1), why.NEGATIVE_SPREAD, lambda i: f"spread is {spread[i].tolist()}")
@@ -321,17 +317,17 @@ def _check_centres(table: pa.Table, model: Exact | Gaussian | Ball, defects: Def
 
 
 def _check_samples(table: pa.Table, model: Samples, d: int | None, defects: Defects) -> Values:
-    column = _chunk(table[model.column])
+    column = chunk(table[model.column])
     counts = np.asarray(pc.list_value_length(column).fill_null(0)).astype(np.int64)
     defects.mark(counts == 0, why.EMPTY_SAMPLES, lambda _: f"column {model.column!r} is null or empty")
     inner = column.flatten()
     owner = np.repeat(np.arange(len(table)), counts)
-    if _is_numeric(column.type.value_type):
-        d, flat = 1 if d is None else d, _floats(inner)
+    if is_numeric(column.type.value_type):
+        d, flat = 1 if d is None else d, floats(inner)
         widths = np.ones(len(inner), np.int64)
     else:
         widths = np.asarray(pc.list_value_length(inner).fill_null(0)).astype(np.int64)
-        d, flat = 1 if d is None else d, _floats(inner.flatten())
+        d, flat = 1 if d is None else d, floats(inner.flatten())
     uneven = np.zeros(len(table), bool)
     uneven[owner[widths != d]] = True
     first = np.concatenate([[0], np.cumsum(counts)])
@@ -362,10 +358,10 @@ def _check_weights(
     defects: Defects,
 ) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
     """Weights of all samples, samples of weight zero left out."""
-    column = _chunk(table[model.weights])
+    column = chunk(table[model.weights])
     given = np.asarray(pc.list_value_length(column).fill_null(0)).astype(np.int64)
     defects.mark(given != counts, why.WRONG_DIMENSION, lambda i: f"{given[i]} weights for {counts[i]} samples")
-    flat = _floats(column.flatten())
+    flat = floats(column.flatten())
     # Rows whose weights do not fit get zeros; they are rejected already.
     weights = np.zeros(len(rows))
     fits = given == counts
@@ -391,7 +387,7 @@ def _check_weights(
 
 def _filtered(table: pa.Table, values: Values, encoding: Encoding) -> tuple[NDArray[np.int64], Values]:
     """The rows that the conditions leave, and their values, without the samples that do not satisfy them."""
-    columns = {name: _chunk(table[name]) for name in encoding.columns()}
+    columns = {name: chunk(table[name]) for name in encoding.columns()}
     rows, n = np.ones(len(table), bool), len(table)
     picking = [where for where in encoding.where if any(map(encoding.is_dimension, where.columns))]
     for where in encoding.where:
@@ -567,7 +563,7 @@ def _rejects(table: pa.Table, encoding: Encoding, defects: Defects) -> pa.Table:
         {
             "stream": [encoding.name] * len(rows),
             "key": keys_of(table.take(rows), encoding),
-            "time": _chunk(table[encoding.time]).take(rows).cast(encoding.time_type, safe=False),
+            "time": chunk(table[encoding.time]).take(rows).cast(encoding.time_type, safe=False),
             "reason": [reason for _, reason, _ in listed],
             "detail": [detail for _, _, detail in listed],
             "values": [as_json(row) for row in details],
@@ -576,19 +572,9 @@ def _rejects(table: pa.Table, encoding: Encoding, defects: Defects) -> pa.Table:
     )
 
 
-def _without_views(table: pa.Table) -> pa.Table:
-    """Text and bytes in the layouts that Arrow can pick rows from."""
-    for i, field in enumerate(table.schema):
-        if pa.types.is_string_view(field.type):
-            table = table.set_column(i, field.name, table.column(i).cast(pa.large_string()))
-        elif pa.types.is_binary_view(field.type):
-            table = table.set_column(i, field.name, table.column(i).cast(pa.large_binary()))
-    return table
-
-
 def keys_of(table: pa.Table, encoding: Encoding) -> pa.Array:
     """The keys in the type of the call's keys."""
-    key, kind = _chunk(table[encoding.key]), encoding.key_type
+    key, kind = chunk(table[encoding.key]), encoding.key_type
     if key.type == kind:
         return key
     try:
@@ -602,41 +588,5 @@ def keys_of(table: pa.Table, encoding: Encoding) -> pa.Array:
     return pa.array([None if value is None else as_text(value) for value in key.to_pylist()], kind)
 
 
-def _floats(column: pa.ChunkedArray | pa.Array) -> NDArray[np.float64]:
-    """As float64, null as NaN."""
-    array = _chunk(column)
-    if pa.types.is_null(array.type):
-        return np.full(len(array), np.nan)
-    return np.asarray(array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), np.float64)
-
-
 def _told(value: pa.Scalar) -> str:
     return "null" if value.as_py() is None else str(value.as_py())
-
-
-def _chunk(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-    if not isinstance(column, pa.ChunkedArray):
-        return column
-    return (
-        column.chunk(0)
-        if column.num_chunks == 1
-        else pa.concat_arrays(column.chunks)
-        if column.num_chunks
-        else (pa.array([], column.type))
-    )
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_list(kind)
-        or pa.types.is_large_list(kind)
-        or pa.types.is_fixed_size_list(kind)
-        or pa.types.is_list_view(kind)
-        or pa.types.is_large_list_view(kind)
-    )
-
-
-def _is_numeric(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind)
-    )

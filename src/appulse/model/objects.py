@@ -155,11 +155,4 @@ def _concat_columns(parts: Sequence[NDArray[Any] | None]) -> NDArray[Any] | None
 
 def _concat_labels(parts: Sequence[Labels | None]) -> Labels | None:
     labels = [part for part in parts if part is not None]
-    if not labels:
-        return None
-    index: dict[bytes, int] = {}
-    codes = []
-    for part in labels:
-        mapped = np.array([index.setdefault(value, len(index)) for value in part.values], np.int32)
-        codes.append(mapped[part.codes])
-    return Labels(np.concatenate(codes), tuple(index))
+    return Labels.concat(labels) if labels else None

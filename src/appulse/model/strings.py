@@ -99,7 +99,7 @@ def encode(array: pa.Array) -> Bytes:
         return Bytes.from_arrow(array)
     if pa.types.is_decimal(kind):
         return Bytes.fixed(_decimal_rows(array))
-    bits = _order_bits(array)
+    bits = order_bits(array)
     if bits is not None:
         return Bytes.fixed(bits.astype(">u8").view(np.uint8).reshape(len(array), 8))
     field = pa.schema([("", kind)])
@@ -129,9 +129,9 @@ def decode(strings: Bytes, kind: pa.DataType) -> pa.Array:
         data = pa.py_buffer(np.ascontiguousarray(rows[:, ::-1]))
         wide = pa.decimal256 if width == 32 else pa.decimal128
         return pa.Array.from_buffers(wide(kind.precision, kind.scale), len(strings), [None, data]).cast(kind)
-    if _is_scalar(kind):
+    if is_scalar(kind):
         bits = strings.data.view(">u8").astype(np.uint64)
-        return _from_order_bits(bits, kind)
+        return from_order_bits(bits, kind)
     if len(strings) == 0:
         return pa.array([], kind)
     if isinstance(kind, pa.BaseExtensionType):
@@ -194,7 +194,8 @@ def _split(row: bytes) -> list[bytes | None]:
     return parts
 
 
-def _is_scalar(kind: pa.DataType) -> bool:
+def is_scalar(kind: pa.DataType) -> bool:
+    """Whether values of this type are 64 bits in order."""
     return (
         pa.types.is_integer(kind)
         or pa.types.is_floating(kind)
@@ -203,10 +204,10 @@ def _is_scalar(kind: pa.DataType) -> bool:
     ) and not pa.types.is_interval(kind)
 
 
-def _order_bits(array: pa.Array) -> NDArray[np.uint64] | None:
+def order_bits(array: pa.Array) -> NDArray[np.uint64] | None:
     """64 bits per value whose unsigned order is the order of the values; None for types that have none."""
     kind = array.type
-    if not _is_scalar(kind):
+    if not is_scalar(kind):
         return None
     if pa.types.is_floating(kind):
         values = np.asarray(array.cast(pa.float64())) + 0.0  # -0.0 becomes 0.0
@@ -228,7 +229,8 @@ def _as_int64(array: pa.Array) -> pa.Array:
     return array.cast(pa.int64())
 
 
-def _from_order_bits(bits: NDArray[np.uint64], kind: pa.DataType) -> pa.Array:
+def from_order_bits(bits: NDArray[np.uint64], kind: pa.DataType) -> pa.Array:
+    """The values whose `order_bits` these are."""
     if pa.types.is_floating(kind):
         raw = np.where(bits & _SIGN, bits ^ _SIGN, ~bits)
         return pa.array(raw.view(np.float64)).cast(kind)
@@ -298,6 +300,16 @@ class Labels:
         assert codes is not None  # noqa: S101 - there is at least one column
         compact = np.where(null, len(parts), codes).astype(np.int32)
         return Labels(compact, (*parts, b""))
+
+    @staticmethod
+    def concat(parts: Sequence[Labels]) -> Labels:
+        """Columns one after the other; there is at least one."""
+        index: dict[bytes, int] = {}
+        codes = []
+        for part in parts:
+            mapped = np.array([index.setdefault(value, len(index)) for value in part.values], np.int32)
+            codes.append(mapped[part.codes])
+        return Labels(np.concatenate(codes), tuple(index))
 
 
 def label_parts(value: bytes) -> list[bytes]:

@@ -1,0 +1,284 @@
+"""Readings of sensors, as flat arrays: what travels between stages, and the one door they come in by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from appulse.errors import BadArgument, nearest
+from appulse.kernels.occurrences import bin_keys
+from appulse.model import defects as why
+from appulse.model.columns import chunk, floats, is_numeric, without_views
+from appulse.model.defects import Defects, as_json, check_partition, reject_schema
+from appulse.model.strings import Bytes, Labels, decode, encode, from_order_bits, is_scalar, order_bits
+from appulse.model.times import from_micros, is_number, is_time, to_micros
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class ReadingsEncoding:
+    """Everything encoding depends on; no frame, so it travels to workers.
+
+    ``width`` is that of bins; without it values match if they are equal. ``lengths`` are windows of sensors, by their
+    canonical bytes, or the name of a column of seconds; ``length`` (microseconds) is that of all others, None: none.
+    """
+
+    name: str
+    sensor: str
+    time: str
+    value: str
+    unit: str
+    partition_by: tuple[str, ...]
+    carry: tuple[str, ...]
+    key_type: pa.DataType
+    time_type: pa.DataType
+    value_type: pa.DataType
+    width: float | None
+    length: int | None
+    lengths: tuple[tuple[bytes, int], ...] | str = ()
+
+    @property
+    def key(self) -> str:
+        """The column that identifies a row's origin."""
+        return self.sensor
+
+    @property
+    def scalar(self) -> bool:
+        """Whether values are 64 bits in order; others are labels."""
+        return is_scalar(self.value_type)
+
+    def columns(self) -> list[str]:
+        """Every column that is read."""
+        own = [self.lengths] if isinstance(self.lengths, str) else []
+        return list(dict.fromkeys([self.sensor, self.time, self.value, *own, *self.partition_by, *self.carry]))
+
+
+@dataclass(frozen=True, slots=True)
+class Readings:
+    """``n`` readings. ``bits`` are values as 64 bits in their order; those that have none are labels, and bits codes.
+
+    ``key`` tells equal values, or bins, by one number; of labels it means nothing beyond this batch. ``length`` is
+    each reading's own window; ``asks`` which of them ask for matches (None: all). ``carry`` are columns to bring along.
+    """
+
+    time: NDArray[np.int64]
+    sensor: Labels
+    bits: NDArray[np.int64]
+    key: NDArray[np.int64]
+    label: tuple[bytes, ...] = ()
+    group: Labels | None = None
+    length: NDArray[np.int64] | None = None
+    asks: NDArray[np.bool_] | None = None
+    carry: pa.Table | None = None
+
+    def __len__(self) -> int:
+        return len(self.time)
+
+    def take(self, index: NDArray[np.int64]) -> Readings:
+        """The readings at ``index``, in that order."""
+        return Readings(
+            self.time[index],
+            self.sensor.take(index),
+            self.bits[index],
+            self.key[index],
+            self.label,
+            None if self.group is None else self.group.take(index),
+            None if self.length is None else self.length[index],
+            None if self.asks is None else self.asks[index],
+            None if self.carry is None else self.carry.take(pa.array(index)),
+        )
+
+    def slice(self, begin: int, end: int) -> Readings:
+        """Readings ``begin`` to ``end``."""
+        return self.take(np.arange(begin, end))
+
+
+def concat(parts: Sequence[Readings]) -> Readings:
+    """Batches one after the other; there is at least one."""
+    if len(parts) == 1:
+        return parts[0]
+    label: dict[bytes, int] = {}
+    bits, key = [part.bits for part in parts], [part.key for part in parts]
+    if any(part.label for part in parts):
+        codes = [np.array([label.setdefault(v, len(label)) for v in part.label], np.int64) for part in parts]
+        bits = [own[part.bits] if len(own) else part.bits for own, part in zip(codes, parts, strict=True)]
+        key = bits
+    groups = [part.group for part in parts if part.group is not None]
+    lengths = [part.length for part in parts if part.length is not None]
+    asks = [np.ones(len(part), bool) if part.asks is None else part.asks for part in parts]
+    carry = [part.carry for part in parts if part.carry is not None]
+    return Readings(
+        np.concatenate([part.time for part in parts]),
+        Labels.concat([part.sensor for part in parts]),
+        np.concatenate(bits),
+        np.concatenate(key),
+        tuple(label),
+        Labels.concat(groups) if groups else None,
+        np.concatenate(lengths) if lengths else None,
+        np.concatenate(asks) if any(part.asks is not None for part in parts) else None,
+        pa.concat_tables(carry) if carry else None,
+    )
+
+
+def check_reading_columns(encoding: ReadingsEncoding, schema: pa.Schema) -> None:
+    """Raise `BadArgument` where a column is missing or of a type that cannot serve."""
+    for column in encoding.columns():
+        if column not in schema.names:
+            raise BadArgument(
+                f"The readings have no column {column!r}.{nearest(column, schema.names)} "
+                f"They have: {', '.join(schema.names)}."
+            )
+        if schema.names.count(column) > 1:
+            raise BadArgument(f"The readings have several columns {column!r}. Rename all but one.")
+    time = schema.field(encoding.time).type
+    if not (is_time(time) or is_number(time) or pa.types.is_null(time)):
+        raise BadArgument(f"time={encoding.time!r} holds {time}. Give a column of timestamps, dates or numbers.")
+    numeric = [encoding.value] if encoding.width is not None else []
+    numeric += [encoding.lengths] if isinstance(encoding.lengths, str) else []
+    for column in numeric:
+        if not is_numeric(schema.field(column).type):
+            raise BadArgument(
+                f"Column {column!r} is {schema.field(column).type}, not a number. Cast it before the call."
+            )
+
+
+def encode_readings(table: pa.Table, encoding: ReadingsEncoding) -> tuple[Readings, pa.Table]:
+    """The good readings, in the order of the table, and the bad rows as rejects."""
+    table = without_views(table.select(encoding.columns()).combine_chunks())
+    defects = Defects(len(table))
+    micros, null, strange = to_micros(chunk(table[encoding.time]), encoding.unit)
+    defects.mark(null, why.NULL_TIME, lambda _: f"column {encoding.time!r} is null")
+    defects.mark(strange, why.NON_FINITE, lambda _: f"column {encoding.time!r} is not a finite time in range")
+    sensor = np.asarray(chunk(table[encoding.sensor]).is_null())
+    defects.mark(sensor, why.NULL_KEY, lambda _: f"column {encoding.sensor!r} is null")
+    for column in encoding.partition_by:
+        check_partition(table, column, defects)
+    _check_value(table, encoding, defects)
+    length = _lengths(table, encoding, defects)
+    rejects = _rejects(table, encoding, defects)
+    if defects.bad.any():
+        good = np.flatnonzero(~defects.bad)
+        table, micros = table.take(pa.array(good)), micros[good]
+        length = None if length is None else length[good]
+    bits, key, label = _values(table, encoding)
+    readings = Readings(
+        time=micros,
+        sensor=Labels.of([chunk(table[encoding.sensor]).cast(encoding.key_type)]),
+        bits=bits,
+        key=key,
+        label=label,
+        group=Labels.of([table[c] for c in encoding.partition_by]) if encoding.partition_by else None,
+        length=length,
+        carry=table.select(list(encoding.carry)) if encoding.carry else None,
+    )
+    return readings, rejects
+
+
+def values_of(bits: NDArray[np.int64], label: tuple[bytes, ...], kind: pa.DataType) -> pa.Array:
+    """Values in the type they came in."""
+    if is_scalar(kind):
+        return from_order_bits(bits.view(np.uint64), kind)
+    return decode(Bytes.of(label), kind).take(pa.array(bits))
+
+
+def numbers_of(bits: NDArray[np.int64], label: tuple[bytes, ...], kind: pa.DataType) -> NDArray[np.float64]:
+    """Values as float64."""
+    return floats(values_of(bits, label, kind))
+
+
+def sensors_of(labels: Labels, kind: pa.DataType) -> pa.Array:
+    """Sensors in the type they came in: each label has one part."""
+    values = decode(Bytes.of([value[4:] for value in labels.values if value]), kind)
+    return values.take(pa.array(labels.codes))
+
+
+def late_readings(readings: Readings, rows: NDArray[np.int64], frontier: int, encoding: ReadingsEncoding) -> pa.Table:
+    """Readings that came too late, as rejects that say by how much."""
+    late = readings.take(rows)
+    values = values_of(late.bits, late.label, encoding.value_type).to_pylist()
+    return pa.table(
+        {
+            "stream": [encoding.name] * len(rows),
+            "key": sensors_of(late.sensor, encoding.key_type),
+            "time": from_micros(late.time, encoding.time_type, encoding.unit),
+            "reason": [why.LATE] * len(rows),
+            "detail": [f"{s:.6f} seconds behind the frontier" for s in ((frontier - late.time) / 1e6).tolist()],
+            "values": [as_json({encoding.value: value}) for value in values],
+        },
+        schema=reject_schema(encoding.key_type, encoding.time_type),
+    )
+
+
+def _check_value(table: pa.Table, encoding: ReadingsEncoding, defects: Defects) -> None:
+    column = chunk(table[encoding.value])
+    defects.mark(np.asarray(column.is_null()), why.NON_FINITE, lambda _: f"column {encoding.value!r} is null")
+    if is_numeric(column.type):
+        numbers = floats(column)
+        defects.mark(~np.isfinite(numbers), why.NON_FINITE, lambda i: f"column {encoding.value!r} is {numbers[i]}")
+
+
+def _lengths(table: pa.Table, encoding: ReadingsEncoding, defects: Defects) -> NDArray[np.int64] | None:
+    """Each reading's own window in microseconds; None where all have the same."""
+    if isinstance(encoding.lengths, str):
+        seconds = floats(table[encoding.lengths])
+        bad = ~((seconds >= 0.0) & (seconds < 2.0**40))
+        defects.mark(
+            bad, why.NON_FINITE, lambda i: f"the window in column {encoding.lengths!r} is {seconds[i]} seconds"
+        )
+        return np.rint(np.where(bad, 0.0, seconds) * 1e6).astype(np.int64)
+    if not encoding.lengths:
+        return None
+    column = chunk(table[encoding.sensor]).cast(encoding.key_type).dictionary_encode()
+    known = dict(encoding.lengths)
+    own = [known.get(value, encoding.length) for value in encode(column.dictionary).to_list()]
+    codes = np.asarray(column.indices.fill_null(0)).astype(np.int64)
+    none = np.array([length is None for length in own] or [True])[codes]
+    defects.mark(none, why.NO_WINDOW, lambda _: "the mapping of windows does not name this sensor, nor None for others")
+    return np.array([0 if length is None else length for length in own] or [0], np.int64)[codes]
+
+
+def _values(
+    table: pa.Table, encoding: ReadingsEncoding
+) -> tuple[NDArray[np.int64], NDArray[np.int64], tuple[bytes, ...]]:
+    column = chunk(table[encoding.value])
+    column = column if pa.types.is_dictionary(column.type) else column.cast(encoding.value_type)
+    label: tuple[bytes, ...] = ()
+    ordered = order_bits(column)
+    if ordered is None:
+        encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+        label = tuple(encode(encoded.dictionary).to_list())
+        bits = np.asarray(encoded.indices).astype(np.int64)
+    else:
+        bits = ordered.view(np.int64)
+    if encoding.width is None:
+        return bits, bits, label
+    key = np.empty(len(bits), np.int64)
+    bin_keys(floats(column), encoding.width, key)
+    return bits, key, label
+
+
+def _rejects(table: pa.Table, encoding: ReadingsEncoding, defects: Defects) -> pa.Table:
+    schema = reject_schema(encoding.key_type, encoding.time_type)
+    listed = defects.listed()
+    if not listed:
+        return schema.empty_table()
+    rows = pa.array([i for i, _, _ in listed])
+    values = [c for c in encoding.columns() if c not in (encoding.sensor, encoding.time)]
+    return pa.table(
+        {
+            "stream": [encoding.name] * len(rows),
+            "key": chunk(table[encoding.sensor]).take(rows).cast(encoding.key_type),
+            "time": chunk(table[encoding.time]).take(rows).cast(encoding.time_type, safe=False),
+            "reason": [reason for _, reason, _ in listed],
+            "detail": [detail for _, _, detail in listed],
+            "values": [as_json(row) for row in table.select(values).take(rows).to_pylist()],
+        },
+        schema=schema,
+    )
