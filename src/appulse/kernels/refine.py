@@ -33,7 +33,7 @@ def _squared_distances(x: Floats, offset: int, n: int, d: int, samples: Floats, 
 
 
 @kernel
-def _close_count(
+def close_count(
     left: Floats, right: Floats, n: int, m: int, d: int, limit2: float, need: float, x: Floats, scratch: Floats
 ) -> int:
     """How many pairs of samples of two objects are within the limit; -1 once they cannot be as many as needed.
@@ -261,7 +261,7 @@ def refine(
         if left_even and right_even:
             # Equal weights are counted, not summed: ten times 0.1 is 1.
             mass = left_mass[a] * right_mass[b]
-            close = _close_count(x_samples, y_samples, n, m, d, limit2, need * (n * m) / mass, x, scratch)
+            close = close_count(x_samples, y_samples, n, m, d, limit2, need * (n * m) / mass, x, scratch)
             probability[i] = np.nan if close < 0 else (close / (n * m)) * mass
             continue
         if left_even:
