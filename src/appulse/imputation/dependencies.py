@@ -1,0 +1,153 @@
+"""Differential dependencies: where some attributes differ little, another does so too."""
+
+from __future__ import annotations
+
+import json
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from numbers import Real
+from typing import TYPE_CHECKING, Any
+
+from appulse.errors import BadArgument, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+_FIELDS = ("determinants", "dependent", "tolerance", "confidence", "where")
+
+
+@dataclass(frozen=True, init=False)
+class DifferentialDependency:
+    """Rows that differ by at most these tolerances in the determinants differ by at most ``tolerance`` in another.
+
+    ``determinants`` maps attributes to tolerances, each in its attribute's unit: ``{"temperature": 0.5, "light": 40}``.
+    The rule says so of at least the share ``confidence`` of such pairs. ``where`` maps attributes to closed ranges
+    ``(low, high)``, of which both rows have to lie inside: a conditional dependency. Comparisons are inclusive, with
+    the tolerance of `within`. Raises `BadArgument`.
+
+    Song & Chen 2011; Ren et al. 2019, Definition 2.3.
+    """
+
+    determinants: tuple[tuple[str, float], ...]
+    dependent: str
+    tolerance: float
+    confidence: float
+    where: tuple[tuple[str, tuple[float, float]], ...]
+
+    def __init__(
+        self,
+        determinants: Mapping[str, float],
+        dependent: str,
+        tolerance: float,
+        confidence: float = 1.0,
+        where: Mapping[str, tuple[float, float]] | None = None,
+    ) -> None:
+        if not isinstance(determinants, Mapping) or not determinants:
+            raise BadArgument(
+                f"DifferentialDependency({determinants!r}, ...): give at least one attribute with its tolerance, e.g. "
+                "{'temperature': 0.5}."
+            )
+        for name in (*determinants, dependent, *(where or {})):
+            if not isinstance(name, str) or not name:
+                raise BadArgument(f"A DifferentialDependency names an attribute {name!r}. Give names of columns.")
+        if dependent in determinants or dependent in (where or {}):
+            raise BadArgument(
+                f"A DifferentialDependency fills {dependent!r} from itself. Leave it out of determinants and where."
+            )
+        set_field = object.__setattr__
+        set_field(self, "determinants", tuple((name, _length(name, of)) for name, of in determinants.items()))
+        set_field(self, "dependent", dependent)
+        set_field(self, "tolerance", _length(dependent, tolerance))
+        if not (_is_number(confidence) and 0.0 < confidence <= 1.0):
+            raise BadArgument(f"A DifferentialDependency has confidence={confidence!r}. Give a number in (0, 1].")
+        set_field(self, "confidence", float(confidence))
+        set_field(self, "where", tuple((name, _range(name, of)) for name, of in (where or {}).items()))
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The attributes that have to be known to take the rule, each once."""
+        return tuple(dict.fromkeys([name for name, _ in self.determinants] + [name for name, _ in self.where]))
+
+    def __str__(self) -> str:
+        close = ", ".join(f"{name}({of:g})" for name, of in self.determinants)
+        where = " and ".join(f"{name} in [{low:g}, {high:g}]" for name, (low, high) in self.where)
+        return f"{close} -> {self.dependent}({self.tolerance:g})" + (f" where {where}" if where else "")
+
+
+def within(tolerance: float) -> float:
+    """The difference that still counts as within a tolerance: the rule of the house, as for epsilon."""
+    return tolerance + 1e-9 * max(1.0, tolerance)
+
+
+def from_toml(source: str | Path) -> list[DifferentialDependency]:
+    """Rules from a TOML text, or from a file given as a path; the inverse of `to_toml`.
+
+    Each is a table ``[[dependency]]`` with ``determinants``, ``dependent``, ``tolerance``, and perhaps ``confidence``
+    and ``where``. Raises `BadArgument`.
+    """
+    try:
+        text = source if isinstance(source, str) else source.read_text(encoding="utf-8")
+        known = tomllib.loads(text)
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise BadArgument(f"Dependencies cannot be read: {error}") from error
+    for name in known:
+        if name != "dependency":
+            raise BadArgument(f"Dependencies have a table {name!r}.{nearest(name, ['dependency'])}")
+    listed = known.get("dependency", [])
+    if not isinstance(listed, list):
+        raise BadArgument("Dependencies have one table [dependency]. Write [[dependency]], once for each rule.")
+    return [_of_table(number, table) for number, table in enumerate(listed, 1)]
+
+
+def to_toml(rules: Sequence[DifferentialDependency]) -> str:
+    """Rules as TOML, a table each."""
+    return "\n".join(_as_table(rule) for rule in rules)
+
+
+def _of_table(number: int, table: Any) -> DifferentialDependency:
+    given = dict(table)
+    for name in given:
+        if name not in _FIELDS:
+            raise BadArgument(f"Dependency {number} has {name!r}.{nearest(name, _FIELDS)}")
+    if lacking := [name for name in _FIELDS[:3] if name not in given]:
+        raise BadArgument(f"Dependency {number} has no {lacking[0]!r}.")
+    where = given.pop("where", None)
+    if where is not None and not isinstance(where, dict):
+        raise BadArgument(f"Dependency {number} has where={where!r}. Give a table such as {{light = [0, 100]}}.")
+    return DifferentialDependency(**given, where=where)
+
+
+def _as_table(rule: DifferentialDependency) -> str:
+    determinants = ", ".join(f"{json.dumps(name)} = {of!r}" for name, of in rule.determinants)
+    lines = [
+        "[[dependency]]",
+        f"determinants = {{{determinants}}}",
+        f"dependent = {json.dumps(rule.dependent)}",
+        f"tolerance = {rule.tolerance!r}",
+    ]
+    lines += [f"confidence = {rule.confidence!r}"] if rule.confidence < 1.0 else []
+    ranges = ", ".join(f"{json.dumps(name)} = [{low!r}, {high!r}]" for name, (low, high) in rule.where)
+    lines += [f"where = {{{ranges}}}"] if ranges else []
+    return "\n".join([*lines, ""])
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _length(name: str, value: Any) -> float:
+    if not (_is_number(value) and math.isfinite(value) and value >= 0):
+        raise BadArgument(f"A DifferentialDependency has {name!r} within {value!r}. Give a finite number, at least 0.")
+    return float(value)
+
+
+def _range(name: str, value: Any) -> tuple[float, float]:
+    if not isinstance(value, tuple | list) or len(value) != 2 or not all(map(_is_number, value)):
+        raise BadArgument(f"A DifferentialDependency has where {name!r} in {value!r}. Give a pair (low, high).")
+    low, high = float(value[0]), float(value[1])
+    if not low <= high:
+        raise BadArgument(f"A DifferentialDependency has where {name!r} in {value!r}: no number lies in there.")
+    return low, high

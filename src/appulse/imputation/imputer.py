@@ -1,0 +1,225 @@
+"""Imputers: what fills the missing attributes of a stream's rows, and the one by differential dependencies."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from appulse.errors import BadArgument, nearest
+from appulse.imputation.dependencies import DifferentialDependency
+from appulse.imputation.lattice import Lattice
+from appulse.imputation.repository import Repository
+from appulse.imputation.samples import Choices, expanded
+from appulse.imputation.verification import check
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from appulse.imputation.repository import Floats, Ints
+    from appulse.imputation.verification import Verification
+    from appulse.model.filled import Fill, Filled
+
+MARGINAL = "marginal"
+_MOST_RULES = 62  # a bit each
+
+
+class Imputer(Protocol):
+    """Anything that can fill the attributes of a stream: ``bind`` says which, in the order of the value."""
+
+    def bind(self, attributes: Sequence[str]) -> Fill:
+        """What fills rows with these attributes; raises `BadArgument` where it cannot."""
+        ...
+
+
+class DependencyImputer:
+    """Fills what is missing with what the matching rows of a repository have there.
+
+    ``repository`` is any frame of complete rows, ``rules`` differential dependencies, which have to hold on it. An
+    attribute is filled by the first combination of rules, in the order of its lattice, whose determinants were observed
+    and that at least one row matches; its values weigh as often as they occur among the matches. Where no row matches
+    any, it is the distribution over the whole repository, told as ``"marginal"`` and in at most ``marginal`` values,
+    at evenly spaced quantiles. Several missing attributes are independent of each other, or with ``joint=True``
+    filled from the same rows. ``instances`` caps the samples of a row: an approximation, by quantiles of each
+    attribute. What fills a row depends on the row, the rules and the repository alone.
+
+    ``verified`` tells how the rules fared. Raises `BadArgument` for a rule that does not hold, with two rows against
+    it.
+
+    Ren et al. 2019, sections 2.2 and 3.
+    """
+
+    def __init__(
+        self,
+        repository: Any,
+        rules: Sequence[DifferentialDependency],
+        *,
+        joint: bool = False,
+        marginal: int = 256,
+        instances: int | None = None,
+    ) -> None:
+        self.repository = repository if isinstance(repository, Repository) else Repository(repository)
+        self.rules = tuple(rules)
+        self.joint, self.most_marginal, self.instances = bool(joint), marginal, instances
+        for what, value in (("marginal", marginal), ("instances", 1 if instances is None else instances)):
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise BadArgument(f"DependencyImputer({what}={value!r}): give a whole number, at least 1.")
+        for rule in self.rules:
+            if not isinstance(rule, DifferentialDependency):
+                raise BadArgument(f"DependencyImputer got a rule {rule!r}. Give ap.DifferentialDependency(...).")
+        if len(self.rules) > _MOST_RULES:
+            raise BadArgument(f"DependencyImputer got {len(self.rules)} rules; at most {_MOST_RULES} are supported.")
+        self.verified: list[Verification] = [check(self.repository, rule) for rule in self.rules]
+        self._lattices: dict[tuple[tuple[str, ...], tuple[int, ...]], Lattice] = {}
+
+    @property
+    def version(self) -> str:
+        """A short text that differs where fills may."""
+        settings = repr((self.rules, self.joint, self.most_marginal, self.instances))
+        return blake2b((self.repository.version + settings).encode(), digest_size=8).hexdigest()
+
+    def append(self, rows: Any) -> None:
+        """More complete rows: from now on rows are filled from all of them. Rules have to hold on them, too."""
+        repository = self.repository.extended(rows)
+        verified = [check(repository, rule) for rule in self.rules]
+        self.repository, self.verified, self._lattices = repository, verified, {}
+
+    def bind(self, attributes: Sequence[str]) -> DependencyFill:
+        """What fills rows with these attributes."""
+        for name in attributes:
+            if name not in self.repository.names:
+                raise BadArgument(
+                    f"The repository has no column {name!r}, which the stream's value has."
+                    f"{nearest(name, self.repository.names)}"
+                )
+        return DependencyFill(self, tuple(attributes))
+
+    def lattice(self, dependents: tuple[str, ...], attributes: tuple[str, ...]) -> Lattice:
+        """The combined rules that fill some attributes together, of values that have these attributes."""
+        known = set(attributes) - set(dependents)
+        numbers = tuple(
+            k for k, rule in enumerate(self.rules) if rule.dependent in dependents and known.issuperset(rule.reads)
+        )
+        lattice = self._lattices.get((dependents, numbers))
+        if lattice is None:
+            lattice = Lattice(self.repository, [self.rules[k] for k in numbers], numbers, dependents)
+            self._lattices[dependents, numbers] = lattice
+        return lattice
+
+    def told(self, way: int) -> str:
+        """The name of a way to fill: its rules, or ``"marginal"``."""
+        return " and ".join(str(rule) for k, rule in enumerate(self.rules) if way >> k & 1) or MARGINAL
+
+    def explain(self, row: Mapping[str, float | None]) -> list[dict[str, Any]]:
+        """What fills each hole of a row: ``attribute``, ``rule``, and the ``rows`` behind it, by place.
+
+        Where the marginal does, these are all rows of the repository.
+        """
+        attributes = tuple(row)
+        values = np.array([[np.nan if value is None else float(value) for value in row.values()]])
+        if np.isnan(values).all():
+            raise BadArgument("explain() got a row without any value. Give at least one.")
+        fill = self.bind(attributes)
+        way = fill.fill(values, np.zeros(1, np.int64), np.zeros(1, np.int64)).way[0]
+        return [
+            {"attribute": name, "rule": self.told(int(way[i])), "rows": self._rows_behind(int(way[i]), row)}
+            for i, name in enumerate(attributes)
+            if np.isnan(values[0, i])
+        ]
+
+    def _rows_behind(self, way: int, row: Mapping[str, float | None]) -> list[int]:
+        from appulse.imputation.dependencies import within
+
+        inside = np.ones(len(self.repository), bool)
+        for k, rule in enumerate(self.rules):
+            if not way >> k & 1:
+                continue
+            for name, of in rule.determinants:
+                x, column = float(row[name] or 0.0), self.repository[name]
+                inside &= (column >= x - within(of)) & (column <= x + within(of))
+            for name, (low, high) in rule.where:
+                inside &= (self.repository[name] >= low) & (self.repository[name] <= high)
+        return [int(i) for i in np.flatnonzero(inside)]
+
+
+class DependencyFill:
+    """A `DependencyImputer` for values of given attributes."""
+
+    in_order = False
+
+    def __init__(self, imputer: DependencyImputer, attributes: tuple[str, ...]) -> None:
+        self._imputer, self.attributes = imputer, attributes
+
+    @property
+    def version(self) -> str:
+        return self._imputer.version
+
+    def __repr__(self) -> str:
+        return f"DependencyFill({self.version}, {self.attributes})"
+
+    def told(self, way: int) -> str:
+        return self._imputer.told(way)
+
+    def fill(self, values: Floats, time: Ints, group: Ints) -> Filled:  # noqa: ARG002 - rows are filled one by one
+        """See `appulse.model.filled.Fill`."""
+        return expanded(values, self.choices, self._imputer.instances)
+
+    def choices(self, values: Floats, holes: NDArray[np.int64]) -> list[Choices]:
+        """Distributions for rows that lack just the attributes ``holes``: one for each, or one for all together."""
+        together = [holes] if self._imputer.joint else [holes[k : k + 1] for k in range(len(holes))]
+        return [self._choices(values, holes, part) for part in together]
+
+    def boxes(self, values: Floats) -> tuple[Floats, Floats]:
+        """Boxes that hold all samples of the rows, (n, d) each, without filling them: from the index alone.
+
+        Ren et al. 2019, Lemma 4.1: what lies apart by its boxes lies apart.
+        """
+        lows, highs = values.copy(), values.copy()
+        missing = np.isnan(values)
+        for pattern in np.unique(missing, axis=0):
+            rows = np.flatnonzero((missing == pattern).all(axis=1))
+            holes = np.flatnonzero(pattern)
+            for part in [holes] if self._imputer.joint else [holes[k : k + 1] for k in range(len(holes))]:
+                if len(part) == 0:
+                    continue
+                lattice = self._lattice(part)
+                nodes = lattice.usable(self._observed(holes))
+                at = values[rows][:, self._places(lattice)]
+                low, high = lattice.index.hulls(at, nodes, lattice.constraints)
+                lows[np.ix_(rows, part)], highs[np.ix_(rows, part)] = low, high
+        return lows, highs
+
+    def _lattice(self, part: NDArray[np.int64]) -> Lattice:
+        return self._imputer.lattice(tuple(self.attributes[k] for k in part), self.attributes)
+
+    def _places(self, lattice: Lattice) -> NDArray[np.int64]:
+        return np.array([self.attributes.index(axis) for axis in lattice.axes], np.int64)
+
+    def _observed(self, holes: NDArray[np.int64]) -> frozenset[str]:
+        return frozenset(self.attributes) - {self.attributes[k] for k in holes}
+
+    def _choices(self, values: Floats, holes: NDArray[np.int64], part: NDArray[np.int64]) -> Choices:
+        lattice = self._lattice(part)
+        nodes = lattice.usable(self._observed(holes))
+        rows = values[:, self._places(lattice)]
+        place, first, code, times = lattice.index.fill(rows, nodes, lattice.constraints)
+        # Rows that nothing matched share one distribution, after those of the others.
+        marginal, shares = lattice.marginal(self._imputer.most_marginal)
+        count = np.diff(first)
+        total = np.repeat(np.add.reduceat(times, first[:-1][count > 0]) if len(times) else times, count[count > 0])
+        alone = place < 0
+        begin = np.where(alone, len(code), first[:-1])
+        way = np.zeros(len(values), np.int64)
+        if len(nodes):
+            way = np.where(alone, 0, lattice.ways[nodes[place]])
+        return Choices(
+            part,
+            begin,
+            np.where(alone, len(marginal), count),
+            np.concatenate([lattice.index.values[code], marginal]),
+            np.concatenate([times / total, shares]),
+            way,
+        )

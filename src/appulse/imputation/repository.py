@@ -1,0 +1,237 @@
+"""Complete rows that holes are filled from, and an index of the boxes they lie in."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import narwhals as nw
+import numpy as np
+import pyarrow as pa
+
+from appulse.errors import BadArgument, nearest
+from appulse.kernels import neighbours as kernels
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+Floats: TypeAlias = "NDArray[np.float64]"
+Ints: TypeAlias = "NDArray[np.int64]"
+
+
+def table_of(frame: Any) -> pa.Table:
+    """Any frame of complete rows as an Arrow table; a Spark frame is collected."""
+    if isinstance(frame, pa.Table):
+        return frame
+    if hasattr(frame, "toArrow"):
+        collected: pa.Table = frame.toArrow()
+        return collected
+    try:
+        return nw.from_native(frame, eager_only=True).to_arrow()
+    except TypeError:
+        kind = f"{type(frame).__module__}.{type(frame).__name__}"
+        raise BadArgument(f"A repository is a {kind}. Give a Spark, pyarrow, pandas or Polars frame.") from None
+
+
+class Repository:
+    """Complete rows, never changed: numbers by column, (n,) each.
+
+    ``frame`` is any frame; ``columns`` those to read, default all that hold numbers. Raises `BadArgument` where a
+    column is missing or a number is.
+    """
+
+    def __init__(self, frame: Any, columns: Sequence[str] | None = None) -> None:
+        table = table_of(frame)
+        names = [field.name for field in table.schema if _is_number(field.type)] if columns is None else list(columns)
+        self._columns: dict[str, Floats] = {}
+        for name in names:
+            if name not in table.schema.names:
+                raise BadArgument(f"The repository has no column {name!r}.{nearest(name, table.schema.names)}")
+            if not _is_number(table.schema.field(name).type):
+                raise BadArgument(f"Column {name!r} of the repository is {table.schema.field(name).type}, no number.")
+            numbers = table[name].cast(pa.float64(), safe=False).to_numpy()
+            lacking = int((~np.isfinite(numbers)).sum())
+            if lacking:
+                raise BadArgument(
+                    f"{lacking:,} of {len(table):,} rows of the repository have no finite {name!r}. A repository holds "
+                    "complete rows: drop these first, e.g. frame.dropna(subset=[...])."
+                )
+            self._columns[name] = np.ascontiguousarray(numbers) + 0.0  # -0.0 is 0.0
+        if not names or len(table) == 0:
+            raise BadArgument("The repository has no rows of numbers. Give at least one complete row.")
+
+    def __len__(self) -> int:
+        return len(next(iter(self._columns.values())))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return tuple(self._columns)
+
+    def __getitem__(self, name: str) -> Floats:
+        known = self._columns.get(name)
+        if known is None:
+            raise BadArgument(f"The repository has no column {name!r} of numbers.{nearest(name, self._columns)}")
+        return known
+
+    def matrix(self, names: Sequence[str]) -> Floats:
+        """Some columns, (columns, n)."""
+        return np.array([self[name] for name in names]).reshape(len(names), -1)
+
+    def extended(self, frame: Any) -> Repository:
+        """These rows and more of them, as a repository of its own."""
+        more = Repository(frame, self.names)
+        return Repository(
+            pa.table({name: np.concatenate([values, more[name]]) for name, values in self._columns.items()})
+        )
+
+    @cached_property
+    def version(self) -> str:
+        """A short text that differs where the rows do."""
+        digest = blake2b(digest_size=8)
+        for name, values in self._columns.items():
+            digest.update(name.encode() + b"\0")
+            digest.update(values.tobytes())
+        return digest.hexdigest()
+
+
+class Constraints:
+    """Boxes around objects over some axes, one for each of many rules: (rules, axes) each.
+
+    ``used`` are the axes that bound a box; ``limits`` how far a match may lie on either side, infinite where only a
+    range counts; ``ranges`` (rules, axes, 2) where object and match have to lie. A row r matches an object o where
+    ``o - limit <= r <= o + limit``, in doubles.
+    """
+
+    def __init__(self, rules: int, axes: Sequence[str]) -> None:
+        self.axes = tuple(axes)
+        self.used = np.zeros((rules, len(axes)), bool)
+        self.limits = np.full((rules, len(axes)), np.inf)
+        self.ranges = np.empty((rules, len(axes), 2))
+        self.ranges[:, :, 0], self.ranges[:, :, 1] = -np.inf, np.inf
+
+    def __len__(self) -> int:
+        return len(self.used)
+
+    def add(self, rule: int, limits: Mapping[str, float], ranges: Mapping[str, tuple[float, float]]) -> None:
+        """Narrow the box of a rule."""
+        for name, limit in limits.items():
+            axis = self.axes.index(name)
+            self.used[rule, axis] = True
+            self.limits[rule, axis] = min(self.limits[rule, axis], limit)
+        for name, (low, high) in ranges.items():
+            axis = self.axes.index(name)
+            self.used[rule, axis] = True
+            self.ranges[rule, axis] = max(self.ranges[rule, axis, 0], low), min(self.ranges[rule, axis, 1], high)
+
+
+class Index:
+    """The rows of a repository in a tree over ``axes``, with what they have in ``dependents``.
+
+    ``values`` (m, dependents) are the distinct combinations of the dependents, in order, and ``counts`` how often each
+    occurs. ``scale`` is what counts as a difference along each axis.
+    """
+
+    def __init__(
+        self, repository: Repository, axes: Sequence[str], dependents: Sequence[str], scale: Sequence[float]
+    ) -> None:
+        self.axes, self.dependents = tuple(axes), tuple(dependents)
+        n = len(repository)
+        self.columns = repository.matrix([*axes, *dependents])
+        depth = max(0, (-(-n // kernels.LEAF) - 1).bit_length())
+        nodes = (2 << depth) - 1
+        self.order = np.arange(n)
+        self.begin, self.end = np.empty(nodes, np.int64), np.empty(nodes, np.int64)
+        self.bounds = np.empty((nodes, len(self.columns), 2))
+        step = np.array([max(of, 1e-300) for of in scale])
+        kernels.arrange(self.columns, self.order, step, self.begin, self.end, self.bounds)
+        found = self.columns[len(axes) :]
+        if len(dependents) == 1:
+            distinct, codes, self.counts = np.unique(found[0], return_inverse=True, return_counts=True)
+            self.values = distinct[:, None]
+        else:
+            self.values, codes, self.counts = np.unique(found.T, axis=0, return_inverse=True, return_counts=True)
+        self.codes = codes.reshape(-1).astype(np.int64)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        held = (self.columns, self.order, self.begin, self.end, self.bounds, self.codes, self.values, self.counts)
+        return sum(array.nbytes for array in held)
+
+    @property
+    def _tree(self) -> tuple[Floats, Ints, Ints, Floats]:
+        return self.columns, self.begin, self.end, self.bounds
+
+    def count(self, rows: Floats, constraints: Constraints, rule: int) -> Ints:
+        """How many rows match each of ``rows`` (n, axes) under a rule."""
+        found = np.empty(len(rows), np.int64)
+        c = constraints
+        kernels.count(*self._tree, np.ascontiguousarray(rows), c.used[rule], c.limits[rule], c.ranges[rule], found)
+        return found
+
+    def agree(
+        self, places: Ints, constraints: Constraints, rule: int, dependent: int, within: float
+    ) -> tuple[Ints, Ints, Ints]:
+        """Of rows of its own: matches, matches that agree in a dependent, and one that does not (or -1)."""
+        close, good, other = (np.empty(len(places), np.int64) for _ in range(3))
+        c = constraints
+        kernels.agree(
+            *self._tree,
+            places,
+            c.used[rule],
+            c.limits[rule],
+            c.ranges[rule],
+            len(self.axes) + dependent,
+            within,
+            close,
+            good,
+            other,
+        )
+        return close, good, other
+
+    def fill(self, rows: Floats, nodes: Ints, constraints: Constraints) -> tuple[Ints, Ints, Ints, Ints]:
+        """What each row is filled with by the first rule that matches: its place among ``nodes``, first, code, count.
+
+        See `appulse.kernels.neighbours.fill`.
+        """
+        n, rows = len(rows), np.ascontiguousarray(rows)
+        place, first = np.empty(n, np.int64), np.zeros(n + 1, np.int64)
+        room = max(1024, 64 * n, 2 * len(self.values))
+        code, times = np.empty(room, np.int64), np.empty(room, np.int64)
+        tally, gathered = np.zeros(len(self.values), np.int64), np.empty(len(self.codes) + 1, np.int64)
+        c, start = constraints, 0
+        while True:
+            start = kernels.fill(
+                *self._tree,
+                self.codes,
+                tally,
+                rows,
+                nodes,
+                c.used,
+                c.limits,
+                c.ranges,
+                start,
+                place,
+                first,
+                code,
+                times,
+                gathered,
+            )
+            if start == n:
+                return place, first, code[: first[-1]], times[: first[-1]]
+            code, times = (np.concatenate([array, np.empty_like(array)]) for array in (code, times))
+
+    def hulls(self, rows: Floats, nodes: Ints, constraints: Constraints) -> tuple[Floats, Floats]:
+        """Boxes around what `fill` would fill in, (n, dependents) each."""
+        lows, highs = (np.empty((len(rows), len(self.dependents))) for _ in range(2))
+        c = constraints
+        kernels.hulls(*self._tree, np.ascontiguousarray(rows), nodes, c.used, c.limits, c.ranges, lows, highs)
+        return lows, highs
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))

@@ -1,0 +1,114 @@
+"""From distributions of single attributes to samples of whole rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from appulse.errors import BadArgument
+from appulse.kernels import neighbours as kernels
+from appulse.model.filled import OBSERVED, Filled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from appulse.imputation.repository import Floats, Ints
+
+# Samples of one row beyond which it is refused, not filled.
+_MOST = 1 << 24
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What some attributes of each of n rows may be, together.
+
+    Row i has ``count[i]`` choices from ``values[begin[i]]`` on, (total, attributes), with ``shares`` that sum to 1.
+    ``columns`` are the attributes, ``way`` (n) what filled them.
+    """
+
+    columns: NDArray[np.int64]
+    begin: Ints
+    count: Ints
+    values: Floats
+    shares: Floats
+    way: Ints
+
+    def thinned(self, most: int) -> Choices:
+        """At most so many choices for each row, at evenly spaced quantiles."""
+        n = len(self.begin)
+        if n == 0 or int(self.count.max()) <= most:
+            return self
+        places, weights, sizes = np.empty((n, most), np.int64), np.empty((n, most)), np.empty(n, np.int64)
+        kernels.thin(self.begin, self.count, self.shares, most, places, weights, sizes)
+        kept = np.arange(most) < sizes[:, None]
+        begin = np.cumsum(sizes) - sizes
+        return Choices(self.columns, begin, sizes, self.values[places[kept]], weights[kept], self.way)
+
+
+def expanded(
+    values: Floats, choices: Callable[[Floats, NDArray[np.int64]], Sequence[Choices]], instances: int | None = None
+) -> Filled:
+    """Rows (n, d), NaN where something is missing, as samples: every combination of what its holes may be.
+
+    ``choices`` tells the distributions of rows that all lack the same attributes. ``instances`` caps the samples of a
+    row. Raises `BadArgument` for rows with more samples than memory is for.
+    """
+    n, d = values.shape
+    missing = np.isnan(values)
+    way = np.full((n, d), OBSERVED, np.int64)
+    sizes = np.ones(n, np.int64)
+    # Patterns of holes as numbers; a value has at most 16 attributes.
+    pattern = missing @ (1 << np.arange(d))
+    known: list[tuple[NDArray[np.int64], list[Choices]]] = []
+    for one in np.unique(pattern).tolist():
+        rows = np.flatnonzero(pattern == one)
+        holes = np.flatnonzero(one >> np.arange(d) & 1)
+        parts: list[Choices] = list(choices(values[rows], holes)) if one else []
+        if instances is not None and parts:
+            most = max(1, int(instances ** (1.0 / len(parts)) + 1e-9))
+            parts = [part.thinned(most) for part in parts]
+        for part in parts:
+            way[np.ix_(rows, part.columns)] = part.way[:, None]
+        if parts:
+            samples = np.prod([part.count.astype(np.float64) for part in parts], axis=0)
+            if samples.max() > _MOST:
+                raise BadArgument(
+                    f"A row with {len(holes)} holes has {samples.max():,.0f} combinations of what may stand there. "
+                    "Fill them together (joint=True), or cap them (instances=10_000)."
+                )
+            sizes[rows] = samples.astype(np.int64)
+        known.append((rows, parts))
+    first = np.concatenate([[0], np.cumsum(sizes)])
+    points, weights = np.empty((int(first[-1]), d)), np.ones(int(first[-1]))
+    for rows, parts in known:
+        if not parts:
+            points[first[rows]] = values[rows]
+        else:
+            _multiply(values[rows], parts, first[rows], points, weights)
+    return Filled(first, points, weights, way)
+
+
+def _multiply(values: Floats, parts: Sequence[Choices], place: Ints, points: Floats, weights: Floats) -> None:
+    """Write the samples of rows with the same holes."""
+    widest = max(len(part.columns) for part in parts)
+    columns = np.full((len(parts), widest), -1, np.int64)
+    starts = np.cumsum([0] + [len(part.shares) for part in parts])
+    table = np.zeros((int(starts[-1]), widest))
+    for p, part in enumerate(parts):
+        columns[p, : len(part.columns)] = part.columns
+        table[starts[p] : starts[p + 1], : len(part.columns)] = part.values
+    kernels.product(
+        np.ascontiguousarray(values),
+        np.column_stack([part.begin + start for part, start in zip(parts, starts[:-1], strict=True)]),
+        np.column_stack([part.count for part in parts]),
+        columns,
+        table,
+        np.concatenate([part.shares for part in parts]),
+        place,
+        points,
+        weights,
+    )

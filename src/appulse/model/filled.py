@@ -1,0 +1,67 @@
+"""Rows whose missing attributes have been filled: weighted samples, and how each attribute came about."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+#: The way of an attribute that was there.
+OBSERVED = -1
+#: What was filled, and by what.
+FILLED = pa.list_(pa.struct([("attribute", pa.string()), ("rule", pa.string())]))
+
+
+@dataclass(frozen=True)
+class Filled:
+    """Rows as samples: those of row i from ``first[i]`` to ``first[i + 1]``, points (total, d) with their weights.
+
+    The weights of a row sum to 1. ``way`` (n, d) numbers what filled each attribute, `OBSERVED` where nothing had to.
+    """
+
+    first: NDArray[np.int64]
+    rows: NDArray[np.float64]
+    weights: NDArray[np.float64]
+    way: NDArray[np.int64]
+
+
+class Fill(Protocol):
+    """What fills the missing attributes of one stream's rows."""
+
+    @property
+    def version(self) -> str:
+        """A text that differs where answers may."""
+        ...
+
+    @property
+    def in_order(self) -> bool:
+        """Whether a row is filled by the rows around it, so that all of them have to be there, in order of time."""
+        ...
+
+    def fill(self, values: NDArray[np.float64], time: NDArray[np.int64], group: NDArray[np.int64]) -> Filled:
+        """Rows (n, d), NaN where something is missing but never everything; with their times and partitions."""
+        ...
+
+    def told(self, way: int) -> str:
+        """The name of a way to fill."""
+        ...
+
+
+def column_of(way: NDArray[np.int64], attributes: Sequence[str], fill: Fill) -> pa.Array:
+    """What was filled in each row and by what, as a column of `FILLED`."""
+    rows, columns = np.nonzero(way != OBSERVED)
+    used, codes = np.unique(way[rows, columns], return_inverse=True)
+    names = pa.array([fill.told(code) for code in used.tolist()], pa.string())
+    told = pa.StructArray.from_arrays(
+        [pa.array(list(attributes), pa.string()).take(pa.array(columns)), names.take(pa.array(codes))],
+        fields=list(FILLED.value_type),
+    )
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(way)))])
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), told).cast(FILLED)
