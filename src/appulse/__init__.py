@@ -13,20 +13,24 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from appulse.api import (
         QueryMatch,
+        SensorJoin,
         SimilarityJoin,
         ask,
         explain,
         filter,
+        impute,
         listen,
         match_queries,
         rejects,
         self_join,
+        sensor_join,
         session,
         similarity_join,
         start,
         window_aggregate,
     )
     from appulse.engines.call import Options
+    from appulse.engines.sensors import SensorOptions
     from appulse.errors import (
         AppulseError,
         BadArgument,
@@ -39,8 +43,10 @@ if TYPE_CHECKING:
         StateError,
         StorageError,
     )
+    from appulse.imputation.dependencies import DifferentialDependency
+    from appulse.imputation.imputer import DependencyImputer
     from appulse.model.stream import Stream
-    from appulse.model.uncertainty import Ball, Exact, Gaussian, Samples
+    from appulse.model.uncertainty import Ball, Exact, Gaussian, Incomplete, Samples
     from appulse.windows.definitions import CountWindow, DeltaWindow, TimeWindow, TumblingWindow, UncertainCountWindow
 
 __version__ = "0.1.0"
@@ -48,20 +54,24 @@ __version__ = "0.1.0"
 _HOMES = {
     "appulse.api": (
         "QueryMatch",
+        "SensorJoin",
         "SimilarityJoin",
         "ask",
         "explain",
         "filter",
+        "impute",
         "listen",
         "match_queries",
         "rejects",
         "self_join",
+        "sensor_join",
         "session",
         "similarity_join",
         "start",
         "window_aggregate",
     ),
     "appulse.engines.call": ("Options",),
+    "appulse.engines.sensors": ("SensorOptions",),
     "appulse.errors": (
         "AppulseError",
         "BadArgument",
@@ -74,8 +84,10 @@ _HOMES = {
         "StateError",
         "StorageError",
     ),
+    "appulse.imputation.dependencies": ("DifferentialDependency",),
+    "appulse.imputation.imputer": ("DependencyImputer",),
     "appulse.model.stream": ("Stream",),
-    "appulse.model.uncertainty": ("Ball", "Exact", "Gaussian", "Samples"),
+    "appulse.model.uncertainty": ("Ball", "Exact", "Gaussian", "Incomplete", "Samples"),
     "appulse.windows.definitions": (
         "CountWindow",
         "DeltaWindow",
@@ -95,13 +107,18 @@ __all__ = [
     "CheckpointError",
     "CountWindow",
     "DeltaWindow",
+    "DependencyImputer",
+    "DifferentialDependency",
     "Exact",
     "Gaussian",
+    "Incomplete",
     "JobError",
     "NotBuilt",
     "Options",
     "QueryMatch",
     "Samples",
+    "SensorJoin",
+    "SensorOptions",
     "SessionError",
     "SimilarityJoin",
     "StateError",
@@ -114,10 +131,12 @@ __all__ = [
     "ask",
     "explain",
     "filter",
+    "impute",
     "listen",
     "match_queries",
     "rejects",
     "self_join",
+    "sensor_join",
     "session",
     "similarity_join",
     "start",

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from appulse.engines.call import Call, JoinCall, Options, resolve, stream_names
+from appulse.engines.call import AnyCall, JoinCall, Options, resolve, stream_names
+from appulse.engines.sensors import SensorOptions
 from appulse.errors import BadArgument, NotBuilt
 from appulse.model.stream import Stream
 from appulse.windows.definitions import TimeWindow
@@ -18,11 +19,12 @@ if TYPE_CHECKING:
 
     from appulse.engines.local import LocalJoin
     from appulse.engines.queries import LocalQueries
+    from appulse.engines.sensors import LocalSensors
     from appulse.windows.definitions import Window
 
 _TWICE = "The same Stream is given twice among several. Pair it with itself by self_join, apart."
 # Arrow tables take no attributes: what stands behind results is kept beside them.
-_RESULTS: dict[int, tuple[weakref.ref[Any], pa.Table, Call]] = {}
+_RESULTS: dict[int, tuple[weakref.ref[Any], pa.Table, AnyCall]] = {}
 
 
 def similarity_join(
@@ -53,9 +55,13 @@ def similarity_join(
     Spark frames give a Spark frame (streaming if they are), others a `pyarrow.Table`. Bad rows are in `rejects`, or
     raise `BadInput` with ``on_reject="fail"``.
 
-    Lian & Chen 2009, Eqs. 1 and 2.
+    ``imputer`` fills the values of streams that are `Incomplete`: one for all of them, or a mapping by stream name. The
+    answers are those of `impute` first and the join then. It adds ``left_filled, right_filled``: what was filled in
+    each row, as (attribute, rule), the rule ``"marginal"`` where none matched.
+
+    Lian & Chen 2009, Eqs. 1 and 2; Ren et al. 2019, Definition 2.6.
     """
-    _refuse_unbuilt(imputer=imputer, metric=metric, probabilities=probabilities)
+    _refuse_unbuilt(metric=metric, probabilities=probabilities)
     if right is left:
         if more:
             raise BadArgument(_TWICE)
@@ -68,6 +74,7 @@ def similarity_join(
             values=values,
             on_reject=on_reject,
             options=options,
+            imputer=imputer,
         )
     return _join(
         (left, right, *more),
@@ -80,6 +87,7 @@ def similarity_join(
         options=options,
         emit=emit,
         values=values,
+        imputer=imputer,
     )
 
 
@@ -103,7 +111,7 @@ def self_join(
     ``different`` names a column in which the two rows have to differ; null does not differ. Everything else as in
     `similarity_join`.
     """
-    _refuse_unbuilt(imputer=imputer, metric=metric, probabilities=probabilities)
+    _refuse_unbuilt(metric=metric, probabilities=probabilities)
     return _join(
         (stream,),
         epsilon=epsilon,
@@ -115,7 +123,30 @@ def self_join(
         options=options,
         emit=emit,
         values=values,
+        imputer=imputer,
     )
+
+
+def impute(stream: Stream, imputer: Any) -> Stream:
+    """The stream with what is missing in its rows filled by an imputer: a stream of samples.
+
+    ``stream`` has the value ``Incomplete(...)``. Its frame gets the columns ``imputed`` (the samples),
+    ``imputed_weights`` and ``filled``, a list of (attribute, rule): what was filled, and by what. Rows that lack every
+    attribute, or hold an infinite one, have null there, and are rejects of what comes next. A Spark frame stays one.
+
+    Ren et al. 2019, Definition 2.4.
+    """
+    from appulse.engines import imputing
+
+    _check_stream(stream)
+    fill = imputing.bound(imputer, imputing.incomplete_model(stream))
+    if _is_spark(stream.frame):
+        from appulse.engines.spark.imputing import filled_frame
+
+        return imputing.filled_stream(stream, filled_frame(stream, fill))
+    from appulse.engines.local import as_table
+
+    return imputing.filled_stream(stream, imputing.filled_table(as_table(stream.frame), stream, fill))
 
 
 def filter(stream: Stream, condition: str) -> Stream:  # noqa: A001 - the contract's name, used as ap.filter
@@ -258,6 +289,70 @@ def ask(rows: Stream, queries: Any, *, probability: float | None = None, on_reje
     return match_queries(rows, queries, probability=probability, on_reject=on_reject)
 
 
+def sensor_join(
+    readings: Any,
+    *,
+    sensor: str,
+    time: str,
+    value: str,
+    resolution: float | None = None,
+    within: float | None = None,
+    window: Any,
+    lateness: Any = None,
+    partition_by: str | Sequence[str] | None = None,
+    carry: Sequence[str] = (),
+    expand: bool = False,
+    unit: str = "s",
+    on_reject: str = "collect",
+    options: SensorOptions | None = None,
+) -> Any:
+    """Which sensors read alike: each reading with the readings of other sensors of like value, however many they are.
+
+    ``readings`` is a frame with a column of sensors (any type), one of times and one of values. Values are alike if
+    equal, or with ``resolution`` in one bin ``floor(value / resolution)``, or with ``within`` at most that far apart. A
+    reading meets readings that come before it in the order (time, sensor, number) and are in their window: ``window``
+    is a `TimeWindow` (``per_stream`` names sensors), a mapping from sensors to durations (None: all others), or the
+    name of a column with each sensor's window in seconds. ``unit`` is that of times that are plain numbers.
+
+    Columns: those of ``partition_by``, then ``value, sensor, time`` of each reading that met others, the columns of
+    ``carry``, and ``matches``, a list of (sensor, times, carried values): sensors by their newest reading, newest
+    first, and so are the times of each. That is the Cartesian product of the sensors' readings in factorised form;
+    with ``expand=True`` there is a row for each of its elements, whose ``matches`` are (sensor, time, carried values).
+    Bad rows are in `rejects`, or raise `BadInput` with ``on_reject="fail"``. Spark frames give a Spark frame (streaming
+    if they are), others a `pyarrow.Table`.
+
+    Ali et al. 2007, Definition 1 and section 4.1.
+    """
+    options = options or SensorOptions()
+    settings: dict[str, Any] = {
+        "sensor": sensor,
+        "time": time,
+        "value": value,
+        "resolution": resolution,
+        "within": within,
+        "window": window,
+        "lateness": lateness,
+        "partition_by": partition_by,
+        "carry": carry,
+        "expand": expand,
+        "unit": unit,
+        "on_reject": on_reject,
+    }
+    if _is_spark(readings):
+        from appulse.engines.spark.sensors import spark_sensors
+
+        return spark_sensors(readings, options=options, **settings)
+    from appulse.engines.local import as_table
+    from appulse.engines.sensors import LocalSensors, resolve_sensors
+
+    table = as_table(readings)
+    call = resolve_sensors(table.schema, sweep=options.sweep, **settings)
+    engine = LocalSensors(call)
+    result = pa.concat_tables([call.answer_schema.empty_table(), *engine.push(table), *engine.drain()])
+    _remember(result, engine.rejects(), call)
+    return result
+
+
 def rejects(result: Any) -> Any:
     """The rows of a call that could not be used: ``stream, key, time, reason, detail, values`` (JSON).
 
@@ -359,6 +454,7 @@ class SimilarityJoin:
         values: bool = False,
         on_reject: str = "collect",
         options: Options | None = None,
+        imputer: Any = None,
         **streams: Stream,
     ) -> None:
         for name, stream in streams.items():
@@ -384,6 +480,7 @@ class SimilarityJoin:
             "values": values,
             "on_reject": on_reject,
             "options": options or Options(),
+            "imputer": imputer,
         }
         self._engine: LocalJoin | None = None
         self._held: dict[str, pa.Table] = {}
@@ -517,6 +614,43 @@ class QueryMatch:
         return self._engine
 
 
+class SensorJoin:
+    """The sensor join by hand, without Spark: push readings as they come, take the answers they complete.
+
+    Arguments as in `sensor_join`, without the frame. A reading waits until its tick is complete: until a later one
+    has come, by more than ``lateness``.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        self._settings = settings
+        self._engine: LocalSensors | None = None
+
+    def push(self, frame: Any) -> pa.Table:
+        """Take in readings; the answers of the ticks that this completes."""
+        from appulse.engines.local import as_table
+        from appulse.engines.sensors import LocalSensors, resolve_sensors
+
+        table = as_table(frame)
+        if self._engine is None:
+            options = self._settings.pop("options", None) or SensorOptions()
+            self._engine = LocalSensors(resolve_sensors(table.schema, sweep=options.sweep, **self._settings))
+        return pa.concat_tables([self._known.call.answer_schema.empty_table(), *self._known.push(table)])
+
+    def drain(self) -> pa.Table:
+        """The readings have ended: the answers of what was held."""
+        return pa.concat_tables([self._known.call.answer_schema.empty_table(), *self._known.drain()])
+
+    def rejects(self) -> pa.Table:
+        """Every row that could not be used so far."""
+        return self._known.rejects()
+
+    @property
+    def _known(self) -> LocalSensors:
+        if self._engine is None:
+            raise BadArgument("No readings have been pushed yet: push some first, if only an empty frame.")
+        return self._engine
+
+
 def _with_queries(given: tuple[Any, ...], queries: Any, name: str) -> tuple[tuple[Any, ...], Any]:
     """The streams and the queries, which may come last among them."""
     if queries is None and given and not isinstance(given[-1], Stream):
@@ -562,13 +696,13 @@ def _check_stream(stream: Any) -> None:
         raise BadArgument("A stream of the call has no frame. Streams without one are for ap.SimilarityJoin.")
 
 
-def _remember(result: pa.Table, rejected: pa.Table, call: Call) -> None:
+def _remember(result: pa.Table, rejected: pa.Table, call: AnyCall) -> None:
     """Keep what stands behind an in-process result for as long as the result lives."""
     number = id(result)
     _RESULTS[number] = (weakref.ref(result, lambda _: _RESULTS.pop(number, None)), rejected, call)
 
 
-def _kept(result: pa.Table) -> tuple[Any, pa.Table, Call]:
+def _kept(result: pa.Table) -> tuple[Any, pa.Table, AnyCall]:
     kept = _RESULTS.get(id(result))
     if kept is None or kept[0]() is not result:
         raise BadArgument("This table is not what a call of appulse returned. Pass the result itself, not a slice.")
@@ -582,9 +716,8 @@ def _is_spark(frame: Any) -> bool:
     )
 
 
-def _refuse_unbuilt(*, imputer: Any, metric: str, probabilities: str) -> None:
+def _refuse_unbuilt(*, metric: str, probabilities: str) -> None:
     for name, value, built in (
-        ("imputer", imputer, None),
         ("metric", metric, "euclidean"),
         ("probabilities", probabilities, "exact"),
     ):

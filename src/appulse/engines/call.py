@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import pyarrow as pa
 
+from appulse.engines.imputing import filled_columns, fills_of
 from appulse.errors import BadArgument, nearest
 from appulse.model import defects as why
 from appulse.model import structs, uncertainty
 from appulse.model.defects import as_json, reject_schema
 from appulse.model.encode import Encoding, check_columns, gaussian_reach, held_as, reach_quantile
+from appulse.model.filled import FILLED, split_ways
 from appulse.model.strings import decode
 from appulse.model.times import from_micros, is_number, is_time
 from appulse.operators.attributes import Attribute, dimension_of
@@ -70,11 +72,9 @@ class Options:
             raise BadArgument(f"Options(partitions={self.partitions}): give at least 1.")
 
 
-class Call(Protocol):
+class AnyCall(Protocol):
     """A checked call without its frames, of any operator: what engines have to know of it."""
 
-    @property
-    def encodings(self) -> tuple[Encoding, ...]: ...
     @property
     def lateness(self) -> tuple[int, ...]: ...
     @property
@@ -94,10 +94,17 @@ class Call(Protocol):
     @property
     def holds_back(self) -> bool: ...
     @property
-    def dependent(self) -> tuple[str, ...]: ...
-    @property
     def answer_schema(self) -> pa.Schema: ...
     def fingerprint(self) -> str: ...
+
+
+class Call(AnyCall, Protocol):
+    """A call over streams of uncertain objects."""
+
+    @property
+    def encodings(self) -> tuple[Encoding, ...]: ...
+    @property
+    def dependent(self) -> tuple[str, ...]: ...
 
 
 @dataclass(frozen=True)
@@ -114,6 +121,7 @@ class JoinCall:
     on_reject: str = "collect"
     options: Options = field(default_factory=Options)
     dependent: tuple[str, ...] = ()  # streams whose rows are answers of a join
+    imputes: bool = False  # whether answers tell what was filled
 
     @property
     def answer_schema(self) -> pa.Schema:
@@ -125,7 +133,8 @@ class JoinCall:
         ]
         changes = [("change", pa.int32()), ("time", self.time_type)] if self.plan.changes else []
         pairs = [("pairs", PAIRS)] if self.plan.values else []
-        return pa.schema([*sides, ("distance", pa.float64()), ("probability", pa.float64()), *changes, *pairs])
+        filled = [(f"{side}_filled", FILLED) for side in ("left", "right")] if self.imputes else []
+        return pa.schema([*sides, ("distance", pa.float64()), ("probability", pa.float64()), *changes, *pairs, *filled])
 
     @property
     def bucketed(self) -> bool:
@@ -172,6 +181,7 @@ def resolve(
     options: Options,
     emit: str = "matches",
     values: bool = False,
+    imputer: Any = None,
 ) -> JoinCall:
     """Check a call against the columns there are, and settle everything that follows from its arguments."""
     names = stream_names(streams, self_join=self_join)
@@ -209,6 +219,7 @@ def resolve(
     key_type, time_type = _key_type(streams, schemas, names), common_time_type(streams, schemas, names)
     d = known_dimensions(names, models, schemas)
     check_partitions(streams, schemas, names)
+    fills = fills_of(imputer, names, [stream.value for stream in streams])
     encodings = tuple(
         Encoding(
             name=name,
@@ -226,8 +237,10 @@ def resolve(
             dimensions=d,
             measure=window.column if isinstance(window, DeltaWindow) and window.confidence is None else None,
             where=where,
+            fill=fill,
+            tells_filled=any(known is not None for known in fills),
         )
-        for name, stream, where in zip(names, streams, conditions, strict=True)
+        for name, stream, where, fill in zip(names, streams, conditions, fills, strict=True)
     )
     for encoding, schema in zip(encodings, schemas, strict=True):
         check_columns(encoding, schema)
@@ -238,7 +251,8 @@ def resolve(
     # Under time windows nothing waits for a tick to be complete, so order of arrival changes nothing.
     arrival = arrival and plan.rule is not None
     dependent = tuple(name for name, schema in zip(names, schemas, strict=True) if is_joined(schema))
-    return JoinCall(plan, encodings, lateness, idle_after, arrival, key_type, time_type, on_reject, options, dependent)
+    settled = (plan, encodings, lateness, idle_after, arrival, key_type, time_type, on_reject, options, dependent)
+    return JoinCall(*settled, imputes=imputer is not None)
 
 
 def within_tolerance(probability: float) -> float:
@@ -379,11 +393,15 @@ def check_partitions(streams: Sequence[Stream], schemas: Sequence[pa.Schema], na
 def to_table(answers: Answers, call: JoinCall) -> pa.Table:
     """Answers as a table in the types the user gave."""
     names = np.array(call.plan.streams, object)
-    columns = []
-    for stream, key, time in (
+    columns, filled = [], []
+    for stream, carried, time in (
         (answers.left_stream, answers.left_key, answers.left_time),
         (answers.right_stream, answers.right_key, answers.right_time),
     ):
+        key = carried
+        if call.imputes:
+            key, column = filled_columns(carried, stream, call.encodings)
+            filled.append(column)
         columns.append(pa.DictionaryArray.from_arrays(stream.astype(np.int32), pa.array(names)).dictionary_decode())
         columns.append(decode(key, call.key_type))
         columns.append(_times(time, stream, call))
@@ -396,7 +414,7 @@ def to_table(answers: Answers, call: JoinCall) -> pa.Table:
         columns.append(_pairs_column(answers.pairings))
     elif call.plan.values:
         return call.answer_schema.empty_table()
-    return pa.Table.from_arrays(columns, schema=call.answer_schema)
+    return pa.Table.from_arrays([*columns, *filled], schema=call.answer_schema)
 
 
 def _pairs_column(pairings: Pairings) -> pa.Array:
@@ -424,7 +442,7 @@ def late_rejects(objects: Objects, rows: NDArray[np.int64], frontier: int, encod
     return pa.table(
         {
             "stream": [encoding.name] * len(rows),
-            "key": decode(late.key, encoding.key_type),
+            "key": decode(split_ways(late.key, late.d)[0] if encoding.tells_filled else late.key, encoding.key_type),
             "time": from_micros(late.time, encoding.time_type, encoding.unit),
             "reason": [why.LATE] * len(rows),
             "detail": [f"{seconds:.6f} seconds behind the slowest stream's frontier" for seconds in behind.tolist()],
@@ -452,6 +470,14 @@ def numbering_of(call: JoinCall, places: int = 1, *, standing: bool = False) -> 
     )
 
 
+class Timed(Protocol):
+    """Rows with times in microseconds."""
+
+    @property
+    def time(self) -> NDArray[np.int64]: ...
+    def __len__(self) -> int: ...
+
+
 @dataclass
 class Clock:
     """How far the streams of a call have come: what makes a tick complete, and a row late.
@@ -468,10 +494,10 @@ class Clock:
     frontier: int | None = None
 
     @staticmethod
-    def of(call: Call) -> Clock:
+    def of(call: AnyCall) -> Clock:
         return Clock(call.lateness, call.idle_after, [None] * len(call.lateness))
 
-    def see(self, stream: int, objects: Objects) -> None:
+    def see(self, stream: int, objects: Timed) -> None:
         """Take note of rows that came in time."""
         if len(objects) == 0:
             return

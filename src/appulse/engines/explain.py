@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from appulse.engines.aggregate import AggregateCall
 from appulse.engines.call import TOLERANCE, JoinCall
 from appulse.engines.queries import QueryCall
+from appulse.engines.sensors import SensorCall
 from appulse.engines.window_queries import WindowCall
 from appulse.model.uncertainty import Form
 from appulse.windows.frames import described
@@ -14,7 +15,7 @@ from appulse.windows.frames import described
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from appulse.engines.call import Call
+    from appulse.engines.call import AnyCall, Call
 
 _FORMS = {
     Form.POINT: "exact points",
@@ -38,12 +39,16 @@ _QUERIES = (
 _LANES = "join: on the equalities between streams that a query's answers all satisfy, by search; the index after that"
 
 
-def explained(call: Call, tiles: int | None) -> list[str]:
+def explained(call: AnyCall, tiles: int | None) -> list[str]:
     """Lines about the streams, the operator, its window and its index; warnings last. ``tiles``: those of Spark."""
     if isinstance(call, WindowCall):
         lines = [_stream(one, 0) for one in call.streams]
         window = "each query's own" if call.window is None else f"each query's own, else {call.window}"
         return [*lines, f"queries over {len(lines)} streams; window: {window}", _QUERIES, _LANES]
+    if isinstance(call, SensorCall):
+        return list(_sensors(call, tiles))
+    if not isinstance(call, JoinCall | AggregateCall | QueryCall):
+        return []
     lines = [_stream(call, i) for i in range(len(call.encodings))]
     if isinstance(call, JoinCall):
         lines += _join(call, tiles)
@@ -59,6 +64,20 @@ def explained(call: Call, tiles: int | None) -> list[str]:
         if tiles is not None:
             lines.append("on Spark: every worker process holds all queries; rows stay where they are")
     return lines + [f"warning: {_DEPENDENT.format(name=name)}" for name in call.dependent]
+
+
+def _sensors(call: SensorCall, tiles: int | None) -> Iterator[str]:
+    encoding, plan = call.encoding, call.plan
+    like = "equal"
+    if plan.reach is not None:
+        like = f"at most {plan.reach:.6g} apart (tolerance included), in bins of {plan.width:.6g}"
+    elif encoding.width is not None:
+        like = f"in one bin of {encoding.width:.6g}"
+    own = "; windows of their own" if plan.own else ""
+    yield f"readings: sensor {encoding.sensor!r}, values {encoding.value!r} {like}; {plan.span / 1e6:.6g} seconds{own}"
+    yield "index: one hash structure of all sensors: values, the occurrences of each newest first"
+    if tiles is not None:
+        yield f"on Spark: values spread over {tiles} buckets by hash"
 
 
 def _stream(call: Call, i: int) -> str:

@@ -25,8 +25,6 @@ KEY, GROUP, NEWEST, LIVE = range(4)
 TAIL, HEAD, ENTRIES, FREE = range(4)
 PROBES, GROUPS, TIMES, MARK = range(4)
 
-EAGER, PERIODIC, LAZY = range(3)
-
 
 class Structure(NamedTuple):
     """The state: rings and tables have lengths that are powers of two, and more room than there are occurrences."""
@@ -251,7 +249,7 @@ def join(
     """Insert-Probe of the arrivals ``begin`` to ``end``; where it came to, short of the end where the room is full.
 
     ``span`` is the longest window. With ``reach`` (at least 0) values match that are no further apart; ``width`` is
-    then that of bins, more than twice as much. Without ``keeps`` it is probes alone.
+    then that of bins, three times as much. Without ``keeps`` it is probes alone.
     """
     heads = np.empty(3, np.int64)
     for i in range(begin, end):
@@ -275,39 +273,42 @@ def join(
 
 @exact_kernel
 def _neighbours(state: Structure, arrivals: Arrivals, i: Whole, reach: float, width: float, heads: Ints) -> int:
-    """The newest of each bin that values within reach can lie in, and how many are live in all."""
-    value = arrivals.value[i]
-    # A step further than rounding can move either end.
-    slack = reach + 4e-16 * (abs(value) + reach)
-    bin_, last = np.floor((value - slack) / width), np.floor((value + slack) / width)
-    live = 0
-    for k in range(3):
-        if bin_ > last:
-            break
-        heads[k], more = _newest(state, np.int64(np.float64(bin_ + 0.0).view(np.int64)), arrivals.group[i])
-        live += more
-        if bin_ + 1.0 == bin_:
-            break
-        bin_ += 1.0
+    """The newest of each bin that values within reach can lie in, and how many are live in all.
+
+    The bins of the two ends and of the value itself: with a width of three times the reach no other lies between,
+    whatever is rounded; where numbers are so large that they are further apart than the reach, only equal ones match.
+    """
+    value, group = arrivals.value[i], arrivals.group[i]
+    more = reach * (1.0 + 1e-15)
+    low, high = np.nextafter(value - more, -np.inf), np.nextafter(value + more, np.inf)
+    before, own, after = bin_key(low, width), bin_key(value, width), bin_key(high, width)
+    heads[0], live = _newest(state, own, group)
+    if before != own:
+        heads[1], some = _newest(state, before, group)
+        live += some
+    if after not in (own, before):
+        heads[2], some = _newest(state, after, group)
+        live += some
     return live
 
 
 @exact_kernel
 def rehash(state: Structure, former: Structure) -> None:
-    """Fill fresh tables and rings, of more room, with what former ones hold."""
+    """Fill fresh tables and rings with what former ones hold; entries of values without occurrences are left out."""
     old, new = len(former.ring) - 1, len(state.ring) - 1
-    state.counts[:] = former.counts
+    state.counts[TAIL], state.counts[HEAD] = former.counts[TAIL], former.counts[HEAD]
+    place = np.empty(former.counts[ENTRIES], np.int32)
+    for e in range(former.counts[ENTRIES]):
+        if former.entries[e, LIVE]:
+            fresh = state.counts[ENTRIES]
+            state.counts[ENTRIES] += 1
+            state.entries[fresh], place[e] = former.entries[e], fresh
+            state.table[_slot(state, former.entries[e, KEY], former.entries[e, GROUP])] = fresh
     for number in range(former.counts[TAIL], former.counts[HEAD]):
         state.ring[number & new] = former.ring[number & old]
-        state.entry[number & new] = former.entry[number & old]
+        state.entry[number & new] = place[former.entry[number & old]]
         if len(former.value):
             state.value[number & new] = former.value[number & old]
-    for k in range(former.counts[FREE]):
-        state.free[k] = former.free[k]
-    for e in range(former.counts[ENTRIES]):
-        state.entries[e] = former.entries[e]
-        if former.entries[e, LIVE]:
-            state.table[_slot(state, former.entries[e, KEY], former.entries[e, GROUP])] = e
 
 
 @exact_kernel
@@ -322,3 +323,39 @@ def ranked(time: Ints, rank: Ints, keys: Hashes) -> bool:
     for i in range(n):
         keys[i] = np.uint64(time[i] - least) * np.uint64(ranks + 1) + np.uint64(rank[i])
     return True
+
+
+@exact_kernel
+def expand(
+    first: Ints, begin: Ints, probe: Whole, digits: Ints, rows: Ints, starts: Ints, picks: Ints
+) -> tuple[Whole, int]:
+    """Elements of the Cartesian products of factorised matches, as many as there is room for.
+
+    Begins with ``probe`` at the element that ``digits`` (one a group of it) tell, the last digit fastest, and leaves
+    there where it ended. ``rows[k]`` is an element's probe, ``picks[starts[k]:starts[k + 1]]`` its occurrences. Returns
+    the probe to go on with, and the number of elements.
+    """
+    count, at = 0, 0
+    starts[0] = 0
+    while probe < len(first) - 1:
+        low, groups = first[probe], first[probe + 1] - first[probe]
+        while True:
+            if count == len(rows) or at + groups > len(picks):
+                return probe, count
+            for g in range(groups):
+                picks[at + g] = begin[low + g] + digits[g]
+            at += groups
+            rows[count] = probe
+            count += 1
+            starts[count] = at
+            g = groups - 1
+            while g >= 0:
+                digits[g] += 1
+                if digits[g] < begin[low + g + 1] - begin[low + g]:
+                    break
+                digits[g] = 0
+                g -= 1
+            if g < 0:
+                break
+        probe += 1
+    return probe, count

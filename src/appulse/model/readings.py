@@ -195,7 +195,8 @@ def numbers_of(bits: NDArray[np.int64], label: tuple[bytes, ...], kind: pa.DataT
 
 def sensors_of(labels: Labels, kind: pa.DataType) -> pa.Array:
     """Sensors in the type they came in: each label has one part."""
-    values = decode(Bytes.of([value[4:] for value in labels.values if value]), kind)
+    labels = labels.slice(0, len(labels.codes))  # without those that no row has
+    values = decode(Bytes.of([value[4:] for value in labels.values]), kind)
     return values.take(pa.array(labels.codes))
 
 

@@ -15,7 +15,7 @@ from appulse.errors import CheckpointError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from appulse.engines.call import Call
+    from appulse.engines.call import AnyCall
 
 _NAME = "appulse.json"
 _NEWEST = "appulse-newest"
@@ -32,7 +32,7 @@ class Checkpoint:
         self._seen = -(1 << 62)
         self.id = ""  # names what this checkpoint's query writes; known once admitted
 
-    def admit(self, call: Call, tiling: Tiling, partitions: int | None, *, replanned: bool) -> Tiling:
+    def admit(self, call: AnyCall, tiling: Tiling, partitions: int | None, *, replanned: bool) -> Tiling:
         """The tiling to run with: that of the checkpoint if it has one, else ``tiling``, from now on its own.
 
         Where the call asks for tiles of its own making (``replanned``) and the checkpoint has others, they become a
@@ -106,7 +106,7 @@ class Checkpoint:
                 if int(name) < self._seen:
                     self._folder.remove(f"{_NEWEST}/{name}")
 
-    def close(self, call: Call, tiling: Tiling) -> None:
+    def close(self, call: AnyCall, tiling: Tiling) -> None:
         """Mark the streams as ended."""
         self._write(call, tiling, closed=True)
 
@@ -128,7 +128,7 @@ class Checkpoint:
                 f"{self.path}/{_NAME} is damaged. Restore the checkpoint, or start with a new one."
             ) from None
 
-    def _write(self, call: Call, tiling: Tiling, *, closed: bool) -> None:
+    def _write(self, call: AnyCall, tiling: Tiling, *, closed: bool) -> None:
         stored = {"format": _FORMAT, "id": self.id, "call": call.fingerprint(), "closed": closed, **asdict(tiling)}
         self._folder.write(_NAME, json.dumps(stored))
 

@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the house name of this module
 from pyspark.sql import types as T  # noqa: N812
 
-from appulse.engines.call import Call, JoinCall, Options, resolve, to_table
+from appulse.engines.call import AnyCall, Call, JoinCall, Options, resolve, to_table
 from appulse.engines.spark.inputs import MARKS, encoded, gathered, quoted, union, with_watermark_delay
 from appulse.engines.spark.metrics import LEVELS
 from appulse.engines.spark.number_stage import NumberStage
@@ -54,7 +54,7 @@ _WHOLE_SAMPLE = 1 << 60
 class SparkResult:
     """What stands behind a result frame."""
 
-    call: Call
+    call: AnyCall
     tiling: Tiling
     tagged: DataFrame
     answers: T.StructType

@@ -20,7 +20,7 @@ from appulse.model.encode import encode, infer_dimensions
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from appulse.engines.call import Call
+    from appulse.engines.call import AnyCall, Call
     from appulse.engines.spark.tiling import Tiling
     from appulse.model.stream import Stream
 
@@ -37,7 +37,7 @@ def encoded(call: Call, tiling: Tiling, streams: Sequence[Stream], control: str 
     """
     parts: list[DataFrame] = []
     streaming = streams[0].frame.isStreaming
-    delays = _watermarks(call)
+    delays = watermarks(call)
     for i, encoding in enumerate(call.encodings):
         frame = streams[i].frame.select(*map(quoted, encoding.columns()))
         part = frame.mapInArrow(_encoder(call, tiling, i), _BLOCKS)
@@ -55,10 +55,10 @@ def encoded(call: Call, tiling: Tiling, streams: Sequence[Stream], control: str 
         return blocks
     spark = streams[0].frame.sparkSession
     marks = spark.readStream.schema("newest long").json(control)
-    return blocks.union(marks.mapInArrow(_marker(bucket_keys(call, tiling) if call.bucketed else tiling.keys), MARKS))
+    return blocks.union(marks.mapInArrow(marker(bucket_keys(call, tiling) if call.bucketed else tiling.keys), MARKS))
 
 
-def _watermarks(call: Call) -> list[int | None]:
+def watermarks(call: AnyCall) -> list[int | None]:
     """Each stream's delay in milliseconds; None where it is clocked with the others, for it may fall silent."""
     return [
         None if idle is not None else -(-late // 1000)
@@ -78,7 +78,9 @@ def _with_idle_watermark(call: Call, parts: list[DataFrame]) -> DataFrame:
     return union(renamed).withWatermark("seen", f"{-(-max(lags) // 1000)} milliseconds")
 
 
-def _marker(keys: Sequence[int]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def marker(keys: Sequence[int]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The mark of the streams' end, for every key."""
+
     def mark_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for newest in batch.column(0).to_pylist():
@@ -90,7 +92,7 @@ def _marker(keys: Sequence[int]) -> Callable[[Iterator[pa.RecordBatch]], Iterato
     return mark_task
 
 
-def bucket_keys(call: Call, tiling: Tiling) -> list[int]:
+def bucket_keys(call: AnyCall, tiling: Tiling) -> list[int]:
     """The numbers by which Spark knows the buckets of groups: one, or as many as there are tiles to feed."""
     plan = tiling.versions[0].plan
     return spread_keys(plan.tiles if call.grouped else 1, plan.slots or plan.tiles)
@@ -120,22 +122,23 @@ def blocks_of_task(
             encoding = replace(encoding, dimensions=infer_dimensions(table, encoding.model))
         objects, rejects = encode(table, encoding)
         if len(rejects):
-            _fail_if_asked(call, rejects)
+            fail_if_asked(call, rejects)
             # Under many keys, so that a flood of bad rows is no hot spot.
             newest = int(objects.time.max()) if len(objects) else 0
             many = buckets or keys
             where = many[hash_text(str(rejects.column("detail")[0]) + str(len(rejects))) % len(many)]
-            yield _block_batch([where], [table_bytes(tile_join.REJECTS, rejects)], [newest])
+            yield block_batch([where], [table_bytes(tile_join.REJECTS, rejects)], [newest])
         if len(objects) == 0:
             continue
         if buckets:
             blocks = [(buckets[b], block, newest) for b, block, newest in bucketed(objects, stream, len(buckets))]
         else:
             blocks = [(keys[t], block, at) for t, block, at in tiled(objects, stream, tiling, tiling.copies(objects))]
-        yield _block_batch(*map(list, zip(*blocks, strict=True)))
+        yield block_batch(*map(list, zip(*blocks, strict=True)))
 
 
-def _block_batch(keys: list[int], blocks: list[bytes], newest: list[int]) -> pa.RecordBatch:
+def block_batch(keys: list[int], blocks: list[bytes], newest: list[int]) -> pa.RecordBatch:
+    """Blocks on their way to keys, with the newest time in each."""
     times = pa.array(newest, pa.int64()).view(pa.timestamp("us", "UTC"))
     return pa.record_batch(
         [pa.array(keys, pa.int32()), pa.array(blocks, pa.binary()), times], names=["tile", "block", "ts"]
@@ -156,8 +159,9 @@ def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(waiting)
 
 
-def _fail_if_asked(call: Call, rejects: pa.Table) -> None:
-    if call.on_reject == "fail":
+def fail_if_asked(call: AnyCall, rejects: pa.Table) -> None:
+    """Raise `BadInput` if there are rejects, and the call asks to fail."""
+    if len(rejects) and call.on_reject == "fail":
         raise bad_rows(len(rejects), rejects.slice(0, 1).to_pylist()[0])
 
 

@@ -16,21 +16,21 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from appulse.engines.call import Call, Clock
+    from appulse.engines.call import AnyCall, Call, Clock
     from appulse.model.objects import Objects
 
 #: No time at all.
 NEVER = -(1 << 62)
 
 
-def bucket_clock(call: Call) -> Clock:
+def bucket_clock(call: AnyCall) -> Clock:
     """The clock of a bucket of groups."""
     from appulse.engines.call import Clock
 
     clock = Clock.of(call)
     if call.grouped:
         # A stream that sends nothing here may well do so elsewhere: who is silent, Spark's watermark tells.
-        clock.idle_after = [None] * len(call.encodings)
+        clock.idle_after = [None] * len(call.lateness)
     return clock
 
 
@@ -54,7 +54,7 @@ def admitted(
     return batches, late
 
 
-def complete_before(call: Call, clock: Clock, limit: int | None, *, ended: bool) -> int:
+def complete_before(call: AnyCall, clock: Clock, limit: int | None, *, ended: bool) -> int:
     """Ticks before this are complete."""
     if call.arrival:
         return END

@@ -1,0 +1,351 @@
+"""A call of `sensor_join`: its arguments checked, carried out in this process, and its answers as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from numbers import Real
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from appulse.engines.call import TOLERANCE, Clock, column_type
+from appulse.errors import BadArgument, bad_rows, nearest
+from appulse.kernels.occurrences import expand
+from appulse.model.defects import concat_rejects, reject_schema
+from appulse.model.readings import (
+    ReadingsEncoding,
+    check_reading_columns,
+    encode_readings,
+    late_readings,
+    sensors_of,
+    values_of,
+)
+from appulse.model.strings import Bytes, decode, encode, label_parts
+from appulse.model.times import UNITS, duration, from_micros
+from appulse.operators.sensor_join import SWEEPS, SensorJoin, SensorPlan
+from appulse.operators.waiting import Waiting
+from appulse.windows.definitions import TimeWindow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from appulse.model.readings import Readings
+    from appulse.operators.labels import LabelNumbers
+    from appulse.operators.sensor_join import Matches
+
+#: Elements of a product that are held at once.
+_ELEMENTS = 1 << 16
+_TAKEN = ("value", "sensor", "time", "matches", "times")
+
+
+@dataclass(frozen=True)
+class SensorOptions:
+    """How a sensor join is carried out; nothing here changes an answer.
+
+    ``sweep`` tells when expired readings are forgotten: "periodic", "eager" (at each reading) or "lazy" (once there is
+    no room). On Spark, ``partitions`` is the number of buckets (default: the session's cores) and belongs to the
+    checkpoint; ``sample`` is a small frame of typical readings, by which values that most sensors hold are split over
+    all buckets.
+    """
+
+    sweep: str = "periodic"
+    partitions: int | None = None
+    sample: Any = None
+
+    def __post_init__(self) -> None:
+        if self.sweep not in SWEEPS:
+            raise BadArgument(f"SensorOptions(sweep={self.sweep!r}).{nearest(str(self.sweep), SWEEPS)}")
+        if self.partitions is not None and self.partitions < 1:
+            raise BadArgument(f"SensorOptions(partitions={self.partitions}): give at least 1.")
+
+
+@dataclass(frozen=True)
+class SensorCall:
+    """A checked call without its frame: travels to workers."""
+
+    plan: SensorPlan
+    encoding: ReadingsEncoding
+    partitions: tuple[tuple[str, pa.DataType], ...]
+    carried: tuple[tuple[str, pa.DataType], ...]
+    lateness: tuple[int, ...]
+    expand: bool
+    on_reject: str
+
+    idle_after = (None,)
+    arrival = False
+    bucketed = True
+    grouped = True  # by value, if by nothing else
+    holds_back = True
+
+    @property
+    def key_type(self) -> pa.DataType:
+        """Of sensors."""
+        return self.encoding.key_type
+
+    @property
+    def time_type(self) -> pa.DataType:
+        """Of times."""
+        return self.encoding.time_type
+
+    @property
+    def reject_schema(self) -> pa.Schema:
+        """Columns of the rejects."""
+        return reject_schema(self.key_type, self.time_type)
+
+    @property
+    def match_type(self) -> pa.DataType:
+        """Of the column ``matches``."""
+        sensor, time = pa.field("sensor", self.key_type), self.time_type
+        if self.expand:
+            return pa.list_(pa.struct([sensor, ("time", time), *self.carried]))
+        lists = [(name, pa.list_(kind)) for name, kind in self.carried]
+        return pa.list_(pa.struct([sensor, ("times", pa.list_(time)), *lists]))
+
+    @property
+    def answer_schema(self) -> pa.Schema:
+        """Columns of the answers."""
+        own = [("value", self.encoding.value_type), ("sensor", self.key_type), ("time", self.time_type)]
+        return pa.schema([*self.partitions, *own, *self.carried, ("matches", self.match_type)])
+
+    def fingerprint(self) -> str:
+        """A short text that differs when the meaning of the call does."""
+        plan = replace(self.plan, sweep="")
+        text = repr((plan, self.encoding, self.partitions, self.carried, self.lateness, self.expand))
+        return blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def resolve_sensors(
+    schema: pa.Schema,
+    *,
+    sensor: str,
+    time: str,
+    value: str,
+    resolution: float | None = None,
+    within: float | None = None,
+    window: Any = None,
+    lateness: Any = None,
+    partition_by: str | Sequence[str] | None = None,
+    carry: Sequence[str] = (),
+    expand: bool = False,
+    unit: str = "s",
+    on_reject: str = "collect",
+    sweep: str = "periodic",
+) -> SensorCall:
+    """Check a call against the columns there are, and settle everything that follows from its arguments."""
+    if on_reject not in ("collect", "fail"):
+        raise BadArgument(f"on_reject={on_reject!r}.{nearest(str(on_reject), ('collect', 'fail'))}")
+    if unit != "ns" and unit not in UNITS:
+        raise BadArgument(f"unit={unit!r}.{nearest(str(unit), UNITS)}")
+    if resolution is not None and within is not None:
+        raise BadArgument("resolution= and within= are given both. Bins, or values at most so far apart: give one.")
+    for what, given, least in (("resolution", resolution, 0.0), ("within", within, -1.0)):
+        if given is not None and not (_is_real(given) and np.isfinite(given) and given > least):
+            raise BadArgument(f"{what}={given!r}: give a number {'above 0' if least == 0.0 else 'of at least 0'}.")
+    partitions = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by or ())
+    carried = (carry,) if isinstance(carry, str) else tuple(carry)
+    _check_carried(carried, (sensor, time, *partitions))
+    for column in (sensor, time, value):
+        column_type(schema, column, "readings")
+    length, lengths = _windows(window, schema, column_type(schema, sensor, "readings"))
+    reach = None if within is None else float(within) + TOLERANCE * max(1.0, float(within))
+    encoding = ReadingsEncoding(
+        name="readings",
+        sensor=sensor,
+        time=time,
+        value=value,
+        unit=unit,
+        partition_by=partitions,
+        carry=carried,
+        key_type=column_type(schema, sensor, "readings"),
+        time_type=column_type(schema, time, "readings"),
+        value_type=column_type(schema, value, "readings"),
+        width=float(resolution) if resolution is not None else None if reach is None else 3.0 * reach,
+        length=length,
+        lengths=lengths,
+    )
+    check_reading_columns(encoding, schema)
+    known = [own for _, own in lengths] if not isinstance(lengths, str) else []
+    plan = SensorPlan(
+        span=max([*known, *([] if length is None else [length])], default=0),
+        value_type=encoding.value_type,
+        own=bool(lengths),
+        reach=reach,
+        width=encoding.width or 1.0,
+        carries=bool(carried),
+        sweep=sweep,
+    )
+    return SensorCall(
+        plan,
+        encoding,
+        tuple((column, column_type(schema, column, "readings")) for column in partitions),
+        tuple((column, column_type(schema, column, "readings")) for column in carried),
+        (0 if lateness is None else duration(lateness, "lateness"),),
+        expand,
+        on_reject,
+    )
+
+
+def _check_carried(carried: Sequence[str], others: Sequence[str]) -> None:
+    for column in carried:
+        if column in _TAKEN or column in others or list(carried).count(column) > 1:
+            raise BadArgument(
+                f"carry= names {column!r}, which is a column of the answers already. Rename it before the call."
+            )
+
+
+def _windows(
+    window: Any, schema: pa.Schema, sensor_type: pa.DataType
+) -> tuple[int | None, tuple[tuple[bytes, int], ...] | str]:
+    """The window of all sensors, and those that sensors have of their own: a mapping, or a column of seconds."""
+    if isinstance(window, TimeWindow):
+        own = _by_sensor(window.per_stream or {}, sensor_type)
+        return duration(window.length, "TimeWindow"), own
+    if isinstance(window, Mapping):
+        rest = window.get(None)
+        own = _by_sensor({sensor: own for sensor, own in window.items() if sensor is not None}, sensor_type)
+        return None if rest is None else _length(rest), own
+    if isinstance(window, str) and window in schema.names:
+        return None, window
+    if isinstance(window, str) or _is_real(window):
+        return duration(window, "window"), ()
+    raise BadArgument(
+        f"window={window!r}. Give ap.TimeWindow('10 seconds'), a mapping from sensors to durations (None: all others), "
+        "or the name of a column that holds each sensor's window in seconds."
+    )
+
+
+def _length(given: Any) -> int:
+    return duration(given.length if isinstance(given, TimeWindow) else given, "window")
+
+
+def _by_sensor(windows: Mapping[Any, Any], kind: pa.DataType) -> tuple[tuple[bytes, int], ...]:
+    if not windows:
+        return ()
+    try:
+        sensors = pa.array(list(windows), kind)
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise BadArgument(f"window= names sensors that are no {kind}, as the sensors are: {error}.") from None
+    return tuple(sorted(zip(encode(sensors).to_list(), map(_length, windows.values()), strict=True)))
+
+
+def _is_real(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+class LocalSensors:
+    """A sensor join in process, batch by batch."""
+
+    def __init__(self, call: SensorCall) -> None:
+        self.call = call
+        self.operator = SensorJoin(call.plan)
+        self._clock = Clock.of(call)
+        self._waiting = Waiting()
+        self._rejects: list[pa.Table] = []
+
+    def push(self, table: pa.Table) -> Iterator[pa.Table]:
+        """Take in readings; the answers of the ticks that this completes, part by part."""
+        check_reading_columns(self.call.encoding, table.schema)
+        readings, rejects = encode_readings(table, self.call.encoding)
+        rejected = [rejects]
+        frontier = self._clock.frontier
+        if frontier is not None and (readings.time < frontier).any():
+            late = readings.time < frontier
+            rejected.append(late_readings(readings, np.flatnonzero(late), frontier, self.call.encoding))
+            readings = readings.take(np.flatnonzero(~late))
+        for part in rejected:
+            if len(part) and self.call.on_reject == "fail":
+                raise bad_rows(len(part), part.slice(0, 1).to_pylist()[0])
+        self._rejects += [part for part in rejected if len(part)]
+        self._clock.see(0, readings)
+        self._waiting.hold(readings)
+        complete = self._clock.tick()
+        return self._answered([] if complete is None else self._waiting.release(complete))
+
+    def drain(self) -> Iterator[pa.Table]:
+        """The readings have ended: the answers of what was held."""
+        return self._answered(self._waiting.release())
+
+    def rejects(self) -> pa.Table:
+        """Every row that could not be used so far."""
+        return concat_rejects(self._rejects, self.call.reject_schema)
+
+    def _answered(self, released: list[Readings]) -> Iterator[pa.Table]:
+        names = SensorNames(self.call.key_type)
+        return (table for part in self.operator.push(released) for table in tables_of(part, names, self.call))
+
+
+class SensorNames:
+    """Sensors by number, in the type they came in; each is decoded once."""
+
+    def __init__(self, kind: pa.DataType) -> None:
+        self._kind = kind
+        self._numbers: LabelNumbers | None = None
+        self._known = pa.array([], kind)
+
+    def take(self, numbers: NDArray[np.int64], sensors: LabelNumbers) -> pa.Array:
+        """The sensors behind numbers."""
+        if sensors is not self._numbers or len(sensors) > len(self._known) + 1:
+            self._numbers = sensors
+            self._known = decode(Bytes.of([value[4:] for value in sensors.values[1:]]), self._kind)
+        return self._known.take(pa.array(numbers - 1))
+
+
+def tables_of(matches: Matches, names: SensorNames, call: SensorCall) -> Iterator[pa.Table]:
+    """Answers in the types the user gave: factorised as one table, or their elements in tables of bounded size."""
+    if call.expand:
+        yield from _expanded(matches, names, call)
+        return
+    times = from_micros(matches.time, call.time_type, call.encoding.unit)
+    begin = pa.array(matches.begin, pa.int32())
+    lists = [times] if matches.carried is None else [times, *_one_piece(matches.carried)]
+    inner = call.match_type.value_type
+    columns = [pa.ListArray.from_arrays(begin, part).cast(inner.field(k + 1).type) for k, part in enumerate(lists)]
+    groups = pa.StructArray.from_arrays([names.take(matches.sensor, matches.sensors), *columns], fields=list(inner))
+    found = pa.ListArray.from_arrays(pa.array(matches.first, pa.int32()), groups).cast(call.match_type)
+    yield pa.Table.from_arrays([*_own_columns(matches, matches.probe, call), found], schema=call.answer_schema)
+
+
+def _own_columns(matches: Matches, probe: NDArray[np.int64], call: SensorCall) -> list[pa.Array]:
+    """What an answer says of the reading that probed."""
+    asked = matches.readings.take(probe)
+    columns = []
+    if call.partitions and asked.group is not None:
+        group = asked.group.slice(0, len(asked))
+        parts = [label_parts(value) for value in group.values]
+        for i, (_, kind) in enumerate(call.partitions):
+            columns.append(decode(Bytes.of([part[i] for part in parts]), kind).take(pa.array(group.codes)))
+    return [
+        *columns,
+        values_of(asked.bits, asked.label, call.encoding.value_type),
+        sensors_of(asked.sensor, call.key_type),
+        from_micros(asked.time, call.time_type, call.encoding.unit),
+        *([] if asked.carry is None else _one_piece(asked.carry)),
+    ]
+
+
+def _expanded(matches: Matches, names: SensorNames, call: SensorCall) -> Iterator[pa.Table]:
+    """One row per element of the products, a bounded number at a time."""
+    most = int(np.diff(matches.first).max())
+    digits, rows = np.zeros(most, np.int64), np.empty(_ELEMENTS, np.int64)
+    starts, picks = np.empty(_ELEMENTS + 1, np.int64), np.empty(max(most, 16 * _ELEMENTS), np.int64)
+    owner = np.repeat(matches.sensor, np.diff(matches.begin))
+    fields = list(call.match_type.value_type)
+    probe = 0
+    while probe < len(matches):
+        probe, n = map(int, expand(matches.first, matches.begin, probe, digits, rows, starts, picks))
+        at = picks[: starts[n]]
+        carried = [] if matches.carried is None else _one_piece(matches.carried.take(pa.array(at)))
+        times = from_micros(matches.time[at], call.time_type, call.encoding.unit)
+        parts = pa.StructArray.from_arrays([names.take(owner[at], matches.sensors), times, *carried], fields=fields)
+        found = pa.ListArray.from_arrays(pa.array(starts[: n + 1], pa.int32()), parts).cast(call.match_type)
+        own = _own_columns(matches, matches.probe[rows[:n]], call)
+        yield pa.Table.from_arrays([*own, found], schema=call.answer_schema)
+
+
+def _one_piece(table: pa.Table) -> list[pa.Array]:
+    return [column.chunk(0) for column in table.combine_chunks().columns]

@@ -1,0 +1,354 @@
+"""The sensor join: each reading meets the readings of other sensors of like value, however many they are.
+
+A deterministic state machine over ticks, free of any engine. Readings come in the order (time, sensor, number); each
+meets those before it. Ali et al. 2007, section 4.1 and Definition 1.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from appulse.kernels.occurrences import (
+    ENTRIES,
+    FREE,
+    GROUPS,
+    HEAD,
+    LIVE,
+    MARK,
+    PROBES,
+    TAIL,
+    TIMES,
+    Arrivals,
+    Found,
+    Scratch,
+    Structure,
+    join,
+    ranked,
+    rehash,
+    sweep,
+)
+from appulse.model.readings import Readings, concat, numbers_of
+from appulse.model.strings import encode
+from appulse.operators.labels import LabelNumbers
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+SWEEPS = ("eager", "periodic", "lazy")
+# Readings between two sweeps, and so much more room in the ring than there are live ones.
+_SLICE = 1 << 14
+# Matches of one call of the kernel, at least.
+_ROOM = 1 << 18
+# Labels are numbered; once there are so many, and twice as many as after the last time, those of none are forgotten.
+_LABELS = 1 << 17
+_NO_INTS, _NO_FLOATS, _NO_FLAGS = np.empty(0, np.int64), np.empty(0), np.empty(0, bool)
+
+
+@dataclass(frozen=True)
+class SensorPlan:
+    """What a sensor join does.
+
+    ``span`` is the window in microseconds, ``own`` whether readings have windows of their own. ``reach`` is how far
+    apart values may be (None: of one key), ``width`` that of bins then. ``sweep`` tells when expired readings are
+    forgotten: at each reading, now and then, or once there is no room.
+    """
+
+    span: int
+    value_type: pa.DataType
+    own: bool = False
+    reach: float | None = None
+    width: float = 1.0
+    carries: bool = False
+    sweep: str = "periodic"
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """Factorised answers: probe ``p`` has groups ``first[p]`` to ``first[p + 1]``, one a sensor, newest first.
+
+    Group ``g`` has the times ``begin[g]`` to ``begin[g + 1]``, newest first. ``probe`` indexes ``readings``, ``sensor``
+    numbers ``sensors``; ``carried`` has a row per time.
+    """
+
+    readings: Readings
+    probe: NDArray[np.int64]
+    first: NDArray[np.int64]
+    sensor: NDArray[np.int64]
+    begin: NDArray[np.int64]
+    time: NDArray[np.int64]
+    sensors: LabelNumbers
+    carried: pa.Table | None = None
+
+    def __len__(self) -> int:
+        return len(self.probe)
+
+
+class SensorJoin:
+    """One structure for all sensors, values and groups."""
+
+    def __init__(self, plan: SensorPlan) -> None:
+        self.plan = plan
+        self._span = plan.span
+        self.sensors, self._groups, self._values = LabelNumbers(), LabelNumbers(), LabelNumbers()
+        self._state = _structure(_SLICE, 64, valued=plan.reach is not None)
+        self._found = _found(_ROOM)
+        self._found.counts[MARK] = 1
+        self._room = _scratch(1024, 64)
+        self._carried: deque[tuple[int, pa.Table]] = deque()
+        self._labels_kept = 0
+
+    def __len__(self) -> int:
+        return int(self._state.counts[HEAD] - self._state.counts[TAIL])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return sum(array.nbytes for part in (self._state, self._found, self._room) for array in part)
+
+    def push(self, parts: Sequence[Readings]) -> list[Matches]:
+        """Whole ticks, later than all before: what each reading meets. They stay, to be met by others."""
+        return self._run(parts, probing=True, keeping=True)
+
+    def apply(self, parts: Sequence[Readings]) -> None:
+        """As `push`, without answers."""
+        self._run(parts, probing=False, keeping=True)
+
+    def probe(self, parts: Sequence[Readings]) -> list[Matches]:
+        """What readings would meet; they do not stay."""
+        return self._run(parts, probing=True, keeping=False)
+
+    def forget(self, before: int) -> None:
+        """Drop readings older than ``before``: nothing can meet them any more."""
+        sweep(self._state, before)
+        self._drop_carried()
+
+    def _run(self, parts: Sequence[Readings], *, probing: bool, keeping: bool) -> list[Matches]:
+        parts = [part for part in parts if len(part)]
+        if not parts:
+            return []
+        readings = concat(parts)
+        order = order_of(readings)
+        if order is not None:
+            readings = readings.take(order)
+        arrivals = self._arrivals(readings, probing=probing)
+        if keeping and self.plan.carries and readings.carry is not None:
+            self._carried.append((int(self._state.counts[HEAD]), readings.carry))
+        found: list[Matches] = []
+        for begin in range(0, len(readings), _SLICE):
+            found += self._run_slice(readings, arrivals, begin, min(begin + _SLICE, len(readings)), keeping=keeping)
+        if keeping:
+            self._drop_carried()
+            self._forget_labels()
+        return found
+
+    def _run_slice(
+        self, readings: Readings, arrivals: Arrivals, begin: int, end: int, *, keeping: bool
+    ) -> list[Matches]:
+        if self.plan.sweep == "periodic" and keeping:
+            sweep(self._state, int(arrivals.time[begin]) - self._span)
+        if keeping:
+            self._make_room(end - begin, int(arrivals.time[begin]))
+        found: list[Matches] = []
+        reach = -1.0 if self.plan.reach is None else self.plan.reach
+        while begin < end:
+            begin = int(
+                join(
+                    self._state,
+                    arrivals,
+                    begin,
+                    end,
+                    self._span,
+                    reach,
+                    self.plan.width,
+                    keeping,
+                    self.plan.sweep == "eager",
+                    self._found,
+                    self._room,
+                )
+            )
+            if self._found.counts[PROBES]:
+                found.append(self._told(readings))
+            elif begin < end:
+                self._widen()
+        return found
+
+    def _told(self, readings: Readings) -> Matches:
+        """Copy what the kernel found, and have its room empty again."""
+        found = self._found
+        probes, groups, times = (int(found.counts[k]) for k in (PROBES, GROUPS, TIMES))
+        found.counts[:MARK] = 0
+        number = found.number[:times]
+        return Matches(
+            readings,
+            found.probe[:probes].copy(),
+            np.append(found.first[:probes], groups),
+            found.sensor[:groups].copy(),
+            np.append(found.begin[:groups], times),
+            found.time[:times].copy(),
+            self.sensors,
+            self._carried_by(number) if self.plan.carries else None,
+        )
+
+    def _arrivals(self, readings: Readings, *, probing: bool) -> Arrivals:
+        n, plan = len(readings), self.plan
+        sensor = self.sensors.of(readings.sensor, n)
+        if len(self.sensors) > len(self._room.latest):
+            self._room = self._room._replace(latest=_grown(self._room.latest, 2 * len(self.sensors)))
+        key = self._values.add(readings.label)[readings.bits] if readings.label else readings.key
+        valued = plan.reach is not None
+        if plan.own and readings.length is not None:
+            self._span = max(self._span, int(readings.length.max()))
+        return Arrivals(
+            np.ascontiguousarray(readings.time),
+            sensor,
+            self._groups.of(readings.group, n),
+            np.ascontiguousarray(key),
+            numbers_of(readings.bits, readings.label, plan.value_type) if valued else _NO_FLOATS,
+            readings.length if plan.own and readings.length is not None else _NO_INTS,
+            (_NO_FLAGS if readings.asks is None else readings.asks) if probing else np.zeros(n, bool),
+        )
+
+    def _make_room(self, more: int, now: int) -> None:
+        """Rings and tables for so many readings more; what has expired is forgotten before they grow."""
+        if self._fits(more):
+            return
+        sweep(self._state, now - self._span)
+        if not self._fits(more):
+            self._rebuild(more)
+
+    def _rebuild(self, more: int) -> None:
+        live = int(self._state.counts[ENTRIES] - self._state.counts[FREE])
+        fresh = _structure(len(self) + more, live + more, valued=self.plan.reach is not None)
+        rehash(fresh, self._state)
+        self._state = fresh
+
+    def _fits(self, more: int) -> bool:
+        state = self._state
+        return len(self) + more <= len(state.ring) and self._entries_used() + more <= len(state.entries)
+
+    def _entries_used(self) -> int:
+        return int(self._state.counts[ENTRIES])
+
+    def _widen(self) -> None:
+        """Room for the matches of a reading that meets more than there was room for."""
+        most = 2 * int(self._state.entries[: self._entries_used(), LIVE].max()) * 3
+        counts = self._found.counts
+        if most > len(self._found.time):
+            self._found = _found(most)
+            self._found.counts[:] = counts
+        if most > len(self._room.time):
+            self._room = _scratch(most, len(self._room.latest))._replace(latest=self._room.latest)
+
+    def _carried_by(self, number: NDArray[np.int64]) -> pa.Table:
+        base = self._carried[0][0]
+        return pa.concat_tables([table for _, table in self._carried]).take(pa.array(number - base))
+
+    def _drop_carried(self) -> None:
+        while len(self._carried) > 1 and self._carried[1][0] <= int(self._state.counts[TAIL]):
+            self._carried.popleft()
+
+    def _forget_labels(self) -> None:
+        """Begin anew with the labels of live readings, where most belong to sensors, groups and values long gone."""
+        known = len(self.sensors) + len(self._groups) + len(self._values)
+        if known <= max(_LABELS, 2 * self._labels_kept):
+            return
+        sweep(
+            self._state, int(self._state.ring[(self._state.counts[HEAD] - 1) % len(self._state.ring), 0]) - self._span
+        )
+        self.sensors = _kept(self.sensors, self._state.ring[:, 2], self._live())
+        entries = np.flatnonzero(self._state.entries[: self._entries_used(), LIVE])
+        self._groups = _kept(self._groups, self._state.entries[:, 1], entries)
+        if len(self._values) > 1:
+            self._values = _kept(self._values, self._state.entries[:, 0], entries)
+        self._labels_kept = len(self.sensors) + len(self._groups) + len(self._values)
+        self._room.latest[:] = 0
+        self._rebuild(0)  # keys are others now
+
+    def _live(self) -> NDArray[np.int64]:
+        return np.arange(self._state.counts[TAIL], self._state.counts[HEAD]) % len(self._state.ring)
+
+
+def order_of(readings: Readings) -> NDArray[np.int64] | None:
+    """The order (time, sensor, value, what is carried); None where the readings are in it already."""
+    time = readings.time
+    if len(time) < 2 or (np.diff(time) > 0).all():
+        return None
+    # Labels begin with their length, which is no part of the order.
+    rank = _ranks([value[4:] for value in readings.sensor.values])[readings.sensor.codes]
+    keys = np.empty(len(time), np.uint64)
+    order = np.argsort(keys) if ranked(time, rank, keys) else np.lexsort((rank, time))
+    ordered_time, ordered_rank = time[order], rank[order]
+    same = (np.diff(ordered_time) == 0) & (np.diff(ordered_rank) == 0)
+    if same.any():
+        order = _by_value(readings, order, same)
+    return order
+
+
+def _by_value(readings: Readings, order: NDArray[np.int64], same: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Readings of one sensor at one time, in the order of their values and of what they carry."""
+    value = readings.bits.view(np.uint64)
+    if readings.label:
+        value = _ranks(readings.label)[readings.bits].view(np.uint64)
+    run = np.concatenate([[0], np.cumsum(~same)])
+    if readings.carry is None or readings.carry.num_columns == 0:
+        return order[np.lexsort((value[order], run))]
+    rows = pa.StructArray.from_arrays(
+        [column.combine_chunks() for column in readings.carry.columns], names=readings.carry.column_names
+    )
+    twins = np.flatnonzero(np.concatenate([same, [False]]) | np.concatenate([[False], same]))
+    carried = np.zeros(len(order), np.int64)
+    carried[twins] = _ranks(encode(rows.take(pa.array(order[twins]))).to_list())
+    return order[np.lexsort((carried, value[order], run))]
+
+
+def _ranks(values: Sequence[bytes]) -> NDArray[np.int64]:
+    """The place of each value in the order of all, equal ones alike."""
+    ranks = pc.rank(pa.array(values, pa.binary()), tiebreaker="dense")
+    return np.asarray(ranks).astype(np.int64) - 1
+
+
+def _kept(labels: LabelNumbers, column: NDArray[np.int64], rows: NDArray[np.int64]) -> LabelNumbers:
+    """Fresh numbers for the labels that the rows of a column have; the column is rewritten."""
+    used, codes = np.unique(column[rows], return_inverse=True)
+    fresh = LabelNumbers()
+    column[rows] = fresh.add([labels.values[number] for number in used.tolist()])[codes]
+    return fresh
+
+
+def _structure(live: int, entries: int, *, valued: bool) -> Structure:
+    capacity, most = _power(2 * live), _power(2 * entries)
+    return Structure(
+        np.zeros(4, np.int64),
+        np.zeros((capacity, 4), np.int64),
+        np.zeros(capacity if valued else 0),
+        np.zeros(capacity, np.int32),
+        np.full(2 * most, -1, np.int32),
+        np.zeros((most, 4), np.int64),
+        np.zeros(most, np.int32),
+    )
+
+
+def _found(room: int) -> Found:
+    empty = [np.empty(n, np.int64) for n in (_SLICE, _SLICE, room, room, room, room)]
+    return Found(np.zeros(4, np.int64), empty[0], empty[1], empty[2], empty[3], empty[4], empty[5])
+
+
+def _scratch(room: int, sensors: int) -> Scratch:
+    empty = [np.empty(room, np.int64) for _ in range(4)]
+    return Scratch(empty[0], empty[1], empty[2], empty[3], np.zeros(sensors, np.int64))
+
+
+def _grown(array: NDArray[np.int64], length: int) -> NDArray[np.int64]:
+    return np.concatenate([array, np.zeros(length - len(array), np.int64)])
+
+
+def _power(n: int) -> int:
+    return 1 << max(4, (n - 1).bit_length())
