@@ -23,7 +23,7 @@ from appulse.model.readings import (
     sensors_of,
     values_of,
 )
-from appulse.model.strings import Bytes, decode, encode, label_parts
+from appulse.model.strings import Bytes, Labels, decode, encode, label_parts
 from appulse.model.times import UNITS, duration, from_micros
 from appulse.operators.sensor_join import SWEEPS, SensorJoin, SensorPlan
 from appulse.operators.waiting import Waiting
@@ -99,18 +99,43 @@ class SensorCall:
 
     @property
     def match_type(self) -> pa.DataType:
-        """Of the column ``matches``."""
-        sensor, time = pa.field("sensor", self.key_type), self.time_type
-        if self.expand:
-            return pa.list_(pa.struct([sensor, ("time", time), *self.carried]))
+        """Of the column ``matches`` in factorised form."""
+        sensor = pa.field("sensor", self.key_type)
         lists = [(name, pa.list_(kind)) for name, kind in self.carried]
-        return pa.list_(pa.struct([sensor, ("times", pa.list_(time)), *lists]))
+        return pa.list_(pa.struct([sensor, ("times", pa.list_(self.time_type)), *lists]))
+
+    @property
+    def element_type(self) -> pa.DataType:
+        """Of the column ``matches`` of an element of the product."""
+        return pa.list_(pa.struct([("sensor", self.key_type), ("time", self.time_type), *self.carried]))
+
+    @property
+    def factorised_schema(self) -> pa.Schema:
+        """Columns of the answers in factorised form."""
+        own = [("value", self.encoding.value_type), ("sensor", self.key_type), ("time", self.time_type)]
+        return pa.schema([*self.partitions, *own, *self.carried, ("matches", self.match_type)])
 
     @property
     def answer_schema(self) -> pa.Schema:
         """Columns of the answers."""
-        own = [("value", self.encoding.value_type), ("sensor", self.key_type), ("time", self.time_type)]
-        return pa.schema([*self.partitions, *own, *self.carried, ("matches", self.match_type)])
+        factorised = self.factorised_schema
+        return (
+            factorised.set(len(factorised) - 1, pa.field("matches", self.element_type)) if self.expand else factorised
+        )
+
+    @property
+    def stage_schema(self) -> pa.Schema:
+        """Columns of what a bucket puts out: products are expanded behind it."""
+        return self.factorised_schema
+
+    def operator(self) -> SensorJoin:
+        """A fresh one."""
+        return SensorJoin(self.plan)
+
+    def tables(self, found: Sequence[Matches]) -> list[pa.Table]:
+        """Factorised answers."""
+        names = SensorNames(self.key_type)
+        return [table_of(part, names, self) for part in found]
 
     def fingerprint(self) -> str:
         """A short text that differs when the meaning of the call does."""
@@ -276,7 +301,10 @@ class LocalSensors:
 
     def _answered(self, released: list[Readings]) -> Iterator[pa.Table]:
         names = SensorNames(self.call.key_type)
-        return (table for part in self.operator.push(released) for table in tables_of(part, names, self.call))
+        factorised = (table_of(part, names, self.call) for part in self.operator.push(released))
+        if not self.call.expand:
+            return factorised
+        return (part for table in factorised for part in expanded(table, self.call))
 
 
 class SensorNames:
@@ -295,32 +323,24 @@ class SensorNames:
         return self._known.take(pa.array(numbers - 1))
 
 
-def tables_of(matches: Matches, names: SensorNames, call: SensorCall) -> Iterator[pa.Table]:
-    """Answers in the types the user gave: factorised as one table, or their elements in tables of bounded size."""
-    if call.expand:
-        yield from _expanded(matches, names, call)
-        return
+def table_of(matches: Matches, names: SensorNames, call: SensorCall) -> pa.Table:
+    """Answers in factorised form, in the types the user gave."""
     times = from_micros(matches.time, call.time_type, call.encoding.unit)
     begin = pa.array(matches.begin, pa.int32())
     lists = [times] if matches.carried is None else [times, *_one_piece(matches.carried)]
     inner = call.match_type.value_type
     columns = [pa.ListArray.from_arrays(begin, part).cast(inner.field(k + 1).type) for k, part in enumerate(lists)]
-    groups = pa.StructArray.from_arrays([names.take(matches.sensor, matches.sensors), *columns], fields=list(inner))
+    sensors = names.take(matches.sensor, matches.sensors)
+    groups = pa.StructArray.from_arrays([sensors, *columns], fields=list(inner))
     found = pa.ListArray.from_arrays(pa.array(matches.first, pa.int32()), groups).cast(call.match_type)
-    yield pa.Table.from_arrays([*_own_columns(matches, matches.probe, call), found], schema=call.answer_schema)
+    return pa.Table.from_arrays([*_own_columns(matches, call), found], schema=call.factorised_schema)
 
 
-def _own_columns(matches: Matches, probe: NDArray[np.int64], call: SensorCall) -> list[pa.Array]:
+def _own_columns(matches: Matches, call: SensorCall) -> list[pa.Array]:
     """What an answer says of the reading that probed."""
-    asked = matches.readings.take(probe)
-    columns = []
-    if call.partitions and asked.group is not None:
-        group = asked.group.slice(0, len(asked))
-        parts = [label_parts(value) for value in group.values]
-        for i, (_, kind) in enumerate(call.partitions):
-            columns.append(decode(Bytes.of([part[i] for part in parts]), kind).take(pa.array(group.codes)))
+    asked = matches.readings.take(matches.probe)
     return [
-        *columns,
+        *group_columns(asked.group, len(asked), call.partitions),
         values_of(asked.bits, asked.label, call.encoding.value_type),
         sensors_of(asked.sensor, call.key_type),
         from_micros(asked.time, call.time_type, call.encoding.unit),
@@ -328,23 +348,43 @@ def _own_columns(matches: Matches, probe: NDArray[np.int64], call: SensorCall) -
     ]
 
 
-def _expanded(matches: Matches, names: SensorNames, call: SensorCall) -> Iterator[pa.Table]:
-    """One row per element of the products, a bounded number at a time."""
-    most = int(np.diff(matches.first).max())
-    digits, rows = np.zeros(most, np.int64), np.empty(_ELEMENTS, np.int64)
-    starts, picks = np.empty(_ELEMENTS + 1, np.int64), np.empty(max(most, 16 * _ELEMENTS), np.int64)
-    owner = np.repeat(matches.sensor, np.diff(matches.begin))
-    fields = list(call.match_type.value_type)
+def group_columns(group: Labels | None, n: int, partitions: Sequence[tuple[str, pa.DataType]]) -> Iterator[pa.Array]:
+    """The columns of ``partition_by`` of ``n`` rows."""
+    if group is None:
+        return
+    group = group.slice(0, n)
+    parts = [label_parts(value) for value in group.values]
+    for i, (_, kind) in enumerate(partitions):
+        yield decode(Bytes.of([part[i] for part in parts]), kind).take(pa.array(group.codes))
+
+
+def expanded(table: pa.Table, call: SensorCall) -> Iterator[pa.Table]:
+    """One row per element of the products of factorised answers, a bounded number at a time."""
+    if len(table) == 0:
+        return
+    found = table.column("matches").combine_chunks()
+    found = found.chunk(0) if isinstance(found, pa.ChunkedArray) else found
+    groups = found.flatten()
+    times = groups.field("times")
+    first, begin = _offsets(found), _offsets(times)
+    owner = np.repeat(np.arange(len(groups)), np.diff(begin))
+    lists = [groups.field(k).flatten() for k in range(1, groups.type.num_fields)]
+    digits, rows = np.zeros(int(np.diff(first).max()), np.int64), np.empty(_ELEMENTS, np.int64)
+    starts, picks = np.empty(_ELEMENTS + 1, np.int64), np.empty(len(digits) + 8 * _ELEMENTS, np.int64)
+    fields, others = list(call.element_type.value_type), table.drop_columns(["matches"])
     probe = 0
-    while probe < len(matches):
-        probe, n = map(int, expand(matches.first, matches.begin, probe, digits, rows, starts, picks))
+    while probe < len(table):
+        probe, n = map(int, expand(first, begin, probe, digits, rows, starts, picks))
         at = picks[: starts[n]]
-        carried = [] if matches.carried is None else _one_piece(matches.carried.take(pa.array(at)))
-        times = from_micros(matches.time[at], call.time_type, call.encoding.unit)
-        parts = pa.StructArray.from_arrays([names.take(owner[at], matches.sensors), times, *carried], fields=fields)
-        found = pa.ListArray.from_arrays(pa.array(starts[: n + 1], pa.int32()), parts).cast(call.match_type)
-        own = _own_columns(matches, matches.probe[rows[:n]], call)
-        yield pa.Table.from_arrays([*own, found], schema=call.answer_schema)
+        parts = [groups.field("sensor").take(pa.array(owner[at])), *(part.take(pa.array(at)) for part in lists)]
+        elements = pa.StructArray.from_arrays(parts, fields=fields)
+        matches = pa.ListArray.from_arrays(pa.array(starts[: n + 1], pa.int32()), elements).cast(call.element_type)
+        yield others.take(pa.array(rows[:n])).append_column("matches", matches).cast(call.answer_schema)
+
+
+def _offsets(lists: pa.Array) -> NDArray[np.int64]:
+    """Where each list begins in the flattened column, and where the last one ends."""
+    return np.concatenate([[0], np.cumsum(np.diff(np.asarray(lists.offsets)))]).astype(np.int64)
 
 
 def _one_piece(table: pa.Table) -> list[pa.Array]:

@@ -86,6 +86,17 @@ def bin_keys(values: Floats, width: float, keys: Ints) -> None:
 
 
 @exact_kernel
+def mixed(values: Hashes) -> Hashes:
+    """Each number's bits, mixed so that any of them tell numbers apart."""
+    out = np.empty_like(values)
+    for i in range(len(values)):
+        z = values[i] * np.uint64(0x9E3779B97F4A7C15)
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        out[i] = z ^ (z >> np.uint64(27))
+    return out
+
+
+@exact_kernel
 def _hash(key: Whole, group: Whole) -> Whole:
     mixed = (np.uint64(key) ^ np.uint64(group) * np.uint64(0xD1342543DE82EF95)) * np.uint64(0x9E3779B97F4A7C15)
     mixed ^= mixed >> np.uint64(29)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -94,6 +94,10 @@ class Readings:
             None if self.asks is None else self.asks[index],
             None if self.carry is None else self.carry.take(pa.array(index)),
         )
+
+    def asking(self, asks: NDArray[np.bool_]) -> Readings:
+        """The same readings, of which these ask for matches."""
+        return replace(self, asks=asks)
 
     def slice(self, begin: int, end: int) -> Readings:
         """Readings ``begin`` to ``end``."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -113,6 +113,11 @@ class SensorJoin:
         """Bytes held."""
         return sum(array.nbytes for part in (self._state, self._found, self._room) for array in part)
 
+    @property
+    def span(self) -> int:
+        """How far back (microseconds) a reading may be met."""
+        return self._span
+
     def push(self, parts: Sequence[Readings]) -> list[Matches]:
         """Whole ticks, later than all before: what each reading meets. They stay, to be met by others."""
         return self._run(parts, probing=True, keeping=True)
@@ -129,6 +134,13 @@ class SensorJoin:
         """Drop readings older than ``before``: nothing can meet them any more."""
         sweep(self._state, before)
         self._drop_carried()
+
+    def standing(self) -> dict[str, NDArray[Any]]:
+        """What it knows beyond the readings in their windows: nothing."""
+        return {}
+
+    def restore(self, standing: dict[str, NDArray[Any]]) -> None:
+        """Take in what `standing` told."""
 
     def _run(self, parts: Sequence[Readings], *, probing: bool, keeping: bool) -> list[Matches]:
         parts = [part for part in parts if len(part)]

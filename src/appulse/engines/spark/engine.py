@@ -20,6 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the house name of this mo
 from pyspark.sql import types as T  # noqa: N812
 
 from appulse.engines.call import AnyCall, Call, JoinCall, Options, resolve, to_table
+from appulse.engines.spark.imputing import with_shared_fills
 from appulse.engines.spark.inputs import MARKS, encoded, gathered, quoted, union, with_watermark_delay
 from appulse.engines.spark.metrics import LEVELS
 from appulse.engines.spark.number_stage import NumberStage
@@ -93,6 +94,7 @@ def spark_join(streams: Sequence[Stream], *, options: Options, **settings: Any) 
         check_session(spark)
         streams = [with_watermark_delay(stream) for stream in streams]
     call = resolve(streams, [arrow_schema(frame.schema) for frame in frames], options=options, **settings)
+    call = with_shared_fills(call, spark)
     partitions = options.partitions or default_partitions(spark, streaming=streaming)
     plan = _tile_plan(call, partitions, options)
     replanned = options.sample is not None or options.side is not None

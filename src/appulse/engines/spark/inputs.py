@@ -182,21 +182,27 @@ def with_watermark_delay(stream: Stream) -> Stream:
 
     Spark lets a query set a watermark once, so a stream that another call of this kind puts out is refused.
     """
-    own = stream.name or stream.key
-    nodes = list(_plan_of(stream.frame))
-    if any(node.nodeName().startswith("TransformWithState") for node in nodes):
-        raise NotBuilt(
-            f"Stream {own!r} is what another streaming call puts out, and Spark lets no query set a watermark twice. "
-            "Write that result to files by ap.start, and read them as a stream in a second query; or use batch frames."
-        )
-    delays = [_delay_of(node, stream.frame) for node in nodes if node.nodeName() == "EventTimeWatermark"]
-    if not delays:
+    own = repr(stream.name or stream.key)
+    delay = watermark_delay(stream.frame, f"Stream {own}")
+    if delay is None:
         return stream
     if stream.lateness is not None:
         raise BadArgument(
-            f"Stream {own!r} has lateness={stream.lateness!r} and a withWatermark on its frame. Give one of them."
+            f"Stream {own} has lateness={stream.lateness!r} and a withWatermark on its frame. Give one of them."
         )
-    return replace(stream, lateness=max(delays) / 1000.0)
+    return replace(stream, lateness=delay)
+
+
+def watermark_delay(frame: DataFrame, what: str) -> float | None:
+    """The delay, in seconds, of a `withWatermark` on a frame; None without one."""
+    nodes = list(_plan_of(frame))
+    if any(node.nodeName().startswith("TransformWithState") for node in nodes):
+        raise NotBuilt(
+            f"{what} is what another streaming call puts out, and Spark lets no query set a watermark twice. "
+            "Write that result to files by ap.start, and read them as a stream in a second query; or use batch frames."
+        )
+    delays = [_delay_of(node, frame) for node in nodes if node.nodeName() == "EventTimeWatermark"]
+    return max(delays) / 1000.0 if delays else None
 
 
 def _plan_of(frame: DataFrame) -> Iterator[Any]:

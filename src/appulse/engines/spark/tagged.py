@@ -13,6 +13,7 @@ from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from appulse.engines.call import PAIRS
 from appulse.engines.spark import tile_join
 from appulse.engines.spark.tile_join import read_table
+from appulse.model.filled import FILLED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -65,6 +66,8 @@ def result_schemas(call: JoinCall, streams: Sequence[Stream]) -> tuple[T.StructT
         figures += [T.StructField("change", T.IntegerType()), T.StructField("time", time)]
     if call.plan.values:
         figures.append(T.StructField("pairs", from_arrow_type(PAIRS)))
+    if call.imputes:
+        figures += [T.StructField(f"{side}_filled", from_arrow_type(FILLED)) for side in ("left", "right")]
     return T.StructType([*sides, *figures]), reject_type(key, time)
 
 

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appulse.model.objects import Objects
-    from appulse.operators.similarity_join import JoinPlan, Pairs
+    from appulse.operators.pairs import Pairs
+    from appulse.operators.plan import JoinPlan
     from appulse.operators.store import Store
 
 # Copies per row are (1 + 2 reach / side)^d: 1.27 at this ratio in two dimensions.

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     from appulse.model.objects import Objects
     from appulse.operators.labels import LabelNumbers
-    from appulse.operators.similarity_join import JoinPlan, Pairs
+    from appulse.operators.pairs import Pairs
+    from appulse.operators.plan import JoinPlan
 
 BEGINNING = -(1 << 62)
 Copies = tuple["NDArray[np.int64]", "NDArray[np.int64]", "NDArray[np.int8]"]
