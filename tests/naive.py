@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from appulse.windows.definitions import Window
 
-    Model = ap.Exact | ap.Samples | ap.Gaussian | ap.Ball
+    Model = ap.Exact | ap.Samples | ap.Gaussian | ap.Ball | ap.Incomplete
 
 TOLERANCE = Fraction(1, 10**9)
 MICROS = {
@@ -263,6 +263,7 @@ def object_of(row: Mapping[str, Any], stream: ap.Stream) -> Object:
     elif isinstance(model, ap.Gaussian):
         points = normal_points(model.samples, len(centre))
     else:
+        assert isinstance(model, ap.Ball)  # what is incomplete has a twin of its own, naive_imputation
         points = ball_points(model.samples, len(centre))
     samples = [tuple(point) for point in (centre + spread * points).tolist()]
     weights = [existence / len(samples)] * len(samples)

@@ -93,7 +93,7 @@ def test_numbers_may_be_numpys_and_windows_timedeltas() -> None:
         (lambda: ap.Options(bounds=frozenset({"momnt"})), "names 'momnt'.*Did you mean 'moment'"),
         (lambda: ap.Options(index="gird"), "index='gird'.*Did you mean 'grid'"),
         (lambda: ap.Options(partitions=0), "at least 1"),
-        (lambda: _stream(None, value="x"), "no uncertainty model.*Exact, Samples, Gaussian or Ball"),
+        (lambda: _stream(None, value="x"), "no uncertainty model.*Exact, Samples, Gaussian, Ball or Incomplete"),
         (lambda: _stream(None, key=3), "give a column name"),
         (lambda: _stream(None, order="tme"), "order='tme'.*Did you mean 'time'"),
         (lambda: _stream(None, unit="sec"), "unit='sec'"),
@@ -200,7 +200,6 @@ def test_partitions_have_to_agree_in_number_and_type() -> None:
 @pytest.mark.parametrize(
     "settings",
     [
-        {"imputer": object()},
         {"metric": "manhattan"},
         {"probabilities": "bounds"},
     ],

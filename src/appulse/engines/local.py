@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from appulse.engines.call import Clock, JoinCall, late_rejects, numbering_of, to_table
+from appulse.engines.imputing import refuse_in_order
 from appulse.errors import BadArgument, bad_rows, tell_capped
 from appulse.model.defects import concat_rejects
 from appulse.model.encode import check_columns, encode, infer_dimensions
@@ -44,6 +45,8 @@ class LocalJoin:
 
     def __init__(self, call: JoinCall, *, standing: bool = False) -> None:
         self.call = call
+        if standing:
+            refuse_in_order(call.encodings)
         self.operator = SimilarityJoin(call.plan)
         self._numbering = None if call.plan.rule is None else numbering_of(call, standing=standing)
         self._clock = Clock.of(call)

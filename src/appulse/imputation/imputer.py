@@ -163,6 +163,11 @@ class DependencyFill:
     def told(self, way: int) -> str:
         return self._imputer.told(way)
 
+    def prepare(self) -> None:
+        """Make the indexes for single holes now, rather than when they are first needed."""
+        for k in range(len(self.attributes)):
+            self._lattice(np.array([k]))
+
     def fill(self, values: Floats, time: Ints, group: Ints) -> Filled:  # noqa: ARG002 - rows are filled one by one
         """See `appulse.model.filled.Fill`."""
         return expanded(values, self.choices, self._imputer.instances)

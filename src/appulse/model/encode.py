@@ -16,12 +16,13 @@ from appulse.model import defects as why
 from appulse.model import structs, uncertainty
 from appulse.model.columns import chunk, floats, is_list, is_numeric, without_views
 from appulse.model.defects import Defects, as_json, as_text, check_partition, reject_schema
+from appulse.model.filled import Fill, with_ways
 from appulse.model.objects import Objects
 from appulse.model.points import ball_points, normal_points
 from appulse.model.strings import Labels
 from appulse.model.strings import encode as canonical
 from appulse.model.times import is_time, to_micros
-from appulse.model.uncertainty import Ball, Exact, Form, Gaussian, Model, Samples
+from appulse.model.uncertainty import Ball, Exact, Form, Gaussian, Held, Incomplete, Model, Samples
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -60,7 +61,8 @@ class Encoding:
     ``quantile`` is the mass that alpha-reach has to exceed; ``gaussian_reach`` that of a Gaussian in sigmas where
     every stream of the call is an isotropic Gaussian, else None. ``key_type`` and ``time_type`` are those of the
     answers; ``dimensions`` is None until a row tells. ``measure`` is the column of a delta window. What does not
-    satisfy every ``where`` is left out.
+    satisfy every ``where`` is left out. ``fill`` fills what is missing; where a call ``tells_filled``, the keys of its
+    objects carry how.
     """
 
     name: str
@@ -78,9 +80,11 @@ class Encoding:
     dimensions: int | None
     measure: str | None = None
     where: tuple[Where, ...] = ()
+    fill: Fill | None = None
+    tells_filled: bool = False
 
     @property
-    def held_as(self) -> Model:
+    def held_as(self) -> Held:
         """The model of the objects that come out."""
         return held_as(self.model, self.where)
 
@@ -104,8 +108,13 @@ class Encoding:
         return list(dict.fromkeys(c for c in wanted if c is not None))
 
 
-def held_as(model: Model, where: Sequence[Where]) -> Model:
-    """The model of what conditions leave: samples, where they may pick some of a distribution's points."""
+def held_as(model: Model, where: Sequence[Where]) -> Held:
+    """The model of what conditions leave: samples, where they may pick some of a distribution's points.
+
+    What was incomplete is samples, too.
+    """
+    if isinstance(model, Incomplete):
+        return Samples(" ".join(model.columns), names=model.columns)
     names = [name for condition in where for name in condition.columns]
     if isinstance(model, Gaussian | Ball) and not set(names).isdisjoint(model.columns):
         return Samples(" ".join(model.columns), names=model.columns)
@@ -129,6 +138,11 @@ def check_columns(encoding: Encoding, schema: pa.Schema) -> None:
             "numbers do not mix. Convert one of them."
         )
     model = encoding.model
+    if isinstance(model, Incomplete) and encoding.fill is None:
+        raise BadArgument(
+            f"Values of stream {encoding.name!r} are Incomplete, and nothing fills them. Give the join an imputer=, or "
+            "fill them first: ap.impute(stream, imputer)."
+        )
     if isinstance(model, Samples):
         _check_lists(model, encoding.name, schema)
     numeric = [] if isinstance(model, Samples) else list(uncertainty.columns(model))
@@ -170,7 +184,10 @@ def _check_dimensions(where: Where, encoding: Encoding, d: int) -> None:
 def encode(table: pa.Table, encoding: Encoding) -> tuple[Objects, pa.Table]:
     """Objects of the good rows, in the order of the table, and the bad rows as rejects."""
     rows, rejects = checked(table, encoding)
-    return replace(_objects(rows, encoding), measure=rows.measure), rejects
+    objects = replace(_objects(rows, encoding), measure=rows.measure)
+    if encoding.tells_filled:
+        objects = replace(objects, key=with_ways(objects.key, objects.centre, rows.way))
+    return objects, rejects
 
 
 @dataclass
@@ -182,6 +199,7 @@ class Checked:
     existence: NDArray[np.float64]
     measure: NDArray[np.float64] | None
     values: Values
+    way: NDArray[np.int64] | None = None
 
     def take(self, index: NDArray[np.int64]) -> Checked:
         measure = None if self.measure is None else self.measure[index]
@@ -191,6 +209,7 @@ class Checked:
             self.existence[index],
             measure,
             self.values.take(index),
+            None if self.way is None else self.way[index],
         )
 
 
@@ -209,6 +228,8 @@ def checked(table: pa.Table, encoding: Encoding, also: Sequence[str] = ()) -> tu
     rejects = _rejects(table, encoding, defects)
     if defects.bad.any():
         rows = rows.take(np.flatnonzero(~defects.bad))
+    if encoding.fill is not None:
+        rows = _filled(rows, encoding, encoding.fill)
     if encoding.where:
         kept, values = _filtered(rows.table, rows.values, encoding)
         rows = replace(rows.take(kept), values=values)
@@ -292,6 +313,8 @@ def _check_measure(table: pa.Table, encoding: Encoding, defects: Defects) -> NDA
 def _check_values(table: pa.Table, encoding: Encoding, defects: Defects) -> Values:
     if isinstance(encoding.model, Samples):
         return _check_samples(table, encoding.model, encoding.dimensions, defects)
+    if isinstance(encoding.model, Incomplete):
+        return _check_incomplete(table, encoding.model, defects)
     return _check_centres(table, encoding.model, defects)
 
 
@@ -314,6 +337,37 @@ def _check_centres(table: pa.Table, model: Exact | Gaussian | Ball, defects: Def
         defects.mark((spread < 0).any(axis=1), why.NEGATIVE_SPREAD, lambda i: f"spread is {spread[i].tolist()}")
     none = np.empty(0)
     return Values(centre, spread, np.empty(0, np.int64), np.empty((0, centre.shape[1])), none)
+
+
+def _check_incomplete(table: pa.Table, model: Incomplete, defects: Defects) -> Values:
+    """Rows with their holes as NaN, in place of centres."""
+    rows = holes_of(table, model)
+    defects.mark(
+        np.isinf(rows).any(axis=1),
+        why.NON_FINITE,
+        lambda i: ", ".join(f"{c} is {rows[i, k]}" for k, c in enumerate(model.columns) if np.isinf(rows[i, k])),
+    )
+    defects.mark(np.isnan(rows).all(axis=1), why.ALL_MISSING, lambda _: f"none of {', '.join(model.columns)} is there")
+    none = np.empty(0)
+    return Values(rows, np.empty((len(rows), 0)), np.empty(0, np.int64), np.empty((0, rows.shape[1])), none)
+
+
+def holes_of(table: pa.Table, model: Incomplete) -> NDArray[np.float64]:
+    """The values of a table, NaN where they are missing."""
+    return np.column_stack([floats(table[c]) for c in model.columns])
+
+
+def _filled(rows: Checked, encoding: Encoding, fill: Fill) -> Checked:
+    """Rows with what they may be in place of their holes."""
+    labels = Labels.of([rows.table[c] for c in encoding.partition_by]) if encoding.partition_by else None
+    group = np.zeros(len(rows.time), np.int64) if labels is None else labels.codes.astype(np.int64)
+    filled = fill.fill(rows.values.centre, rows.time, group)
+    owner = np.repeat(np.arange(len(group)), np.diff(filled.first))
+    total = np.bincount(owner, filled.weights, len(group))
+    # Rounded as weights are that were given, so that rows filled beforehand are the same to the last bit.
+    weights = np.where(total[owner] > 1.0, filled.weights / total[owner], filled.weights)
+    values = replace(rows.values, first=filled.first, rows=filled.rows, weights=weights)
+    return replace(rows, values=values, way=filled.way)
 
 
 def _check_samples(table: pa.Table, model: Samples, d: int | None, defects: Defects) -> Values:
@@ -421,7 +475,7 @@ def _filtered(table: pa.Table, values: Values, encoding: Encoding) -> tuple[NDAr
 
 def as_samples(values: Values, model: Model) -> Values:
     """The values with samples: Gaussians and balls at their fixed points."""
-    if isinstance(model, Samples):
+    if isinstance(model, Samples | Incomplete):
         return values
     points = _points(model, values.centre.shape[1])
     return replace(values, first=_every(len(values.centre), len(points)), rows=_around(values, points))

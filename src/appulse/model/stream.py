@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from appulse.errors import BadArgument, nearest
 from appulse.model import uncertainty
 from appulse.model.times import UNITS, duration
-from appulse.model.uncertainty import Ball, Exact, Gaussian, Model, Samples
+from appulse.model.uncertainty import Ball, Exact, Gaussian, Incomplete, Model, Samples
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,10 +44,10 @@ class Stream:
     where: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if not isinstance(self.value, Exact | Samples | Gaussian | Ball):
+        if not isinstance(self.value, Exact | Samples | Gaussian | Ball | Incomplete):
             raise BadArgument(
-                f"Stream(value={self.value!r}) is no uncertainty model. Give Exact, Samples, Gaussian or Ball, "
-                "e.g. value=ap.Gaussian('x', 'y', sigma=15.0)."
+                f"Stream(value={self.value!r}) is no uncertainty model. Give Exact, Samples, Gaussian, Ball or "
+                "Incomplete, e.g. value=ap.Gaussian('x', 'y', sigma=15.0)."
             )
         for what in ("key", "time"):
             if not isinstance(getattr(self, what), str):

@@ -101,7 +101,24 @@ class Ball:
         object.__setattr__(self, "samples", _points("Ball", samples))
 
 
-Model: TypeAlias = Exact | Samples | Gaussian | Ball
+@dataclass(frozen=True, init=False)
+class Incomplete:
+    """d numeric columns, some of them missing (null or NaN) in some rows; needs an imputer, which makes samples of it.
+
+    A row that lacks all of them is a reject. Ren et al. 2019, Definition 2.1.
+    """
+
+    columns: tuple[str, ...]
+
+    def __init__(self, *columns: str) -> None:
+        object.__setattr__(self, "columns", _columns("Incomplete", columns))
+
+    form = Form.SAMPLES
+
+
+#: Models of objects as they are held, once what was missing is filled.
+Held: TypeAlias = Exact | Samples | Gaussian | Ball
+Model: TypeAlias = Held | Incomplete
 
 
 def dimensions(model: Model) -> int | None:

@@ -1,0 +1,150 @@
+"""Incomplete streams: which imputer fills which, tables filled, and what answers tell of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from appulse.errors import BadArgument, nearest
+from appulse.model.encode import holes_of
+from appulse.model.filled import FILLED, column_of, split_ways
+from appulse.model.strings import Labels
+from appulse.model.times import to_micros
+from appulse.model.uncertainty import Incomplete, Samples
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from appulse.model.encode import Encoding
+    from appulse.model.filled import Fill
+    from appulse.model.stream import Stream
+    from appulse.model.strings import Bytes
+    from appulse.model.uncertainty import Model
+
+#: Columns that `impute` adds: samples, their weights, and what was filled by what.
+SAMPLES, WEIGHTS, TOLD = "imputed", "imputed_weights", "filled"
+
+
+def fills_of(imputer: Any, names: Sequence[str], models: Sequence[Model]) -> list[Fill | None]:
+    """What fills each stream of a call; ``imputer`` is one for all of them, or a mapping by stream name."""
+    if isinstance(imputer, Mapping):
+        for name in imputer:
+            if name not in names:
+                raise BadArgument(f"imputer= names a stream {name!r}.{nearest(str(name), names)}")
+        chosen = [imputer.get(name) for name in names]
+    else:
+        chosen = [imputer] * len(names)
+    return [
+        bound(own, model) if isinstance(model, Incomplete) and own is not None else None
+        for own, model in zip(chosen, models, strict=True)
+    ]
+
+
+def bound(imputer: Any, model: Incomplete) -> Fill:
+    """The imputer for a value's attributes."""
+    if not hasattr(imputer, "bind"):
+        raise BadArgument(
+            f"imputer={imputer!r} is no imputer. Give one such as ap.DependencyImputer(repository, rules), or a "
+            "mapping from names of streams to imputers."
+        )
+    fill: Fill = imputer.bind(model.columns)
+    return fill
+
+
+def refuse_in_order(encodings: Sequence[Encoding]) -> None:
+    """Raise `BadArgument` for imputers that have to see all rows of a stream, in order."""
+    for encoding in encodings:
+        if encoding.fill is not None and encoding.fill.in_order:
+            raise BadArgument(
+                f"The imputer of stream {encoding.name!r} fills a row by the rows before and after it, and here rows "
+                "come piece by piece. Fill whole frames first (ap.impute), or take an imputer with a repository."
+            )
+
+
+def incomplete_model(stream: Stream) -> Incomplete:
+    """The model of a stream to be filled; `BadArgument` for others."""
+    if not isinstance(stream.value, Incomplete):
+        raise BadArgument(
+            f"impute() got a stream whose value is {stream.value!r}. What is to be filled is said by "
+            "value=ap.Incomplete('a', 'b', ...)."
+        )
+    return stream.value
+
+
+def filled_stream(stream: Stream, frame: Any) -> Stream:
+    """The stream over a frame with the columns of `filled_table`."""
+    model = incomplete_model(stream)
+    return replace(stream, frame=frame, value=Samples(SAMPLES, WEIGHTS, names=model.columns))
+
+
+def filled_table(table: pa.Table, stream: Stream, fill: Fill) -> pa.Table:
+    """The table with what its rows may be: columns ``imputed``, ``imputed_weights`` and ``filled``.
+
+    Rows that lack everything, or hold what is not finite, have null there: they are rejects of whatever comes next.
+    """
+    model = incomplete_model(stream)
+    check_filled(table.schema, stream)
+    rows = holes_of(table, model)
+    good = np.flatnonzero(~np.isinf(rows).any(axis=1) & ~np.isnan(rows).all(axis=1))
+    time = to_micros(table[stream.time].combine_chunks(), stream.unit)[0]
+    labels = Labels.of([table[c] for c in stream.partitions]) if stream.partitions else None
+    group = np.zeros(len(rows), np.int64) if labels is None else labels.codes.astype(np.int64)
+    filled = fill.fill(rows[good], time[good], group[good])
+    at = np.full(len(rows), -1)
+    at[good] = np.arange(len(good))
+    index = pa.array(at, mask=at < 0)
+    points = pa.ListArray.from_arrays(
+        pa.array(np.arange(len(filled.rows) + 1) * rows.shape[1], pa.int32()), pa.array(filled.rows.reshape(-1))
+    )
+    first = pa.array(filled.first)
+    told = column_of(filled.way, model.columns, fill)
+    columns = {
+        SAMPLES: pa.LargeListArray.from_arrays(first, points),
+        WEIGHTS: pa.LargeListArray.from_arrays(first, pa.array(filled.weights)),
+        TOLD: told,
+    }
+    for name, column in columns.items():
+        table = table.append_column(filled_field(name), column.cast(filled_field(name).type).take(index))
+    return table
+
+
+def filled_field(name: str) -> pa.Field:
+    """A column that `filled_table` adds."""
+    numbers = pa.list_(pa.float64())
+    return pa.field(name, {SAMPLES: pa.list_(numbers), WEIGHTS: numbers, TOLD: FILLED}[name])
+
+
+def check_filled(schema: pa.Schema, stream: Stream) -> None:
+    """Raise `BadArgument` where the frame lacks columns, or has those that would be added."""
+    for column in (*incomplete_model(stream).columns, stream.time, *stream.partitions):
+        if column not in schema.names:
+            raise BadArgument(f"impute(): the frame has no column {column!r}.{nearest(column, schema.names)}")
+    for column in (SAMPLES, WEIGHTS, TOLD):
+        if column in schema.names:
+            raise BadArgument(f"impute() adds a column {column!r}, and the frame has one already. Rename that.")
+
+
+def filled_columns(carried: Bytes, stream: NDArray[np.int64], encodings: Sequence[Encoding]) -> tuple[Bytes, pa.Array]:
+    """Of the rows of answers on one side, by their keys as carried: the keys, and what was filled in each.
+
+    ``stream`` tells which of the ``encodings`` each row is of.
+    """
+    if not encodings[0].tells_filled:
+        return carried, pa.array([[]] * len(carried), FILLED)
+    keys, ways = split_ways(carried, encodings[0].dimensions or 1)
+    parts, places = [], []
+    for i, encoding in enumerate(encodings):
+        rows = np.flatnonzero(stream == i)
+        places.append(rows)
+        if encoding.fill is None or not isinstance(encoding.model, Incomplete):
+            parts.append(pa.array([[]] * len(rows), FILLED))
+        else:
+            parts.append(column_of(ways[rows], encoding.model.columns, encoding.fill))
+    order = np.argsort(np.concatenate(places), kind="stable")
+    return keys, pa.concat_arrays(parts).take(pa.array(order))
