@@ -9,23 +9,27 @@ import copy
 from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
 from appulse.engines.spark.aggregate_stage import AggregateStage
 from appulse.engines.spark.inputs import blocks_of_task, bucket_keys
 from appulse.engines.spark.number_stage import NumberStage
+from appulse.engines.spark.readings_stage import ReadingsStage
+from appulse.engines.spark.sensors import blocks_of_readings
 from appulse.engines.spark.state import Cache, TileState
 from appulse.engines.spark.tile_join import ANSWERS, METRICS, REJECTS, TileJoin, end_mark, read_table
 from appulse.engines.spark.tiling import Tiling, Version
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from random import Random
 
     from appulse.engines.aggregate import AggregateCall
-    from appulse.engines.call import Call, JoinCall
+    from appulse.engines.call import AnyCall, Call, JoinCall
+    from appulse.engines.spark.readings_stage import ReadingsCall
+    from appulse.engines.spark.sensors import Routing
     from appulse.engines.spark.tiles import TilePlan
 
 
@@ -81,7 +85,7 @@ class FakeHandle:
 class FakeQuery:
     """A streaming query over micro-batches of tables by stream name."""
 
-    call: Call
+    call: AnyCall
     plan: TilePlan
     random: Random
     workers: int = 2
@@ -91,7 +95,7 @@ class FakeQuery:
     def __post_init__(self) -> None:
         self.tiling = Tiling((Version(self.plan),), 0)
         self.caches = [Cache(1 << 30) for _ in range(self.workers)]
-        self.newest: list[int | None] = [None] * len(self.call.encodings)
+        self.newest: list[int | None] = [None] * len(self.call.lateness)
 
     def batch(self, tables: Mapping[str, pa.Table]) -> tuple[list[pa.Table], list[pa.Table]]:
         """Answers and rejects of one micro-batch."""
@@ -125,19 +129,25 @@ class FakeQuery:
     def _shuffled(self, tables: Mapping[str, pa.Table]) -> dict[int, list[bytes]]:
         """Blocks by key, of tasks that got some of the rows each, in no order."""
         blocks: dict[int, list[bytes]] = defaultdict(list)
-        for s, encoding in enumerate(self.call.encodings):
-            table = tables.get(encoding.name)
+        for s, name in enumerate(self._streams()):
+            table = tables.get(name)
             if table is None:
                 continue
             cut = self.random.randint(0, len(table))
             for part in (table.slice(0, cut), table.slice(cut)):
-                for batch in blocks_of_task(part.to_batches(), self.call, self.tiling, s):
+                for batch in self._task(part, s):
                     for key, block, time in zip(*[batch.column(i).to_pylist() for i in range(3)], strict=True):
                         blocks[key].append(block)
                         self._see(s, block, time)
         for blobs in blocks.values():
             self.random.shuffle(blobs)
         return blocks
+
+    def _streams(self) -> list[str]:
+        return [encoding.name for encoding in cast("Call", self.call).encodings]
+
+    def _task(self, part: pa.Table, stream: int) -> Iterator[pa.RecordBatch]:
+        return blocks_of_task(part.to_batches(), cast("Call", self.call), self.tiling, stream)
 
     def _see(self, stream: int, block: bytes, time: Any) -> None:
         if block[:1] == REJECTS:
@@ -229,3 +239,25 @@ class FakeAggregate(FakeQuery):
         for key, given in sorted(blocks.items()):
             out += self._attempts(stage.answer, "bucket", key, given, limit)
         return out + self._fire(stage.expire, "bucket", limit)
+
+
+@dataclass
+class FakeReadings(FakeQuery):
+    """An operator over readings."""
+
+    call: ReadingsCall
+    routing: Routing = field(kw_only=True)
+
+    def _streams(self) -> list[str]:
+        return ["readings"]
+
+    def _task(self, part: pa.Table, stream: int) -> Iterator[pa.RecordBatch]:
+        assert stream == 0
+        return blocks_of_readings(part.to_batches(), self.call, self.routing, bucket_keys(self.call, self.tiling))
+
+    def _run_stages(self, blocks: Mapping[int, Sequence[bytes]], limit: int | None) -> list[bytes]:
+        stage = ReadingsStage(self.call)
+        out: list[bytes] = []
+        for key, given in sorted(blocks.items()):
+            out += self._attempts(stage.answer, "readings", key, given, limit)
+        return out + self._fire(stage.expire, "readings", limit)

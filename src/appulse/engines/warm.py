@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 
@@ -9,11 +11,15 @@ from appulse.engines.aggregate import resolve_aggregate, run_local
 from appulse.engines.call import JoinCall, Options, resolve
 from appulse.engines.local import LocalJoin
 from appulse.engines.queries import LocalQueries, resolve_queries
+from appulse.engines.sensors import LocalSensors, resolve_sensors
 from appulse.engines.spark.codec import pack, unpack
 from appulse.engines.spark.number_stage import Bucket
+from appulse.engines.spark.readings_codec import pack_readings, unpack_readings
+from appulse.engines.spark.readings_routing import value_routing
 from appulse.engines.spark.tiles import hashed_plan
 from appulse.engines.spark.tiling import Tiling
 from appulse.model.encode import encode
+from appulse.model.readings import encode_readings
 from appulse.model.stream import Stream
 from appulse.model.uncertainty import Ball, Exact, Gaussian, Model, Samples
 from appulse.operators.numbering import END
@@ -53,6 +59,7 @@ def warm() -> None:
         _join(table, (Samples("t"), Samples("t")), index, 1)
     _aggregate(table)
     _match(table)
+    _sense(table)
 
 
 def _call(table: pa.Table, models: tuple[Model, ...], index: str, window: Window, d: int = 2) -> JoinCall:
@@ -126,6 +133,19 @@ def _match(table: pa.Table) -> None:
     engine.change(queries)
     engine.push(table)
     engine.queries.match({"x": table["x"].combine_chunks(), "y": table["y"].combine_chunks()}, len(table), cluster=4)
+
+
+def _sense(table: pa.Table) -> None:
+    columns: dict[str, Any] = {"sensor": "id", "time": "ts", "value": "x", "window": "x", "partition_by": "y"}
+    for alike in ({"resolution": 0.5}, {"within": 0.5}):
+        call = resolve_sensors(table.schema, **columns, **alike, expand=True, carry=["w"])
+        local = LocalSensors(call)
+        readings, _ = encode_readings(table, call.encoding)
+        local.operator.probe([readings])
+        for part in (*local.push(table), *local.drain()):
+            part.validate()
+        routing = value_routing(call.plan, 2, readings)
+        local.operator.apply([unpack_readings(pack_readings(part)) for _, part in routing.parts(readings)])
 
 
 if __name__ == "__main__":
