@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from appulse.kernels.close import close_count
 from appulse.kernels.jit import kernel
-from appulse.kernels.refine import close_count
 from benchmarks.usj_grid import SLACK, grouped, push_radius, put, sample_level, summary, take, visited, window
 
 if TYPE_CHECKING:
@@ -172,17 +172,20 @@ def judge(
     limit2: float,
     need: int,
     least: float,
-    x: NDArray[np.float64],
+    upper: Floats,  # how many samples of a partner may be close to one: all
     scratch: NDArray[np.float64],
     out: NDArray[np.int64],
     found: int,
 ) -> int:
     """Eq. (2) for an arrival of a side and partners of the other; the answers go to ``out``, from ``found`` on."""
     d, m = left.shape[1], left.shape[2]
+    most = float(m * m)
     for at in range(others.shape[0]):
         i = number if side == 0 else others[at]
         j = others[at] if side == 0 else number
-        close = close_count(left[i].reshape(d * m), right[j].reshape(d * m), m, m, d, limit2, least, x, scratch)
+        close, _ = close_count(
+            left[i].reshape(d * m), right[j].reshape(d * m), m, m, d, limit2, upper, 0.0, most, least, np.inf, scratch
+        )
         if close >= need:
             out[found, 0] = i
             out[found, 1] = j
@@ -208,7 +211,7 @@ def wop(
     counts: Ints,
 ) -> tuple[int, int]:
     """Each arrival against the whole window of the other stream; how many pairs are new, how many stand."""
-    x, scratch = np.empty(left.shape[1]), np.empty(left.shape[2])
+    upper, scratch = np.full(left.shape[2], float(left.shape[2])), np.empty(left.shape[2])
     found = 0
     for tick in range(first, last):
         end = (tick + 1) * per_tick
@@ -221,7 +224,7 @@ def wop(
             for own in range(begin, end):
                 counts[JOINED] += others.shape[0]
                 counts[REFINED] += others.shape[0]
-                new = judge(left, right, side, own, others, limit2, need, least, x, scratch, out, found)
+                new = judge(left, right, side, own, others, limit2, need, least, upper, scratch, out, found)
                 for k in range(found, new):
                     pairs[standing, 0] = out[k, 0]
                     pairs[standing, 1] = out[k, 1]
@@ -327,7 +330,7 @@ def grid(
     """USJ_Framework with Obtain_Cand_Pairs; how many pairs are new, how many stand."""
     d, m = left.shape[1], left.shape[2]
     capacity = left_window[2].shape[1]
-    x, scratch, at = np.empty(d), np.empty(m), np.empty(d, np.int64)
+    upper, scratch, at = np.full(m, float(m)), np.empty(m), np.empty(d, np.int64)
     near, open_ = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
     group, rows, ball = np.empty(per_tick, np.int64), np.empty(per_tick, np.int64), np.empty((per_tick, d + 1))
     found = 0
@@ -361,7 +364,9 @@ def grid(
                         near[place], number, before, own, other, mine, radius[1 - s], limit, need, open_, seen, counts
                     )
                 counts[REFINED] += seen
-                new = judge(left, right, s, number, open_[:seen], limit * limit, need, least, x, scratch, out, found)
+                new = judge(
+                    left, right, s, number, open_[:seen], limit * limit, need, least, upper, scratch, out, found
+                )
                 for k in range(found, new):
                     pairs[standing, 0] = out[k, 0]
                     pairs[standing, 1] = out[k, 1]

@@ -10,7 +10,7 @@ from fast_poibin.pmf import calc_pmf
 from scipy.stats import poisson_binom
 
 from appulse.kernels.poisson_binomial import EXACT, NORMAL, POISSON, REFINED_NORMAL, absent_pmf, curve
-from appulse.operators.similarity_join import INDEXES
+from appulse.operators.plan import INDEXES
 from appulse.windows.definitions import METHODS
 from benchmarks.contestants import (
     cdf_by_approximation,

@@ -7,7 +7,7 @@ import pytest
 from fast_poibin.pmf import calc_pmf
 
 from appulse.kernels import poisson_binomial
-from appulse.operators.similarity_join import INDEXES
+from appulse.operators.plan import INDEXES
 from benchmarks.contestants import (
     cdf_by_approximation,
     divide_and_conquer,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from itertools import pairwise
+from functools import partial
+from itertools import pairwise, product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,12 +17,14 @@ from hypothesis.extra.numpy import arrays
 from appulse.kernels import bounds, grid, strings
 from appulse.kernels.gaussian import ball_probability, gaussian_pairs, phi
 from appulse.kernels.line import refine_line
-from appulse.kernels.moments import attained_radius, summarise
+from appulse.kernels.moments import attained_radius, shapes, summarise
 from appulse.kernels.refine import refine
 from appulse.model.points import ball_points, normal_points
 from tests import naive
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
 NONE = np.empty(0, np.int64)
@@ -226,9 +229,14 @@ class _Side:
         self.weights = weights
         outputs = (self.mass, self.centre, self.covariance, self.radius, self.reach, self.samples)
         summarise(self.first, rows, weights, 0.5, False, *outputs)
+        self.shape = np.empty((n, self.d + 1))
+        shapes(self.first, self.samples, weights, self.centre, self.shape)
 
     def summary(self) -> tuple[Any, ...]:
-        return self.centre, self.mass, self.radius, self.covariance
+        return self.mass, self.centre, self.radius, self.covariance, self.shape
+
+    def whole(self) -> tuple[Any, ...]:
+        return *self.runs(), self.centre, self.radius, self.covariance, self.shape
 
     def runs(self) -> tuple[Any, ...]:
         begin = self.first[:-1]
@@ -268,26 +276,31 @@ def _check_meeting(left: _Side, right: _Side, epsilon: float, alpha: float) -> N
     limit, threshold = naive.limit_of(epsilon), alpha - 1e-9
     a, b = (x.ravel() for x in np.meshgrid(np.arange(len(left.mass)), np.arange(len(right.mass))))
     truth = [naive.samples_probability(left.objects[i], right.objects[j], epsilon) for i, j in zip(a, b, strict=True)]
-    found = np.empty(len(a))
+    found, upper = np.empty(len(a)), np.empty(len(a))
     kernel: Any = refine
-    kernel(a, b, left.d, limit**2, threshold, *left.runs(), *right.runs(), found)
-    for p, q in zip(found, truth, strict=True):
-        if math.isnan(p):
-            assert q < naive.threshold_of(alpha)
-        else:
-            assert p == pytest.approx(float(q), abs=1e-13)
-    for use_moment in (True, False):
+    for sifted_from, early in product((0, 99), (False, True)):
+        kernel(a, b, left.d, limit, threshold, sifted_from, early, *left.whole(), *right.whole(), found, upper)
+        for p, most, q in zip(found, upper, truth, strict=True):
+            if math.isnan(p):
+                assert q < naive.threshold_of(alpha)
+            elif early:
+                assert p - 1e-13 <= float(q) <= most + 1e-13
+                assert (p >= threshold) == (q >= naive.threshold_of(alpha))
+            else:
+                assert p == pytest.approx(float(q), abs=1e-13)
+    for use_moment, use_square in product((True, False), repeat=2):
         for use_accept in (True, False):
             verdict = np.empty(len(a), np.int8)
             judge: Any = bounds.judge
-            judge(a, b, limit, threshold, use_moment, use_accept, *left.summary(), *right.summary(), verdict)
+            asked = (limit, threshold, use_moment, use_square, use_accept)
+            judge(a, b, *asked, *left.summary(), *right.summary(), verdict)
             for i, j, v, q in zip(a, b, verdict, truth, strict=True):
                 whole = left.objects[i].mass * right.objects[j].mass
                 if v == bounds.ACCEPTED:
                     assert use_accept
                     assert q == whole
                 elif v != bounds.REFINE:
-                    assert use_moment or v == bounds.PRUNED_MASS
+                    assert (use_square if v == bounds.PRUNED_SQUARE else use_moment) or v == bounds.PRUNED_MASS
                     assert q < naive.threshold_of(alpha), f"verdict {v} on a pair of probability {q}"
 
 
@@ -338,12 +351,17 @@ def test_many_partners_at_once_are_as_one_by_one(meeting: tuple[_Side, _Side, fl
     a, b = np.repeat(np.arange(n), m), np.tile(np.arange(m), n)
     truth = [naive.samples_probability(left.objects[i], right.objects[j], epsilon) for i, j in zip(a, b, strict=True)]
     limit2, threshold = naive.limit_of(epsilon) ** 2, alpha - 1e-9
-    kernels: list[tuple[Any, tuple[Any, ...]]] = [(refine, (a, b, left.d, limit2, threshold))]
+    found, limit = np.empty(len(a)), naive.limit_of(epsilon)
+    by_pairs: Any = refine
+    by_tables: Any = refine_line
+    runs: list[Callable[[], Any]] = [
+        partial(by_pairs, a, b, left.d, limit, threshold, least, False, *left.whole(), *right.whole(), found, found[:0])
+        for least in (0, 24, 99)
+    ]
     if left.d == 1:
-        kernels.append((refine_line, (a, b, limit2, threshold)))
-    for kernel, asked in kernels:
-        found = np.empty(len(a))
-        kernel(*asked, *left.runs(), *right.runs(), found)
+        runs.append(partial(by_tables, a, b, limit2, threshold, *left.runs(), *right.runs(), found))
+    for run in runs:
+        run()
         for p, q in zip(found, truth, strict=True):
             if math.isnan(p):
                 assert q < naive.threshold_of(alpha)

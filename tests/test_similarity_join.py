@@ -19,7 +19,8 @@ from appulse.engines.call import JoinCall, resolve, to_table
 from appulse.engines.local import LocalJoin
 from appulse.model.encode import encode
 from appulse.operators import similarity_join as operator_module
-from appulse.operators.similarity_join import BOUNDS, SimilarityJoin
+from appulse.operators.plan import BOUNDS
+from appulse.operators.similarity_join import SimilarityJoin
 from tests import naive, strategies
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from appulse.model.strings import decode
 from appulse.model.times import from_micros, is_number, is_time
 from appulse.operators.attributes import Attribute, dimension_of
 from appulse.operators.numbering import Numbering
-from appulse.operators.similarity_join import BOUNDS, INDEXES, JoinPlan
+from appulse.operators.plan import BOUNDS, INDEXES, JoinPlan
 from appulse.queries.condition import parse
 from appulse.windows.definitions import DeltaWindow, TimeWindow, Window
 from appulse.windows.frames import rule_of

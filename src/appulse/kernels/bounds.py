@@ -1,4 +1,4 @@
-"""Cheap bounds on the probability that two uncertain objects are close.
+"""Cheap bounds on the probability that two uncertain objects are close: O(d^2) a pair.
 
 Means and covariances are probability-weighted and normalised by mass: with plain means the pair {0: .9, 4: .1} and
 {-1: 1} at epsilon 1, which has probability .9, would be lost.
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from appulse.kernels.arrays import Floats, Ints
 
-REFINE, PRUNED_MASS, PRUNED_CANTELLI, PRUNED_MARKOV, ACCEPTED = 0, 1, 2, 3, 4
+REFINE, PRUNED_MASS, PRUNED_CANTELLI, PRUNED_MARKOV, ACCEPTED, PRUNED_SQUARE = 0, 1, 2, 3, 4, 5
 
 
 @kernel
@@ -42,21 +42,70 @@ def reverse_markov(mean_square: float, farthest: float, epsilon: float) -> float
 
 
 @kernel
+def rounding(far: float, blur: float) -> tuple[float, float]:
+    """How wrong a mean of the squared distance may be, and its variance, at most.
+
+    ``far`` bounds all distances, ``blur`` is the rounding of a difference of two means. A thousand times what sums of
+    products of such numbers lose, and far below what a threshold can tell.
+    """
+    return 4.0 * far * blur + 1e-12 * far * far, far * far * (40.0 * far * blur + 1e-12 * far * far) + 1e-300
+
+
+@kernel
+def cantelli_on_square(
+    distance: float,
+    trace: float,  # of the covariance of the difference
+    along: float,  # its variance along the line of centres
+    skew: float,  # along that line, of w |w|^2, for the difference w from its mean
+    spread: float,  # variance of |w|^2
+    far: float,
+    blur: float,
+    epsilon: float,
+) -> float:
+    """Pr{close} is at most this: Cantelli's inequality on the best of squared distances from points beyond the centre.
+
+    With z the difference of two objects and D its mean, f = |z|^2 + 2 s z.D / |D| is, but for a constant, the squared
+    distance from a point s behind the origin, seen from D. Close pairs have f <= epsilon^2 + 2 s epsilon. s = 0 is the
+    squared distance itself, s without end the line of centres; in between the gap is linear in s and the variance
+    quadratic, so that the best s is known.
+    """
+    slack, blunt = rounding(far, blur)
+    gap = distance * distance + trace - epsilon * epsilon
+    step = 2.0 * (distance - epsilon)
+    variance = 4.0 * distance * (distance * along + skew) + spread
+    tilt = 4.0 * (2.0 * distance * along + skew)
+    curve = 4.0 * along
+    bend = step * tilt - 2.0 * gap * curve
+    s = 0.0
+    if bend != 0.0:
+        s = min(max(0.0, (gap * tilt - 2.0 * step * variance) / bend), 16.0 * far)
+    wide = 1.0 + s / far if far > 0.0 else 1.0
+    gap += step * s - slack * wide
+    if not gap > 0.0:
+        return 1.0
+    variance = max(0.0, variance + s * (tilt + s * curve)) + blunt * wide * wide
+    return variance / (variance + gap * gap)
+
+
+@kernel
 def judge(
     left: Ints,
     right: Ints,
     epsilon: float,  # with its tolerance
     threshold: float,
     use_moment: bool,
+    use_square: bool,
     use_accept: bool,
-    left_centre: Floats,
     left_mass: Floats,
+    left_centre: Floats,
     left_radius: Floats,
     left_covariance: Floats,  # rows of the upper triangle
-    right_centre: Floats,
+    left_shape: Floats,
     right_mass: Floats,
+    right_centre: Floats,
     right_radius: Floats,
     right_covariance: Floats,
+    right_shape: Floats,
     verdict: NDArray[np.int8],
 ) -> None:
     """One verdict per pair: to refine, pruned (by which bound), or accepted (then Pr is the product of masses)."""
@@ -82,25 +131,39 @@ def judge(
         if use_accept and distance + left_radius[a] + right_radius[b] + blur <= epsilon:
             verdict[i] = ACCEPTED
             continue
-        if not use_moment:
+        if not (use_moment or use_square):
             continue
         along = 0.0
         trace = 0.0
+        product = 0.0  # the trace of the product of both covariances
         at = 0
         for k in range(d):
-            c = left_covariance[a, at] + right_covariance[b, at]
-            along += gap[k] * gap[k] * c
-            trace += c
+            own, other = left_covariance[a, at], right_covariance[b, at]
+            along += gap[k] * gap[k] * (own + other)
+            trace += own + other
+            product += own * other
             at += 1
             for m in range(k + 1, d):
-                along += 2.0 * gap[k] * gap[m] * (left_covariance[a, at] + right_covariance[b, at])
+                own, other = left_covariance[a, at], right_covariance[b, at]
+                along += 2.0 * gap[k] * gap[m] * (own + other)
+                product += 2.0 * own * other
                 at += 1
-        if square > 0.0:
-            variance = max(0.0, along / square) + blur * blur
-            if mass * cantelli(distance - blur, variance, epsilon) < threshold - 1e-12:
+        along = max(0.0, along / square) if square > 0.0 else 0.0
+        farthest = distance + left_radius[a] + right_radius[b] + blur
+        if use_moment:
+            if square > 0.0 and mass * cantelli(distance - blur, along + blur * blur, epsilon) < threshold - 1e-12:
                 verdict[i] = PRUNED_CANTELLI
                 continue
-        farthest = distance + left_radius[a] + right_radius[b] + blur
-        nearest_mean_square = max(0.0, distance - blur) ** 2 + trace * (1.0 - 1e-12)
-        if mass * reverse_markov(nearest_mean_square, farthest, epsilon) < threshold - 1e-9:
-            verdict[i] = PRUNED_MARKOV
+            nearest_mean_square = max(0.0, distance - blur) ** 2 + trace * (1.0 - 1e-12)
+            if mass * reverse_markov(nearest_mean_square, farthest, epsilon) < threshold - 1e-9:
+                verdict[i] = PRUNED_MARKOV
+                continue
+        if use_square:
+            skew = 0.0
+            for k in range(d):
+                skew += gap[k] * (left_shape[a, k] - right_shape[b, k])
+            skew = skew / distance if distance > 0.0 else 0.0
+            spread = left_shape[a, d] + right_shape[b, d] + 4.0 * product
+            bound = cantelli_on_square(distance, trace, along, skew, spread, farthest, blur, epsilon)
+            if mass * bound < threshold - 1e-12:
+                verdict[i] = PRUNED_SQUARE

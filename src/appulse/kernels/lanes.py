@@ -15,11 +15,15 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from appulse.kernels.arrays import Whole
+    from appulse.kernels.arrays import Floats, Whole
+
+    CloseLanes = Callable[[Floats, Whole, Whole, Floats, Whole, Whole, float, Whole], int]
 
 LANES = 16
 _WORD, _INDEX, _BYTE = ir.IntType(32), ir.IntType(64), ir.IntType(8)
 _WORDS = ir.VectorType(_WORD, LANES)
+_DOUBLE = ir.DoubleType()
+_DOUBLES = ir.VectorType(_DOUBLE, LANES)
 
 
 def _place(context: Any, builder: Any, kind: Any, array: Any, at: Any, pointed: Any) -> Any:
@@ -45,6 +49,36 @@ def _meeting(_context: Any, blocks: Any, at: Any, least: Any, most: Any) -> Any:
     return types.uint32(blocks, types.int64, types.int32, types.int32), code
 
 
+def _closeness(d: int) -> Any:
+    """The count of one point's close points among 16, in ``d`` dimensions, each coordinate in an array of its own."""
+
+    def typed(_context: Any, own: Any, s: Any, n: Any, others: Any, at: Any, m: Any, limit2: Any, kept: Any) -> Any:
+        def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            own_data, place, own_step, data, first, step, most, mask = args
+
+            def everywhere(value: Any) -> Any:
+                first = builder.insert_element(ir.Constant(_DOUBLES, ir.Undefined), value, ir.Constant(_WORD, 0))
+                return builder.shuffle_vector(first, first, ir.Constant(_WORDS, [0] * LANES))
+
+            total = None
+            for _ in range(d):
+                mine = builder.load(_place(context, builder, signature.args[0], own_data, place, _DOUBLE))
+                theirs = builder.load(_place(context, builder, signature.args[3], data, first, _DOUBLES), align=8)
+                gap = builder.fsub(everywhere(mine), theirs)
+                square = builder.fmul(gap, gap, flags=("contract",))
+                total = square if total is None else builder.fadd(total, square, flags=("contract",))
+                place, first = builder.add(place, own_step), builder.add(first, step)
+            close = builder.fcmp_ordered("<=", total, everywhere(most))
+            bits = builder.zext(builder.bitcast(close, ir.IntType(LANES)), _INDEX)
+            return builder.ctpop(builder.and_(bits, mask))
+
+        del s, n, at, m, limit2, kept
+        index, real = types.int64, types.float64
+        return index(own, index, index, others, index, index, real, index), code
+
+    return intrinsic(typed)
+
+
 def _prefetch(_context: Any, data: Any, at: Any) -> Any:
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         place = _place(context, builder, signature.args[0], args[0], args[1], _BYTE)
@@ -67,3 +101,8 @@ prefetch = cast("Callable[[NDArray[np.int32], Whole], None]", intrinsic(_prefetc
 
 #: ``lowest(bits)``: the place of the lowest bit that is set; one is.
 lowest = cast("Callable[[np.uint32], int]", trailing_zeros)
+
+#: ``close_2(own, s, n, others, at, m, limit2, kept)`` and so on: how many of 16 points are close to one, of those
+#: whose bits are ``kept``. Coordinates of the one are ``own[s], own[s + n], ...``, the first ones of the 16 begin at
+#: ``others[at]``, their second ones m further. Close is a squared distance of at most ``limit2``.
+close_2, close_3, close_4, close_5 = (cast("CloseLanes", _closeness(d)) for d in (2, 3, 4, 5))

@@ -1,4 +1,4 @@
-"""What the bounds need of each sampled object: mass, mean, covariance, radius and alpha-reach."""
+"""What the bounds need of each sampled object: mass, mean, covariance, radius, alpha-reach, higher moments."""
 
 from __future__ import annotations
 
@@ -71,6 +71,46 @@ def summarise(
             distances[s] = np.sqrt(square)
             radius[i] = max(radius[i], distances[s])
         reach[i] = attained_radius(distances[:n], weights[begin : begin + n] if not even else weights, quantile)
+
+
+@kernel
+def shapes(first: Ints, samples: Floats, weights: Floats, centre: Floats, out: Floats) -> None:
+    """Third and fourth moments of objects, normalised by mass: E[w |w|^2] (d numbers), then the variance of |w|^2.
+
+    w is the difference from the centre; arrays as in `summarise`, ``out`` is (n, d + 1).
+    """
+    d = centre.shape[1]
+    longest = 0
+    for i in range(first.shape[0] - 1):
+        longest = max(longest, first[i + 1] - first[i])
+    squares, share = np.empty(longest, np.float64), np.ones(longest, np.float64)
+    even = weights.shape[0] == 0
+    for i in range(first.shape[0] - 1):
+        begin = first[i]
+        n = first[i + 1] - begin
+        if not even:
+            share[:n] = weights[begin : begin + n]
+        total = float(n) if even else np.sum(share[:n])
+        squares[:n] = 0.0
+        for k in range(d):
+            own = samples[begin * d + k * n :][:n]
+            for s in range(n):
+                gap = own[s] - centre[i, k]
+                squares[s] += gap * gap
+        mean = 0.0
+        for s in range(n):
+            mean += share[s] * squares[s]
+        mean /= total
+        variance = 0.0
+        for s in range(n):
+            variance += share[s] * (squares[s] - mean) * (squares[s] - mean)
+        out[i, d] = variance / total
+        for k in range(d):
+            own = samples[begin * d + k * n :][:n]
+            third = 0.0
+            for s in range(n):
+                third += share[s] * squares[s] * (own[s] - centre[i, k])
+            out[i, k] = third / total
 
 
 @kernel

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from appulse.kernels.bounds import rounding
+from appulse.kernels.close import close_count, close_mass
+from appulse.kernels.grid import SLACK
 from appulse.kernels.jit import kernel
 
 if TYPE_CHECKING:
@@ -23,57 +26,68 @@ _LEAST_BLOCK, _BLOCK, _MOST_IN_BLOCK = 8, 64, 40
 
 
 @kernel
-def _squared_distances(x: Floats, offset: int, n: int, d: int, samples: Floats, scratch: Floats) -> None:
-    scratch[:n] = 0.0
-    for i in range(d):
-        at = offset + i * n
-        for k in range(n):
-            a = x[i] - samples[at + k]
-            scratch[k] += a * a
+def sift(
+    samples: Floats,  # of the object whose samples are judged, dimension by dimension
+    n: int,
+    d: int,
+    centre: Floats,  # of the other
+    radius: float,
+    covariance: Floats,
+    shape: Floats,
+    limit: float,
+    far: float,
+    blur: float,
+    upper: NDArray[np.float64],
+    gaps: NDArray[np.float64],
+    lean: NDArray[np.float64],
+) -> None:
+    """What share of one object is close to each sample of another: 1 for all, 0 for none, else a bound, less than 2.
 
-
-@kernel
-def close_count(
-    left: Floats, right: Floats, n: int, m: int, d: int, limit2: float, need: float, x: Floats, scratch: Floats
-) -> int:
-    """How many pairs of samples of two objects are within the limit; -1 once they cannot be as many as needed.
-
-    One call per pair of objects: a call costs as much as a hundred comparisons.
+    By the ball around the other object, and by Cantelli's inequality on the squared distance from the sample: its mean
+    and variance follow from the moments (`cantelli_on_square` with s = 0). Shares that are certain are told as -1 and
+    -2: all and none.
     """
-    close = 0
+    slack, blunt = rounding(far, blur)
+    inside = limit - radius - blur
+    inside = inside * inside * (1.0 - SLACK) if inside > 0.0 else -1.0
+    outside = (limit + radius + blur) ** 2 * (1.0 + SLACK)
+    trace = 0.0
+    at = 0
+    for k in range(d):
+        trace += covariance[at]
+        at += d - k
+    upper[:n] = 0.0
+    square = gaps[d]
+    square[:n] = 0.0
+    for k in range(d):
+        for s in range(n):
+            gap = centre[k] - samples[k * n + s]
+            gaps[k, s] = gap
+            square[s] += gap * gap
+    at = 0
+    for k in range(d):
+        lean[:n] = shape[k]
+        here = covariance[at]
+        for s in range(n):
+            lean[s] += here * gaps[k, s]
+        for m in range(k + 1, d):
+            twice = 2.0 * covariance[at + m - k]
+            for s in range(n):
+                lean[s] += twice * gaps[m, s]
+        at += d - k
+        for s in range(n):
+            upper[s] += gaps[k, s] * lean[s]
+    least, spread = trace - limit * limit - slack, shape[d] + blunt
     for s in range(n):
-        near = 0
-        if d == 1:
-            for k in range(m):
-                a = left[s] - right[k]
-                near += a * a <= limit2
-        elif d == 2:
-            right_0, right_1 = right[:m], right[m : 2 * m]
-            for k in range(m):
-                a = left[s] - right_0[k]
-                b = left[n + s] - right_1[k]
-                near += a * a + b * b <= limit2
-        elif d == 3:
-            right_0, right_1, right_2 = right[:m], right[m : 2 * m], right[2 * m : 3 * m]
-            for k in range(m):
-                a = left[s] - right_0[k]
-                b = left[n + s] - right_1[k]
-                c = left[2 * n + s] - right_2[k]
-                near += a * a + b * b + c * c <= limit2
-        else:
-            for i in range(d):
-                x[i] = left[i * n + s]
-            _squared_distances(x, 0, m, d, right, scratch)
-            for k in range(m):
-                near += scratch[k] <= limit2
-        close += near
-        if close + (n - 1 - s) * m < need:
-            return -1
-    return close
+        above = square[s] + least
+        variance = max(0.0, 4.0 * upper[s]) + spread
+        bound = variance / (variance + above * above) if above > 0.0 else 1.0
+        bound = -1.0 if square[s] <= inside else bound
+        upper[s] = -2.0 if square[s] > outside else bound
 
 
 @kernel
-def _close_mass(
+def by_samples(
     left: Floats,
     left_weights: Floats,
     right: Floats,
@@ -82,41 +96,35 @@ def _close_mass(
     m: int,
     d: int,
     limit2: float,
-    left_mass: float,
-    right_mass: float,
-    need: float,
-    x: Floats,
-    scratch: Floats,
-) -> float:
-    """The weight of the pairs of samples within the limit; NaN once it cannot be as much as needed."""
-    found = 0.0
-    remaining = left_mass
+    even: bool,
+    sifted: bool,  # upper tells shares; else they are not known
+    total: float,  # weight of all of the right samples
+    needed: float,
+    enough: float,
+    upper: NDArray[np.float64],
+    scratch: NDArray[np.float64],
+) -> tuple[float, float]:
+    """The weight of all pairs of samples that are close, and what is left open once that is enough.
+
+    -1 where it is less than needed, -2 where shares alone tell.
+    """
+    found = rest = 0.0
     for s in range(n):
-        near = 0.0
-        if d == 2:
-            right_0, right_1 = right[:m], right[m : 2 * m]
-            for k in range(m):
-                a = left[s] - right_0[k]
-                b = left[n + s] - right_1[k]
-                near += right_weights[k] if a * a + b * b <= limit2 else 0.0
-        elif d == 3:
-            right_0, right_1, right_2 = right[:m], right[m : 2 * m], right[2 * m : 3 * m]
-            for k in range(m):
-                a = left[s] - right_0[k]
-                b = left[n + s] - right_1[k]
-                c = left[2 * n + s] - right_2[k]
-                near += right_weights[k] if a * a + b * b + c * c <= limit2 else 0.0
-        else:
-            for i in range(d):
-                x[i] = left[i * n + s]
-            _squared_distances(x, 0, m, d, right, scratch)
-            for k in range(m):
-                near += right_weights[k] if scratch[k] <= limit2 else 0.0
-        found += left_weights[s] * near
-        remaining -= left_weights[s]
-        if found + remaining * right_mass < need:
-            return np.nan
-    return found
+        share = upper[s] if sifted else 1.0
+        if share >= 0.0:
+            upper[s] = share * total
+            rest += left_weights[s] * upper[s]
+        elif share == -1.0:
+            found += left_weights[s] * total
+    if found + rest < needed:
+        return -2.0, 0.0
+    if found >= enough:
+        return found, rest
+    if even:
+        return close_count(left, right, n, m, d, limit2, upper, found, rest, needed, enough, scratch)
+    return close_mass(
+        left, left_weights, right, right_weights, n, m, d, limit2, upper, found, rest, needed, enough, scratch
+    )
 
 
 @kernel
@@ -173,8 +181,10 @@ def refine(
     left: Ints,
     right: Ints,
     d: int,
-    limit2: float,
+    limit: float,
     threshold: float,
+    sifted_from: int,  # as many samples as it pays to judge each by itself, before it is compared with all others
+    early: bool,  # bounds will do: end once the threshold is reached
     left_mass: Floats,
     left_samples: Floats,
     left_begin: Ints,  # where each object's samples begin, counted from left_base
@@ -183,6 +193,10 @@ def refine(
     left_weights: Floats,  # empty: all samples of an object weigh the same
     left_weights_begin: Ints,
     left_weights_base: int,
+    left_centre: Floats,
+    left_radius: Floats,
+    left_covariance: Floats,
+    left_shape: Floats,
     right_mass: Floats,
     right_samples: Floats,
     right_begin: Ints,
@@ -191,11 +205,17 @@ def refine(
     right_weights: Floats,
     right_weights_begin: Ints,
     right_weights_base: int,
+    right_centre: Floats,
+    right_radius: Floats,
+    right_covariance: Floats,
+    right_shape: Floats,
     probability: Floats,
-) -> None:
+    at_most: Floats,  # where bounds will do: the upper one
+) -> int:
     """Probability of each pair ``(left[i], right[i])``; NaN once it is certain to stay below ``threshold``.
 
-    The sum runs over the left samples; what is left of their mass bounds what can still come.
+    The samples of the wider object are judged against the other first (`sift`), then summed over; what they may add at
+    most bounds what can still come. Returns how many pairs bounds of single samples decided.
     """
     longest = 0
     for i in range(right.shape[0]):
@@ -203,17 +223,19 @@ def refine(
     widest = longest
     for i in range(left.shape[0]):
         widest = max(widest, left_length[left[i]] // d)
-    scratch = np.empty(longest, np.float64)
-    x = np.empty(d, np.float64)
+    limit2 = limit * limit
+    upper = np.empty(widest, np.float64)
+    lean = np.empty(widest, np.float64)
+    gaps = np.empty((d + 1, widest), np.float64)
     left_even = left_weights.shape[0] == 0
     right_even = right_weights.shape[0] == 0
-    p = np.empty(widest if left_even else 0, np.float64)
-    q = np.empty(widest if right_even else 0, np.float64)
+    ones = np.ones(widest, np.float64)
     need = threshold - 1e-12
     small = d in (2, 3) and widest <= _MOST_IN_BLOCK
     columns = np.empty((d * widest if small else 0, _BLOCK), np.float64)
     column_weights = np.empty((widest if small and not right_even else 0, _BLOCK), np.float64)
     near = np.empty(_BLOCK, np.float64)
+    pruned = 0
     i = -1
     while i + 1 < left.shape[0]:
         i += 1
@@ -240,7 +262,7 @@ def refine(
                 end += 1
             if end - i >= _LEAST_BLOCK:
                 block = near[: end - i]
-                weights = left_weights[left_weights_begin[a] - left_weights_base :][:n] if not left_even else p[:0]
+                weights = left_weights[left_weights_begin[a] - left_weights_base :][:n] if not left_even else ones[:0]
                 own = left_samples[left_begin[a] - left_base :][: n * d]
                 _block(own, weights, n, m, d, columns, column_weights[: 0 if right_even else m], limit2, block)
                 for k in range(i, end):
@@ -254,99 +276,75 @@ def refine(
                         probability[k] = value * mass / m
                     else:
                         probability[k] = value
+                    if early:
+                        at_most[k] = probability[k]
                 i = end - 1
                 continue
-        x_samples = left_samples[left_begin[a] - left_base :][: n * d]
-        y_samples = right_samples[right_begin[b] - right_base :][: m * d]
-        if left_even and right_even:
-            # Equal weights are counted, not summed: ten times 0.1 is 1.
-            mass = left_mass[a] * right_mass[b]
-            close = close_count(x_samples, y_samples, n, m, d, limit2, need * (n * m) / mass, x, scratch)
-            probability[i] = np.nan if close < 0 else (close / (n * m)) * mass
-            continue
-        if left_even:
-            p[:n] = left_mass[a] / n
-        if right_even:
-            q[:m] = right_mass[b] / m
-        x_weights = p[:n] if left_even else left_weights[left_weights_begin[a] - left_weights_base :][:n]
-        y_weights = q[:m] if right_even else right_weights[right_weights_begin[b] - right_weights_base :][:m]
-        probability[i] = _close_mass(
-            x_samples,
-            x_weights,
-            y_samples,
-            y_weights,
-            n,
-            m,
-            d,
-            limit2,
-            left_mass[a],
-            right_mass[b],
-            need,
-            x,
-            scratch,
-        )
-
-
-@kernel
-def close_samples(
-    left: Ints,
-    right: Ints,
-    factor: Floats,
-    d: int,
-    limit2: float,
-    left_mass: Floats,
-    left_samples: Floats,
-    left_begin: Ints,
-    left_length: Ints,
-    left_base: int,
-    left_weights: Floats,
-    left_weights_begin: Ints,
-    left_weights_base: int,
-    right_mass: Floats,
-    right_samples: Floats,
-    right_begin: Ints,
-    right_length: Ints,
-    right_base: int,
-    right_weights: Floats,
-    right_weights_begin: Ints,
-    right_weights_base: int,
-    first: Ints,  # where the sample pairs of each pair begin; written if `count`
-    count: bool,  # count only
-    out_left: NDArray[np.float64],
-    out_right: NDArray[np.float64],
-    out_weight: Floats,
-) -> None:
-    """The pairs of samples within the limit of each other (Dallachiesa et al. 2015, Eq. 20).
-
-    Their weight is the product of both samples' weights and the ``factor`` of the pair of objects.
-    """
-    for i in range(left.shape[0]):
-        a = left[i]
-        b = right[i]
-        n = left_length[a] // d
-        m = right_length[b] // d
-        a_begin = left_begin[a] - left_base
-        b_begin = right_begin[b] - right_base
-        at = 0 if count else first[i]
-        for s in range(n):
-            p = left_mass[a] / n
-            if left_weights.shape[0] > 0:
-                p = left_weights[left_weights_begin[a] - left_weights_base + s]
-            for t in range(m):
-                square = 0.0
-                for k in range(d):
-                    gap = left_samples[a_begin + k * n + s] - right_samples[b_begin + k * m + t]
-                    square += gap * gap
-                if square > limit2:
-                    continue
-                if not count:
-                    q = right_mass[b] / m
-                    if right_weights.shape[0] > 0:
-                        q = right_weights[right_weights_begin[b] - right_weights_base + t]
-                    for k in range(d):
-                        out_left[at, k] = left_samples[a_begin + k * n + s]
-                        out_right[at, k] = right_samples[b_begin + k * m + t]
-                    out_weight[at] = p * q * factor[i]
-                at += 1
-        if count:
-            first[i + 1] = first[i] + at
+        x = left_samples[left_begin[a] - left_base :][: n * d]
+        y = right_samples[right_begin[b] - right_base :][: m * d]
+        p = ones[:n] if left_even else left_weights[left_weights_begin[a] - left_weights_base :][:n]
+        q = ones[:m] if right_even else right_weights[right_weights_begin[b] - right_weights_base :][:m]
+        # Equal weights are counted, not summed: ten times 0.1 is 1. A sample then weighs 1, and this in truth:
+        scale = (left_mass[a] / n if left_even else 1.0) * (right_mass[b] / m if right_even else 1.0)
+        needed = need / scale
+        enough = (threshold + 1e-12) / scale if early else np.inf
+        even = left_even and right_even
+        sifted = min(n, m) >= sifted_from
+        flipped = left_radius[a] < right_radius[b]
+        if sifted:
+            square = 0.0
+            magnitude = 0.0
+            for k in range(d):
+                gap = left_centre[a, k] - right_centre[b, k]
+                square += gap * gap
+                magnitude += abs(left_centre[a, k]) + abs(right_centre[b, k])
+            far = np.sqrt(square) + left_radius[a] + right_radius[b]
+            blur = 4e-16 * (magnitude + far)
+            if flipped:
+                sift(
+                    y,
+                    m,
+                    d,
+                    left_centre[a],
+                    left_radius[a],
+                    left_covariance[a],
+                    left_shape[a],
+                    limit,
+                    far,
+                    blur,
+                    upper,
+                    gaps,
+                    lean,
+                )
+            else:
+                sift(
+                    x,
+                    n,
+                    d,
+                    right_centre[b],
+                    right_radius[b],
+                    right_covariance[b],
+                    right_shape[b],
+                    limit,
+                    far,
+                    blur,
+                    upper,
+                    gaps,
+                    lean,
+                )
+        if flipped:
+            total = float(n) if left_even else left_mass[a]
+            value, rest = by_samples(y, q, x, p, m, n, d, limit2, even, sifted, total, needed, enough, upper, lean)
+        else:
+            total = float(m) if right_even else right_mass[b]
+            value, rest = by_samples(x, p, y, q, n, m, d, limit2, even, sifted, total, needed, enough, upper, lean)
+        if value < 0.0:
+            pruned += value == -2.0
+            probability[i] = np.nan
+        elif even:
+            probability[i] = (value / (n * m)) * (left_mass[a] * right_mass[b])
+        else:
+            probability[i] = value * scale
+        if early and value >= 0.0:
+            at_most[i] = probability[i] if rest < 1e-9 else min(left_mass[a] * right_mass[b], (value + rest) * scale)
+    return pruned

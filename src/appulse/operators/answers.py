@@ -26,7 +26,8 @@ class Answers:
     """Pairs found, as columns.
 
     Where changes are told, ``change`` is +1 for a pair that enters and -1 for one that leaves, ``at`` when it does,
-    and ``at_stream`` the stream whose row decided that. ``pairings`` are the samples that match, where asked for.
+    and ``at_stream`` the stream whose row decided that. ``pairings`` are the samples that match, where asked for, and
+    ``upper`` what a probability is at most, where ``probability`` is what it is at least.
     """
 
     left_stream: NDArray[np.int64]
@@ -41,6 +42,7 @@ class Answers:
     at: NDArray[np.int64] | None = None
     at_stream: NDArray[np.int64] | None = None
     pairings: Pairings | None = None
+    upper: NDArray[np.float64] | None = None
 
     def __len__(self) -> int:
         return len(self.distance)

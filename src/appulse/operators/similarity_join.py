@@ -9,26 +9,21 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from appulse.errors import StateError
-from appulse.kernels import bounds as bound_kernels
-from appulse.kernels.gaussian import gaussian_pairs
 from appulse.kernels.grid import squared_distances, sweep
-from appulse.kernels.line import refine_line
-from appulse.kernels.refine import close_samples, refine
-from appulse.kernels.strings import sorts_after
 from appulse.model.encode import sampled
 from appulse.model.objects import Objects, concat
 from appulse.model.strings import Bytes
-from appulse.model.uncertainty import Form, Gaussian, Model
+from appulse.model.uncertainty import Gaussian
 from appulse.operators.answers import Answers, Standing
 from appulse.operators.arrivals import Arrivals
 from appulse.operators.labels import LabelNumbers
 from appulse.operators.line import Asked, matches, prepare
-from appulse.operators.pairings import Pairings
+from appulse.operators.pairs import Found, Ownership, Pairs, evaluated, pairings, sorts_after_partner
 from appulse.operators.presence import Windows, pair_factor
 from appulse.operators.store import Store
 
@@ -38,99 +33,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appulse.operators.numbering import Floors
+    from appulse.operators.plan import JoinPlan
     from appulse.operators.presence import Presence
     from appulse.operators.store import LineIndex
     from appulse.windows.frames import Rule
 
-#: Bounds that can be switched off; the answers never change.
-BOUNDS = frozenset({"reach", "moment", "accept", "projection", "eviction"})
-INDEXES = ("auto", "grid", "dense", "sorted")
 _FIRST_CAPACITY = 1 << 15
 _EVER = np.iinfo(np.int64).max
-_Sides: TypeAlias = "tuple[Any, Any, Any, Any, int, Any, Any, int, Any, Any, Any, Any, int, Any, Any, int]"
 # A Gaussian has no radius; beyond this many sigmas there is nothing a double can tell from zero.
 _GAUSSIAN_EDGE = 39.0
-
-
-@dataclass(frozen=True)
-class JoinPlan:
-    """What to join and how; nothing of frames or engines.
-
-    ``windows`` are microseconds, one per stream; where ``rule`` is given windows go by rows instead, in groups if
-    ``grouped``. ``quantile`` is the mass that reaches exceed. With ``changes`` pairs are told when they leave, with
-    ``values`` the samples that match are, and everything is sampled.
-    ``bounds`` and ``index`` change the speed, never the answers.
-    """
-
-    streams: tuple[str, ...]
-    models: tuple[Model, ...]
-    windows: tuple[int, ...]
-    epsilon: float
-    threshold: float
-    quantile: float
-    self_join: bool = False
-    check_differ: bool = False
-    bounds: frozenset[str] = BOUNDS
-    index: str = "auto"
-    rule: Rule | None = None
-    grouped: bool = False
-    changes: bool = False
-    values: bool = False
-
-    @property
-    def limit(self) -> float:
-        """Epsilon with its tolerance: two points are close iff d2 <= limit^2."""
-        return self.epsilon + 1e-9 * max(1.0, self.epsilon)
-
-    @property
-    def closed_form(self) -> bool:
-        """Whether every stream is an isotropic Gaussian, so that nothing need be sampled."""
-        return not self.values and all(isinstance(model, Gaussian) and model.isotropic for model in self.models)
-
-    @property
-    def uncertain(self) -> bool:
-        """Whether rows are in their windows with a probability."""
-        return self.rule is not None and self.rule.uncertain
-
-    @property
-    def frame_width(self) -> int:
-        """Columns of frames: a floor for each stream, and its newest number where windows are uncertain."""
-        return len(self.streams) * (2 if self.uncertain else 1)
-
-    @property
-    def least_inside(self) -> float:
-        """Rows in an uncertain window with less probability can be in no answer (Dallachiesa et al., Algorithm 2).
-
-        Where pairs are told when they leave, they leave with their windows, and no earlier.
-        """
-        return self.threshold if self.uncertain and not self.changes and "eviction" in self.bounds else 0.0
-
-    @property
-    def points_only(self) -> bool:
-        """Whether every stream is exact, and no more is asked for."""
-        return not self.values and all(model.form == Form.POINT for model in self.models)
-
-
-@dataclass(frozen=True)
-class Pairs:
-    """Rows ``left`` of one store, which have come now, against rows ``right`` of another."""
-
-    left_store: Store
-    left: NDArray[np.int64]
-    right_store: Store
-    right: NDArray[np.int64]
-    arrival: NDArray[np.int64]  # of the left row, among those of the push
-
-    def only(self, mask: NDArray[np.bool_]) -> Pairs:
-        return Pairs(self.left_store, self.left[mask], self.right_store, self.right[mask], self.arrival[mask])
-
-
-class Ownership(Protocol):
-    """Which pairs this instance is to report, where others see some of the same rows."""
-
-    def owned(self, pairs: Pairs, labels: LabelNumbers) -> NDArray[np.bool_]:
-        """A mask over the pairs; ``labels`` gives the bytes behind group numbers."""
-        ...
 
 
 @dataclass
@@ -349,7 +260,8 @@ class SimilarityJoin:
         ):
             for other, close, mask in self._by_store(store, arrivals, at, rows):
                 pairs, here = self._owned(close)
-                answers = self._accept(other, own, pairs, probability[mask][here], arrivals)
+                exact = probability[mask][here]
+                answers = self._accept(other, own, Found(pairs, exact, exact), arrivals)
                 if len(answers):
                     found.append(answers)
         for name, value in zip(("candidates", "pruned_projection", "refined"), tally.tolist(), strict=True):
@@ -438,54 +350,20 @@ class SimilarityJoin:
 
     def _evaluate(self, left: int, right: int, pairs: Pairs, arrivals: Arrivals) -> Answers:
         pairs, _ = self._owned(pairs)
-        kinds = [self.plan.models[int(self._stream_of[s])] for s in (left, right)]
-        if not self.plan.values and all(isinstance(model, Gaussian) and model.isotropic for model in kinds):
-            probability = self._gaussian(pairs)
-        elif self.plan.points_only:
-            probability = self._points(pairs)
-        else:
-            pairs, probability = self._samples(pairs)
-        passed = probability >= self.plan.threshold
-        return self._accept(left, right, pairs.only(passed), probability[passed], arrivals)
+        kinds = self.plan.models[int(self._stream_of[left])], self.plan.models[int(self._stream_of[right])]
+        return self._accept(left, right, evaluated(self.plan, pairs, kinds, self.counts), arrivals)
 
-    def _accept(
-        self, left: int, right: int, pairs: Pairs, probability: NDArray[np.float64], arrivals: Arrivals
-    ) -> Answers:
+    def _accept(self, left: int, right: int, found: Found, arrivals: Arrivals) -> Answers:
         """Answers, of pairs that match with these probabilities; windows may still make them less."""
-        factor = np.ones(len(probability))
+        factor = np.ones(len(found.probability))
         if self.plan.rule is not None and self.plan.uncertain:
-            factor = self._inside(left, right, pairs, arrivals, self.plan.rule)
-            probability = probability * factor
-            passed = probability >= self.plan.threshold
+            factor = self._inside(left, right, found.pairs, arrivals, self.plan.rule)
+            found = found.times(factor)
+            passed = found.probability >= self.plan.threshold
             self.counts["pruned_window"] += int(len(passed) - passed.sum())
-            pairs, probability, factor = pairs.only(passed), probability[passed], factor[passed]
-        self.counts["answers"] += len(probability)
-        pairings = self._pairings(pairs, factor) if self.plan.values else None
-        return self._answers(left, right, pairs, probability, pairings)
-
-    def _pairings(self, pairs: Pairs, factor: NDArray[np.float64]) -> Pairings:
-        """The samples that match, with their weights."""
-        d = pairs.left_store.d
-        first = np.zeros(len(factor) + 1, np.int64)
-        found = Pairings(first, np.empty((0, d)), np.empty((0, d)), np.empty(0))
-        for count in (True, False):
-            close_samples(
-                pairs.left,
-                pairs.right,
-                factor,
-                d,
-                self.plan.limit**2,
-                *_sides(pairs),
-                first=first,
-                count=count,
-                out_left=found.left,
-                out_right=found.right,
-                out_weight=found.weight,
-            )
-            if count:
-                n = int(first[-1])
-                found = Pairings(first, np.empty((n, d)), np.empty((n, d)), np.empty(n))
-        return found
+            found, factor = found.only(passed), factor[passed]
+        self.counts["answers"] += len(found.probability)
+        return self._answers(left, right, found, factor)
 
     def _inside(self, left: int, right: int, pairs: Pairs, arrivals: Arrivals, rule: Rule) -> NDArray[np.float64]:
         """The probability that both rows of each pair are in their windows, at the tick of the later one."""
@@ -503,87 +381,10 @@ class SimilarityJoin:
             rule.method,
         )
 
-    def _points(self, pairs: Pairs) -> NDArray[np.float64]:
-        a, b = pairs.left_store, pairs.right_store
-        square = squared_distances(pairs.left, pairs.right, a.centre.view, b.centre.view)
-        mass = a.mass.view[pairs.left] * b.mass.view[pairs.right]
-        self.counts["refined"] += len(mass)
-        return np.where(square <= self.plan.limit**2, mass, np.nan)
-
-    def _gaussian(self, pairs: Pairs) -> NDArray[np.float64]:
-        a, b = pairs.left_store, pairs.right_store
-        probability = np.empty(len(pairs.left))
-        if a.spread is None or b.spread is None:
-            return probability
-        gaussian_pairs(
-            pairs.left,
-            pairs.right,
-            self.plan.epsilon,
-            self.plan.limit**2,
-            self.plan.threshold,
-            "projection" in self.plan.bounds,
-            a.centre.view,
-            a.mass.view,
-            a.spread.view,
-            b.centre.view,
-            b.mass.view,
-            b.spread.view,
-            probability,
-        )
-        pruned = int(np.isnan(probability).sum())
-        self.counts["pruned_projection"] += pruned
-        self.counts["refined"] += len(probability) - pruned
-        return probability
-
-    def _samples(self, pairs: Pairs) -> tuple[Pairs, NDArray[np.float64]]:
-        a, b = pairs.left_store, pairs.right_store
-        if a.covariance is None or b.covariance is None:
-            return pairs, np.empty(len(pairs.left))
-        verdict = np.empty(len(pairs.left), np.int8)
-        bound_kernels.judge(
-            pairs.left,
-            pairs.right,
-            self.plan.limit,
-            self.plan.threshold,
-            "moment" in self.plan.bounds,
-            "accept" in self.plan.bounds,
-            a.centre.view,
-            a.mass.view,
-            a.radius.view,
-            a.covariance.view,
-            b.centre.view,
-            b.mass.view,
-            b.radius.view,
-            b.covariance.view,
-            verdict,
-        )
-        tally = np.bincount(verdict, minlength=5).tolist()
-        self.counts["pruned_mass"] += tally[bound_kernels.PRUNED_MASS]
-        self.counts["pruned_cantelli"] += tally[bound_kernels.PRUNED_CANTELLI]
-        self.counts["pruned_markov"] += tally[bound_kernels.PRUNED_MARKOV]
-        self.counts["accepted"] += tally[bound_kernels.ACCEPTED]
-        self.counts["refined"] += tally[bound_kernels.REFINE]
-        keep = (verdict == bound_kernels.REFINE) | (verdict == bound_kernels.ACCEPTED)
-        pairs, verdict = pairs.only(keep), verdict[keep]
-        probability = a.mass.view[pairs.left] * b.mass.view[pairs.right]
-        open_pairs = verdict == bound_kernels.REFINE
-        if open_pairs.any():
-            probability[open_pairs] = self._refined(pairs.only(open_pairs))
-        return pairs, probability
-
-    def _refined(self, pairs: Pairs) -> NDArray[np.float64]:
-        probability = np.empty(len(pairs.left))
-        limit2, threshold, d = self.plan.limit**2, self.plan.threshold, pairs.left_store.d
-        if d == 1:
-            refine_line(pairs.left, pairs.right, limit2, threshold, *_sides(pairs), probability=probability)
-        else:
-            refine(pairs.left, pairs.right, d, limit2, threshold, *_sides(pairs), probability=probability)
-        return probability
-
-    def _answers(
-        self, left: int, right: int, pairs: Pairs, probability: NDArray[np.float64], pairings: Pairings | None
-    ) -> Answers:
+    def _answers(self, left: int, right: int, found: Found, factor: NDArray[np.float64]) -> Answers:
         """Pairs as answers: the earlier argument, or in a self-join the earlier row, on the left."""
+        pairs, probability = found.pairs, found.probability
+        samples = pairings(self.plan, pairs, factor) if self.plan.values else None
         a, b = pairs.left_store, pairs.right_store
         n = len(probability)
         a_stream, b_stream = int(self._stream_of[left]), int(self._stream_of[right])
@@ -594,7 +395,7 @@ class SimilarityJoin:
         else:
             swap = a_rank > b_rank
             tied = a_rank == b_rank  # never where ranks are numbers
-            swap[tied] = _sorts_after(pairs.only(tied))
+            swap[tied] = sorts_after_partner(pairs.only(tied))
         square = squared_distances(pairs.left, pairs.right, a.centre.view, b.centre.view)
         a_key, b_key = a.keys(pairs.left), b.keys(pairs.right)
         both = Bytes.concat([a_key, b_key])
@@ -608,7 +409,8 @@ class SimilarityJoin:
             np.where(swap, a_time, b_time),
             np.sqrt(square),
             probability,
-            pairings=None if pairings is None else pairings.swapped(swap),
+            pairings=None if samples is None else samples.swapped(swap),
+            upper=found.upper if self.plan.bounded else None,
         )
         if not self.plan.changes:
             return answers
@@ -622,46 +424,3 @@ class SimilarityJoin:
             left_rank, right_rank = np.where(swap, b_rank, a_rank), np.where(swap, a_rank, b_rank)
             self.standing.add_ranked(answers, a.group.view[pairs.left], left_rank, right_rank)
         return answers
-
-
-def _sides(pairs: Pairs) -> _Sides:
-    """Masses, samples and weights of both sides, as kernels take them."""
-    a, b = pairs.left_store, pairs.right_store
-    return (
-        a.mass.view,
-        a.samples.values,
-        a.samples.begin,
-        a.samples.length,
-        a.samples.base,
-        a.weights.values,
-        a.weights.begin,
-        a.weights.base,
-        b.mass.view,
-        b.samples.values,
-        b.samples.begin,
-        b.samples.length,
-        b.samples.base,
-        b.weights.values,
-        b.weights.begin,
-        b.weights.base,
-    )
-
-
-def _sorts_after(pairs: Pairs) -> NDArray[np.bool_]:
-    """Whether each left row comes after its partner in the canonical order of rows of equal time."""
-    sides = [
-        (
-            store.key.values,
-            store.key.begin,
-            store.key.length,
-            store.key.base,
-            store.centre.view,
-            store.samples.values,
-            store.samples.begin,
-            store.samples.length,
-            store.samples.base,
-        )
-        for store in (pairs.left_store, pairs.right_store)
-    ]
-    after: NDArray[np.bool_] = sorts_after(pairs.left, pairs.right, *sides[0], *sides[1])
-    return after

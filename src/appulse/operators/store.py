@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from appulse.kernels import grid
+from appulse.kernels.moments import shapes
 from appulse.kernels.strings import gather_runs
 from appulse.model.objects import Objects
 from appulse.model.strings import Bytes
@@ -66,6 +67,7 @@ class Store:
         self.extent = Column(np.float64)  # radius within which the index looks for a row
         self.centre = Column(np.float64, d)
         self.covariance: Column | None = None
+        self.shape: Column | None = None  # higher moments, as `shapes` has them
         self.spread: Column | None = None
         self.frame = Column(np.int64, framed) if framed else None
         self.group, self.differ = Column(np.int64), Column(np.int64)
@@ -87,7 +89,9 @@ class Store:
     def _columns(self) -> list[Column]:
         always = [self.time, self.rank, self.rank_max, self.mass, self.reach, self.extent, self.radius, self.centre]
         always += [self.group, self.differ, self.cell, self.following]
-        return always + [column for column in (self.covariance, self.spread, self.frame) if column is not None]
+        return always + [
+            column for column in (self.covariance, self.shape, self.spread, self.frame) if column is not None
+        ]
 
     @property
     def nbytes(self) -> int:
@@ -129,6 +133,9 @@ class Store:
         if len(objects.first):
             self.covariance = self.covariance or Column(np.float64, objects.covariance.shape[1])
             self.covariance.extend(objects.covariance)
+            self.shape = self.shape or Column(np.float64, self.d + 1)
+            centre, out = objects.centre, self.shape.grow(len(objects))
+            shapes(objects.first, objects.samples, objects.weights, centre, out)
             self.samples.extend(objects.first * self.d, objects.samples)
             if len(objects.weights):
                 self.weights.extend(objects.first, objects.weights)

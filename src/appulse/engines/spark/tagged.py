@@ -36,6 +36,8 @@ METRICS = (
     "pruned_mass",
     "pruned_cantelli",
     "pruned_markov",
+    "pruned_square",
+    "pruned_sample",
     "pruned_projection",
     "pruned_window",
     "accepted",

@@ -1,0 +1,273 @@
+"""Pairs of rows of two stores, and the probabilities of pairs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+import numpy as np
+
+from appulse.kernels import bounds as bound_kernels
+from appulse.kernels.close import close_samples
+from appulse.kernels.gaussian import gaussian_pairs
+from appulse.kernels.grid import squared_distances
+from appulse.kernels.line import refine_line
+from appulse.kernels.refine import refine
+from appulse.kernels.strings import sorts_after
+from appulse.model.uncertainty import Gaussian
+from appulse.operators.pairings import Pairings
+
+if TYPE_CHECKING:
+    from collections import Counter
+
+    from numpy.typing import NDArray
+
+    from appulse.model.uncertainty import Model
+    from appulse.operators.labels import LabelNumbers
+    from appulse.operators.plan import JoinPlan
+    from appulse.operators.store import Store
+
+_Runs: TypeAlias = "tuple[Any, Any, Any, Any, int, Any, Any, int]"
+_Moments: TypeAlias = "tuple[Any, Any, Any, Any, Any]"
+_Whole: TypeAlias = "tuple[Any, Any, Any, Any, int, Any, Any, int, Any, Any, Any, Any]"
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Rows ``left`` of one store, which have come now, against rows ``right`` of another."""
+
+    left_store: Store
+    left: NDArray[np.int64]
+    right_store: Store
+    right: NDArray[np.int64]
+    arrival: NDArray[np.int64]  # of the left row, among those of the push
+
+    def only(self, mask: NDArray[np.bool_]) -> Pairs:
+        return Pairs(self.left_store, self.left[mask], self.right_store, self.right[mask], self.arrival[mask])
+
+
+class Ownership(Protocol):
+    """Which pairs this instance is to report, where others see some of the same rows."""
+
+    def owned(self, pairs: Pairs, labels: LabelNumbers) -> NDArray[np.bool_]:
+        """A mask over the pairs; ``labels`` gives the bytes behind group numbers."""
+        ...
+
+
+@dataclass(frozen=True)
+class Found:
+    """Pairs with what is known of their probability: exact, or at least ``probability`` and at most ``upper``."""
+
+    pairs: Pairs
+    probability: NDArray[np.float64]
+    upper: NDArray[np.float64]
+
+    def only(self, mask: NDArray[np.bool_]) -> Found:
+        return self if mask.all() else Found(self.pairs.only(mask), self.probability[mask], self.upper[mask])
+
+    def times(self, factor: NDArray[np.float64]) -> Found:
+        return Found(self.pairs, self.probability * factor, self.upper * factor)
+
+
+def evaluated(plan: JoinPlan, pairs: Pairs, kinds: tuple[Model, Model], counts: Counter[str]) -> Found:
+    """The pairs that reach the threshold, by what their models (``kinds``) are; each bound's share is counted."""
+    if not plan.values and all(isinstance(model, Gaussian) and model.isotropic for model in kinds):
+        found = _exact(pairs, _gaussian(plan, pairs, counts))
+    elif plan.points_only:
+        found = _exact(pairs, _points(plan, pairs, counts))
+    else:
+        found = _samples(plan, pairs, counts)
+    return found.only(found.probability >= plan.threshold)
+
+
+def _exact(pairs: Pairs, probability: NDArray[np.float64]) -> Found:
+    return Found(pairs, probability, probability)
+
+
+def _points(plan: JoinPlan, pairs: Pairs, counts: Counter[str]) -> NDArray[np.float64]:
+    a, b = pairs.left_store, pairs.right_store
+    square = squared_distances(pairs.left, pairs.right, a.centre.view, b.centre.view)
+    mass = a.mass.view[pairs.left] * b.mass.view[pairs.right]
+    counts["refined"] += len(mass)
+    return np.where(square <= plan.limit**2, mass, np.nan)
+
+
+def _gaussian(plan: JoinPlan, pairs: Pairs, counts: Counter[str]) -> NDArray[np.float64]:
+    a, b = pairs.left_store, pairs.right_store
+    probability = np.empty(len(pairs.left))
+    if a.spread is None or b.spread is None:
+        return probability
+    gaussian_pairs(
+        pairs.left,
+        pairs.right,
+        plan.epsilon,
+        plan.limit**2,
+        plan.threshold,
+        "projection" in plan.bounds,
+        a.centre.view,
+        a.mass.view,
+        a.spread.view,
+        b.centre.view,
+        b.mass.view,
+        b.spread.view,
+        probability,
+    )
+    pruned = int(np.isnan(probability).sum())
+    counts["pruned_projection"] += pruned
+    counts["refined"] += len(probability) - pruned
+    return probability
+
+
+# Samples of each object from which on it pays to judge them one by one before all pairs of them are looked at.
+_SIFTED_FROM = 24
+_NEVER = np.iinfo(np.int64).max
+
+_TALLIES = {
+    bound_kernels.PRUNED_MASS: "pruned_mass",
+    bound_kernels.PRUNED_CANTELLI: "pruned_cantelli",
+    bound_kernels.PRUNED_MARKOV: "pruned_markov",
+    bound_kernels.PRUNED_SQUARE: "pruned_square",
+    bound_kernels.ACCEPTED: "accepted",
+    bound_kernels.REFINE: "refined",
+}
+
+
+def _samples(plan: JoinPlan, pairs: Pairs, counts: Counter[str]) -> Found:
+    a, b = pairs.left_store, pairs.right_store
+    if a.covariance is None or b.covariance is None or a.shape is None or b.shape is None:
+        return _exact(pairs, np.empty(len(pairs.left)))
+    verdict = np.empty(len(pairs.left), np.int8)
+    bound_kernels.judge(
+        pairs.left,
+        pairs.right,
+        plan.limit,
+        plan.threshold,
+        "moment" in plan.bounds,
+        "square" in plan.bounds,
+        "accept" in plan.bounds,
+        *_moments(a),
+        *_moments(b),
+        verdict,
+    )
+    tally = np.bincount(verdict, minlength=len(_TALLIES)).tolist()
+    for code, name in _TALLIES.items():
+        counts[name] += tally[code]
+    keep = (verdict == bound_kernels.REFINE) | (verdict == bound_kernels.ACCEPTED)
+    pairs, verdict = pairs.only(keep), verdict[keep]
+    found = _exact(pairs, a.mass.view[pairs.left] * b.mass.view[pairs.right])
+    open_pairs = verdict == bound_kernels.REFINE
+    if open_pairs.all():
+        return _refined(plan, pairs, counts)
+    if open_pairs.any():
+        refined = _refined(plan, pairs.only(open_pairs), counts)
+        probability, upper = found.probability, found.probability.copy()
+        probability[open_pairs], upper[open_pairs] = refined.probability, refined.upper
+        return Found(pairs, probability, upper)
+    return found
+
+
+def _refined(plan: JoinPlan, pairs: Pairs, counts: Counter[str]) -> Found:
+    probability = np.empty(len(pairs.left))
+    d = pairs.left_store.d
+    if d == 1:
+        refine_line(
+            pairs.left,
+            pairs.right,
+            plan.limit**2,
+            plan.threshold,
+            *_runs(pairs.left_store),
+            *_runs(pairs.right_store),
+            probability=probability,
+        )
+        return _exact(pairs, probability)
+    upper = np.empty(len(probability) if plan.bounded else 0)
+    pruned = refine(
+        pairs.left,
+        pairs.right,
+        d,
+        plan.limit,
+        plan.threshold,
+        _SIFTED_FROM if "sample" in plan.bounds else _NEVER,
+        plan.bounded,
+        *_whole(pairs.left_store),
+        *_whole(pairs.right_store),
+        probability,
+        upper,
+    )
+    counts["pruned_sample"] += pruned
+    counts["refined"] -= pruned
+    return Found(pairs, probability, upper if plan.bounded else probability)
+
+
+def pairings(plan: JoinPlan, pairs: Pairs, factor: NDArray[np.float64]) -> Pairings:
+    """The samples that match, with their weights."""
+    d = pairs.left_store.d
+    first = np.zeros(len(factor) + 1, np.int64)
+    found = Pairings(first, np.empty((0, d)), np.empty((0, d)), np.empty(0))
+    for count in (True, False):
+        close_samples(
+            pairs.left,
+            pairs.right,
+            factor,
+            d,
+            plan.limit**2,
+            *_runs(pairs.left_store),
+            *_runs(pairs.right_store),
+            first=first,
+            count=count,
+            out_left=found.left,
+            out_right=found.right,
+            out_weight=found.weight,
+        )
+        if count:
+            n = int(first[-1])
+            found = Pairings(first, np.empty((n, d)), np.empty((n, d)), np.empty(n))
+    return found
+
+
+def _runs(store: Store) -> _Runs:
+    """Masses, samples and weights of a store, as kernels take them."""
+    return (
+        store.mass.view,
+        store.samples.values,
+        store.samples.begin,
+        store.samples.length,
+        store.samples.base,
+        store.weights.values,
+        store.weights.begin,
+        store.weights.base,
+    )
+
+
+def _moments(store: Store) -> _Moments:
+    """Masses, centres, radii, covariances and higher moments of a store of samples."""
+    none = np.empty((0, 0))
+    covariance = none if store.covariance is None else store.covariance.view
+    shape = none if store.shape is None else store.shape.view
+    return store.mass.view, store.centre.view, store.radius.view, covariance, shape
+
+
+def _whole(store: Store) -> _Whole:
+    """Both: samples and moments."""
+    _, *moments = _moments(store)
+    return *_runs(store), moments[0], moments[1], moments[2], moments[3]
+
+
+def sorts_after_partner(pairs: Pairs) -> NDArray[np.bool_]:
+    """Whether each left row comes after its partner in the canonical order of rows of equal time."""
+    keyed = [
+        (
+            store.key.values,
+            store.key.begin,
+            store.key.length,
+            store.key.base,
+            store.centre.view,
+            store.samples.values,
+            store.samples.begin,
+            store.samples.length,
+            store.samples.base,
+        )
+        for store in (pairs.left_store, pairs.right_store)
+    ]
+    after: NDArray[np.bool_] = sorts_after(pairs.left, pairs.right, *keyed[0], *keyed[1])
+    return after

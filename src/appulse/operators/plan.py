@@ -1,0 +1,76 @@
+"""What a join is asked, and how it goes about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from appulse.model.uncertainty import Form, Gaussian, Model
+
+if TYPE_CHECKING:
+    from appulse.windows.frames import Rule
+
+#: Bounds that can be switched off; the answers never change.
+BOUNDS = frozenset({"reach", "moment", "square", "sample", "accept", "projection", "eviction"})
+INDEXES = ("auto", "grid", "dense", "sorted")
+
+
+@dataclass(frozen=True)
+class JoinPlan:
+    """What to join and how; nothing of frames or engines.
+
+    ``windows`` are microseconds, one per stream; where ``rule`` is given windows go by rows instead, in groups if
+    ``grouped``. ``quantile`` is the mass that reaches exceed. With ``changes`` pairs are told when they leave, with
+    ``values`` the samples that match are, and everything is sampled.
+    ``bounds`` and ``index`` change the speed, never the answers. Where probabilities are ``bounded`` a lower and an
+    upper bound of them will do.
+    """
+
+    streams: tuple[str, ...]
+    models: tuple[Model, ...]
+    windows: tuple[int, ...]
+    epsilon: float
+    threshold: float
+    quantile: float
+    self_join: bool = False
+    check_differ: bool = False
+    bounds: frozenset[str] = BOUNDS
+    index: str = "auto"
+    rule: Rule | None = None
+    grouped: bool = False
+    changes: bool = False
+    values: bool = False
+    bounded: bool = False
+
+    @property
+    def limit(self) -> float:
+        """Epsilon with its tolerance: two points are close iff d2 <= limit^2."""
+        return self.epsilon + 1e-9 * max(1.0, self.epsilon)
+
+    @property
+    def closed_form(self) -> bool:
+        """Whether every stream is an isotropic Gaussian, so that nothing need be sampled."""
+        return not self.values and all(isinstance(model, Gaussian) and model.isotropic for model in self.models)
+
+    @property
+    def uncertain(self) -> bool:
+        """Whether rows are in their windows with a probability."""
+        return self.rule is not None and self.rule.uncertain
+
+    @property
+    def frame_width(self) -> int:
+        """Columns of frames: a floor for each stream, and its newest number where windows are uncertain."""
+        return len(self.streams) * (2 if self.uncertain else 1)
+
+    @property
+    def least_inside(self) -> float:
+        """Rows in an uncertain window with less probability can be in no answer (Dallachiesa et al., Algorithm 2).
+
+        Where pairs are told when they leave, they leave with their windows, and no earlier.
+        """
+        return self.threshold if self.uncertain and not self.changes and "eviction" in self.bounds else 0.0
+
+    @property
+    def points_only(self) -> bool:
+        """Whether every stream is exact, and no more is asked for."""
+        return not self.values and all(model.form == Form.POINT for model in self.models)
