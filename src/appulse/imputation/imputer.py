@@ -172,7 +172,7 @@ class DependencyFill:
         """See `appulse.model.filled.Fill`."""
         return expanded(values, self.choices, self._imputer.instances)
 
-    def choices(self, values: Floats, holes: NDArray[np.int64]) -> list[Choices]:
+    def choices(self, values: Floats, holes: Ints, rows: Ints) -> list[Choices]:  # noqa: ARG002 - any rows
         """Distributions for rows that lack just the attributes ``holes``: one for each, or one for all together."""
         together = [holes] if self._imputer.joint else [holes[k : k + 1] for k in range(len(holes))]
         return [self._choices(values, holes, part) for part in together]

@@ -12,6 +12,7 @@ import numpy as np
 from appulse.errors import BadArgument
 from appulse.imputation.dependencies import within
 from appulse.imputation.repository import Constraints, Index
+from appulse.imputation.samples import thinned
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,7 +51,7 @@ class Lattice:
                 f"combinations; at most {MOST_RULES} rules can be combined. Keep the tightest."
             )
         self.rules, self.dependents = tuple(rules), tuple(dependents)
-        self._repository, self._numbers = repository, tuple(numbers)
+        self._numbers = tuple(numbers)
         axes = list(dict.fromkeys(name for rule in rules for name in rule.reads)) or [repository.names[0]]
         combined = [members for size in range(len(rules), 0, -1) for members in combinations(range(len(rules)), size)]
         drafts = self._constraints(axes, combined)
@@ -78,13 +79,7 @@ class Lattice:
 
     def marginal(self, most: int) -> tuple[Floats, Floats]:
         """The dependents' values over the whole repository, with their shares: all, or ``most`` evenly spaced rows."""
-        index, n = self.index, len(self._repository)
-        if len(index.values) <= most:
-            return index.values, index.counts / n
-        ends = np.cumsum(index.counts)
-        at = np.searchsorted(ends, (2 * np.arange(most) + 1) * n // (2 * most), side="right")
-        picked, times = np.unique(at, return_counts=True)
-        return index.values[picked], times / most
+        return thinned(self.index.values, self.index.counts, most)
 
     def _constraints(self, axes: Sequence[str], combined: Sequence[tuple[int, ...]]) -> Constraints:
         found = Constraints(len(combined), axes)

@@ -49,13 +49,23 @@ class Choices:
         return Choices(self.columns, begin, sizes, self.values[places[kept]], weights[kept], self.way)
 
 
+def thinned(values: Floats, counts: Ints, most: int) -> tuple[Floats, Floats]:
+    """Distinct values (m, attributes) in order and their shares: all, or those of ``most`` evenly spaced rows."""
+    n = int(counts.sum())
+    if len(values) <= most:
+        return values, counts / n
+    at = np.searchsorted(np.cumsum(counts), (2 * np.arange(most) + 1) * n // (2 * most), side="right")
+    picked, times = np.unique(at, return_counts=True)
+    return values[picked], times / most
+
+
 def expanded(
-    values: Floats, choices: Callable[[Floats, NDArray[np.int64]], Sequence[Choices]], instances: int | None = None
+    values: Floats, choices: Callable[[Floats, Ints, Ints], Sequence[Choices]], instances: int | None = None
 ) -> Filled:
     """Rows (n, d), NaN where something is missing, as samples: every combination of what its holes may be.
 
-    ``choices`` tells the distributions of rows that all lack the same attributes. ``instances`` caps the samples of a
-    row. Raises `BadArgument` for rows with more samples than memory is for.
+    ``choices(values, holes, rows)`` tells the distributions of rows that all lack the same attributes. ``instances``
+    caps the samples of a row. Raises `BadArgument` for rows with more samples than memory is for.
     """
     n, d = values.shape
     missing = np.isnan(values)
@@ -67,7 +77,7 @@ def expanded(
     for one in np.unique(pattern).tolist():
         rows = np.flatnonzero(pattern == one)
         holes = np.flatnonzero(one >> np.arange(d) & 1)
-        parts: list[Choices] = list(choices(values[rows], holes)) if one else []
+        parts: list[Choices] = list(choices(values[rows], holes, rows)) if one else []
         if instances is not None and parts:
             most = max(1, int(instances ** (1.0 / len(parts)) + 1e-9))
             parts = [part.thinned(most) for part in parts]

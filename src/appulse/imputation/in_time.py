@@ -1,0 +1,121 @@
+"""Imputers that look at the rows around: the last value of a stream, or its neighbours in time."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from appulse.errors import BadArgument, nearest
+from appulse.imputation.samples import Choices, expanded
+from appulse.imputation.simple import SimpleFill, as_points
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from appulse.imputation.repository import Floats, Ints
+    from appulse.model.filled import Fill, Filled
+
+
+class LastValueImputer:
+    """Fills a hole with the attribute's last value before it in the stream, within its partition.
+
+    Rows before the first value take the first one that comes; where none ever does, 0. It needs whole frames.
+    """
+
+    def bind(self, attributes: Sequence[str]) -> Fill:  # noqa: ARG002 - it fills any
+        """What fills rows with these attributes."""
+        return SimpleFill(("last value",), "last value", _last_values, in_order=True)
+
+
+class SpeedImputer:
+    """Fills a hole with the values before and after it in the stream, as far as a greatest speed lets them be.
+
+    ``speeds`` maps attributes to their greatest change in a second (infinite where not named). Each neighbour within
+    its partition is a candidate, with weight 1 / its distance in time; one that the other rules out, as it is further
+    off than the speed allows, is left out. What Ren et al. 2019 compare with as con+join, in our reading: its text is
+    lost. It needs whole frames.
+    """
+
+    def __init__(self, speeds: Mapping[str, float] | None = None) -> None:
+        self.speeds = dict(speeds or {})
+
+    def bind(self, attributes: Sequence[str]) -> Fill:
+        """What fills rows with these attributes."""
+        for name in self.speeds:
+            if name not in attributes:
+                raise BadArgument(f"SpeedImputer names an attribute {name!r}.{nearest(name, attributes)}")
+        speeds = np.array([self.speeds.get(name, math.inf) for name in attributes])
+        return SimpleFill(("neighbours in time",), f"speed {speeds.tolist()}", _Speeding(speeds), in_order=True)
+
+
+def _neighbours(values: Floats, time: Ints, group: Ints) -> tuple[Ints, Ints]:
+    """Of each value (n, d) the row of the last one before it in time that is there, and of the next; -1 if none is."""
+    n, d = values.shape
+    order = np.lexsort((np.arange(n), time, group))
+    begins = np.ones(n, bool)
+    begins[1:] = group[order][1:] != group[order][:-1]
+    start = np.maximum.accumulate(np.where(begins, np.arange(n), 0))
+    ends = np.append(begins[1:], True)[:n]
+    stop = np.minimum.accumulate(np.where(ends, np.arange(n), n)[::-1])[::-1]
+    before, after = np.full((n, d), -1), np.full((n, d), -1)
+    for k in range(d):
+        there = ~np.isnan(values[order, k])
+        last = np.maximum.accumulate(np.where(there, np.arange(n), -1))
+        following = np.minimum.accumulate(np.where(there, np.arange(n), n)[::-1])[::-1]
+        before[order, k] = np.where(last >= start, order[np.maximum(last, 0)], -1)
+        after[order, k] = np.where(following <= stop, order[np.minimum(following, n - 1)], -1)
+    return before, after
+
+
+def _last_values(values: Floats, time: Ints, group: Ints) -> Filled:
+    if len(values) == 0:
+        return as_points(values, values)
+    before, after = _neighbours(values, time, group)
+    row = np.where(before >= 0, before, after)
+    found = np.where(row >= 0, np.take_along_axis(values, np.maximum(row, 0), axis=0), 0.0)
+    return as_points(values, np.where(np.isnan(values), found, values))
+
+
+class _Speeding:
+    def __init__(self, speeds: Floats) -> None:
+        self.speeds = speeds
+
+    def __call__(self, values: Floats, time: Ints, group: Ints) -> Filled:
+        if len(values) == 0:
+            return as_points(values, values)
+        before, after = _neighbours(values, time, group)
+        known = [
+            self._candidates(values[:, k], time, before[:, k], after[:, k], float(self.speeds[k]))
+            for k in range(values.shape[1])
+        ]
+
+        def choices(values: Floats, holes: Ints, rows: Ints) -> list[Choices]:
+            found = []
+            for hole in holes.tolist():
+                candidates, shares = (array[rows] for array in known[hole])
+                kept = shares > 0.0
+                count = kept.sum(axis=1)
+                begin = np.cumsum(count) - count
+                way = np.zeros(len(values), np.int64)
+                found.append(Choices(np.array([hole]), begin, count, candidates[kept][:, None], shares[kept], way))
+            return found
+
+        return expanded(values, choices)
+
+    @staticmethod
+    def _candidates(column: Floats, time: Ints, before: Ints, after: Ints, speed: float) -> tuple[Floats, Floats]:
+        """Both neighbours' values and their shares, (n, 2) each."""
+        rows = np.column_stack([before, after])
+        there = rows >= 0
+        value = np.where(there, column[np.maximum(rows, 0)], 0.0)
+        gap = np.maximum(np.abs(time[:, None] - time[np.maximum(rows, 0)]) / 1e6, 1e-6)
+        # A candidate is plausible if the other neighbour can be reached from it in time.
+        off = np.abs(value[:, 0] - value[:, 1])
+        plausible = np.column_stack([off <= speed * gap[:, 1], off <= speed * gap[:, 0]])
+        # Where one neighbour is alone, or both rule each other out, there is nothing to choose by.
+        free = ~there.all(axis=1, keepdims=True) | ~plausible.any(axis=1, keepdims=True)
+        weight = np.where(there & (plausible | free), 1.0 / gap, 0.0)
+        weight[~there.any(axis=1), 0] = 1.0  # nothing is known of the attribute: 0
+        return value, weight / weight.sum(axis=1, keepdims=True)

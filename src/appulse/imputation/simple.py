@@ -1,0 +1,238 @@
+"""Simpler imputers, to compare with and to choose from: means, zeros, nearest rows, editing rules, fitted models."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from appulse.errors import BadArgument
+from appulse.imputation.imputer import MARGINAL
+from appulse.imputation.repository import Repository
+from appulse.imputation.samples import Choices, expanded, thinned
+from appulse.model.filled import OBSERVED, Filled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from appulse.imputation.repository import Floats, Ints
+    from appulse.model.filled import Fill
+
+
+class SimpleFill:
+    """Fills by a function; ``names`` are its ways, by number."""
+
+    def __init__(
+        self,
+        names: tuple[str, ...],
+        version: str,
+        fill: Callable[[Floats, Ints, Ints], Filled],
+        *,
+        in_order: bool = False,
+    ) -> None:
+        self.version, self.in_order = version, in_order
+        self._names, self._fill = names, fill
+
+    def __repr__(self) -> str:
+        return f"SimpleFill({self._names}, {self.version})"
+
+    def fill(self, values: Floats, time: Ints, group: Ints) -> Filled:
+        """See `appulse.model.filled.Fill`."""
+        return self._fill(values, time, group)
+
+    def told(self, way: int) -> str:
+        return self._names[way]
+
+
+class MeanImputer:
+    """Fills every hole with the attribute's mean over a repository of complete rows."""
+
+    def __init__(self, repository: Any) -> None:
+        self.repository = _repository(repository)
+
+    def bind(self, attributes: Sequence[str]) -> Fill:
+        """What fills rows with these attributes."""
+        means = np.array([self.repository[name].mean() for name in attributes])
+        return SimpleFill(("mean",), f"mean {means.tolist()}", _Points(means))
+
+
+class ZeroFill:
+    """Fills every hole with 0: what a join does that ignores the matter (Ren et al. 2019, section 1)."""
+
+    def bind(self, attributes: Sequence[str]) -> Fill:
+        """What fills rows with these attributes."""
+        return SimpleFill(("zero",), "zero", _Points(np.zeros(len(attributes))))
+
+
+class PointImputer:
+    """Fills holes by any object with ``transform(matrix)``, such as an imputer of scikit-learn that was fitted.
+
+    ``columns`` are those it was fitted on, in order; with a ``repository`` it is fitted here.
+    """
+
+    def __init__(self, model: Any, columns: Sequence[str], repository: Any = None) -> None:
+        if not hasattr(model, "transform"):
+            raise BadArgument(f"PointImputer got a {type(model).__name__}, which cannot transform(matrix).")
+        self.columns, self._model = tuple(columns), model
+        if repository is not None:
+            model.fit(_repository(repository).matrix(self.columns).T)
+
+    def bind(self, attributes: Sequence[str]) -> Fill:
+        """What fills rows with these attributes."""
+        if set(attributes) != set(self.columns):
+            raise BadArgument(
+                f"PointImputer was fitted on {', '.join(self.columns)}, and the value has {', '.join(attributes)}."
+            )
+        name = type(self._model).__name__
+        return SimpleFill((name,), f"{name} {id(self._model)}", _Transformed(self._model, self._order(attributes)))
+
+    def _order(self, attributes: Sequence[str]) -> Ints:
+        return np.array([tuple(attributes).index(name) for name in self.columns], np.int64)
+
+
+class NearestImputer:
+    """Fills holes from the ``k`` nearest rows of a repository, the nearer with more weight.
+
+    Distances are Euclidean over the observed attributes, each in units of its deviation in the repository. Weights are
+    1 / distance; rows at no distance leave nothing to the others. All holes of a row are filled from the same rows.
+    """
+
+    def __init__(self, repository: Any, k: int = 10) -> None:
+        if not isinstance(k, int) or isinstance(k, bool) or k < 1:
+            raise BadArgument(f"NearestImputer(k={k!r}): give a whole number of rows, at least 1.")
+        self.repository, self.k = _repository(repository), k
+
+    def bind(self, attributes: Sequence[str]) -> Fill:
+        """What fills rows with these attributes."""
+        version = _digest(f"nearest {self.k}", self.repository)
+        return SimpleFill((f"nearest {self.k}",), version, _Nearest(self.repository.matrix(attributes).T, self.k))
+
+
+class EditingRules:
+    """Fills a hole from the rows of a repository that are equal in the determinants, once these are cut into bins.
+
+    ``rules`` maps an attribute to its determinants, ``bins`` an attribute to the width of its bins. Without an equal
+    row a hole is filled with its distribution over the whole repository, as ``"marginal"``. What Ren et al. 2019
+    compare with as er+join, in our reading: its text is lost.
+    """
+
+    def __init__(
+        self, repository: Any, rules: Mapping[str, Sequence[str]], bins: Mapping[str, float], *, marginal: int = 256
+    ) -> None:
+        self.repository, self.rules, self.bins = _repository(repository), dict(rules), dict(bins)
+        self.marginal = marginal
+        for name, determinants in self.rules.items():
+            for one in (name, *determinants):
+                self.repository.matrix([one])  # raises for a column that is not there
+            if lacking := [one for one in determinants if not float(self.bins.get(one, 0.0)) > 0.0]:
+                raise BadArgument(f"EditingRules: {lacking[0]!r} decides {name!r} and has no width in bins=.")
+
+    def bind(self, attributes: Sequence[str]) -> Fill:
+        """What fills rows with these attributes."""
+        told = tuple(f"{', '.join(by)} -> {name}" for name, by in self.rules.items())
+        version = _digest(repr((self.rules, self.bins, self.marginal)), self.repository)
+        return SimpleFill((MARGINAL, *told), version, _Edited(self, tuple(attributes)))
+
+
+# --- how they do it ---------------------------------------------------------------------------------------------
+
+
+class _Points:
+    """One number for each attribute."""
+
+    def __init__(self, points: Floats) -> None:
+        self.points = points
+
+    def __call__(self, values: Floats, _time: Ints, _group: Ints) -> Filled:
+        return as_points(values, np.where(np.isnan(values), self.points, values))
+
+
+class _Transformed:
+    def __init__(self, model: Any, order: Ints) -> None:
+        self.model, self.order = model, order
+
+    def __call__(self, values: Floats, _time: Ints, _group: Ints) -> Filled:
+        points = values.copy()
+        rows = np.flatnonzero(np.isnan(values).any(axis=1))
+        if len(rows):
+            points[np.ix_(rows, self.order)] = self.model.transform(values[np.ix_(rows, self.order)])
+        return as_points(values, np.where(np.isnan(values), points, values))
+
+
+class _Nearest:
+    def __init__(self, rows: Floats, k: int) -> None:
+        self.rows, self.k = rows, min(k, len(rows))
+        self.scale = np.maximum(rows.std(axis=0), 1e-300)
+
+    def __call__(self, values: Floats, _time: Ints, _group: Ints) -> Filled:
+        return expanded(values, self._choices)
+
+    def _choices(self, values: Floats, holes: Ints, _rows: Ints) -> list[Choices]:
+        from scipy.spatial import cKDTree
+
+        seen = np.setdiff1d(np.arange(values.shape[1]), holes)
+        tree = cKDTree(self.rows[:, seen] / self.scale[seen])
+        distance, place = tree.query(values[:, seen] / self.scale[seen], k=np.arange(1, self.k + 1))
+        same = distance == 0.0
+        weight = np.where(same.any(axis=1, keepdims=True), same, 1.0 / np.where(same, 1.0, distance))
+        shares = weight / weight.sum(axis=1, keepdims=True)
+        n = len(values)
+        kept = shares > 0.0
+        count = kept.sum(axis=1)
+        begin = np.cumsum(count) - count
+        taken = self.rows[place[kept]][:, holes]
+        return [Choices(holes, begin, count, taken, shares[kept], np.zeros(n, np.int64))]
+
+
+class _Edited:
+    def __init__(self, rules: EditingRules, attributes: tuple[str, ...]) -> None:
+        self.rules, self.attributes = rules, attributes
+        self._numbers = {name: k for k, name in enumerate(rules.rules, 1)}
+
+    def __call__(self, values: Floats, _time: Ints, _group: Ints) -> Filled:
+        return expanded(values, self._choices)
+
+    def _choices(self, values: Floats, holes: Ints, _rows: Ints) -> list[Choices]:
+        return [self._one(values, holes, int(hole)) for hole in holes]
+
+    def _one(self, values: Floats, holes: Ints, hole: int) -> Choices:
+        name, repository = self.attributes[hole], self.rules.repository
+        by = tuple(self.rules.rules.get(name, ()))
+        places = [self.attributes.index(one) if one in self.attributes else -1 for one in by]
+        n = len(values)
+        column = repository[name]
+        order, first, last = np.argsort(column, kind="stable"), np.zeros(n, np.int64), np.zeros(n, np.int64)
+        if by and -1 not in places and not set(places) & set(holes.tolist()):
+            width = np.array([self.rules.bins[one] for one in by])
+            bins = np.floor(repository.matrix(by).T / width)
+            asked = np.floor(values[:, places] / width)
+            code = np.unique(np.vstack([bins, asked]), axis=0, return_inverse=True)[1].reshape(-1)
+            order = np.lexsort((column, code[: len(column)]))
+            ordered = code[: len(column)][order]
+            first, last = (np.searchsorted(ordered, code[len(column) :], side=side) for side in ("left", "right"))
+        count = last - first
+        known, times = np.unique(column, return_counts=True)
+        marginal, rest = thinned(known[:, None], times, self.rules.marginal)
+        own = np.cumsum(count) - count
+        at = np.repeat(first - own, count) + np.arange(int(count.sum()))
+        taken = np.concatenate([column[order[at]][:, None], marginal])
+        shares = np.concatenate([np.repeat(1.0 / np.maximum(count, 1), count), rest])
+        begin = np.where(count > 0, own, len(at))
+        way = np.where(count > 0, self._numbers.get(name, 0), 0)
+        return Choices(np.array([hole]), begin, np.where(count > 0, count, len(marginal)), taken, shares, way)
+
+
+def as_points(values: Floats, points: Floats) -> Filled:
+    """Rows filled with one number for each hole, in way 0."""
+    way = np.where(np.isnan(values), 0, OBSERVED)
+    n = len(values)
+    return Filled(np.arange(n + 1), np.ascontiguousarray(points), np.ones(n), way)
+
+
+def _repository(given: Any) -> Repository:
+    return given if isinstance(given, Repository) else Repository(given)
+
+
+def _digest(settings: str, repository: Repository) -> str:
+    return blake2b((settings + repository.version).encode(), digest_size=8).hexdigest()

@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import appulse as ap
+from appulse.imputation.in_time import LastValueImputer, SpeedImputer
+from appulse.imputation.simple import EditingRules, MeanImputer, NearestImputer, PointImputer, ZeroFill
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from appulse.model.filled import Fill
+
+R = pa.table({"a": [0.0, 1.0, 1.2, 4.0], "b": [0.0, 10.0, 20.0, 30.0]})
+
+
+def fills(
+    bound: Fill, rows: Sequence[Sequence[float | None]], time: Sequence[int] | None = None, group: Any = None
+) -> list[list[tuple[list[float], float]]]:
+    values = np.array([[np.nan if value is None else value for value in row] for row in rows], float)
+    n = len(rows)
+    micros = np.array(range(n) if time is None else time, np.int64) * 1_000_000
+    filled = bound.fill(values, micros, np.zeros(n, np.int64) if group is None else np.array(group))
+    assert ((filled.way >= 0) == np.isnan(values)).all()
+    assert np.isclose(np.add.reduceat(filled.weights, filled.first[:-1]), 1.0).all()
+    assert all(bound.told(way) for way in filled.way[filled.way >= 0].tolist())
+    parts = [slice(a, b) for a, b in zip(filled.first[:-1], filled.first[1:], strict=True)]
+    return [list(zip(filled.rows[p].tolist(), filled.weights[p].tolist(), strict=True)) for p in parts]
+
+
+def test_points() -> None:
+    rows = [(None, 5.0), (1.0, None), (1.0, 2.0)]
+    assert fills(ZeroFill().bind("ab"), rows) == [[([0.0, 5.0], 1.0)], [([1.0, 0.0], 1.0)], [([1.0, 2.0], 1.0)]]
+    assert fills(MeanImputer(R).bind("ab"), rows)[:2] == [[([1.55, 5.0], 1.0)], [([1.0, 15.0], 1.0)]]
+
+
+class Doubled:
+    """A model in the manner of scikit-learn: what is missing is twice what is there."""
+
+    def fit(self, matrix: Any) -> Doubled:
+        self.columns = matrix.shape[1]
+        return self
+
+    def transform(self, matrix: Any) -> Any:
+        assert matrix.shape[1] == self.columns
+        other = 2.0 * matrix[:, ::-1]
+        return np.where(np.isnan(matrix), other, matrix)
+
+
+def test_any_model_with_transform_fills() -> None:
+    imputer = PointImputer(Doubled(), ("b", "a"), R)
+    assert fills(imputer.bind("ab"), [(1.5, None), (None, 3.0)]) == [[([1.5, 3.0], 1.0)], [([6.0, 3.0], 1.0)]]
+    assert fills(imputer.bind("ab"), [(1.5, 2.0)]) == [[([1.5, 2.0], 1.0)]]
+    assert imputer.bind("ab").told(0) == "Doubled"
+    with pytest.raises(ap.BadArgument, match="fitted on b, a"):
+        imputer.bind("ac")
+    with pytest.raises(ap.BadArgument, match="cannot transform"):
+        PointImputer(3, "ab")
+
+
+def test_nearest_rows_weigh_by_distance() -> None:
+    bound = NearestImputer(R, k=2).bind("ab")
+    found = fills(bound, [(1.1, None), (1.0, None), (0.25, None)])
+    assert sorted((x[1], round(w, 12)) for x, w in found[0]) == [(10.0, 0.5), (20.0, 0.5)]
+    assert found[1] == [([1.0, 10.0], 1.0)]
+    assert [(x[1], round(w, 12)) for x, w in found[2]] == [(0.0, 0.75), (10.0, 0.25)]
+    assert len(fills(NearestImputer(R, k=9).bind("ab"), [(1.1, None)])[0]) == 4
+    with pytest.raises(ap.BadArgument, match="k=0"):
+        NearestImputer(R, k=0)
+
+
+def test_editing_rules_want_equal_bins() -> None:
+    imputer = EditingRules(R, {"b": ["a"]}, {"a": 0.5})
+    bound = imputer.bind("ab")
+    found = fills(bound, [(1.4, None), (1.6, None), (None, 1.0), (0.1, None)])
+    assert found[0] == [([1.4, 10.0], 0.5), ([1.4, 20.0], 0.5)]
+    assert [x[1] for x, _ in found[1]] == [0.0, 10.0, 20.0, 30.0]
+    assert [x[0] for x, _ in found[2]] == [0.0, 1.0, 1.2, 4.0]
+    assert found[3] == [([0.1, 0.0], 1.0)]
+    ways = bound.fill(np.array([[1.4, np.nan], [1.6, np.nan]]), *(np.zeros(2, np.int64),) * 2).way[:, 1]
+    assert [bound.told(way) for way in ways.tolist()] == ["a -> b", "marginal"]
+    with pytest.raises(ap.BadArgument, match="no width in bins"):
+        EditingRules(R, {"b": ["a"]}, {})
+    with pytest.raises(ap.BadArgument, match="no column 'c'"):
+        EditingRules(R, {"b": ["c"]}, {"c": 1.0})
+
+
+# --- in time ----------------------------------------------------------------------------------------------------
+
+
+def test_the_last_value_goes_on() -> None:
+    rows = [(1.0, None), (None, 5.0), (3.0, None), (None, 6.0), (9.0, None)]
+    found = fills(LastValueImputer().bind("ab"), rows, [0, 2, 1, 3, 1], [0, 0, 0, 0, 1])
+    # In order of time: rows 0, 2, 1, 3 of one partition, row 4 of another.
+    assert [own[0][0] for own in found] == [[1.0, 5.0], [3.0, 5.0], [3.0, 5.0], [3.0, 6.0], [9.0, 0.0]]
+    assert LastValueImputer().bind("ab").in_order
+
+
+def test_neighbours_in_time_are_left_out_if_they_cannot_be() -> None:
+    rows = [(0.0, 1.0), (None, 1.0), (10.0, 1.0), (None, 1.0)]
+    free = fills(SpeedImputer().bind("ab"), rows, [0, 1, 4, 5])
+    assert [(x[0], round(w, 12)) for x, w in free[1]] == [(0.0, 0.75), (10.0, 0.25)]
+    assert free[3] == [([10.0, 1.0], 1.0)]
+    # From 0 one reaches 10 in three seconds; from 10 one cannot have come from 0 in one.
+    slow = fills(SpeedImputer({"a": 4.0}).bind("ab"), rows, [0, 1, 4, 5])
+    assert slow[1] == [([0.0, 1.0], 1.0)]
+    assert fills(SpeedImputer({"a": 1.0}).bind("ab"), rows, [0, 1, 4, 5])[1] == free[1]
+    with pytest.raises(ap.BadArgument, match="names an attribute 'c'"):
+        SpeedImputer({"c": 1.0}).bind("ab")
+
+
+holed = st.lists(st.tuples(*[st.one_of(st.none(), st.integers(-3, 3))] * 2), max_size=12)
+
+
+@given(holed, st.data())
+def test_neighbours_in_time_are_those_of_a_scan(rows: list[tuple[int | None, ...]], data: st.DataObject) -> None:
+    n = len(rows)
+    times = data.draw(st.lists(st.integers(0, 5), min_size=n, max_size=n))
+    groups = data.draw(st.lists(st.integers(0, 1), min_size=n, max_size=n))
+    rows = [row if any(x is not None for x in row) else (0, None) for row in rows]
+    if not n:
+        nothing = np.zeros(0, np.int64)
+        for imputer in (LastValueImputer(), SpeedImputer()):
+            assert len(imputer.bind("ab").fill(np.empty((0, 2)), nothing, nothing).weights) == 0
+        return
+    last = fills(LastValueImputer().bind("ab"), rows, times, groups)
+    near = fills(SpeedImputer().bind("ab"), rows, times, groups)
+    for i, row in enumerate(rows):
+        order = sorted((j for j in range(n) if groups[j] == groups[i]), key=lambda j: (times[j], j))
+        place = order.index(i)
+        for k in range(2):
+            if row[k] is not None:
+                continue
+            before = [rows[j][k] for j in order[:place] if rows[j][k] is not None]
+            after = [rows[j][k] for j in order[place:] if rows[j][k] is not None]
+            assert last[i][0][0][k] == (before[-1:] or after[:1] or [0])[0]
+            assert {x[k] for x, _ in near[i]} == ({*before[-1:], *after[:1]} or {0})
+
+
+def test_what_looks_around_needs_whole_frames() -> None:
+    table = pa.table({"id": [1, 2], "at": [0, 1], "a": [1.0, None], "b": [2.0, 3.0]})
+    stream = ap.Stream(table, key="id", time="at", value=ap.Incomplete("a", "b"))
+    settings: dict[str, Any] = {"epsilon": 1.0, "probability": 0.5, "window": ap.TimeWindow(5)}
+    found = ap.self_join(stream, imputer=LastValueImputer(), **settings)
+    assert found["right_filled"].to_pylist() == [[{"attribute": "a", "rule": "last value"}]]
+    join = ap.SimilarityJoin(
+        left=ap.Stream(None, key="id", time="at", value=stream.value), imputer=LastValueImputer(), **settings
+    )
+    with pytest.raises(ap.BadArgument, match="piece by piece"):
+        join.push(left=table)
