@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from appulse.engines.aggregate import AggregateCall
     from appulse.engines.call import AnyCall, Call, JoinCall
-    from appulse.engines.spark.readings_stage import ReadingsCall
+    from appulse.engines.readings import ReadingsCall
     from appulse.engines.spark.sensors import Routing
     from appulse.engines.spark.tiles import TilePlan
 

@@ -65,3 +65,22 @@ def test_batch_streaming_and_in_process_answer_alike(spark: SparkSession, tmp_pa
         answers, rejects = drained(streamed, tmp_path / name)
         assert _rows(answers) == _rows(inside)
         assert _rows(rejects) == _rows(ap.rejects(inside))
+
+
+def test_phenomena_batch_streaming_and_in_process_tell_the_same(spark: SparkSession, tmp_path: Path) -> None:
+    table = _table()
+    late = table.take(np.argsort(np.arange(N) + np.arange(N) % 7 * 4, kind="stable"))
+    folder = _files(tmp_path / "in", late, 150)
+    where = pa.table(
+        {"mote": [f"m{i}" for i in range(12)], "x": np.arange(12) % 4 * 1.0, "y": np.arange(12) // 4 * 1.0}
+    )
+    settings: dict[str, Any] = {"sensor": "mote", "time": "ts", "value": "temperature", "resolution": 2.0}
+    settings |= {"strength": 2, "span": 12, "locations": where, "reach": 1.0, "partition_by": "room"}
+    inside = ap.phenomena(table, **settings)
+    assert len(inside) > 50
+    batch = ap.phenomena(spark.read.parquet(str(folder)), **settings)
+    assert _rows(batch.toArrow()) == _rows(inside)
+    streamed = ap.phenomena(read_stream(spark, folder), **settings, lateness=60)
+    answers, rejects = drained(streamed, tmp_path / "out")
+    assert _rows(answers) == _rows(inside)
+    assert _rows(rejects) == _rows(ap.rejects(inside))

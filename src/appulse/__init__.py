@@ -12,15 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from appulse.api import (
+        Phenomena,
         QueryMatch,
         SensorJoin,
         SimilarityJoin,
         ask,
+        discover_dependencies,
         explain,
         filter,
         impute,
         listen,
         match_queries,
+        phenomena,
         rejects,
         self_join,
         sensor_join,
@@ -43,8 +46,12 @@ if TYPE_CHECKING:
         StateError,
         StorageError,
     )
+    from appulse.imputation.choosing import AutoImputer
     from appulse.imputation.dependencies import DifferentialDependency
     from appulse.imputation.imputer import DependencyImputer
+    from appulse.imputation.in_time import LastValueImputer, SpeedImputer
+    from appulse.imputation.regression import RegressionImputer
+    from appulse.imputation.simple import EditingRules, MeanImputer, NearestImputer, PointImputer, ZeroFill
     from appulse.model.stream import Stream
     from appulse.model.uncertainty import Ball, Exact, Gaussian, Incomplete, Samples
     from appulse.windows.definitions import CountWindow, DeltaWindow, TimeWindow, TumblingWindow, UncertainCountWindow
@@ -53,15 +60,19 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "appulse.api": (
+        "Phenomena",
         "QueryMatch",
         "SensorJoin",
         "SimilarityJoin",
         "ask",
+    "discover_dependencies",
+        "discover_dependencies",
         "explain",
         "filter",
         "impute",
         "listen",
         "match_queries",
+        "phenomena",
         "rejects",
         "self_join",
         "sensor_join",
@@ -84,8 +95,12 @@ _HOMES = {
         "StateError",
         "StorageError",
     ),
+    "appulse.imputation.choosing": ("AutoImputer",),
     "appulse.imputation.dependencies": ("DifferentialDependency",),
     "appulse.imputation.imputer": ("DependencyImputer",),
+    "appulse.imputation.in_time": ("LastValueImputer", "SpeedImputer"),
+    "appulse.imputation.regression": ("RegressionImputer",),
+    "appulse.imputation.simple": ("EditingRules", "MeanImputer", "NearestImputer", "PointImputer", "ZeroFill"),
     "appulse.model.stream": ("Stream",),
     "appulse.model.uncertainty": ("Ball", "Exact", "Gaussian", "Incomplete", "Samples"),
     "appulse.windows.definitions": (
@@ -100,6 +115,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "AppulseError",
+    "AutoImputer",
     "BadArgument",
     "BadInput",
     "Ball",
@@ -109,31 +125,42 @@ __all__ = [
     "DeltaWindow",
     "DependencyImputer",
     "DifferentialDependency",
+    "EditingRules",
     "Exact",
     "Gaussian",
     "Incomplete",
     "JobError",
+    "LastValueImputer",
+    "MeanImputer",
+    "NearestImputer",
     "NotBuilt",
     "Options",
+    "Phenomena",
+    "PointImputer",
     "QueryMatch",
+    "RegressionImputer",
     "Samples",
     "SensorJoin",
     "SensorOptions",
     "SessionError",
     "SimilarityJoin",
+    "SpeedImputer",
     "StateError",
     "StorageError",
     "Stream",
     "TimeWindow",
     "TumblingWindow",
     "UncertainCountWindow",
+    "ZeroFill",
     "__version__",
     "ask",
+    "discover_dependencies",
     "explain",
     "filter",
     "impute",
     "listen",
     "match_queries",
+    "phenomena",
     "rejects",
     "self_join",
     "sensor_join",

@@ -15,11 +15,12 @@ from appulse.model.stream import Stream
 from appulse.windows.definitions import TimeWindow
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from appulse.engines.local import LocalJoin
     from appulse.engines.queries import LocalQueries
-    from appulse.engines.sensors import LocalSensors
+    from appulse.engines.readings import LocalReadings, ReadingsCall
+    from appulse.imputation.dependencies import DifferentialDependency
     from appulse.windows.definitions import Window
 
 _TWICE = "The same Stream is given twice among several. Pair it with itself by self_join, apart."
@@ -55,8 +56,8 @@ def similarity_join(
     Spark frames give a Spark frame (streaming if they are), others a `pyarrow.Table`. Bad rows are in `rejects`, or
     raise `BadInput` with ``on_reject="fail"``.
 
-    ``imputer`` fills the values of streams that are `Incomplete`: one for all of them, or a mapping by stream name. The
-    answers are those of `impute` first and the join then. It adds ``left_filled, right_filled``: what was filled in
+    ``imputer`` fills the values of streams that are `Incomplete`: one for all of them, a mapping by stream name, or
+    ``"auto"``, which chooses one for each by how it fills values that are there (`AutoImputer`). The answers are those of `impute` first and the join then. It adds ``left_filled, right_filled``: what was filled in
     each row, as (attribute, rule), the rule ``"marginal"`` where none matched.
 
     Lian & Chen 2009, Eqs. 1 and 2; Ren et al. 2019, Definition 2.6.
@@ -139,14 +140,36 @@ def impute(stream: Stream, imputer: Any) -> Stream:
     from appulse.engines import imputing
 
     _check_stream(stream)
-    fill = imputing.bound(imputer, imputing.incomplete_model(stream))
+    model = imputing.incomplete_model(stream)
     if _is_spark(stream.frame):
         from appulse.engines.spark.imputing import filled_frame
 
-        return imputing.filled_stream(stream, filled_frame(stream, fill))
+        return imputing.filled_stream(stream, filled_frame(stream, imputing.bound(imputer, model)))
     from appulse.engines.local import as_table
 
-    return imputing.filled_stream(stream, imputing.filled_table(as_table(stream.frame), stream, fill))
+    table = as_table(stream.frame)
+    fill = imputing.bound(imputing.chosen_for(imputer, stream, table), model)
+    return imputing.filled_stream(stream, imputing.filled_table(table, stream, fill))
+
+
+def discover_dependencies(
+    repository: Any,
+    columns: Sequence[str] | None = None,
+    confidence: float = 0.95,
+    progress: Callable[[str], None] | None = None,
+) -> list[DifferentialDependency]:
+    """Rules by which the columns of a table tell each other, for a `DependencyImputer` over it.
+
+    ``repository`` is any frame of complete rows, ``columns`` those to look at (default: all numbers). Every rule holds
+    on at least the share ``confidence`` of its close pairs of rows. Of each attribute the determinants are those by
+    which rows held out are filled best; they come together in several widths, and each alone. Conditional rules are
+    not looked for. ``progress`` is told of the rules of each column as they are found.
+
+    Song & Chen 2011; Ren et al. 2019, section 6.1.
+    """
+    from appulse.imputation.discovery import discovered
+
+    return [found.rule for found in discovered(repository, columns, confidence, progress)]
 
 
 def filter(stream: Stream, condition: str) -> Stream:  # noqa: A001 - the contract's name, used as ap.filter
@@ -343,13 +366,92 @@ def sensor_join(
 
         return spark_sensors(readings, options=options, **settings)
     from appulse.engines.local import as_table
-    from appulse.engines.sensors import LocalSensors, resolve_sensors
+    from appulse.engines.readings import LocalReadings
+    from appulse.engines.sensors import resolve_sensors
 
     table = as_table(readings)
     call = resolve_sensors(table.schema, sweep=options.sweep, **settings)
-    engine = LocalSensors(call)
+    engine = LocalReadings(call)
     result = pa.concat_tables([call.answer_schema.empty_table(), *engine.push(table), *engine.drain()])
     _remember(result, engine.rejects(), call)
+    return result
+
+
+def phenomena(
+    readings: Any,
+    *,
+    sensor: str,
+    time: str,
+    value: str,
+    resolution: float | None = None,
+    strength: int,
+    span: Any,
+    min_sensors: int = 2,
+    locations: Any = None,
+    reach: float | None = None,
+    horizon: Any = None,
+    similar: str = "value",
+    emit: str = "events",
+    lateness: Any = None,
+    partition_by: str | Sequence[str] | None = None,
+    unit: str = "s",
+    on_reject: str = "collect",
+) -> Any:
+    """What is going on in a field of sensors: values that connected regions of sensors hold, and where these move.
+
+    A sensor is active in a value (with ``resolution`` a bin, as in `sensor_join`) while it has produced it at least
+    ``strength`` times within ``span`` of the tick at hand. A phenomenon is a value and a connected region of at least
+    ``min_sensors`` active sensors: neighbours are at most ``reach`` apart, by ``locations``, a frame with the column of
+    sensors and two of coordinates; without these all sensors are neighbours. Ticks are the times of readings.
+
+    Columns of events: those of ``partition_by``, ``phenomenon`` (a number, kept while the region changes), ``event``
+    ("appears", "moves", "disappears", at the first tick at which that is so), ``time``, ``value`` (the lower end of the
+    bin), ``sensors``, ``centroid``, ``hull`` (its corners), ``velocity`` (units of the locations a second, by least
+    squares over the last 8 centroids), ``predicted`` (the centroid ``horizon``, by default ``span``, later) and
+    ``error`` (its standard error); ``merged``, the phenomena that one which disappears goes on in, and ``split``, those
+    that one which appears comes from. A region that joins others takes the number of that with which it shares most
+    sensors, the older of two. ``emit="regions"`` gives all that stand at each tick that changed any of them. Bad rows,
+    among them those of sensors without a location, are in `rejects`, or raise `BadInput` with ``on_reject="fail"``.
+    Spark frames give a Spark frame (streaming if they are), others a `pyarrow.Table`; on Spark groups are spread, and
+    each is one task's.
+
+    Ali et al. 2005 and 2007.
+    """
+    from appulse.engines.local import as_table
+
+    settings: dict[str, Any] = {
+        "sensor": sensor,
+        "time": time,
+        "value": value,
+        "resolution": resolution,
+        "strength": strength,
+        "span": span,
+        "min_sensors": min_sensors,
+        "locations": locations.toArrow()
+        if _is_spark(locations)
+        else None
+        if locations is None
+        else as_table(locations),
+        "reach": reach,
+        "horizon": horizon,
+        "similar": similar,
+        "emit": emit,
+        "lateness": lateness,
+        "partition_by": partition_by,
+        "unit": unit,
+        "on_reject": on_reject,
+    }
+    if _is_spark(readings):
+        from appulse.engines.spark.sensors import spark_phenomena
+
+        return spark_phenomena(readings, **settings)
+    from appulse.engines.phenomena import resolve_phenomena
+    from appulse.engines.readings import LocalReadings
+
+    table = as_table(readings)
+    engine = LocalReadings(resolve_phenomena(table.schema, **settings))
+    result = pa.concat_tables([engine.call.answer_schema.empty_table(), *engine.push(table), *engine.drain()])
+    _remember(result, engine.rejects(), engine.call)
     return result
 
 
@@ -614,26 +716,24 @@ class QueryMatch:
         return self._engine
 
 
-class SensorJoin:
-    """The sensor join by hand, without Spark: push readings as they come, take the answers they complete.
-
-    Arguments as in `sensor_join`, without the frame. A reading waits until its tick is complete: until a later one
-    has come, by more than ``lateness``.
-    """
+class _OverReadings:
+    """An operator over readings by hand, without Spark: push them as they come, take the answers they complete."""
 
     def __init__(self, **settings: Any) -> None:
         self._settings = settings
-        self._engine: LocalSensors | None = None
+        self._engine: LocalReadings | None = None
+
+    def _resolve(self, schema: pa.Schema) -> ReadingsCall:
+        raise NotImplementedError
 
     def push(self, frame: Any) -> pa.Table:
         """Take in readings; the answers of the ticks that this completes."""
         from appulse.engines.local import as_table
-        from appulse.engines.sensors import LocalSensors, resolve_sensors
+        from appulse.engines.readings import LocalReadings
 
         table = as_table(frame)
         if self._engine is None:
-            options = self._settings.pop("options", None) or SensorOptions()
-            self._engine = LocalSensors(resolve_sensors(table.schema, sweep=options.sweep, **self._settings))
+            self._engine = LocalReadings(self._resolve(table.schema))
         return pa.concat_tables([self._known.call.answer_schema.empty_table(), *self._known.push(table)])
 
     def drain(self) -> pa.Table:
@@ -645,10 +745,41 @@ class SensorJoin:
         return self._known.rejects()
 
     @property
-    def _known(self) -> LocalSensors:
+    def _known(self) -> LocalReadings:
         if self._engine is None:
             raise BadArgument("No readings have been pushed yet: push some first, if only an empty frame.")
         return self._engine
+
+
+class SensorJoin(_OverReadings):
+    """The sensor join by hand, without Spark: push readings as they come, take the answers they complete.
+
+    Arguments as in `sensor_join`, without the frame. A reading waits until its tick is complete: until a later one
+    has come, by more than ``lateness``.
+    """
+
+    def _resolve(self, schema: pa.Schema) -> ReadingsCall:
+        from appulse.engines.sensors import resolve_sensors
+
+        options = self._settings.get("options") or SensorOptions()
+        settings = {name: value for name, value in self._settings.items() if name != "options"}
+        return resolve_sensors(schema, sweep=options.sweep, **settings)
+
+
+class Phenomena(_OverReadings):
+    """Phenomena by hand, without Spark: push readings as they come, take the events they complete.
+
+    Arguments as in `phenomena`, without the frame. A reading waits until its tick is complete: until a later one has
+    come, by more than ``lateness``.
+    """
+
+    def _resolve(self, schema: pa.Schema) -> ReadingsCall:
+        from appulse.engines.local import as_table
+        from appulse.engines.phenomena import resolve_phenomena
+
+        locations = self._settings.get("locations")
+        known = None if locations is None else as_table(locations)
+        return resolve_phenomena(schema, **(self._settings | {"locations": known}))
 
 
 def _with_queries(given: tuple[Any, ...], queries: Any, name: str) -> tuple[tuple[Any, ...], Any]:
@@ -681,6 +812,10 @@ def _join(streams: tuple[Stream, ...], *, options: Options | None, **settings: A
     from appulse.engines.local import LocalJoin, as_table
 
     tables = [as_table(stream.frame) for stream in streams]
+    if settings["imputer"] is not None:
+        from appulse.engines.imputing import all_chosen
+
+        settings["imputer"] = all_chosen(settings["imputer"], streams, tables, self_join=settings["self_join"])
     call = resolve(streams, [table.schema for table in tables], options=options, **settings)
     engine = LocalJoin(call)
     parts = [engine.push(dict(zip(call.plan.streams, tables, strict=True))), engine.drain()]

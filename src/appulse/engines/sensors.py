@@ -11,30 +11,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from appulse.engines.call import TOLERANCE, Clock, column_type
-from appulse.errors import BadArgument, bad_rows, nearest
+from appulse.engines.call import TOLERANCE, column_type
+from appulse.errors import BadArgument, nearest
 from appulse.kernels.occurrences import expand
-from appulse.model.defects import concat_rejects, reject_schema
 from appulse.model.readings import (
     ReadingsEncoding,
     check_reading_columns,
-    encode_readings,
-    late_readings,
     sensors_of,
     values_of,
 )
 from appulse.model.strings import Bytes, Labels, decode, encode, label_parts
 from appulse.model.times import UNITS, duration, from_micros
 from appulse.operators.sensor_join import SWEEPS, SensorJoin, SensorPlan
-from appulse.operators.waiting import Waiting
 from appulse.windows.definitions import TimeWindow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from appulse.model.readings import Readings
     from appulse.operators.labels import LabelNumbers
     from appulse.operators.sensor_join import Matches
 
@@ -93,11 +88,6 @@ class SensorCall:
         return self.encoding.time_type
 
     @property
-    def reject_schema(self) -> pa.Schema:
-        """Columns of the rejects."""
-        return reject_schema(self.key_type, self.time_type)
-
-    @property
     def match_type(self) -> pa.DataType:
         """Of the column ``matches`` in factorised form."""
         sensor = pa.field("sensor", self.key_type)
@@ -132,10 +122,14 @@ class SensorCall:
         """A fresh one."""
         return SensorJoin(self.plan)
 
-    def tables(self, found: Sequence[Matches]) -> list[pa.Table]:
+    def tables(self, found: Sequence[Matches]) -> Iterator[pa.Table]:
         """Factorised answers."""
         names = SensorNames(self.key_type)
-        return [table_of(part, names, self) for part in found]
+        return (table_of(part, names, self) for part in found)
+
+    def finished(self, table: pa.Table) -> Iterable[pa.Table]:
+        """With the elements of products, if they are asked for; a bounded number at a time."""
+        return expanded(table, self) if self.expand else (table,)
 
     def fingerprint(self) -> str:
         """A short text that differs when the meaning of the call does."""
@@ -260,51 +254,6 @@ def _by_sensor(windows: Mapping[Any, Any], kind: pa.DataType) -> tuple[tuple[byt
 
 def _is_real(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
-
-
-class LocalSensors:
-    """A sensor join in process, batch by batch."""
-
-    def __init__(self, call: SensorCall) -> None:
-        self.call = call
-        self.operator = SensorJoin(call.plan)
-        self._clock = Clock.of(call)
-        self._waiting = Waiting()
-        self._rejects: list[pa.Table] = []
-
-    def push(self, table: pa.Table) -> Iterator[pa.Table]:
-        """Take in readings; the answers of the ticks that this completes, part by part."""
-        check_reading_columns(self.call.encoding, table.schema)
-        readings, rejects = encode_readings(table, self.call.encoding)
-        rejected = [rejects]
-        frontier = self._clock.frontier
-        if frontier is not None and (readings.time < frontier).any():
-            late = readings.time < frontier
-            rejected.append(late_readings(readings, np.flatnonzero(late), frontier, self.call.encoding))
-            readings = readings.take(np.flatnonzero(~late))
-        for part in rejected:
-            if len(part) and self.call.on_reject == "fail":
-                raise bad_rows(len(part), part.slice(0, 1).to_pylist()[0])
-        self._rejects += [part for part in rejected if len(part)]
-        self._clock.see(0, readings)
-        self._waiting.hold(readings)
-        complete = self._clock.tick()
-        return self._answered([] if complete is None else self._waiting.release(complete))
-
-    def drain(self) -> Iterator[pa.Table]:
-        """The readings have ended: the answers of what was held."""
-        return self._answered(self._waiting.release())
-
-    def rejects(self) -> pa.Table:
-        """Every row that could not be used so far."""
-        return concat_rejects(self._rejects, self.call.reject_schema)
-
-    def _answered(self, released: list[Readings]) -> Iterator[pa.Table]:
-        names = SensorNames(self.call.key_type)
-        factorised = (table_of(part, names, self.call) for part in self.operator.push(released))
-        if not self.call.expand:
-            return factorised
-        return (part for table in factorised for part in expanded(table, self.call))
 
 
 class SensorNames:

@@ -11,7 +11,8 @@ from appulse.engines.aggregate import resolve_aggregate, run_local
 from appulse.engines.call import JoinCall, Options, resolve
 from appulse.engines.local import LocalJoin
 from appulse.engines.queries import LocalQueries, resolve_queries
-from appulse.engines.sensors import LocalSensors, resolve_sensors
+from appulse.engines.readings import LocalReadings
+from appulse.engines.sensors import resolve_sensors
 from appulse.engines.spark.codec import pack, unpack
 from appulse.engines.spark.number_stage import Bucket
 from appulse.engines.spark.readings_codec import pack_readings, unpack_readings
@@ -24,6 +25,7 @@ from appulse.model.stream import Stream
 from appulse.model.uncertainty import Ball, Exact, Gaussian, Model, Samples
 from appulse.operators.numbering import END
 from appulse.operators.relational import AGGREGATES
+from appulse.operators.sensor_join import SensorJoin
 from appulse.operators.similarity_join import SimilarityJoin
 from appulse.windows.definitions import CountWindow, TimeWindow, UncertainCountWindow, Window
 
@@ -137,11 +139,12 @@ def _match(table: pa.Table) -> None:
 
 def _sense(table: pa.Table) -> None:
     columns: dict[str, Any] = {"sensor": "id", "time": "ts", "value": "x", "window": "x", "partition_by": "y"}
-    for alike in ({"resolution": 0.5}, {"within": 0.5}):
+    kinds: tuple[dict[str, Any], ...] = ({"resolution": 0.5}, {"within": 0.5})
+    for alike in kinds:
         call = resolve_sensors(table.schema, **columns, **alike, expand=True, carry=["w"])
-        local = LocalSensors(call)
+        local = LocalReadings(call)
         readings, _ = encode_readings(table, call.encoding)
-        local.operator.probe([readings])
+        SensorJoin(call.plan).probe([readings])
         for part in (*local.push(table), *local.drain()):
             part.validate()
         routing = value_routing(call.plan, 2, readings)

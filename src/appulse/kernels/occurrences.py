@@ -74,8 +74,17 @@ class Scratch(NamedTuple):
 
 @exact_kernel
 def bin_key(value: float, width: float) -> Whole:
-    """Which bin a value lies in: the bits of ``floor(value / width)``, which has no largest."""
-    return np.int64(np.float64(np.floor(value / width) + 0.0).view(np.int64))
+    """Which bin a value lies in: the bits of ``floor(value / width)``, which has no largest, in the order of bins."""
+    bits = np.float64(np.floor(value / width) + 0.0).view(np.int64)
+    return bits ^ np.int64(0x7FFFFFFFFFFFFFFF) if bits < 0 else bits
+
+
+@exact_kernel
+def bin_floors(keys: Ints, floors: Floats) -> None:
+    """``floor(value / width)`` of bins."""
+    for i in range(len(keys)):
+        bits = keys[i] ^ np.int64(0x7FFFFFFFFFFFFFFF) if keys[i] < 0 else keys[i]
+        floors[i] = np.int64(bits).view(np.float64)
 
 
 @exact_kernel

@@ -28,6 +28,7 @@ class ReadingsEncoding:
 
     ``width`` is that of bins; without it values match if they are equal. ``lengths`` are windows of sensors, by their
     canonical bytes, or the name of a column of seconds; ``length`` (microseconds) is that of all others, None: none.
+    Readings of sensors that are not ``located`` are bad rows.
     """
 
     name: str
@@ -43,6 +44,7 @@ class ReadingsEncoding:
     width: float | None
     length: int | None
     lengths: tuple[tuple[bytes, int], ...] | str = ()
+    located: frozenset[bytes] | None = None
 
     @property
     def key(self) -> str:
@@ -166,6 +168,7 @@ def encode_readings(table: pa.Table, encoding: ReadingsEncoding) -> tuple[Readin
         check_partition(table, column, defects)
     _check_value(table, encoding, defects)
     length = _lengths(table, encoding, defects)
+    _check_located(table, encoding, defects)
     rejects = _rejects(table, encoding, defects)
     if defects.bad.any():
         good = np.flatnonzero(~defects.bad)
@@ -227,6 +230,15 @@ def _check_value(table: pa.Table, encoding: ReadingsEncoding, defects: Defects) 
     if is_numeric(column.type):
         numbers = floats(column)
         defects.mark(~np.isfinite(numbers), why.NON_FINITE, lambda i: f"column {encoding.value!r} is {numbers[i]}")
+
+
+def _check_located(table: pa.Table, encoding: ReadingsEncoding, defects: Defects) -> None:
+    if encoding.located is None:
+        return
+    column = chunk(table[encoding.sensor]).cast(encoding.key_type).dictionary_encode()
+    missing = np.array([value not in encoding.located for value in encode(column.dictionary).to_list()] or [False])
+    codes = np.asarray(column.indices.fill_null(0)).astype(np.int64)
+    defects.mark(missing[codes], why.NO_LOCATION, lambda _: "the locations do not have this sensor")
 
 
 def _lengths(table: pa.Table, encoding: ReadingsEncoding, defects: Defects) -> NDArray[np.int64] | None:

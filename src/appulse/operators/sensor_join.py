@@ -294,7 +294,7 @@ def order_of(readings: Readings) -> NDArray[np.int64] | None:
     if len(time) < 2 or (np.diff(time) > 0).all():
         return None
     # Labels begin with their length, which is no part of the order.
-    rank = _ranks([value[4:] for value in readings.sensor.values])[readings.sensor.codes]
+    rank = ranks([value[4:] for value in readings.sensor.values])[readings.sensor.codes]
     keys = np.empty(len(time), np.uint64)
     order = np.argsort(keys) if ranked(time, rank, keys) else np.lexsort((rank, time))
     ordered_time, ordered_rank = time[order], rank[order]
@@ -308,7 +308,7 @@ def _by_value(readings: Readings, order: NDArray[np.int64], same: NDArray[np.boo
     """Readings of one sensor at one time, in the order of their values and of what they carry."""
     value = readings.bits.view(np.uint64)
     if readings.label:
-        value = _ranks(readings.label)[readings.bits].view(np.uint64)
+        value = ranks(readings.label)[readings.bits].view(np.uint64)
     run = np.concatenate([[0], np.cumsum(~same)])
     if readings.carry is None or readings.carry.num_columns == 0:
         return order[np.lexsort((value[order], run))]
@@ -317,14 +317,14 @@ def _by_value(readings: Readings, order: NDArray[np.int64], same: NDArray[np.boo
     )
     twins = np.flatnonzero(np.concatenate([same, [False]]) | np.concatenate([[False], same]))
     carried = np.zeros(len(order), np.int64)
-    carried[twins] = _ranks(encode(rows.take(pa.array(order[twins]))).to_list())
+    carried[twins] = ranks(encode(rows.take(pa.array(order[twins]))).to_list())
     return order[np.lexsort((carried, value[order], run))]
 
 
-def _ranks(values: Sequence[bytes]) -> NDArray[np.int64]:
+def ranks(values: Sequence[bytes]) -> NDArray[np.int64]:
     """The place of each value in the order of all, equal ones alike."""
-    ranks = pc.rank(pa.array(values, pa.binary()), tiebreaker="dense")
-    return np.asarray(ranks).astype(np.int64) - 1
+    places = pc.rank(pa.array(values, pa.binary()), tiebreaker="dense")
+    return np.asarray(places).astype(np.int64) - 1
 
 
 def _kept(labels: LabelNumbers, column: NDArray[np.int64], rows: NDArray[np.int64]) -> LabelNumbers:

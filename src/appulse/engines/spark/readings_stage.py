@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from appulse.engines.call import AnyCall
 from appulse.engines.spark.codec import pack_arrays, unpack_arrays
 from appulse.engines.spark.readings_codec import pack_readings, unpack_readings
 from appulse.engines.spark.state import NO_TIMER, Cached, TileState, blocks_of
@@ -24,42 +23,16 @@ from appulse.operators.numbering import END as ALL
 from appulse.operators.waiting import Waiting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     import pyarrow as pa
-    from numpy.typing import NDArray
 
     from appulse.engines.call import Clock
-    from appulse.model.readings import Readings, ReadingsEncoding
+    from appulse.engines.readings import Operator, ReadingsCall
+    from appulse.model.readings import Readings
 
 READINGS = b"a"
 _STEP = b"S"
-
-
-class Operator(Protocol):
-    """An operator over whole ticks of readings."""
-
-    @property
-    def span(self) -> int: ...
-    @property
-    def nbytes(self) -> int: ...
-    def __len__(self) -> int: ...
-    def push(self, parts: Sequence[Readings]) -> Sequence[Any]: ...
-    def apply(self, parts: Sequence[Readings]) -> None: ...
-    def forget(self, before: int) -> None: ...
-    def standing(self) -> dict[str, NDArray[Any]]: ...
-    def restore(self, standing: dict[str, NDArray[Any]]) -> None: ...
-
-
-class ReadingsCall(AnyCall, Protocol):
-    """A call of such an operator."""
-
-    @property
-    def encoding(self) -> ReadingsEncoding: ...
-    @property
-    def stage_schema(self) -> pa.Schema: ...
-    def operator(self) -> Operator: ...
-    def tables(self, found: Sequence[Any]) -> list[pa.Table]: ...
 
 
 @dataclass
@@ -120,7 +93,7 @@ class ReadingsStage:
             bucket.clock.see(0, readings)
             bucket.waiting.hold(readings)
         complete = complete_before(self.call, bucket.clock, limit, ended=bool(given[END]))
-        answers = self.call.tables(bucket.operator.push(bucket.release(complete)))
+        answers = list(self.call.tables(bucket.operator.push(bucket.release(complete))))
         timer = armed(bucket.waiting.due, timer, limit, arm)
         newest = max((int(readings.time.max()) for readings in came), default=complete)
         blocks = [bucket.step(complete), *map(pack_readings, came)]
@@ -146,7 +119,7 @@ class ReadingsStage:
         cached, _ = state.load(key, self._fresh, Bucket.apply)
         bucket: Bucket = cached.operator
         complete = complete_before(self.call, bucket.clock, limit, ended=False)
-        answers = self.call.tables(bucket.operator.push(bucket.release(complete)))
+        answers = list(self.call.tables(bucket.operator.push(bucket.release(complete))))
         timer = armed(bucket.waiting.due, NO_TIMER, limit, arm)
         self._save(key, cached, [bucket.step(complete)], complete, complete, timer, state)
         figures = metrics_blob(tile=-1 - key, answers=sum(map(len, answers)))
@@ -154,7 +127,8 @@ class ReadingsStage:
 
     def at_once(self, blobs: list[bytes]) -> list[pa.Table]:
         """Answer all there is: a batch query, in which every tick is complete."""
-        return self.call.tables(self.call.operator().push(list(map(unpack_readings, by_tag(blobs)[READINGS]))))
+        parts = list(map(unpack_readings, by_tag(blobs)[READINGS]))
+        return list(self.call.tables(self.call.operator().push(parts)))
 
     def _fresh(self) -> Bucket:
         return Bucket(self.call)

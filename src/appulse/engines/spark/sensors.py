@@ -9,7 +9,8 @@ import pyarrow as pa
 from pyspark.sql import types as T  # noqa: N812 - the house name of this module
 from pyspark.sql.pandas.types import from_arrow_type
 
-from appulse.engines.sensors import SensorCall, expanded, resolve_sensors
+from appulse.engines.phenomena import resolve_phenomena
+from appulse.engines.sensors import SensorCall, resolve_sensors
 from appulse.engines.spark import tile_join
 from appulse.engines.spark.engine import (
     SparkResult,
@@ -49,8 +50,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from appulse.engines.readings import ReadingsCall
     from appulse.engines.sensors import SensorOptions
-    from appulse.engines.spark.readings_stage import ReadingsCall
     from appulse.model.readings import Readings
 
 Routing = ValueRouting | GroupRouting
@@ -66,6 +67,13 @@ def spark_sensors(frame: DataFrame, *, options: SensorOptions, **settings: Any) 
     buckets = options.partitions or default_partitions(frame.sparkSession, streaming=frame.isStreaming)
     routing = value_routing(call.plan, buckets, _sampled(options.sample, call))
     return readings_result(frame, call, routing)
+
+
+def spark_phenomena(frame: DataFrame, **settings: Any) -> DataFrame:
+    """The phenomena of a Spark frame of readings, lazily; streaming if it is."""
+    call = resolve_phenomena(arrow_schema(frame.schema), **with_lateness(frame, settings))
+    buckets = default_partitions(frame.sparkSession, streaming=frame.isStreaming) if call.grouped else 1
+    return readings_result(frame, call, GroupRouting(buckets))
 
 
 def _sampled(sample: Any, call: SensorCall) -> Readings | None:
@@ -193,7 +201,7 @@ def _finished(tagged: DataFrame, call: ReadingsCall, answers: T.StructType, reje
             mine = table.filter(told)
             mine = mine.select([f"answer_{name}" for name in call.factorised_schema.names])
             mine = mine.rename_columns(call.factorised_schema.names).cast(call.factorised_schema)
-            for part in expanded(mine, call):
+            for part in call.finished(mine):
                 yield tagged_rows("answer", part, arrow)
 
     return tagged.mapInArrow(expand_task, schema)

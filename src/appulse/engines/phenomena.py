@@ -1,0 +1,297 @@
+"""A call of `phenomena`: its arguments checked, carried out in this process, and its events as tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from numbers import Real
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from appulse.engines.call import TOLERANCE, column_type
+from appulse.engines.sensors import SensorNames, group_columns
+from appulse.errors import BadArgument, nearest
+from appulse.kernels.occurrences import bin_floors
+from appulse.kernels.phenomena import APPEARS, DISAPPEARS, hulls
+from appulse.model.columns import chunk, floats, is_numeric
+from appulse.model.readings import (
+    ReadingsEncoding,
+    check_reading_columns,
+    values_of,
+)
+from appulse.model.strings import Labels
+from appulse.model.times import UNITS, duration, from_micros
+from appulse.operators.phenomena import Happenings, Phenomena, PhenomenaPlan, Sites
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+
+EMITS = ("events", "regions")
+KINDS = ("appears", "moves", "disappears")
+_POINT = pa.list_(pa.float64())
+
+
+@dataclass(frozen=True)
+class PhenomenaCall:
+    """A checked call without its frame: travels to workers."""
+
+    plan: PhenomenaPlan
+    encoding: ReadingsEncoding
+    partitions: tuple[tuple[str, pa.DataType], ...]
+    lateness: tuple[int, ...]
+    emit: str
+    on_reject: str
+
+    idle_after = (None,)
+    arrival = False
+    bucketed = True
+    holds_back = True
+
+    @property
+    def grouped(self) -> bool:
+        """Whether there are groups."""
+        return bool(self.partitions)
+
+    @property
+    def key_type(self) -> pa.DataType:
+        """Of sensors."""
+        return self.encoding.key_type
+
+    @property
+    def time_type(self) -> pa.DataType:
+        """Of times."""
+        return self.encoding.time_type
+
+    @property
+    def value_type(self) -> pa.DataType:
+        """Of a phenomenon's value: the lower end of its bin, or what the sensors said."""
+        return pa.float64() if self.plan.binned else self.encoding.value_type
+
+    @property
+    def answer_schema(self) -> pa.Schema:
+        """Columns of the answers."""
+        numbers = pa.list_(pa.int64())
+        event = [("event", pa.string())] if self.emit == "events" else []
+        others = [("merged", numbers), ("split", numbers)] if self.emit == "events" else []
+        return pa.schema(
+            [
+                *self.partitions,
+                ("phenomenon", pa.int64()),
+                *event,
+                ("time", self.time_type),
+                ("value", self.value_type),
+                ("sensors", pa.list_(self.key_type)),
+                ("centroid", _POINT),
+                ("hull", pa.list_(_POINT)),
+                ("velocity", _POINT),
+                ("predicted", _POINT),
+                ("error", pa.float64()),
+                *others,
+            ]
+        )
+
+    @property
+    def stage_schema(self) -> pa.Schema:
+        """Columns of what a bucket puts out."""
+        return self.answer_schema
+
+    def operator(self) -> Phenomena:
+        """A fresh one."""
+        return Phenomena(self.plan)
+
+    def tables(self, found: Sequence[Happenings]) -> Iterator[pa.Table]:
+        """Events, or regions."""
+        names = SensorNames(self.key_type)
+        return (table_of(part, names, self) for part in found)
+
+    def finished(self, table: pa.Table) -> Iterable[pa.Table]:
+        """Nothing is left to be done."""
+        return (table,)
+
+    def fingerprint(self) -> str:
+        """A short text that differs when the meaning of the call does."""
+        sites = self.plan.sites
+        places = () if sites is None else (sites.sensors, sites.at.tobytes(), sites.near.tobytes())
+        plan = replace(self.plan, sites=None)
+        encoding = replace(self.encoding, located=None)
+        text = repr((plan, places, encoding, self.partitions, self.lateness, self.emit))
+        return blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def resolve_phenomena(
+    schema: pa.Schema,
+    *,
+    sensor: str,
+    time: str,
+    value: str,
+    resolution: float | None = None,
+    strength: int,
+    span: Any,
+    min_sensors: int = 2,
+    locations: pa.Table | None = None,
+    reach: float | None = None,
+    horizon: Any = None,
+    similar: str = "value",
+    emit: str = "events",
+    lateness: Any = None,
+    partition_by: str | Sequence[str] | None = None,
+    unit: str = "s",
+    on_reject: str = "collect",
+) -> PhenomenaCall:
+    """Check a call against the columns there are, and settle everything that follows from its arguments."""
+    for what, given, known in (
+        ("on_reject", on_reject, ("collect", "fail")),
+        ("emit", emit, EMITS),
+        ("similar", similar, ("value",)),
+        ("unit", unit, ("ns", *UNITS)),
+    ):
+        if given not in known:
+            raise BadArgument(f"{what}={given!r}.{nearest(str(given), known)}")
+    for what, number in (("strength", strength), ("min_sensors", min_sensors)):
+        if not (_is_real(number) and number == int(number) and number >= 1):
+            raise BadArgument(f"{what}={number!r}: give a whole number, at least 1.")
+    if resolution is not None and not (_is_real(resolution) and np.isfinite(resolution) and resolution > 0.0):
+        raise BadArgument(f"resolution={resolution!r}: give a number above 0.")
+    if (locations is None) != (reach is None):
+        raise BadArgument("locations= and reach= go together: where sensors are, and how far neighbours are apart.")
+    partitions = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by or ())
+    key_type = column_type(schema, sensor, "readings")
+    sites = None if locations is None else _sites(locations, sensor, key_type, reach)
+    encoding = ReadingsEncoding(
+        name="readings",
+        sensor=sensor,
+        time=time,
+        value=value,
+        unit=unit,
+        partition_by=partitions,
+        carry=(),
+        key_type=key_type,
+        time_type=column_type(schema, time, "readings"),
+        value_type=column_type(schema, value, "readings"),
+        width=None if resolution is None else float(resolution),
+        length=None,
+        located=None if sites is None else frozenset(label[4:] for label in sites.sensors),
+    )
+    check_reading_columns(encoding, schema)
+    reached = duration(span, "span")
+    plan = PhenomenaPlan(
+        regions=emit == "regions",
+        strength=int(strength),
+        span=reached,
+        least=int(min_sensors),
+        horizon=reached if horizon is None else duration(horizon, "horizon"),
+        binned=resolution is not None,
+        sites=sites,
+    )
+    known_partitions = tuple((column, column_type(schema, column, "readings")) for column in partitions)
+    late = 0 if lateness is None else duration(lateness, "lateness")
+    return PhenomenaCall(plan, encoding, known_partitions, (late,), emit, on_reject)
+
+
+def _sites(locations: pa.Table, sensor: str, kind: pa.DataType, reach: Any) -> Sites:
+    """Where sensors are, in the order of their names, and which are neighbours."""
+    from scipy.spatial import cKDTree
+
+    if not (_is_real(reach) and np.isfinite(reach) and reach >= 0.0):
+        raise BadArgument(f"reach={reach!r}: give a distance of at least 0, in the unit of the locations.")
+    if sensor not in locations.column_names:
+        raise BadArgument(f"locations= has no column {sensor!r}. It has: {', '.join(locations.column_names)}.")
+    others = [name for name in locations.column_names if name != sensor]
+    if len(others) != 2 or not all(is_numeric(locations.schema.field(name).type) for name in others):
+        raise BadArgument(
+            f"locations= has the columns {', '.join(others)} beside {sensor!r}. Give two of numbers: where each sensor "
+            "is, in the unit of reach."
+        )
+    names = chunk(locations[sensor])
+    at = np.column_stack([floats(locations[name]) for name in others])
+    if names.null_count or not np.isfinite(at).all() or len(names.unique()) < len(names):
+        raise BadArgument("locations= has a sensor twice, or without a name or a place. Give each one row, with both.")
+    labels = Labels.of([names.cast(kind)])
+    codes = {int(code): row for row, code in enumerate(labels.codes)}
+    ordered = sorted(codes, key=lambda code: labels.values[code][4:])
+    at = at[[codes[code] for code in ordered]]
+    limit = float(reach) + TOLERANCE * max(1.0, float(reach))
+    pairs = cKDTree(at).query_pairs(limit * (1.0 + 1e-9), output_type="ndarray") if len(at) else np.empty((0, 2), int)
+    pairs = pairs[((at[pairs[:, 0]] - at[pairs[:, 1]]) ** 2).sum(axis=1) <= limit**2]
+    both = np.concatenate([pairs, pairs[:, ::-1]]).astype(np.int64)
+    both = both[np.lexsort((both[:, 1], both[:, 0]))]
+    first = np.searchsorted(both[:, 0], np.arange(len(at) + 1))
+    return Sites(tuple(labels.values[code] for code in ordered), at, first, np.ascontiguousarray(both[:, 1]))
+
+
+def _is_real(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def table_of(found: Happenings, names: SensorNames, call: PhenomenaCall) -> pa.Table:
+    """Events in the types the user gave."""
+    kinds = pa.array([*KINDS, "stands"]).take(pa.array(found.kind))
+    others = pa.array(found.other)
+    related = [_some_lists(found.first_other, others, found.kind == kind) for kind in (DISAPPEARS, APPEARS)]
+    sensors = _lists(found.first, names.take(found.sensor, found.sensors))
+    group = Labels(np.zeros(len(found), np.int32), (found.group,)) if call.partitions else None
+    columns = [
+        *group_columns(group, len(found), call.partitions),
+        pa.array(found.number),
+        *([] if call.emit == "regions" else [kinds]),
+        from_micros(found.time, call.time_type, call.encoding.unit),
+        _values(found, call),
+        sensors,
+        *_places(found, call),
+        *([] if call.emit == "regions" else related),
+    ]
+    return pa.Table.from_arrays(
+        [c.cast(f.type) for c, f in zip(columns, call.answer_schema, strict=True)], schema=call.answer_schema
+    )
+
+
+def _values(found: Happenings, call: PhenomenaCall) -> pa.Array:
+    if call.plan.binned:
+        floors = np.empty(len(found))
+        bin_floors(found.key, floors)
+        return pa.array(floors * (call.encoding.width or 1.0))
+    return values_of(found.key, tuple(found.labels.values), call.encoding.value_type)
+
+
+def _places(found: Happenings, call: PhenomenaCall) -> Iterator[pa.Array]:
+    """Centroid, hull, velocity, prediction and its error; null without locations."""
+    n, sites = len(found), call.plan.sites
+    if sites is None:
+        for name in ("centroid", "hull", "velocity", "predicted", "error"):
+            yield pa.nulls(n, call.answer_schema.field(name).type)
+        return
+    at = np.concatenate([np.zeros((1, sites.at.shape[1])), sites.at])
+    first, corners = np.empty(n + 1, np.int64), np.empty(len(found.sensor), np.int64)
+    hulls(found.first, found.sensor, at, first, corners)
+    yield _points(found.centroid)
+    yield _lists(first, _points(at[corners[: first[-1]]]))
+    yield _points(found.velocity)
+    yield _points(found.predicted)
+    yield pa.array(found.error, mask=np.isnan(found.error))
+
+
+def _points(points: NDArray[np.float64]) -> pa.Array:
+    """Rows of coordinates as lists, null where there are none."""
+    known = np.isfinite(points).all(axis=1) & (points.shape[1] > 0)
+    first = np.concatenate([[0], np.cumsum(known) * points.shape[1]])
+    missing: NDArray[np.bool_] = ~known
+    return _lists(first, pa.array(points[known].ravel()), missing)
+
+
+def _lists(first: NDArray[np.int64], values: pa.Array, null: NDArray[np.bool_] | None = None) -> pa.Array:
+    return pa.ListArray.from_arrays(
+        pa.array(first, pa.int32()), values, mask=None if null is None or not null.any() else pa.array(null)
+    )
+
+
+def _some_lists(first: NDArray[np.int64], values: pa.Array, mine: NDArray[np.bool_]) -> pa.Array:
+    """The lists of some rows, and null for the others."""
+    counts = np.where(mine, np.diff(first), 0)
+    return _lists(
+        np.concatenate([[0], np.cumsum(counts)]), values.filter(pa.array(np.repeat(mine, np.diff(first)))), ~mine
+    )

@@ -1,0 +1,91 @@
+"""What engines have to know of a call over readings, and how one is carried out in this process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from appulse.engines.call import AnyCall, Clock
+from appulse.errors import bad_rows
+from appulse.model.defects import concat_rejects, reject_schema
+from appulse.model.readings import check_reading_columns, encode_readings, late_readings
+from appulse.operators.waiting import Waiting
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from appulse.model.readings import Readings, ReadingsEncoding
+
+
+class Operator(Protocol):
+    """An operator over whole ticks of readings."""
+
+    @property
+    def span(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+    def __len__(self) -> int: ...
+    def push(self, parts: Sequence[Readings]) -> Sequence[Any]: ...
+    def apply(self, parts: Sequence[Readings]) -> None: ...
+    def forget(self, before: int) -> None: ...
+    def standing(self) -> dict[str, NDArray[Any]]: ...
+    def restore(self, standing: dict[str, NDArray[Any]]) -> None: ...
+
+
+class ReadingsCall(AnyCall, Protocol):
+    """A call of such an operator: what it finds becomes tables, and these, one by one, answers."""
+
+    @property
+    def encoding(self) -> ReadingsEncoding: ...
+    @property
+    def stage_schema(self) -> pa.Schema: ...
+    def operator(self) -> Operator: ...
+    def tables(self, found: Sequence[Any]) -> Iterable[pa.Table]: ...
+    def finished(self, table: pa.Table) -> Iterable[pa.Table]: ...
+
+
+class LocalReadings:
+    """A call over readings in process, batch by batch."""
+
+    def __init__(self, call: ReadingsCall) -> None:
+        self.call = call
+        self.operator = call.operator()
+        self._clock = Clock.of(call)
+        self._waiting = Waiting()
+        self._rejects: list[pa.Table] = []
+
+    def push(self, table: pa.Table) -> Iterator[pa.Table]:
+        """Take in readings; the answers of the ticks that this completes, part by part."""
+        encoding = self.call.encoding
+        check_reading_columns(encoding, table.schema)
+        readings, rejects = encode_readings(table, encoding)
+        rejected = [rejects]
+        frontier = self._clock.frontier
+        if frontier is not None and (readings.time < frontier).any():
+            late = readings.time < frontier
+            rejected.append(late_readings(readings, np.flatnonzero(late), frontier, encoding))
+            readings = readings.take(np.flatnonzero(~late))
+        for part in rejected:
+            if len(part) and self.call.on_reject == "fail":
+                raise bad_rows(len(part), part.slice(0, 1).to_pylist()[0])
+        self._rejects += [part for part in rejected if len(part)]
+        self._clock.see(0, readings)
+        self._waiting.hold(readings)
+        complete = self._clock.tick()
+        return self._answered([] if complete is None else self._waiting.release(complete))
+
+    def drain(self) -> Iterator[pa.Table]:
+        """The readings have ended: the answers of what was held."""
+        return self._answered(self._waiting.release())
+
+    def rejects(self) -> pa.Table:
+        """Every row that could not be used so far."""
+        return concat_rejects(self._rejects, reject_schema(self.call.key_type, self.call.time_type))
+
+    def _answered(self, released: list[Readings]) -> Iterator[pa.Table]:
+        found = self.operator.push(released)
+        return (part for table in self.call.tables(found) for part in self.call.finished(table))

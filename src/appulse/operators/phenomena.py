@@ -1,0 +1,500 @@
+"""Phenomena: values that connected regions of sensors hold, and what becomes of these regions from tick to tick.
+
+A deterministic state machine over ticks, free of any engine. A sensor is active in a value while it has produced it
+often enough in the span; a phenomenon is a value and a connected region of its active sensors. Ali et al. 2005, 2007.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from appulse.kernels.phenomena import (
+    CELLS,
+    COUNTERS,
+    DISAPPEARS,
+    DONE,
+    EVENTS,
+    FIRST,
+    FREE,
+    HEAD,
+    KEY,
+    MEMBERS,
+    NEXT,
+    NUMBER,
+    NUMBERS,
+    ORDER,
+    OTHERS,
+    PENDING,
+    POINTS,
+    SENSOR,
+    SLOT,
+    SLOTS,
+    STANDS,
+    TAIL,
+    TRACK,
+    VALUES,
+    Events,
+    Field,
+    Place,
+    apply,
+    cell_of,
+    motion,
+    observe,
+    rebuild,
+    spread,
+    value_of,
+)
+from appulse.model.readings import Readings, concat
+from appulse.model.strings import Bytes
+from appulse.operators.labels import LabelNumbers
+from appulse.operators.sensor_join import order_of, ranks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from appulse.kernels.arrays import Ints
+
+_SLICE = 1 << 14
+_SIGN = np.int64(-(1 << 63))
+
+
+@dataclass(frozen=True)
+class Sites:
+    """Where sensors are: ``at`` has a row of coordinates for each of ``sensors`` (labels), which are in order.
+
+    Neighbours of sensor s are ``near[first[s]:first[s + 1]]``.
+    """
+
+    sensors: tuple[bytes, ...]
+    at: NDArray[np.float64]
+    first: NDArray[np.int64]
+    near: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class PhenomenaPlan:
+    """What the operator does; times are in microseconds."""
+
+    strength: int
+    span: int
+    least: int
+    horizon: int
+    binned: bool  # keys are those of bins, in the order of these
+    sites: Sites | None = None
+    regions: bool = False  # tell all that stand at each tick that changes any
+
+
+@dataclass(frozen=True, slots=True)
+class Happenings:
+    """What became of phenomena of one group, in order; shapes as in `kernels.phenomena.Events`.
+
+    ``sensor`` numbers ``sensors``; ``key`` is a bin, 64 bits of a value, or the number of a label among ``labels``.
+    """
+
+    group: bytes
+    sensors: LabelNumbers
+    labels: LabelNumbers
+    time: NDArray[np.int64]
+    key: NDArray[np.int64]
+    number: NDArray[np.int64]
+    kind: NDArray[np.int64]
+    first: NDArray[np.int64]
+    sensor: NDArray[np.int64]
+    first_other: NDArray[np.int64]
+    other: NDArray[np.int64]
+    centroid: NDArray[np.float64]
+    velocity: NDArray[np.float64]
+    predicted: NDArray[np.float64]
+    error: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.time)
+
+
+@dataclass(frozen=True, slots=True)
+class _Region:
+    """A phenomenon as it stands."""
+
+    number: int
+    key: int
+    sensors: NDArray[np.int64]
+    places: NDArray[np.float64]  # (3, d): centroid, velocity, prediction
+    error: float
+
+    @staticmethod
+    def of(happened: Happenings, e: int) -> _Region:
+        return _Region(
+            int(happened.number[e]),
+            int(happened.key[e]),
+            happened.sensor[happened.first[e] : happened.first[e + 1]],
+            np.stack([happened.centroid[e], happened.velocity[e], happened.predicted[e]]),
+            float(happened.error[e]),
+        )
+
+
+@dataclass
+class _Group:
+    """The field of one group."""
+
+    plan: PhenomenaPlan
+    field: Field = field(init=False)
+
+    def __post_init__(self) -> None:
+        d = 0 if self.plan.sites is None else self.plan.sites.at.shape[1]
+        self.field = _field(_SLICE, 64, 64, 64, d)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(array.nbytes for array in self.field)
+
+    def __len__(self) -> int:
+        return int(self.field.counts[HEAD] - self.field.counts[TAIL])
+
+    def make_room(self, more: int, sensors: int) -> None:
+        """For so many readings more, each perhaps of a new value and cell, and so many sensors."""
+        known, counts = self.field, self.field.counts
+        fits = (
+            len(self) + more <= len(known.ring)
+            and counts[CELLS] + more <= len(known.cells)
+            and counts[VALUES] + more <= len(known.values)
+        )
+        if not fits:
+            d = known.track.shape[2] - 1
+            wider = _field(len(self) + more, int(counts[CELLS]) + more, int(counts[VALUES]) + more, sensors, d)
+            rebuild(wider, known)
+            self.field = wider
+        elif sensors > len(known.where):
+            self.field = known._replace(where=np.full((2 * sensors, 2), -1, np.int64))
+
+
+class Phenomena:
+    """All groups' fields, one after the other."""
+
+    def __init__(self, plan: PhenomenaPlan) -> None:
+        self.plan = plan
+        self.sensors, self._labels, self._groups = LabelNumbers(), LabelNumbers(), LabelNumbers()
+        if plan.sites is not None:
+            self.sensors.add(plan.sites.sensors)
+        self._fields: dict[int, _Group] = {}
+        self._standing: dict[int, dict[int, _Region]] = {}
+        self._place: Place | None = None
+
+    def __len__(self) -> int:
+        return sum(map(len, self._fields.values()))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return sum(group.nbytes for group in self._fields.values())
+
+    @property
+    def span(self) -> int:
+        """How far back (microseconds) readings count."""
+        return self.plan.span
+
+    def push(self, parts: Sequence[Readings]) -> list[Happenings]:
+        """Whole ticks, later than all before: what becomes of phenomena."""
+        happenings = (
+            (number, happened)
+            for number, arrays in self._arranged(parts)
+            for happened in self._observed(number, *arrays)
+        )
+        if not self.plan.regions:
+            return [happened for _, happened in happenings if len(happened)]
+        return [self._regions(number, happened) for number, happened in happenings if len(happened)]
+
+    def apply(self, parts: Sequence[Readings]) -> None:
+        """As `push`, without telling what becomes of phenomena; `restore` has to follow."""
+        for number, (time, sensor, key, order) in self._arranged(parts):
+            group = self._fields[number]
+            for begin, end in _ticks(time):
+                group.make_room(end - begin, len(self.sensors))
+                mine = slice(begin, end)
+                apply(group.field, time[mine], sensor[mine], key[mine], order[mine], self.plan.strength, self.plan.span)
+
+    def forget(self, before: int) -> None:
+        """Nothing: readings go with the next tick of their group."""
+
+    def standing(self) -> dict[str, NDArray[Any]]:
+        """The phenomena that stand, with their numbers and tracks, and how many there have been."""
+        rows = [self._standing_of(number) for number in sorted(self._fields, key=self._groups.values.__getitem__)]
+        slots = [slot for row in rows for slot in row[2]]
+        sensors = [sensor for *_, members in slots for sensor in members]
+        return {
+            **_as_arrays("groups", [row[0] for row in rows]),
+            "numbers": np.array([row[1] for row in rows], np.int64),
+            "held": np.array([len(row[2]) for row in rows], np.int64),
+            "key": np.array([slot[0] for slot in slots], np.int64),
+            "number": np.array([slot[1] for slot in slots], np.int64),
+            "points": np.array([slot[2] for slot in slots], np.int64),
+            "track": np.concatenate([slot[3] for slot in slots]) if slots else np.empty(0),
+            "members": np.array([len(slot[5]) for slot in slots], np.int64),
+            **_as_arrays("labels", [slot[4] for slot in slots]),
+            **_as_arrays("sensors", sensors),
+        }
+
+    def restore(self, standing: dict[str, NDArray[Any]]) -> None:
+        """Take in what `standing` told, after the readings that the spans hold."""
+        groups, labels, sensors = (_as_bytes(standing, name) for name in ("groups", "labels", "sensors"))
+        sensor_numbers = self.sensors.add(sensors)
+        slot = member = point = 0
+        for g, label in enumerate(groups):
+            number = int(self._groups.add([label])[0])
+            group = self._field(number)
+            group.make_room(int(standing["members"].sum()) + len(standing["key"]), len(self.sensors))
+            known = group.field
+            for cell in range(known.counts[CELLS]):
+                known.cells[cell, SLOT] = -1
+            self._standing.pop(number, None)
+            known.counts[NUMBERS], known.counts[SLOTS], known.counts[FREE] = standing["numbers"][g], 0, 0
+            for k in range(int(standing["held"][g])):
+                key = int(standing["key"][slot])
+                key = int(self._labels.add([labels[slot]])[0]) if labels[slot] else key
+                value = value_of(known, key, self._order_of_key(key))
+                size = int(standing["members"][slot])
+                for sensor in sensor_numbers[member : member + size].tolist():
+                    known.cells[cell_of(known, value, sensor), SLOT] = k
+                known.phenomena[k, NUMBER] = standing["number"][slot]
+                known.phenomena[k, POINTS] = standing["points"][slot]
+                width = known.track[k].size
+                known.track[k] = standing["track"][point : point + width].reshape(known.track[k].shape)
+                if self.plan.regions:
+                    mine = np.sort(sensor_numbers[member : member + size])
+                    mine = mine[np.argsort(self._known_place().rank[mine], kind="stable")]
+                    self._standing.setdefault(number, {})[int(standing["number"][slot])] = self._region(
+                        known, k, key, mine
+                    )
+                known.counts[SLOTS] += 1
+                slot, member, point = slot + 1, member + size, point + width
+
+    def _region(self, known: Field, slot: int, key: int, sensors: Ints) -> _Region:
+        """What was last told of a phenomenon, from its track."""
+        track, points = known.track[slot], int(known.phenomena[slot, POINTS])
+        places = np.empty((3, track.shape[1] - 1))
+        places[0] = track[(points - 1) % TRACK, 1:]
+        motion(track, points, self.plan.horizon, places[1], places[2])
+        error = float(spread(track, points, self.plan.horizon))
+        return _Region(int(known.phenomena[slot, NUMBER]), key, sensors, places, error)
+
+    def _standing_of(
+        self, number: int
+    ) -> tuple[bytes, int, list[tuple[int, int, int, NDArray[Any], bytes, list[bytes]]]]:
+        known = self._fields[number].field
+        members: dict[int, list[bytes]] = {}
+        keys: dict[int, int] = {}
+        for value in range(known.counts[VALUES]):
+            cell = int(known.values[value, FIRST])
+            while cell >= 0:
+                slot = int(known.cells[cell, SLOT])
+                if slot >= 0:
+                    members.setdefault(slot, []).append(self.sensors.values[known.cells[cell, SENSOR]])
+                    keys[slot] = int(known.values[value, KEY])
+                cell = int(known.cells[cell, NEXT])
+        rows = []
+        for slot in sorted(members, key=lambda slot: int(known.phenomena[slot, NUMBER])):
+            label = self._labels.values[keys[slot]] if len(self._labels) > 1 else b""
+            points = int(known.phenomena[slot, POINTS])
+            track = np.where(np.arange(TRACK)[:, None] < points, known.track[slot], 0.0).ravel()
+            key = 0 if label else keys[slot]
+            rows.append((key, int(known.phenomena[slot, NUMBER]), points, track, label, sorted(members[slot])))
+        return self._groups.values[number], int(known.counts[NUMBERS]), rows
+
+    def _arranged(self, parts: Sequence[Readings]) -> Iterable[tuple[int, tuple[Ints, Ints, Ints, Ints]]]:
+        """Each group's readings in order: time, sensor, key, and where the key lies among all."""
+        parts = [part for part in parts if len(part)]
+        if not parts:
+            return
+        readings = concat(parts)
+        arranged = order_of(readings)
+        readings = readings if arranged is None else readings.take(arranged)
+        n = len(readings)
+        key = self._labels.add(readings.label)[readings.bits] if readings.label else readings.key
+        sensor, groups = self.sensors.of(readings.sensor, n), self._groups.of(readings.group, n)
+        order = self._order(np.ascontiguousarray(key))
+        time = np.ascontiguousarray(readings.time)
+        for number in np.unique(groups).tolist():
+            known = self._field(number).field
+            if len(self._labels) > 1:  # others have come between, perhaps
+                values = known.values[: known.counts[VALUES]]
+                values[:, ORDER] = self._order(values[:, KEY])
+            mine = np.flatnonzero(groups == number)
+            yield number, (time[mine], sensor[mine], key[mine], order[mine])
+
+    def _field(self, number: int) -> _Group:
+        if number not in self._fields:
+            self._fields[number] = _Group(self.plan)
+        return self._fields[number]
+
+    def _order(self, key: Ints) -> Ints:
+        if self.plan.binned:
+            return key
+        if len(self._labels) > 1:
+            return ranks(self._labels.values)[key]
+        return key ^ _SIGN
+
+    def _order_of_key(self, key: int) -> int:
+        return int(self._order(np.array([key], np.int64))[0])
+
+    def _observed(self, number: int, time: Ints, sensor: Ints, key: Ints, order: Ints) -> Iterable[Happenings]:
+        group, place = self._fields[number], self._known_place()
+        for begin, end in _ticks(time):
+            group.make_room(end - begin, len(self.sensors))
+            mine = slice(begin, end)
+            room, at = 1024 + 4 * (end - begin), 0
+            while at < end - begin or group.field.counts[PENDING] > group.field.counts[DONE]:
+                events = _events(room, place.at.shape[1])
+                plan = self.plan
+                at = int(
+                    observe(
+                        group.field,
+                        place,
+                        time[mine],
+                        sensor[mine],
+                        key[mine],
+                        order[mine],
+                        at,
+                        plan.strength,
+                        plan.span,
+                        plan.least,
+                        plan.horizon,
+                        events,
+                    )
+                )
+                if events.counts[EVENTS] == 0:
+                    room *= 2
+                yield self._happened(number, events)
+
+    def _regions(self, number: int, happened: Happenings) -> Happenings:
+        """All that stand at each tick at which something happened, as they were last told."""
+        standing = self._standing.setdefault(number, {})
+        rows: list[tuple[int, _Region]] = []
+        for e in range(len(happened)):
+            region = _Region.of(happened, e)
+            if happened.kind[e] == DISAPPEARS:
+                standing.pop(region.number, None)
+            else:
+                standing[region.number] = region
+            time = int(happened.time[e])
+            if e + 1 == len(happened) or happened.time[e + 1] != time:
+                rows += [(time, standing[known]) for known in sorted(standing)]
+        return _of_regions(rows, happened)
+
+    def _happened(self, number: int, events: Events) -> Happenings:
+        n, members, others = (int(events.counts[k]) for k in (EVENTS, MEMBERS, OTHERS))
+        return Happenings(
+            self._groups.values[number],
+            self.sensors,
+            self._labels,
+            events.time[:n],
+            events.key[:n],
+            events.number[:n],
+            events.kind[:n],
+            events.first[: n + 1],
+            events.members[:members],
+            events.first_other[: n + 1],
+            events.others[:others],
+            events.centroid[:n],
+            events.velocity[:n],
+            events.predicted[:n],
+            events.error[:n],
+        )
+
+    def _known_place(self) -> Place:
+        """Sites by number (the first, 0, is nobody's), or the order of sensors alone."""
+        sites = self.plan.sites
+        if sites is None:
+            nothing = np.empty(0, np.int64)
+            return Place(nothing, nothing, np.empty((len(self.sensors), 0)), _sensor_ranks(self.sensors.values))
+        if self._place is None:
+            at = np.concatenate([np.zeros((1, sites.at.shape[1])), sites.at])
+            first = np.concatenate([[0], sites.first])
+            self._place = Place(first, sites.near + 1, at, np.arange(len(at)))
+        return self._place
+
+
+def _of_regions(rows: Sequence[tuple[int, _Region]], happened: Happenings) -> Happenings:
+    n, d = len(rows), happened.centroid.shape[1]
+    places = np.stack([region.places for _, region in rows]) if rows else np.empty((0, 3, d))
+    none = np.empty(0, np.int64)
+    return replace(
+        happened,
+        time=np.array([time for time, _ in rows], np.int64),
+        key=np.array([region.key for _, region in rows], np.int64),
+        number=np.array([region.number for _, region in rows], np.int64),
+        kind=np.full(n, STANDS, np.int64),
+        first=np.cumsum([0, *(len(region.sensors) for _, region in rows)]),
+        sensor=np.concatenate([none, *(region.sensors for _, region in rows)]),
+        first_other=np.zeros(n + 1, np.int64),
+        other=none,
+        centroid=places[:, 0],
+        velocity=places[:, 1],
+        predicted=places[:, 2],
+        error=np.array([region.error for _, region in rows]),
+    )
+
+
+def _ticks(time: Ints) -> Iterable[tuple[int, int]]:
+    """Whole ticks, about a slice at a time."""
+    begin = 0
+    while begin < len(time):
+        end = min(begin + _SLICE, len(time))
+        end = int(np.searchsorted(time, time[end - 1], side="right"))
+        yield begin, end
+        begin = end
+
+
+def _sensor_ranks(labels: Sequence[bytes]) -> NDArray[np.int64]:
+    """The place of each sensor in the order of all: of the bytes behind a label's length."""
+    return ranks([label[4:] for label in labels])
+
+
+def _as_arrays(name: str, values: Sequence[bytes]) -> dict[str, NDArray[Any]]:
+    packed = Bytes.of(values)
+    return {f"{name}-ends": packed.offsets, f"{name}-bytes": packed.data}
+
+
+def _as_bytes(arrays: dict[str, NDArray[Any]], name: str) -> list[bytes]:
+    return Bytes(arrays[f"{name}-ends"], arrays[f"{name}-bytes"]).to_list()
+
+
+def _field(readings: int, cells: int, values: int, sensors: int, d: int) -> Field:
+    capacity, cells, values = (1 << max(6, (2 * n - 1).bit_length()) for n in (readings, cells, values))
+    return Field(
+        np.zeros(COUNTERS, np.int64),
+        np.zeros((capacity, 2), np.int64),
+        np.full(2 * cells, -1, np.int32),
+        np.zeros((cells, 8), np.int64),
+        np.full(2 * values, -1, np.int32),
+        np.zeros((values, 4), np.int64),
+        np.zeros((cells, 4), np.int64),
+        np.zeros((cells, TRACK, 1 + d)),
+        np.zeros(cells, np.int64),
+        np.zeros(values, np.int64),
+        np.full((2 * sensors, 2), -1, np.int64),
+    )
+
+
+def _events(room: int, d: int) -> Events:
+    whole = [np.empty(room, np.int64) for _ in range(8)]
+    wide = [np.empty((room, d)) for _ in range(3)]
+    whole[4][0] = whole[6][0] = 0
+    return Events(
+        np.zeros(3, np.int64),
+        whole[0],
+        whole[1],
+        whole[2],
+        whole[3],
+        whole[4],
+        whole[5],
+        whole[6],
+        whole[7],
+        wide[0],
+        wide[1],
+        wide[2],
+        np.empty(room),
+    )

@@ -1,0 +1,325 @@
+"""Phenomena against their slow twin: values, regions, identities, merging and splitting, ticks in any batches."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.spatial import ConvexHull
+
+import appulse as ap
+from appulse.engines.phenomena import resolve_phenomena
+from appulse.engines.spark.readings_routing import GroupRouting
+from appulse.engines.spark.tiles import TilePlan
+from appulse.operators import phenomena as operator
+from tests import naive_sensors as naive
+from tests.fake_spark import FakeReadings
+
+SENSORS = ["a", "b", "c", "d", "ee", "f"]
+LATER = 10_000
+LINE = pa.table({"mote": SENSORS, "x": [0.0, 1.0, 2.0, 3.0, 4.0, 5.0], "y": [0.0, 0.5, 0.0, 0.5, 0.0, 9.0]})
+
+
+@dataclass(frozen=True)
+class Case:
+    """Readings as rows (sensor, time in seconds, value, group), and how they are looked at."""
+
+    rows: tuple[tuple[str, int, float, str], ...]
+    strength: int
+    span: int
+    least: int
+    reach: float | None
+    resolution: float | None
+
+    @property
+    def table(self) -> pa.Table:
+        return table_of(self.rows)
+
+    def arguments(self) -> dict[str, Any]:
+        place = {} if self.reach is None else {"locations": LINE, "reach": self.reach}
+        return {
+            "sensor": "mote",
+            "time": "ts",
+            "value": "v",
+            "strength": self.strength,
+            "span": self.span,
+            "min_sensors": self.least,
+            "resolution": self.resolution,
+            **place,
+        }
+
+
+def table_of(rows: Any) -> pa.Table:
+    names, kinds = ["mote", "ts", "v", "room"], [pa.string(), pa.int64(), pa.float64(), pa.string()]
+    columns = list(map(list, zip(*rows, strict=True))) or [[]] * 4
+    return pa.table({n: pa.array(c, k) for n, c, k in zip(names, columns, kinds, strict=True)})
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    value = st.one_of(st.sampled_from([0.0, 1.0, -1.0]), st.floats(-2, 2, width=16))
+    row = st.tuples(
+        st.sampled_from(SENSORS), st.integers(0, 14).map(LATER.__add__), value, st.sampled_from(["x", "x", "y"])
+    )
+    rows = draw(st.lists(row, max_size=60))
+    return Case(
+        tuple(rows),
+        draw(st.integers(1, 3)),
+        draw(st.integers(0, 8)),
+        draw(st.integers(1, 3)),
+        draw(st.sampled_from([None, 0.0, 1.12, 2.0, 50.0])),
+        draw(st.sampled_from([None, 1.0, 0.7, 10.0])),
+    )
+
+
+def expected(case: Case, rows: Any = None) -> list[tuple[Any, ...]]:
+    rows = case.rows if rows is None else rows
+    readings = [naive.Reading(sensor, time * 10**6, value) for sensor, time, value, _ in rows]
+    locations = {row["mote"]: (row["x"], row["y"]) for row in LINE.to_pylist()} if case.reach is not None else None
+    events = naive.phenomena(
+        readings,
+        case.strength,
+        case.span * 10**6,
+        case.least,
+        locations,
+        math.inf if case.reach is None else case.reach,
+        case.resolution,
+    )
+    return [
+        (
+            event.phenomenon,
+            event.event,
+            event.time // 10**6,
+            event.bin * (case.resolution or 1.0),
+            event.sensors,
+            event.merged if event.event == "disappears" else None,
+            event.split if event.event == "appears" else None,
+        )
+        for event in events
+    ]
+
+
+def told(result: pa.Table) -> list[tuple[Any, ...]]:
+    return [
+        (
+            row["phenomenon"],
+            row["event"],
+            row["time"],
+            row["value"],
+            tuple(row["sensors"]),
+            *(None if row[name] is None else tuple(row[name]) for name in ("merged", "split")),
+        )
+        for row in result.to_pylist()
+    ]
+
+
+@given(cases())
+@settings(max_examples=200, deadline=None)
+def test_equals_the_twin(case: Case) -> None:
+    assert told(ap.phenomena(case.table, **case.arguments())) == expected(case)
+
+
+@given(cases(), st.randoms(use_true_random=False))
+@settings(max_examples=80, deadline=None)
+def test_no_order_or_batch_changes_an_event(case: Case, chance: Any) -> None:
+    rows = list(case.rows)
+    chance.shuffle(rows)
+    field = ap.Phenomena(**case.arguments(), lateness=15)
+    found = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(operator, "_SLICE", chance.choice([1, 4, 1 << 14]))
+        while rows:
+            n = chance.randint(1, 9)
+            found += told(field.push(table_of(rows[:n])))
+            rows = rows[n:]
+        if case.rows:
+            found += told(field.drain())
+    assert found == expected(case)
+
+
+def _check_stage(data: st.DataObject) -> None:
+    case = data.draw(cases())
+    emit = data.draw(st.sampled_from(("events", "regions")))
+    call = resolve_phenomena(case.table.schema, **case.arguments(), lateness=15, partition_by="room", emit=emit)
+    buckets = data.draw(st.sampled_from((1, 2, 3)))
+    spark = FakeReadings(
+        call=call,
+        plan=TilePlan(buckets, 1.0, 0.0, 0.0),
+        random=Random(data.draw(st.integers(0, 1 << 30))),
+        routing=GroupRouting(buckets),
+    )
+    rows = list(data.draw(st.permutations(case.rows)))
+    found: list[pa.Table] = []
+    while rows:
+        n = data.draw(st.integers(1, 9))
+        found += spark.batch({"readings": table_of(rows[:n])})[0]
+        rows = rows[n:]
+    answers = pa.concat_tables([call.answer_schema.empty_table(), *found, *spark.end()[0]])
+    inside = ap.phenomena(case.table, **case.arguments(), partition_by="room", emit=emit)
+    for room in ("x", "y"):
+        mine, theirs = (table.filter(pa.compute.equal(table["room"], room)) for table in (answers, inside))
+        assert mine.to_pylist() == theirs.to_pylist()
+        if emit == "events":
+            assert told(mine) == expected(case, [row for row in case.rows if row[3] == room])
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.data())
+def test_buckets_tell_the_same(data: st.DataObject) -> None:
+    """In a played Spark: whatever is cut, forgotten or tried twice."""
+    _check_stage(data)
+
+
+@pytest.mark.long
+@settings(max_examples=3000, deadline=None)
+@given(st.data())
+def test_buckets_tell_the_same_long(data: st.DataObject) -> None:
+    _check_stage(data)
+
+
+@given(cases())
+@settings(max_examples=60, deadline=None)
+def test_regions_are_what_events_add_up_to(case: Case) -> None:
+    regions = ap.phenomena(case.table, **case.arguments(), emit="regions").to_pylist()
+    found = [(row["time"], row["phenomenon"], row["value"], tuple(row["sensors"])) for row in regions]
+    standing: dict[int, Any] = {}
+    wanted = []
+    events = expected(case)
+    for k, (number, event, time, value, sensors, *_) in enumerate(events):
+        standing[number] = (value, sensors)
+        if event == "disappears":
+            del standing[number]
+        if k + 1 == len(events) or events[k + 1][2] != time:
+            wanted += [(time, number, *standing[number]) for number in sorted(standing)]
+    assert found == wanted
+
+
+def test_a_front_that_moves() -> None:
+    """A warm spot goes along the line, a sensor every ten seconds: it keeps its number, and its speed is told."""
+    rows = []
+    for t in range(60):
+        for i, sensor in enumerate(SENSORS[:5]):
+            warm = i in (t // 10, t // 10 + 1)
+            rows.append((sensor, LATER + t, 30.0 if warm else float(i), "x"))
+    result = ap.phenomena(
+        table_of(rows),
+        sensor="mote",
+        time="ts",
+        value="v",
+        strength=2,
+        span=2,
+        min_sensors=2,
+        locations=LINE,
+        reach=1.2,
+        horizon=10,
+    ).to_pylist()
+    events = [row for row in result if row["value"] == 30.0]
+    assert {row["phenomenon"] for row in events} == {events[0]["phenomenon"]}
+    assert events[0]["event"] == "appears"
+    assert events[0]["velocity"] is None
+    centres = [row["centroid"][0] for row in events if row["event"] != "disappears"]
+    assert centres == sorted(centres)
+    last = [row for row in events if row["event"] == "moves"][-1]
+    assert last["velocity"][0] == pytest.approx(0.1, rel=0.2)
+    assert last["predicted"][0] == pytest.approx(last["centroid"][0] + 1.0, abs=0.5)
+    assert 0.0 <= last["error"] < 1.0
+
+
+def test_merging_and_splitting_are_told() -> None:
+    """a and c hold the value, then b between them, then b no more."""
+    rows = [(sensor, LATER + t, 1.0, "x") for t in range(6) for sensor in ("a", "c")]
+    rows += [("b", LATER + 2, 1.0, "x"), ("b", LATER + 3, 1.0, "x"), ("b", LATER + 5, 0.0, "x")]
+    arguments: dict[str, Any] = {
+        "sensor": "mote",
+        "time": "ts",
+        "value": "v",
+        "strength": 1,
+        "span": 1,
+        "min_sensors": 1,
+    }
+    events = told(ap.phenomena(table_of(rows), **arguments, locations=LINE, reach=1.2))
+    assert [event[:3] + event[4:] for event in events if event[3] == 1.0] == [
+        (0, "appears", LATER, ("a",), None, ()),
+        (1, "appears", LATER, ("c",), None, ()),
+        (0, "moves", LATER + 2, ("a", "b", "c"), None, None),
+        (1, "disappears", LATER + 2, ("c",), (0,), None),
+        (0, "moves", LATER + 5, ("a",), None, None),
+        (3, "appears", LATER + 5, ("c",), None, (0,)),
+    ]
+
+
+def test_velocity_and_error_are_those_of_a_straight_line() -> None:
+    rng = np.random.default_rng(4)
+    n = 40
+    at = rng.uniform(0, 10, (n, 2))
+    where = pa.table({"mote": range(n), "x": at[:, 0], "y": at[:, 1]})
+    rows = [(int(s), t, 5.0) for t in range(12) for s in rng.choice(n, 25, replace=False)]
+    table = pa.table(dict(zip(("mote", "ts", "v"), map(list, zip(*rows, strict=True)), strict=True)))
+    events = ap.phenomena(
+        table, sensor="mote", time="ts", value="v", strength=1, span=0, locations=where, reach=20.0, horizon=3
+    ).to_pylist()
+    track = []
+    for row in events:
+        members = np.array(row["sensors"])
+        track.append((row["time"], *at[members].mean(axis=0)))
+        assert row["centroid"] == pytest.approx(track[-1][1:])
+        hull = ConvexHull(at[members])
+        assert {tuple(corner) for corner in row["hull"]} == {tuple(at[members[k]]) for k in hull.vertices}
+        if len(track) < 3:
+            continue
+        time, *place = np.array(track[-8:]).T
+        residual, predicted = 0.0, []
+        for c in range(2):
+            slope, base = np.polyfit(time, place[c], 1)
+            assert row["velocity"][c] == pytest.approx(slope, abs=1e-9)
+            predicted.append(base + slope * (time[-1] + 3))
+            residual += float(((place[c] - base - slope * time) ** 2).sum())
+        assert row["predicted"] == pytest.approx(predicted)
+        spread = ((time - time.mean()) ** 2).sum()
+        variance = residual / (len(time) - 2) * (1 + 1 / len(time) + (time[-1] + 3 - time.mean()) ** 2 / spread)
+        assert row["error"] == pytest.approx(math.sqrt(variance))
+
+
+def test_sensors_without_a_place_are_rejects() -> None:
+    table = table_of([("a", LATER, 1.0, "x"), ("z", LATER, 1.0, "x")])
+    result = ap.phenomena(table, sensor="mote", time="ts", value="v", strength=1, span=1, locations=LINE, reach=1)
+    assert [(row["key"], row["reason"]) for row in ap.rejects(result).to_pylist()] == [("z", "no location")]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"strength": 0}, "at least 1"),
+        ({"min_sensors": 1.5}, "whole number"),
+        ({"reach": None}, "go together"),
+        ({"reach": -1}, "at least 0"),
+        ({"locations": LINE.drop_columns(["y"])}, "Give two"),
+        ({"locations": LINE.rename_columns(["m", "x", "y"])}, "no column 'mote'"),
+        ({"locations": pa.concat_tables([LINE, LINE])}, "twice"),
+        ({"emit": "event"}, "events"),
+        ({"resolution": 0}, "above 0"),
+    ],
+)
+def test_errors_say_what_to_do(change: dict[str, Any], message: str) -> None:
+    given_: dict[str, Any] = {"sensor": "mote", "time": "ts", "value": "v", "strength": 1, "span": 1}
+    given_ |= {"locations": LINE, "reach": 1.0}
+    with pytest.raises(ap.BadArgument, match=message):
+        ap.phenomena(table_of([("a", 0, 1.0, "x")]), **(given_ | change))
+
+
+def test_values_that_are_words() -> None:
+    rows = [("a", 0, "up"), ("b", 0, "up"), ("a", 1, "down"), ("b", 1, "down")]
+    table = pa.table(dict(zip(("mote", "ts", "v"), map(list, zip(*rows, strict=True)), strict=True)))
+    events = told(ap.phenomena(table, sensor="mote", time="ts", value="v", strength=1, span=0))
+    assert [event[:4] for event in events] == [
+        (0, "appears", 0, "up"),
+        (1, "appears", 1, "down"),
+        (0, "disappears", 1, "up"),
+    ]
