@@ -197,6 +197,16 @@ def test_the_bound_is_the_derived_one() -> None:
     assert again.retention("corrected", 10, 1, 3) == 10 + 2 + 2 * (3 + 2) + timing.round
 
 
+def test_heads_remember_for_as_long_as_probes_wait_for_filters() -> None:
+    """Filters every 10 s, a window of 1 s: the probe comes when its match is long past, and finds it."""
+    clusters = clusters_of([0] * 3 + [1] * 4)
+    some = observations_of([(0, 0, 1), (1000 * MS, 3, 1), (1001 * MS, 4, 2)], 1000 * MS)
+    timing = Timing(100 * MS, (0, MS), 0, 0)
+    outcome = simulate(some, clusters, Filters(KeySets(), 100), Settings(timing))
+    assert listed(outcome.answers) == [naive.Answer(1, [(0, [0])])]
+    assert outcome.delay[0] > 8_000 * MS
+
+
 def test_readings_beyond_the_buffer_are_told() -> None:
     """A buffer too short for the reports: what comes late is named, and the rest is answered as if it were not."""
     rows = [(100 * MS * i, i % NODES, 1) for i in range(60)]

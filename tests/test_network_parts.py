@@ -192,6 +192,23 @@ def test_factorised_output_costs_by_its_matches() -> None:
     assert cost.factorised(few, tables=False) < cost.factorised(few, tables=True) < cost.factorised(many, tables=True)
 
 
+def test_the_benchmarks_case_answers_as_one_head() -> None:
+    """What `benchmarks/network.py` measures on, small: nothing lost by filters, not every update right by feedback."""
+    from benchmarks.network import case, policies, same, updates
+
+    one = case(200, 1, 12.0)
+    made = policies(len(one.clusters), 1)
+    for name in ("full", "filters"):
+        run = one.run(made[name]())
+        same(run.answers, one.reference)
+        assert one.recall(run) == 1.0
+        assert updates(run.answers, one) == updates(one.reference, one)
+    some = one.run(made["feedback"]())
+    assert 0.9 < one.recall(some) < 1.0
+    seen, right = updates(some.answers, one)
+    assert right < seen
+
+
 def test_the_size_of_a_distributed_output() -> None:
     size = cost.distributed_size([10, 5], [0.4, 0.2], [np.array([2.0, 3.0]), np.array([1.5])])
     assert size == pytest.approx((2 * 10 * 0.4 + 2 * 5 * 0.2) * 9.0)

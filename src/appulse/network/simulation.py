@@ -22,7 +22,7 @@ from appulse.network.timing import Timing
 from appulse.network.traffic import Parcels, Sizes, Traffic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from appulse.kernels.arrays import Ints
     from appulse.network.probing import Policy
@@ -36,14 +36,16 @@ class Settings:
 
     ``capacity`` is what each head can do in a round, in units of a handled probe: what is more waits, and readings
     that come meanwhile are shed at random (Sec. 7.2). ``work`` is what a probe or a reading costs at each head.
+    ``order`` (heads, heads - 1) is the order in which each asks the others; by default that of a short tour.
     """
 
     timing: Timing = field(default_factory=Timing)
     seed: int = 0
     retention: Rule = "corrected"
     capacity: float | None = None
-    work: tuple[float, ...] | float = 1.0
+    work: Sequence[float] | float = 1.0
     sizes: Sizes = field(default_factory=Sizes)
+    order: Ints | None = None
 
 
 @dataclass(frozen=True)
@@ -195,7 +197,7 @@ class _Run:
             wanted = self._policy.choose(head, self._all.bin[leaving])
         else:
             wanted = self._publisher.choose(leaving)
-        tours = self._clusters.tours[head]
+        tours = (self._clusters.tours if self._set.order is None else self._set.order)[head]
         on_tour = np.take_along_axis(wanted, tours, axis=1)
         row, column = np.nonzero(on_tour)
         self._sent[leaving] = on_tour.sum(axis=1)

@@ -57,11 +57,11 @@ class Store:
 
     def insert_probe(self, numbers: Ints, heads: Ints) -> Met:
         """Readings come to their heads, and meet what is there."""
-        return self._met(self._join.push([self._readings(numbers, heads)]))
+        return self._met(self._join.push([self.readings(numbers, heads)]))
 
     def probe(self, numbers: Ints, heads: Ints, since: Ints) -> Met:
         """What readings, in order of their numbers, meet at other heads that kept what came ``since`` then."""
-        met = self._met(self._join.probe([self._readings(numbers, heads)]))
+        met = self._met(self._join.probe([self.readings(numbers, heads)]))
         if len(met.reading) == 0:
             return met
         # A probe comes late: readings after it, and some that the head forgot, are still in the structure.
@@ -70,7 +70,7 @@ class Store:
         kept = before & (met.time >= since[np.searchsorted(numbers, met.reading)])
         return Met(met.reading[kept], met.sensor[kept], met.time[kept])
 
-    def _readings(self, numbers: Ints, heads: Ints) -> Readings:
+    def readings(self, numbers: Ints, heads: Ints) -> Readings:
         """As the operator takes them: values are numbers of readings, so what comes out tells which it was."""
         some = self._all
         return Readings(
