@@ -57,8 +57,9 @@ def similarity_join(
     raise `BadInput` with ``on_reject="fail"``.
 
     ``imputer`` fills the values of streams that are `Incomplete`: one for all of them, a mapping by stream name, or
-    ``"auto"``, which chooses one for each by how it fills values that are there (`AutoImputer`). The answers are those of `impute` first and the join then. It adds ``left_filled, right_filled``: what was filled in
-    each row, as (attribute, rule), the rule ``"marginal"`` where none matched.
+    ``"auto"``, which chooses one for each by how it fills values that are there (`AutoImputer`). The answers are those
+    of `impute` first and the join then. It adds ``left_filled, right_filled``: what was filled in each row, as
+    (attribute, rule), the rule ``"marginal"`` where none matched.
 
     Lian & Chen 2009, Eqs. 1 and 2; Ren et al. 2019, Definition 2.6.
     """

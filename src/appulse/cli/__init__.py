@@ -8,6 +8,7 @@ import typer
 
 from appulse import __version__
 from appulse.cli.demo import demo
+from appulse.cli.discover import discover
 from appulse.cli.doctor import doctor
 from appulse.cli.match import match
 from appulse.cli.run import run
@@ -22,7 +23,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (run, validate, match, demo, doctor):
+for command in (run, validate, match, discover, demo, doctor):
     app.command()(command)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from appulse.errors import BadArgument, nearest
+from appulse.imputation.choosing import AutoImputer
 from appulse.model.encode import holes_of
 from appulse.model.filled import FILLED, column_of, split_ways
 from appulse.model.strings import Labels
@@ -90,11 +91,8 @@ def filled_table(table: pa.Table, stream: Stream, fill: Fill) -> pa.Table:
     """
     model = incomplete_model(stream)
     check_filled(table.schema, stream)
-    rows = holes_of(table, model)
+    rows, time, group = _read(table, stream, model)
     good = np.flatnonzero(~np.isinf(rows).any(axis=1) & ~np.isnan(rows).all(axis=1))
-    time = to_micros(table[stream.time].combine_chunks(), stream.unit)[0]
-    labels = Labels.of([table[c] for c in stream.partitions]) if stream.partitions else None
-    group = np.zeros(len(rows), np.int64) if labels is None else labels.codes.astype(np.int64)
     filled = fill.fill(rows[good], time[good], group[good])
     at = np.full(len(rows), -1)
     at[good] = np.arange(len(good))
@@ -148,3 +146,42 @@ def filled_columns(carried: Bytes, stream: NDArray[np.int64], encodings: Sequenc
             parts.append(column_of(ways[rows], encoding.model.columns, encoding.fill))
     order = np.argsort(np.concatenate(places), kind="stable")
     return keys, pa.concat_arrays(parts).take(pa.array(order))
+
+
+def chosen_for(imputer: Any, stream: Stream, table: pa.Table) -> Any:
+    """The imputer of a stream, chosen by its rows where it is automatic."""
+    if isinstance(imputer, str):
+        if imputer != "auto":
+            raise BadArgument(f"imputer={imputer!r}.{nearest(imputer, ['auto'])}")
+        imputer = AutoImputer()
+    if not isinstance(imputer, AutoImputer) or not isinstance(stream.value, Incomplete):
+        return imputer
+    for column in (*stream.value.columns, stream.time, *stream.partitions):
+        if column not in table.schema.names:
+            return imputer  # which the call is going to tell
+    rows, time, group = _read(table, stream, stream.value)
+    usable = np.flatnonzero(~np.isinf(rows).any(axis=1) & ~np.isnan(rows).all(axis=1))
+    usable = usable[np.argsort(time[usable], kind="stable")]
+    return imputer.chosen(stream.value.columns, rows[usable], time[usable], group[usable])
+
+
+def all_chosen(imputer: Any, streams: Sequence[Stream], tables: Sequence[pa.Table], *, self_join: bool) -> Any:
+    """The imputer of a call, those chosen that are automatic: then a mapping by stream name."""
+    from appulse.engines.call import stream_names
+
+    names = stream_names(streams, self_join=self_join)
+    given = imputer if isinstance(imputer, Mapping) else dict.fromkeys(names, imputer)
+    if not any(isinstance(one, str | AutoImputer) for one in given.values()):
+        return imputer
+    known = dict(zip(names, zip(streams, tables, strict=True), strict=True))
+    return {name: chosen_for(one, *known[name]) if name in known else one for name, one in given.items()}
+
+
+def _read(
+    table: pa.Table, stream: Stream, model: Incomplete
+) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
+    """Values with their holes, times and partitions of all rows."""
+    time = to_micros(table[stream.time].combine_chunks(), stream.unit)[0]
+    labels = Labels.of([table[c] for c in stream.partitions]) if stream.partitions else None
+    group = np.zeros(len(table), np.int64) if labels is None else labels.codes.astype(np.int64)
+    return holes_of(table, model), time, group

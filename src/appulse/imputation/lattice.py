@@ -61,6 +61,8 @@ class Lattice:
         self.index = Index(repository, axes, dependents, scale)
         self.expected, self.method = expected_matches(repository, self.index, drafts)
         order = sorted(range(len(combined)), key=lambda v: (-len(combined[v]), *_rank(float(self.expected[v])), v))
+        # A box met before has had no match, or the object would not have come here.
+        order = list({drafts.box(v): v for v in reversed(order)}.values())[::-1]
         self.combined = [combined[v] for v in order]
         self.expected = self.expected[order]
         self.constraints = self._constraints(axes, self.combined)
@@ -107,17 +109,20 @@ def expected_matches(repository: Repository, index: Index, nodes: Constraints) -
     whole = n <= 2 * _SAMPLE
     spaced = np.arange(n) if whole else (np.arange(2 * _SAMPLE) * n) // (2 * _SAMPLE)
     told, held_out = (spaced, spaced) if whole else (spaced[::2], spaced[1::2])
-    counts = np.array([_mean_matches(index, rows, told, nodes, v) for v in range(len(nodes))])
-    truth = np.array([_mean_matches(index, rows, held_out, nodes, v) for v in range(len(nodes))])
+    counts, truth = (_mean_matches(index, rows, sample, nodes) for sample in (told, held_out))
     model = by_dimension(rows, nodes)
     errors = [float(np.abs(np.log((guess + 1.0) / (truth + 1.0))).mean()) for guess in (counts, model)]
     return (counts, "count") if errors[0] <= errors[1] else (model, "dimension")
 
 
-def _mean_matches(index: Index, rows: Floats, sample: Ints, nodes: Constraints, v: int) -> float:
-    """Matches of a row other than itself; rows outside the node's ranges have none."""
-    found = index.count(rows[sample], nodes, v)
-    return float(np.maximum(found - 1, 0).sum()) / len(sample)
+def _mean_matches(index: Index, rows: Floats, sample: Ints, nodes: Constraints) -> Floats:
+    """Matches of a row other than itself, under each node; rows outside the node's ranges have none."""
+    known: dict[bytes, float] = {}
+    for v in range(len(nodes)):
+        if nodes.box(v) not in known:
+            found = index.count(rows[sample], nodes, v)
+            known[nodes.box(v)] = float(np.maximum(found - 1, 0).sum()) / len(sample)
+    return np.array([known[nodes.box(v)] for v in range(len(nodes))])
 
 
 def by_dimension(rows: Floats, nodes: Constraints) -> Floats:

@@ -116,6 +116,11 @@ class Constraints:
     def __len__(self) -> int:
         return len(self.used)
 
+    def box(self, rule: int) -> bytes:
+        """The same for rules with the same box."""
+        box: bytes = self.limits[rule].tobytes() + self.ranges[rule].tobytes()
+        return box
+
     def add(self, rule: int, limits: Mapping[str, float], ranges: Mapping[str, tuple[float, float]]) -> None:
         """Narrow the box of a rule."""
         for name, limit in limits.items():

@@ -1,0 +1,115 @@
+"""Which imputer suits a stream: the one that best fills values taken out of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from appulse.errors import BadArgument
+from appulse.imputation.discovery import discovered
+from appulse.imputation.imputer import DependencyImputer
+from appulse.imputation.in_time import LastValueImputer, SpeedImputer
+from appulse.imputation.regression import RegressionImputer
+from appulse.imputation.repository import Repository
+from appulse.imputation.scores import Score, scored
+from appulse.imputation.simple import MeanImputer, NearestImputer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from appulse.imputation.imputer import Imputer
+    from appulse.imputation.repository import Floats, Ints
+    from appulse.model.filled import Fill
+
+_LEAST_ROWS = 16
+
+
+class AutoImputer:
+    """Chooses an imputer for each stream: values that are there are taken out, and the best at filling them is it.
+
+    ``repository`` is any frame of complete rows, default the stream's own. ``sample`` rows of the stream, one after the
+    other, tell; what is taken out is what other rows near them lack, so that gaps are as they come. The score is the
+    mean CRPS in deviations (`Score`). ``scores`` tells them, by name, after a call. It needs whole frames.
+    """
+
+    def __init__(self, repository: Any = None, sample: int = 20_000) -> None:
+        given = repository is None or isinstance(repository, Repository)
+        self.repository: Repository | None = repository if given else Repository(repository)
+        self.sample = sample
+        self.scores: dict[str, Score] = {}
+        self._rules: dict[tuple[tuple[str, ...], str], list[Any]] = {}
+
+    def bind(self, attributes: Sequence[str]) -> Fill:
+        """Not before an imputer has been chosen."""
+        raise BadArgument(
+            f"No imputer has been chosen for {', '.join(attributes)}: rows come piece by piece. Choose one on a frame "
+            "of typical rows first: see AutoImputer.chosen."
+        )
+
+    def chosen(self, attributes: Sequence[str], values: Floats, time: Ints, group: Ints) -> Imputer:
+        """The imputer for rows (n, d) with their times and partitions, NaN where something is missing."""
+        values, time, group = values[: self.sample], time[: self.sample], group[: self.sample]
+        missing = np.isnan(values)
+        taken = _taken_out(missing)
+        masked = np.where(taken, np.nan, values)
+        complete = ~missing.any(axis=1)
+        learned = self._known(attributes, values[complete & ~taken.any(axis=1)])
+        candidates = self.candidates(attributes, learned)
+        kept = ~np.isnan(masked).all(axis=1)
+        truth = np.where(taken, values, np.nan)
+        self.scores = {
+            name: scored(imputer, attributes, _with(masked, truth)[kept], masked[kept], time[kept], group[kept])
+            for name, imputer in candidates.items()
+        }
+        best = min(self.scores, key=lambda name: self.scores[name].crps)
+        return self.candidates(attributes, self._known(attributes, values[complete]), only=best)[best]
+
+    def candidates(
+        self, attributes: Sequence[str], repository: Repository | None, only: str | None = None
+    ) -> Mapping[str, Imputer]:
+        """The imputers to choose from, over a repository if there is one."""
+        found: dict[str, Any] = {"last value": LastValueImputer, "neighbours in time": SpeedImputer}
+        if repository is not None:
+            known = repository
+            found |= {
+                "regression": lambda: RegressionImputer(known),
+                "nearest": lambda: NearestImputer(known),
+                "mean": lambda: MeanImputer(known),
+            }
+            if len(attributes) > 1:
+                found["dependencies"] = lambda: DependencyImputer(known, self._rules_of(known, attributes))
+        return {name: make() for name, make in found.items() if only in (None, name)}
+
+    def _known(self, attributes: Sequence[str], rows: Floats) -> Repository | None:
+        if self.repository is not None:
+            return self.repository
+        return Repository(pa.table(dict(zip(attributes, rows.T, strict=True)))) if len(rows) >= _LEAST_ROWS else None
+
+    def _rules_of(self, repository: Repository, attributes: Sequence[str]) -> list[Any]:
+        key = tuple(attributes), repository.version
+        if key not in self._rules:
+            self._rules[key] = [one.rule for one in discovered(repository, attributes)]
+        return self._rules[key]
+
+
+def _taken_out(missing: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Values to take out: what rows some way off lack, of those that are there; a tenth at random where none lacks."""
+    n, d = missing.shape
+    # By shares that no period is likely to have.
+    shifted = np.roll(missing, int(0.381966 * n), axis=0) | np.roll(missing, int(0.618034 * n), axis=0)
+    if not (shifted & ~missing).any():
+        chance = np.random.default_rng(0)
+        shifted = np.zeros((n, d), bool)
+        rows = np.arange(0, n, 10)
+        shifted[rows, chance.integers(0, d, len(rows))] = True
+    taken = shifted & ~missing
+    kept: NDArray[np.bool_] = taken & ~(taken | missing).all(axis=1, keepdims=True)
+    return kept
+
+
+def _with(masked: Floats, truth: Floats) -> Floats:
+    return np.where(np.isnan(masked), truth, masked)
