@@ -179,12 +179,13 @@ def judge(
 ) -> int:
     """Eq. (2) for an arrival of a side and partners of the other; the answers go to ``out``, from ``found`` on."""
     d, m = left.shape[1], left.shape[2]
-    most = float(m * m)
+    own, partners = left.reshape(-1), right.reshape(-1)
+    most, order = float(m * m), np.arange(m)
     for at in range(others.shape[0]):
         i = number if side == 0 else others[at]
         j = others[at] if side == 0 else number
         close, _ = close_count(
-            left[i].reshape(d * m), right[j].reshape(d * m), m, m, d, limit2, upper, 0.0, most, least, np.inf, scratch
+            own, i * d * m, m, partners, j * d * m, m, d, limit2, order, upper, 0.0, most, least, np.inf, scratch
         )
         if close >= need:
             out[found, 0] = i

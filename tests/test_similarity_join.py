@@ -428,6 +428,23 @@ def test_moments_are_weighted_by_probability(bounds: Any) -> None:
     assert _asked(x, y, 1.0, 0.90001, bounds=bounds) == []
 
 
+def test_two_gaussians_keep_their_closed_form_on_a_line_among_other_models() -> None:
+    """Also where their windows are looked into one push after the other."""
+    table = pa.table({"id": [0], "ts": [0], "x": [0.0]})
+    wide, narrow = (
+        ap.Stream(None, key="id", time="ts", value=ap.Gaussian("x", sigma=s, samples=1)) for s in (0.5, 0.0)
+    )
+    point = ap.Stream(None, key="id", time="ts", value=ap.Exact("x"))
+    for index in ("auto", "sorted", "dense", "grid"):
+        join = ap.SimilarityJoin(
+            a=wide, b=narrow, c=point, epsilon=0.5, probability=0.5, window=FOREVER, options=ap.Options(index=index)
+        )
+        found = [join.push(a=table, b=table.slice(0, 0), c=table.slice(0, 0)), join.push(b=table)]
+        assert [p for part in found for p in part["probability"].to_pylist()] == [
+            pytest.approx(math.erf(math.sqrt(0.5)))
+        ]
+
+
 @pytest.mark.parametrize("existence", [1.0, 0.1])
 def test_ten_tenths_reach_a_threshold_of_one(existence: float) -> None:
     """The sum of ten doubles 0.1 is less than 1; the answer is one all the same."""

@@ -3,10 +3,10 @@
 Samples of an object are stored dimension by dimension (all first coordinates, then all second ones), so that these
 loops run over contiguous memory. One call for each pair of objects: a call costs as much as a hundred comparisons.
 
-Of each sample of the one object ``upper`` tells how much of the other object is close to it at most; where that is
-negative the sample is decided, and left out. ``found`` is what is close already, ``rest`` what the others may add. A
-call ends with -1 as soon as both together cannot reach what is ``needed``, and early with what it has once that is
-``enough``. It returns what it found and what it left open.
+``order`` lists samples of the one object that are to be looked at, ``upper`` how much of the other is close to each at
+most. ``found`` is what is close already, ``rest`` what those in order may add. A call ends with -1 as soon as both
+together cannot reach what is ``needed``, and early with what it has once that is ``enough``. It returns what it found
+and what it left open. Arrays are whole ones, with places in them: views would be counted, which costs.
 """
 
 from __future__ import annotations
@@ -28,11 +28,14 @@ _ALL = (1 << LANES) - 1
 @kernel
 def close_count(
     own: Floats,
-    others: Floats,
+    own_at: int,  # where the samples of the object begin
     n: int,
+    others: Floats,
+    at: int,
     m: int,
     d: int,
     limit2: float,
+    order: Ints,
     upper: Floats,
     found: float,
     rest: float,
@@ -40,43 +43,42 @@ def close_count(
     enough: float,
     scratch: NDArray[np.float64],
 ) -> tuple[float, float]:
-    """How many pairs of samples are close, ``n`` samples against ``m``."""
+    """How many pairs of samples are close, of those in ``order`` against all ``m``."""
     # The last 16 overlap those before; of them only bits not counted yet are kept.
     last = m - LANES
     whole = last + 1 if m >= LANES and 1 < d <= 5 else 0
     kept = _ALL & ~((1 << (-m % LANES)) - 1) if m % LANES else 0
-    for s in range(n):
-        if upper[s] < 0.0:
-            continue
+    for t in range(order.shape[0]):
+        s = order[t]
         near = 0
         if whole == 0:
             scratch[:m] = 0.0
             for i in range(d):
                 for k in range(m):
-                    a = own[i * n + s] - others[i * m + k]
+                    a = own[own_at + i * n + s] - others[at + i * m + k]
                     scratch[k] += a * a
             for k in range(m):
                 near += scratch[k] <= limit2
         elif d == 2:
-            for at in range(0, whole, LANES):
-                near += close_2(own, s, n, others, at, m, limit2, _ALL)
+            for k in range(0, whole, LANES):
+                near += close_2(own, own_at + s, n, others, at + k, m, limit2, _ALL)
             if kept:
-                near += close_2(own, s, n, others, last, m, limit2, kept)
+                near += close_2(own, own_at + s, n, others, at + last, m, limit2, kept)
         elif d == 3:
-            for at in range(0, whole, LANES):
-                near += close_3(own, s, n, others, at, m, limit2, _ALL)
+            for k in range(0, whole, LANES):
+                near += close_3(own, own_at + s, n, others, at + k, m, limit2, _ALL)
             if kept:
-                near += close_3(own, s, n, others, last, m, limit2, kept)
+                near += close_3(own, own_at + s, n, others, at + last, m, limit2, kept)
         elif d == 4:
-            for at in range(0, whole, LANES):
-                near += close_4(own, s, n, others, at, m, limit2, _ALL)
+            for k in range(0, whole, LANES):
+                near += close_4(own, own_at + s, n, others, at + k, m, limit2, _ALL)
             if kept:
-                near += close_4(own, s, n, others, last, m, limit2, kept)
+                near += close_4(own, own_at + s, n, others, at + last, m, limit2, kept)
         else:
-            for at in range(0, whole, LANES):
-                near += close_5(own, s, n, others, at, m, limit2, _ALL)
+            for k in range(0, whole, LANES):
+                near += close_5(own, own_at + s, n, others, at + k, m, limit2, _ALL)
             if kept:
-                near += close_5(own, s, n, others, last, m, limit2, kept)
+                near += close_5(own, own_at + s, n, others, at + last, m, limit2, kept)
         found += near
         rest -= upper[s]
         if found + rest < needed:
@@ -89,13 +91,18 @@ def close_count(
 @kernel
 def close_mass(
     own: Floats,
+    own_at: int,
     own_weights: Floats,
-    others: Floats,
-    weights: Floats,
+    own_weights_at: int,
     n: int,
+    others: Floats,
+    at: int,
+    weights: Floats,
+    weights_at: int,
     m: int,
     d: int,
     limit2: float,
+    order: Ints,
     upper: Floats,
     found: float,
     rest: float,
@@ -104,33 +111,30 @@ def close_mass(
     scratch: NDArray[np.float64],
 ) -> tuple[float, float]:
     """The weight of the pairs of samples that are close."""
-    for s in range(n):
-        if upper[s] < 0.0:
-            continue
+    for t in range(order.shape[0]):
+        s = order[t]
         near = 0.0
         if d == 2:
-            y_0, y_1 = others[:m], others[m : 2 * m]
             for k in range(m):
-                a = own[s] - y_0[k]
-                b = own[n + s] - y_1[k]
-                near += weights[k] if a * a + b * b <= limit2 else 0.0
+                a = own[own_at + s] - others[at + k]
+                b = own[own_at + n + s] - others[at + m + k]
+                near += weights[weights_at + k] if a * a + b * b <= limit2 else 0.0
         elif d == 3:
-            y_0, y_1, y_2 = others[:m], others[m : 2 * m], others[2 * m : 3 * m]
             for k in range(m):
-                a = own[s] - y_0[k]
-                b = own[n + s] - y_1[k]
-                c = own[2 * n + s] - y_2[k]
-                near += weights[k] if a * a + b * b + c * c <= limit2 else 0.0
+                a = own[own_at + s] - others[at + k]
+                b = own[own_at + n + s] - others[at + m + k]
+                c = own[own_at + 2 * n + s] - others[at + 2 * m + k]
+                near += weights[weights_at + k] if a * a + b * b + c * c <= limit2 else 0.0
         else:
             scratch[:m] = 0.0
             for i in range(d):
                 for k in range(m):
-                    a = own[i * n + s] - others[i * m + k]
+                    a = own[own_at + i * n + s] - others[at + i * m + k]
                     scratch[k] += a * a
             for k in range(m):
-                near += weights[k] if scratch[k] <= limit2 else 0.0
-        found += own_weights[s] * near
-        rest -= own_weights[s] * upper[s]
+                near += weights[weights_at + k] if scratch[k] <= limit2 else 0.0
+        found += own_weights[own_weights_at + s] * near
+        rest -= own_weights[own_weights_at + s] * upper[s]
         if found + rest < needed:
             return -1.0, 0.0
         if found >= enough:

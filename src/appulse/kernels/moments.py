@@ -11,6 +11,8 @@ from appulse.kernels.jit import kernel
 if TYPE_CHECKING:
     from appulse.kernels.arrays import Floats, Ints
 
+_FEW = 8  # numbers that are sorted at once
+
 
 @kernel
 def summarise(
@@ -36,41 +38,52 @@ def summarise(
     longest = 0
     for i in range(first.shape[0] - 1):
         longest = max(longest, first[i + 1] - first[i])
-    distances = np.empty(longest, np.float64)
-    offset = np.empty(d, np.float64)
+    squares = np.empty(longest, np.float64)
+    share = np.ones(longest, np.float64)
+    gaps = np.empty((d, longest), np.float64)
     even = weights.shape[0] == 0
     for i in range(first.shape[0] - 1):
         begin = first[i]
         n = first[i + 1] - begin
-        total = 0.0
-        offset[:] = 0.0
-        for s in range(n):
-            w = 1.0 if even else weights[begin + s]
-            total += w
-            for k in range(d):
-                # From the first sample: a sum of large coordinates would round away what the bounds rely on.
-                offset[k] += w * (rows[begin + s, k] - rows[begin, k])
-                samples[begin * d + k * n + s] = rows[begin + s, k]
-        if not centred:
-            for k in range(d):
-                centre[i, k] = rows[begin, k] + offset[k] / total
+        total = float(n)
         if not even:
+            share[:n] = weights[begin : begin + n]
+            total = 0.0
+            for s in range(n):
+                total += share[s]
             mass[i] = total
-        covariance[i, :] = 0.0
-        radius[i] = 0.0
+        for k in range(d):
+            own = samples[begin * d + k * n :][:n]
+            for s in range(n):
+                own[s] = rows[begin + s, k]
+        squares[:n] = 0.0
+        for k in range(d):
+            own = samples[begin * d + k * n :][:n]
+            if not centred:
+                # From the first sample: a sum of large coordinates would round away what the bounds rely on.
+                origin = own[0]
+                offset = 0.0
+                for s in range(n):
+                    offset += share[s] * (own[s] - origin)
+                centre[i, k] = origin + offset / total
+            middle = centre[i, k]
+            gap = gaps[k]
+            for s in range(n):
+                gap[s] = own[s] - middle
+                squares[s] += gap[s] * gap[s]
+        at = 0
+        for k in range(d):
+            for m in range(k, d):
+                one, other = gaps[k], gaps[m]
+                product = 0.0
+                for s in range(n):
+                    product += share[s] * one[s] * other[s]
+                covariance[i, at] = product / total
+                at += 1
         for s in range(n):
-            w = (1.0 if even else weights[begin + s]) / total
-            square = 0.0
-            at = 0
-            for k in range(d):
-                a = rows[begin + s, k] - centre[i, k]
-                square += a * a
-                for m in range(k, d):
-                    covariance[i, at] += w * a * (rows[begin + s, m] - centre[i, m])
-                    at += 1
-            distances[s] = np.sqrt(square)
-            radius[i] = max(radius[i], distances[s])
-        reach[i] = attained_radius(distances[:n], weights[begin : begin + n] if not even else weights, quantile)
+            squares[s] = np.sqrt(squares[s])
+        radius[i] = np.max(squares[:n])
+        reach[i] = attained_radius(squares[:n], weights[begin : begin + n] if not even else weights, quantile)
 
 
 @kernel
@@ -119,7 +132,7 @@ def attained_radius(distances: Floats, weights: Floats, quantile: float) -> floa
     n = distances.shape[0]
     if weights.shape[0] == 0:
         needed = int(np.floor(quantile * n * (1.0 + 1e-12))) + 1
-        return np.partition(distances, needed - 1)[needed - 1] if needed < n else np.max(distances)
+        return ordered(distances, needed) if needed < n else np.max(distances)
     order = np.argsort(distances)
     total = np.sum(weights)
     attained = 0.0
@@ -128,3 +141,45 @@ def attained_radius(distances: Floats, weights: Floats, quantile: float) -> floa
         if attained > quantile * total * (1.0 + 1e-12):
             return float(distances[k])
     return float(distances[order[n - 1]])
+
+
+@kernel
+def ordered(values: Floats, k: int) -> float:
+    """The ``k``-th least of some numbers from 0 on, counted from 1.
+
+    Halves the range that holds it until few are in it: to count is SIMD, to sort or to partition is not.
+    """
+    n = values.shape[0]
+    bits = values.view(np.int64)  # in the same order, and a greatest whole number is found by SIMD
+    most = np.int64(0)
+    for i in range(n):
+        most = max(most, bits[i])
+    low, high = -1.0, np.int64(most).view(np.float64)
+    below, upto = 0, n
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        if upto - below <= _FEW or not low < middle < high:
+            break
+        count = 0
+        for i in range(n):
+            count += values[i] <= middle
+        if count >= k:
+            high, upto = middle, count
+        else:
+            low, below = middle, count
+    inside = np.empty(n + 1, np.float64)
+    at = 0
+    for i in range(n):
+        inside[at] = values[i]
+        at += (values[i] > low) & (values[i] <= high)
+    if at > 8 * _FEW:  # they tie, or differ by hundreds of digits
+        return float(np.partition(inside[:at], k - below - 1)[k - below - 1])
+    # Of a few the one that has as many before it as it should.
+    for i in range(at):
+        before = same = 0
+        for j in range(at):
+            before += inside[j] < inside[i]
+            same += inside[j] == inside[i]
+        if before <= k - below - 1 < before + same:
+            return float(inside[i])
+    return float(high)

@@ -26,82 +26,113 @@ _LEAST_BLOCK, _BLOCK, _MOST_IN_BLOCK = 8, 64, 40
 
 
 @kernel
-def sift(
-    samples: Floats,  # of the object whose samples are judged, dimension by dimension
+def _leaning(
+    samples: Floats,
+    begin: int,
     n: int,
     d: int,
-    centre: Floats,  # of the other
-    radius: float,
+    centre: Floats,
     covariance: Floats,
     shape: Floats,
-    limit: float,
-    far: float,
-    blur: float,
-    upper: NDArray[np.float64],
-    gaps: NDArray[np.float64],
-    lean: NDArray[np.float64],
+    row: int,
+    out: NDArray[np.float64],
+    square: NDArray[np.float64],
 ) -> None:
-    """What share of one object is close to each sample of another: 1 for all, 0 for none, else a bound, less than 2.
-
-    By the ball around the other object, and by Cantelli's inequality on the squared distance from the sample: its mean
-    and variance follow from the moments (`cantelli_on_square` with s = 0). Shares that are certain are told as -1 and
-    -2: all and none.
-    """
-    slack, blunt = rounding(far, blur)
-    inside = limit - radius - blur
-    inside = inside * inside * (1.0 - SLACK) if inside > 0.0 else -1.0
-    outside = (limit + radius + blur) ** 2 * (1.0 + SLACK)
-    trace = 0.0
-    at = 0
+    """g.(C g + t) and |g|^2 of the gaps g to a centre, for a covariance C and a skew t; both are added."""
+    gaps, lean = np.empty((d, n), np.float64), np.empty(n, np.float64)
     for k in range(d):
-        trace += covariance[at]
-        at += d - k
-    upper[:n] = 0.0
-    square = gaps[d]
-    square[:n] = 0.0
-    for k in range(d):
+        own = samples[begin + k * n :][:n]
         for s in range(n):
-            gap = centre[k] - samples[k * n + s]
+            gap = centre[row, k] - own[s]
             gaps[k, s] = gap
             square[s] += gap * gap
     at = 0
     for k in range(d):
-        lean[:n] = shape[k]
-        here = covariance[at]
-        for s in range(n):
-            lean[s] += here * gaps[k, s]
-        for m in range(k + 1, d):
-            twice = 2.0 * covariance[at + m - k]
+        lean[:] = shape[row, k]
+        for m in range(k, d):
+            share = covariance[row, at] * (1.0 if m == k else 2.0)
+            at += 1
             for s in range(n):
-                lean[s] += twice * gaps[m, s]
-        at += d - k
+                lean[s] += share * gaps[m, s]
         for s in range(n):
-            upper[s] += gaps[k, s] * lean[s]
-    least, spread = trace - limit * limit - slack, shape[d] + blunt
+            out[s] += gaps[k, s] * lean[s]
+
+
+@kernel
+def sift(
+    samples: Floats,  # of the object whose samples are judged, dimension by dimension
+    begin: int,
+    n: int,
+    d: int,
+    centre: Floats,  # of the other, which is row ``row``
+    radius: Floats,
+    covariance: Floats,
+    shape: Floats,
+    row: int,
+    limit: float,
+    far: float,
+    blur: float,
+    share: NDArray[np.float64],
+    square: NDArray[np.float64],
+) -> None:
+    """What share of one object is close to each sample of another, at most; -1 and -2 where all is, and where none is.
+
+    By the ball around the other object, and by Cantelli's inequality on the squared distance from the sample: its mean
+    and variance follow from the moments (`cantelli_on_square` with s = 0).
+    """
+    slack, blunt = rounding(far, blur)
+    inside = limit - radius[row] - blur
+    inside = inside * inside * (1.0 - SLACK) if inside > 0.0 else -1.0
+    outside = (limit + radius[row] + blur) ** 2 * (1.0 + SLACK)
+    trace = 0.0
+    at = 0
+    for k in range(d):
+        trace += covariance[row, at]
+        at += d - k
+    share[:n] = 0.0
+    square[:n] = 0.0
+    if d == 3:
+        # In one loop, as it is the dimension of most that is sampled.
+        x, y, z = centre[row, 0], centre[row, 1], centre[row, 2]
+        xx, xy, xz = covariance[row, 0], 2.0 * covariance[row, 1], 2.0 * covariance[row, 2]
+        yy, yz, zz = covariance[row, 3], 2.0 * covariance[row, 4], covariance[row, 5]
+        u, v, w = shape[row, 0], shape[row, 1], shape[row, 2]
+        own_x, own_y, own_z = samples[begin:][:n], samples[begin + n :][:n], samples[begin + 2 * n :][:n]
+        for s in range(n):
+            a, b, c = x - own_x[s], y - own_y[s], z - own_z[s]
+            square[s] = a * a + b * b + c * c
+            share[s] = a * (u + xx * a + xy * b + xz * c) + b * (v + yy * b + yz * c) + c * (w + zz * c)
+    else:
+        _leaning(samples, begin, n, d, centre, covariance, shape, row, share, square)
+    least, spread = trace - limit * limit - slack, shape[row, d] + blunt
     for s in range(n):
         above = square[s] + least
-        variance = max(0.0, 4.0 * upper[s]) + spread
+        variance = max(0.0, 4.0 * share[s]) + spread
         bound = variance / (variance + above * above) if above > 0.0 else 1.0
         bound = -1.0 if square[s] <= inside else bound
-        upper[s] = -2.0 if square[s] > outside else bound
+        share[s] = -2.0 if square[s] > outside else bound
 
 
 @kernel
 def by_samples(
     left: Floats,
+    left_at: int,
     left_weights: Floats,
-    right: Floats,
-    right_weights: Floats,
+    left_weights_at: int,
     n: int,
+    right: Floats,
+    right_at: int,
+    right_weights: Floats,
+    right_weights_at: int,
     m: int,
     d: int,
     limit2: float,
     even: bool,
-    sifted: bool,  # upper tells shares; else they are not known
     total: float,  # weight of all of the right samples
     needed: float,
     enough: float,
-    upper: NDArray[np.float64],
+    upper: NDArray[np.float64],  # shares, as `sift` tells them
+    order: NDArray[np.int64],
     scratch: NDArray[np.float64],
 ) -> tuple[float, float]:
     """The weight of all pairs of samples that are close, and what is left open once that is enough.
@@ -109,21 +140,46 @@ def by_samples(
     -1 where it is less than needed, -2 where shares alone tell.
     """
     found = rest = 0.0
+    weights = left_weights[left_weights_at:][:n]
     for s in range(n):
-        share = upper[s] if sifted else 1.0
-        if share >= 0.0:
-            upper[s] = share * total
-            rest += left_weights[s] * upper[s]
-        elif share == -1.0:
-            found += left_weights[s] * total
+        weight = weights[s] * total
+        share = upper[s]
+        found += weight if share == -1.0 else 0.0
+        rest += weight * share if share >= 0.0 else 0.0
     if found + rest < needed:
         return -2.0, 0.0
     if found >= enough:
         return found, rest
+    count = 0
+    for s in range(n):
+        order[count] = s
+        count += upper[s] >= 0.0
+        upper[s] *= total
+    asked = order[:count]
     if even:
-        return close_count(left, right, n, m, d, limit2, upper, found, rest, needed, enough, scratch)
+        return close_count(
+            left, left_at, n, right, right_at, m, d, limit2, asked, upper, found, rest, needed, enough, scratch
+        )
     return close_mass(
-        left, left_weights, right, right_weights, n, m, d, limit2, upper, found, rest, needed, enough, scratch
+        left,
+        left_at,
+        left_weights,
+        left_weights_at,
+        n,
+        right,
+        right_at,
+        right_weights,
+        right_weights_at,
+        m,
+        d,
+        limit2,
+        asked,
+        upper,
+        found,
+        rest,
+        needed,
+        enough,
+        scratch,
     )
 
 
@@ -224,12 +280,13 @@ def refine(
     for i in range(left.shape[0]):
         widest = max(widest, left_length[left[i]] // d)
     limit2 = limit * limit
-    upper = np.empty(widest, np.float64)
-    lean = np.empty(widest, np.float64)
-    gaps = np.empty((d + 1, widest), np.float64)
+    upper, scratch = np.empty(widest, np.float64), np.empty(widest, np.float64)
+    order = np.empty(widest + 1, np.int64)
     left_even = left_weights.shape[0] == 0
     right_even = right_weights.shape[0] == 0
     ones = np.ones(widest, np.float64)
+    p = ones if left_even else left_weights
+    q = ones if right_even else right_weights
     need = threshold - 1e-12
     small = d in (2, 3) and widest <= _MOST_IN_BLOCK
     columns = np.empty((d * widest if small else 0, _BLOCK), np.float64)
@@ -280,64 +337,76 @@ def refine(
                         at_most[k] = probability[k]
                 i = end - 1
                 continue
-        x = left_samples[left_begin[a] - left_base :][: n * d]
-        y = right_samples[right_begin[b] - right_base :][: m * d]
-        p = ones[:n] if left_even else left_weights[left_weights_begin[a] - left_weights_base :][:n]
-        q = ones[:m] if right_even else right_weights[right_weights_begin[b] - right_weights_base :][:m]
+        x_at, y_at = left_begin[a] - left_base, right_begin[b] - right_base
+        p_at = 0 if left_even else left_weights_begin[a] - left_weights_base
+        q_at = 0 if right_even else right_weights_begin[b] - right_weights_base
         # Equal weights are counted, not summed: ten times 0.1 is 1. A sample then weighs 1, and this in truth:
         scale = (left_mass[a] / n if left_even else 1.0) * (right_mass[b] / m if right_even else 1.0)
         needed = need / scale
         enough = (threshold + 1e-12) / scale if early else np.inf
         even = left_even and right_even
-        sifted = min(n, m) >= sifted_from
         flipped = left_radius[a] < right_radius[b]
-        if sifted:
-            square = 0.0
-            magnitude = 0.0
-            for k in range(d):
-                gap = left_centre[a, k] - right_centre[b, k]
-                square += gap * gap
-                magnitude += abs(left_centre[a, k]) + abs(right_centre[b, k])
-            far = np.sqrt(square) + left_radius[a] + right_radius[b]
-            blur = 4e-16 * (magnitude + far)
-            if flipped:
-                sift(
-                    y,
-                    m,
-                    d,
-                    left_centre[a],
-                    left_radius[a],
-                    left_covariance[a],
-                    left_shape[a],
-                    limit,
-                    far,
-                    blur,
-                    upper,
-                    gaps,
-                    lean,
-                )
-            else:
-                sift(
-                    x,
-                    n,
-                    d,
-                    right_centre[b],
-                    right_radius[b],
-                    right_covariance[b],
-                    right_shape[b],
-                    limit,
-                    far,
-                    blur,
-                    upper,
-                    gaps,
-                    lean,
-                )
+        square = 0.0
+        magnitude = 0.0
+        for k in range(d):
+            gap = left_centre[a, k] - right_centre[b, k]
+            square += gap * gap
+            magnitude += abs(left_centre[a, k]) + abs(right_centre[b, k])
+        far = np.sqrt(square) + left_radius[a] + right_radius[b]
+        blur = 4e-16 * (magnitude + far)
+        upper[:] = 1.0
         if flipped:
+            if min(n, m) >= sifted_from:
+                side = (left_centre, left_radius, left_covariance, left_shape)
+                sift(right_samples, y_at, m, d, *side, a, limit, far, blur, upper, scratch)
             total = float(n) if left_even else left_mass[a]
-            value, rest = by_samples(y, q, x, p, m, n, d, limit2, even, sifted, total, needed, enough, upper, lean)
+            value, rest = by_samples(
+                right_samples,
+                y_at,
+                q,
+                q_at,
+                m,
+                left_samples,
+                x_at,
+                p,
+                p_at,
+                n,
+                d,
+                limit2,
+                even,
+                total,
+                needed,
+                enough,
+                upper,
+                order,
+                scratch,
+            )
         else:
+            if min(n, m) >= sifted_from:
+                side = (right_centre, right_radius, right_covariance, right_shape)
+                sift(left_samples, x_at, n, d, *side, b, limit, far, blur, upper, scratch)
             total = float(m) if right_even else right_mass[b]
-            value, rest = by_samples(x, p, y, q, n, m, d, limit2, even, sifted, total, needed, enough, upper, lean)
+            value, rest = by_samples(
+                left_samples,
+                x_at,
+                p,
+                p_at,
+                n,
+                right_samples,
+                y_at,
+                q,
+                q_at,
+                m,
+                d,
+                limit2,
+                even,
+                total,
+                needed,
+                enough,
+                upper,
+                order,
+                scratch,
+            )
         if value < 0.0:
             pruned += value == -2.0
             probability[i] = np.nan

@@ -53,6 +53,12 @@ class JoinPlan:
         return not self.values and all(isinstance(model, Gaussian) and model.isotropic for model in self.models)
 
     @property
+    def some_closed_form(self) -> bool:
+        """Whether some pairs need not be sampled: those of two isotropic Gaussians."""
+        isotropic = [isinstance(model, Gaussian) and model.isotropic for model in self.models]
+        return not self.values and sum(isotropic) >= (1 if self.self_join else 2)
+
+    @property
     def uncertain(self) -> bool:
         """Whether rows are in their windows with a probability."""
         return self.rule is not None and self.rule.uncertain

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from appulse.windows.frames import Rule
 
 _FIRST_CAPACITY = 1 << 15
+_PROBES = 256  # arrivals that are looked at for what an index costs
 _EVER = np.iinfo(np.int64).max
 # A Gaussian has no radius; beyond this many sigmas there is nothing a double can tell from zero.
 _GAUSSIAN_EDGE = 39.0
@@ -175,20 +176,19 @@ class SimilarityJoin:
 
     def _prepare_indexes(self, arrivals: Arrivals) -> None:
         """Let each store's index suit the rows that will probe it."""
-        reaches = np.zeros(len(self._stores))
-        for s in np.unique(arrivals.store).tolist():
-            reaches[s] = np.quantile(arrivals.extent[arrivals.store == s], 0.9)
         for own, store in enumerate(self._stores):
             if self._lies_on_a_line and prepare(
                 store, self._stores, arrivals, self._meets[own], self.plan.index, self.plan.limit
             ):
                 continue
-            store.prepare_index(float(reaches[self._meets[own] | (np.arange(len(reaches)) == own)].max()))
+            probing = np.flatnonzero((self._meets[own] | (np.arange(len(self._meets)) == own))[arrivals.store])
+            probing = probing[:: max(1, len(probing) // _PROBES)]
+            store.prepare_index(arrivals.centre[probing], arrivals.extent[probing])
 
     @property
     def _lies_on_a_line(self) -> bool:
-        """Whether every row has samples, in one dimension."""
-        return self._stores[0].d == 1 and not self.plan.points_only and not self.plan.closed_form
+        """Whether every pair is of samples, in one dimension; two Gaussians among other models are not."""
+        return self._stores[0].d == 1 and not self.plan.points_only and not self.plan.some_closed_form
 
     def _admit(self, batches: Sequence[tuple[int, int, Objects]]) -> Arrivals | None:
         """Put the rows of a push at the ends of their stores, in tick order; None if there are none."""

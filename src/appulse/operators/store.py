@@ -13,6 +13,7 @@ from appulse.model.objects import Objects
 from appulse.model.strings import Bytes
 from appulse.model.uncertainty import Form
 from appulse.operators.buffers import Arena, Column
+from appulse.operators.cost import Choice, choose
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -78,6 +79,8 @@ class Store:
         self._kept = 0  # rows after the last `keep`
         self._index, self._epsilon = index, epsilon
         self.heads = _EMPTY
+        self.choice: Choice | None = None  # what made the index
+        self._come = 0  # rows since then
         self.line: LineIndex | None = None  # in place of the grid, where these are the better index
         self._oversized = self._most_oversized = 0  # rows too large for the grid, and when to build it anew
         self.dims = np.arange(min(d, 3), dtype=np.int64)
@@ -107,6 +110,7 @@ class Store:
         """Append rows, in tick order, not yet in the index."""
         if len(objects) == 0:
             return
+        self._come += len(objects)
         rank = objects.number if self._numbered and objects.number is not None else objects.time
         self.time.extend(objects.time)
         self.rank.extend(rank)
@@ -220,27 +224,46 @@ class Store:
         """Let this be the index in place of the grid."""
         self.heads, self.line = _EMPTY, line
 
-    def prepare_index(self, probe_reach: float) -> None:
-        """Make the grid fit the rows there are, for probes whose own reach is mostly ``probe_reach``."""
+    def prepare_index(self, probes: NDArray[np.float64], reach: NDArray[np.float64]) -> None:
+        """Make the index fit the rows there are, for probes with these centres and reaches."""
         self.line = None
         n = len(self)
         if self._index == "dense" or (self._index == "auto" and n < _GRID_FROM):
             self.heads = _EMPTY
             return
+        if self._index == "auto" and (self.choice is None or not self.choice.stands(self._come)):
+            held = "grid" if len(self.heads) else "scan"
+            _, dims, side = self._cells(reach)
+            centre, extent = self.centre.view, self.extent.view
+            self.choice = choose(probes, reach, centre, extent, dims, side, self._epsilon, held)
+            self._come = 0
+        if self._index == "auto" and self.choice is not None and self.choice.index == "scan":
+            self.heads = _EMPTY
+            return
         if len(self.heads) > n and self._oversized <= self._most_oversized:
             return
-        extent = self.extent.view
+        self._fit(reach)
+        self.heads = np.full((1 << max(8, (2 * n).bit_length())) + 1, grid.END, np.int64)
+        grid.relink(self.linked, *self._chains())
+
+    def _fit(self, reach: NDArray[np.float64]) -> None:
+        """Settle the grid's dimensions, the side of its cells, and which rows are too large for it."""
+        n, extent = len(self), self.extent.view
+        self.radius_cap, self.dims, self.side = self._cells(reach)
+        self._oversized = int((extent > self.radius_cap).sum())
+        self._most_oversized = max(64, n // 20, 2 * self._oversized)
+
+    def _cells(self, reach: NDArray[np.float64]) -> tuple[float, NDArray[np.int64], float]:
+        """The largest reach that a grid takes, its dimensions, and the side of its cells, from a sample."""
+        n, extent = len(self), self.extent.view
         sample = slice(None, None, max(1, n // 4096))
         typical = float(np.quantile(extent[sample], 0.9)) if n else 0.0
         largest = float(extent[sample].max()) if n else 0.0
-        self.radius_cap = min(_LARGE * typical, _ROOM * largest)
-        self._oversized = int((extent > self.radius_cap).sum())
-        self._most_oversized = max(64, n // 20, 2 * self._oversized)
-        self.dims = _widest(self.centre.view[sample], min(self.d, 3))
+        cap = min(_LARGE * typical, _ROOM * largest)
+        probing = float(np.quantile(reach, 0.9)) if len(reach) else 0.0
         # A probe then meets at most two cells a dimension.
-        self.side = max(2.0 * (self._epsilon + probe_reach + self.radius_cap), _LEAST_SIDE)
-        self.heads = np.full((1 << max(8, (2 * n).bit_length())) + 1, grid.END, np.int64)
-        grid.relink(self.linked, *self._chains())
+        side = max(2.0 * (self._epsilon + probing + cap), _LEAST_SIDE)
+        return cap, _widest(self.centre.view[sample], min(self.d, 3)), side
 
     def link_rest(self) -> None:
         """Put every row in the index."""
