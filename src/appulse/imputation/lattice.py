@@ -62,7 +62,10 @@ class Lattice:
         self.expected, self.method = expected_matches(repository, self.index, drafts)
         order = sorted(range(len(combined)), key=lambda v: (-len(combined[v]), *_rank(float(self.expected[v])), v))
         # A box met before has had no match, or the object would not have come here.
-        order = list({drafts.box(v): v for v in reversed(order)}.values())[::-1]
+        first: dict[bytes, int] = {}
+        for v in order:
+            first.setdefault(drafts.box(v), v)
+        order = list(first.values())
         self.combined = [combined[v] for v in order]
         self.expected = self.expected[order]
         self.constraints = self._constraints(axes, self.combined)
