@@ -63,7 +63,7 @@ def write(folder: Path, found: Sequence[Curves], runs: int) -> None:
     head = (
         "# Sensor network: figures\n\nWritten by `python -m benchmarks.network --only claims --plots FOLDER`: means of "
         f"{runs} seeds with 95 % intervals. Fields are the paper's synthetic ones, the first 20 seconds, window 10 s, "
-        " clusters by HEED. Recall is the share of all matching pairs of readings that is found. Verdicts are in "
+        "clusters by HEED. Recall is the share of all matching pairs of readings that is found. Verdicts are in "
         "the page on reproduction.\n"
     )
     (folder / "network.md").write_text(
@@ -113,7 +113,7 @@ def effect(sizes: Sequence[int], runs: int) -> list[Curves]:
                 pairs = zip(found[way], found["full"], strict=True)
                 reduced = [100 * (1 - a[name] / b[name]) if b[name] else 0.0 for a, b in pairs]
                 lines.setdefault(way, []).append(estimate(reduced))
-    places = tuple(float(size) for size in sizes)
+    places = tuple(sizes)
     each = {"probes": "probes a reading", "communication": "bytes a reading"}
     titles = {name: f"S6, Fig. 12: {each.get(name, name)}, less than with full probing" for name in less}
     curves = [
@@ -149,7 +149,7 @@ def distributed(runs: int) -> list[Curves]:
         for name, values in found.items():
             for line, column in zip(lines, zip(*values, strict=True), strict=True):
                 lines[line].setdefault(name, []).append(estimate(column))
-    places = tuple(float(size) for size in sizes)
+    places = tuple(sizes)
     return [
         Curves(f"s5_{line}", f"S5, S7: {units[line][0]}", "sensors", units[line][1], places, lines[line])
         for line in lines
@@ -237,7 +237,7 @@ def model(runs: int) -> list[Curves]:
     measured = np.concatenate([of_mjoin, of_ours])
     constants, _ = nnls(np.array(rows) / measured[:, None], np.ones(len(measured)))
     fitted = np.array(rows) @ constants
-    places = tuple(float(k) for k in BOARD)
+    places = BOARD
     say(f"C1..C5 in nanoseconds: {np.round(1e3 * constants, 1).tolist()}, printed 26.25, 6.93, 0.24, 2.72, 5.7")
     say(f"largest error of the model: {100 * np.abs(fitted / measured - 1).max():.0f} %")
     return [
@@ -341,7 +341,7 @@ def output_size(runs: int) -> list[Curves]:
                 found.setdefault(name, []).append(value)
         for name, values in found.items():
             lines.setdefault(name, []).append(estimate(values))
-    places = tuple(float(k) for k in BOARD)
+    places = BOARD
     title = "S8: size of an answer, by the formula and as it was"
     return [Curves("s8_size", title, "sensors", "bytes an answer", places, lines, log=True)]
 
