@@ -104,7 +104,7 @@ def cases(draw: st.DrawFn) -> tuple[Observations, Clusters, Settings]:
     clusters = clusters_of(draw(st.lists(st.integers(0, 3), min_size=NODES, max_size=NODES)))
     timing = Timing(
         round=draw(st.sampled_from([20, 100, 700])) * MS,
-        hop=(0, draw(st.sampled_from([1, 50, 400])) * MS),
+        hop=draw(st.sampled_from([(0, MS), (0, 50 * MS), (400 * MS, 400 * MS)])),
         report=draw(st.sampled_from([0, 200, 1500])) * MS,
         skew=draw(st.sampled_from([0, 30, 600])) * MS,
         each_hop=draw(st.booleans()),
@@ -267,3 +267,13 @@ def test_delays_are_from_the_reading_to_the_sink() -> None:
 def test_nothing_to_simulate_is_an_error() -> None:
     with pytest.raises(BadArgument, match="no readings"):
         simulate(observations_of([], 1), clusters_of([0] * NODES))
+
+
+def test_readings_of_no_node_are_refused() -> None:
+    some, clusters = observations_of([(0, 3, 1)], 5), clusters_of([0, 0, 1])
+    with pytest.raises(BadArgument, match="sensors 3 to 3, and there are 3 nodes"):
+        simulate(some, clusters)
+    with pytest.raises(BadArgument, match="unequal"):
+        simulate(some._replace(bin=np.zeros(2, np.int64)), clusters)
+    with pytest.raises(BadArgument, match="window of -1"):
+        simulate(some._replace(sensor=np.zeros(1, np.int64), window=np.array([-1])), clusters)

@@ -76,9 +76,25 @@ def simulate(
     Readings may come in any order; their times are those of their sensors' clocks. ``policy`` is how heads are chosen:
     all of them (None), `Feedback`, or by `Filters`, of which nothing is lost.
     """
+    _check(observations, clusters)
+    return _Run(observations, clusters, policy, settings or Settings()).outcome()
+
+
+def _check(observations: Observations, clusters: Clusters) -> None:
+    """Raise `BadArgument` where readings cannot be those of the nodes."""
+    lengths = {name: len(column) for name, column in observations._asdict().items()}
+    if len(set(lengths.values())) > 1:
+        raise BadArgument(f"Readings have columns of unequal length: {lengths}.")
     if len(observations.time) == 0:
         raise BadArgument("There are no readings to simulate.")
-    return _Run(observations, clusters, policy, settings or Settings()).outcome()
+    nodes, sensor = len(clusters.of), observations.sensor
+    if sensor.min() < 0 or sensor.max() >= nodes:
+        raise BadArgument(
+            f"Readings are of sensors {sensor.min()} to {sensor.max()}, and there are {nodes} nodes. Number sensors "
+            "by their nodes, from 0."
+        )
+    if observations.window.min() < 0:
+        raise BadArgument(f"A window of {observations.window.min()} microseconds is none. Give 0 or more.")
 
 
 class _Run:
