@@ -250,6 +250,11 @@ def test_bytes_by_hand() -> None:
     assert traffic.between_heads == traffic.bytes["probes"]
     padded = simulate(some, clusters, settings=Settings(sizes=replace(sizes, null=3))).traffic
     assert padded.bytes["probes"] == 2 * 2 * (10 + 20 + 1 + 3)
+    # A sink apart: one sensor with two times comes to it, two hops away.
+    thrice = Observations(np.array([0, 0, 1]), np.array([0, 20, 50]), np.full(3, 7), np.full(3, 100))
+    away = replace(clusters, topology=Topology(np.array([[0.0, 0.0], [2.0, 0.0], [0.0, 1.5]]), 1.0), sink=2)
+    traffic = simulate(thrice, away, settings=Settings(sizes=sizes)).traffic
+    assert traffic.bytes["results"] == 2 * (10 + 20 + 1 + 4 + 2 * 8)
 
 
 def test_delays_are_from_the_reading_to_the_sink() -> None:
@@ -260,6 +265,9 @@ def test_delays_are_from_the_reading_to_the_sink() -> None:
     outcome = simulate(some, clusters, settings=Settings(timing))
     # The second is handled at 100, at the other head by 200, and is back at the sink at 210.
     assert outcome.delay.tolist() == [160]
+    # With 300 of buffer at each head it is handled at 400, is there at 410, and is handled again at 800.
+    patient = replace(timing, buffer=300, each_hop=True)
+    assert simulate(some, clusters, settings=Settings(patient)).delay.tolist() == [400 + 10 + 300 + 90 + 10 - 50]
     assert outcome.arrivals.tolist() == [1]
     assert outcome.sent.tolist() == [1, 1]
 
