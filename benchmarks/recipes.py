@@ -152,3 +152,12 @@ class CountAndPass(Count):
             if isinstance(frame, pd.DataFrame):
                 yield frame
         self._count.update((n,))
+
+
+def counted(frame: DataFrame, value: str, time: str, tiles: int) -> DataFrame:
+    """Rows by value, into a stateful operator that only counts them."""
+    bucket = F.pmod(F.hash(value), F.lit(tiles)).cast("int").alias("tile")
+    rows = frame.withWatermark(time, "0 seconds").select(bucket, "*")
+    return rows.groupBy("tile").transformWithStateInPandas(
+        Count(), outputStructType="tile int, n long", outputMode="append", timeMode="eventTime"
+    )

@@ -31,8 +31,14 @@ class LabelNumbers:
         used = np.zeros(len(labels.values), bool)
         used[labels.codes] = True
         table = np.zeros(len(used), np.int64)
-        at = np.array(sorted(np.flatnonzero(used).tolist(), key=labels.values.__getitem__), np.int64)
-        table[at] = self.add([labels.values[i] for i in at.tolist()])
+        at = np.flatnonzero(used)
+        values = labels.values if len(at) == len(used) else [labels.values[i] for i in at.tolist()]
+        known = [self._numbers.get(value, -1) for value in values]
+        if -1 in known:
+            order = sorted(range(len(values)), key=values.__getitem__)
+            table[at[order]] = self.add([values[i] for i in order])
+        else:
+            table[at] = known
         numbered: NDArray[np.int64] = table[labels.codes]
         return numbered
 

@@ -15,15 +15,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from appulse.kernels.occurrences import (
-    ENTRIES,
-    FREE,
+    COUNTERS,
+    FREE_RUNS,
+    FREE_VALUES,
+    GROUP,
     GROUPS,
     HEAD,
+    KEY,
     LIVE,
     MARK,
     PROBES,
+    RUNS,
+    SENSOR,
+    SIZES,
+    STARVED,
     TAIL,
     TIMES,
+    VALUES,
     Arrivals,
     Found,
     Scratch,
@@ -43,8 +51,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 SWEEPS = ("eager", "periodic", "lazy")
-# Readings between two sweeps, and so much more room in the ring than there are live ones.
-_SLICE = 1 << 14
+# Readings between two sweeps.
+_SLICE = 1 << 12
+# Readings, runs and values there is room for at first.
+_LEAST = 32
 # Matches of one call of the kernel, at least.
 _ROOM = 1 << 18
 # Labels are numbered; once there are so many, and twice as many as after the last time, those of none are forgotten.
@@ -98,8 +108,8 @@ class SensorJoin:
         self.plan = plan
         self._span = plan.span
         self.sensors, self._groups, self._values = LabelNumbers(), LabelNumbers(), LabelNumbers()
-        self._state = _structure(_SLICE, 64, valued=plan.reach is not None)
-        self._found = _found(_ROOM)
+        self._state = self._structure(_LEAST, _LEAST, _LEAST)
+        self._found = _found(_ROOM, numbered=plan.carries)
         self._found.counts[MARK] = 1
         self._room = _scratch(1024, 64)
         self._carried: deque[tuple[int, pa.Table]] = deque()
@@ -164,31 +174,22 @@ class SensorJoin:
     def _run_slice(
         self, readings: Readings, arrivals: Arrivals, begin: int, end: int, *, keeping: bool
     ) -> list[Matches]:
-        if self.plan.sweep == "periodic" and keeping:
+        if keeping and self.plan.sweep == "periodic":
             sweep(self._state, int(arrivals.time[begin]) - self._span)
-        if keeping:
-            self._make_room(end - begin, int(arrivals.time[begin]))
         found: list[Matches] = []
         reach = -1.0 if self.plan.reach is None else self.plan.reach
+        eager = self.plan.sweep == "eager"
         while begin < end:
-            begin = int(
-                join(
-                    self._state,
-                    arrivals,
-                    begin,
-                    end,
-                    self._span,
-                    reach,
-                    self.plan.width,
-                    keeping,
-                    self.plan.sweep == "eager",
-                    self._found,
-                    self._room,
-                )
-            )
-            if self._found.counts[PROBES]:
+            state, room = self._state, self._room
+            width = self.plan.width
+            begin = int(join(state, arrivals, begin, end, self._span, reach, width, keeping, eager, self._found, room))
+            told = bool(self._found.counts[PROBES])
+            if told:
                 found.append(self._told(readings))
-            elif begin < end:
+            if self._state.counts[STARVED]:
+                sweep(self._state, int(arrivals.time[begin]) - self._span)
+                self._rebuild()
+            elif begin < end and not told:
                 self._widen()
         return found
 
@@ -228,36 +229,45 @@ class SensorJoin:
             (_NO_FLAGS if readings.asks is None else readings.asks) if probing else np.zeros(n, bool),
         )
 
-    def _make_room(self, more: int, now: int) -> None:
-        """Rings and tables for so many readings more; what has expired is forgotten before they grow."""
-        if self._fits(more):
-            return
-        sweep(self._state, now - self._span)
-        if not self._fits(more):
-            self._rebuild(more)
-
-    def _rebuild(self, more: int) -> None:
-        live = int(self._state.counts[ENTRIES] - self._state.counts[FREE])
-        fresh = _structure(len(self) + more, live + more, valued=self.plan.reach is not None)
+    def _rebuild(self) -> None:
+        """Tables with room for twice as much as there is."""
+        counts = self._state.counts
+        runs, values = int(counts[RUNS] - counts[FREE_RUNS]), int(counts[VALUES] - counts[FREE_VALUES])
+        fresh = self._structure(len(self), runs, values)
         rehash(fresh, self._state)
         self._state = fresh
 
-    def _fits(self, more: int) -> bool:
-        state = self._state
-        return len(self) + more <= len(state.ring) and self._entries_used() + more <= len(state.entries)
-
-    def _entries_used(self) -> int:
-        return int(self._state.counts[ENTRIES])
+    def _structure(self, live: int, runs: int, values: int) -> Structure:
+        """Empty tables with room for twice as much; runs take at most 8 times their occurrences of the pool."""
+        numbered = self.plan.carries or self.plan.own or self.plan.reach is not None
+        capacity, runs, values = (_power(2 * n) for n in (live, runs, values))
+        pool = 8 * capacity
+        return Structure(
+            np.zeros(COUNTERS, np.int64),
+            np.zeros((capacity, 2), np.int64),
+            np.zeros((runs, 8), np.int64),
+            np.zeros(runs, np.int32),
+            np.full(2 * runs, -1, np.int32),
+            np.zeros((values, 4), np.int64),
+            np.full(2 * values, -1, np.int32),
+            np.zeros(runs, np.int32),
+            np.zeros(values, np.int32),
+            np.full(SIZES, -1, np.int64),
+            np.empty(pool, np.int64),
+            np.empty(pool if numbered else 0, np.int64),
+            np.empty(pool if self.plan.reach is not None else 0),
+            np.empty(pool if self.plan.own else 0, np.int64),
+        )
 
     def _widen(self) -> None:
         """Room for the matches of a reading that meets more than there was room for."""
-        most = 2 * int(self._state.entries[: self._entries_used(), LIVE].max()) * 3
+        most = 6 * int(self._state.values[: int(self._state.counts[VALUES]), LIVE].max())
         counts = self._found.counts
         if most > len(self._found.time):
-            self._found = _found(most)
+            self._found = _found(most, numbered=self.plan.carries)
             self._found.counts[:] = counts
         if most > len(self._room.time):
-            self._room = _scratch(most, len(self._room.latest))._replace(latest=self._room.latest)
+            self._room = _scratch(most, 0)._replace(latest=self._room.latest)
 
     def _carried_by(self, number: NDArray[np.int64]) -> pa.Table:
         base = self._carried[0][0]
@@ -272,36 +282,44 @@ class SensorJoin:
         known = len(self.sensors) + len(self._groups) + len(self._values)
         if known <= max(_LABELS, 2 * self._labels_kept):
             return
-        sweep(
-            self._state, int(self._state.ring[(self._state.counts[HEAD] - 1) % len(self._state.ring), 0]) - self._span
-        )
-        self.sensors = _kept(self.sensors, self._state.ring[:, 2], self._live())
-        entries = np.flatnonzero(self._state.entries[: self._entries_used(), LIVE])
-        self._groups = _kept(self._groups, self._state.entries[:, 1], entries)
+        state = self._state
+        sweep(state, int(state.sweep[(state.counts[HEAD] - 1) % len(state.sweep), 0]) - self._span)
+        runs = np.flatnonzero(np.diff(state.runs[: state.counts[RUNS], 5:7]) > 0)
+        values = np.flatnonzero(state.values[: state.counts[VALUES], LIVE])
+        self.sensors = _kept(self.sensors, state.runs[:, SENSOR], runs)
+        self._groups = _kept(self._groups, state.values[:, GROUP], values)
         if len(self._values) > 1:
-            self._values = _kept(self._values, self._state.entries[:, 0], entries)
+            self._values = _kept(self._values, state.values[:, KEY], values)
         self._labels_kept = len(self.sensors) + len(self._groups) + len(self._values)
         self._room.latest[:] = 0
-        self._rebuild(0)  # keys are others now
-
-    def _live(self) -> NDArray[np.int64]:
-        return np.arange(self._state.counts[TAIL], self._state.counts[HEAD]) % len(self._state.ring)
+        self._rebuild()  # keys are others now
 
 
 def order_of(readings: Readings) -> NDArray[np.int64] | None:
     """The order (time, sensor, value, what is carried); None where the readings are in it already."""
-    time = readings.time
-    if len(time) < 2 or (np.diff(time) > 0).all():
+    step = np.diff(readings.time)
+    if (step > 0).all():
         return None
+    if (step < 0).any():
+        return _ordered(readings, np.arange(len(readings)))
+    # In order of time: only those that share theirs have to be looked at.
+    tied = np.flatnonzero(np.concatenate([step == 0, [False]]) | np.concatenate([[False], step == 0]))
+    order = np.arange(len(readings))
+    order[tied] = _ordered(readings, tied)
+    return order
+
+
+def _ordered(readings: Readings, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Some of the readings, in order."""
+    time = readings.time[rows]
+    used, codes = np.unique(readings.sensor.codes[rows], return_inverse=True)
     # Labels begin with their length, which is no part of the order.
-    rank = ranks([value[4:] for value in readings.sensor.values])[readings.sensor.codes]
+    rank = ranks([readings.sensor.values[i][4:] for i in used.tolist()])[codes]
     keys = np.empty(len(time), np.uint64)
     order = np.argsort(keys) if ranked(time, rank, keys) else np.lexsort((rank, time))
-    ordered_time, ordered_rank = time[order], rank[order]
-    same = (np.diff(ordered_time) == 0) & (np.diff(ordered_rank) == 0)
-    if same.any():
-        order = _by_value(readings, order, same)
-    return order
+    same = (np.diff(time[order]) == 0) & (np.diff(rank[order]) == 0)
+    order = rows[order]
+    return _by_value(readings, order, same) if same.any() else order
 
 
 def _by_value(readings: Readings, order: NDArray[np.int64], same: NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -335,27 +353,14 @@ def _kept(labels: LabelNumbers, column: NDArray[np.int64], rows: NDArray[np.int6
     return fresh
 
 
-def _structure(live: int, entries: int, *, valued: bool) -> Structure:
-    capacity, most = _power(2 * live), _power(2 * entries)
-    return Structure(
-        np.zeros(4, np.int64),
-        np.zeros((capacity, 4), np.int64),
-        np.zeros(capacity if valued else 0),
-        np.zeros(capacity, np.int32),
-        np.full(2 * most, -1, np.int32),
-        np.zeros((most, 4), np.int64),
-        np.zeros(most, np.int32),
-    )
-
-
-def _found(room: int) -> Found:
-    empty = [np.empty(n, np.int64) for n in (_SLICE, _SLICE, room, room, room, room)]
+def _found(room: int, *, numbered: bool) -> Found:
+    empty = [np.empty(n, np.int64) for n in (_SLICE, _SLICE, room, room, room, room if numbered else 0)]
     return Found(np.zeros(4, np.int64), empty[0], empty[1], empty[2], empty[3], empty[4], empty[5])
 
 
 def _scratch(room: int, sensors: int) -> Scratch:
-    empty = [np.empty(room, np.int64) for _ in range(4)]
-    return Scratch(empty[0], empty[1], empty[2], empty[3], np.zeros(sensors, np.int64))
+    empty = [np.empty(room, np.int64) for _ in range(5)]
+    return Scratch(empty[0], empty[1], empty[2], empty[3], empty[4], np.zeros(sensors, np.int64))
 
 
 def _grown(array: NDArray[np.int64], length: int) -> NDArray[np.int64]:
