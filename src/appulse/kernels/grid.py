@@ -8,6 +8,7 @@ hang on one extra chain. A dense scan over the same columns serves small windows
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -151,56 +152,70 @@ def squared_distances(left: Ints, right: Ints, left_centre: Floats, right_centre
 @kernel
 def scan(
     position: Floats,
-    reach: float,  # epsilon and the probe's own
+    epsilon: float,
+    reach: float,  # the probe's own
+    spare: float,
+    variance: float,
     asked: Whole,  # the probe's group
     oldest: Whole,
     newest: Whole,
     rank: Ints,
     centre: Floats,
     radius: Floats,
+    variances: Floats,
     group: Ints,
-    flags: NDArray[np.uint8],  # room for one a row
-    rows: NDArray[np.int64],  # room for one a row
-) -> tuple[int, int]:
-    """The rows that a probe is near to; how many it could have met, and how many these are.
+    squares: NDArray[np.float64],  # these have room for one a row
+    flags: NDArray[np.uint8],
+    rows: NDArray[np.int64],
+) -> tuple[int, int, int]:
+    """The rows near to a probe: how many it could have met, how many are in reach, how many of them Cantelli leaves.
+
+    By Cantelli's inequality along the line of centres, objects are no answer that lie further apart than epsilon and
+    a number of deviations: ``variance`` and ``variances`` are at least those along any line, and ``spare`` is the
+    product of masses over the threshold, less 1.
 
     First a loop without branches, which the compiler makes SIMD of, for two and three dimensions by name; then the rows
     are picked, again without branches.
     """
     n, d = centre.shape
     flat = centre.ravel()
-    reached = 0
+    magnitude = 0.0
+    for k in range(d):
+        magnitude += abs(position[k])
     if d == 3:
         x, y, z = position[0], position[1], position[2]
         for j in range(n):
             a, b, c = x - flat[3 * j], y - flat[3 * j + 1], z - flat[3 * j + 2]
-            limit = reach + radius[j]
-            there = (rank[j] >= oldest) & (rank[j] <= newest) & (group[j] == asked)
-            reached += there
-            flags[j] = there & (a * a + b * b + c * c <= limit * limit * (1.0 + SLACK))
+            squares[j] = a * a + b * b + c * c
     elif d == 2:
         x, y = position[0], position[1]
         for j in range(n):
             a, b = x - flat[2 * j], y - flat[2 * j + 1]
-            limit = reach + radius[j]
-            there = (rank[j] >= oldest) & (rank[j] <= newest) & (group[j] == asked)
-            reached += there
-            flags[j] = there & (a * a + b * b <= limit * limit * (1.0 + SLACK))
+            squares[j] = a * a + b * b
     else:
         for j in range(n):
             square = 0.0
             for k in range(d):
                 gap = position[k] - flat[d * j + k]
                 square += gap * gap
-            limit = reach + radius[j]
-            there = (rank[j] >= oldest) & (rank[j] <= newest) & (group[j] == asked)
-            reached += there
-            flags[j] = there & (square <= limit * limit * (1.0 + SLACK))
+            squares[j] = square
+    reached = 0
+    within = 0
+    for j in range(n):
+        far = epsilon + reach + radius[j]
+        # The other row's coordinates are at most that much larger.
+        blur = 4e-16 * (2.0 * magnitude + d * far)
+        near = epsilon + blur + math.sqrt(spare * (variance + variances[j] + blur * blur)) * (1.0 + 1e-9)
+        there = (rank[j] >= oldest) & (rank[j] <= newest) & (group[j] == asked)
+        there_near = there & (squares[j] <= far * far * (1.0 + SLACK))
+        reached += there
+        within += there_near
+        flags[j] = there_near & (squares[j] <= near * near * (1.0 + SLACK))
     count = 0
     for j in range(n):
         rows[count] = j
         count += flags[j]
-    return reached, count
+    return reached, within, count
 
 
 @kernel
@@ -213,17 +228,21 @@ def sweep(
     a_newest: Ints,  # greatest rank that still finds the arrival in its own
     a_centre: Floats,
     a_radius: Floats,
+    a_mass: Floats,
+    a_variance: Floats,  # at least what each arrival has along any line
     a_group: Ints,
     a_differ: Ints,
     meets: Flags,  # meets[s]: arrivals of store s are joined with this store
     own: int,  # this store's number
     check_differ: bool,
     epsilon: float,  # with its tolerance
+    threshold: float,
     base: int,
     rank: Ints,
     rank_max: Ints,  # its running maximum
     centre: Floats,
     radius: Floats,
+    variance: Floats,
     group: Ints,
     differ: Ints,
     cell: Ints,
@@ -231,11 +250,13 @@ def sweep(
     heads: Ints,  # empty: dense scan
     dims: Ints,
     inverse_side: float,
-    radius_cap: float,
+    size: Floats,  # how large each row is to the grid: its radius, or its variance
+    size_cap: float,
+    by_variance: bool,
     max_cells: int,
     out_arrival: Ints,
     out_row: Ints,
-    counts: Ints,  # [rows reached, pruned by the ball test]
+    counts: Ints,  # [rows reached, pruned by the ball test, by Cantelli's inequality]
 ) -> tuple[int, int, int, int]:
     """Arrivals in tick order: each probes the store, and those of the store itself are put in it.
 
@@ -250,7 +271,8 @@ def sweep(
     capacity = out_row.shape[0]
     use_grid = heads.shape[0] > 0
     count = 0
-    flags, rows = np.empty(centre.shape[0], np.uint8), np.empty(centre.shape[0] + 1, np.int64)
+    squares, flags = np.empty(centre.shape[0], np.float64), np.empty(centre.shape[0], np.uint8)
+    rows = np.empty(centre.shape[0] + 1, np.int64)
     low_cell = np.zeros(3, np.int64)
     high_cell = np.zeros(3, np.int64)
     for p in range(start, n):
@@ -259,6 +281,11 @@ def sweep(
             begin = count
             reached = 0
             pruned = 0
+            unlikely = 0
+            spare = max(0.0, min(1.0, a_mass[p]) / max(threshold - 1e-12, 1e-300) - 1.0)
+            magnitude = 0.0
+            for k in range(d):
+                magnitude += abs(a_centre[p, k])
             oldest = a_oldest[p]
             newest = a_newest[p]
             while low < linked and rank_max[low] < oldest:
@@ -267,7 +294,11 @@ def sweep(
             dense = not use_grid
             if use_grid:
                 cells = 1
-                span = (reach + radius_cap) * (1.0 + SLACK)
+                span = (reach + size_cap) * (1.0 + SLACK)
+                if by_variance:
+                    blur = 8e-16 * magnitude
+                    either = a_variance[p] + size_cap + blur * blur
+                    span = (epsilon + blur + math.sqrt(spare * either) * (1.0 + 1e-9)) * (1.0 + SLACK)
                 for k in range(n_dims):
                     c = a_centre[p, dims[k]]
                     wide = span + (abs(c) + span) * 1e-15
@@ -277,20 +308,26 @@ def sweep(
                     cells = cells * extent if extent <= max_cells and cells <= max_cells else max_cells + 1
                 dense = cells > max_cells or cells > linked - low
             if dense:
-                reached, near = scan(
+                reached, within, near = scan(
                     a_centre[p],
-                    reach,
+                    epsilon,
+                    a_radius[p],
+                    spare,
+                    a_variance[p],
                     a_group[p],
                     oldest,
                     newest,
                     rank[low:linked],
                     centre[low:linked],
                     radius[low:linked],
+                    variance[low:linked],
                     group[low:linked],
+                    squares,
                     flags,
                     rows,
                 )
-                pruned = reached - near
+                pruned = reached - within
+                unlikely = within - near
                 for i in range(near):
                     j = low + rows[i]
                     if check_differ and (differ[j] == 0 or a_differ[p] == 0 or differ[j] == a_differ[p]):
@@ -334,6 +371,12 @@ def sweep(
                                 if d2 > limit_d * limit_d * (1.0 + SLACK):
                                     pruned += 1
                                     continue
+                                blur = 4e-16 * (2.0 * magnitude + d * limit_d)
+                                either = a_variance[p] + variance[j] + blur * blur
+                                limit_d = epsilon + blur + math.sqrt(spare * either) * (1.0 + 1e-9)
+                                if d2 > limit_d * limit_d * (1.0 + SLACK):
+                                    unlikely += 1
+                                    continue
                                 if count == capacity:
                                     return p, linked, low, begin
                                 out_arrival[count] = p
@@ -341,20 +384,21 @@ def sweep(
                                 count += 1
             counts[0] += reached
             counts[1] += pruned
+            counts[2] += unlikely
         if store == own:
             if use_grid:
                 link(
                     linked,
                     base,
                     centre,
-                    radius,
+                    size,
                     group,
                     cell,
                     following,
                     heads,
                     dims,
                     inverse_side,
-                    radius_cap,
+                    size_cap,
                 )
             linked += 1
     return n, linked, low, count

@@ -97,7 +97,7 @@ def _prefetch(_context: Any, data: Any, at: Any) -> Any:
 meeting = cast("Callable[[NDArray[np.int32], Whole, np.int32, np.int32], np.uint32]", intrinsic(_meeting))
 
 #: ``prefetch(data, at)``: have the memory around ``data[at]`` on its way. ``data`` is taken as flat.
-prefetch = cast("Callable[[NDArray[np.int32], Whole], None]", intrinsic(_prefetch))
+prefetch = cast("Callable[[NDArray[Any], Whole], None]", intrinsic(_prefetch))
 
 #: ``lowest(bits)``: the place of the lowest bit that is set; one is.
 lowest = cast("Callable[[np.uint32], int]", trailing_zeros)

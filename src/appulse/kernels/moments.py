@@ -87,6 +87,26 @@ def summarise(
 
 
 @kernel
+def most_variances(covariance: Floats, d: int, out: Floats) -> None:
+    """At least the variance of each object along any line: the largest sum of a row's absolute values (Gershgorin)."""
+    rows = np.empty(d, np.float64)
+    for i in range(covariance.shape[0]):
+        rows[:] = 0.0
+        at = 0
+        for k in range(d):
+            rows[k] += covariance[i, at]
+            at += 1
+            for m in range(k + 1, d):
+                rows[k] += abs(covariance[i, at])
+                rows[m] += abs(covariance[i, at])
+                at += 1
+        most = 0.0
+        for k in range(d):
+            most = max(most, rows[k])
+        out[i] = most * (1.0 + 1e-9)
+
+
+@kernel
 def shapes(first: Ints, samples: Floats, weights: Floats, centre: Floats, out: Floats) -> None:
     """Third and fourth moments of objects, normalised by mass: E[w |w|^2] (d numbers), then the variance of |w|^2.
 

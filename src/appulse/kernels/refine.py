@@ -14,6 +14,7 @@ from appulse.kernels.bounds import rounding
 from appulse.kernels.close import close_count, close_mass
 from appulse.kernels.grid import SLACK
 from appulse.kernels.jit import kernel
+from appulse.kernels.lanes import prefetch
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -89,22 +90,27 @@ def sift(
     for k in range(d):
         trace += covariance[row, at]
         at += d - k
-    share[:n] = 0.0
-    square[:n] = 0.0
+    least, spread = trace - limit * limit - slack, shape[row, d] + blunt
     if d == 3:
         # In one loop, as it is the dimension of most that is sampled.
         x, y, z = centre[row, 0], centre[row, 1], centre[row, 2]
-        xx, xy, xz = covariance[row, 0], 2.0 * covariance[row, 1], 2.0 * covariance[row, 2]
-        yy, yz, zz = covariance[row, 3], 2.0 * covariance[row, 4], covariance[row, 5]
-        u, v, w = shape[row, 0], shape[row, 1], shape[row, 2]
+        xx, xy, xz = 4.0 * covariance[row, 0], 8.0 * covariance[row, 1], 8.0 * covariance[row, 2]
+        yy, yz, zz = 4.0 * covariance[row, 3], 8.0 * covariance[row, 4], 4.0 * covariance[row, 5]
+        u, v, w = 4.0 * shape[row, 0], 4.0 * shape[row, 1], 4.0 * shape[row, 2]
         own_x, own_y, own_z = samples[begin:][:n], samples[begin + n :][:n], samples[begin + 2 * n :][:n]
         for s in range(n):
             a, b, c = x - own_x[s], y - own_y[s], z - own_z[s]
-            square[s] = a * a + b * b + c * c
-            share[s] = a * (u + xx * a + xy * b + xz * c) + b * (v + yy * b + yz * c) + c * (w + zz * c)
-    else:
-        _leaning(samples, begin, n, d, centre, covariance, shape, row, share, square)
-    least, spread = trace - limit * limit - slack, shape[row, d] + blunt
+            apart = a * a + b * b + c * c
+            tilt = a * (u + xx * a + xy * b + xz * c) + b * (v + yy * b + yz * c) + c * (w + zz * c)
+            above = apart + least
+            variance = max(0.0, tilt) + spread
+            bound = variance / (variance + above * above) if above > 0.0 else 1.0
+            bound = -1.0 if apart <= inside else bound
+            share[s] = -2.0 if apart > outside else bound
+        return
+    share[:n] = 0.0
+    square[:n] = 0.0
+    _leaning(samples, begin, n, d, centre, covariance, shape, row, share, square)
     for s in range(n):
         above = square[s] + least
         variance = max(0.0, 4.0 * share[s]) + spread
@@ -337,6 +343,11 @@ def refine(
                         at_most[k] = probability[k]
                 i = end - 1
                 continue
+        if i + 1 < left.shape[0]:
+            # Partners lie anywhere in the window: have the next one's samples on their way.
+            c = right[i + 1]
+            for t in range(0, right_length[c], 8):
+                prefetch(right_samples, right_begin[c] - right_base + t)
         x_at, y_at = left_begin[a] - left_base, right_begin[b] - right_base
         p_at = 0 if left_even else left_weights_begin[a] - left_weights_base
         q_at = 0 if right_even else right_weights_begin[b] - right_weights_base
@@ -354,7 +365,8 @@ def refine(
             magnitude += abs(left_centre[a, k]) + abs(right_centre[b, k])
         far = np.sqrt(square) + left_radius[a] + right_radius[b]
         blur = 4e-16 * (magnitude + far)
-        upper[:] = 1.0
+        if min(n, m) < sifted_from:
+            upper[:] = 1.0
         if flipped:
             if min(n, m) >= sifted_from:
                 side = (left_centre, left_radius, left_covariance, left_shape)

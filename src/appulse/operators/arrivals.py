@@ -19,6 +19,8 @@ class Arrivals:
     row: NDArray[np.int64]
     centre: NDArray[np.float64]
     extent: NDArray[np.float64]
+    mass: NDArray[np.float64]
+    variance: NDArray[np.float64]
     group: NDArray[np.int64]
     differ: NDArray[np.int64]
     frame: NDArray[np.int64]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,11 +13,42 @@ if TYPE_CHECKING:
 # Nanoseconds, measured on one machine; what counts is how they compare. A scan takes rows by SIMD and in order, a walk
 # along a chain one by one and from anywhere.
 _PER_ROW, _PER_LINK, _PER_CELL = 0.9, 6.0, 8.0
-_PROBES, _ROWS = 32, 256
+PROBES, ROWS = 32, 256
+# Rows whose size exceeds that of most others by this factor would open the whole grid for everybody.
+_LARGE = 4.0
+# Rows to come may be a little larger than those seen.
+_ROOM = 1.25
+_LEAST_SIDE = 1e-300
+# A variance that rules nothing out.
+UNKNOWN = 1e300
 # The choice stands until as many rows came as this, or as half of those there are.
 _LEAST_STANDING = 1024
 # To change the index costs something, too.
 _STEADY = 1.3
+
+
+@dataclass(frozen=True)
+class Probes:
+    """Rows that look into an index, or a sample of them: centres (n, d), reaches, and variances along any line."""
+
+    centre: NDArray[np.float64]
+    reach: NDArray[np.float64]
+    variance: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Cells:
+    """What a grid goes by: its dimensions, the side of its cells, and how large a row it takes.
+
+    Rows are measured by their reach, or where that finds fewer by their variance (``by_variance``), which Cantelli's
+    inequality turns into a distance. ``span`` is how far a typical probe has to look.
+    """
+
+    dims: NDArray[np.int64]
+    side: float
+    cap: float
+    span: float
+    by_variance: bool
 
 
 @dataclass(frozen=True)
@@ -33,36 +64,57 @@ class Choice:
     visited: float
     near: float
     costs: dict[str, float]
+    cells: Cells
 
     def stands(self, come: int) -> bool:
         """Whether it need not be made anew, after so many more rows."""
         return come < max(_LEAST_STANDING, self.rows // 2)
 
 
+def cells_for(probes: Probes, rows: Probes, epsilon: float, spare: float, dims: NDArray[np.int64]) -> Cells:
+    """Cells of the span of a typical probe, for rows as these are."""
+    by_reach = epsilon + _most(probes.reach) + _cap(rows.reach)
+    variances = np.concatenate([probes.variance, rows.variance])
+    if len(variances) and variances.max() < UNKNOWN:
+        by_variance = epsilon + float(np.sqrt(spare * (_most(probes.variance) + _cap(rows.variance))))
+        if by_variance < by_reach:
+            return Cells(dims, by_variance, _cap(rows.variance), by_variance, by_variance=True)
+    return Cells(dims, by_reach, _cap(rows.reach), by_reach, by_variance=False)
+
+
 def choose(
-    probes: NDArray[np.float64],  # centres of rows that probe (n, d)
-    reach: NDArray[np.float64],  # theirs
-    rows: NDArray[np.float64],  # centres of rows held (n, d)
-    extent: NDArray[np.float64],  # their reaches
-    dims: NDArray[np.int64],  # those of the grid
-    side: float,  # of the grid's cells
-    epsilon: float,
-    held: str | None,
+    probes: Probes, rows: Probes, n: int, cells: Cells, epsilon: float, spare: float, held: str | None
 ) -> Choice:
-    """Grid or scan: by how many rows lie in cells that a probe looks into."""
-    n = len(rows)
-    probes, reach = _some(probes, _PROBES), _some(reach, _PROBES)
-    rows, extent = _some(rows, _ROWS), _some(extent, _ROWS)
-    gap = probes[:, None, :] - rows[None, :, :]
-    # A probe looks into all cells within its reach: mostly two along each axis, somewhere around it.
-    wide = np.minimum(1.0, np.maximum(0.0, 1.5 - np.abs(gap[:, :, dims]) / side))
-    visited = float(wide.prod(axis=2).mean()) if wide.size else 0.0
-    near = np.sqrt(np.square(gap).sum(axis=2)) <= epsilon + reach[:, None] + extent[None, :]
-    costs = {"scan": _PER_ROW * n, "grid": _PER_LINK * visited * n + _PER_CELL * 3 ** len(dims)}
+    """Grid or scan, and how large the grid's cells: by how many rows lie in those that a probe looks into.
+
+    ``rows`` is a sample of the ``n`` there are.
+    """
+    gap = np.abs(probes.centre[:, None, :] - rows.centre[None, :, :])
+    costs, shares, sides = {"scan": _PER_ROW * n}, {"scan": 1.0}, {"scan": cells.side}
+    for name, cut in (("grid", 0.5), ("fine grid", 1.0), ("finest grid", 2.0)):
+        side = max(cells.span / cut, _LEAST_SIDE)
+        # A row is looked at if its cell meets the span: surely within it, and up to a side beyond by chance.
+        inside = np.clip((cells.span + side - gap[:, :, cells.dims]) / side, 0.0, 1.0).prod(axis=2)
+        sides[name], shares[name] = side, float(inside.mean()) if inside.size else 0.0
+        costs[name] = _PER_LINK * shares[name] * n + _PER_CELL * (1.0 + 2.0 * cut) ** len(cells.dims)
     best = min(costs, key=lambda name: costs[name] / (_STEADY if name == held else 1.0))
-    return Choice(best, n, visited, float(near.mean()) if near.size else 0.0, costs)
+    apart = np.sqrt(np.square(gap).sum(axis=2))
+    near = apart <= epsilon + probes.reach[:, None] + rows.reach[None, :]
+    near &= apart <= epsilon + np.sqrt(spare * (probes.variance[:, None] + rows.variance[None, :]))
+    share = float(near.mean()) if near.size else 0.0
+    return Choice(best, n, shares[best], share, costs, replace(cells, side=sides[best]))
 
 
-def _some(values: NDArray[np.float64], n: int) -> NDArray[np.float64]:
+def some(values: Probes, n: int) -> Probes:
     """About ``n`` of the rows, evenly spread."""
-    return values[:: max(1, len(values) // n)][:n]
+    at = slice(None, None, max(1, len(values.reach) // n))
+    return Probes(values.centre[at], values.reach[at], values.variance[at])
+
+
+def _most(sizes: NDArray[np.float64]) -> float:
+    return float(np.quantile(sizes, 0.9)) if len(sizes) else 0.0
+
+
+def _cap(sizes: NDArray[np.float64]) -> float:
+    """The largest size of a row that a grid takes: others would open it for everybody."""
+    return min(_LARGE * _most(sizes), _ROOM * float(sizes.max())) if len(sizes) else 0.0

@@ -21,6 +21,7 @@ from appulse.model.strings import Bytes
 from appulse.model.uncertainty import Gaussian
 from appulse.operators.answers import Answers, Standing
 from appulse.operators.arrivals import Arrivals
+from appulse.operators.cost import UNKNOWN, Probes
 from appulse.operators.labels import LabelNumbers
 from appulse.operators.line import Asked, matches, prepare
 from appulse.operators.pairs import Found, Ownership, Pairs, evaluated, pairings, sorts_after_partner
@@ -183,7 +184,7 @@ class SimilarityJoin:
                 continue
             probing = np.flatnonzero((self._meets[own] | (np.arange(len(self._meets)) == own))[arrivals.store])
             probing = probing[:: max(1, len(probing) // _PROBES)]
-            store.prepare_index(arrivals.centre[probing], arrivals.extent[probing])
+            store.prepare_index(Probes(arrivals.centre[probing], arrivals.extent[probing], arrivals.variance[probing]))
 
     @property
     def _lies_on_a_line(self) -> bool:
@@ -200,7 +201,15 @@ class SimilarityJoin:
             numbered = self.plan.rule is not None
             framed = self.plan.frame_width if self.plan.uncertain else 0
             self._stores = [
-                Store(d, self.plan.index, self.plan.limit, numbered=numbered, grouped=self.plan.grouped, framed=framed)
+                Store(
+                    d,
+                    self.plan.index,
+                    self.plan.limit,
+                    self.plan.threshold,
+                    numbered=numbered,
+                    grouped=self.plan.grouped,
+                    framed=framed,
+                )
                 for _ in self._stream_of
             ]
         parts = []
@@ -221,7 +230,7 @@ class SimilarityJoin:
         return Arrivals(
             *(
                 np.concatenate([getattr(p, name) for p in parts])[order]
-                for name in ("time", "store", "row", "centre", "extent", "group", "differ", "frame")
+                for name in ("time", "store", "row", "centre", "extent", "mass", "variance", "group", "differ", "frame")
             )
         )
 
@@ -241,8 +250,12 @@ class SimilarityJoin:
         frame = np.zeros((n, self.plan.frame_width), np.int64) if objects.frame is None else objects.frame
         begin = len(store)
         store.extend(objects, extent, group, differ)
-        rows = np.arange(begin, begin + n)
-        return Arrivals(objects.time, np.full(n, own), rows, objects.centre, extent, group, differ, frame)
+        if "moment" not in self.plan.bounds:
+            store.variance.view[begin:] = UNKNOWN
+        rows, variance = np.arange(begin, begin + n), store.variance.view[begin:]
+        return Arrivals(
+            objects.time, np.full(n, own), rows, objects.centre, extent, objects.mass, variance, group, differ, frame
+        )
 
     def _reach_of(self, own: int, arrivals: Arrivals) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The least rank in the store's window at each arrival, and the greatest that finds the arrival in its own."""
@@ -271,7 +284,7 @@ class SimilarityJoin:
     def _sweep(self, own: int, store: Store, arrivals: Arrivals) -> list[Answers]:
         if store.line is not None:
             return self._on_a_line(own, store, store.line, arrivals)
-        found, start, tally = [], 0, np.zeros(2, np.int64)
+        found, start, tally = [], 0, np.zeros(3, np.int64)
         oldest, newest = self._reach_of(own, arrivals)
         # Anew in every push: within the lateness rows may come that are older than those of the push before.
         low = int(np.searchsorted(store.rank_max.view, oldest[0], side="left"))
@@ -287,25 +300,31 @@ class SimilarityJoin:
                 newest,
                 arrivals.centre,
                 arrivals.extent,
+                arrivals.mass,
+                arrivals.variance,
                 arrivals.group,
                 arrivals.differ,
                 self._meets[own],
                 own,
                 self.plan.check_differ,
                 self.plan.limit,
+                self.plan.threshold,
                 store.base,
                 store.rank.view,
                 store.rank_max.view,
                 store.centre.view,
                 store.extent.view,
+                store.variance.view,
                 store.group.view,
                 store.differ.view,
                 store.cell.view,
                 store.following.view,
                 store.heads,
-                store.dims,
-                1.0 / store.side if store.side else 0.0,
-                store.radius_cap,
+                store.cells.dims,
+                1.0 / store.cells.side,
+                store.sizes,
+                store.cells.cap,
+                store.cells.by_variance,
                 256,
                 out_arrival,
                 out_row,
@@ -317,6 +336,7 @@ class SimilarityJoin:
                 self._out = (np.empty(2 * len(out_row), np.int64), np.empty(2 * len(out_row), np.int64))
         self.counts["candidates"] += int(tally[0])
         self.counts["pruned_reach"] += int(tally[1])
+        self.counts["pruned_cantelli"] += int(tally[2])
         return found
 
     def _resolve(

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from appulse.kernels import grid
-from appulse.kernels.moments import shapes
+from appulse.kernels.moments import most_variances, shapes
 from appulse.kernels.strings import gather_runs
 from appulse.model.objects import Objects
 from appulse.model.strings import Bytes
 from appulse.model.uncertainty import Form
 from appulse.operators.buffers import Arena, Column
-from appulse.operators.cost import Choice, choose
+from appulse.operators.cost import PROBES, ROWS, UNKNOWN, Cells, Choice, Probes, cells_for, choose, some
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,12 +23,9 @@ if TYPE_CHECKING:
 _EMPTY = np.empty(0, np.int64)
 # A grid pays only once a scan of everything in reach costs more than a few look-ups.
 _GRID_FROM = 192
-# Rows whose reach exceeds that of most others by this factor would open the whole grid for everybody.
-_LARGE = 4.0
-# Rows to come may be a little larger than those seen.
-_ROOM = 1.25
-_LEAST_SIDE = 1e-300
 _CROWD_FROM = 1024
+_SAMPLE = 4096  # rows that tell sizes
+_NO_CELLS = Cells(np.zeros(1, np.int64), 1.0, 0.0, 0.0, by_variance=False)
 
 
 class LineIndex(Protocol):
@@ -57,6 +54,7 @@ class Store:
         d: int,
         index: str,
         epsilon: float,
+        threshold: float = 1.0,
         *,
         numbered: bool = False,
         grouped: bool = False,
@@ -66,6 +64,7 @@ class Store:
         self.time, self.rank, self.rank_max = Column(np.int64), Column(np.int64), Column(np.int64)
         self.mass, self.reach, self.radius = Column(np.float64), Column(np.float64), Column(np.float64)
         self.extent = Column(np.float64)  # radius within which the index looks for a row
+        self.variance = Column(np.float64)  # at least what a row has along any line, where that is known
         self.centre = Column(np.float64, d)
         self.covariance: Column | None = None
         self.shape: Column | None = None  # higher moments, as `shapes` has them
@@ -77,20 +76,19 @@ class Store:
         self.base = 0  # rows dropped so far: position + base never changes
         self.linked = 0  # rows in the index
         self._kept = 0  # rows after the last `keep`
-        self._index, self._epsilon = index, epsilon
+        self._index, self._epsilon, self._spare = index, epsilon, max(0.0, 1.0 / max(threshold, 1e-300) - 1.0)
         self.heads = _EMPTY
         self.choice: Choice | None = None  # what made the index
         self._come = 0  # rows since then
         self.line: LineIndex | None = None  # in place of the grid, where these are the better index
         self._oversized = self._most_oversized = 0  # rows too large for the grid, and when to build it anew
-        self.dims = np.arange(min(d, 3), dtype=np.int64)
-        self.side = self.radius_cap = 0.0
 
     def __len__(self) -> int:
         return len(self.time)
 
     def _columns(self) -> list[Column]:
-        always = [self.time, self.rank, self.rank_max, self.mass, self.reach, self.extent, self.radius, self.centre]
+        always = [self.time, self.rank, self.rank_max, self.mass, self.reach, self.extent, self.variance]
+        always += [self.radius, self.centre]
         always += [self.group, self.differ, self.cell, self.following]
         return always + [
             column for column in (self.covariance, self.shape, self.spread, self.frame) if column is not None
@@ -122,7 +120,7 @@ class Store:
         self.mass.extend(objects.mass)
         self.reach.extend(objects.reach)
         self.extent.extend(extent)
-        self._oversized += int((extent > self.radius_cap).sum()) if len(self.heads) else 0
+        self.variance.grow(len(rank))[...] = UNKNOWN
         self.radius.extend(objects.radius)
         self.centre.extend(objects.centre)
         self.group.extend(group)
@@ -140,10 +138,13 @@ class Store:
             self.shape = self.shape or Column(np.float64, self.d + 1)
             centre, out = objects.centre, self.shape.grow(len(objects))
             shapes(objects.first, objects.samples, objects.weights, centre, out)
+            most_variances(objects.covariance, self.d, self.variance.view[-len(objects) :])
             self.samples.extend(objects.first * self.d, objects.samples)
             if len(objects.weights):
                 self.weights.extend(objects.first, objects.weights)
         self.key.extend(objects.key.offsets, objects.key.data)
+        if len(self.heads):
+            self._oversized += int((self.sizes[-len(objects) :] > self.cells.cap).sum())
 
     def drop_before(self, rank: int) -> int:
         """Forget rows of the front of lesser rank; how many."""
@@ -224,46 +225,46 @@ class Store:
         """Let this be the index in place of the grid."""
         self.heads, self.line = _EMPTY, line
 
-    def prepare_index(self, probes: NDArray[np.float64], reach: NDArray[np.float64]) -> None:
-        """Make the index fit the rows there are, for probes with these centres and reaches."""
+    def prepare_index(self, probes: Probes) -> None:
+        """Make the index fit the rows there are, for such probes."""
         self.line = None
         n = len(self)
         if self._index == "dense" or (self._index == "auto" and n < _GRID_FROM):
             self.heads = _EMPTY
             return
-        if self._index == "auto" and (self.choice is None or not self.choice.stands(self._come)):
-            held = "grid" if len(self.heads) else "scan"
-            _, dims, side = self._cells(reach)
-            centre, extent = self.centre.view, self.extent.view
-            self.choice = choose(probes, reach, centre, extent, dims, side, self._epsilon, held)
-            self._come = 0
+        if self.choice is None or not self.choice.stands(self._come):
+            self._choose(some(probes, PROBES))
         if self._index == "auto" and self.choice is not None and self.choice.index == "scan":
             self.heads = _EMPTY
             return
         if len(self.heads) > n and self._oversized <= self._most_oversized:
             return
-        self._fit(reach)
+        if self._come:
+            self._choose(some(probes, PROBES))
         self.heads = np.full((1 << max(8, (2 * n).bit_length())) + 1, grid.END, np.int64)
         grid.relink(self.linked, *self._chains())
 
-    def _fit(self, reach: NDArray[np.float64]) -> None:
-        """Settle the grid's dimensions, the side of its cells, and which rows are too large for it."""
-        n, extent = len(self), self.extent.view
-        self.radius_cap, self.dims, self.side = self._cells(reach)
-        self._oversized = int((extent > self.radius_cap).sum())
+    def _choose(self, probes: Probes) -> None:
+        """Settle which index it is, and the grid's cells; a grid of other cells is built anew."""
+        n = len(self)
+        rows = some(Probes(self.centre.view, self.extent.view, self.variance.view), _SAMPLE)
+        dims = _widest(rows.centre, min(self.d, 3))
+        cells = cells_for(probes, rows, self._epsilon, self._spare, dims)
+        held = None if self.choice is None else self.choice.index
+        self.choice = choose(probes, some(rows, ROWS), n, cells, self._epsilon, self._spare, held)
+        self._come, self._oversized = 0, int((self.sizes > cells.cap).sum())
         self._most_oversized = max(64, n // 20, 2 * self._oversized)
+        self.heads = _EMPTY
 
-    def _cells(self, reach: NDArray[np.float64]) -> tuple[float, NDArray[np.int64], float]:
-        """The largest reach that a grid takes, its dimensions, and the side of its cells, from a sample."""
-        n, extent = len(self), self.extent.view
-        sample = slice(None, None, max(1, n // 4096))
-        typical = float(np.quantile(extent[sample], 0.9)) if n else 0.0
-        largest = float(extent[sample].max()) if n else 0.0
-        cap = min(_LARGE * typical, _ROOM * largest)
-        probing = float(np.quantile(reach, 0.9)) if len(reach) else 0.0
-        # A probe then meets at most two cells a dimension.
-        side = max(2.0 * (self._epsilon + probing + cap), _LEAST_SIDE)
-        return cap, _widest(self.centre.view[sample], min(self.d, 3)), side
+    @property
+    def cells(self) -> Cells:
+        """What the grid goes by; of no meaning before there is one."""
+        return _NO_CELLS if self.choice is None else self.choice.cells
+
+    @property
+    def sizes(self) -> NDArray[np.float64]:
+        """How large each row is to the grid."""
+        return self.variance.view if self.cells.by_variance else self.extent.view
 
     def link_rest(self) -> None:
         """Put every row in the index."""
@@ -278,14 +279,14 @@ class Store:
         return (
             self.base,
             self.centre.view,
-            self.extent.view,
+            self.sizes,
             self.group.view,
             self.cell.view,
             self.following.view,
             self.heads,
-            self.dims,
-            1.0 / self.side,
-            self.radius_cap,
+            self.cells.dims,
+            1.0 / self.cells.side,
+            self.cells.cap,
         )
 
 
