@@ -53,6 +53,8 @@ def similarity_join(
     ``values=True`` adds ``pairs``, the matching pairs of samples: ``left`` and ``right`` with their coordinates, and
     ``weight``. Weights sum to the probability, so ``Samples("pairs")`` over the result is a stream again. Gaussians are
     then answered through their points.
+    ``probabilities="bounds"`` may stop early: ``probability`` is then a proven lower bound, at least the threshold, and
+    ``probability_upper`` an upper one. The pairs are the same.
     Spark frames give a Spark frame (streaming if they are), others a `pyarrow.Table`. Bad rows are in `rejects`, or
     raise `BadInput` with ``on_reject="fail"``.
 
@@ -63,7 +65,7 @@ def similarity_join(
 
     Lian & Chen 2009, Eqs. 1 and 2; Ren et al. 2019, Definition 2.6.
     """
-    _refuse_unbuilt(metric=metric, probabilities=probabilities)
+    _refuse_unbuilt(metric=metric)
     if right is left:
         if more:
             raise BadArgument(_TWICE)
@@ -73,6 +75,7 @@ def similarity_join(
             probability=probability,
             window=window,
             emit=emit,
+            probabilities=probabilities,
             values=values,
             on_reject=on_reject,
             options=options,
@@ -88,6 +91,7 @@ def similarity_join(
         on_reject=on_reject,
         options=options,
         emit=emit,
+        probabilities=probabilities,
         values=values,
         imputer=imputer,
     )
@@ -113,7 +117,7 @@ def self_join(
     ``different`` names a column in which the two rows have to differ; null does not differ. Everything else as in
     `similarity_join`.
     """
-    _refuse_unbuilt(metric=metric, probabilities=probabilities)
+    _refuse_unbuilt(metric=metric)
     return _join(
         (stream,),
         epsilon=epsilon,
@@ -124,6 +128,7 @@ def self_join(
         on_reject=on_reject,
         options=options,
         emit=emit,
+        probabilities=probabilities,
         values=values,
         imputer=imputer,
     )
@@ -554,6 +559,7 @@ class SimilarityJoin:
         window: Window,
         different: str | None = None,
         emit: str = "matches",
+        probabilities: str = "exact",
         values: bool = False,
         on_reject: str = "collect",
         options: Options | None = None,
@@ -580,6 +586,7 @@ class SimilarityJoin:
             "window": window,
             "different": different,
             "emit": emit,
+            "probabilities": probabilities,
             "values": values,
             "on_reject": on_reject,
             "options": options or Options(),
@@ -852,12 +859,8 @@ def _is_spark(frame: Any) -> bool:
     )
 
 
-def _refuse_unbuilt(*, metric: str, probabilities: str) -> None:
-    for name, value, built in (
-        ("metric", metric, "euclidean"),
-        ("probabilities", probabilities, "exact"),
-    ):
-        if value is not built and value != built:
-            raise NotBuilt(
-                f"{name}={value!r} is planned and not built yet; today {name}={built!r} is. See docs/index.md."
-            )
+def _refuse_unbuilt(*, metric: str) -> None:
+    if metric != "euclidean":
+        raise NotBuilt(
+            f"metric={metric!r} is planned and not built yet; today metric='euclidean' is. See docs/index.md."
+        )

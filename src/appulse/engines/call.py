@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 TOLERANCE = 1e-9
 EMITS = ("matches", "changes")
+PROBABILITIES = ("exact", "bounds")
 #: Samples that match, and what they add to the probability.
 PAIRS = pa.list_(
     pa.struct([("left", pa.list_(pa.float64())), ("right", pa.list_(pa.float64())), ("weight", pa.float64())])
@@ -131,10 +132,12 @@ class JoinCall:
             for side in ("left", "right")
             for what, kind in (("stream", pa.string()), ("key", self.key_type), ("time", self.time_type))
         ]
+        figures = [("distance", pa.float64()), ("probability", pa.float64())]
+        figures += [("probability_upper", pa.float64())] if self.plan.bounded else []
         changes = [("change", pa.int32()), ("time", self.time_type)] if self.plan.changes else []
         pairs = [("pairs", PAIRS)] if self.plan.values else []
         filled = [(f"{side}_filled", FILLED) for side in ("left", "right")] if self.imputes else []
-        return pa.schema([*sides, ("distance", pa.float64()), ("probability", pa.float64()), *changes, *pairs, *filled])
+        return pa.schema([*sides, *figures, *changes, *pairs, *filled])
 
     @property
     def bucketed(self) -> bool:
@@ -180,6 +183,7 @@ def resolve(
     on_reject: str,
     options: Options,
     emit: str = "matches",
+    probabilities: str = "exact",
     values: bool = False,
     imputer: Any = None,
 ) -> JoinCall:
@@ -196,6 +200,13 @@ def resolve(
         raise BadArgument(f"emit={emit!r}.{nearest(str(emit), EMITS)}")
     if on_reject not in ("collect", "fail"):
         raise BadArgument(f"on_reject={on_reject!r}.{nearest(str(on_reject), ('collect', 'fail'))}")
+    if probabilities not in PROBABILITIES:
+        raise BadArgument(f"probabilities={probabilities!r}.{nearest(str(probabilities), PROBABILITIES)}")
+    if values and probabilities == "bounds":
+        raise BadArgument(
+            "values=True tells the samples that match, whose weights sum to the exact probability. "
+            "Leave out probabilities='bounds'."
+        )
     arrival = _check_order(streams, names)
     conditions = [tuple(map(parse, stream.where)) for stream in streams]
     models = tuple(held_as(stream.value, where) for stream, where in zip(streams, conditions, strict=True))
@@ -215,6 +226,7 @@ def resolve(
         grouped=bool(streams[0].partitions),
         changes=emit == "changes",
         values=values,
+        bounded=probabilities == "bounds",
     )
     key_type, time_type = _key_type(streams, schemas, names), common_time_type(streams, schemas, names)
     d = known_dimensions(names, models, schemas)
@@ -406,6 +418,8 @@ def to_table(answers: Answers, call: JoinCall) -> pa.Table:
         columns.append(decode(key, call.key_type))
         columns.append(_times(time, stream, call))
     columns += [pa.array(answers.distance), pa.array(answers.probability)]
+    if call.plan.bounded:
+        columns.append(pa.array(answers.probability if answers.upper is None else answers.upper))
     if call.plan.changes and answers.change is not None and answers.at is not None and answers.at_stream is not None:
         columns += [pa.array(answers.change.astype(np.int32)), _times(answers.at, answers.at_stream, call)]
     elif call.plan.changes:

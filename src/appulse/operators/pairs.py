@@ -180,7 +180,9 @@ def _refined(plan: JoinPlan, pairs: Pairs, counts: Counter[str]) -> Found:
             probability=probability,
         )
         return _exact(pairs, probability)
-    upper = np.empty(len(probability) if plan.bounded else 0)
+    # What windows make of a pair counts, too: a bound that reaches the threshold is not enough there.
+    early = plan.bounded and not plan.uncertain
+    upper = np.empty(len(probability) if early else 0)
     pruned = refine(
         pairs.left,
         pairs.right,
@@ -188,7 +190,7 @@ def _refined(plan: JoinPlan, pairs: Pairs, counts: Counter[str]) -> Found:
         plan.limit,
         plan.threshold,
         _SIFTED_FROM if "sample" in plan.bounds else _NEVER,
-        plan.bounded,
+        early,
         *_whole(pairs.left_store),
         *_whole(pairs.right_store),
         probability,
@@ -196,7 +198,7 @@ def _refined(plan: JoinPlan, pairs: Pairs, counts: Counter[str]) -> Found:
     )
     counts["pruned_sample"] += pruned
     counts["refined"] -= pruned
-    return Found(pairs, probability, upper if plan.bounded else probability)
+    return Found(pairs, probability, upper if early else probability)
 
 
 def pairings(plan: JoinPlan, pairs: Pairs, factor: NDArray[np.float64]) -> Pairings:

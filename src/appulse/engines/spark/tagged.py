@@ -64,6 +64,8 @@ def result_schemas(call: JoinCall, streams: Sequence[Stream]) -> tuple[T.StructT
         for what, kind in (("stream", text), ("key", key), ("time", time))
     ]
     figures = [T.StructField("distance", number), T.StructField("probability", number)]
+    if call.plan.bounded:
+        figures.append(T.StructField("probability_upper", number))
     if call.plan.changes:
         figures += [T.StructField("change", T.IntegerType()), T.StructField("time", time)]
     if call.plan.values:
