@@ -21,7 +21,7 @@ import pyarrow as pa
 
 import appulse as ap
 from appulse.model.readings import Readings as Rows
-from appulse.model.strings import Labels
+from appulse.model.strings import Bytes
 from appulse.operators.sensor_join import SensorJoin, SensorPlan
 from benchmarks.harness import arguments, read_stream, report, say, scratch, timed, write_stream
 from benchmarks.mjoin import DistributedMJoin, Factorised, FlinkMultiJoin, JoinTree, MJoin
@@ -45,21 +45,20 @@ SPARK_ROWS = {True: 1_000_000, False: 4_000_000}
 
 
 class Ours:
-    """The operator, as engines run it; readings with sensors as labels, as they come from the door."""
+    """The operator, as engines run it; sensors are byte strings, as they come from the door."""
 
-    def __init__(self, streams: int, window: int) -> None:
+    def __init__(self, window: int) -> None:
         self._join = SensorJoin(SensorPlan(window, pa.int64()))
-        self._labels = tuple(b"\0\0\0\x08" + (s + (1 << 63)).to_bytes(8, "big") for s in range(streams))
-        self._number = {label: s for s, label in enumerate(self._labels)}
 
     def push(self, time: Ints, sensor: Ints, bins: Ints) -> list[Any]:
         """Join readings, in order, with those before them."""
-        labels = Labels(sensor.astype(np.int32), self._labels)
-        return self._join.push([Rows(time, labels, bins, bins)])
+        names = Bytes.fixed(sensor.astype(">u8").view(np.uint8).reshape(-1, 8))
+        return self._join.push([Rows(time, names, bins, bins)])
 
     def factorised(self, found: list[Any]) -> Factorised:
         """As the others tell it."""
-        place = np.array([-1, *(self._number[label] for label in self._join.sensors.values[1:])])
+        known = self._join.sensors.strings.slice(1, len(self._join.sensors)).data.view(">u8")
+        place = np.concatenate([[-1], known.astype(np.int64)])
         groups = np.cumsum([0, *(len(part.sensor) for part in found)])
         times = np.cumsum([0, *(len(part.time) for part in found)])
         return Factorised(
@@ -108,7 +107,7 @@ def contestants(*, quick: bool) -> dict[str, float]:
     """Ours and theirs at 2,000 sensors."""
     field = synthetic(SENSORS, 200 if quick else 1_000, 1)
     ends = float(field.time[-1]) / SECOND - WARM
-    ours = min((lap(Ours(SENSORS, WINDOW), field, 60.0) for _ in range(3)), key=lambda done: done.seconds)
+    ours = min((lap(Ours(WINDOW), field, 60.0) for _ in range(3)), key=lambda done: done.seconds)
     met = ours.told.first[-1] / SENSORS
     say(f"2,000 sensors: ours {ours.seconds * 1e9:.0f} ns a reading, which meets {met:.1f} sensors")
     figures = {}
@@ -134,7 +133,7 @@ def growth() -> float:
     laps: dict[int, list[float]] = {sensors: [] for sensors in counts}
     for _ in range(5):
         for sensors in counts:
-            laps[sensors].append(lap(Ours(sensors, WINDOW), fields[sensors], 40.0).seconds)
+            laps[sensors].append(lap(Ours(WINDOW), fields[sensors], 40.0).seconds)
     each = {sensors: float(np.median(some)) for sensors, some in laps.items()}
     say("sensors: " + ", ".join(f"{sensors:,} {seconds * 1e9:.0f} ns" for sensors, seconds in each.items()))
     return max(each.values()) / min(each.values())

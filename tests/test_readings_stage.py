@@ -129,7 +129,5 @@ def test_blocks_say_what_was_packed(case: Case) -> None:
     assert (read.time == readings.time).all()
     assert (read.key == readings.key).all()
     assert read.carry == readings.carry
-    assert [read.sensor.values[i] for i in read.sensor.codes] == [
-        readings.sensor.values[i] for i in readings.sensor.codes
-    ]
+    assert read.sensor.to_list() == readings.sensor.to_list()
     assert pack_readings(read) == packed

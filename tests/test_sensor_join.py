@@ -15,7 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import appulse as ap
+from appulse.model.strings import Bytes
 from appulse.operators import sensor_join as operator
+from appulse.operators.names import Names
 from tests import naive_sensors as naive
 
 SENSORS = ["a", "b", "c", "dd", "éa"]
@@ -283,7 +285,9 @@ def test_sensors_that_come_and_go_leave_nothing_behind() -> None:
             if t:
                 assert max(len(row["matches"]) for row in found.to_pylist()) == (4 if t % 2 else 9)
     assert join._engine is not None
-    assert len(join._engine.operator.sensors) < 200
+    held = join._engine.operator
+    assert isinstance(held, operator.SensorJoin)
+    assert len(held.sensors) < 200
 
 
 def test_frames_of_other_libraries() -> None:
@@ -313,6 +317,21 @@ def test_errors_say_what_to_do(change: dict[str, Any], message: str) -> None:
     arguments: dict[str, Any] = {"sensor": "s", "time": "t", "value": "v", "window": 1} | change
     with pytest.raises(ap.BadArgument, match=message):
         ap.sensor_join(table, **arguments)
+
+
+def test_names_are_numbered_once() -> None:
+    """Of any length, in any batches, beyond every room there was at first."""
+    names, known = Names(), dict[bytes, int]()
+    rng = np.random.default_rng(9)
+    for n in (0, 1, 50, 3000, 10):
+        given_ = [rng.bytes(int(rng.integers(0, 5))) + b"x" * int(k % 300 == 0) * 3000 for k in range(n)]
+        numbers = names.of(Bytes.of(given_)).tolist()
+        for name, number in zip(given_, numbers, strict=True):
+            assert known.setdefault(name, number) == number
+    assert sorted(known.values()) == list(range(1, len(known) + 1))
+    assert len(names) == len(known) + 1
+    told_ = names.strings.to_list()
+    assert all(told_[number] == name for name, number in known.items())
 
 
 def test_many_readings_by_many_sensors() -> None:

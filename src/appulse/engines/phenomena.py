@@ -21,7 +21,7 @@ from appulse.model.readings import (
     check_reading_columns,
     values_of,
 )
-from appulse.model.strings import Labels
+from appulse.model.strings import Labels, encode
 from appulse.model.times import UNITS, duration, from_micros
 from appulse.operators.phenomena import Happenings, Phenomena, PhenomenaPlan, Sites
 
@@ -175,7 +175,7 @@ def resolve_phenomena(
         value_type=column_type(schema, value, "readings"),
         width=None if resolution is None else float(resolution),
         length=None,
-        located=None if sites is None else frozenset(label[4:] for label in sites.sensors),
+        located=None if sites is None else frozenset(sites.sensors),
     )
     check_reading_columns(encoding, schema)
     reached = duration(span, "span")
@@ -211,17 +211,16 @@ def _sites(locations: pa.Table, sensor: str, kind: pa.DataType, reach: Any) -> S
     at = np.column_stack([floats(locations[name]) for name in others])
     if names.null_count or not np.isfinite(at).all() or len(names.unique()) < len(names):
         raise BadArgument("locations= has a sensor twice, or without a name or a place. Give each one row, with both.")
-    labels = Labels.of([names.cast(kind)])
-    codes = {int(code): row for row, code in enumerate(labels.codes)}
-    ordered = sorted(codes, key=lambda code: labels.values[code][4:])
-    at = at[[codes[code] for code in ordered]]
+    named = encode(names.cast(kind)).to_list()
+    order = sorted(range(len(named)), key=named.__getitem__)
+    at = at[order]
     limit = float(reach) + TOLERANCE * max(1.0, float(reach))
     pairs = cKDTree(at).query_pairs(limit * (1.0 + 1e-9), output_type="ndarray") if len(at) else np.empty((0, 2), int)
     pairs = pairs[((at[pairs[:, 0]] - at[pairs[:, 1]]) ** 2).sum(axis=1) <= limit**2]
     both = np.concatenate([pairs, pairs[:, ::-1]]).astype(np.int64)
     both = both[np.lexsort((both[:, 1], both[:, 0]))]
     first = np.searchsorted(both[:, 0], np.arange(len(at) + 1))
-    return Sites(tuple(labels.values[code] for code in ordered), at, first, np.ascontiguousarray(both[:, 1]))
+    return Sites(tuple(named[row] for row in order), at, first, np.ascontiguousarray(both[:, 1]))
 
 
 def _is_real(value: object) -> bool:

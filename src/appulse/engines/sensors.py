@@ -17,7 +17,6 @@ from appulse.kernels.occurrences import expand
 from appulse.model.readings import (
     ReadingsEncoding,
     check_reading_columns,
-    sensors_of,
     values_of,
 )
 from appulse.model.strings import Bytes, Labels, decode, encode, label_parts
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from appulse.operators.labels import LabelNumbers
+    from appulse.operators.names import Names
     from appulse.operators.sensor_join import Matches
 
 #: Elements of a product that are held at once.
@@ -261,14 +260,14 @@ class SensorNames:
 
     def __init__(self, kind: pa.DataType) -> None:
         self._kind = kind
-        self._numbers: LabelNumbers | None = None
+        self._names: Names | None = None
         self._known = pa.array([], kind)
 
-    def take(self, numbers: NDArray[np.int64], sensors: LabelNumbers) -> pa.Array:
+    def take(self, numbers: NDArray[np.int64], sensors: Names) -> pa.Array:
         """The sensors behind numbers."""
-        if sensors is not self._numbers or len(sensors) > len(self._known) + 1:
-            self._numbers = sensors
-            self._known = decode(Bytes.of([value[4:] for value in sensors.values[1:]]), self._kind)
+        if sensors is not self._names or len(sensors) > len(self._known) + 1:
+            self._names = sensors
+            self._known = decode(sensors.strings.slice(1, len(sensors)), self._kind)
         return self._known.take(pa.array(numbers - 1))
 
 
@@ -291,7 +290,7 @@ def _own_columns(matches: Matches, call: SensorCall) -> list[pa.Array]:
     return [
         *group_columns(asked.group, len(asked), call.partitions),
         values_of(asked.bits, asked.label, call.encoding.value_type),
-        sensors_of(asked.sensor, call.key_type),
+        decode(asked.sensor, call.key_type),
         from_micros(asked.time, call.time_type, call.encoding.unit),
         *([] if asked.carry is None else _one_piece(asked.carry)),
     ]

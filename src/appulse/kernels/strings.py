@@ -115,3 +115,64 @@ def sorts_after(
             order = _compare(l_samples, at, l_samples_length[a], r_samples, other, r_samples_length[b])
         out[i] = order > 0
     return out
+
+
+@kernel
+def number_names(
+    offsets: Ints,
+    data: ByteArray,
+    begin: int,
+    table: NDArray[Any],
+    hashes: Hashes,
+    known_offsets: Ints,
+    known: ByteArray,
+    many: int,
+    out: Ints,
+) -> tuple[int, int]:
+    """The number of each byte string from ``begin`` on; new ones get the next, and are put down.
+
+    ``table`` holds numbers by hash, -1 where there is none; the string of number k is
+    ``known[known_offsets[k]:known_offsets[k + 1]]``. Returns how many are known, and where it came to, short of the end
+    without room.
+    """
+    mask = len(table) - 1
+    for i in range(begin, len(offsets) - 1):
+        low, high = offsets[i], offsets[i + 1]
+        h = np.uint64(0xCBF29CE484222325)
+        for k in range(low, high):
+            h = (h ^ np.uint64(data[k])) * np.uint64(0x100000001B3)
+        h = (h ^ (h >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
+        h ^= h >> np.uint64(33)
+        slot = np.int64(h >> np.uint64(1)) & mask
+        while table[slot] >= 0:
+            number = table[slot]
+            at = known_offsets[number]
+            if hashes[number] == h and known_offsets[number + 1] - at == high - low:
+                k = 0
+                while k < high - low and known[at + k] == data[low + k]:
+                    k += 1
+                if k == high - low:
+                    break
+            slot = (slot + 1) & mask
+        if table[slot] < 0:
+            at = known_offsets[many]
+            if 2 * many >= len(table) or many == len(hashes) or at + high - low > len(known):
+                return many, i
+            for k in range(high - low):
+                known[at + k] = data[low + k]
+            known_offsets[many + 1] = at + high - low
+            hashes[many], table[slot] = h, many
+            many += 1
+        out[i] = table[slot]
+    return many, len(offsets) - 1
+
+
+@kernel
+def refill_names(table: NDArray[Any], hashes: Hashes, many: int) -> None:
+    """Put the numbers from 1 on into an empty table."""
+    mask = len(table) - 1
+    for number in range(1, many):
+        slot = np.int64(hashes[number] >> np.uint64(1)) & mask
+        while table[slot] >= 0:
+            slot = (slot + 1) & mask
+        table[slot] = number

@@ -71,7 +71,7 @@ class Readings:
     """
 
     time: NDArray[np.int64]
-    sensor: Labels
+    sensor: Bytes
     bits: NDArray[np.int64]
     key: NDArray[np.int64]
     label: tuple[bytes, ...] = ()
@@ -122,7 +122,7 @@ def concat(parts: Sequence[Readings]) -> Readings:
     carry = [part.carry for part in parts if part.carry is not None]
     return Readings(
         np.concatenate([part.time for part in parts]),
-        Labels.concat([part.sensor for part in parts]),
+        Bytes.concat([part.sensor for part in parts]),
         np.concatenate(bits),
         np.concatenate(key),
         tuple(label),
@@ -177,7 +177,7 @@ def encode_readings(table: pa.Table, encoding: ReadingsEncoding) -> tuple[Readin
     bits, key, label = _values(table, encoding)
     readings = Readings(
         time=micros,
-        sensor=Labels.of([chunk(table[encoding.sensor]).cast(encoding.key_type)]),
+        sensor=encode(_sensors(table, encoding)),
         bits=bits,
         key=key,
         label=label,
@@ -200,13 +200,6 @@ def numbers_of(bits: NDArray[np.int64], label: tuple[bytes, ...], kind: pa.DataT
     return floats(values_of(bits, label, kind))
 
 
-def sensors_of(labels: Labels, kind: pa.DataType) -> pa.Array:
-    """Sensors in the type they came in: each label has one part."""
-    labels = labels.slice(0, len(labels.codes))  # without those that no row has
-    values = decode(Bytes.of([value[4:] for value in labels.values]), kind)
-    return values.take(pa.array(labels.codes))
-
-
 def late_readings(readings: Readings, rows: NDArray[np.int64], frontier: int, encoding: ReadingsEncoding) -> pa.Table:
     """Readings that came too late, as rejects that say by how much."""
     late = readings.take(rows)
@@ -214,7 +207,7 @@ def late_readings(readings: Readings, rows: NDArray[np.int64], frontier: int, en
     return pa.table(
         {
             "stream": [encoding.name] * len(rows),
-            "key": sensors_of(late.sensor, encoding.key_type),
+            "key": decode(late.sensor, encoding.key_type),
             "time": from_micros(late.time, encoding.time_type, encoding.unit),
             "reason": [why.LATE] * len(rows),
             "detail": [f"{s:.6f} seconds behind the frontier" for s in ((frontier - late.time) / 1e6).tolist()],
@@ -222,6 +215,11 @@ def late_readings(readings: Readings, rows: NDArray[np.int64], frontier: int, en
         },
         schema=reject_schema(encoding.key_type, encoding.time_type),
     )
+
+
+def _sensors(table: pa.Table, encoding: ReadingsEncoding) -> pa.Array:
+    column = chunk(table[encoding.sensor])
+    return column if column.type == encoding.key_type else column.cast(encoding.key_type)
 
 
 def _check_value(table: pa.Table, encoding: ReadingsEncoding, defects: Defects) -> None:
@@ -235,7 +233,7 @@ def _check_value(table: pa.Table, encoding: ReadingsEncoding, defects: Defects) 
 def _check_located(table: pa.Table, encoding: ReadingsEncoding, defects: Defects) -> None:
     if encoding.located is None:
         return
-    column = chunk(table[encoding.sensor]).cast(encoding.key_type).dictionary_encode()
+    column = _sensors(table, encoding).dictionary_encode()
     missing = np.array([value not in encoding.located for value in encode(column.dictionary).to_list()] or [False])
     codes = np.asarray(column.indices.fill_null(0)).astype(np.int64)
     defects.mark(missing[codes], why.NO_LOCATION, lambda _: "the locations do not have this sensor")
@@ -252,7 +250,7 @@ def _lengths(table: pa.Table, encoding: ReadingsEncoding, defects: Defects) -> N
         return np.rint(np.where(bad, 0.0, seconds) * 1e6).astype(np.int64)
     if not encoding.lengths:
         return None
-    column = chunk(table[encoding.sensor]).cast(encoding.key_type).dictionary_encode()
+    column = _sensors(table, encoding).dictionary_encode()
     known = dict(encoding.lengths)
     own = [known.get(value, encoding.length) for value in encode(column.dictionary).to_list()]
     codes = np.asarray(column.indices.fill_null(0)).astype(np.int64)

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from appulse.model.readings import Readings
-from appulse.model.strings import Labels
+from appulse.model.strings import Bytes, Labels
 from appulse.operators.sensor_join import SensorJoin, SensorPlan
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Store:
         some = self._all
         return Readings(
             time=some.time[numbers],
-            sensor=_labels(self._rank[some.sensor[numbers]], self._names),
+            sensor=Bytes.fixed(self._rank[some.sensor[numbers]].astype(">u8").view(np.uint8).reshape(-1, 8)),
             bits=numbers,
             key=some.bin[numbers],
             group=_labels(heads, self._names),
@@ -84,8 +84,8 @@ class Store:
 
     def _met(self, found: Sequence[Matches]) -> Met:
         if len(self._known) != len(self._join.sensors):
-            ranks = [int.from_bytes(name[4:], "big") for name in self._join.sensors.values[1:]]
-            self._known = np.append(-1, self._node[np.array(ranks, np.int64)])
+            names = self._join.sensors.strings.slice(1, len(self._join.sensors))
+            self._known = np.append(-1, self._node[names.data.view(">u8").astype(np.int64)])
         parts = []
         for matches in found:
             group_of = np.repeat(np.arange(len(matches.sensor)), np.diff(matches.begin))

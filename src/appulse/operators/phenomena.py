@@ -50,6 +50,7 @@ from appulse.kernels.phenomena import (
 from appulse.model.readings import Readings, concat
 from appulse.model.strings import Bytes
 from appulse.operators.labels import LabelNumbers
+from appulse.operators.names import Names
 from appulse.operators.sensor_join import order_of, ranks
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ _SIGN = np.int64(-(1 << 63))
 
 @dataclass(frozen=True)
 class Sites:
-    """Where sensors are: ``at`` has a row of coordinates for each of ``sensors`` (labels), which are in order.
+    """Where sensors are: ``at`` has a row of coordinates for each of ``sensors`` (canonical bytes), in their order.
 
     Neighbours of sensor s are ``near[first[s]:first[s + 1]]``.
     """
@@ -97,7 +98,7 @@ class Happenings:
     """
 
     group: bytes
-    sensors: LabelNumbers
+    sensors: Names
     labels: LabelNumbers
     time: NDArray[np.int64]
     key: NDArray[np.int64]
@@ -177,9 +178,9 @@ class Phenomena:
 
     def __init__(self, plan: PhenomenaPlan) -> None:
         self.plan = plan
-        self.sensors, self._labels, self._groups = LabelNumbers(), LabelNumbers(), LabelNumbers()
+        self.sensors, self._labels, self._groups = Names(), LabelNumbers(), LabelNumbers()
         if plan.sites is not None:
-            self.sensors.add(plan.sites.sensors)
+            self.sensors.of(Bytes.of(plan.sites.sensors))
         self._fields: dict[int, _Group] = {}
         self._standing: dict[int, dict[int, _Region]] = {}
         self._place: Place | None = None
@@ -241,7 +242,7 @@ class Phenomena:
     def restore(self, standing: dict[str, NDArray[Any]]) -> None:
         """Take in what `standing` told, after the readings that the spans hold."""
         groups, labels, sensors = (_as_bytes(standing, name) for name in ("groups", "labels", "sensors"))
-        sensor_numbers = self.sensors.add(sensors)
+        sensor_numbers = self.sensors.of(Bytes.of(sensors))
         slot = member = point = 0
         for g, label in enumerate(groups):
             number = int(self._groups.add([label])[0])
@@ -284,7 +285,7 @@ class Phenomena:
     def _standing_of(
         self, number: int
     ) -> tuple[bytes, int, list[tuple[int, int, int, NDArray[Any], bytes, list[bytes]]]]:
-        known = self._fields[number].field
+        known, names = self._fields[number].field, self.sensors.strings.to_list()
         members: dict[int, list[bytes]] = {}
         keys: dict[int, int] = {}
         for value in range(known.counts[VALUES]):
@@ -292,7 +293,7 @@ class Phenomena:
             while cell >= 0:
                 slot = int(known.cells[cell, SLOT])
                 if slot >= 0:
-                    members.setdefault(slot, []).append(self.sensors.values[known.cells[cell, SENSOR]])
+                    members.setdefault(slot, []).append(names[known.cells[cell, SENSOR]])
                     keys[slot] = int(known.values[value, KEY])
                 cell = int(known.cells[cell, NEXT])
         rows = []
@@ -314,7 +315,7 @@ class Phenomena:
         readings = readings if arranged is None else readings.take(arranged)
         n = len(readings)
         key = self._labels.add(readings.label)[readings.bits] if readings.label else readings.key
-        sensor, groups = self.sensors.of(readings.sensor, n), self._groups.of(readings.group, n)
+        sensor, groups = self.sensors.of(readings.sensor), self._groups.of(readings.group, n)
         order = self._order(np.ascontiguousarray(key))
         time = np.ascontiguousarray(readings.time)
         for number in np.unique(groups).tolist():
@@ -334,7 +335,7 @@ class Phenomena:
         if self.plan.binned:
             return key
         if len(self._labels) > 1:
-            return ranks(self._labels.values)[key]
+            return ranks(Bytes.of(self._labels.values))[key]
         return key ^ _SIGN
 
     def _order_of_key(self, key: int) -> int:
@@ -409,7 +410,7 @@ class Phenomena:
         sites = self.plan.sites
         if sites is None:
             nothing = np.empty(0, np.int64)
-            return Place(nothing, nothing, np.empty((len(self.sensors), 0)), _sensor_ranks(self.sensors.values))
+            return Place(nothing, nothing, np.empty((len(self.sensors), 0)), ranks(self.sensors.strings))
         if self._place is None:
             at = np.concatenate([np.zeros((1, sites.at.shape[1])), sites.at])
             first = np.concatenate([[0], sites.first])
@@ -446,11 +447,6 @@ def _ticks(time: Ints) -> Iterable[tuple[int, int]]:
         end = int(np.searchsorted(time, time[end - 1], side="right"))
         yield begin, end
         begin = end
-
-
-def _sensor_ranks(labels: Sequence[bytes]) -> NDArray[np.int64]:
-    """The place of each sensor in the order of all: of the bytes behind a label's length."""
-    return ranks([label[4:] for label in labels])
 
 
 def _as_arrays(name: str, values: Sequence[bytes]) -> dict[str, NDArray[Any]]:

@@ -42,8 +42,9 @@ from appulse.kernels.occurrences import (
     sweep,
 )
 from appulse.model.readings import Readings, concat, numbers_of
-from appulse.model.strings import encode
+from appulse.model.strings import Bytes, encode
 from appulse.operators.labels import LabelNumbers
+from appulse.operators.names import Names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,7 +95,7 @@ class Matches:
     sensor: NDArray[np.int64]
     begin: NDArray[np.int64]
     time: NDArray[np.int64]
-    sensors: LabelNumbers
+    sensors: Names
     carried: pa.Table | None = None
 
     def __len__(self) -> int:
@@ -107,7 +108,7 @@ class SensorJoin:
     def __init__(self, plan: SensorPlan) -> None:
         self.plan = plan
         self._span = plan.span
-        self.sensors, self._groups, self._values = LabelNumbers(), LabelNumbers(), LabelNumbers()
+        self.sensors, self._groups, self._values = Names(), LabelNumbers(), LabelNumbers()
         self._state = self._structure(_LEAST, _LEAST, _LEAST)
         self._found = _found(_ROOM, numbered=plan.carries)
         self._found.counts[MARK] = 1
@@ -212,7 +213,7 @@ class SensorJoin:
 
     def _arrivals(self, readings: Readings, *, probing: bool) -> Arrivals:
         n, plan = len(readings), self.plan
-        sensor = self.sensors.of(readings.sensor, n)
+        sensor = self.sensors.of(readings.sensor)
         if len(self.sensors) > len(self._room.latest):
             self._room = self._room._replace(latest=_grown(self._room.latest, 2 * len(self.sensors)))
         key = self._values.add(readings.label)[readings.bits] if readings.label else readings.key
@@ -286,7 +287,9 @@ class SensorJoin:
         sweep(state, int(state.sweep[(state.counts[HEAD] - 1) % len(state.sweep), 0]) - self._span)
         runs = np.flatnonzero(np.diff(state.runs[: state.counts[RUNS], 5:7]) > 0)
         values = np.flatnonzero(state.values[: state.counts[VALUES], LIVE])
-        self.sensors = _kept(self.sensors, state.runs[:, SENSOR], runs)
+        used, codes = np.unique(state.runs[runs, SENSOR], return_inverse=True)
+        kept, self.sensors = self.sensors.strings.take(used), Names()
+        state.runs[runs, SENSOR] = self.sensors.of(kept)[codes]
         self._groups = _kept(self._groups, state.values[:, GROUP], values)
         if len(self._values) > 1:
             self._values = _kept(self._values, state.values[:, KEY], values)
@@ -311,10 +314,7 @@ def order_of(readings: Readings) -> NDArray[np.int64] | None:
 
 def _ordered(readings: Readings, rows: NDArray[np.int64]) -> NDArray[np.int64]:
     """Some of the readings, in order."""
-    time = readings.time[rows]
-    used, codes = np.unique(readings.sensor.codes[rows], return_inverse=True)
-    # Labels begin with their length, which is no part of the order.
-    rank = ranks([readings.sensor.values[i][4:] for i in used.tolist()])[codes]
+    time, rank = readings.time[rows], ranks(readings.sensor.take(rows))
     keys = np.empty(len(time), np.uint64)
     order = np.argsort(keys) if ranked(time, rank, keys) else np.lexsort((rank, time))
     same = (np.diff(time[order]) == 0) & (np.diff(rank[order]) == 0)
@@ -326,7 +326,7 @@ def _by_value(readings: Readings, order: NDArray[np.int64], same: NDArray[np.boo
     """Readings of one sensor at one time, in the order of their values and of what they carry."""
     value = readings.bits.view(np.uint64)
     if readings.label:
-        value = ranks(readings.label)[readings.bits].view(np.uint64)
+        value = ranks(Bytes.of(readings.label))[readings.bits].view(np.uint64)
     run = np.concatenate([[0], np.cumsum(~same)])
     if readings.carry is None or readings.carry.num_columns == 0:
         return order[np.lexsort((value[order], run))]
@@ -335,14 +335,17 @@ def _by_value(readings: Readings, order: NDArray[np.int64], same: NDArray[np.boo
     )
     twins = np.flatnonzero(np.concatenate([same, [False]]) | np.concatenate([[False], same]))
     carried = np.zeros(len(order), np.int64)
-    carried[twins] = ranks(encode(rows.take(pa.array(order[twins]))).to_list())
+    carried[twins] = ranks(encode(rows.take(pa.array(order[twins]))))
     return order[np.lexsort((carried, value[order], run))]
 
 
-def ranks(values: Sequence[bytes]) -> NDArray[np.int64]:
+def ranks(values: Bytes) -> NDArray[np.int64]:
     """The place of each value in the order of all, equal ones alike."""
-    places = pc.rank(pa.array(values, pa.binary()), tiebreaker="dense")
-    return np.asarray(places).astype(np.int64) - 1
+    widths = np.diff(values.offsets)
+    if len(values) and (widths == 8).all():
+        _, places = np.unique(values.data.view(">u8").astype(np.uint64), return_inverse=True)
+        return places.astype(np.int64)
+    return np.asarray(pc.rank(values.to_arrow(), tiebreaker="dense")).astype(np.int64) - 1
 
 
 def _kept(labels: LabelNumbers, column: NDArray[np.int64], rows: NDArray[np.int64]) -> LabelNumbers:

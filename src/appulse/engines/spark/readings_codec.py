@@ -19,7 +19,12 @@ def pack_readings(readings: Readings) -> bytes:
     """The readings as a block; labels that none of them has are left out."""
     n = len(readings)
     arrays: dict[str, NDArray[Any]] = {"time": readings.time, "bits": readings.bits}
-    _put_labels(arrays, "sensor", readings.sensor.slice(0, n))
+    widths = np.diff(readings.sensor.offsets)
+    if n and (widths == widths[0]).all():
+        arrays["width"] = widths[:1]
+    else:
+        arrays["ends"] = readings.sensor.offsets
+    arrays["sensors"] = readings.sensor.data
     if readings.label:
         used, codes = np.unique(readings.bits, return_inverse=True)
         _put_labels(arrays, "label", Labels(codes.astype(np.int32), tuple(readings.label[i] for i in used.tolist())))
@@ -42,11 +47,11 @@ def unpack_readings(block: bytes) -> Readings:
     arrays = unpack_arrays(block)
     label = _labels(arrays, "label")
     bits = arrays["bits"] if label is None else label.codes.astype(np.int64)
-    sensor = _labels(arrays, "sensor")
-    assert sensor is not None  # noqa: S101 - every block has it
+    n = len(arrays["time"])
+    ends = arrays["ends"] if "ends" in arrays else np.arange(n + 1) * arrays["width"]
     return Readings(
         arrays["time"],
-        sensor,
+        Bytes(ends, arrays["sensors"]),
         bits,
         arrays.get("key", bits),
         () if label is None else label.values,

@@ -9,6 +9,7 @@ import numpy as np
 
 from appulse.engines.spark.tiles import label_hash
 from appulse.kernels.occurrences import bin_keys, mixed
+from appulse.kernels.strings import hash_rows
 from appulse.model.readings import numbers_of
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class ValueRouting:
 
     def _home(self, homes: NDArray[np.uint64], readings: Readings) -> NDArray[np.int64]:
         """The bucket that answers each reading: of a hot value, whichever its sensor and time say."""
-        turns = _label_hashes(readings.sensor) ^ readings.time.view(np.uint64)
+        turns = hash_rows(readings.sensor.offsets, readings.sensor.data, readings.time)
         chosen = np.where(np.isin(homes, np.array(self.hot, np.uint64)), mixed(turns), homes)
         return (chosen % np.uint64(self.buckets)).astype(np.int64)
 
