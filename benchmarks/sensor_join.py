@@ -5,7 +5,9 @@ Figures (``vs_`` is their time a reading / ours, the same readings in the same b
 * ``vs_mjoin, vs_hmj, vs_duckdb``: outer MJoin, a balanced tree of symmetric hash outer joins, and a self-join of DuckDB
   by micro-batches, at 2,000 sensors (Ali et al. 2007, section 7: Zipf, a reading a second each, a window of 10 s).
 * ``sensor_growth``: our time a reading at the costliest of 200 to 100,000 sensors over that at the cheapest; the total
-  rate and selectivity are the same.
+  rate and the selectivity are the same: 2,000 readings a second of values drawn evenly from 1,000, so that a reading
+  meets 20 readings, of 18 to 20 sensors. (Values by Zipf's law are told, too: there a reading meets as many readings
+  of 15 sensors if there are 2,000, and of five times as many if there are 100,000, so that answers are not alike.)
 * ``spark_of_empty``: our throughput on Structured Streaming over that of the same rows, by value, through a stateful
   operator that counts them.
 """
@@ -25,10 +27,11 @@ from appulse.model.strings import Bytes
 from appulse.operators.sensor_join import SensorJoin, SensorPlan
 from benchmarks.harness import arguments, read_stream, report, say, scratch, timed, write_stream
 from benchmarks.mjoin import DistributedMJoin, Factorised, FlinkMultiJoin, JoinTree, MJoin
-from benchmarks.sensor_fields import DOMAIN, SECOND, WINDOW, dealt, synthetic
+from benchmarks.sensor_fields import DOMAIN, SECOND, WINDOW, dealt, ordered, synthetic
 from benchmarks.sensor_rivals import DuckDB
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -126,17 +129,33 @@ def contestants(*, quick: bool) -> dict[str, float]:
     return {f"vs_{name}": figures[name] for name in ("mjoin", "hmj", "duckdb")}
 
 
+def even(sensors: int, readings: int, seed: int) -> Readings:
+    """Readings of sensors and values drawn evenly, 2,000 a second in all."""
+    random = np.random.default_rng([seed, sensors])
+    when = np.cumsum(random.exponential(SECOND / SENSORS, readings)).astype(np.int64)
+    value = random.integers(0, DOMAIN, readings).astype(np.float64)
+    return ordered(sensors, random.integers(0, sensors, readings), when, value)
+
+
 def growth() -> float:
-    """Our time a reading at 200 to 100,000 sensors; medians of five laps, taken by turns."""
+    """Our time a reading at 200 to 100,000 sensors."""
+    _laps("by Zipf's law", dealt)
+    each = _laps("drawn evenly", even)
+    return max(each) / min(each)
+
+
+def _laps(name: str, make: Callable[[int, int, int], Readings]) -> list[float]:
+    """Medians of five laps, taken by turns."""
     counts = (200, 2_000, 20_000, 100_000)
-    fields = {sensors: dealt(sensors, 120_000, 2) for sensors in counts}
+    fields = {sensors: make(sensors, 120_000, 2) for sensors in counts}
     laps: dict[int, list[float]] = {sensors: [] for sensors in counts}
     for _ in range(5):
         for sensors in counts:
             laps[sensors].append(lap(Ours(WINDOW), fields[sensors], 40.0).seconds)
     each = {sensors: float(np.median(some)) for sensors, some in laps.items()}
-    say("sensors: " + ", ".join(f"{sensors:,} {seconds * 1e9:.0f} ns" for sensors, seconds in each.items()))
-    return max(each.values()) / min(each.values())
+    told = ", ".join(f"{sensors:,} sensors {seconds * 1e9:.0f} ns" for sensors, seconds in each.items())
+    say(f"values {name}: {told}")
+    return list(each.values())
 
 
 def on_spark(spark: SparkSession, folder: Path, rows: int) -> float:

@@ -381,20 +381,33 @@ def _put(
 
 
 @exact_kernel
-def _read_runs(state: Structure, value: Whole, arrivals: Arrivals, i: Whole, span: Whole, found: Found) -> None:
-    """Matches of one value by time alone: runs as they stand, each a group."""
-    counts, runs, pool, numbers = found.counts, state.runs, state.time, state.number
-    sensors, begins, times, told = found.sensor, found.begin, found.time, found.number
-    now, sensor = arrivals.time[i], arrivals.sensor[i]
+def _read_runs(
+    runs: Ints,
+    pool: Ints,
+    numbers: Ints,
+    run: Whole,
+    now: Whole,
+    sensor: Whole,
+    span: Whole,
+    counts: Ints,
+    sensors: Ints,
+    begins: Ints,
+    times: Ints,
+    told: Ints,
+) -> bool:
+    """Matches of one value by time alone: runs as they stand, from ``run`` on, each a group; whether there are any."""
     groups, at = counts[GROUPS], counts[TIMES]
     numbered = len(told) > 0
-    run = state.values[value, NEWEST]
     while run >= 0 and now - runs[run, LATEST] <= span:
         if runs[run, SENSOR] != sensor:
             sensors[groups], begins[groups] = runs[run, SENSOR], at
             groups += 1
             place, mask = runs[run, PLACE], runs[run, ROOM] - 1
             k, first = runs[run, END] - 1, runs[run, FIRST]
+            if not numbered:  # the newest stands in the run itself: most runs of large fields have no other
+                times[at] = runs[run, LATEST]
+                at += 1
+                k -= 1
             while k >= first and now - pool[place + (k & mask)] <= span:
                 times[at] = pool[place + (k & mask)]
                 if numbered:
@@ -402,10 +415,9 @@ def _read_runs(state: Structure, value: Whole, arrivals: Arrivals, i: Whole, spa
                 at += 1
                 k -= 1
         run = runs[run, NEXT]
-    if at > counts[TIMES]:
-        found.probe[counts[PROBES]], found.first[counts[PROBES]] = i, counts[GROUPS]
-        counts[PROBES] += 1
-        counts[GROUPS], counts[TIMES] = groups, at
+    some: bool = at > counts[TIMES]
+    counts[GROUPS], counts[TIMES] = groups, at
+    return some
 
 
 @exact_kernel
@@ -491,6 +503,7 @@ def join(
     value_table, run_table, pool, told = state.value_table, state.run_table, state.time, found.counts
     time, sensors, groups, keys, asks = arrivals.time, arrivals.sensor, arrivals.group, arrivals.key, arrivals.asks
     numbers, measures, lengths = state.number, state.value, state.length
+    out = found.sensor, found.begin, found.time, found.number
     heads = np.full(3, -1, np.int64)
     plain = reach < 0.0 and len(arrivals.length) == 0
     for i in range(begin, end):
@@ -509,7 +522,12 @@ def join(
                 if told[TIMES] + live > len(found.time) or live > len(room.time):
                     return i
                 if plain:
-                    _read_runs(state, heads[0], arrivals, i, span, found)
+                    group, run = told[GROUPS], values[heads[0], NEWEST]
+                    if _read_runs(
+                        runs, pool, numbers, run, time[i], sensors[i], span, told, out[0], out[1], out[2], out[3]
+                    ):
+                        found.probe[told[PROBES]], found.first[told[PROBES]] = i, group
+                        told[PROBES] += 1
                 else:
                     many: Whole = 0
                     for k in range(3):
@@ -519,7 +537,7 @@ def join(
                         _tell(i, many, found, room)
         if not keeps:
             continue
-        run: Whole = -1
+        run = np.int64(-1)
         if counts[HEAD] - counts[TAIL] < len(due):
             run = _found_run(value_table, values, run_table, value_of, runs, sensors[i], groups[i], keys[i])
             if run < 0:

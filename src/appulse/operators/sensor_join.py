@@ -57,7 +57,7 @@ _SLICE = 1 << 12
 # Readings, runs and values there is room for at first.
 _LEAST = 32
 # Matches of one call of the kernel, at least.
-_ROOM = 1 << 18
+_ROOM = 1 << 16
 # Labels are numbered; once there are so many, and twice as many as after the last time, those of none are forgotten.
 _LABELS = 1 << 17
 _NO_INTS, _NO_FLOATS, _NO_FLAGS = np.empty(0, np.int64), np.empty(0), np.empty(0, bool)
