@@ -7,6 +7,7 @@ from fractions import Fraction
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -15,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import appulse as ap
+from appulse.operators.plan import BOUNDS
 from tests import naive
 from tests import naive_imputation as twin
 
@@ -275,3 +277,32 @@ def test_pushes_answer_as_one(case: dict[str, Any], pushes: int) -> None:
         }
         found += join.push(**part).to_pylist()
     assert Counter(map(repr, found)) == Counter(map(repr, expected.to_pylist()))
+
+
+@given(st.integers(0, 2**32 - 1), st.booleans(), st.sampled_from((0.3, 0.6, 1.0)))
+def test_one_look_along_an_axis_adds_up_to_all_pairs_of_samples(seed: int, rounded: bool, epsilon: float) -> None:
+    chance = np.random.default_rng(seed)
+    repository = chance.random((60, 3))
+    rows = chance.random((2, 20, 3))
+    if rounded:
+        repository, rows = repository.round(1), rows.round(1)
+    rows[:, :15][chance.random((2, 15, 3)).argsort(axis=2) < 1] = np.nan
+    known = pa.table(dict(zip("abc", repository.T, strict=True)))
+    rules = [ap.DifferentialDependency({by: 0.4}, name, 9.0) for name in "abc" for by in "abc" if by != name]
+    sides = []
+    for s, values in enumerate(rows):
+        columns = {name: pa.array(values[:, k], from_pandas=True) for k, name in enumerate("abc")}
+        table = pa.table({"id": np.arange(20) + 100 * s, "at": np.zeros(20, np.int64), **columns})
+        sides.append(stream(table, value=ap.Incomplete("a", "b", "c")))
+    settings: dict[str, Any] = {"epsilon": epsilon, "probability": chance.choice([1e-6, 0.2, 0.5])}
+    imputer = ap.DependencyImputer(known, rules)
+    found, plain_ = (
+        ap.similarity_join(
+            *sides, window=ap.TimeWindow(0), imputer=imputer, options=ap.Options(bounds=bounds), **settings
+        )
+        for bounds in (BOUNDS, BOUNDS - {"axes"})
+    )
+    assert found["left_filled"] == plain_["left_filled"]
+    assert found["left_key"] == plain_["left_key"]
+    assert found["right_key"] == plain_["right_key"]
+    assert np.allclose(found["probability"], plain_["probability"], atol=1e-12)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
 from appulse.kernels import bounds as bound_kernels
+from appulse.kernels.axes import refine_on_axes
 from appulse.kernels.close import close_samples
 from appulse.kernels.gaussian import gaussian_pairs
 from appulse.kernels.grid import squared_distances
@@ -180,6 +181,13 @@ def _refined(plan: JoinPlan, pairs: Pairs, counts: Counter[str]) -> Found:
             probability=probability,
         )
         return _exact(pairs, probability)
+    if "axes" in plan.bounds:
+        done = np.empty(len(probability), bool)
+        runs = (*_runs(pairs.left_store), *_runs(pairs.right_store))
+        refine_on_axes(pairs.left, pairs.right, d, plan.limit**2, plan.threshold, *runs, probability, done)
+        if done.any():
+            counts["on_axes"] += int(done.sum())
+            return _with_rest(plan, pairs, probability, done, counts)
     # What windows make of a pair counts, too: a bound that reaches the threshold is not enough there.
     early = plan.bounded and not plan.uncertain
     upper = np.empty(len(probability) if early else 0)
@@ -199,6 +207,19 @@ def _refined(plan: JoinPlan, pairs: Pairs, counts: Counter[str]) -> Found:
     counts["pruned_sample"] += pruned
     counts["refined"] -= pruned
     return Found(pairs, probability, upper if early else probability)
+
+
+def _with_rest(
+    plan: JoinPlan, pairs: Pairs, probability: NDArray[np.float64], done: NDArray[np.bool_], counts: Counter[str]
+) -> Found:
+    """The pairs whose probability is known, and the others refined."""
+    if done.all():
+        return _exact(pairs, probability)
+    others = replace(plan, bounds=plan.bounds - {"axes"})
+    rest = _refined(others, pairs.only(~done), counts)
+    upper = probability.copy()
+    probability[~done], upper[~done] = rest.probability, rest.upper
+    return Found(pairs, probability, upper)
 
 
 def pairings(plan: JoinPlan, pairs: Pairs, factor: NDArray[np.float64]) -> Pairings:
