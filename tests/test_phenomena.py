@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
@@ -21,6 +21,7 @@ from appulse.engines.spark.tiles import TilePlan
 from appulse.operators import phenomena as operator
 from tests import naive_sensors as naive
 from tests.fake_spark import FakeReadings
+from tests.test_sensor_join import judged
 
 SENSORS = ["a", "b", "c", "d", "ee", "f"]
 LATER = 10_000
@@ -147,7 +148,9 @@ def test_no_order_or_batch_changes_an_event(case: Case, chance: Any) -> None:
 def _check_stage(data: st.DataObject) -> None:
     case = data.draw(cases())
     emit = data.draw(st.sampled_from(("events", "regions")))
-    call = resolve_phenomena(case.table.schema, **case.arguments(), lateness=15, partition_by="room", emit=emit)
+    by = data.draw(st.sampled_from(({}, {}, {"similar": "slope", "over": 5})))
+    settings_ = case.arguments() | by | {"partition_by": "room", "emit": emit}
+    call = resolve_phenomena(case.table.schema, **settings_, lateness=15)
     buckets = data.draw(st.sampled_from((1, 2, 3)))
     spark = FakeReadings(
         call=call,
@@ -162,11 +165,11 @@ def _check_stage(data: st.DataObject) -> None:
         found += spark.batch({"readings": table_of(rows[:n])})[0]
         rows = rows[n:]
     answers = pa.concat_tables([call.answer_schema.empty_table(), *found, *spark.end()[0]])
-    inside = ap.phenomena(case.table, **case.arguments(), partition_by="room", emit=emit)
+    inside = ap.phenomena(case.table, **settings_)
     for room in ("x", "y"):
         mine, theirs = (table.filter(pa.compute.equal(table["room"], room)) for table in (answers, inside))
         assert mine.to_pylist() == theirs.to_pylist()
-        if emit == "events":
+        if emit == "events" and not by:
             assert told(mine) == expected(case, [row for row in case.rows if row[3] == room])
 
 
@@ -182,6 +185,16 @@ def test_buckets_tell_the_same(data: st.DataObject) -> None:
 @given(st.data())
 def test_buckets_tell_the_same_long(data: st.DataObject) -> None:
     _check_stage(data)
+
+
+@given(cases(), st.sampled_from([None, 0.3]))
+@settings(max_examples=60, deadline=None)
+def test_regions_of_like_slopes(case: Case, resolution: float | None) -> None:
+    readings = judged(case.rows, "slope", 6, resolution)
+    rows = [(reading.sensor, reading.time // 10**6, reading.value, "x") for reading in readings]
+    arguments = case.arguments() | {"resolution": resolution}
+    result = ap.phenomena(case.table, **arguments, similar="slope", over=6)
+    assert told(result) == expected(replace(case, resolution=resolution), rows)
 
 
 @given(cases())

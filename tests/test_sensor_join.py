@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
+import statistics
 from collections import Counter
 from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -183,6 +187,56 @@ def test_what_is_carried_belongs_to_its_reading(case: Case) -> None:
                 assert (match["sensor"], time, note) in rows
 
 
+def judged(rows: Any, kind: str, over: int, resolution: float | None) -> list[naive.Reading]:
+    """Readings by the property of their sensor's readings of late; those that have none are left out."""
+    ordered = sorted((time, sensor, value) for sensor, time, value, *_ in rows)
+    found = []
+    for i, (time, sensor, _) in enumerate(ordered):
+        own = [(t, v) for t, s, v in ordered[: i + 1] if s == sensor and time - t <= over]
+        values = [v for _, v in own]
+        told_: Any = None
+        if kind == "summary":
+            assert resolution is not None
+            pair = statistics.fmean(values), statistics.pstdev(values)
+            told_ = tuple(math.floor(number / resolution) * resolution for number in pair)
+        elif kind == "pattern" and len(own) > 1:
+            told_ = "".join("+" if b > a else "-" if b < a else "0" for a, b in pairwise(values))
+        elif kind == "slope" and len({t for t, _ in own}) > 1:
+            slope = statistics.linear_regression([Fraction(t) for t, _ in own], [Fraction(v) for v in values]).slope
+            told_ = float((slope > 0) - (slope < 0)) if resolution is None else float(slope)
+        if told_ is not None:
+            found.append(naive.Reading(sensor, time * 10**6, told_))
+    return found
+
+
+@given(cases(), st.sampled_from([("summary", 0.7), ("pattern", None), ("slope", None), ("slope", 0.3)]))
+@settings(max_examples=100, deadline=None)
+def test_sensors_that_did_alike(case: Case, asked: tuple[str, float | None]) -> None:
+    """By mean and spread, slope and signs of steps, over six seconds."""
+    kind, resolution = asked
+    rows = [(sensor, time, float(round(value)) % 8, *rest) for sensor, time, value, *rest in case.rows]
+    readings = judged(rows, kind, 6, resolution)
+    bins = resolution if kind == "slope" else None
+    wanted = Counter(
+        (
+            readings[answer.probe].sensor,
+            readings[answer.probe].time // 10**6,
+            tuple((sensor, tuple(time // 10**6 for time in times)) for sensor, times in answer.matches),
+        )
+        for answer in naive.sensor_join(readings, case.windows(), bins)
+    )
+    join = ap.SensorJoin(**(case.arguments() | {"resolution": resolution, "within": None}), similar=kind, over=6)
+    found, rows = [], sorted(rows, key=lambda row: row[1])
+    for at in range(0, len(rows), 7):
+        found += join.push(table_of(rows[at : at + 7])).to_pylist()
+    found += join.drain().to_pylist() if rows else []
+    assert wanted == Counter(
+        (row["sensor"], row["time"], tuple((m["sensor"], tuple(m["times"])) for m in row["matches"])) for row in found
+    )
+    if kind == "pattern":
+        assert {row["value"] for row in found} <= {reading.value for reading in readings}
+
+
 def test_the_worked_example() -> None:
     """Papers: window 10; five elements in all."""
     rows = [("A", 1, 7), ("B", 3, 7), ("C", 5, 5), ("A", 6, 7), ("C", 8, 7), ("B", 14, 7)]
@@ -310,6 +364,11 @@ def test_frames_of_other_libraries() -> None:
         ({"carry": ["time"]}, "column of the answers"),
         ({"value": "s", "resolution": 1}, "not a number"),
         ({"unit": "sec"}, "unit="),
+        ({"similar": "slop"}, "slope"),
+        ({"similar": "slope"}, "over="),
+        ({"similar": "summary", "over": 5}, "resolution="),
+        ({"similar": "pattern", "over": 5, "resolution": 1}, "leave out"),
+        ({"over": 5}, "over= is for"),
     ],
 )
 def test_errors_say_what_to_do(change: dict[str, Any], message: str) -> None:

@@ -331,6 +331,8 @@ def sensor_join(
     partition_by: str | Sequence[str] | None = None,
     carry: Sequence[str] = (),
     expand: bool = False,
+    similar: str = "value",
+    over: Any = None,
     unit: str = "s",
     on_reject: str = "collect",
     options: SensorOptions | None = None,
@@ -342,6 +344,9 @@ def sensor_join(
     reading meets readings that come before it in the order (time, sensor, number) and are in their window: ``window``
     is a `TimeWindow` (``per_stream`` names sensors), a mapping from sensors to durations (None: all others), or the
     name of a column with each sensor's window in seconds. ``unit`` is that of times that are plain numbers.
+    ``similar`` has sensors compared by what they did in the time ``over`` up to a reading, which is ``value`` then:
+    ``"summary"``, the mean and standard deviation, each in a bin of ``resolution``; ``"slope"``, a second, by least
+    squares, by ``resolution`` or ``within``, else by its sign; ``"pattern"``, the signs of the steps, such as "+0-".
 
     Columns: those of ``partition_by``, then ``value, sensor, time`` of each reading that met others, the columns of
     ``carry``, and ``matches``, a list of (sensor, times, carried values): sensors by their newest reading, newest
@@ -364,6 +369,8 @@ def sensor_join(
         "partition_by": partition_by,
         "carry": carry,
         "expand": expand,
+        "similar": similar,
+        "over": over,
         "unit": unit,
         "on_reject": on_reject,
     }
@@ -397,6 +404,7 @@ def phenomena(
     reach: float | None = None,
     horizon: Any = None,
     similar: str = "value",
+    over: Any = None,
     emit: str = "events",
     lateness: Any = None,
     partition_by: str | Sequence[str] | None = None,
@@ -409,6 +417,7 @@ def phenomena(
     ``strength`` times within ``span`` of the tick at hand. A phenomenon is a value and a connected region of at least
     ``min_sensors`` active sensors: neighbours are at most ``reach`` apart, by ``locations``, a frame with the column of
     sensors and two of coordinates; without these all sensors are neighbours. Ticks are the times of readings.
+    ``similar`` is as in `sensor_join`, ``over`` by default ``span``.
 
     Columns of events: those of ``partition_by``, ``phenomenon`` (a number, kept while the region changes), ``event``
     ("appears", "moves", "disappears", at the first tick at which that is so), ``time``, ``value`` (the lower end of the
@@ -441,6 +450,7 @@ def phenomena(
         "reach": reach,
         "horizon": horizon,
         "similar": similar,
+        "over": over,
         "emit": emit,
         "lateness": lateness,
         "partition_by": partition_by,

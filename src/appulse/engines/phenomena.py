@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from appulse.engines.call import TOLERANCE, column_type
-from appulse.engines.sensors import SensorNames, group_columns
+from appulse.engines.sensors import SensorNames, group_columns, property_of
 from appulse.errors import BadArgument, nearest
 from appulse.kernels.occurrences import bin_floors
 from appulse.kernels.phenomena import APPEARS, DISAPPEARS, hulls
@@ -70,7 +70,7 @@ class PhenomenaCall:
     @property
     def value_type(self) -> pa.DataType:
         """Of a phenomenon's value: the lower end of its bin, or what the sensors said."""
-        return pa.float64() if self.plan.binned else self.encoding.value_type
+        return pa.float64() if self.plan.binned else self.plan.value_type
 
     @property
     def answer_schema(self) -> pa.Schema:
@@ -137,6 +137,7 @@ def resolve_phenomena(
     reach: float | None = None,
     horizon: Any = None,
     similar: str = "value",
+    over: Any = None,
     emit: str = "events",
     lateness: Any = None,
     partition_by: str | Sequence[str] | None = None,
@@ -147,7 +148,6 @@ def resolve_phenomena(
     for what, given, known in (
         ("on_reject", on_reject, ("collect", "fail")),
         ("emit", emit, EMITS),
-        ("similar", similar, ("value",)),
         ("unit", unit, ("ns", *UNITS)),
     ):
         if given not in known:
@@ -162,6 +162,10 @@ def resolve_phenomena(
     partitions = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by or ())
     key_type = column_type(schema, sensor, "readings")
     sites = None if locations is None else _sites(locations, sensor, key_type, reach)
+    reached = duration(span, "span")
+    width = None if resolution is None else float(resolution)
+    value_type = column_type(schema, value, "readings")
+    by = property_of(similar, span if over is None and similar != "value" else over, width, value_type)
     encoding = ReadingsEncoding(
         name="readings",
         sensor=sensor,
@@ -172,20 +176,23 @@ def resolve_phenomena(
         carry=(),
         key_type=key_type,
         time_type=column_type(schema, time, "readings"),
-        value_type=column_type(schema, value, "readings"),
-        width=None if resolution is None else float(resolution),
+        value_type=value_type,
+        width=width if by is None else None,
+        numeric=by is not None,
         length=None,
         located=None if sites is None else frozenset(sites.sensors),
     )
     check_reading_columns(encoding, schema)
-    reached = duration(span, "span")
     plan = PhenomenaPlan(
         regions=emit == "regions",
         strength=int(strength),
         span=reached,
         least=int(min_sensors),
         horizon=reached if horizon is None else duration(horizon, "horizon"),
-        binned=resolution is not None,
+        binned=resolution is not None if by is None else by.binned,
+        width=width or 1.0,
+        value_type=value_type if by is None else by.result_type,
+        by=by,
         sites=sites,
     )
     known_partitions = tuple((column, column_type(schema, column, "readings")) for column in partitions)
@@ -253,8 +260,8 @@ def _values(found: Happenings, call: PhenomenaCall) -> pa.Array:
     if call.plan.binned:
         floors = np.empty(len(found))
         bin_floors(found.key, floors)
-        return pa.array(floors * (call.encoding.width or 1.0))
-    return values_of(found.key, tuple(found.labels.values), call.encoding.value_type)
+        return pa.array(floors * call.plan.width)
+    return values_of(found.key, tuple(found.labels.values), call.plan.value_type)
 
 
 def _places(found: Happenings, call: PhenomenaCall) -> Iterator[pa.Array]:

@@ -21,6 +21,7 @@ from appulse.model.readings import (
 )
 from appulse.model.strings import Bytes, Labels, decode, encode, label_parts
 from appulse.model.times import UNITS, duration, from_micros
+from appulse.operators.properties import KINDS, Property
 from appulse.operators.sensor_join import SWEEPS, SensorJoin, SensorPlan
 from appulse.windows.definitions import TimeWindow
 
@@ -101,7 +102,7 @@ class SensorCall:
     @property
     def factorised_schema(self) -> pa.Schema:
         """Columns of the answers in factorised form."""
-        own = [("value", self.encoding.value_type), ("sensor", self.key_type), ("time", self.time_type)]
+        own = [("value", self.plan.value_type), ("sensor", self.key_type), ("time", self.time_type)]
         return pa.schema([*self.partitions, *own, *self.carried, ("matches", self.match_type)])
 
     @property
@@ -152,6 +153,8 @@ def resolve_sensors(
     expand: bool = False,
     unit: str = "s",
     on_reject: str = "collect",
+    similar: str = "value",
+    over: Any = None,
     sweep: str = "periodic",
 ) -> SensorCall:
     """Check a call against the columns there are, and settle everything that follows from its arguments."""
@@ -159,6 +162,8 @@ def resolve_sensors(
         raise BadArgument(f"on_reject={on_reject!r}.{nearest(str(on_reject), ('collect', 'fail'))}")
     if unit != "ns" and unit not in UNITS:
         raise BadArgument(f"unit={unit!r}.{nearest(str(unit), UNITS)}")
+    if similar == "summary" and within is not None:
+        raise BadArgument("within= goes with values and slopes. For summaries give resolution=.")
     if resolution is not None and within is not None:
         raise BadArgument("resolution= and within= are given both. Bins, or values at most so far apart: give one.")
     for what, given, least in (("resolution", resolution, 0.0), ("within", within, -1.0)):
@@ -171,6 +176,8 @@ def resolve_sensors(
         column_type(schema, column, "readings")
     length, lengths = _windows(window, schema, column_type(schema, sensor, "readings"))
     reach = None if within is None else float(within) + TOLERANCE * max(1.0, float(within))
+    width = float(resolution) if resolution is not None else None if reach is None else 3.0 * reach
+    by = property_of(similar, over, width, column_type(schema, value, "readings"))
     encoding = ReadingsEncoding(
         name="readings",
         sensor=sensor,
@@ -182,7 +189,8 @@ def resolve_sensors(
         key_type=column_type(schema, sensor, "readings"),
         time_type=column_type(schema, time, "readings"),
         value_type=column_type(schema, value, "readings"),
-        width=float(resolution) if resolution is not None else None if reach is None else 3.0 * reach,
+        width=width if by is None else None,
+        numeric=by is not None,
         length=length,
         lengths=lengths,
     )
@@ -190,10 +198,11 @@ def resolve_sensors(
     known = [own for _, own in lengths] if not isinstance(lengths, str) else []
     plan = SensorPlan(
         span=max([*known, *([] if length is None else [length])], default=0),
-        value_type=encoding.value_type,
+        value_type=encoding.value_type if by is None else by.result_type,
         own=bool(lengths),
         reach=reach,
-        width=encoding.width or 1.0,
+        width=width or 1.0,
+        by=by,
         carries=bool(carried),
         sweep=sweep,
     )
@@ -206,6 +215,25 @@ def resolve_sensors(
         expand,
         on_reject,
     )
+
+
+def property_of(similar: str, over: Any, width: float | None, value_type: pa.DataType) -> Property | None:
+    """The property that readings match by; None: their values."""
+    if similar not in ("value", *KINDS):
+        raise BadArgument(f"similar={similar!r}.{nearest(str(similar), ('value', *KINDS))}")
+    if similar == "value":
+        if over is not None:
+            raise BadArgument(
+                "over= is for similar='summary', 'slope' and 'pattern': of values there is one a reading."
+            )
+        return None
+    if over is None:
+        raise BadArgument(f"similar={similar!r} looks back over some time: give over='1 minute', say.")
+    if similar == "summary" and width is None:
+        raise BadArgument("similar='summary' matches means and spreads in one bin each: give resolution=.")
+    if similar == "pattern" and width is not None:
+        raise BadArgument("similar='pattern' matches equal signs: leave out resolution= and within=.")
+    return Property(similar, duration(over, "over"), width, value_type)
 
 
 def _check_carried(carried: Sequence[str], others: Sequence[str]) -> None:
@@ -289,7 +317,7 @@ def _own_columns(matches: Matches, call: SensorCall) -> list[pa.Array]:
     asked = matches.readings.take(matches.probe)
     return [
         *group_columns(asked.group, len(asked), call.partitions),
-        values_of(asked.bits, asked.label, call.encoding.value_type),
+        values_of(asked.bits, asked.label, call.plan.value_type),
         decode(asked.sensor, call.key_type),
         from_micros(asked.time, call.time_type, call.encoding.unit),
         *([] if asked.carry is None else _one_piece(asked.carry)),

@@ -28,7 +28,7 @@ class ReadingsEncoding:
 
     ``width`` is that of bins; without it values match if they are equal. ``lengths`` are windows of sensors, by their
     canonical bytes, or the name of a column of seconds; ``length`` (microseconds) is that of all others, None: none.
-    Readings of sensors that are not ``located`` are bad rows.
+    Readings of sensors that are not ``located`` are bad rows. ``numeric``: values have to be numbers.
     """
 
     name: str
@@ -45,6 +45,7 @@ class ReadingsEncoding:
     length: int | None
     lengths: tuple[tuple[bytes, int], ...] | str = ()
     located: frozenset[bytes] | None = None
+    numeric: bool = False
 
     @property
     def key(self) -> str:
@@ -146,7 +147,7 @@ def check_reading_columns(encoding: ReadingsEncoding, schema: pa.Schema) -> None
     time = schema.field(encoding.time).type
     if not (is_time(time) or is_number(time) or pa.types.is_null(time)):
         raise BadArgument(f"time={encoding.time!r} holds {time}. Give a column of timestamps, dates or numbers.")
-    numeric = [encoding.value] if encoding.width is not None else []
+    numeric = [encoding.value] if encoding.numeric or encoding.width is not None else []
     numeric += [encoding.lengths] if isinstance(encoding.lengths, str) else []
     for column in numeric:
         if not is_numeric(schema.field(column).type):

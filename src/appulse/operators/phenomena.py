@@ -51,11 +51,13 @@ from appulse.model.readings import Readings, concat
 from appulse.model.strings import Bytes
 from appulse.operators.labels import LabelNumbers
 from appulse.operators.names import Names
-from appulse.operators.sensor_join import order_of, ranks
+from appulse.operators.properties import Properties, Property
+from appulse.operators.sensor_order import order_of, ranks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    import pyarrow as pa
     from numpy.typing import NDArray
 
     from appulse.kernels.arrays import Ints
@@ -86,7 +88,10 @@ class PhenomenaPlan:
     least: int
     horizon: int
     binned: bool  # keys are those of bins, in the order of these
+    width: float
+    value_type: pa.DataType  # of what regions hold
     sites: Sites | None = None
+    by: Property | None = None  # readings count by it, in place of their values
     regions: bool = False  # tell all that stand at each tick that changes any
 
 
@@ -184,6 +189,7 @@ class Phenomena:
         self._fields: dict[int, _Group] = {}
         self._standing: dict[int, dict[int, _Region]] = {}
         self._place: Place | None = None
+        self._properties = None if plan.by is None else Properties(plan.by)
 
     def __len__(self) -> int:
         return sum(map(len, self._fields.values()))
@@ -196,7 +202,7 @@ class Phenomena:
     @property
     def span(self) -> int:
         """How far back (microseconds) readings count."""
-        return self.plan.span
+        return self.plan.span + (0 if self.plan.by is None else self.plan.by.over)
 
     def push(self, parts: Sequence[Readings]) -> list[Happenings]:
         """Whole ticks, later than all before: what becomes of phenomena."""
@@ -307,6 +313,8 @@ class Phenomena:
 
     def _arranged(self, parts: Sequence[Readings]) -> Iterable[tuple[int, tuple[Ints, Ints, Ints, Ints]]]:
         """Each group's readings in order: time, sensor, key, and where the key lies among all."""
+        if self._properties is not None:
+            parts = self._properties.of(parts)
         parts = [part for part in parts if len(part)]
         if not parts:
             return

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from appulse.kernels.occurrences import (
     COUNTERS,
@@ -37,14 +36,14 @@ from appulse.kernels.occurrences import (
     Scratch,
     Structure,
     join,
-    ranked,
     rehash,
     sweep,
 )
 from appulse.model.readings import Readings, concat, numbers_of
-from appulse.model.strings import Bytes, encode
 from appulse.operators.labels import LabelNumbers
 from appulse.operators.names import Names
+from appulse.operators.properties import Properties, Property
+from appulse.operators.sensor_order import order_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,6 +77,7 @@ class SensorPlan:
     reach: float | None = None
     width: float = 1.0
     carries: bool = False
+    by: Property | None = None  # readings match by it, in place of their values
     sweep: str = "periodic"
 
 
@@ -115,6 +115,7 @@ class SensorJoin:
         self._room = _scratch(1024, 64)
         self._carried: deque[tuple[int, pa.Table]] = deque()
         self._labels_kept = 0
+        self._properties = None if plan.by is None else Properties(plan.by)
 
     def __len__(self) -> int:
         return int(self._state.counts[HEAD] - self._state.counts[TAIL])
@@ -126,8 +127,8 @@ class SensorJoin:
 
     @property
     def span(self) -> int:
-        """How far back (microseconds) a reading may be met."""
-        return self._span
+        """How far back (microseconds) a reading may be met, or tell of its sensor."""
+        return self._span + (0 if self.plan.by is None else self.plan.by.over)
 
     def push(self, parts: Sequence[Readings]) -> list[Matches]:
         """Whole ticks, later than all before: what each reading meets. They stay, to be met by others."""
@@ -143,7 +144,7 @@ class SensorJoin:
 
     def forget(self, before: int) -> None:
         """Drop readings older than ``before``: nothing can meet them any more."""
-        sweep(self._state, before)
+        sweep(self._state, before + self.span - self._span)
         self._drop_carried()
 
     def standing(self) -> dict[str, NDArray[Any]]:
@@ -154,6 +155,8 @@ class SensorJoin:
         """Take in what `standing` told."""
 
     def _run(self, parts: Sequence[Readings], *, probing: bool, keeping: bool) -> list[Matches]:
+        if self._properties is not None:
+            parts = self._properties.of(parts, keeping=keeping)
         parts = [part for part in parts if len(part)]
         if not parts:
             return []
@@ -296,56 +299,6 @@ class SensorJoin:
         self._labels_kept = len(self.sensors) + len(self._groups) + len(self._values)
         self._room.latest[:] = 0
         self._rebuild()  # keys are others now
-
-
-def order_of(readings: Readings) -> NDArray[np.int64] | None:
-    """The order (time, sensor, value, what is carried); None where the readings are in it already."""
-    step = np.diff(readings.time)
-    if (step > 0).all():
-        return None
-    if (step < 0).any():
-        return _ordered(readings, np.arange(len(readings)))
-    # In order of time: only those that share theirs have to be looked at.
-    tied = np.flatnonzero(np.concatenate([step == 0, [False]]) | np.concatenate([[False], step == 0]))
-    order = np.arange(len(readings))
-    order[tied] = _ordered(readings, tied)
-    return order
-
-
-def _ordered(readings: Readings, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Some of the readings, in order."""
-    time, rank = readings.time[rows], ranks(readings.sensor.take(rows))
-    keys = np.empty(len(time), np.uint64)
-    order = np.argsort(keys) if ranked(time, rank, keys) else np.lexsort((rank, time))
-    same = (np.diff(time[order]) == 0) & (np.diff(rank[order]) == 0)
-    order = rows[order]
-    return _by_value(readings, order, same) if same.any() else order
-
-
-def _by_value(readings: Readings, order: NDArray[np.int64], same: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Readings of one sensor at one time, in the order of their values and of what they carry."""
-    value = readings.bits.view(np.uint64)
-    if readings.label:
-        value = ranks(Bytes.of(readings.label))[readings.bits].view(np.uint64)
-    run = np.concatenate([[0], np.cumsum(~same)])
-    if readings.carry is None or readings.carry.num_columns == 0:
-        return order[np.lexsort((value[order], run))]
-    rows = pa.StructArray.from_arrays(
-        [column.combine_chunks() for column in readings.carry.columns], names=readings.carry.column_names
-    )
-    twins = np.flatnonzero(np.concatenate([same, [False]]) | np.concatenate([[False], same]))
-    carried = np.zeros(len(order), np.int64)
-    carried[twins] = ranks(encode(rows.take(pa.array(order[twins]))))
-    return order[np.lexsort((carried, value[order], run))]
-
-
-def ranks(values: Bytes) -> NDArray[np.int64]:
-    """The place of each value in the order of all, equal ones alike."""
-    widths = np.diff(values.offsets)
-    if len(values) and (widths == 8).all():
-        _, places = np.unique(values.data.view(">u8").astype(np.uint64), return_inverse=True)
-        return places.astype(np.int64)
-    return np.asarray(pc.rank(values.to_arrow(), tiebreaker="dense")).astype(np.int64) - 1
 
 
 def _kept(labels: LabelNumbers, column: NDArray[np.int64], rows: NDArray[np.int64]) -> LabelNumbers:

@@ -65,8 +65,9 @@ def spark_sensors(frame: DataFrame, *, options: SensorOptions, **settings: Any) 
     settings = with_lateness(frame, settings)
     call = resolve_sensors(arrow_schema(frame.schema), sweep=options.sweep, **settings)
     buckets = options.partitions or default_partitions(frame.sparkSession, streaming=frame.isStreaming)
-    routing = value_routing(call.plan, buckets, _sampled(options.sample, call))
-    return readings_result(frame, call, routing)
+    if call.plan.by is not None:  # what a sensor did of late, no bucket of values knows
+        return readings_result(frame, call, GroupRouting(buckets if call.partitions else 1))
+    return readings_result(frame, call, value_routing(call.plan, buckets, _sampled(options.sample, call)))
 
 
 def spark_phenomena(frame: DataFrame, **settings: Any) -> DataFrame:
@@ -218,7 +219,7 @@ def _as_spark(schema: pa.Schema, call: ReadingsCall, frame: DataFrame) -> T.Stru
     given, encoding = frame.schema, call.encoding
     own = {name: given[name].dataType for name in (*encoding.partition_by, *encoding.carry)}
     own |= {"sensor": given[encoding.sensor].dataType, "time": given[encoding.time].dataType}
-    if "value" in schema.names and schema.field("value").type == encoding.value_type:
+    if schema.field("value").type == encoding.value_type:
         own["value"] = given[encoding.value].dataType
     return T.StructType([T.StructField(f.name, own.get(f.name) or _plain(f.type, own)) for f in schema])
 
