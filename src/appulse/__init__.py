@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from appulse import field, network
     from appulse.api import (
         Phenomena,
         QueryMatch,
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
         ask,
         discover_dependencies,
         explain,
+        explain_pair,
         filter,
         impute,
         listen,
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
         BadInput,
         CappedWindow,
         CheckpointError,
+        ExplodingOutput,
         JobError,
         NotBuilt,
         SessionError,
@@ -65,9 +68,10 @@ _HOMES = {
         "SensorJoin",
         "SimilarityJoin",
         "ask",
-    "discover_dependencies",
+        "discover_dependencies",
         "discover_dependencies",
         "explain",
+        "explain_pair",
         "filter",
         "impute",
         "listen",
@@ -89,6 +93,7 @@ _HOMES = {
         "BadInput",
         "CappedWindow",
         "CheckpointError",
+        "ExplodingOutput",
         "JobError",
         "NotBuilt",
         "SessionError",
@@ -111,6 +116,8 @@ _HOMES = {
         "UncertainCountWindow",
     ),
 }
+#: Modules of more functions, as `ap.field`.
+_ROOMS = ("field", "network")
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
@@ -127,6 +134,7 @@ __all__ = [
     "DifferentialDependency",
     "EditingRules",
     "Exact",
+    "ExplodingOutput",
     "Gaussian",
     "Incomplete",
     "JobError",
@@ -156,10 +164,13 @@ __all__ = [
     "ask",
     "discover_dependencies",
     "explain",
+    "explain_pair",
+    "field",
     "filter",
     "impute",
     "listen",
     "match_queries",
+    "network",
     "phenomena",
     "rejects",
     "self_join",
@@ -172,6 +183,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name in _ROOMS:
+        return import_module(f"appulse.{name}")
     home = _HOME_OF.get(name)
     if home is None:
         raise AttributeError(f"module 'appulse' has no attribute {name!r}")

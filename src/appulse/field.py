@@ -1,0 +1,224 @@
+"""What phenomena are good for: telling what is going on, where to look, what to leave out, what to ask.
+
+Everything here goes by the events of `phenomena`, over one group, and by tables in this process. Ali et al. 2005 name
+the uses: a description of the field, guided acquisition, compression, prediction (columns of the events themselves),
+and queries asked only where a phenomenon is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from appulse.errors import BadArgument, nearest
+from appulse.kernels.occurrences import bin_floors, bin_keys
+from appulse.model.columns import chunk, floats, is_numeric
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from numpy.typing import NDArray
+
+_NEEDED = ("phenomenon", "event", "time", "value", "sensors")
+
+
+def check_events(events: pa.Table) -> None:
+    """Raise `BadArgument` unless these are events of one group."""
+    for name in _NEEDED:
+        if name not in events.column_names:
+            raise BadArgument(
+                f"The events have no column {name!r}.{nearest(name, events.column_names)} "
+                "Give what ap.phenomena(..., emit='events') told."
+            )
+    first = events.schema.get_field_index("phenomenon")
+    if first > 0 and any(len(pc.unique(events.column(i))) > 1 for i in range(first)):
+        raise BadArgument("The events are of several groups, each with numbers of its own. Filter one of them first.")
+
+
+def memberships(events: pa.Table) -> pa.Table:
+    """Who was in which phenomenon, and when: ``phenomenon, value, sensor, since, until``, in order of ``since``.
+
+    ``until`` is the first tick at which that was over; null where it is not.
+    """
+    check_events(events)
+    held: dict[tuple[int, Any], Any] = {}
+    rows: list[tuple[int, Any, Any, Any, Any]] = []
+    now: dict[int, set[Any]] = {}
+    for number, event, time, value, sensors in zip(*(events[name].to_pylist() for name in _NEEDED), strict=True):
+        members = set() if event == "disappears" else set(sensors)
+        before = now.get(number, set())
+        rows += [(number, value, sensor, held.pop((number, sensor)), time) for sensor in sorted(before - members)]
+        for sensor in sorted(members - before):
+            held[number, sensor] = time
+        now[number] = members
+    values = dict(zip(events["phenomenon"].to_pylist(), events["value"].to_pylist(), strict=True))
+    rows += [(number, values[number], sensor, since, None) for (number, sensor), since in held.items()]
+    kinds = [pa.int64(), events.schema.field("value").type, events.schema.field("sensors").type.value_type]
+    kinds += [events.schema.field("time").type] * 2
+    names = ("phenomenon", "value", "sensor", "since", "until")
+    columns = zip(*rows, strict=True) if rows else [()] * 5
+    table = pa.table({n: pa.array(list(c), k) for n, c, k in zip(names, columns, kinds, strict=True)})
+    return table.sort_by([("since", "ascending"), ("phenomenon", "ascending"), ("sensor", "ascending")])
+
+
+def going_on(events: pa.Table, at: Any = None) -> pa.Table:
+    """The phenomena that stand at a time (default: at the end): their last event until then, and ``since`` when."""
+    check_events(events)
+    if at is not None:
+        events = events.filter(pc.less_equal(events["time"], pa.scalar(at, events.schema.field("time").type)))
+    numbers = np.asarray(events["phenomenon"])
+    last = {int(number): row for row, number in enumerate(numbers)}
+    kinds = events["event"].to_pylist()
+    standing = sorted(row for row in last.values() if kinds[row] != "disappears")
+    first: dict[int, int] = {}
+    for row, number in enumerate(numbers.tolist()):
+        first.setdefault(number, row)
+    since = events["time"].take(pa.array([first[int(numbers[row])] for row in standing], pa.int64()))
+    kept = [name for name in events.column_names if name not in ("event", "merged", "split")]
+    return events.select(kept).take(pa.array(standing, pa.int64())).append_column("since", since)
+
+
+def guided_sampling(events: pa.Table, locations: pa.Table, sensor: str, reach: float, at: Any = None) -> pa.Table:
+    """Which sensors may sample less at a time (default: at the end): ``sensor, role, may_rest``.
+
+    A sensor whose neighbours, at most ``reach`` away, are in the same phenomena as itself is ``inside`` of them, or
+    ``outside`` of all, and says nothing that they do not: it may rest. One with a neighbour that is not is on a
+    ``boundary``, where things happen. A sensor without neighbours may not rest.
+    """
+    from scipy.spatial import cKDTree
+
+    names = chunk(locations[sensor]).to_pylist()
+    others = [name for name in locations.column_names if name != sensor]
+    at_all = np.column_stack([floats(locations[name]) for name in others])
+    standing = going_on(events, at)
+    member: dict[Any, frozenset[int]] = {name: frozenset() for name in names}
+    for number, sensors in zip(standing["phenomenon"].to_pylist(), standing["sensors"].to_pylist(), strict=True):
+        for name in sensors:
+            member[name] = member.get(name, frozenset()) | {number}
+    near = cKDTree(at_all).query_ball_point(at_all, reach)
+    roles, rests = [], []
+    for i, name in enumerate(names):
+        neighbours = [names[k] for k in near[i] if k != i]
+        alike = all(member[other] == member[name] for other in neighbours)
+        roles.append("boundary" if not alike else "inside" if member[name] else "outside")
+        rests.append(alike and bool(neighbours))
+    return pa.table({"sensor": chunk(locations[sensor]), "role": roles, "may_rest": rests})
+
+
+def tagged(
+    readings: pa.Table, events: pa.Table, *, sensor: str, time: str, value: str, resolution: float | None
+) -> pa.Table:
+    """The readings with ``phenomenon``: that which their sensor was in with their value, at their time; else null."""
+    members = memberships(events)
+    code, held = _codes(readings[sensor], members["sensor"])
+    bins = _bins(readings[value], resolution)
+    kinds = _bins(members["value"], resolution, of_bins=True)
+    same, known = _codes(bins, kinds)
+    wide = int(known.max(initial=0)) + 1
+    when, begin = _times(readings[time]), _times(members["since"])
+    end = np.where(np.asarray(members["until"].is_null()), np.iinfo(np.int64).max, _times(members["until"]))
+    place = held * wide + known
+    order = np.lexsort((begin, place))
+    place, begin, end = place[order], begin[order], end[order]
+    asked = np.where((code >= 0) & (same >= 0), code * wide + same, -1)
+    # The last membership of a sensor in a value that began by then: they do not overlap.
+    at = _last(place, begin, asked, when)
+    inside = (at >= 0) & (asked >= 0)
+    inside[inside] = (place[at[inside]] == asked[inside]) & (when[inside] < end[at[inside]])
+    numbers = np.asarray(members["phenomenon"])[order]
+    found = np.where(inside, numbers[np.where(inside, at, 0)] if len(numbers) else 0, 0)
+    return readings.append_column("phenomenon", pa.array(found, pa.int64(), mask=~inside))
+
+
+def _last(place: NDArray[np.int64], begin: NDArray[np.int64], asked: NDArray[np.int64], when: NDArray[np.int64]) -> Any:
+    """For each (asked, when) the last row of (place, begin), in order, that is not beyond it; -1 without one."""
+    both = np.lexsort(
+        (
+            np.concatenate([np.zeros(len(place), np.int64), np.ones(len(asked), np.int64)]),
+            np.concatenate([begin, when]),
+            np.concatenate([place, asked]),
+        )
+    )
+    rows = np.maximum.accumulate(np.where(both < len(place), both, -1)) if len(both) else both
+    # Rows stand in their own order already, so the largest so far is the last so far.
+    found = np.empty(len(asked), np.int64)
+    mine = both >= len(place)
+    found[both[mine] - len(place)] = rows[mine]
+    return found
+
+
+def _codes(values: pa.ChunkedArray | pa.Array, known: pa.ChunkedArray | pa.Array) -> Any:
+    """Numbers of values, and of those known: equal ones alike; -1 for a value that is not known."""
+    known, values = chunk(known), chunk(values)
+    names = known.unique()
+    values = values if values.type == names.type else values.cast(names.type)
+    return [
+        np.asarray(pc.fill_null(pc.index_in(some, value_set=names), -1)).astype(np.int64) for some in (values, known)
+    ]
+
+
+def _bins(values: pa.ChunkedArray, resolution: float | None, *, of_bins: bool = False) -> pa.Array:
+    """What makes values alike; ``of_bins``: they are lower ends of bins already."""
+    if resolution is None:
+        array = chunk(values)
+        return pa.array(floats(array) + 0.0) if pa.types.is_floating(array.type) else array  # -0.0 is 0.0
+    numbers = floats(values)
+    if of_bins:
+        return pa.array(np.rint(numbers / resolution))
+    keys, lower = np.empty(len(numbers), np.int64), np.empty(len(numbers))
+    bin_keys(numbers, resolution, keys)
+    bin_floors(keys, lower)
+    return pa.array(lower)
+
+
+def _times(column: pa.ChunkedArray) -> NDArray[np.int64]:
+    array = chunk(column)
+    if pa.types.is_timestamp(array.type):
+        array = array.cast(pa.timestamp("us", array.type.tz)).view(pa.int64())
+    elif is_numeric(array.type):
+        array = pc.multiply(array.cast(pa.float64()), 1e6).cast(pa.int64(), safe=False)
+    return np.asarray(array.fill_null(0)).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Compression:
+    """A field as boundaries in place of readings.
+
+    ``ratio`` is the bytes of all readings over those of what is sent: boundaries as they change, and readings outside.
+    ``share`` is that of readings inside; ``error`` the root mean square, ``worst`` the largest difference between them
+    and the middle of their phenomenon's bin, at most half of it.
+    """
+
+    ratio: float
+    share: float
+    error: float
+    worst: float
+
+
+def compression(
+    readings: pa.Table, events: pa.Table, *, sensor: str, time: str, value: str, resolution: float
+) -> Compression:
+    """What it saves, and costs, to send the boundaries of phenomena in place of the readings inside of them.
+
+    A reading is taken for 24 bytes (sensor, time, value), a corner of a boundary for 8 (the sensor that stands there),
+    an event for 24 besides (number, time, value).
+    """
+    known = tagged(readings, events, sensor=sensor, time=time, value=value, resolution=resolution)
+    inside = np.asarray(known["phenomenon"].is_valid())
+    corners = events["hull"] if "hull" in events.column_names else events["sensors"]
+    if chunk(corners).null_count == len(events):
+        corners = events["sensors"]
+    sent = 24 * int((~inside).sum()) + 24 * len(events)
+    sent += 8 * int(pc.sum(pc.fill_null(pc.list_value_length(chunk(corners)), 0)).as_py() or 0)
+    numbers = floats(readings[value])[inside]
+    off = np.abs(numbers - (np.floor(numbers / resolution) + 0.5) * resolution)
+    return Compression(
+        ratio=24 * len(readings) / max(sent, 1),
+        share=float(inside.mean()) if len(inside) else 0.0,
+        error=float(np.sqrt((off**2).mean())) if len(off) else 0.0,
+        worst=float(off.max(initial=0.0)),
+    )
