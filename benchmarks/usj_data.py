@@ -156,13 +156,23 @@ def objects(
     return left, right
 
 
-def fitted(rng: np.random.Generator, sides: Sides, share: float, alpha: float, pairs: int = 30_000) -> float:
+def fitted(
+    rng: np.random.Generator,
+    sides: Sides,
+    share: float,
+    alpha: float,
+    pairs: int = 30_000,
+    within: int | None = None,
+) -> float:
     """The epsilon at which ``share`` of all pairs of a sample are answers: exact for those, no search.
 
-    A pair is an answer from the epsilon on that holds a share alpha of its pairs of samples.
+    A pair is an answer from the epsilon on that holds a share alpha of its pairs of samples. Where order in time
+    matters pairs are drawn ``within`` so many arrivals of each other.
     """
     left, right = sides
-    rows = np.column_stack([rng.integers(0, len(left), pairs), rng.integers(0, len(right), pairs)])
+    rows = np.column_stack([rng.integers(0, len(side), pairs) for side in sides])
+    if within is not None:
+        rows[:, 1] = np.clip(rows[:, 0] + rng.integers(1 - within, within, pairs), 0, len(right) - 1)
     centres = [stream.samples.mean(axis=2) for stream in sides]
     apart = np.linalg.norm(centres[0][rows[:, 0]] - centres[1][rows[:, 1]], axis=1)
     # Pairs of far centres are no answers before near ones are; thirty times as many as are needed are looked into.

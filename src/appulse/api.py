@@ -488,8 +488,9 @@ def rejects(result: Any) -> Any:
 def explain(result: Any) -> str:
     """Print, and return, how a call is carried out: streams, window, how probabilities come about, index, tiles.
 
-    ``result`` is what the call returned, itself. Warns where a stream is the output of a join, whose answers are not
-    independent of each other where they share a row.
+    ``result`` is what the call returned, itself. Of a join in process it also tells the index that each stream's rows
+    had and what others would have cost, expected and actual pairs and answers, and how many pairs each bound decided.
+    Warns where a stream is the output of a join, whose answers are not independent where they share a row.
     """
     from appulse.engines.explain import explained
 
@@ -503,6 +504,46 @@ def explain(result: Any) -> str:
     else:
         raise BadArgument(f"explain() got a {type(result).__name__}. Pass the result of a call, itself.")
     text = "\n".join(lines)
+    print(text)  # noqa: T201 - what it is for
+    return text
+
+
+def explain_pair(
+    left_row: Any,
+    right_row: Any,
+    *,
+    left: Stream,
+    right: Stream | None = None,
+    epsilon: float,
+    probability: float,
+    window: Window | None = None,
+    imputer: Any = None,
+    options: Options | None = None,
+) -> str:
+    """Print, and return, why two rows are an answer or none: each bound with its numbers, and which one decided.
+
+    Rows are mappings of the streams' columns, or frames of one row; ``left`` and ``right`` describe the streams as for
+    `SimilarityJoin` (``right`` is ``left`` if not given), everything else is as in `similarity_join`. A time window is
+    checked against the rows' times; whether rows are in windows that go by rows depends on others, and is not told.
+    """
+    from appulse.engines.explain_pair import explained_pair
+
+    for stream in (left, left if right is None else right):
+        if not isinstance(stream, Stream):
+            raise BadArgument(
+                f"explain_pair() got a {type(stream).__name__}. Describe the stream: ap.Stream(None, ...)."
+            )
+    text = "\n".join(
+        explained_pair(
+            (left_row, right_row),
+            (left, left if right is None else right),
+            epsilon=epsilon,
+            probability=probability,
+            window=window,
+            imputer=imputer,
+            options=options or Options(),
+        )
+    )
     print(text)  # noqa: T201 - what it is for
     return text
 
@@ -838,7 +879,7 @@ def _join(streams: tuple[Stream, ...], *, options: Options | None, **settings: A
     engine = LocalJoin(call)
     parts = [engine.push(dict(zip(call.plan.streams, tables, strict=True))), engine.drain()]
     result = pa.concat_tables(parts)
-    _remember(result, engine.rejects(), call)
+    _remember(result, engine.rejects(), engine.observed())
     return result
 
 

@@ -10,7 +10,7 @@
     ├── StorageError    a disk is full, a path not writable       (also an OSError)
     └── NotBuilt        part of the contract that does not stand yet (also a NotImplementedError)
 
-One warning stands beside it: CappedWindow. A message says what failed, what was there, and what to do next.
+Warnings beside it: CappedWindow, ExplodingOutput. A message says what failed, what was there, and what to do next.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ __all__ = [
     "BadInput",
     "CappedWindow",
     "CheckpointError",
+    "ExplodingOutput",
     "JobError",
     "NotBuilt",
     "SessionError",
@@ -36,6 +37,7 @@ __all__ = [
     "bad_rows",
     "nearest",
     "tell_capped",
+    "tell_exploding",
 ]
 
 
@@ -88,6 +90,20 @@ def tell_capped(rows: int) -> None:
             CappedWindow,
             stacklevel=3,
         )
+
+
+class ExplodingOutput(UserWarning):
+    """A join is about to have far more answers than rows."""
+
+
+def tell_exploding(answers: float, rows: int) -> None:
+    """Announce an output that is likely larger than anybody meant."""
+    warnings.warn(
+        f"These {rows:,} rows will have about {answers:,.0f} answers, {answers / max(1, rows):,.0f} for each, by a "
+        "sample of their pairs. A smaller epsilon, a higher probability or a shorter window has fewer.",
+        ExplodingOutput,
+        stacklevel=3,
+    )
 
 
 def bad_rows(count: int, first: Mapping[str, object]) -> BadInput:

@@ -27,13 +27,15 @@ from appulse.windows.definitions import DeltaWindow, TimeWindow, Window
 from appulse.windows.frames import rule_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from appulse.model.objects import Objects
     from appulse.model.stream import Stream
     from appulse.operators.answers import Answers
+    from appulse.operators.cost import Choice
+    from appulse.operators.estimate import Estimate
     from appulse.operators.pairings import Pairings
 
 TOLERANCE = 1e-9
@@ -109,6 +111,15 @@ class Call(AnyCall, Protocol):
 
 
 @dataclass(frozen=True)
+class Observed:
+    """What a join in process did: pairs by what decided them, the indexes it chose, and what it expected."""
+
+    counts: Mapping[str, int]
+    choices: Sequence[tuple[str, Choice]]
+    estimate: Estimate | None
+
+
+@dataclass(frozen=True)
 class JoinCall:
     """A checked call of a join."""
 
@@ -123,6 +134,7 @@ class JoinCall:
     options: Options = field(default_factory=Options)
     dependent: tuple[str, ...] = ()  # streams whose rows are answers of a join
     imputes: bool = False  # whether answers tell what was filled
+    observed: Observed | None = field(default=None, compare=False)
 
     @property
     def answer_schema(self) -> pa.Schema:

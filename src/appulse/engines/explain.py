@@ -15,7 +15,7 @@ from appulse.windows.frames import described
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from appulse.engines.call import AnyCall, Call
+    from appulse.engines.call import AnyCall, Call, Observed
 
 _FORMS = {
     Form.POINT: "exact points",
@@ -32,6 +32,7 @@ _DEPENDENT = (
     "follows takes them to be. It is exact only where no two answers that meet here share a row; means of sums and "
     "counts are exact all the same."
 )
+_TOTALS = ("candidates", "answers")
 _QUERIES = (
     "index: conditions as boxes in trees of 16 lanes; what boxes cannot say, such as comparisons of columns, is asked "
     "of the rows that lie in them"
@@ -110,6 +111,29 @@ def _join(call: JoinCall, tiles: int | None) -> Iterator[str]:
         )
     yield f"index: {_BY_COST if plan.index == 'auto' else plan.index}"
     yield f"bounds: {', '.join(sorted(plan.bounds)) or 'none'}"
+    if call.observed is not None:
+        yield from _observed(call.observed)
     if tiles is not None:
         before = "rows are numbered first, " + ("by buckets of groups" if plan.grouped else "on one core")
         yield f"on Spark: {tiles} tiles" + (f"; {before}" if plan.rule is not None else "")
+
+
+def _observed(observed: Observed) -> Iterator[str]:
+    """The index of each stream's rows, what was expected and what came."""
+    for name, choice in observed.choices:
+        costs = ", ".join(f"{index} {cost / 1000:.3g}" for index, cost in choice.costs.items())
+        cells = choice.cells
+        grid = f" of cells {cells.side:.3g} wide" if choice.index != "scan" else ""
+        yield (
+            f"index of {name!r}: {choice.index}{grid}, for {choice.rows:,} rows; a probe looks at {choice.visited:.2%} "
+            f"of them and judges {choice.near:.2%}; microseconds a probe: {costs}"
+        )
+    counts, estimate = observed.counts, observed.estimate
+    if estimate is not None:
+        yield (
+            f"expected of {estimate.rows:,} rows, by a sample of {estimate.drawn:,} pairs: {estimate.pairs:,.0f} pairs "
+            f"in each other's windows, {estimate.near:,.0f} of them near, {estimate.answers:,.0f} answers"
+        )
+    yield f"actual: {counts.get('candidates', 0):,} candidates of the index, {counts.get('answers', 0):,} answers"
+    decided = {name.replace("pruned_", "pruned by "): n for name, n in counts.items() if n and name not in _TOTALS}
+    yield "decided: " + (", ".join(f"{name} {n:,}" for name, n in decided.items()) or "nothing")

@@ -9,7 +9,7 @@ import narwhals as nw
 import numpy as np
 import pyarrow as pa
 
-from appulse.engines.call import Clock, JoinCall, late_rejects, numbering_of, to_table
+from appulse.engines.call import Clock, JoinCall, Observed, late_rejects, numbering_of, to_table
 from appulse.engines.imputing import refuse_in_order
 from appulse.errors import BadArgument, bad_rows, tell_capped
 from appulse.model.defects import concat_rejects
@@ -127,6 +127,11 @@ class LocalJoin:
         ]
         answers = self.operator.push(batches, () if numbered.presence is None else (numbered.presence,))
         return Answers.concat([answers, self.operator.leave(numbered.floors)])
+
+    def observed(self) -> JoinCall:
+        """The call, with what it did so far."""
+        operator = self.operator
+        return replace(self.call, observed=Observed(dict(operator.counts), operator.choices, operator.estimate))
 
     def rejects(self) -> pa.Table:
         """Every row that could not be used so far."""

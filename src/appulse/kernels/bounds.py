@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from appulse.kernels.jit import kernel
+from appulse.kernels.lanes import prefetch
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from appulse.kernels.arrays import Floats, Ints
 
 REFINE, PRUNED_MASS, PRUNED_CANTELLI, PRUNED_MARKOV, ACCEPTED, PRUNED_SQUARE = 0, 1, 2, 3, 4, 5
+_AHEAD = 8  # pairs that are prepared before their turn
 
 
 @kernel
@@ -114,6 +116,15 @@ def judge(
     for i in range(left.shape[0]):
         a = left[i]
         b = right[i]
+        if i + _AHEAD < left.shape[0]:
+            # Partners lie anywhere in the window: have what is read of later ones on its way.
+            later = right[i + _AHEAD]
+            prefetch(right_mass, later)
+            prefetch(right_radius, later)
+            prefetch(right_centre, later * d)
+            if use_moment or use_square:
+                prefetch(right_covariance, later * right_covariance.shape[1])
+                prefetch(right_shape, later * right_shape.shape[1])
         mass = left_mass[a] * right_mass[b]
         if mass < threshold:
             verdict[i] = PRUNED_MASS

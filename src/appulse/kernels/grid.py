@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from appulse.kernels.jit import kernel
+from appulse.kernels.lanes import prefetch
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -219,6 +220,40 @@ def scan(
 
 
 @kernel
+def _cell_gap(position: float, cell: Whole, inverse_side: float, limit: int) -> float:
+    """At most how far a position is from a cell along an axis; 0 for those at the rim, which have no end."""
+    if cell >= limit or cell <= -limit:
+        return 0.0
+    side = 1.0 / inverse_side
+    gap = max(cell * side - position, position - (cell + 1) * side, 0.0)
+    return max(0.0, gap * (1.0 - 1e-12) - 1e-12 * side - 1e-15 * abs(position))
+
+
+@kernel
+def _fetch(
+    row: Whole,
+    d: int,
+    rank: Ints,
+    rank_max: Ints,
+    cell: Ints,
+    following: Ints,
+    group: Ints,
+    radius: Floats,
+    variance: Floats,
+    centre: Floats,
+) -> None:
+    """Have what a walk reads of a row on its way."""
+    prefetch(rank, row)
+    prefetch(rank_max, row)
+    prefetch(cell, row)
+    prefetch(following, row)
+    prefetch(group, row)
+    prefetch(radius, row)
+    prefetch(variance, row)
+    prefetch(centre, row * d)
+
+
+@kernel
 def sweep(
     start: int,  # first arrival to process
     linked: int,  # rows of the store already in the index
@@ -273,6 +308,7 @@ def sweep(
     count = 0
     squares, flags = np.empty(centre.shape[0], np.float64), np.empty(centre.shape[0], np.uint8)
     rows = np.empty(centre.shape[0] + 1, np.int64)
+    codes, starts = np.empty(max_cells + 1, np.int64), np.empty(max_cells + 1, np.int64)
     low_cell = np.zeros(3, np.int64)
     high_cell = np.zeros(3, np.int64)
     for p in range(start, n):
@@ -339,49 +375,60 @@ def sweep(
                     out_row[count] = j
                     count += 1
             else:
-                # One more round, x = high + 1, walks the chain of rows too large for the grid.
-                for x in range(low_cell[0], high_cell[0] + 2):
-                    last_round = x > high_cell[0]
-                    y_high = low_cell[1] if last_round else high_cell[1]
-                    z_high = low_cell[2] if last_round else high_cell[2]
-                    for y in range(low_cell[1], y_high + 1):
-                        for z in range(low_cell[2], z_high + 1):
-                            if last_round:
-                                code: Whole = np.int64(OVERFLOW)
-                                at = heads[heads.shape[0] - 1]
-                            else:
-                                code = pack_cell(x, y, z, n_dims, limit)
-                                at = heads[bucket_of(code, a_group[p], heads.shape[0] - 2)]
-                            while at >= base:
-                                j = at - base
-                                if rank_max[j] < oldest:
-                                    break
-                                at = following[j]
-                                u = rank[j]
-                                if cell[j] != code or u < oldest or u > newest or group[j] != a_group[p]:
-                                    continue
-                                if check_differ and (differ[j] == 0 or a_differ[p] == 0 or differ[j] == a_differ[p]):
-                                    continue
-                                reached += 1
-                                limit_d = reach + radius[j]
-                                d2 = 0.0
-                                for k in range(d):
-                                    gap = a_centre[p, k] - centre[j, k]
-                                    d2 += gap * gap
-                                if d2 > limit_d * limit_d * (1.0 + SLACK):
-                                    pruned += 1
-                                    continue
-                                blur = 4e-16 * (2.0 * magnitude + d * limit_d)
-                                either = a_variance[p] + variance[j] + blur * blur
-                                limit_d = epsilon + blur + math.sqrt(spare * either) * (1.0 + 1e-9)
-                                if d2 > limit_d * limit_d * (1.0 + SLACK):
-                                    unlikely += 1
-                                    continue
-                                if count == capacity:
-                                    return p, linked, low, begin
-                                out_arrival[count] = p
-                                out_row[count] = j
-                                count += 1
+                # All cells are looked up before any row is: rows lie anywhere in memory, and are on their way by then.
+                there = 0
+                for x in range(low_cell[0], high_cell[0] + 1):
+                    x_gap = _cell_gap(a_centre[p, dims[0]], x, inverse_side, limit)
+                    for y in range(low_cell[1], high_cell[1] + 1):
+                        y_gap = _cell_gap(a_centre[p, dims[1]], y, inverse_side, limit) if n_dims > 1 else 0.0
+                        for z in range(low_cell[2], high_cell[2] + 1):
+                            z_gap = _cell_gap(a_centre[p, dims[2]], z, inverse_side, limit) if n_dims > 2 else 0.0
+                            if x_gap * x_gap + y_gap * y_gap + z_gap * z_gap > span * span:
+                                continue
+                            code = pack_cell(x, y, z, n_dims, limit)
+                            at = heads[bucket_of(code, a_group[p], heads.shape[0] - 2)]
+                            if at >= base:
+                                codes[there] = code
+                                starts[there] = at
+                                there += 1
+                                _fetch(at - base, d, rank, rank_max, cell, following, group, radius, variance, centre)
+                codes[there] = OVERFLOW
+                starts[there] = heads[heads.shape[0] - 1]
+                for c in range(there + 1):
+                    code = codes[c]
+                    at = starts[c]
+                    while at >= base:
+                        j = at - base
+                        if rank_max[j] < oldest:
+                            break
+                        at = following[j]
+                        if at >= base:
+                            _fetch(at - base, d, rank, rank_max, cell, following, group, radius, variance, centre)
+                        u = rank[j]
+                        if cell[j] != code or u < oldest or u > newest or group[j] != a_group[p]:
+                            continue
+                        if check_differ and (differ[j] == 0 or a_differ[p] == 0 or differ[j] == a_differ[p]):
+                            continue
+                        reached += 1
+                        limit_d = reach + radius[j]
+                        d2 = 0.0
+                        for k in range(d):
+                            gap = a_centre[p, k] - centre[j, k]
+                            d2 += gap * gap
+                        if d2 > limit_d * limit_d * (1.0 + SLACK):
+                            pruned += 1
+                            continue
+                        blur = 4e-16 * (2.0 * magnitude + d * limit_d)
+                        either = a_variance[p] + variance[j] + blur * blur
+                        limit_d = epsilon + blur + math.sqrt(spare * either) * (1.0 + 1e-9)
+                        if d2 > limit_d * limit_d * (1.0 + SLACK):
+                            unlikely += 1
+                            continue
+                        if count == capacity:
+                            return p, linked, low, begin
+                        out_arrival[count] = p
+                        out_row[count] = j
+                        count += 1
             counts[0] += reached
             counts[1] += pruned
             counts[2] += unlikely

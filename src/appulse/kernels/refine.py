@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 # Partners taken at once, at least and at most, and how many samples they may have.
 _LEAST_BLOCK, _BLOCK, _MOST_IN_BLOCK = 8, 64, 40
+_AHEAD = 8  # pairs that are prepared before their turn
 
 
 @kernel
@@ -348,6 +349,15 @@ def refine(
             c = right[i + 1]
             for t in range(0, right_length[c], 8):
                 prefetch(right_samples, right_begin[c] - right_base + t)
+        if i + _AHEAD < left.shape[0]:
+            c = right[i + _AHEAD]
+            prefetch(right_begin, c)
+            prefetch(right_length, c)
+            prefetch(right_mass, c)
+            prefetch(right_radius, c)
+            prefetch(right_centre, c * d)
+            prefetch(right_covariance, c * right_covariance.shape[1])
+            prefetch(right_shape, c * right_shape.shape[1])
         x_at, y_at = left_begin[a] - left_base, right_begin[b] - right_base
         p_at = 0 if left_even else left_weights_begin[a] - left_weights_base
         q_at = 0 if right_even else right_weights_begin[b] - right_weights_base

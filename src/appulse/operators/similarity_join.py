@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from appulse.errors import StateError
+from appulse.errors import StateError, tell_exploding
 from appulse.kernels.grid import squared_distances, sweep
 from appulse.model.encode import sampled
 from appulse.model.objects import Objects, concat
@@ -21,7 +21,8 @@ from appulse.model.strings import Bytes
 from appulse.model.uncertainty import Gaussian
 from appulse.operators.answers import Answers, Standing
 from appulse.operators.arrivals import Arrivals
-from appulse.operators.cost import UNKNOWN, Probes
+from appulse.operators.cost import UNKNOWN, Choice, Probes
+from appulse.operators.estimate import Estimate, estimated
 from appulse.operators.labels import LabelNumbers
 from appulse.operators.line import Asked, matches, prepare
 from appulse.operators.pairs import Found, Ownership, Pairs, evaluated, pairings, sorts_after_partner
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from appulse.windows.frames import Rule
 
 _FIRST_CAPACITY = 1 << 15
+# Rows of a push from which on it is estimated what it will bring forth, and rows after which that is done again.
+_ESTIMATED_FROM, _ESTIMATED_EVERY = 512, 100_000
 _PROBES = 256  # arrivals that are looked at for what an index costs
 _EVER = np.iinfo(np.int64).max
 # A Gaussian has no radius; beyond this many sigmas there is nothing a double can tell from zero.
@@ -64,6 +67,8 @@ class SimilarityJoin:
         self._groups, self._differs = LabelNumbers(), LabelNumbers()
         self._floor = np.zeros((1, len(self.plan.streams)), np.int64)
         self.standing = Standing()
+        self.estimate: Estimate | None = None
+        self._come = 0  # rows since the last estimate
         self._present = Windows(len(self.plan.streams))
         n = len(self.plan.streams) * self.lanes
         streams = np.arange(n) // self.lanes
@@ -99,6 +104,7 @@ class SimilarityJoin:
         if arrivals is None:
             return Answers.concat([])
         self._prepare_indexes(arrivals)
+        self._estimate(arrivals)
         found = []
         for own, store in enumerate(self._stores):
             found += self._sweep(own, store, arrivals)
@@ -185,6 +191,26 @@ class SimilarityJoin:
             probing = np.flatnonzero((self._meets[own] | (np.arange(len(self._meets)) == own))[arrivals.store])
             probing = probing[:: max(1, len(probing) // _PROBES)]
             store.prepare_index(Probes(arrivals.centre[probing], arrivals.extent[probing], arrivals.variance[probing]))
+
+    def _estimate(self, arrivals: Arrivals) -> None:
+        """What the push will bring forth, where it is large and it was not told of late."""
+        self._come += len(arrivals.time)
+        if len(arrivals.time) < _ESTIMATED_FROM or (self.estimate is not None and self._come < _ESTIMATED_EVERY):
+            return
+        self._come = 0
+        self.estimate = estimated(
+            self.plan, self._stores, self._stream_of, self._meets, arrivals, lambda own: self._reach_of(own, arrivals)
+        )
+        if self.estimate.explodes:
+            tell_exploding(self.estimate.answers, self.estimate.rows)
+
+    @property
+    def choices(self) -> list[tuple[str, Choice]]:
+        """The index that each stream's rows have, where it was chosen by cost."""
+        named = [
+            (self.plan.streams[int(s)], store.choice) for s, store in zip(self._stream_of, self._stores, strict=False)
+        ]
+        return [(name, choice) for name, choice in named if choice is not None]
 
     @property
     def _lies_on_a_line(self) -> bool:

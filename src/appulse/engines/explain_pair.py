@@ -1,0 +1,188 @@
+"""Why two rows are an answer, or none: every bound with its numbers, and which of them decided."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from appulse.engines.call import TOLERANCE, JoinCall, resolve
+from appulse.engines.local import LocalJoin, as_table
+from appulse.errors import BadArgument, bad_rows
+from appulse.kernels.bounds import cantelli, cantelli_on_square, reverse_markov
+from appulse.kernels.gaussian import phi
+from appulse.kernels.moments import shapes
+from appulse.model.encode import encode, infer_dimensions, sampled
+from appulse.model.uncertainty import Gaussian
+from appulse.windows.definitions import TimeWindow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from appulse.engines.call import Options
+    from appulse.model.objects import Objects
+    from appulse.model.stream import Stream
+    from appulse.model.uncertainty import Model
+    from appulse.windows.definitions import Window
+
+_FOREVER = 1e9  # seconds
+#: What the operator's counters mean, in the order in which bounds are tried.
+_DECIDED = {
+    "pruned_reach": "reach: the rows are too far apart for what they can reach",
+    "pruned_mass": "mass: they exist together too rarely",
+    "pruned_cantelli": "Cantelli's inequality along the line of centres",
+    "pruned_markov": "the reverse of Markov's inequality on the squared distance",
+    "pruned_square": "Cantelli's inequality on the squared distance",
+    "pruned_sample": "bounds of single samples",
+    "pruned_projection": "the projection on the line of centres",
+    "accepted": "accept: all of their samples are within epsilon",
+    "on_axes": "the sum over their samples, axis by axis",
+    "refined": "refinement: the sum over their samples, or the closed form",
+}
+
+
+@dataclass(frozen=True)
+class _Side:
+    """One of the two rows: as it came, and at its samples."""
+
+    model: Model
+    row: Objects
+    samples: Objects
+    shape: np.ndarray[Any, np.dtype[np.float64]]
+
+    @staticmethod
+    def of(objects: Objects, model: Model, quantile: float) -> _Side:
+        samples = sampled(objects, model, quantile)
+        shape = np.empty((1, objects.d + 1))
+        shapes(samples.first, samples.samples, samples.weights, samples.centre, shape)
+        return _Side(model, objects, samples, shape)
+
+    @property
+    def gaussian(self) -> bool:
+        return isinstance(self.model, Gaussian) and self.model.isotropic
+
+
+def explained_pair(
+    rows: tuple[Any, Any],
+    streams: tuple[Stream, Stream],
+    *,
+    window: Window | None,
+    options: Options,
+    **settings: Any,
+) -> list[str]:
+    """Lines about both rows, each bound, and the decision."""
+    tables = [_one_row(row, side) for row, side in zip(rows, ("left", "right"), strict=True)]
+    timed = window if isinstance(window, TimeWindow) else TimeWindow(_FOREVER)
+    named = [replace(s, name=side, where=s.where) for s, side in zip(streams, ("left", "right"), strict=True)]
+    asked: dict[str, Any] = {"window": timed, "self_join": False, "different": None, "on_reject": "fail"} | settings
+    call = resolve(named, [table.schema for table in tables], options=options, **asked)
+    for table, encoding in zip(tables, call.encodings, strict=True):
+        d = infer_dimensions(table, encoding.model) if call.encodings[0].dimensions is None else None
+        call = call if d is None else call.with_dimensions(d)
+    sides = [_side(table, call, i) for i, table in enumerate(tables)]
+    lines = [_described(side, name) for side, name in zip(sides, ("left", "right"), strict=True)]
+    lines += _numbers(sides[0], sides[1], call)
+    probability, counts = _asked(tables, call, replace(options, bounds=frozenset())), _counts(tables, call)
+    lines.append(f"probability: {probability:.9g}; an answer from {call.plan.threshold + TOLERANCE:.6g} on")
+    if window is not None and not isinstance(window, TimeWindow):
+        lines.append("window: goes by rows; whether both are in it depends on others")
+    return [*lines, _verdict(counts)]
+
+
+def _one_row(row: Any, side: str) -> pa.Table:
+    table = pa.Table.from_pylist([dict(row)]) if isinstance(row, Mapping) else as_table(row)
+    if len(table) != 1:
+        raise BadArgument(f"{side}_row has {len(table)} rows. Give one, as a mapping of columns or a frame.")
+    return table
+
+
+def _side(table: pa.Table, call: JoinCall, i: int) -> _Side:
+    objects, rejects = encode(table, call.encodings[i])
+    if len(rejects):
+        raise bad_rows(1, rejects.slice(0, 1).to_pylist()[0])
+    if len(objects) == 0:
+        raise BadArgument(f"The {call.plan.streams[i]} row is left out by the stream's filter: it is in no pair.")
+    return _Side.of(objects, call.plan.models[i], call.plan.quantile)
+
+
+def _described(side: _Side, name: str) -> str:
+    samples = side.samples
+    mean = ", ".join(f"{x:.6g}" for x in samples.centre[0])
+    count = "closed form where it meets its like" if side.gaussian else f"{int(samples.first[1])} samples"
+    return (
+        f"{name}: mean ({mean}), exists with {samples.mass[0]:.6g}, {count}, radius {samples.radius[0]:.6g}, "
+        f"reach {side.row.reach[0]:.6g}"
+    )
+
+
+def _numbers(left: _Side, right: _Side, call: JoinCall) -> Iterator[str]:
+    """Each bound on the probability, tried in this order."""
+    plan, a, b = call.plan, left.samples, right.samples
+    gap = a.centre[0] - b.centre[0]
+    distance, mass = float(np.linalg.norm(gap)), float(a.mass[0] * b.mass[0])
+    reach = plan.epsilon + float(left.row.reach[0] + right.row.reach[0])
+    yield f"distance of the means: {distance:.6g}; epsilon {plan.epsilon:.6g}; with both reaches {reach:.6g}"
+    yield f"mass: at most {mass:.6g}, if both exist"
+    if left.gaussian and right.gaussian and not plan.values:
+        deviation = math.hypot(float(left.row.spread[0, 0]), float(right.row.spread[0, 0]))
+        if deviation > 0.0:
+            bound = mass * phi((plan.epsilon - distance) / deviation)
+            yield f"half-space (deviation {deviation:.6g}): at most {bound:.6g}"
+        return
+    far = distance + float(a.radius[0] + b.radius[0])
+    yield f"accept: farthest samples at most {far:.6g} apart" + (", within epsilon" if far <= plan.limit else "")
+    covariance = a.covariance[0] + b.covariance[0]
+    matrix, product = (
+        _matrix(covariance, len(gap)),
+        _matrix(a.covariance[0], len(gap)) @ _matrix(b.covariance[0], len(gap)),
+    )
+    along = float(gap @ matrix @ gap) / distance**2 if distance > 0.0 else 0.0
+    trace = float(np.trace(matrix))
+    line = mass * cantelli(distance, along, plan.limit)
+    yield f"Cantelli (deviation along the line {math.sqrt(along):.6g}): at most {line:.6g}"
+    mean_square = distance**2 + trace
+    yield (
+        f"Markov (root mean square distance {math.sqrt(mean_square):.6g}): at most "
+        f"{mass * min(1.0, reverse_markov(mean_square, far, plan.limit)):.6g}"
+    )
+    skew = float(gap @ (left.shape[0, :-1] - right.shape[0, :-1])) / distance if distance > 0.0 else 0.0
+    spread = float(left.shape[0, -1] + right.shape[0, -1] + 4.0 * np.trace(product))
+    bound = cantelli_on_square(distance, trace, along, skew, spread, far, 0.0, plan.limit)
+    yield f"Cantelli on squared distances: at most {mass * bound:.6g}"
+
+
+def _matrix(upper: np.ndarray[Any, np.dtype[np.float64]], d: int) -> np.ndarray[Any, np.dtype[np.float64]]:
+    matrix = np.zeros((d, d))
+    matrix[np.triu_indices(d)] = upper
+    return matrix + np.triu(matrix, 1).T
+
+
+def _join(tables: list[pa.Table], call: JoinCall) -> tuple[pa.Table, dict[str, int]]:
+    engine = LocalJoin(call)
+    found = pa.concat_tables([engine.push(dict(zip(call.plan.streams, tables, strict=True))), engine.drain()])
+    return found, dict(engine.operator.counts)
+
+
+def _asked(tables: list[pa.Table], call: JoinCall, options: Options) -> float:
+    """The exact probability, whatever the threshold and the window."""
+    windows = tuple(int(_FOREVER * 1e6) for _ in call.plan.windows)
+    plan = replace(call.plan, threshold=1e-300, windows=windows, bounds=options.bounds, quantile=1.0)
+    encodings = tuple(replace(encoding, quantile=1.0) for encoding in call.encodings)
+    found, _ = _join(tables, replace(call, plan=plan, encodings=encodings))
+    return float(found["probability"][0].as_py()) if len(found) else 0.0
+
+
+def _counts(tables: list[pa.Table], call: JoinCall) -> dict[str, int]:
+    return _join(tables, call)[1]
+
+
+def _verdict(counts: dict[str, int]) -> str:
+    answer = "an answer" if counts.get("answers") else "no answer"
+    if not counts.get("candidates"):
+        return f"{answer}; decided by the window, or the partition: the rows never meet"
+    decided = next((text for name, text in _DECIDED.items() if counts.get(name)), "refinement")
+    return f"{answer}; decided by {decided}"

@@ -1,0 +1,85 @@
+"""What a push will bring forth, from a sample of its pairs, before it is carried out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from appulse.operators.pairs import Pairs, evaluated
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from appulse.operators.arrivals import Arrivals
+    from appulse.operators.plan import JoinPlan
+    from appulse.operators.store import Store
+
+_PROBES, _ROWS = 64, 64
+# An output of so many answers, and of so many for each row, is told before it comes.
+_MANY, _MANY_A_ROW = 1_000_000, 100
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Of a push of ``rows``: pairs in each other's windows, those near enough to be judged, and answers.
+
+    By a sample of ``drawn`` pairs.
+    """
+
+    rows: int
+    pairs: float
+    near: float
+    answers: float
+    drawn: int
+
+    @property
+    def explodes(self) -> bool:
+        """Whether there are more answers than anybody may have meant."""
+        return self.answers >= max(_MANY, _MANY_A_ROW * self.rows)
+
+
+def estimated(
+    plan: JoinPlan,
+    stores: Sequence[Store],
+    stream_of: NDArray[np.int64],
+    meets: NDArray[np.bool_],
+    arrivals: Arrivals,
+    reach_of: Callable[[int], tuple[NDArray[np.int64], NDArray[np.int64]]],
+) -> Estimate:
+    """Draw rows from the windows of some of the arrivals, and judge these pairs. The same draw for the same rows."""
+    random = np.random.default_rng(len(arrivals.time))
+    pairs = near = answers = 0.0
+    drawn = 0
+    for own, store in enumerate(stores):
+        probing = np.flatnonzero(meets[own][arrivals.store])
+        if len(probing) == 0 or len(store) == 0:
+            continue
+        some = probing[:: max(1, len(probing) // _PROBES)]
+        oldest, newest = (ranks[some] for ranks in reach_of(own))
+        begin = np.searchsorted(store.rank_max.view, oldest, side="left")
+        size = np.maximum(0, np.searchsorted(store.time.view, arrivals.time[some], side="right") - begin)
+        at = np.repeat(some, _ROWS)
+        rows = np.repeat(begin, _ROWS) + (random.random(len(at)) * np.repeat(size, _ROWS)).astype(np.int64)
+        # How many pairs of the push each one drawn stands for.
+        weight = np.repeat(size, _ROWS) * (len(probing) / len(some) / _ROWS)
+        rows = np.minimum(rows, len(store) - 1)
+        rank, group = store.rank.view[rows], store.group.view[rows]
+        met = (weight > 0) & (rank >= np.repeat(oldest, _ROWS)) & (rank <= np.repeat(newest, _ROWS))
+        met &= group == arrivals.group[at]
+        drawn += int(met.sum())
+        pairs += float(weight[met].sum())
+        gap = arrivals.centre[at] - store.centre.view[rows]
+        met &= np.square(gap).sum(axis=1) <= (plan.limit + arrivals.extent[at] + store.extent.view[rows]) ** 2
+        near += float(weight[met].sum())
+        for other in np.unique(arrivals.store[at[met]]).tolist():
+            mask = met & (arrivals.store[at] == other)
+            kinds = plan.models[int(stream_of[other])], plan.models[int(stream_of[own])]
+            drawn_pairs = Pairs(stores[other], arrivals.row[at[mask]], store, rows[mask], np.flatnonzero(mask))
+            found = evaluated(plan, drawn_pairs, kinds, Counter())
+            answers += float(weight[found.pairs.arrival].sum())
+    return Estimate(len(arrivals.time), pairs, near, answers, drawn)

@@ -1,0 +1,144 @@
+"""What a join says of single pairs, and of what it expects: the numbers are right, and so is what decided."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import appulse as ap
+from appulse.operators import estimate as estimates
+
+SAMPLES = ap.Samples("s", weights="w")
+
+
+def _row(samples: list[list[float]], key: int = 0, at: float = 0.0, mass: float = 1.0) -> dict[str, Any]:
+    return {"id": key, "ts": at, "s": samples, "w": [mass / len(samples)] * len(samples)}
+
+
+def _told(left: dict[str, Any], right: dict[str, Any], model: Any = SAMPLES, **changes: Any) -> str:
+    settings: dict[str, Any] = {"epsilon": 1.0, "probability": 0.5} | changes
+    text = ap.explain_pair(left, right, left=ap.Stream(None, key="id", time="ts", value=model), **settings)
+    numbers = re.search(r"probability: (\S+);", text)
+    assert numbers is not None
+    row = pa.Table.from_pylist([left]), pa.Table.from_pylist([right])
+    streams = [ap.Stream(table, key="id", time="ts", value=model) for table in row]
+    settings = {"window": ap.TimeWindow(1e9)} | settings
+    true = ap.similarity_join(*streams, **(settings | {"probability": 1e-9, "window": ap.TimeWindow(1e9)}))
+    assert float(numbers[1]) == pytest.approx(true["probability"][0].as_py() if len(true) else 0.0)
+    assert ("no answer" in text) == (len(ap.similarity_join(*streams, **settings)) == 0)
+    for bound in re.findall(r"at most ([\d.e+-]+)(?:\n|$)", text):
+        assert float(bound) >= float(numbers[1]) * (1 - 1e-6)
+    return text
+
+
+def test_the_bound_that_decided_is_named() -> None:
+    near, rng = [[0.0, 0.0]] * 4, np.random.default_rng(1)
+    cloud = rng.normal(0.0, 1.0, (60, 2)).tolist()
+    assert "decided by reach" in _told(_row(near), _row([[9.0, 0.0]] * 4))
+    assert "decided by mass" in _told(_row(near), _row(near, mass=0.25))
+    assert "decided by accept" in _told(_row(near), _row([[0.5, 0.0]] * 4))
+    spread = [[x, 0.0] for x in (1.0, 1.2, 1.4, 2.4)]
+    assert "decided by Cantelli's inequality along" in _told(_row(near), _row(spread), probability=0.6)
+    ring = [[1.2 * np.cos(t), 1.2 * np.sin(t)] for t in np.linspace(0, 6.28, 50)]
+    assert "decided by the reverse of Markov" in _told(_row([[0.0, 0.0]]), _row(ring))
+    shell = [[r * np.cos(t), r * np.sin(t)] for t, r in zip(range(50), [1.1, 1.6] * 25, strict=True)]
+    options = ap.Options(bounds=frozenset({"square"}))
+    assert (
+        "Cantelli's inequality on the squared"
+        in _told(_row([[0.0, 0.0]]), _row(shell), options=options).splitlines()[-1]
+    )
+    assert "decided by refinement" in _told(_row(cloud), _row(cloud), probability=0.05)
+    only = ap.Options(bounds=frozenset({"sample"}))
+    far = (np.array(cloud) + np.array([1.5, 0.0])).tolist()
+    assert "decided by bounds of single samples" in _told(_row(cloud), _row(far), probability=0.9, options=only)
+
+
+def test_gaussians_are_told_in_closed_form() -> None:
+    model = ap.Gaussian("x", "y", sigma="s")
+    rows = [{"id": 0, "ts": 0.0, "x": x, "y": 0.0, "s": 0.5} for x in (0.0, 0.6, 1.6)]
+    assert "decided by refinement" in _told(rows[0], rows[1], model)
+    text = _told(rows[0], rows[2], model, probability=0.19)
+    assert "half-space (deviation 0.707107): at most 0.198" in text
+    assert "decided by the projection" in _told(rows[0], rows[2], model, probability=0.3, options=_without("reach"))
+
+
+def _without(bound: str) -> ap.Options:
+    return ap.Options(bounds=ap.Options().bounds - {bound})
+
+
+def test_windows_of_time_are_checked_and_others_are_not() -> None:
+    late = _row([[0.0, 0.0]], at=9.0)
+    assert "decided by the window" in _told(_row([[0.0, 0.0]]), late, window=ap.TimeWindow(5))
+    text = ap.explain_pair(
+        _row([[0.0, 0.0]]),
+        late,
+        left=ap.Stream(None, key="id", time="ts", value=SAMPLES),
+        epsilon=1.0,
+        probability=0.5,
+        window=ap.CountWindow(3),
+    )
+    assert "window: goes by rows" in text
+
+
+def test_rows_that_cannot_be_used_say_why() -> None:
+    stream = ap.Stream(None, key="id", time="ts", value=SAMPLES)
+    good = _row([[0.0, 0.0]])
+    question: dict[str, Any] = {"left": stream, "epsilon": 1.0, "probability": 0.5}
+    with pytest.raises(ap.BadInput, match="non-finite"):
+        ap.explain_pair(good, _row([[float("nan"), 0.0]]), **question)
+    with pytest.raises(ap.BadArgument, match="right_row has 2 rows"):
+        ap.explain_pair(good, pa.Table.from_pylist([good, good]), **question)
+    with pytest.raises(ap.BadArgument, match="Describe the stream"):
+        ap.explain_pair(good, good, **(question | {"left": good}))
+
+
+# --- what is expected of a push ---------------------------------------------------------------------------------
+
+
+def _clouds(n: int, d: int = 2) -> list[ap.Stream]:
+    rng = np.random.default_rng(3)
+    tables = [
+        pa.table(
+            {
+                "id": np.arange(n),
+                "ts": np.arange(n) / 100,
+                "s": (rng.random((n, 8, d)) / 2 + rng.random((n, 1, d)) * 9).tolist(),
+            }
+        )
+        for _ in range(2)
+    ]
+    return [ap.Stream(table, key="id", time="ts", value=ap.Samples("s")) for table in tables]
+
+
+def _numbers(text: str, line: str) -> list[float]:
+    told = next(one for one in text.splitlines() if one.startswith(line))
+    return [float(x.replace(",", "")) for x in re.findall(r"(?<![\w.])\d[\d,]*(?:\.\d+)?", told)]
+
+
+@pytest.mark.parametrize("window", [ap.TimeWindow(5), ap.CountWindow(400)])
+def test_expected_pairs_and_answers_are_near_the_actual_ones(window: Any) -> None:
+    result = ap.similarity_join(*_clouds(4_000), epsilon=1.0, probability=0.3, window=window)
+    text = ap.explain(result)
+    rows, _, _, near, answers = _numbers(text, "expected of")
+    assert rows >= 7_900
+    assert answers == pytest.approx(len(result), rel=0.5)
+    assert near >= answers
+    assert _numbers(text, "actual:")[1] == len(result)
+    assert "decided: " in text
+    assert "microseconds a probe: scan" in text
+
+
+def test_an_output_that_will_explode_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
+    left, right = _clouds(600)
+    question: dict[str, Any] = {"probability": 0.3, "window": ap.TimeWindow(100)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ap.similarity_join(left, right, epsilon=0.5, **question)
+    monkeypatch.setattr(estimates, "_MANY", 100_000)
+    with pytest.warns(ap.ExplodingOutput, match=r"1,200 rows will have about \d{3},\d{3} answers"):
+        ap.similarity_join(left, right, epsilon=20.0, **question)
