@@ -40,6 +40,7 @@ PAIRS = {
 MICROSECONDS = "microseconds a tick"
 ALPHAS = (0.1, 0.3, 0.5, 0.7, 0.9)
 _EPSILON_OF_RADIUS = 0.55  # roughly, where 0.2 % of the pairs are answers
+_OVERLAP = 0.13  # share of the pairs that object-level pruning is to leave, roughly
 _WHOLE = 8_000  # objects in which a track or a series is thinned or stretched
 _CHECKED = 300  # ticks whose answers are compared
 _FEW = 20  # ticks of the scan, whose cost does not change from tick to tick
@@ -74,12 +75,12 @@ def sides_of(rng: np.random.Generator, at: Setting, n: int) -> Sides:
 
 
 def _radius(rng: np.random.Generator, centres: tuple[Matrix, Matrix], at: Setting) -> float:
-    """The largest radius at which about 15 % of a window's pairs overlap, once epsilon, half of it, is added."""
+    """The largest radius at which about 13 % of a window's pairs overlap, once epsilon, half of it, is added."""
     rows = rng.integers(at.w, len(centres[0]) - at.w, 40_000)
     others = rows + rng.integers(1 - at.w, at.w, 40_000)
     apart = np.linalg.norm(centres[0][rows] - centres[1][others], axis=1)
     # Of two radii, uniform in [0, 1], and epsilon.
-    return max(1e-4, float(np.quantile(apart / (_EPSILON_OF_RADIUS + rng.random((2, 40_000)).sum(axis=0)), 0.15)))
+    return max(1e-4, float(np.quantile(apart / (_EPSILON_OF_RADIUS + rng.random((2, 40_000)).sum(axis=0)), _OVERLAP)))
 
 
 def question_of(rng: np.random.Generator, sides: Sides, at: Setting) -> Question:
@@ -105,13 +106,14 @@ def contest(rng: np.random.Generator, at: Setting, ticks: int, *, scan: bool = T
         raise RuntimeError(f"{at}: the scan differs")
     seconds = took(lambda: ours.push(ticks))
     begun = time.process_time()
-    counts = grid.run(late, late + ticks).counts
-    grid_seconds, joined = time.process_time() - begun, counts["joined"]
+    measured = grid.run(late, late + ticks)
+    grid_seconds, counts = time.process_time() - begun, measured.counts
+    joined = counts["joined"]
     figures = {
         "object": (counts["pruned_cells"] + counts["pruned_object"]) / joined,
         "sample": counts["pruned_sample"] / joined,
         "left": counts["refined"] / joined,
-        "answers": len(found.left) / found.counts["joined"],
+        "answers": len(measured.left) / joined,
         "ours": seconds / ticks * 1e6,
         "Grid": grid_seconds / ticks * 1e6,
         "groups": counts["groups"] / (2 * ticks * at.per_tick),
@@ -228,11 +230,11 @@ def measure(*, quick: bool, folder: Path | None) -> None:
 def write(folder: Path, found: Sequence[Curves], scale: Scale) -> None:
     """The page ``similarity_join.md`` and its pictures."""
     folder.mkdir(parents=True, exist_ok=True)
+    command = "python -m benchmarks.similarity_join --only claims --plots FOLDER"
     head = (
-        "# The similarity join: figures\n\nWritten by `python -m benchmarks.similarity_join --only claims --plots "
-        f"FOLDER`: {scale.ticks:,} ticks at each place, windows full. The scan (WoP) takes 20 of them, as each costs it "
-        "the same. Epsilon is such that 0.2 % of the pairs are answers at alpha 0.5; times are the processor's. "
-        "Verdicts are in the page on reproduction.\n"
+        f"# The similarity join: figures\n\nWritten by `{command}`: {scale.ticks:,} ticks at each place, windows full. "
+        "The scan (WoP) takes 20 of them, as each costs it the same. Epsilon is such that 0.2 % of the pairs are "
+        "answers at alpha 0.5; times are the processor's. Verdicts are in the page on reproduction.\n"
     )
     parts = [curves.markdown(curves.draw(folder)) for curves in found]
     (folder / "similarity_join.md").write_text("\n".join([head, *parts]), encoding="utf-8")
