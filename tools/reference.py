@@ -51,10 +51,10 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "ZeroFill",
         "PointImputer",
     ),
-    "Sensor networks": ("sensor_join", "SensorJoin", "SensorOptions", "phenomena", "Phenomena"),
+    "Sensor networks": ("sensor_join", "SensorJoin", "SensorOptions", "phenomena", "Phenomena", "field", "network"),
     "Standing queries": ("match_queries", "ask", "QueryMatch"),
     "Operators that compose": ("filter", "window_aggregate"),
-    "Results": ("rejects", "explain", "start", "listen"),
+    "Results": ("rejects", "explain", "explain_pair", "start", "listen"),
     "How a call is carried out": ("Options", "session"),
     "Errors": (
         "AppulseError",
@@ -62,6 +62,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "BadInput",
         "CappedWindow",
         "CheckpointError",
+        "ExplodingOutput",
         "JobError",
         "NotBuilt",
         "SessionError",
@@ -109,8 +110,19 @@ def page() -> str:
             lines += [f"* `{name}`: {prose(getattr(appulse, name))}" for name in names]
             continue
         for name in names:
-            lines += entry(name, getattr(appulse, name))
+            value = getattr(appulse, name)
+            lines += module(name, value) if inspect.ismodule(value) else entry(name, value)
     return "\n".join(lines).rstrip() + "\n"
+
+
+def module(name: str, value: Any) -> Iterator[str]:
+    """The lines about a module of more functions: all of them, or what its ``__all__`` names."""
+    yield f"### `{name}`\n"
+    yield f"{prose(value)}\n"
+    own = [other for other, one in vars(value).items() if getattr(one, "__module__", None) == value.__name__]
+    for other in getattr(value, "__all__", [other for other in own if not other.startswith("_")]):
+        if not inspect.ismodule(getattr(value, other)):
+            yield from entry(f"{name}.{other}", getattr(value, other))
 
 
 def entry(name: str, value: Any) -> Iterator[str]:

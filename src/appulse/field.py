@@ -1,8 +1,8 @@
 """What phenomena are good for: telling what is going on, where to look, what to leave out, what to ask.
 
-Everything here goes by the events of `phenomena`, over one group, and by tables in this process. Ali et al. 2005 name
-the uses: a description of the field, guided acquisition, compression, prediction (columns of the events themselves),
-and queries asked only where a phenomenon is.
+Everything here goes by the events of `phenomena`, of one group, in this process: pyarrow, pandas or Polars. Ali et al.
+2005 name the uses: a description of the field, guided acquisition, compression, prediction (columns of the events
+themselves), and queries asked only where a phenomenon is.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from appulse.engines.local import as_table
 from appulse.errors import BadArgument, nearest
 from appulse.kernels.occurrences import bin_floors, bin_keys
 from appulse.model.columns import chunk, floats, is_numeric
@@ -26,8 +27,9 @@ if TYPE_CHECKING:
 _NEEDED = ("phenomenon", "event", "time", "value", "sensors")
 
 
-def check_events(events: pa.Table) -> None:
-    """Raise `BadArgument` unless these are events of one group."""
+def _events(frame: Any) -> pa.Table:
+    """Events of one group, as a table; `BadArgument` for anything else."""
+    events = as_table(frame)
     for name in _NEEDED:
         if name not in events.column_names:
             raise BadArgument(
@@ -37,14 +39,15 @@ def check_events(events: pa.Table) -> None:
     first = events.schema.get_field_index("phenomenon")
     if first > 0 and any(len(pc.unique(events.column(i))) > 1 for i in range(first)):
         raise BadArgument("The events are of several groups, each with numbers of its own. Filter one of them first.")
+    return events
 
 
-def memberships(events: pa.Table) -> pa.Table:
+def memberships(events: Any) -> pa.Table:
     """Who was in which phenomenon, and when: ``phenomenon, value, sensor, since, until``, in order of ``since``.
 
     ``until`` is the first tick at which that was over; null where it is not.
     """
-    check_events(events)
+    events = _events(events)
     held: dict[tuple[int, Any], Any] = {}
     rows: list[tuple[int, Any, Any, Any, Any]] = []
     now: dict[int, set[Any]] = {}
@@ -65,9 +68,9 @@ def memberships(events: pa.Table) -> pa.Table:
     return table.sort_by([("since", "ascending"), ("phenomenon", "ascending"), ("sensor", "ascending")])
 
 
-def going_on(events: pa.Table, at: Any = None) -> pa.Table:
+def going_on(events: Any, at: Any = None) -> pa.Table:
     """The phenomena that stand at a time (default: at the end): their last event until then, and ``since`` when."""
-    check_events(events)
+    events = _events(events)
     if at is not None:
         events = events.filter(pc.less_equal(events["time"], pa.scalar(at, events.schema.field("time").type)))
     numbers = np.asarray(events["phenomenon"])
@@ -82,7 +85,7 @@ def going_on(events: pa.Table, at: Any = None) -> pa.Table:
     return events.select(kept).take(pa.array(standing, pa.int64())).append_column("since", since)
 
 
-def guided_sampling(events: pa.Table, locations: pa.Table, sensor: str, reach: float, at: Any = None) -> pa.Table:
+def guided_sampling(events: Any, locations: Any, sensor: str, reach: float, at: Any = None) -> pa.Table:
     """Which sensors may sample less at a time (default: at the end): ``sensor, role, may_rest``.
 
     A sensor whose neighbours, at most ``reach`` away, are in the same phenomena as itself is ``inside`` of them, or
@@ -91,6 +94,7 @@ def guided_sampling(events: pa.Table, locations: pa.Table, sensor: str, reach: f
     """
     from scipy.spatial import cKDTree
 
+    locations = as_table(locations)
     names = chunk(locations[sensor]).to_pylist()
     others = [name for name in locations.column_names if name != sensor]
     at_all = np.column_stack([floats(locations[name]) for name in others])
@@ -109,11 +113,9 @@ def guided_sampling(events: pa.Table, locations: pa.Table, sensor: str, reach: f
     return pa.table({"sensor": chunk(locations[sensor]), "role": roles, "may_rest": rests})
 
 
-def tagged(
-    readings: pa.Table, events: pa.Table, *, sensor: str, time: str, value: str, resolution: float | None
-) -> pa.Table:
+def tagged(readings: Any, events: Any, *, sensor: str, time: str, value: str, resolution: float | None) -> pa.Table:
     """The readings with ``phenomenon``: that which their sensor was in with their value, at their time; else null."""
-    members = memberships(events)
+    readings, members = as_table(readings), memberships(events)
     code, held = _codes(readings[sensor], members["sensor"])
     bins = _bins(readings[value], resolution)
     kinds = _bins(members["value"], resolution, of_bins=True)
@@ -199,14 +201,13 @@ class Compression:
     worst: float
 
 
-def compression(
-    readings: pa.Table, events: pa.Table, *, sensor: str, time: str, value: str, resolution: float
-) -> Compression:
+def compression(readings: Any, events: Any, *, sensor: str, time: str, value: str, resolution: float) -> Compression:
     """What it saves, and costs, to send the boundaries of phenomena in place of the readings inside of them.
 
     A reading is taken for 24 bytes (sensor, time, value), a corner of a boundary for 8 (the sensor that stands there),
     an event for 24 besides (number, time, value).
     """
+    events = _events(events)
     known = tagged(readings, events, sensor=sensor, time=time, value=value, resolution=resolution)
     inside = np.asarray(known["phenomenon"].is_valid())
     corners = events["hull"] if "hull" in events.column_names else events["sensors"]
@@ -214,10 +215,10 @@ def compression(
         corners = events["sensors"]
     sent = 24 * int((~inside).sum()) + 24 * len(events)
     sent += 8 * int(pc.sum(pc.fill_null(pc.list_value_length(chunk(corners)), 0)).as_py() or 0)
-    numbers = floats(readings[value])[inside]
+    numbers = floats(known[value])[inside]
     off = np.abs(numbers - (np.floor(numbers / resolution) + 0.5) * resolution)
     return Compression(
-        ratio=24 * len(readings) / max(sent, 1),
+        ratio=24 * len(known) / max(sent, 1),
         share=float(inside.mean()) if len(inside) else 0.0,
         error=float(np.sqrt((off**2).mean())) if len(off) else 0.0,
         worst=float(off.max(initial=0.0)),
