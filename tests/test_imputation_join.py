@@ -4,7 +4,9 @@ import math
 from collections import Counter, defaultdict
 from dataclasses import replace
 from fractions import Fraction
+from importlib import import_module
 from itertools import product
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -306,3 +308,20 @@ def test_one_look_along_an_axis_adds_up_to_all_pairs_of_samples(seed: int, round
     assert found["left_key"] == plain_["left_key"]
     assert found["right_key"] == plain_["right_key"]
     assert np.allclose(found["probability"], plain_["probability"], atol=1e-12)
+
+
+def test_two_routers_one_hole(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Example 1.1 and Table 1 of Ren et al. 2019."""
+    monkeypatch.syspath_prepend(Path(__file__).resolve().parent.parent / "examples")
+    routers: Any = import_module("routers")
+    told = routers.alike()
+    assert list(zip(told["left_key"], told["right_key"], strict=True)) == [(1, 1), (1, 2), (2, 1), (2, 2), (3, 3)]
+    assert [len(row) for row in told["left_filled"]] == [0, 0, 0, 0, 1]
+    # By a scan: the log's rows within reach of 0.4 thousand connections of 0.3 minutes.
+    known = routers.log().to_dict("records")
+    hole = {"connections": 0.4, "duration": 0.3, "gigabytes": None}
+    samples, _ = twin.filled(hole, known, routers.rules())
+    close = [w for x, w in samples if naive.is_close(x, (0.3, 0.3, 0.2), 0.2)]
+    assert told["probability"].to_list()[-1] == pytest.approx(float(sum(close)))
+    routers.main()
+    assert "0.25 GB with probability 0.50" in capsys.readouterr().out
