@@ -33,7 +33,8 @@ class AutoImputer:
 
     ``repository`` is any frame of complete rows, default the stream's own. ``sample`` rows of the stream, one after the
     other, tell; what is taken out is what other rows near them lack, so that gaps are as they come. The score is the
-    mean CRPS in deviations (`Score`). ``scores`` tells them, by name, after a call. It needs whole frames.
+    mean CRPS in deviations (`Score`). ``scores`` tells them, by name, after a call. Several holes of a row are filled
+    together. It needs whole frames.
     """
 
     def __init__(self, repository: Any = None, sample: int = 20_000) -> None:
@@ -81,7 +82,7 @@ class AutoImputer:
                 "mean": lambda: MeanImputer(known),
             }
             if len(attributes) > 1:
-                found["dependencies"] = lambda: DependencyImputer(known, self._rules_of(known, attributes))
+                found["dependencies"] = lambda: DependencyImputer(known, self._rules_of(known, attributes), joint=True)
         return {name: make() for name, make in found.items() if only in (None, name)}
 
     def _known(self, attributes: Sequence[str], rows: Floats) -> Repository | None:
