@@ -336,3 +336,25 @@ def test_values_that_are_words() -> None:
         (1, "appears", 1, "down"),
         (0, "disappears", 1, "up"),
     ]
+
+
+def test_regions_of_like_means_and_spreads() -> None:
+    """Two sensors that are steady, two that swing about the same mean, and all along the line."""
+    rows = [(s, LATER + t, 5.0 if s in "ab" else 5.0 + 3.0 * (-1) ** t, "x") for t in range(20) for s in "abcd"]
+    events = ap.phenomena(
+        table_of(rows),
+        sensor="mote",
+        time="ts",
+        value="v",
+        similar="summary",
+        resolution=2.0,
+        over=9,
+        strength=5,
+        span=8,
+        locations=LINE,
+        reach=1.2,
+    ).to_pylist()
+    steady, swinging = [row for row in events if row["time"] == LATER + 19 or row["event"] == "appears"][:2]
+    assert (steady["value"], steady["sensors"]) == ({"mean": 4.0, "spread": 0.0}, ["a", "b"])
+    assert swinging["sensors"] == ["c", "d"]
+    assert swinging["value"]["spread"] == 2.0

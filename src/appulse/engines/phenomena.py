@@ -261,7 +261,10 @@ def _values(found: Happenings, call: PhenomenaCall) -> pa.Array:
         floors = np.empty(len(found))
         bin_floors(found.key, floors)
         return pa.array(floors * call.plan.width)
-    return values_of(found.key, tuple(found.labels.values), call.plan.value_type)
+    if len(found.labels) == 1:
+        return values_of(found.key, (), call.plan.value_type)
+    used, codes = np.unique(found.key, return_inverse=True)
+    return values_of(codes.astype(np.int64), tuple(found.labels.values[n] for n in used.tolist()), call.plan.value_type)
 
 
 def _places(found: Happenings, call: PhenomenaCall) -> Iterator[pa.Array]:

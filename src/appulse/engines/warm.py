@@ -10,6 +10,7 @@ import pyarrow as pa
 from appulse.engines.aggregate import resolve_aggregate, run_local
 from appulse.engines.call import JoinCall, Options, resolve
 from appulse.engines.local import LocalJoin
+from appulse.engines.phenomena import resolve_phenomena
 from appulse.engines.queries import LocalQueries, resolve_queries
 from appulse.engines.readings import LocalReadings
 from appulse.engines.sensors import resolve_sensors
@@ -24,6 +25,7 @@ from appulse.model.readings import encode_readings
 from appulse.model.stream import Stream
 from appulse.model.uncertainty import Ball, Exact, Gaussian, Model, Samples
 from appulse.operators.numbering import END
+from appulse.operators.phenomena import Phenomena
 from appulse.operators.relational import AGGREGATES
 from appulse.operators.sensor_join import SensorJoin
 from appulse.operators.similarity_join import SimilarityJoin
@@ -62,6 +64,7 @@ def warm() -> None:
     _aggregate(table)
     _match(table)
     _sense(table)
+    _watch(table)
 
 
 def _call(table: pa.Table, models: tuple[Model, ...], index: str, window: Window, d: int = 2) -> JoinCall:
@@ -149,6 +152,19 @@ def _sense(table: pa.Table) -> None:
             part.validate()
         routing = value_routing(call.plan, 2, readings)
         local.operator.apply([unpack_readings(pack_readings(part)) for _, part in routing.parts(readings)])
+
+
+def _watch(table: pa.Table) -> None:
+    columns: dict[str, Any] = {"sensor": "id", "time": "ts", "value": "x", "strength": 1, "span": 1, "resolution": 0.5}
+    where = pa.table({"id": table["id"], "a": table["x"], "b": table["y"]})
+    call = resolve_phenomena(table.schema, **columns, locations=where, reach=1.0, similar="summary")
+    stage = Phenomena(call.plan)
+    readings, _ = encode_readings(table, call.encoding)
+    for found in call.tables(stage.push([readings])):
+        found.validate()
+    known = Phenomena(call.plan)
+    known.apply([readings])
+    known.restore(stage.standing())
 
 
 if __name__ == "__main__":
