@@ -18,6 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import appulse as ap
+from appulse.engines.call import resolve
+from appulse.engines.lazy import LazyFill, lazily
+from appulse.engines.local import LocalJoin
 from appulse.operators.plan import BOUNDS
 from tests import naive
 from tests import naive_imputation as twin
@@ -325,3 +328,52 @@ def test_two_routers_one_hole(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
     assert told["probability"].to_list()[-1] == pytest.approx(float(sum(close)))
     routers.main()
     assert "0.25 GB with probability 0.50" in capsys.readouterr().out
+
+
+# --- not filled at all ------------------------------------------------------------------------------------------
+
+
+@given(cases())
+def test_rows_that_nothing_can_match_need_no_filling(case: dict[str, Any]) -> None:
+    imputer = ap.DependencyImputer(pa.Table.from_pylist(case["repository"]), case["rules"], joint=case["joint"])
+    holed = [stream(table, value=ap.Incomplete(*case["names"])) for table in tables_of(case)]
+    found, eager = (
+        run(case, holed, imputer=imputer, options=ap.Options(bounds=bounds)) for bounds in (BOUNDS, BOUNDS - {"lazy"})
+    )
+    assert Counter(map(repr, found.to_pylist())) == Counter(map(repr, eager.to_pylist()))
+
+
+def test_rows_far_from_all_others_are_spared() -> None:
+    chance = np.random.default_rng(0)
+    known = chance.random((2000, 3))
+    known[:, 2] = known[:, :2].sum(axis=1) + 0.01 * chance.normal(size=2000)
+    repository = pa.table(dict(zip("abc", known.T, strict=True)))
+    rules = [ap.DifferentialDependency({"a": 0.05, "b": 0.05}, "c", 0.5)]
+    tables = []
+    for s in range(2):
+        rows = known[500 * s : 500 * (s + 1)].copy()
+        rows[::2, 2] = np.nan
+        columns = {name: pa.array(rows[:, k], from_pandas=True) for k, name in enumerate("abc")}
+        tables.append(pa.table({"id": np.arange(500), "at": np.arange(500), **columns}))
+    streams = [stream(table, value=ap.Incomplete("a", "b", "c")) for table in tables]
+    settings: dict[str, Any] = {"epsilon": 0.05, "probability": 0.3, "window": ap.TimeWindow(5)}
+    imputer = ap.DependencyImputer(repository, rules)
+    call = resolve(
+        streams,
+        [table.schema for table in tables],
+        self_join=False,
+        different=None,
+        on_reject="collect",
+        options=ap.Options(),
+        imputer=imputer,
+        **settings,
+    )
+    lazy = lazily(call, tables)
+    engine = LocalJoin(lazy)
+    found = engine.push(dict(zip(("left", "right"), tables, strict=True)))
+    spared = [encoding.fill.spared for encoding in lazy.encodings if isinstance(encoding.fill, LazyFill)]
+    assert len(spared) == 2
+    assert min(spared) > 150  # of 250
+    eager = ap.similarity_join(*streams, imputer=imputer, options=ap.Options(bounds=BOUNDS - {"lazy"}), **settings)
+    assert Counter(map(repr, found.to_pylist())) == Counter(map(repr, eager.to_pylist()))
+    assert len(found) > 5

@@ -352,7 +352,7 @@ def _check_incomplete(table: pa.Table, model: Incomplete, defects: Defects) -> V
     return Values(rows, np.empty((len(rows), 0)), np.empty(0, np.int64), np.empty((0, rows.shape[1])), none)
 
 
-def holes_of(table: pa.Table, model: Incomplete) -> NDArray[np.float64]:
+def holes_of(table: pa.Table, model: Exact | Incomplete) -> NDArray[np.float64]:
     """The values of a table, NaN where they are missing."""
     return np.column_stack([floats(table[c]) for c in model.columns])
 

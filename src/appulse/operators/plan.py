@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from appulse.windows.frames import Rule
 
 #: Bounds that can be switched off; the answers never change.
-BOUNDS = frozenset({"reach", "moment", "square", "sample", "accept", "axes", "projection", "eviction"})
+BOUNDS = frozenset({"reach", "moment", "square", "sample", "accept", "axes", "projection", "eviction", "lazy"})
 INDEXES = ("auto", "grid", "dense", "sorted")
 
 
