@@ -1,0 +1,35 @@
+"""``appulse report``: a page of a run's results, in one file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from appulse.cli.console import errors_told, size
+from appulse.errors import StorageError
+
+__all__ = ["report"]
+
+
+def report(
+    directory: Annotated[Path, typer.Argument(help="The folder of the results.", show_default=False)],
+    out: Annotated[
+        Path | None, typer.Option(help="The page; default: report.html in the folder.", show_default=False)
+    ] = None,
+    title: Annotated[str | None, typer.Option(help="Default: the folder's name.", show_default=False)] = None,
+) -> None:
+    """Write a self-contained HTML page of phenomena, or of a similarity join's run."""
+    console = Console(highlight=False, soft_wrap=True)
+    with errors_told(console):
+        from appulse.report.directory import report as page_of
+
+        page = page_of(directory, title=title)
+        file = out or directory / "report.html"
+        try:
+            file.write_text(page, encoding="utf-8")
+        except OSError as error:
+            raise StorageError(f"{file} cannot be written: {error.strerror}. Name another with --out.") from error
+        console.print(f"The page, {size(len(page.encode()))}: {file}", markup=False)

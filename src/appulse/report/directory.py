@@ -1,0 +1,94 @@
+"""A folder of results as a page: found out what it holds, and said what is missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from appulse.errors import BadArgument
+from appulse.report.field_page import phenomena_page
+from appulse.report.join_page import join_page
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["report"]
+
+EVENTS, ANSWERS = ("events", "regions"), ("answers", "pairs", "matches")
+LARGE = ("pairs",)  # columns of answers that no page needs
+HELP = (
+    "A page of phenomena needs events.parquet (or regions.parquet), readings.parquet and locations.parquet; a page of "
+    "a similarity join needs answers.parquet (or pairs, or matches), and shows rejects.parquet, metrics.jsonl and "
+    "positions.parquet where they are. In place of a file there may be a folder of Parquet files of that name."
+)
+
+
+def report(directory: str | Path, *, title: str | None = None, note: str = "") -> str:
+    """The page of what a folder holds: phenomena, or a similarity join's run.
+
+    ``title`` is by default the folder's name. Raises `BadArgument` where something is missing or unreadable.
+    """
+    folder = Path(directory)
+    if not folder.is_dir():
+        raise BadArgument(f"{folder} is no folder. Name one that holds results. {HELP}")
+    named = title or folder.resolve().name
+    if (events := _first(folder, EVENTS)) is not None:
+        readings, locations = (_needed(folder, name) for name in ("readings", "locations"))
+        return phenomena_page(_table(events), _table(readings), _table(locations), title=named, note=note)
+    answers = _first(folder, ANSWERS) or (folder if _parts(folder) else None)
+    if answers is None:
+        there = ", ".join(sorted(path.name for path in folder.iterdir())[:20]) or "nothing"
+        raise BadArgument(f"{folder} holds no results; there is {there}. {HELP}")
+    rejects, positions = (_first(folder, (name,)) for name in ("rejects", "positions"))
+    metrics = folder / "metrics.jsonl"
+    return join_page(
+        _table(answers),
+        None if rejects is None else _table(rejects),
+        _lines(metrics) if metrics.is_file() else None,
+        None if positions is None else _table(positions),
+        title=named,
+        note=note,
+    )
+
+
+def _first(folder: Path, names: Sequence[str]) -> Path | None:
+    """The file or folder of one of some names."""
+    paths = (path for name in names for path in (folder / f"{name}.parquet", folder / name))
+    return next((path for path in paths if path.is_file() or (path.is_dir() and _parts(path))), None)
+
+
+def _needed(folder: Path, name: str) -> Path:
+    found = _first(folder, (name,))
+    if found is None:
+        raise BadArgument(f"{folder} has events, but no {name}.parquet. {HELP}")
+    return found
+
+
+def _parts(folder: Path) -> list[Path]:
+    """The Parquet files of a sink, in order; what is hidden or empty holds no rows."""
+    files = (path for path in folder.glob("*.parquet") if path.name[0] not in "._" and path.is_file())
+    return sorted(path for path in files if path.stat().st_size)
+
+
+def _table(path: Path) -> pa.Table:
+    parts = [path] if path.is_file() else _parts(path)
+    try:
+        return pa.concat_tables([_read(part) for part in parts], promote_options="permissive")
+    except (OSError, pa.ArrowException) as error:
+        raise BadArgument(f"{path} cannot be read as Parquet: {error}") from error
+
+
+def _read(part: Path) -> pa.Table:
+    with pq.ParquetFile(part) as file:
+        names = file.schema_arrow.names
+        return file.read([name for name in names if "left_key" not in names or name not in LARGE])
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadArgument(f"{path} cannot be read as text: {error}") from error

@@ -1,0 +1,178 @@
+"""Answers of a similarity join as columns of numbers, and the figures of its run, micro-batch by micro-batch."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from appulse.errors import BadArgument
+from appulse.model.columns import chunk, floats, is_numeric
+from appulse.model.times import is_time
+from appulse.report.readings import micros_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from numpy.typing import NDArray
+
+__all__ = ["Batch", "Matches", "batches_of", "funnel", "matches_of", "middles"]
+
+SIDES = ("left", "right")
+NEEDED = (*(f"{side}_{what}" for side in SIDES for what in ("stream", "key", "time")), "distance", "probability")
+BOUNDS = ("reach", "mass", "cantelli", "markov", "square", "sample", "projection")  # in the order they are asked
+
+
+@dataclass(frozen=True)
+class Matches:
+    """Pairs in order of the later row's time; ``lag`` is the right time less the left one, in microseconds."""
+
+    table: pa.Table
+    micros: NDArray[np.int64]
+    lag: NDArray[np.int64]
+    distance: NDArray[np.float64]
+    probability: NDArray[np.float64]
+    stamps: bool
+    zone: str
+    left: int
+
+    def __len__(self) -> int:
+        return len(self.micros)
+
+    def streams(self) -> list[tuple[str, int]]:
+        """Pairs of streams and how many matches they have, most first."""
+        names = [chunk(self.table[f"{side}_stream"]).cast(pa.string()).fill_null("?") for side in SIDES]
+        pairs = pc.binary_join_element_wise(names[0], names[1], " and ").value_counts().to_pylist()
+        return sorted(((pair["values"], pair["counts"]) for pair in pairs), key=lambda pair: (-pair[1], pair[0]))
+
+
+def matches_of(answers: pa.Table) -> Matches:
+    """The pairs of a table of answers; of changes those that entered, the number of those that left beside them."""
+    if missing := [name for name in NEEDED if name not in answers.column_names]:
+        raise BadArgument(
+            f"The answers have no column {', '.join(missing)}. They have: {', '.join(answers.column_names)}. Give what "
+            "appulse.similarity_join() answers."
+        )
+    total = len(answers)
+    if "change" in answers.column_names:
+        answers = answers.filter(pc.greater(answers["change"], 0))
+    (left, _), (right, _) = (micros_of(answers, f"{side}_time") for side in SIDES)
+    later = np.maximum(left, right)
+    order = np.argsort(later, kind="stable")
+    kind = answers.schema.field("left_time").type
+    return Matches(
+        answers.take(pa.array(order)),
+        later[order],
+        (right - left)[order],
+        floats(answers["distance"])[order],
+        floats(answers["probability"])[order],
+        is_time(kind),
+        "UTC" if getattr(kind, "tz", None) else "",
+        total - len(answers),
+    )
+
+
+def middles(matches: Matches, rows: NDArray[np.int64], positions: pa.Table) -> tuple[NDArray[np.float64], list[str]]:
+    """Half way between the two rows of some matches, by a table of positions by key; NaN where one is not known."""
+    names = positions.column_names
+    axes = [name for name in names if is_numeric(positions.schema.field(name).type) and name not in ("key", "stream")]
+    if "key" not in names or len(axes) != 2:
+        raise BadArgument(
+            f"The positions have the columns {', '.join(names)}. Give key, two columns of numbers, and, where keys of "
+            "streams are alike, stream."
+        )
+    streams = [str(name) for name in positions["stream"].to_pylist()] if "stream" in names else None
+    keys = [str(key) for key in positions["key"].to_pylist()]
+    place = {name: row for row, name in enumerate(keys if streams is None else zip(streams, keys, strict=True))}
+    at = np.column_stack([floats(positions[name]) for name in axes])
+    at = np.concatenate([at, np.full((1, 2), np.nan)])
+    sides = []
+    for side in SIDES:
+        some = matches.table.select([f"{side}_stream", f"{side}_key"]).take(pa.array(rows)).to_pydict()
+        of = zip(*(map(str, column) for column in some.values()), strict=True)
+        sides.append(at[[place.get(pair if streams else pair[1], len(at) - 1) for pair in of]])
+    return (sides[0] + sides[1]) / 2, axes
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What a micro-batch did; ``began`` is microseconds since 1970, ``lag`` seconds behind the newest row."""
+
+    number: int
+    began: int | None
+    rows: float | None
+    seconds: float | None
+    lag: float | None
+    figures: dict[str, float]
+
+
+def batches_of(lines: Iterable[str]) -> tuple[list[Batch], int]:
+    """The micro-batches of a file of JSON objects, of `appulse.listen` or ``appulse run --json``, and lines left out.
+
+    Where several queries told, those of the query that told most often; a batch that was told twice counts once.
+    """
+    told: dict[str, dict[int, Batch]] = {}
+    wrong = 0
+    for line in lines:
+        if not line.strip():
+            continue
+        try:
+            found = json.loads(line)
+            query, batch = str(found.get("query_id", "")), _batch(found)
+        except (ValueError, TypeError, KeyError, AttributeError):
+            wrong += 1
+            continue
+        told.setdefault(query, {})[batch.number] = batch
+    if not told:
+        return [], wrong
+    most = max(told.values(), key=len)
+    wrong += sum(len(batches) for batches in told.values()) - len(most)
+    return sorted(most.values(), key=lambda batch: batch.number), wrong
+
+
+def _batch(found: Mapping[str, Any]) -> Batch:
+    figures = found.get("metrics", found)
+    known = {
+        str(name): float(value)
+        for name, value in figures.items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    }
+    number = found["batch_id"] if "batch_id" in found else found["batch"]
+    stamp = found.get("timestamp")
+    began = None if stamp is None else round(datetime.fromisoformat(stamp).timestamp() * 1e6)
+    rows, seconds, lag = (_number(found.get(name)) for name in ("input_rows", "batch_seconds", "lag_seconds"))
+    return Batch(int(number), began, rows, seconds, lag, known)
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None else float(value)
+
+
+def funnel(batches: list[Batch]) -> list[tuple[str, int, int]]:
+    """What became of the candidates: per step its name, how many pairs it settled, and how many it left over.
+
+    The last rows are the pairs that were accepted by a bound, those that were refined, and the answers.
+    """
+    sums: dict[str, int] = {}
+    for batch in batches:
+        for name, value in batch.figures.items():
+            sums[name] = sums.get(name, 0) + round(value)
+    over = sums.get("candidates", 0)
+    if not over:
+        return []
+    others = sorted(name for name in sums if name.startswith("pruned_") and name[7:] not in BOUNDS)
+    told = [("candidates of the index", 0, over)]
+    steps = [("elsewhere", "left to another tile"), *((f"pruned_{b}", f"bound: {b}") for b in BOUNDS)]
+    for name, said in (*steps, *((name, f"bound: {name[7:]}") for name in others)):
+        if settled := sums.get(name, 0):
+            over -= settled
+            told.append((said, settled, max(over, 0)))
+    told.append(("of them accepted by a bound", 0, sums.get("accepted", 0)))
+    told.append(("of them refined", 0, sums.get("refined", 0)))
+    told.append(("answers", 0, sums.get("answers", 0)))
+    return told

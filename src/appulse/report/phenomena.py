@@ -1,0 +1,123 @@
+"""Events of phenomena as what stands when: from each event to the next, with a colour of its own at any moment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from appulse.errors import BadArgument
+from appulse.report.readings import micros_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Happening", "Phenomenon", "coloured", "lanes", "largest", "phenomena_of"]
+
+NEEDED = ("phenomenon", "time", "value", "sensors", "centroid", "hull", "velocity", "predicted", "error")
+COLOURS = 5  # of the page's style; more at once are told apart by their dashes
+
+
+@dataclass(frozen=True)
+class Happening:
+    """An event and what stands from it on; ``merged`` and ``split`` are numbers of other phenomena of the group."""
+
+    time: int
+    kind: str
+    row: dict[str, Any]
+    came: int = 0
+    went: int = 0
+
+
+@dataclass
+class Phenomenon:
+    """A phenomenon's life; ``end`` is None while it stands."""
+
+    name: str
+    value: Any
+    events: list[Happening] = field(default_factory=list)
+    end: int | None = None
+    colour: int = 0
+
+    @property
+    def begin(self) -> int:
+        return self.events[0].time
+
+    @property
+    def most(self) -> int:
+        """Sensors at once."""
+        return max(len(event.row["sensors"] or ()) for event in self.events)
+
+
+def phenomena_of(events: pa.Table) -> list[Phenomenon]:
+    """The phenomena of a table of events or of regions, by begin."""
+    if missing := [name for name in NEEDED if name not in events.column_names]:
+        raise BadArgument(
+            f"The events have no column {', '.join(missing)}. They have: {', '.join(events.column_names)}. Give what "
+            "appulse.phenomena() answers."
+        )
+    micros, timed = micros_of(events, "time")
+    groups = [name for name in events.column_names if name not in (*NEEDED, "event", "merged", "split")]
+    rows = [(int(micros[place]), row) for place, row in enumerate(events.to_pylist()) if timed[place]]
+    rows.sort(key=lambda row: row[0])
+    happened = _kinds(rows, groups) if "event" not in events.column_names else [(t, r["event"], r) for t, r in rows]
+    found: dict[tuple[Any, ...], Phenomenon] = {}
+    for time, kind, row in happened:
+        group = [row[name] for name in groups]
+        name = " ".join([*map(str, group), f"#{row['phenomenon']}"])
+        one = found.setdefault((*group, row["phenomenon"]), Phenomenon(name, row["value"]))
+        before = set(one.events[-1].row["sensors"] or ()) if one.events else set()
+        now = set(row["sensors"] or ())
+        one.events.append(Happening(time, kind, row, len(now - before), len(before - now)))
+        one.end = time if kind == "disappears" else None
+    return sorted(found.values(), key=lambda one: one.begin)
+
+
+def _kinds(rows: list[tuple[int, dict[str, Any]]], groups: list[str]) -> list[tuple[int, str, dict[str, Any]]]:
+    """Regions as events: what was not there a tick before appears, what is not there a tick later disappears."""
+    ticks: dict[tuple[Any, ...], dict[int, dict[int, dict[str, Any]]]] = {}
+    for time, row in rows:
+        ticks.setdefault(tuple(row[name] for name in groups), {}).setdefault(time, {})[row["phenomenon"]] = row
+    told = []
+    for of_group in ticks.values():
+        before: dict[int, dict[str, Any]] = {}
+        for time, now in of_group.items():
+            told += [(time, "disappears", row) for number, row in before.items() if number not in now]
+            for number, row in now.items():
+                if number not in before:
+                    told.append((time, "appears", row))
+                elif row["sensors"] != before[number]["sensors"]:
+                    told.append((time, "moves", row))
+            before = now
+    return sorted(told, key=lambda event: event[0])
+
+
+def largest(phenomena: list[Phenomenon], most: int) -> list[Phenomenon]:
+    """Those with most sensors at once, of two the earlier, while they have no more than so many events together."""
+    order = sorted(phenomena, key=lambda one: (-one.most, one.begin))
+    together = np.cumsum([len(one.events) for one in order])
+    kept = {id(one) for one, events in zip(order, together, strict=True) if events <= most}
+    return [one for one in phenomena if id(one) in kept]
+
+
+def coloured(phenomena: list[Phenomenon]) -> None:
+    """Give each a colour no other has while it stands, if possible the one that has been free for longest."""
+    free_since: list[float] = [-np.inf] * COLOURS
+    for one in phenomena:
+        free = [place for place, since in enumerate(free_since) if since <= one.begin]
+        one.colour = min(free, key=free_since.__getitem__, default=len(free_since))
+        if one.colour == len(free_since):
+            free_since.append(-np.inf)
+        free_since[one.colour] = np.inf if one.end is None else one.end
+
+
+def lanes(phenomena: list[Phenomenon]) -> dict[int, int]:
+    """By place in the list the lane in which it meets no other."""
+    until: list[float] = []
+    found = {}
+    for place, one in enumerate(phenomena):
+        lane = next((lane for lane, end in enumerate(until) if end <= one.begin), len(until))
+        until[lane:] = [np.inf if one.end is None else one.end, *until[lane + 1 :]]
+        found[place] = lane
+    return found
