@@ -262,3 +262,15 @@ def test_weights_are_shares_of_matches() -> None:
         Fraction(2, 7),
         Fraction(2, 7),
     ]
+
+
+def test_of_many_rules_together_the_first_of_each_attribute_count() -> None:
+    chance = np.random.default_rng(0)
+    rules = [DifferentialDependency({"a": (k + 1) / 100}, name, 9.0) for name in "bc" for k in range(7)]
+    imputer = DependencyImputer(table_of(chance.random((300, 3)).tolist(), "abc"), rules, joint=True)
+    filled = fill(imputer.bind("abc"), [(0.5, None, None)])
+    assert {rule.dependent for k, rule in enumerate(rules) if filled.way[0, 1] >> k & 1} == {"b", "c"}
+    told = imputer.told(int(filled.way[0, 1]))
+    assert told.count("->") == 10
+    assert "a(0.05) -> c" in told
+    assert "a(0.06) -> b" not in told

@@ -9,7 +9,7 @@ import numpy as np
 
 from appulse.errors import BadArgument, nearest
 from appulse.imputation.dependencies import DifferentialDependency
-from appulse.imputation.lattice import Lattice
+from appulse.imputation.lattice import MOST_RULES, Lattice
 from appulse.imputation.repository import Repository
 from appulse.imputation.samples import Choices, expanded
 from appulse.imputation.verification import check
@@ -42,9 +42,10 @@ class DependencyImputer:
     attribute is filled by the first combination of rules, in the order of its lattice, whose determinants were observed
     and that at least one row matches; its values weigh as often as they occur among the matches. Where no row matches
     any, it is the distribution over the whole repository, told as ``"marginal"`` and in at most ``marginal`` values,
-    at evenly spaced quantiles. Several missing attributes are independent of each other, or with ``joint=True``
-    filled from the same rows. ``instances`` caps the samples of a row: an approximation, by quantiles of each
-    attribute. What fills a row depends on the row, the rules and the repository alone.
+    at evenly spaced quantiles. Several missing attributes are independent of each other, or with ``joint=True`` filled
+    from the same rows, by at most ten rules, the first of each attribute. ``instances`` caps the samples of a row: an
+    approximation, by quantiles of each attribute. What fills a row depends on the row, the rules and the repository
+    alone.
 
     ``verified`` tells how the rules fared. Raises `BadArgument` for a rule that does not hold, with two rows against
     it.
@@ -103,11 +104,19 @@ class DependencyImputer:
         numbers = tuple(
             k for k, rule in enumerate(self.rules) if rule.dependent in dependents and known.issuperset(rule.reads)
         )
+        if len(dependents) > 1 and len(numbers) > MOST_RULES:
+            numbers = self._some(dependents, numbers)
         lattice = self._lattices.get((dependents, numbers))
         if lattice is None:
             lattice = Lattice(self.repository, [self.rules[k] for k in numbers], numbers, dependents)
             self._lattices[dependents, numbers] = lattice
         return lattice
+
+    def _some(self, dependents: tuple[str, ...], numbers: tuple[int, ...]) -> tuple[int, ...]:
+        """As many rules as can be combined: the first of each attribute, then the second, and so on."""
+        of = {name: [k for k in numbers if self.rules[k].dependent == name] for name in dependents}
+        turns = sorted((own.index(k), k) for own in of.values() for k in own)
+        return tuple(sorted(k for _, k in turns[:MOST_RULES]))
 
     def told(self, way: int) -> str:
         """The name of a way to fill: its rules, or ``"marginal"``."""
