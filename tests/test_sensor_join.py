@@ -137,7 +137,7 @@ def test_values_within_reach_of_bins_and_of_rounding() -> None:
 @settings(max_examples=50, deadline=None)
 def test_small_rooms_change_nothing(case: Case) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in {"_SLICE": 4, "_ROOM": 2, "_LABELS": 1}.items():
+        for name, value in {"_SLICE": 4, "_ROOM": 2, "_LABELS": 1, "_LEAST": 1, "_FEW": 1}.items():
             patch.setattr(operator, name, value)
         assert told(ap.sensor_join(case.table, **case.arguments())) == expected(case)
 

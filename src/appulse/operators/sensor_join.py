@@ -55,6 +55,8 @@ SWEEPS = ("eager", "periodic", "lazy")
 _SLICE = 1 << 12
 # Readings, runs and values there is room for at first.
 _LEAST = 32
+# Room that is cheap enough to have at the first rebuilding.
+_FEW = 1024
 # Matches of one call of the kernel, at least.
 _ROOM = 1 << 16
 # Labels are numbered; once there are so many, and twice as many as after the last time, those of none are forgotten.
@@ -237,7 +239,7 @@ class SensorJoin:
         """Tables with room for twice as much as there is."""
         counts = self._state.counts
         runs, values = int(counts[RUNS] - counts[FREE_RUNS]), int(counts[VALUES] - counts[FREE_VALUES])
-        fresh = self._structure(len(self), runs, values)
+        fresh = self._structure(max(len(self), _FEW), max(runs, _FEW), max(values, _LEAST))
         rehash(fresh, self._state)
         self._state = fresh
 
