@@ -27,7 +27,7 @@ from appulse.report.field_page import phenomena_page
 from appulse.report.join_page import join_page
 from appulse.report.matches import batches_of, funnel
 from appulse.report.page import page, rounded
-from appulse.report.phenomena import coloured, largest, phenomena_of
+from appulse.report.phenomena import coloured, largest, phenomena_of, thinned
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -234,10 +234,36 @@ def test_what_is_left_out_is_told() -> None:
     unplaced = sum(name == "m0" for name in readings["mote"].to_pylist())
     assert f"Left out: {unplaced:,} readings of sensors without a place." in shown.said
     assert re.search(r"Shown are 10 of \d+ moments", shown.said)
+
+
+def test_the_largest_phenomena_and_even_steps_of_their_events_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    readings, locations = field(sensors=12, ticks=60)
+    found = events(readings, locations)
     phenomena = phenomena_of(found)
-    kept = largest(phenomena, len(found) // 2)
-    assert 0 < sum(len(one.events) for one in kept) <= len(found) // 2
-    assert max(one.most for one in phenomena) == max(one.most for one in kept)
+    kept = largest(phenomena, 5)
+    assert sorted(one.most for one in kept) == sorted(one.most for one in phenomena)[-5:]
+    total = sum(len(one.events) for one in kept)
+    for most in (10, 15, total - 1, total):
+        thin = thinned(kept, most)
+        assert sum(len(one.events) for one in thin) <= most
+        assert [(t.events[0], t.events[-1], t.end) for t in thin] == [(k.events[0], k.events[-1], k.end) for k in kept]
+    assert thinned(kept, total) == kept
+    monkeypatch.setattr("appulse.report.field_page.MOST_PHENOMENA", 5)
+    monkeypatch.setattr("appulse.report.field_page.MOST_EVENTS", 12)
+    shown = read(phenomena_page(found, readings, locations))
+    assert len(shown.data["phenomena"]) == 5
+    assert len(shown.data["events"]) <= 12
+    assert f"Left out: {len(phenomena) - 5} of {len(phenomena)} phenomena" in shown.said
+    assert f"of {len(found):,} events" in shown.said
+
+
+def test_without_locations_regions_are_outlined_by_their_sensors() -> None:
+    readings, locations = field()
+    found = ap.phenomena(readings, sensor="mote", time="time", value="heat", strength=2, span=30)
+    data = read(phenomena_page(found, readings, locations)).data
+    states = [state for one in data["phenomena"] for state in one["states"]]
+    assert states
+    assert all(state[2] and state[3] == state[4] == [] and state[5] is None for state in states)
 
 
 def test_values_may_be_names() -> None:

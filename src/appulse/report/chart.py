@@ -105,7 +105,8 @@ def time_axis(clock: Clock, x: Scale, y: float, top: float) -> str:
     told = []
     for place, text in clock.ticks(x.low, x.high):
         told.append(f'<path class="grid" d="M{x(place)} {top:g}V{y:g}"/>')
-        told.append(f'<text class="tick" x="{x(place)}" y="{y + 14:g}" text-anchor="middle">{escape(text)}</text>')
+        middle = min(x(place), x.end + RIGHT - 3.2 * len(text))
+        told.append(f'<text class="tick" x="{middle:g}" y="{y + 14:g}" text-anchor="middle">{escape(text)}</text>')
     return "".join(told) + "\n"
 
 
@@ -151,7 +152,7 @@ def path(x: Scale, y: Scale, times: Sequence[float], values: Sequence[float | No
 
 
 def bars(counts: Sequence[int], low: float, high: float, label: str, width: float = WIDTH) -> str:
-    """A histogram of equal bins between two ends, the count above each bar."""
+    """A histogram of equal bins between two ends, the count above each bar that is wide enough."""
     height = 170
     x = Scale(low, high, LEFT, width - RIGHT)
     y = Scale(0.0, float(max([*counts, 1])), height - 22, 20)
@@ -164,7 +165,7 @@ def bars(counts: Sequence[int], low: float, high: float, label: str, width: floa
             f'height="{y(0) - y(number):.2f}"><title>{low + place * step:.3g} to {low + (place + 1) * step:.3g}: '
             f"{number:,}</title></rect>"
         )
-        if number:
+        if number and 6.5 * len(count(number)) < end - begin:
             told.append(
                 f'<text class="tick" x="{(begin + end) / 2:.1f}" y="{y(number) - 4:g}" text-anchor="middle">'
                 f"{count(number)}</text>"

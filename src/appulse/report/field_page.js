@@ -17,7 +17,7 @@
   let now = 0, timer = 0, focused = 0;
 
   function make(tag, attributes, parent, text) {
-    const svg = ["path", "circle", "text", "g", "rect", "svg"].includes(tag);
+    const svg = ["path", "circle", "text", "tspan", "g", "rect", "svg"].includes(tag);
     const made = svg ? document.createElementNS("http://www.w3.org/2000/svg", tag) : document.createElement(tag);
     for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
     if (text !== undefined) made.textContent = text;
@@ -83,13 +83,25 @@
 
   function drawSensors(standing) {
     const inside = new Map(standing.flatMap(([one, its]) => its[2].map((i) => [i, one])));
+    const wide = Math.min(2.2, 0.4 * +circles[0].getAttribute("r"));
     data.values[now].forEach((value, i) => {
-      const known = value !== null;
-      circles[i].setAttribute("class", known ? "sensor" : "sensor stale");
-      circles[i].setAttribute("style", inside.has(i) ? `stroke:${ink(inside.get(i))};stroke-width:2.2` : "");
-      if (known) circles[i].setAttribute("fill", colour(value));
-      circles[i].firstElementChild.textContent = `${data.sensors[i]}: ${known ? text(value) : "no reading"}`;
+      const ring = inside.has(i) ? `stroke:${ink(inside.get(i))};stroke-width:${wide}` : "";
+      set(circles[i], "class", value === null ? "sensor stale" : "sensor");
+      set(circles[i], "style", ring);
+      if (value !== null) set(circles[i], "fill", colour(value));
     });
+  }
+
+  // Only what changed: with thousands of sensors that is what a moment costs.
+  function set(one, name, value) {
+    if (one.getAttribute(name) !== value) one.setAttribute(name, value);
+  }
+
+  function nameSensor(event) {
+    const i = circles.indexOf(event.target);
+    if (i < 0) return;
+    const value = data.values[now][i];
+    event.target.firstElementChild.textContent = `${data.sensors[i]}: ${value === null ? "no reading" : text(value)}`;
   }
 
   function drawArrow(one, from, to, error, parent) {
@@ -98,13 +110,15 @@
     if (length < 5) return;
     const [ux, uy] = [(to[0] - from[0]) / length, (to[1] - from[1]) / length];
     const tip = (back, side) => [to[0] - back * ux - side * uy, to[1] - back * uy + side * ux];
-    make("path", { class: "arrow", stroke: ink(one), d: line([from, tip(6, 0)]) }, parent);
+    const look = error === null ? "arrow guess" : "arrow";
+    make("path", { class: look, stroke: ink(one), d: line([from, tip(6, 0)]) }, parent);
     make("path", { fill: ink(one), d: `${line([to, tip(9, 5), tip(9, -5)])}Z` }, parent);
   }
 
   // A name above its region, moved down for as long as it would stand on another.
   function drawName(said, x, y, fill) {
-    const drawn = make("text", { class: "name", x, y, "text-anchor": "middle", style: `fill:${fill}` }, $("names"), said);
+    const drawn = make("text", { class: "name", x, y, "text-anchor": "middle" }, $("names"), said);
+    drawn.prepend(make("tspan", { style: `fill:${fill}` }, null, "■ "));
     const others = [...$("names").children].slice(0, -1).map((name) => name.getBBox());
     const [wide, high] = [$("map").viewBox.baseVal.width, $("map").viewBox.baseVal.height];
     const half = drawn.getBBox().width / 2;
@@ -237,6 +251,7 @@
     show(best);
   }
 
+  $("map").addEventListener("pointerover", nameSensor);
   $("play").addEventListener("click", toggle);
   $("scrub").addEventListener("input", () => { play(false); show(+$("scrub").value); });
   $("speed").addEventListener("change", () => timer && play(true));

@@ -12,7 +12,7 @@ from appulse.model.times import is_time
 from appulse.report.chart import WIDTH, Clock, Scale, svg
 from appulse.report.film import Film, film_data, map_scale
 from appulse.report.page import empty, notes, page
-from appulse.report.phenomena import Phenomenon, coloured, largest, phenomena_of
+from appulse.report.phenomena import Phenomenon, coloured, largest, phenomena_of, thinned
 from appulse.report.readings import Readings, Sites, columns_of, film, fresh_for, plain_table, readings_of, sites_of
 from appulse.report.timeline import timeline
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["phenomena_page"]
 
-MOST_EVENTS, MOST_FRAMES, MOST_CELLS = 4_000, 3_000, 600_000
+MOST_PHENOMENA, MOST_EVENTS, MOST_FRAMES, MOST_CELLS = 500, 4_000, 3_000, 600_000
 
 _HELP = (
     "<p>Line: the sensors' median; band: from a tenth to nine tenths of them. A bar is a phenomenon, in the row of its "
@@ -53,8 +53,8 @@ def phenomena_page(
     was given: pyarrow, pandas or Polars. ``sensor``, ``time`` and ``value`` name columns of the readings, and may be
     left out where there is one choice. Phenomena are told by their ``value``, by its bin if ``resolution`` tells the
     width of bins, or by ``labels``, texts by value. ``unit`` is that of the locations and ``value_unit`` that of the
-    values, as text. At most ``frames`` moments are shown, and 4,000 events, those of the
-    largest phenomena; the page tells what is left out. Raises `BadArgument` where columns are missing.
+    values, as text. At most ``frames`` moments are shown, the 500 largest phenomena, and 4,000
+    events; the page tells what is left out. Raises `BadArgument` where columns are missing.
     """
     tables = [plain_table(frame) for frame in (events, readings, locations)]
     columns = columns_of(tables[1], tables[2], sensor, time, value)
@@ -66,7 +66,7 @@ def phenomena_page(
         raise BadArgument("The times of events and readings are timestamps here and numbers there. Give one kind.")
     if not len(known.micros):
         return empty(title, "There is nothing to show: no reading has a time, a value and a sensor with a place.")
-    shown = largest(found, MOST_EVENTS)
+    shown = thinned(largest(found, MOST_PHENOMENA), MOST_EVENTS)
     coloured(shown)
     moments = np.union1d(known.micros, np.array([e.time for one in shown for e in one.events], np.int64))
     most = max(2, min(frames, MOST_CELLS // max(1, len(sites.names))))
@@ -84,7 +84,7 @@ def phenomena_page(
         labels or {},
     )
     said = f"{columns.value} in {value_unit}" if value_unit else columns.value
-    told = [note, *_left_out(found, shown, moments, steps, known, sites)]
+    told = [note, " ".join(_left_out(found, shown, moments, steps, known, sites))]
     return page(title, notes(told) + _body(clip, said), film_data(clip), "field_page.js")
 
 
@@ -105,8 +105,10 @@ def _left_out(
 ) -> list[str]:
     told = []
     if len(found) > len(shown):
-        events = sum(len(one.events) for one in found) - sum(len(one.events) for one in shown)
-        told.append(f"Left out: {len(found) - len(shown):,} smaller phenomena with {events:,} events.")
+        told.append(f"Left out: {len(found) - len(shown):,} of {len(found):,} phenomena, those with fewest sensors.")
+    total, listed = (sum(len(one.events) for one in some) for some in (found, shown))
+    if total > listed:
+        told.append(f"Shown are {listed:,} of {total:,} events; a region stays as it was until its next one.")
     if len(moments) > len(steps):
         told.append(f"Shown are {len(steps):,} of {len(moments):,} moments, at even steps.")
     for number, what in (
@@ -180,7 +182,7 @@ def _legend(clip: Film, said: str) -> str:
     arrow = (
         '<span><svg class="key" viewBox="0 0 34 12" aria-hidden="true"><path d="M2 6H26" stroke="currentColor" '
         'stroke-width="2.4"/><path d="M24 1l9 5l-9 5z" fill="currentColor"/></svg> from the centroid to where it is '
-        "expected later; dots around: its standard error</span>"
+        "expected later; dots around: its standard error; dashed: not known</span>"
     )
     return (
         f'<div class="legend"><span>{escape(said)}</span><span id="ramp"></span><span>hollow, dashed: no reading for '

@@ -145,7 +145,7 @@ def _event_text(clip: Film, one: Phenomenon, place: int) -> str:
         clip.value_text(one.value),
     ]
     if event.kind != "disappears":
-        change = f" (+{event.came}, -{event.went})" if event.kind == "moves" else ""
+        change = f" (+{event.came} -{event.went})" if event.kind == "moves" else ""
         parts.append(f"{number} sensor{'s' if number != 1 else ''}{change}")
     for name, what in (("merged", "goes on in"), ("split", "from")):
         if others := event.row.get(name):

@@ -9,7 +9,7 @@
     light: ["#a9d3ee", "#5aa5d8", "#1f6fb0", "#123a73", "#0a1633"],
     dark: ["#1d4a7a", "#2f7cc0", "#63b3e6", "#b3e0f7", "#ffffff"],
   };
-  const [LEFT, RIGHT, TOP, BOTTOM] = [110, 24, 30, 60]; // of the plane, whose points are half a pixel of the page
+  const [LEFT, RIGHT, TOP, BOTTOM] = [110, 24, 46, 60]; // of the plane, whose points are half a pixel of the page
   const LISTED = 14;
   const STEPS = +$("scrub").max;
   const first = data.times[0], last = data.times.at(-1), span = last - first || 1;
@@ -80,7 +80,10 @@
     for (const [value] of v.up) { pen.moveTo(LEFT, v.sy(value)); pen.lineTo(canvas.width - RIGHT, v.sy(value)); }
     pen.stroke();
     pen.textAlign = "center";
-    for (const [value, said] of v.across) pen.fillText(said, v.sx(value), canvas.height - BOTTOM + 28);
+    for (const [value, said] of v.across) {
+      const half = pen.measureText(said).width / 2;
+      pen.fillText(said, Math.min(v.sx(value), canvas.width - half - 4), canvas.height - BOTTOM + 28);
+    }
     pen.textAlign = "right";
     for (const [value, said] of v.up) pen.fillText(said, LEFT - 10, v.sy(value) + 7);
     if (v.names[0]) pen.fillText(`${v.names[0]} →`, canvas.width - RIGHT, canvas.height - 8);
@@ -116,8 +119,8 @@
   }
 
   function list(inside, from, until) {
-    const at = (time) => data.texts[Math.max(0, data.times.findLastIndex((t) => t <= time))];
-    $("now").textContent = `${at(Math.max(from, first))} to ${at(until)}`;
+    const at = (time) => data.moments[Math.max(0, Math.round(((time - first) / span) * STEPS))];
+    $("now").textContent = `${at(from)} to ${at(until)}`;
     $("scrub").setAttribute("aria-valuetext", $("now").textContent);
     $("listed-title").textContent = `In this stretch: ${inside.length.toLocaleString("en")} of those drawn`;
     const most = [...inside].sort((a, b) => data.probability[b] - data.probability[a] || a - b).slice(0, LISTED);

@@ -21,6 +21,7 @@ __all__ = ["join_page"]
 
 MOST_DRAWN, MOST_BATCHES, MOST_ROWS, LONGEST = 6_000, 600, 30, 60
 BINS = 48
+STEPS = 200  # of the slider
 
 
 def join_page(
@@ -105,11 +106,19 @@ def _data(found: Matches, drawn: Any, positions: pa.Table | None, unit: str) -> 
         "ticks": [
             [place / 1e3, text] for place, text in clock.ticks(float(found.micros[0]), float(found.micros[-1]), 6)
         ],
+        "moments": _moments(found),
         "probability": rounded(found.probability[drawn], 5),
         "distance": rounded(found.distance[drawn], 5),
         "names": names,
         "upper": rounded(rows["probability_upper"], 5) if "probability_upper" in rows.column_names else None,
     }
+
+
+def _moments(found: Matches) -> list[str]:
+    """The times of the slider's steps, to the second where a step is longer."""
+    steps = np.linspace(float(found.micros[0]), float(found.micros[-1]), STEPS + 1)
+    whole = 1e6 if steps[-1] - steps[0] >= STEPS * 1e6 else 1.0
+    return [_clock(found).text(step) for step in (np.round(steps / whole) * whole).tolist()]
 
 
 def _lag_unit(found: Matches) -> tuple[float, str]:
@@ -129,7 +138,7 @@ def _plane(found: Matches, drawn: int, data: dict[str, Any]) -> str:
 <div class="columns"><section aria-label="Matches">
 <div class="controls">
 <button id="play" type="button">Play</button>
-<input id="scrub" type="range" min="0" max="200" value="200" aria-label="End of the stretch of time shown">
+<input id="scrub" type="range" min="0" max="{STEPS}" value="{STEPS}" aria-label="End of the stretch of time shown">
 <label>stretch <select id="stretch" aria-label="How long a stretch is shown"><option value="1">all</option>
 <option value="0.2">a fifth</option><option value="0.05">a 20th</option>
 <option value="0.01">a 100th</option></select></label>
@@ -145,8 +154,9 @@ def _plane(found: Matches, drawn: int, data: dict[str, Any]) -> str:
 def _counted(found: Matches) -> str:
     """Matches by time, all of them."""
     low, high = float(found.micros[0]), float(found.micros[-1])
-    counts = np.histogram(found.micros, bins=BINS, range=(low, high if high > low else low + 1.0))[0]
-    x, y = Scale(low, high if high > low else low + 1.0, LEFT, WIDTH - RIGHT), Scale(0.0, float(counts.max()), 78, 8)
+    high = high if high > low else low + 1e6
+    counts = np.histogram(found.micros, bins=BINS, range=(low, high))[0]
+    x, y = Scale(low, high, LEFT, WIDTH - RIGHT), Scale(0.0, float(counts.max()), 78, 8)
     wide = (WIDTH - RIGHT - LEFT) / BINS
     drawn = "".join(
         f'<rect class="bar" x="{LEFT + place * wide:.2f}" y="{y(number)}" width="{wide - 1:.2f}" '

@@ -13,7 +13,7 @@ from appulse.report.readings import micros_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Happening", "Phenomenon", "coloured", "lanes", "largest", "phenomena_of"]
+__all__ = ["Happening", "Phenomenon", "coloured", "lanes", "largest", "phenomena_of", "thinned"]
 
 NEEDED = ("phenomenon", "time", "value", "sensors", "centroid", "hull", "velocity", "predicted", "error")
 COLOURS = 5  # of the page's style; more at once are told apart by their dashes
@@ -94,11 +94,23 @@ def _kinds(rows: list[tuple[int, dict[str, Any]]], groups: list[str]) -> list[tu
 
 
 def largest(phenomena: list[Phenomenon], most: int) -> list[Phenomenon]:
-    """Those with most sensors at once, of two the earlier, while they have no more than so many events together."""
-    order = sorted(phenomena, key=lambda one: (-one.most, one.begin))
-    together = np.cumsum([len(one.events) for one in order])
-    kept = {id(one) for one, events in zip(order, together, strict=True) if events <= most}
+    """So many of them, those with most sensors at once, of two the earlier."""
+    kept = {id(one) for one in sorted(phenomena, key=lambda one: (-one.most, one.begin))[:most]}
     return [one for one in phenomena if id(one) in kept]
+
+
+def thinned(phenomena: list[Phenomenon], most: int) -> list[Phenomenon]:
+    """The same with at most so many events, or two each: the first, the last, and others at even steps."""
+    total = sum(len(one.events) for one in phenomena)
+    if total <= most:
+        return phenomena
+    share = max(0.0, most - 2 * len(phenomena)) / total
+    found = []
+    for one in phenomena:
+        steps = np.linspace(0, len(one.events) - 1, min(len(one.events), 2 + int(share * len(one.events))))
+        kept = [one.events[step] for step in np.unique(steps.round().astype(int))]
+        found.append(Phenomenon(one.name, one.value, kept, one.end))
+    return found
 
 
 def coloured(phenomena: list[Phenomenon]) -> None:
