@@ -6,6 +6,7 @@
     python -m benchmarks.faults --quick --json | python -m tools.figures
     python -m benchmarks.uncertain_windows --quick --json | python -m tools.figures
     python -m benchmarks.continuous_queries --quick --json | python -m tools.figures
+    python -m benchmarks.similarity_join --quick --json | python -m tools.figures
     python -m tools.figures run.log
 
 The figures are the last line that is one JSON object; which run they are of, their names tell. A figure that the run
@@ -105,6 +106,27 @@ RUNS = (
                 "our rows/s on Spark under an uncertain window / under a count window of as many rows",
                 "≥ 0.7",
             ),
+        },
+    ),
+    Run(
+        "join",
+        "python -m benchmarks.similarity_join --quick --json",
+        {
+            "vs_scan": (
+                "time of the paper's scan without pruning, compiled, with our SIMD loop / ours, USJ's operating point",
+                "≥ 60",
+            ),
+            "vs_stopping_scan": ("the same, where a pair's sum ends once the threshold is out of reach", "—"),
+            "vs_grid": ("of the paper's Grid with both prunings, compiled / ours", "—"),
+            "vs_numpy": ("of NumPy and SciPy: far centres ruled out, then cdist / ours", "≥ 100"),
+            "vs_duckdb": ("of DuckDB in one statement / ours", "≥ 500"),
+            "w_growth": ("our time a tick at windows of 100,000 / of 1,000, as many answers a tick", "≤ 2"),
+            "op_pruned": ("share of the pairs that the paper's object-level pruning takes", "0.8-0.9"),
+            "answer_share": ("share of the pairs that are answers", "0.001-0.005"),
+            "bounds_speedup": ('time with exact probabilities / with `probabilities="bounds"`', "> 1"),
+            "grouped_10": ("time an object, one arrival a tick and push / 10 a tick", "> 1"),
+            "grouped_100": ("the same, 100 a tick", "> 1"),
+            "grouped_1000": ("the same, 1,000 a tick", "> 1"),
         },
     ),
     Run(

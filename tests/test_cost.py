@@ -1,0 +1,96 @@
+"""The index by its cost: what is chosen, that it follows the data, and that estimates are near the truth."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import appulse as ap
+from appulse.operators.cost import UNKNOWN, Probes, cells_for, choose, some
+
+
+def _rows(seed: int, n: int, wide: float, reach: float, variance: float = UNKNOWN, d: int = 2) -> Probes:
+    rng = np.random.default_rng(seed)
+    return Probes(rng.random((n, d)) * wide, np.full(n, reach), np.full(n, variance))
+
+
+def _choice(n: int, wide: float, reach: float, variance: float = UNKNOWN, held: str | None = None) -> Any:
+    probes, rows = _rows(1, 32, wide, reach, variance), _rows(2, min(n, 256), wide, reach, variance)
+    cells = cells_for(probes, rows, 0.5, 1.0, np.arange(2))
+    return choose(probes, rows, n, cells, 0.5, 1.0, held)
+
+
+def test_few_rows_and_crowded_ones_are_scanned_and_many_far_apart_are_not() -> None:
+    assert _choice(300, 1.5, 0.1).index == "scan"
+    assert _choice(100_000, 1.0, 0.1).index == "scan"
+    assert "grid" in _choice(100_000, 1000.0, 0.1).index
+
+
+def test_cells_go_by_variance_where_that_sees_less() -> None:
+    assert not _choice(10_000, 100.0, 1.0).cells.by_variance
+    small = _choice(10_000, 100.0, 1.0, variance=0.01)
+    assert small.cells.by_variance
+    assert small.cells.span < _choice(10_000, 100.0, 1.0).cells.span
+    assert not _choice(10_000, 100.0, 0.01, variance=4.0).cells.by_variance
+
+
+def test_a_choice_is_steady_and_made_anew_after_half_as_many_rows() -> None:
+    choice = _choice(10_000, 100.0, 0.1)
+    assert choice.stands(4_999)
+    assert not choice.stands(5_001)
+    costs = choice.costs
+    assert costs[_choice(10_000, 100.0, 0.1, held="scan").index] <= costs[choice.index] * 1.3
+
+
+def test_what_a_probe_visits_is_about_what_the_formula_says() -> None:
+    n, wide = 4_000, 40.0
+    probes, rows = _rows(1, 200, wide, 0.2), _rows(2, n, wide, 0.2)
+    cells = cells_for(some(probes, 32), some(rows, 256), 0.5, 1.0, np.arange(2))
+    choice = choose(some(probes, 32), some(rows, 256), n, cells, 0.5, 1.0, None)
+    side, span = choice.cells.side, choice.cells.span
+    low, high = (np.floor((probes.centre + s * span) / side) for s in (-1, 1))
+    cell = np.floor(rows.centre / side)
+    seen = ((cell[None] >= low[:, None]) & (cell[None] <= high[:, None])).all(axis=2).mean()
+    assert choice.visited == pytest.approx(float(seen), rel=0.5)
+
+
+def test_a_join_changes_its_index_as_its_rows_drift_apart_and_together() -> None:
+    """And its answers are those of a scan."""
+    rng = np.random.default_rng(5)
+    joins = [
+        ap.SimilarityJoin(
+            left=ap.Stream(None, key="id", time="ts", value=ap.Exact("x", "y")),
+            right=ap.Stream(None, key="id", time="ts", value=ap.Exact("x", "y")),
+            epsilon=0.5,
+            probability=0.5,
+            window=ap.CountWindow(600),
+            options=ap.Options(index=index),
+        )
+        for index in ("auto", "dense")
+    ]
+    seen = []
+    for step, wide in enumerate((2.0, 2.0, 300.0, 300.0, 300.0, 300.0, 2.0, 2.0, 2.0, 2.0)):
+        n = 400
+        tables = [
+            pa.table(
+                {
+                    "id": np.arange(n) + step * n,
+                    "ts": np.arange(n) / 10 + step * 100,
+                    "x": rng.random(n) * wide,
+                    "y": rng.random(n) * wide,
+                }
+            )
+            for _ in range(2)
+        ]
+        found = [join.push(left=tables[0], right=tables[1]) for join in joins]
+        pairs = [sorted(zip(f["left_key"].to_pylist(), f["right_key"].to_pylist(), strict=True)) for f in found]
+        assert pairs[0] == pairs[1]
+        engine = joins[0]._engine
+        assert engine is not None
+        seen.append(engine.operator.choices[0][1].index)
+    assert seen[0] == "scan"
+    assert any("grid" in index for index in seen)
+    assert seen[-1] == "scan"
