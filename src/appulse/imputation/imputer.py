@@ -73,8 +73,8 @@ class DependencyImputer:
                 raise BadArgument(f"DependencyImputer got a rule {rule!r}. Give ap.DifferentialDependency(...).")
         if len(self.rules) > _MOST_RULES:
             raise BadArgument(f"DependencyImputer got {len(self.rules)} rules; at most {_MOST_RULES} are supported.")
-        self.verified: list[Verification] = [check(self.repository, rule) for rule in self.rules]
         self._lattices: dict[tuple[tuple[str, ...], tuple[int, ...]], Lattice] = {}
+        self.verified: list[Verification] = self._checked()
 
     @property
     def version(self) -> str:
@@ -84,9 +84,24 @@ class DependencyImputer:
 
     def append(self, rows: Any) -> None:
         """More complete rows: from now on rows are filled from all of them. Rules have to hold on them, too."""
-        repository = self.repository.extended(rows)
-        verified = [check(repository, rule) for rule in self.rules]
-        self.repository, self.verified, self._lattices = repository, verified, {}
+        before = self.repository, self._lattices
+        self.repository, self._lattices = self.repository.extended(rows), {}
+        try:
+            self.verified = self._checked()
+        except BadArgument:
+            self.repository, self._lattices = before
+            raise
+
+    def _checked(self) -> list[Verification]:
+        """How the rules fare, each looked at by the index that is going to fill its dependent."""
+        found = []
+        for rule in self.rules:
+            for name in (*rule.reads, rule.dependent):
+                self.repository.matrix([name])  # raises for a column that is not there
+            few = sum(other.dependent == rule.dependent for other in self.rules) <= MOST_RULES
+            index = self.lattice((rule.dependent,), self.repository.names).index if few else None
+            found.append(check(self.repository, rule, index))
+        return found
 
     def bind(self, attributes: Sequence[str]) -> DependencyFill:
         """What fills rows with these attributes."""

@@ -52,7 +52,7 @@ class Lattice:
             )
         self.rules, self.dependents = tuple(rules), tuple(dependents)
         self._numbers = tuple(numbers)
-        axes = list(dict.fromkeys(name for rule in rules for name in rule.reads)) or [repository.names[0]]
+        axes = list(dict.fromkeys(name for rule in rules for name in rule.reads))
         combined = [members for size in range(len(rules), 0, -1) for members in combinations(range(len(rules)), size)]
         drafts = self._constraints(axes, combined)
         least = [float(drafts.limits[drafts.used[:, a], a].min(initial=np.inf)) for a in range(len(axes))]

@@ -141,12 +141,17 @@ class Index:
     """
 
     def __init__(
-        self, repository: Repository, axes: Sequence[str], dependents: Sequence[str], scale: Sequence[float]
+        self,
+        repository: Repository,
+        axes: Sequence[str],
+        dependents: Sequence[str],
+        scale: Sequence[float],
     ) -> None:
         self.axes, self.dependents = tuple(axes), tuple(dependents)
         n = len(repository)
         self.columns = repository.matrix([*axes, *dependents])
-        depth = max(0, (-(-n // kernels.LEAF) - 1).bit_length())
+        # Without axes nothing is ever looked up in the tree.
+        depth = max(0, (-(-n // kernels.LEAF) - 1).bit_length()) if len(axes) else 0
         nodes = (2 << depth) - 1
         self.order = np.arange(n)
         self.begin, self.end = np.empty(nodes, np.int64), np.empty(nodes, np.int64)

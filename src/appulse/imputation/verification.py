@@ -45,13 +45,18 @@ class Verification:
         return self.good >= (self.rule.confidence - 1e-9) * self.close
 
 
-def verified(repository: Repository, rule: DifferentialDependency, most: int = MOST_PAIRS) -> Verification:
-    """Count the close pairs, and those that agree: all of them up to ``most``, else those of evenly spaced rows."""
-    nodes = Constraints(1, rule.reads)
+def verified(
+    repository: Repository, rule: DifferentialDependency, most: int = MOST_PAIRS, index: Index | None = None
+) -> Verification:
+    """Count the close pairs, and those that agree: all of them up to ``most``, else those of evenly spaced rows.
+
+    ``index`` is one over what the rule reads, if there is one, with its dependent alone.
+    """
+    if index is None:
+        scale = [dict(rule.determinants).get(name, float(np.ptp(repository[name]))) for name in rule.reads]
+        index = Index(repository, rule.reads, (rule.dependent,), scale)
+    nodes = Constraints(1, index.axes)
     nodes.add(0, {name: within(of) for name, of in rule.determinants}, dict(rule.where))
-    spread = [float(np.ptp(repository[name])) for name in nodes.axes]
-    scale = [of if np.isfinite(of) else side for of, side in zip(nodes.limits[0], spread, strict=True)]
-    index = Index(repository, nodes.axes, (rule.dependent,), scale)
     n = len(repository)
     limit = within(rule.tolerance)
     first = index.agree(_spaced(n, _FIRST), nodes, 0, 0, limit)
@@ -66,9 +71,9 @@ def verified(repository: Repository, rule: DifferentialDependency, most: int = M
     return Verification(rule, int((close - inside).sum()), int((good - inside).sum()), sampled, against)
 
 
-def check(repository: Repository, rule: DifferentialDependency) -> Verification:
+def check(repository: Repository, rule: DifferentialDependency, index: Index | None = None) -> Verification:
     """As `verified`; raises `BadArgument` with two rows against the rule where it does not hold."""
-    found = verified(repository, rule)
+    found = verified(repository, rule, index=index)
     if found.holds or found.against is None:
         return found
     names = (*rule.reads, rule.dependent)
