@@ -39,7 +39,8 @@ def main() -> None:
     if asked.data.exists():
         readings, stations, source = *read(asked.data), "36 stations of the Urban Air project"
     else:
-        readings, stations, source = *twin(asked.begin), f"a generated twin, as there is no {asked.data}"
+        print(f"There is no {asked.data}, so this is a generated twin.")
+        readings, stations, source = *twin(asked.begin), "a generated twin of 36 stations"
     end = asked.begin + pd.Timedelta(days=asked.days)
     readings = readings[readings["time"].between(asked.begin, end, inclusive="left")]
     found = episodes(readings, stations)

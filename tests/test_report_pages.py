@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
+import shutil
+import subprocess
 from base64 import b64encode
 from hashlib import sha256
 from html.parser import HTMLParser
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -29,9 +33,7 @@ from appulse.report.matches import batches_of, funnel
 from appulse.report.page import page, rounded
 from appulse.report.phenomena import coloured, largest, phenomena_of, thinned
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"'&"
 VOID = {"meta", "input", "img", "br"}
 
@@ -445,3 +447,66 @@ def test_times_and_numbers_are_written_short() -> None:
     assert (hours[0], hours[1], hours[-1], len(hours)) == ("11-20", "03:00", "11-21", 9)
     assert [count(n) for n in (0, 12, 1234, 12_345, 2_500_000, 0.25)] == ["0", "12", "1,234", "12.3k", "2.5M", "0.25"]
     assert rounded([1.0, 1 / 3, float("inf")]) == [1, 0.333333, None]
+
+
+def test_the_example_shows_smog_that_comes_and_is_blown_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    example = runpy.run_path(str(EXAMPLES / "beijing_episodes.py"))
+    readings, stations = example["twin"](pd.Timestamp("2014-11-17"))
+    found = example["episodes"](readings, stations)
+    shown = read(phenomena_page(found, readings, stations, labels=example["CLASSES"])).data
+    value = {one["name"]: one["value"] for one in shown["phenomena"]}
+    told = [
+        {value[name]: len(sensors) for name, sensors in standing(shown, shown["frames"].index(f"2014-11-{when}"))}
+        for when in ("17 06:00", "18 18:00", "20 18:00")
+    ]
+    assert [max(classes, key=classes.__getitem__) for classes in told] == ["clean", "heavy smog", "clean"]
+    assert told[1]["heavy smog"] == told[2]["clean"] == len(stations)
+
+
+def drawn(file: Path, moment: str) -> str:
+    """A page after its script ran, as Chromium says; skips where there is none that starts."""
+    browser = shutil.which("chromium") or pytest.skip("there is no chromium")
+    flags = [
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        f"--user-data-dir={file.parent}",
+        "--virtual-time-budget=2000",
+    ]
+    address = f"{file.as_uri()}#{moment}"
+    ran = subprocess.run(
+        [browser, *flags, "--dump-dom", address], capture_output=True, text=True, check=False, timeout=60
+    )
+    if "<html" not in ran.stdout:
+        pytest.skip("chromium does not start here")
+    return ran.stdout
+
+
+def test_a_browser_draws_the_moment_that_a_link_names(tmp_path: Path) -> None:
+    readings, locations = field(ticks=20)
+    file = tmp_path / "field.html"
+    file.write_text(phenomena_page(events(readings, locations), readings, locations, title=HOSTILE), "utf-8")
+    data = read(file.read_text("utf-8")).data
+    frame = max(range(len(data["frames"])), key=lambda frame: len(standing(data, frame)))
+    dom = drawn(file, data["frames"][frame])
+    assert f'<output id="now" for="scrub">{data["frames"][frame]}</output>' in dom
+    stands = standing(data, frame)
+    assert stands
+    assert dom.count('class="hull"') == len(stands)
+    assert dom.count("<li>") == len(data["events"])
+    for name, sensors in stands:
+        assert re.search(rf"</span>{name}</th><td>[^<]*</td><td>{len(sensors)}</td>", dom)
+    rings = dom.count('style="stroke:var(--p')
+    assert rings == sum(len(sensors) for _, sensors in stands)
+
+
+def test_a_browser_lists_the_most_probable_matches(tmp_path: Path) -> None:
+    file = tmp_path / "join.html"
+    file.write_text(join_page(matched(), None, told(), title=HOSTILE), "utf-8")
+    data = read(file.read_text("utf-8")).data
+    dom = drawn(file, "")
+    assert f"In this stretch: {len(data['times'])} of those drawn" in dom
+    rows = re.findall(r'<th scope="row">([^<]*)</th><td>([^<]*)</td>', dom.partition('id="listed"')[2])
+    order = sorted(range(len(data["times"])), key=lambda place: (-data["probability"][place], place))
+    assert rows[:14] == [(data["names"][0][place], data["names"][1][place]) for place in order[:14]]

@@ -269,6 +269,7 @@
   });
   fill();
   legend();
-  const linked = decodeURIComponent(location.hash.slice(1)); // page.html#2015-01-14 08:00: the last moment till then
-  show(linked ? data.frames.findLastIndex((frame) => frame <= linked) : 0);
+  const linked = decodeURIComponent(location.hash.slice(1)); // page.html#2014-11-21 20:00: the last moment till then
+  const before = (frame) => (Number.isNaN(+linked) ? frame <= linked : +frame <= +linked);
+  show(linked ? data.frames.findLastIndex(before) : 0);
 })();
