@@ -1,0 +1,391 @@
+"""The claims S1 to S4 of Ali et al. 2007 on one machine, measured: tables, and pictures of them; S9 as a table.
+
+Contestants share a CPU that is a fixed share of one core: what ours needs at 20 sensors of the board, at 2,000 of the
+synthetic field. Costs are CPU seconds of each join on the readings it takes in, by the batch; a queue by events tells
+delays: readings come at their times and take their cost one by one, as if none waited for a batch. Whoever is too slow
+sheds readings at random, until the CPU is busy for 95 % of the time. All give the same factorised answers, which is
+checked; nothing but the joins is charged. An *update* of phenomena is an answer whose sensors are not those of the last
+answer of its value; it is right if they are what they would be had nothing been shed.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from benchmarks import sensor_fields as fields
+from benchmarks.harness import say
+from benchmarks.mjoin import BUCKETS, Factorised, JoinTree, MJoin
+from benchmarks.sensor_join import Ours
+from benchmarks.sensor_uses import features, guided
+from benchmarks.tables import Curves, Estimate, estimate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
+
+BUSY = 0.95
+PARTS = 8  # batches that are timed; their median counts
+LAPS = 3  # of which the cheapest counts, as the others were disturbed
+ROUNDS = 4  # in which the share of readings taken in settles
+SECONDS = 20.0  # timed, once windows are full
+BOARD, SIZES = (5, 10, 15, 20, 25), (200, 500, 1000, 1500, 2000)
+CHANGING, MINUTES = 400, 4
+MEASURES = {
+    "cost": ("cost with nothing shed", "microseconds a reading"),
+    "idle": ("output delay with CPU to spare", "microseconds on a whole core"),
+    "delay": ("output delay on the limited CPU", "milliseconds"),
+    "drops": ("drop rate", "per cent of readings"),
+    "output": ("output rate", "matching pairs a second"),
+    "updates": ("updates of phenomena", "updates a second"),
+    "right": ("updates that are right", "updates a second"),
+}
+# Ours / theirs.
+PRINTED = {
+    "S1": {"HMJ tree": {"delay": 0.64, "updates": 1.75}, "MJoin": {"delay": 0.81, "updates": 1.43}},
+    "S3": {"HMJ tree": {"output": 2.0, "updates": 2.8}, "MJoin": {"output": 1.6, "updates": 1.85}},
+}
+FALLS = {"HMJ tree": 80.0, "MJoin": 50.0, "ours": 20.0}
+
+
+@dataclass(frozen=True)
+class Given:
+    """Readings to join, with whole numbers for values; those from ``fields.WINDOW`` on are measured."""
+
+    field: fields.Readings
+    bins: Ints
+    kinds: int
+
+    @staticmethod
+    def of(field: fields.Readings, resolution: float | None = None) -> Given:
+        """The readings of a field."""
+        bins = field.bins(resolution)
+        return Given(field, bins, len(np.unique(bins)))
+
+    @property
+    def rate(self) -> float:
+        """Readings a second."""
+        return fields.SECOND * len(self.field) / float(np.ptp(self.field.time))
+
+    def thinned(self, share: float) -> Ints:
+        """Readings that are taken in, drawn alike for all; a smaller share is a part of a larger one."""
+        chance = np.random.default_rng([3, len(self.field)]).random(len(self.field))
+        return np.flatnonzero(chance < share)
+
+
+CONTESTANTS: dict[str, Callable[[int, int], Any]] = {
+    "HMJ tree": lambda streams, kinds: JoinTree(streams, fields.WINDOW, kinds),
+    "MJoin": lambda streams, _: MJoin(streams, fields.WINDOW),
+    "ours": lambda *_: Ours(fields.WINDOW),
+}
+
+
+@dataclass(frozen=True)
+class Lap:
+    """Seconds a reading; of each reading taken in, how many it met, and one number for the sensors of its answer."""
+
+    cost: float
+    kept: Ints
+    met: Ints
+    sets: NDArray[np.uint64]
+
+
+def lap(contestant: Any, given: Given, kept: Ints) -> Lap:
+    """Push what is taken in; CPU seconds of this thread, by the median batch of those with full windows."""
+    field, warm = given.field, int(np.searchsorted(given.field.time[kept], fields.WINDOW))
+    bounds = np.concatenate([[0], np.linspace(warm, len(kept), PARTS + 1).astype(int)])
+    costs, told = [], []
+    for begin, end in pairwise(bounds.tolist()):
+        mine = kept[begin:end]
+        batch = field.time[mine], field.sensor[mine], given.bins[mine]
+        begun = time.thread_time()
+        found = contestant.push(*batch)
+        costs.append((time.thread_time() - begun) / max(len(mine), 1))
+        told.append(answers(contestant, found, batch[1]))
+    met, sets = (np.concatenate(parts) for parts in zip(*told, strict=True))
+    return Lap(float(np.median(costs[1:])), kept, met, sets)
+
+
+def answers(contestant: Any, found: Any, sensor: Ints) -> tuple[Ints, NDArray[np.uint64]]:
+    """How many readings each one met, and one number for the set of its answer's sensors; 0 without an answer."""
+    met, sets = np.zeros(len(sensor), np.int64), np.zeros(len(sensor), np.uint64)
+    if isinstance(contestant, Ours):
+        found = contestant.factorised(found) if found else None
+    if isinstance(found, Factorised) and len(found.probe):
+        number = np.random.default_rng(5).integers(0, 2**63, 1 + max(sensor.max(), found.sensor.max()), np.uint64)
+        met[found.probe] = np.diff(found.begin[found.first])
+        sets[found.probe] = number[sensor[found.probe]] + np.add.reduceat(number[found.sensor], found.first[:-1])
+    return met, sets
+
+
+def agree(laps: dict[str, Lap]) -> None:
+    """Raise unless all met as many readings of the same sensors."""
+    for name, one in laps.items():
+        if not (np.array_equal(one.met, laps["ours"].met) and np.array_equal(one.sets, laps["ours"].sets)):
+            raise RuntimeError(f"{name} tells other answers than ours")
+
+
+def delay(times: Ints, seconds: float) -> float:
+    """Mean seconds from arrival to output of a queue of one server, each reading taking as long (Lindley 1952)."""
+    at = times / fields.SECOND
+    done = seconds * np.arange(1, len(at) + 1)
+    return float((done + np.maximum.accumulate(at - (done - seconds)) - at).mean())
+
+
+def updates(given: Given, one: Lap, whole: Lap) -> tuple[int, int]:
+    """Updates of phenomena in the measured part: all, and those that are right."""
+    has = (one.sets != 0) & (given.field.time[one.kept] >= fields.WINDOW)
+    sets, bins, true = one.sets[has], given.bins[one.kept[has]], whole.sets[one.kept[has]]
+    order = np.argsort(bins, kind="stable")
+    changed = np.append(True, (np.diff(bins[order]) != 0) | (np.diff(sets[order]) != 0))[: len(order)]
+    return int(changed.sum()), int((changed & (sets == true)[order]).sum())
+
+
+def measured(given: Given, whole: dict[str, Lap], limit: float) -> dict[str, dict[str, float]]:
+    """All of `MEASURES` of each contestant, on so much of a core; they settle by turns."""
+    laps, share = dict(whole), dict.fromkeys(CONTESTANTS, 1.0)
+    for _ in range(ROUNDS):
+        for name, one in laps.items():
+            fits = BUSY * limit / (given.rate * one.cost)
+            share[name] = min(1.0, fits if one is whole[name] else float(np.sqrt(share[name] * fits)))
+        busy = {name: given.thinned(part) for name, part in share.items() if part < 1}
+        laps |= best(given, busy)
+    return {name: _told(given, laps[name], whole, name, limit) for name in CONTESTANTS}
+
+
+def best(given: Given, kept: dict[str, Ints]) -> dict[str, Lap]:
+    """The cheapest lap of each contestant, taken by turns, with the readings that it takes in."""
+    found: dict[str, Lap] = {}
+    for _ in range(LAPS):
+        for name, mine in kept.items():
+            one = lap(CONTESTANTS[name](given.field.sensors, given.kinds), given, mine)
+            found[name] = min(found.get(name, one), one, key=lambda lap: lap.cost)
+    return found
+
+
+def _told(given: Given, one: Lap, whole: dict[str, Lap], name: str, limit: float) -> dict[str, float]:
+    late = given.field.time[one.kept] >= fields.WINDOW
+    all_late = given.field.time[given.field.time >= fields.WINDOW]
+    seconds = float(np.ptp(all_late)) / fields.SECOND
+    # The share has settled nearly, not quite: more than busy would have no end.
+    service = min(one.cost / limit, BUSY * seconds / max(int(late.sum()), 1))
+    every, right = updates(given, one, whole["ours"])
+    return {
+        "cost": 1e6 * whole[name].cost,
+        "idle": 1e6 * delay(all_late, whole[name].cost),
+        "delay": 1e3 * delay(given.field.time[one.kept][late], service),
+        "drops": 100 * (1 - len(one.kept) / len(given.field)),
+        "output": float(one.met[late].sum()) / seconds,
+        "updates": every / seconds,
+        "right": right / seconds,
+    }
+
+
+def compare(
+    claim: str, title: str, make: Callable[[int, int], Given], sizes: Sequence[int], at: int, runs: int
+) -> list[Curves]:
+    """All measures by number of sensors, and ours against the others at one number; the CPU is what ours needs there.
+
+    The number must be one of ``sizes``.
+    """
+    found: dict[int, list[dict[str, dict[str, float]]]] = {size: [] for size in sizes}
+    for seed in range(1, runs + 1):
+        given = {size: make(size, seed) for size in sizes}
+        whole = {size: _undisturbed(some) for size, some in given.items()}
+        limit = given[at].rate * whole[at]["ours"].cost / BUSY
+        say(f"{claim}, seed {seed}: {100 * limit:.3f} % of a core")
+        for size, some in given.items():
+            found[size].append(measured(some, whole[size], limit))
+    places = tuple(sizes)
+    curves = [
+        Curves(
+            f"{claim.lower()}_{measure}",
+            f"{claim}, {title}: {what}",
+            "sensors",
+            unit,
+            places,
+            {name: [estimate([run[name][measure] for run in found[size]]) for size in sizes] for name in CONTESTANTS},
+        )
+        for measure, (what, unit) in MEASURES.items()
+    ]
+    return [*curves, _against(claim, title, found[at], at)]
+
+
+def _undisturbed(given: Given) -> dict[str, Lap]:
+    """All readings through each contestant."""
+    found = best(given, dict.fromkeys(CONTESTANTS, given.thinned(1.0)))
+    agree(found)
+    return found
+
+
+def _against(claim: str, title: str, runs: Sequence[dict[str, dict[str, float]]], at: int) -> Curves:
+    """Ours over each other contestant, and what the paper says."""
+    told = ("idle", "delay", "output", "updates", "right")
+    lines: dict[str, list[Estimate]] = {}
+    for name, said in PRINTED[claim].items():
+        ratios = [[run["ours"][m] / run[name][m] if run[name][m] else np.inf for run in runs] for m in told]
+        lines[f"against {name}"] = [estimate(some) for some in ratios]
+        lines[f"against {name}, paper"] = [Estimate(said.get(m, np.nan), 0.0) for m in told]
+    names = tuple(MEASURES[measure][0] for measure in told)
+    title = f"{claim}, {title}: ours against the others at {at:,} sensors"
+    return Curves(f"{claim.lower()}_against", title, "measure", "ours / theirs", names, lines)
+
+
+def board(sensors: int, seed: int) -> Given:
+    """The first sensors of Figure 8's board."""
+    whole = fields.board(seed, fields.WINDOW / fields.SECOND + SECONDS)
+    kept = whole.sensor < sensors
+    return Given.of(fields.Readings(sensors, whole.sensor[kept], whole.time[kept], whole.value[kept]), 0.01)
+
+
+def synthetic(sensors: int, seed: int) -> Given:
+    """Figure 9's field: as many readings of few sensors as of many."""
+    seconds = fields.WINDOW / fields.SECOND + SECONDS * max(1.0, 1000 / sensors)
+    return Given.of(fields.synthetic(sensors, int(1.3 * seconds) + 30, seed).until(seconds))
+
+
+# --- S4: sensors that come and go (Fig. 10) ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Minutes:
+    """CPU seconds of the readings of all minutes but the first, and those of one rebuilding in each of them."""
+
+    work: float
+    rebuilding: float
+    met: Ints
+
+
+def minutes(name: str, given: Given) -> Minutes:
+    """What a contestant pays for the readings, and for a change of the streams."""
+    field, ours, met = given.field, Ours(fields.WINDOW), []
+    work = rebuilding = 0.0
+    for minute in range(MINUTES):
+        edges = np.array([60 * minute - 10, 60 * minute, 60 * (minute + 1)]) * fields.SECOND
+        window, begin, end = np.searchsorted(field.time, edges)
+        streams, sensor = np.unique(field.sensor[window:end], return_inverse=True)
+        contestant: Any = ours if name == "ours" else CONTESTANTS[name](len(streams), given.kinds)
+        held = field.time[window:begin], sensor[: begin - window], given.bins[window:begin]
+        once = rebuilt(name, contestant, held, len(streams))
+        fresh = field.sensor[begin:end] if name == "ours" else sensor[begin - window :]
+        begun = time.thread_time()
+        found = contestant.push(field.time[begin:end], fresh, given.bins[begin:end])
+        if minute:
+            work, rebuilding = work + time.thread_time() - begun, rebuilding + once
+        met.append(answers(contestant, found, fresh)[0])
+    return Minutes(work, rebuilding, np.concatenate(met))
+
+
+def rebuilt(name: str, contestant: Any, held: tuple[Ints, Ints, Ints], streams: int) -> float:
+    """CPU seconds of a change of the streams, after which a contestant has what the windows hold.
+
+    A tree is made anew and takes that in again. Tables of MJoin are copied with one less. Ours goes on.
+    """
+    table = np.full((streams, BUCKETS), -1, np.int32)
+    begun = time.thread_time()
+    np.delete(table, streams // 2, axis=0)
+    copied = time.thread_time()
+    if name != "ours":
+        contestant.push(*held)
+    return {"HMJ tree": time.thread_time() - copied, "MJoin": copied - begun, "ours": 0.0}[name]
+
+
+def changing(runs: int) -> list[Curves]:
+    """S4: per cent lost to rebuilding, each contestant on the CPU that its readings need."""
+    lines: dict[str, dict[str, list[float]]] = {name: {} for name in CONTESTANTS}
+    for seed in range(1, runs + 1):
+        readings, changes = fields.coming_and_going(CHANGING, MINUTES, seed)
+        given = Given.of(readings)
+        say(f"S4, seed {seed}: {len(changes)} changes; {_by_itself(given, seed):.1f} % fewer updates a reading by them")
+        laps: dict[str, list[Minutes]] = {name: [] for name in CONTESTANTS}
+        for name in [*CONTESTANTS] * LAPS:
+            laps[name].append(minutes(name, given))
+            if not np.array_equal(laps[name][-1].met, laps["HMJ tree"][0].met):
+                raise RuntimeError(f"{name} tells other answers while sensors come and go")
+        whole = lap(Ours(fields.WINDOW), given, given.thinned(1.0))
+        every = updates(given, whole, whole)[0]
+        for name, some in laps.items():
+            work = float(np.median([one.work for one in some]))
+            once = float(np.median([one.rebuilding for one in some]))
+            for manner, times in (("a minute's together", 1.0), ("one by one", len(changes) / (MINUTES - 1))):
+                share = kept_share(name, work, once * times)
+                kept = whole if share == 1 else lap(Ours(fields.WINDOW), given, given.thinned(share))
+                few, right = updates(given, kept, whole)
+                told = {"readings shed": 1 - share, "updates": 1 - few / every, "right updates": 1 - right / every}
+                for measure, lost in told.items():
+                    lines[name].setdefault(f"{measure}, {manner}", []).append(100 * lost)
+    names = tuple(lines["ours"])
+    table: dict[str, list[Estimate]] = {}
+    for name, lost_of in lines.items():
+        table[name] = [estimate(lost_of[measure]) for measure in names]
+        table[f"{name}, paper"] = [Estimate(FALLS[name] if m.startswith("updates") else np.nan, 0.0) for m in names]
+    title = "S4, Fig. 10: what is lost when 1 to 100 sensors come or go each minute"
+    return [Curves("s4_fall", title, "measure", "per cent", names, table)]
+
+
+def _by_itself(given: Given, seed: int) -> float:
+    """Per cent fewer updates a reading than where the sensors of the first minute stay."""
+    whole = fields.synthetic(CHANGING, 72 * MINUTES + 20, seed).until(60.0 * MINUTES)
+    stay = whole.sensor < CHANGING // 2
+    still = Given.of(fields.Readings(CHANGING, whole.sensor[stay], whole.time[stay], whole.value[stay]))
+    rates = []
+    for some in (given, still):
+        one = lap(Ours(fields.WINDOW), some, some.thinned(1.0))
+        rates.append(updates(some, one, one)[0] / len(some.field))
+    return 100 * (1 - rates[0] / rates[1])
+
+
+def kept_share(name: str, work: float, rebuilding: float) -> float:
+    """The share of readings for which there is time, besides rebuilding, in the time that ``work`` takes.
+
+    A tree takes in again what windows hold, less with fewer readings; tables are as large whatever they hold.
+    """
+    return work / (work + rebuilding) if name == "HMJ tree" else max(0.0, 1 - rebuilding / work)
+
+
+# --- all of it --------------------------------------------------------------------------------------------------------
+
+
+def measure(folder: Path | None, *, quick: bool) -> None:
+    """Measure claim by claim, print the tables, and write them to a folder if there is one."""
+    runs, begun = (1 if quick else 3), time.perf_counter()
+    parts: list[str] = []
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+    best(board(5, 1), dict.fromkeys(CONTESTANTS, np.arange(1000)))  # compiles
+    small, large = ((5, 20, 25), (200, 2000)) if quick else (BOARD, SIZES)
+    for some in (
+        partial(compare, "S1", "Fig. 8, the board", board, small, 20),
+        partial(compare, "S3", "Fig. 9, synthetic", synthetic, large, 2000),
+        changing,
+        guided,
+    ):
+        for curves in some(runs):
+            say(shown(curves))
+            drawn = folder is not None and not isinstance(curves.x[0], str)
+            parts.append(shown(curves, curves.draw(folder) if folder is not None and drawn else None))
+        say(f"{time.perf_counter() - begun:.0f} s\n")
+    if folder is not None:
+        (folder / "sensor_join.md").write_text("\n".join([HEAD.format(runs), *parts, features()]), encoding="utf-8")
+
+
+def shown(curves: Curves, picture: str | None = None) -> str:
+    """As markdown; a dash where the paper says nothing."""
+    return curves.markdown(picture).replace("| nan ", "| — ")
+
+
+HEAD = (
+    "# Sensor joins: figures\n\nWritten by `python -m benchmarks.sensor_join --only claims --plots FOLDER`: means of "
+    "{} seeds with 95 % intervals, contestants by turns, on a machine that others were using. "
+    + " ".join((__doc__ or "").split("\n\n", 1)[1].split())
+    + " Verdicts are in the page on reproduction.\n"
+)
