@@ -134,7 +134,7 @@ def test_the_imputer_that_suits_is_chosen(kind: str) -> None:
     lost[::10, 2] = True
     stream = stream_of(values, lost)
     told = {row[0]["rule"] for row in ap.impute(stream, "auto").frame["filled"].to_pylist() if row}
-    assert told == ({"neighbours in time"} if kind == "walk" else {"regression"})
+    assert told == ({"interpolation"} if kind == "walk" else {"regression"})
     settings: dict[str, Any] = {"epsilon": 0.5, "probability": 0.5, "window": ap.CountWindow(10)}
     found = ap.self_join(stream, imputer="auto", **settings)
     expected = ap.self_join(ap.impute(stream, "auto"), **settings)

@@ -126,7 +126,7 @@ def test_neighbours_in_time_are_those_of_a_scan(rows: list[tuple[int | None, ...
     rows = [row if any(x is not None for x in row) else (0, None) for row in rows]
     if not n:
         nothing = np.zeros(0, np.int64)
-        for imputer in (LastValueImputer(), SpeedImputer()):
+        for imputer in (LastValueImputer(), SpeedImputer(), ap.InterpolationImputer()):
             assert len(imputer.bind("ab").fill(np.empty((0, 2)), nothing, nothing).weights) == 0
         return
     last = fills(LastValueImputer().bind("ab"), rows, times, groups)
@@ -154,3 +154,34 @@ def test_what_looks_around_needs_whole_frames() -> None:
     )
     with pytest.raises(ap.BadArgument, match="piece by piece"):
         join.push(left=table)
+
+
+def test_interpolation_gives_its_errors() -> None:
+    chance = np.random.default_rng(0)
+    time = np.arange(400)
+    a = 0.5 * time + chance.normal(size=400)
+    a[10] = np.nan
+    a[100:103] = np.nan
+    rows = list(zip([None if np.isnan(x) else x for x in a.tolist()], [1.0] * 400, strict=True))
+    found = fills(ap.InterpolationImputer(k=8).bind("ab"), rows)
+    near, far = (np.array([x[0] for x, _ in found[i]]) for i in (10, 101))
+    assert len(near) == len(far) == 8
+    middle = a[9] + a[11]
+    known = np.arange(1, 399)
+    errors = a[known] - (a[known - 1] + a[known + 1]) / 2
+    errors = errors[np.isfinite(errors)]
+    assert near == pytest.approx(middle / 2 + np.quantile(errors, (np.arange(8) + 0.5) / 8))
+    assert far.mean() == pytest.approx(50.5, abs=1.5)
+
+
+def test_interpolation_goes_on_where_there_is_one_neighbour_or_none() -> None:
+    rows = [(None, 1.0), (2.0, None), (3.0, 1.0), (None, 1.0)]
+    found = fills(ap.InterpolationImputer(k=1).bind("ab"), rows, [0, 1, 2, 3], [0, 0, 0, 0])
+    # One step back from 2, and on from 3, by the one step there is.
+    assert found[0][0][0] == [1.0, 1.0]
+    assert found[3][0][0] == [4.0, 1.0]
+    assert found[1] == [([2.0, 1.0], 1.0)]
+    alone = fills(ap.InterpolationImputer(k=1).bind("ab"), [(None, 1.0), (5.0, 1.0)], [0, 1], [0, 1])
+    assert alone[0] == [([0.0, 1.0], 1.0)]
+    with pytest.raises(ap.BadArgument, match="k=0"):
+        ap.InterpolationImputer(k=0)

@@ -44,6 +44,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "AutoImputer",
         "RegressionImputer",
         "NearestImputer",
+        "InterpolationImputer",
         "LastValueImputer",
         "SpeedImputer",
         "EditingRules",

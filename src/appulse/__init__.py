@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from appulse.imputation.dependencies import DifferentialDependency
     from appulse.imputation.imputer import DependencyImputer
     from appulse.imputation.in_time import LastValueImputer, SpeedImputer
+    from appulse.imputation.interpolation import InterpolationImputer
     from appulse.imputation.regression import RegressionImputer
     from appulse.imputation.simple import EditingRules, MeanImputer, NearestImputer, PointImputer, ZeroFill
     from appulse.model.stream import Stream
@@ -104,6 +105,7 @@ _HOMES = {
     "appulse.imputation.dependencies": ("DifferentialDependency",),
     "appulse.imputation.imputer": ("DependencyImputer",),
     "appulse.imputation.in_time": ("LastValueImputer", "SpeedImputer"),
+    "appulse.imputation.interpolation": ("InterpolationImputer",),
     "appulse.imputation.regression": ("RegressionImputer",),
     "appulse.imputation.simple": ("EditingRules", "MeanImputer", "NearestImputer", "PointImputer", "ZeroFill"),
     "appulse.model.stream": ("Stream",),
@@ -137,6 +139,7 @@ __all__ = [
     "ExplodingOutput",
     "Gaussian",
     "Incomplete",
+    "InterpolationImputer",
     "JobError",
     "LastValueImputer",
     "MeanImputer",

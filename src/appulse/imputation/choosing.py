@@ -11,6 +11,7 @@ from appulse.errors import BadArgument
 from appulse.imputation.discovery import discovered
 from appulse.imputation.imputer import DependencyImputer
 from appulse.imputation.in_time import LastValueImputer, SpeedImputer
+from appulse.imputation.interpolation import InterpolationImputer
 from appulse.imputation.regression import RegressionImputer
 from appulse.imputation.repository import Repository
 from appulse.imputation.scores import Score, scored
@@ -73,7 +74,11 @@ class AutoImputer:
         self, attributes: Sequence[str], repository: Repository | None, only: str | None = None
     ) -> Mapping[str, Imputer]:
         """The imputers to choose from, over a repository if there is one."""
-        found: dict[str, Any] = {"last value": LastValueImputer, "neighbours in time": SpeedImputer}
+        found: dict[str, Any] = {
+            "last value": LastValueImputer,
+            "neighbours in time": SpeedImputer,
+            "interpolation": InterpolationImputer,
+        }
         if repository is not None:
             known = repository
             found |= {

@@ -50,7 +50,7 @@ class SpeedImputer:
         return SimpleFill(("neighbours in time",), f"speed {speeds.tolist()}", _Speeding(speeds), in_order=True)
 
 
-def _neighbours(values: Floats, time: Ints, group: Ints) -> tuple[Ints, Ints]:
+def neighbours(values: Floats, time: Ints, group: Ints) -> tuple[Ints, Ints]:
     """Of each value (n, d) the row of the last one before it in time that is there, and of the next; -1 if none is."""
     n, d = values.shape
     order = np.lexsort((np.arange(n), time, group))
@@ -72,7 +72,7 @@ def _neighbours(values: Floats, time: Ints, group: Ints) -> tuple[Ints, Ints]:
 def _last_values(values: Floats, time: Ints, group: Ints) -> Filled:
     if len(values) == 0:
         return as_points(values, values)
-    before, after = _neighbours(values, time, group)
+    before, after = neighbours(values, time, group)
     row = np.where(before >= 0, before, after)
     found = np.where(row >= 0, np.take_along_axis(values, np.maximum(row, 0), axis=0), 0.0)
     return as_points(values, np.where(np.isnan(values), found, values))
@@ -85,7 +85,7 @@ class _Speeding:
     def __call__(self, values: Floats, time: Ints, group: Ints) -> Filled:
         if len(values) == 0:
             return as_points(values, values)
-        before, after = _neighbours(values, time, group)
+        before, after = neighbours(values, time, group)
         known = [
             self._candidates(values[:, k], time, before[:, k], after[:, k], float(self.speeds[k]))
             for k in range(values.shape[1])
