@@ -14,7 +14,7 @@ from appulse.imputation.in_time import LastValueImputer, SpeedImputer
 from appulse.imputation.interpolation import InterpolationImputer
 from appulse.imputation.regression import RegressionImputer
 from appulse.imputation.repository import Repository
-from appulse.imputation.scores import Score, scored
+from appulse.imputation.scores import Score, pooled, scored
 from appulse.imputation.simple import MeanImputer, NearestImputer
 
 if TYPE_CHECKING:
@@ -27,13 +27,15 @@ if TYPE_CHECKING:
     from appulse.model.filled import Fill
 
 _LEAST_ROWS = 16
+# Shares of the stream that no period is likely to have.
+_SHIFTS = (0.381966, 0.618034, 0.236068, 0.763932)
 
 
 class AutoImputer:
     """Chooses an imputer for each stream: values that are there are taken out, and the best at filling them is it.
 
     ``repository`` is any frame of complete rows, default the stream's own. ``sample`` rows of the stream, one after the
-    other, tell; what is taken out is what other rows near them lack, so that gaps are as they come. The score is the
+    other, tell; what is taken out is what rows some way off lack, so that gaps are as they come. The score is the
     mean CRPS in deviations (`Score`). ``scores`` tells them, by name, after a call. Several holes of a row are filled
     together. It needs whole frames.
     """
@@ -56,15 +58,12 @@ class AutoImputer:
         """The imputer for rows (n, d) with their times and partitions, NaN where something is missing."""
         values, time, group = values[: self.sample], time[: self.sample], group[: self.sample]
         missing = np.isnan(values)
-        taken = _taken_out(missing)
-        masked = np.where(taken, np.nan, values)
+        rounds = _taken_out(missing)
         complete = ~missing.any(axis=1)
-        learned = self._known(attributes, values[complete & ~taken.any(axis=1)])
+        learned = self._known(attributes, values[complete & ~np.any(rounds, axis=(0, 2))])
         candidates = self.candidates(attributes, learned)
-        kept = ~np.isnan(masked).all(axis=1)
-        truth = np.where(taken, values, np.nan)
         self.scores = {
-            name: scored(imputer, attributes, _with(masked, truth)[kept], masked[kept], time[kept], group[kept])
+            name: pooled([_score(imputer, attributes, values, taken, time, group) for taken in rounds])
             for name, imputer in candidates.items()
         }
         best = min(self.scores, key=lambda name: self.scores[name].crps)
@@ -102,20 +101,23 @@ class AutoImputer:
         return self._rules[key]
 
 
-def _taken_out(missing: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Values to take out: what rows some way off lack, of those that are there; a tenth at random where none lacks."""
+def _score(
+    imputer: Imputer, attributes: Sequence[str], values: Floats, taken: NDArray[np.bool_], time: Ints, group: Ints
+) -> Score:
+    masked = np.where(taken, np.nan, values)
+    kept = ~np.isnan(masked).all(axis=1)
+    return scored(imputer, attributes, values[kept], masked[kept], time[kept], group[kept])
+
+
+def _taken_out(missing: NDArray[np.bool_]) -> list[NDArray[np.bool_]]:
+    """Values to take out, in some rounds: what rows some way off lack; a tenth of the rows where that is nothing."""
     n, d = missing.shape
-    # By shares that no period is likely to have.
-    shifted = np.roll(missing, int(0.381966 * n), axis=0) | np.roll(missing, int(0.618034 * n), axis=0)
-    if not (shifted & ~missing).any():
-        chance = np.random.default_rng(0)
-        shifted = np.zeros((n, d), bool)
-        rows = np.arange(0, n, 10)
-        shifted[rows, chance.integers(0, d, len(rows))] = True
-    taken = shifted & ~missing
-    kept: NDArray[np.bool_] = taken & ~(taken | missing).all(axis=1, keepdims=True)
-    return kept
-
-
-def _with(masked: Floats, truth: Floats) -> Floats:
-    return np.where(np.isnan(masked), truth, masked)
+    rounds = []
+    for shift in _SHIFTS:
+        taken = np.roll(missing, int(shift * n), axis=0) & ~missing
+        if not taken.any():
+            rows = np.arange(0, n, 10)
+            taken[rows, np.random.default_rng(int(shift * 100)).integers(0, d, len(rows))] = True
+            taken &= ~missing
+        rounds.append(taken & ~(taken | missing).all(axis=1, keepdims=True))
+    return rounds

@@ -30,6 +30,17 @@ class Score:
     holes: int
 
 
+def pooled(scores: Sequence[Score]) -> Score:
+    """Several rounds as one."""
+    holes = sum(score.holes for score in scores)
+    if holes == 0:
+        return Score(0.0, 0.0, 0.0, 0)
+    share = np.array([score.holes / holes for score in scores])
+    squares = np.array([score.error**2 for score in scores])
+    means = [float(share @ np.array(own)) for own in zip(*((s.crps, s.calibration) for s in scores), strict=True)]
+    return Score(means[0], float(np.sqrt(share @ squares)), means[1], holes)
+
+
 def crps(values: Floats, shares: Floats, first: Ints, truth: Floats) -> Floats:
     """E|X - y| - E|X - X'| / 2 of each distribution: the values from ``first[i]`` on, in any order."""
     n = len(truth)
