@@ -201,7 +201,6 @@ def test_partitions_have_to_agree_in_number_and_type() -> None:
     "settings",
     [
         {"metric": "manhattan"},
-        {"probabilities": "bounds"},
     ],
 )
 def test_what_is_not_built_says_so(settings: dict[str, Any]) -> None:

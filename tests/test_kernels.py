@@ -292,11 +292,13 @@ def _check_meeting(left: _Side, right: _Side, epsilon: float, alpha: float) -> N
         for use_accept in (True, False):
             verdict = np.empty(len(a), np.int8)
             judge: Any = bounds.judge
-            asked = (limit, threshold, use_moment, use_square, use_accept)
-            judge(a, b, *asked, *left.summary(), *right.summary(), verdict)
-            for i, j, v, q in zip(a, b, verdict, truth, strict=True):
+            asked = (limit, threshold, use_moment, use_square, use_accept, use_accept)
+            judge(a, b, *asked, *left.summary(), *right.summary(), verdict, upper)
+            for i, j, v, q, at_least in zip(a, b, verdict, truth, upper, strict=True):
                 whole = left.objects[i].mass * right.objects[j].mass
-                if v == bounds.ACCEPTED:
+                if v == bounds.LIKELY:
+                    assert threshold <= at_least <= float(q) + 1e-13
+                elif v == bounds.ACCEPTED:
                     assert use_accept
                     assert q == whole
                 elif v != bounds.REFINE:

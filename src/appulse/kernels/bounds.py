@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from appulse.kernels.arrays import Floats, Ints
 
-REFINE, PRUNED_MASS, PRUNED_CANTELLI, PRUNED_MARKOV, ACCEPTED, PRUNED_SQUARE = 0, 1, 2, 3, 4, 5
+REFINE, PRUNED_MASS, PRUNED_CANTELLI, PRUNED_MARKOV, ACCEPTED, PRUNED_SQUARE, LIKELY = 0, 1, 2, 3, 4, 5, 6
 _AHEAD = 8  # pairs that are prepared before their turn
 
 
@@ -98,6 +98,7 @@ def judge(
     use_moment: bool,
     use_square: bool,
     use_accept: bool,
+    early: bool,  # bounds will do: `LIKELY` are pairs that reach the threshold, and `at_least` tells by how much
     left_mass: Floats,
     left_centre: Floats,
     left_radius: Floats,
@@ -109,6 +110,7 @@ def judge(
     right_covariance: Floats,
     right_shape: Floats,
     verdict: NDArray[np.int8],
+    at_least: Floats,
 ) -> None:
     """One verdict per pair: to refine, pruned (by which bound), or accepted (then Pr is the product of masses)."""
     d = left_centre.shape[1]
@@ -142,7 +144,7 @@ def judge(
         if use_accept and distance + left_radius[a] + right_radius[b] + blur <= epsilon:
             verdict[i] = ACCEPTED
             continue
-        if not (use_moment or use_square):
+        if not (use_moment or use_square or early):
             continue
         along = 0.0
         trace = 0.0
@@ -161,6 +163,20 @@ def judge(
                 at += 1
         along = max(0.0, along / square) if square > 0.0 else 0.0
         farthest = distance + left_radius[a] + right_radius[b] + blur
+        skew = 0.0
+        for k in range(d):
+            skew += gap[k] * (left_shape[a, k] - right_shape[b, k])
+        skew = skew / distance if distance > 0.0 else 0.0
+        spread = left_shape[a, d] + right_shape[b, d] + 4.0 * product
+        if early:
+            # Cantelli's inequality from the other side.
+            slack, blunt = rounding(farthest, blur)
+            room = epsilon * epsilon - square - trace - slack
+            variance = max(0.0, 4.0 * distance * (distance * along + skew)) + spread + blunt
+            at_least[i] = mass * room * room / (variance + room * room) if room > 0.0 else 0.0
+            if at_least[i] >= threshold + 1e-12:
+                verdict[i] = LIKELY
+                continue
         if use_moment:
             if square > 0.0 and mass * cantelli(distance - blur, along + blur * blur, epsilon) < threshold - 1e-12:
                 verdict[i] = PRUNED_CANTELLI
@@ -170,11 +186,6 @@ def judge(
                 verdict[i] = PRUNED_MARKOV
                 continue
         if use_square:
-            skew = 0.0
-            for k in range(d):
-                skew += gap[k] * (left_shape[a, k] - right_shape[b, k])
-            skew = skew / distance if distance > 0.0 else 0.0
-            spread = left_shape[a, d] + right_shape[b, d] + 4.0 * product
             bound = cantelli_on_square(distance, trace, along, skew, spread, farthest, blur, epsilon)
             if mass * bound < threshold - 1e-12:
                 verdict[i] = PRUNED_SQUARE

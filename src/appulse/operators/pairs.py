@@ -43,7 +43,7 @@ class Pairs:
     right: NDArray[np.int64]
     arrival: NDArray[np.int64]  # of the left row, among those of the push
 
-    def only(self, mask: NDArray[np.bool_]) -> Pairs:
+    def only(self, mask: NDArray[np.bool_] | NDArray[np.int64]) -> Pairs:
         return Pairs(self.left_store, self.left[mask], self.right_store, self.right[mask], self.arrival[mask])
 
 
@@ -119,6 +119,7 @@ def _gaussian(plan: JoinPlan, pairs: Pairs, counts: Counter[str]) -> NDArray[np.
     return probability
 
 
+_OPEN = (bound_kernels.REFINE, bound_kernels.ACCEPTED, bound_kernels.LIKELY)
 # Samples of each object from which on it pays to judge them one by one before all pairs of them are looked at.
 _SIFTED_FROM = 24
 _NEVER = np.iinfo(np.int64).max
@@ -129,6 +130,7 @@ _TALLIES = {
     bound_kernels.PRUNED_MARKOV: "pruned_markov",
     bound_kernels.PRUNED_SQUARE: "pruned_square",
     bound_kernels.ACCEPTED: "accepted",
+    bound_kernels.LIKELY: "accepted",
     bound_kernels.REFINE: "refined",
 }
 
@@ -137,7 +139,9 @@ def _samples(plan: JoinPlan, pairs: Pairs, counts: Counter[str]) -> Found:
     a, b = pairs.left_store, pairs.right_store
     if a.covariance is None or b.covariance is None or a.shape is None or b.shape is None:
         return _exact(pairs, np.empty(len(pairs.left)))
-    verdict = np.empty(len(pairs.left), np.int8)
+    # What windows make of a pair counts, too: a bound that reaches the threshold is not enough there.
+    early = plan.bounded and not plan.uncertain
+    verdict, at_least = np.empty(len(pairs.left), np.int8), np.empty(len(pairs.left) if early else 0)
     bound_kernels.judge(
         pairs.left,
         pairs.right,
@@ -146,25 +150,26 @@ def _samples(plan: JoinPlan, pairs: Pairs, counts: Counter[str]) -> Found:
         "moment" in plan.bounds,
         "square" in plan.bounds,
         "accept" in plan.bounds,
+        early and "accept" in plan.bounds,
         *_moments(a),
         *_moments(b),
         verdict,
+        at_least,
     )
     tally = np.bincount(verdict, minlength=len(_TALLIES)).tolist()
     for code, name in _TALLIES.items():
         counts[name] += tally[code]
-    keep = (verdict == bound_kernels.REFINE) | (verdict == bound_kernels.ACCEPTED)
-    pairs, verdict = pairs.only(keep), verdict[keep]
-    found = _exact(pairs, a.mass.view[pairs.left] * b.mass.view[pairs.right])
+    kept = np.flatnonzero(np.isin(verdict, _OPEN))
+    pairs, verdict = pairs.only(kept), verdict[kept]
     open_pairs = verdict == bound_kernels.REFINE
     if open_pairs.all():
         return _refined(plan, pairs, counts)
+    upper = a.mass.view[pairs.left] * b.mass.view[pairs.right]
+    probability = np.where(verdict == bound_kernels.LIKELY, at_least[kept], upper) if early else upper.copy()
     if open_pairs.any():
         refined = _refined(plan, pairs.only(open_pairs), counts)
-        probability, upper = found.probability, found.probability.copy()
         probability[open_pairs], upper[open_pairs] = refined.probability, refined.upper
-        return Found(pairs, probability, upper)
-    return found
+    return Found(pairs, probability, upper)
 
 
 def _refined(plan: JoinPlan, pairs: Pairs, counts: Counter[str]) -> Found:
