@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks import sensor_claims as claims
 from benchmarks import sensor_fields as fields
+from benchmarks.sensor_join import Ours
 from benchmarks.sensor_uses import FEATURES, features
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -24,7 +25,7 @@ def given_of(rows: list[tuple[float, int, int]]) -> claims.Given:
 
 
 def lap_of(kept: list[int], sets: list[int]) -> claims.Lap:
-    return claims.Lap(1.0, np.array(kept), np.ones(len(kept), np.int64), np.array(sets, np.uint64))
+    return claims.Lap(np.ones(1), np.array(kept), np.ones(len(kept), np.int64), np.array(sets, np.uint64))
 
 
 def test_the_queue_by_hand() -> None:
@@ -64,7 +65,7 @@ def test_contestants_agree_and_those_that_are_too_slow_shed() -> None:
     """With a CPU of a hundredth of what any needs all shed nearly everything; with plenty none sheds."""
     given = claims.synthetic(100, 1)
     given = claims.Given.of(given.field.until(40.0))
-    whole = claims.best(given, dict.fromkeys(claims.CONTESTANTS, given.thinned(1.0)))
+    whole = claims.timed_laps(given, dict.fromkeys(claims.CONTESTANTS, given.thinned(1.0)))
     claims.agree(whole)
     dearest = given.rate * max(one.cost for one in whole.values())
     plenty, little = (claims.measured(given, whole, limit) for limit in (100 * dearest, dearest / 100))
@@ -73,7 +74,7 @@ def test_contestants_agree_and_those_that_are_too_slow_shed() -> None:
         assert plenty[name]["right"] == plenty[name]["updates"] > little[name]["updates"]
         assert little[name]["drops"] > 50
         assert little[name]["delay"] > plenty[name]["delay"]
-    wrong = {**whole, "MJoin": claims.lap(claims.Ours(1), given, given.thinned(1.0))}
+    wrong = {**whole, "MJoin": claims.lap(Ours(1), given, given.thinned(1.0))}
     with pytest.raises(RuntimeError, match="MJoin tells other answers"):
         claims.agree(wrong)
 
