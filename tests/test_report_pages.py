@@ -408,10 +408,14 @@ def test_the_command_finds_out_what_a_folder_holds(tmp_path: Path) -> None:
     pq.write_table(answers.slice(0, half), run / "answers" / "batch-0000000000.parquet")
     (run / "answers" / "batch-0000000002.parquet").touch()
     (run / "metrics.jsonl").write_text("\n".join(told()), "utf-8")
+    (run / "rejects").mkdir()
+    (run / "rejects" / "batch-0000000000.json").write_text('{"stream": "a", "reason": "late"}\n', "utf-8")
+    late = pa.table({"stream": ["a"], "reason": ["late"]})
     assert call(run, "--out", tmp_path / "page.html", "--title", "Two streams").exit_code == 0
     written = (tmp_path / "page.html").read_text("utf-8")
-    assert written == report(run, title="Two streams") == join_page(answers, None, told(), title="Two streams")
-    assert report(run / "answers", title="t") == join_page(answers, title="t")
+    assert written == report(run, title="Two streams") == join_page(answers, late, told(), title="Two streams")
+    assert call(run / "answers", "--title", "t").exit_code == 0  # readers of a sink take all files in it for rows
+    assert (run / "answers.html").read_text("utf-8") == join_page(answers, title="t")
 
 
 def test_the_command_says_what_is_missing(tmp_path: Path) -> None:
@@ -420,7 +424,7 @@ def test_the_command_says_what_is_missing(tmp_path: Path) -> None:
     told = call(tmp_path)
     assert (told.exit_code, "there is notes.txt" in told.output) == (2, True)
     (tmp_path / "answers.parquet").write_text("no Parquet")
-    assert "cannot be read as Parquet" in call(tmp_path).output
+    assert "cannot be read:" in call(tmp_path).output
     pq.write_table(matched(), tmp_path / "answers.parquet")
     failed = call(tmp_path, "--out", tmp_path / "no" / "page.html")
     assert (failed.exit_code, "cannot be written" in failed.output) == (1, True)

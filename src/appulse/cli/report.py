@@ -24,10 +24,11 @@ def report(
     """Write a self-contained HTML page of phenomena, or of a similarity join's run."""
     console = Console(highlight=False, soft_wrap=True)
     with errors_told(console):
+        from appulse.report.directory import place
         from appulse.report.directory import report as page_of
 
         page = page_of(directory, title=title)
-        file = out or directory / "report.html"
+        file = out or place(directory)
         try:
             file.write_text(page, encoding="utf-8")
         except OSError as error:

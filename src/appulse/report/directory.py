@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow.json import read_json
 
 from appulse.errors import BadArgument
 from appulse.report.field_page import phenomena_page
@@ -15,14 +16,15 @@ from appulse.report.join_page import join_page
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["report"]
+__all__ = ["place", "report"]
 
 EVENTS, ANSWERS = ("events", "regions"), ("answers", "pairs", "matches")
 LARGE = ("pairs",)  # columns of answers that no page needs
 HELP = (
     "A page of phenomena needs events.parquet (or regions.parquet), readings.parquet and locations.parquet; a page of "
     "a similarity join needs answers.parquet (or pairs, or matches), and shows rejects.parquet, metrics.jsonl and "
-    "positions.parquet where they are. In place of a file there may be a folder of Parquet files of that name."
+    "positions.parquet where they are. In place of a file there may be a folder of that name, as a sink of a job "
+    "writes it."
 )
 
 
@@ -54,6 +56,13 @@ def report(directory: str | Path, *, title: str | None = None, note: str = "") -
     )
 
 
+def place(directory: str | Path) -> Path:
+    """Where the page goes if nobody says: into the folder; beside a sink, as all files in it are taken for rows."""
+    folder = Path(directory).resolve()
+    sink = _first(folder, (*EVENTS, *ANSWERS)) is None and folder.is_dir() and _parts(folder)
+    return folder.with_name(f"{folder.name}.html") if sink else folder / "report.html"
+
+
 def _first(folder: Path, names: Sequence[str]) -> Path | None:
     """The file or folder of one of some names."""
     paths = (path for name in names for path in (folder / f"{name}.parquet", folder / name))
@@ -68,23 +77,26 @@ def _needed(folder: Path, name: str) -> Path:
 
 
 def _parts(folder: Path) -> list[Path]:
-    """The Parquet files of a sink, in order; what is hidden or empty holds no rows."""
-    files = (path for path in folder.glob("*.parquet") if path.name[0] not in "._" and path.is_file())
-    return sorted(path for path in files if path.stat().st_size)
+    """The files of a sink, in order; what is hidden or empty holds no rows."""
+    files = (path for path in folder.iterdir() if path.suffix in READERS and path.name[0] not in "._")
+    return sorted(path for path in files if path.is_file() and path.stat().st_size)
 
 
 def _table(path: Path) -> pa.Table:
     parts = [path] if path.is_file() else _parts(path)
     try:
-        return pa.concat_tables([_read(part) for part in parts], promote_options="permissive")
+        return pa.concat_tables([READERS[part.suffix](part) for part in parts], promote_options="permissive")
     except (OSError, pa.ArrowException) as error:
-        raise BadArgument(f"{path} cannot be read as Parquet: {error}") from error
+        raise BadArgument(f"{path} cannot be read: {error}") from error
 
 
-def _read(part: Path) -> pa.Table:
+def _parquet(part: Path) -> pa.Table:
     with pq.ParquetFile(part) as file:
         names = file.schema_arrow.names
         return file.read([name for name in names if "left_key" not in names or name not in LARGE])
+
+
+READERS = {".parquet": _parquet, ".json": read_json}  # lines of JSON, as a job's sink of that format writes
 
 
 def _lines(path: Path) -> list[str]:

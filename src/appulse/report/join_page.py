@@ -22,6 +22,7 @@ __all__ = ["join_page"]
 MOST_DRAWN, MOST_BATCHES, MOST_ROWS, LONGEST = 6_000, 600, 30, 60
 BINS = 48
 STEPS = 200  # of the slider
+UNITS = ((86_400.0, "days"), (3_600.0, "h"), (60.0, "min"))
 
 
 def join_page(
@@ -123,8 +124,7 @@ def _moments(found: Matches) -> list[str]:
 
 def _lag_unit(found: Matches) -> tuple[float, str]:
     most = float(np.abs(found.lag).max()) / 1e6
-    sizes = ((86_400.0, "days"), (3_600.0, "h"), (60.0, "min"))
-    return next((pair for pair in sizes if found.stamps and most >= 2 * pair[0]), (1.0, "s"))
+    return next((pair for pair in UNITS if found.stamps and most >= 2 * pair[0]), (1.0, "s"))
 
 
 def _plane(found: Matches, drawn: int, data: dict[str, Any]) -> str:
@@ -200,7 +200,7 @@ def _run(batches: list[Batch]) -> str:
     rates = [b.rows / b.seconds if b.rows is not None and b.seconds else None for b in shown]
     series: list[tuple[str, list[float | None]]] = [
         ("Throughput, rows a second", rates),
-        ("Lag behind the newest row, seconds", [b.lag for b in shown]),
+        _lag(shown),
         ("Time of a micro-batch, seconds", [b.seconds for b in shown]),
         ("Answers of a micro-batch", [b.figures.get("answers") for b in shown]),
         ("Late rows of a micro-batch", [b.figures.get("late") for b in shown]),
@@ -218,6 +218,13 @@ def _run(batches: list[Batch]) -> str:
     ):
         told.append(f"<p>{what}: {'; '.join(missing).lower()}.</p>" if missing else "")
     return "\n".join(told)
+
+
+def _lag(shown: list[Batch]) -> tuple[str, list[float | None]]:
+    """In a unit that people can read: of old rows that are played again, it is years."""
+    most = max((batch.lag for batch in shown if batch.lag is not None), default=0.0)
+    size, name = next((pair for pair in UNITS if most >= 2 * pair[0]), (1.0, "s"))
+    return f"Lag behind the newest row, {name}", [None if b.lag is None else b.lag / size for b in shown]
 
 
 def _funnel(batches: list[Batch]) -> str:

@@ -25,7 +25,16 @@ __all__ = ["Batch", "Matches", "batches_of", "funnel", "matches_of", "middles"]
 
 SIDES = ("left", "right")
 NEEDED = (*(f"{side}_{what}" for side in SIDES for what in ("stream", "key", "time")), "distance", "probability")
-BOUNDS = ("reach", "mass", "cantelli", "markov", "square", "sample", "projection")  # in the order they are asked
+BOUNDS = (
+    "reach",
+    "mass",
+    "cantelli",
+    "markov",
+    "square",
+    "sample",
+    "projection",
+    "window",
+)  # in the order they are asked
 
 
 @dataclass(frozen=True)
