@@ -20,7 +20,7 @@ import numpy as np
 
 from benchmarks import sensor_fields as fields
 from benchmarks.harness import say
-from benchmarks.mjoin import BUCKETS, Factorised, JoinTree, MJoin
+from benchmarks.mjoin import Factorised, JoinTree, MJoin
 from benchmarks.sensor_join import Ours
 from benchmarks.sensor_uses import features, guided
 from benchmarks.tables import Curves, Estimate, estimate
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 BUSY = 0.95
-PARTS = 9  # batches once windows are full; but for the first, in which tables may still grow, they are timed
+PARTS = 9  # batches of what is measured; the first of them is not timed
 LAPS = 3  # of which the median counts, batch by batch
 ROUNDS = 3  # in which the share of readings taken in settles
-SECONDS = 20.0  # timed, once windows are full
+START = 2 * fields.WINDOW  # of what is measured: tables have been filled once over
+SECONDS = 20.0  # measured
 BOARD, SIZES = (5, 10, 15, 20, 25), (200, 500, 1000, 2000)
-CHANGING, MINUTES = 400, 4
 MEASURES = {
     "cost": ("cost with nothing shed", "microseconds a reading"),
     "idle": ("output delay with CPU to spare", "microseconds on a whole core"),
@@ -54,12 +54,11 @@ PRINTED = {
     "S1": {"HMJ tree": {"delay": 0.64, "updates": 1.75}, "MJoin": {"delay": 0.81, "updates": 1.43}},
     "S3": {"HMJ tree": {"output": 2.0, "updates": 2.8}, "MJoin": {"output": 1.6, "updates": 1.85}},
 }
-FALLS = {"HMJ tree": 80.0, "MJoin": 50.0, "ours": 20.0}
 
 
 @dataclass(frozen=True)
 class Given:
-    """Readings to join, with whole numbers for values; those from ``fields.WINDOW`` on are measured."""
+    """Readings to join, with whole numbers for values; those from ``START`` on are measured."""
 
     field: fields.Readings
     bins: Ints
@@ -106,7 +105,7 @@ class Lap:
 
 def lap(contestant: Any, given: Given, kept: Ints) -> Lap:
     """Push what is taken in; CPU seconds of this thread, once windows are full."""
-    field, warm = given.field, int(np.searchsorted(given.field.time[kept], fields.WINDOW))
+    field, warm = given.field, int(np.searchsorted(given.field.time[kept], START))
     bounds = np.concatenate([[0], np.linspace(warm, len(kept), PARTS + 1).astype(int)])
     costs, told = [], []
     for begin, end in pairwise(bounds.tolist()):
@@ -148,7 +147,7 @@ def delay(times: Ints, seconds: float) -> float:
 
 def updates(given: Given, one: Lap, whole: Lap) -> tuple[int, int]:
     """Updates of phenomena in the measured part: all, and those that are right."""
-    has = (one.sets != 0) & (given.field.time[one.kept] >= fields.WINDOW)
+    has = (one.sets != 0) & (given.field.time[one.kept] >= START)
     sets, bins, true = one.sets[has], given.bins[one.kept[has]], whole.sets[one.kept[has]]
     order = np.argsort(bins, kind="stable")
     changed = np.append(True, (np.diff(bins[order]) != 0) | (np.diff(sets[order]) != 0))[: len(order)]
@@ -205,8 +204,8 @@ def _yardstick() -> Given:
 
 
 def _told(given: Given, one: Lap, whole: dict[str, Lap], name: str, limit: float) -> dict[str, float]:
-    late = given.field.time[one.kept] >= fields.WINDOW
-    all_late = given.field.time[given.field.time >= fields.WINDOW]
+    late = given.field.time[one.kept] >= START
+    all_late = given.field.time[given.field.time >= START]
     seconds = float(np.ptp(all_late)) / fields.SECOND
     # The share has settled nearly, not quite: more than busy would have no end.
     service = min(one.cost / limit, BUSY * seconds / max(int(late.sum()), 1))
@@ -274,114 +273,15 @@ def _against(claim: str, title: str, runs: Sequence[dict[str, dict[str, float]]]
 
 def board(sensors: int, seed: int) -> Given:
     """The first sensors of Figure 8's board."""
-    whole = fields.board(seed, fields.WINDOW / fields.SECOND + SECONDS)
+    whole = fields.board(seed, START / fields.SECOND + SECONDS)
     kept = whole.sensor < sensors
     return Given.of(fields.Readings(sensors, whole.sensor[kept], whole.time[kept], whole.value[kept]), 0.01)
 
 
 def synthetic(sensors: int, seed: int) -> Given:
     """Figure 9's field: as many readings of few sensors as of many."""
-    seconds = fields.WINDOW / fields.SECOND + SECONDS * max(1.0, 1000 / sensors)
+    seconds = START / fields.SECOND + SECONDS * max(1.0, 1000 / sensors)
     return Given.of(fields.synthetic(sensors, int(1.3 * seconds) + 30, seed).until(seconds))
-
-
-# --- S4: sensors that come and go (Fig. 10) ---------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Minutes:
-    """CPU seconds of the readings of all minutes but the first, and those of one rebuilding in each of them."""
-
-    work: float
-    rebuilding: float
-    met: Ints
-
-
-def minutes(name: str, given: Given) -> Minutes:
-    """What a contestant pays for the readings, and for a change of the streams."""
-    field, ours, met = given.field, Ours(fields.WINDOW), []
-    work = rebuilding = 0.0
-    for minute in range(MINUTES):
-        edges = np.array([60 * minute - 10, 60 * minute, 60 * (minute + 1)]) * fields.SECOND
-        window, begin, end = np.searchsorted(field.time, edges)
-        streams, sensor = np.unique(field.sensor[window:end], return_inverse=True)
-        contestant: Any = ours if name == "ours" else CONTESTANTS[name](len(streams), given.kinds)
-        held = field.time[window:begin], sensor[: begin - window], given.bins[window:begin]
-        once = rebuilt(name, contestant, held, len(streams))
-        fresh = field.sensor[begin:end] if name == "ours" else sensor[begin - window :]
-        begun = time.thread_time()
-        found = contestant.push(field.time[begin:end], fresh, given.bins[begin:end])
-        if minute:
-            work, rebuilding = work + time.thread_time() - begun, rebuilding + once
-        met.append(answers(contestant, found, fresh)[0])
-    return Minutes(work, rebuilding, np.concatenate(met))
-
-
-def rebuilt(name: str, contestant: Any, held: tuple[Ints, Ints, Ints], streams: int) -> float:
-    """CPU seconds of a change of the streams, after which a contestant has what the windows hold.
-
-    A tree is made anew and takes that in again. Tables of MJoin are copied with one less. Ours goes on.
-    """
-    table = np.full((streams, BUCKETS), -1, np.int32)
-    begun = time.thread_time()
-    np.delete(table, streams // 2, axis=0)
-    copied = time.thread_time()
-    if name != "ours":
-        contestant.push(*held)
-    return {"HMJ tree": time.thread_time() - copied, "MJoin": copied - begun, "ours": 0.0}[name]
-
-
-def changing(runs: int) -> list[Curves]:
-    """S4: per cent lost to rebuilding, each contestant on the CPU that its readings need."""
-    lines: dict[str, dict[str, list[float]]] = {name: {} for name in CONTESTANTS}
-    for seed in range(1, runs + 1):
-        readings, changes = fields.coming_and_going(CHANGING, MINUTES, seed)
-        given = Given.of(readings)
-        say(f"S4, seed {seed}: {len(changes)} changes; {_by_itself(given, seed):.1f} % fewer updates a reading by them")
-        laps: dict[str, list[Minutes]] = {name: [] for name in CONTESTANTS}
-        for name in [*CONTESTANTS] * LAPS:
-            laps[name].append(minutes(name, given))
-            if not np.array_equal(laps[name][-1].met, laps["HMJ tree"][0].met):
-                raise RuntimeError(f"{name} tells other answers while sensors come and go")
-        whole = lap(Ours(fields.WINDOW), given, given.thinned(1.0))
-        every = updates(given, whole, whole)[0]
-        for name, some in laps.items():
-            work = float(np.median([one.work for one in some]))
-            once = float(np.median([one.rebuilding for one in some]))
-            for manner, times in (("a minute's together", 1.0), ("one by one", len(changes) / (MINUTES - 1))):
-                share = kept_share(name, work, once * times)
-                kept = whole if share == 1 else lap(Ours(fields.WINDOW), given, given.thinned(share))
-                few, right = updates(given, kept, whole)
-                told = {"readings shed": 1 - share, "updates": 1 - few / every, "right updates": 1 - right / every}
-                for measure, lost in told.items():
-                    lines[name].setdefault(f"{measure}, {manner}", []).append(100 * lost)
-    names = tuple(lines["ours"])
-    table: dict[str, list[Estimate]] = {}
-    for name, lost_of in lines.items():
-        table[name] = [estimate(lost_of[measure]) for measure in names]
-        table[f"{name}, paper"] = [Estimate(FALLS[name] if m.startswith("updates") else np.nan, 0.0) for m in names]
-    title = "S4, Fig. 10: what is lost when 1 to 100 sensors come or go each minute"
-    return [Curves("s4_fall", title, "measure", "per cent", names, table)]
-
-
-def _by_itself(given: Given, seed: int) -> float:
-    """Per cent fewer updates a reading than where the sensors of the first minute stay."""
-    whole = fields.synthetic(CHANGING, 72 * MINUTES + 20, seed).until(60.0 * MINUTES)
-    stay = whole.sensor < CHANGING // 2
-    still = Given.of(fields.Readings(CHANGING, whole.sensor[stay], whole.time[stay], whole.value[stay]))
-    rates = []
-    for some in (given, still):
-        one = lap(Ours(fields.WINDOW), some, some.thinned(1.0))
-        rates.append(updates(some, one, one)[0] / len(some.field))
-    return 100 * (1 - rates[0] / rates[1])
-
-
-def kept_share(name: str, work: float, rebuilding: float) -> float:
-    """The share of readings for which there is time, besides rebuilding, in the time that ``work`` takes.
-
-    A tree takes in again what windows hold, less with fewer readings; tables are as large whatever they hold.
-    """
-    return work / (work + rebuilding) if name == "HMJ tree" else max(0.0, 1 - rebuilding / work)
 
 
 # --- all of it --------------------------------------------------------------------------------------------------------
@@ -389,7 +289,9 @@ def kept_share(name: str, work: float, rebuilding: float) -> float:
 
 def measure(folder: Path | None, *, quick: bool) -> None:
     """Measure claim by claim, print the tables, and write them to a folder if there is one."""
-    runs, begun = (1 if quick else 3), time.perf_counter()
+    from benchmarks.sensor_changes import changing  # which measures with what is defined here
+
+    runs, begun = (1 if quick else 5), time.perf_counter()
     parts: list[str] = []
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)

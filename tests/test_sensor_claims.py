@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks import sensor_changes as changing
 from benchmarks import sensor_claims as claims
 from benchmarks import sensor_fields as fields
 from benchmarks.sensor_join import Ours
@@ -45,8 +46,8 @@ def test_the_queue_is_that_of_a_loop(service: float) -> None:
 
 
 def test_updates_are_answers_of_other_sensors() -> None:
-    """By value, in order of time; before windows are full none counts; right are those that nothing shed would give."""
-    given = given_of([(9, 0, 1), (10, 0, 1), (11, 1, 2), (12, 0, 1), (13, 1, 1), (14, 1, 2), (15, 0, 2)])
+    """By value, in order of time; before what is measured none counts; right are those that nothing shed would give."""
+    given = given_of([(19, 0, 1), (20, 0, 1), (21, 1, 2), (22, 0, 1), (23, 1, 1), (24, 1, 2), (25, 0, 2)])
     whole = lap_of(list(range(7)), [9, 5, 8, 5, 6, 8, 0])
     assert claims.updates(given, whole, whole) == (3, 3)
     # Of value 1: 5, then 4, which is wrong, and is 6 in truth; of value 2: 8.
@@ -64,7 +65,7 @@ def test_a_smaller_share_is_a_part_of_a_larger_one() -> None:
 def test_contestants_agree_and_those_that_are_too_slow_shed() -> None:
     """With a CPU of a hundredth of what any needs all shed nearly everything; with plenty none sheds."""
     given = claims.synthetic(100, 1)
-    given = claims.Given.of(given.field.until(40.0))
+    given = claims.Given.of(given.field.until(45.0))
     whole = claims.timed_laps(given, dict.fromkeys(claims.CONTESTANTS, given.thinned(1.0)))
     claims.agree(whole)
     dearest = given.rate * max(one.cost for one in whole.values())
@@ -80,15 +81,15 @@ def test_contestants_agree_and_those_that_are_too_slow_shed() -> None:
 
 
 def test_all_agree_while_sensors_come_and_go() -> None:
-    readings, changes = fields.coming_and_going(60, claims.MINUTES, 1, most=20)
+    readings, changes = fields.coming_and_going(60, changing.MINUTES, 1, most=20)
     given = claims.Given.of(readings)
-    found = {name: claims.minutes(name, given) for name in claims.CONTESTANTS}
+    found = {name: changing.minutes(name, given) for name in claims.CONTESTANTS}
     for one in found.values():
         np.testing.assert_array_equal(one.met, found["ours"].met)
     assert len(changes)
     assert found["ours"].rebuilding == 0 < found["HMJ tree"].rebuilding
-    assert claims.kept_share("HMJ tree", 1.0, 1.0) == 0.5
-    assert claims.kept_share("MJoin", 1.0, 0.25) == 0.75
+    assert changing.kept_share("HMJ tree", 1.0, 1.0) == 0.5
+    assert changing.kept_share("MJoin", 1.0, 0.25) == 0.75
 
 
 def test_each_feature_is_shown_by_something() -> None:
