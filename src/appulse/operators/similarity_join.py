@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from appulse.errors import StateError, tell_exploding
-from appulse.kernels.grid import squared_distances, sweep
+from appulse.kernels.grid import squared_distances
+from appulse.kernels.sweep import sweep
 from appulse.model.encode import sampled
 from appulse.model.objects import Objects, concat
 from appulse.model.strings import Bytes

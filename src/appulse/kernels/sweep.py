@@ -1,0 +1,318 @@
+"""Arrivals look into the index of a window, one after the other: the pairs that are near enough to be judged."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from appulse.kernels.grid import OVERFLOW, SLACK, bucket_of, cell_coordinate, cell_limit, link, pack_cell
+from appulse.kernels.jit import kernel
+from appulse.kernels.lanes import prefetch
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from appulse.kernels.arrays import Flags, Floats, Ints, Whole
+
+
+@kernel
+def scan(
+    position: Floats,
+    epsilon: float,
+    reach: float,  # the probe's own
+    spare: float,
+    variance: float,
+    asked: Whole,  # the probe's group
+    oldest: Whole,
+    newest: Whole,
+    rank: Ints,
+    centre: Floats,
+    radius: Floats,
+    variances: Floats,
+    group: Ints,
+    squares: NDArray[np.float64],  # these have room for one a row
+    flags: NDArray[np.uint8],
+    rows: NDArray[np.int64],
+) -> tuple[int, int, int]:
+    """The rows near to a probe: how many it could have met, how many are in reach, how many of them Cantelli leaves.
+
+    By Cantelli's inequality along the line of centres, objects are no answer that lie further apart than epsilon and
+    a number of deviations: ``variance`` and ``variances`` are at least those along any line, and ``spare`` is the
+    product of masses over the threshold, less 1.
+
+    First a loop without branches, which the compiler makes SIMD of, for two and three dimensions by name; then the rows
+    are picked, again without branches.
+    """
+    n, d = centre.shape
+    flat = centre.ravel()
+    magnitude = 0.0
+    for k in range(d):
+        magnitude += abs(position[k])
+    if d == 3:
+        x, y, z = position[0], position[1], position[2]
+        for j in range(n):
+            a, b, c = x - flat[3 * j], y - flat[3 * j + 1], z - flat[3 * j + 2]
+            squares[j] = a * a + b * b + c * c
+    elif d == 2:
+        x, y = position[0], position[1]
+        for j in range(n):
+            a, b = x - flat[2 * j], y - flat[2 * j + 1]
+            squares[j] = a * a + b * b
+    else:
+        for j in range(n):
+            square = 0.0
+            for k in range(d):
+                gap = position[k] - flat[d * j + k]
+                square += gap * gap
+            squares[j] = square
+    reached = 0
+    within = 0
+    for j in range(n):
+        far = epsilon + reach + radius[j]
+        # The other row's coordinates are at most that much larger.
+        blur = 4e-16 * (2.0 * magnitude + d * far)
+        near = epsilon + blur + math.sqrt(spare * (variance + variances[j] + blur * blur)) * (1.0 + 1e-9)
+        there = (rank[j] >= oldest) & (rank[j] <= newest) & (group[j] == asked)
+        there_near = there & (squares[j] <= far * far * (1.0 + SLACK))
+        reached += there
+        within += there_near
+        flags[j] = there_near & (squares[j] <= near * near * (1.0 + SLACK))
+    count = 0
+    for j in range(n):
+        rows[count] = j
+        count += flags[j]
+    return reached, within, count
+
+
+@kernel
+def _cell_gap(position: float, cell: Whole, inverse_side: float, limit: int) -> float:
+    """At most how far a position is from a cell along an axis; 0 for those at the rim, which have no end."""
+    if cell >= limit or cell <= -limit:
+        return 0.0
+    side = 1.0 / inverse_side
+    gap = max(cell * side - position, position - (cell + 1) * side, 0.0)
+    return max(0.0, gap * (1.0 - 1e-12) - 1e-12 * side - 1e-15 * abs(position))
+
+
+@kernel
+def _fetch(
+    row: Whole,
+    d: int,
+    rank: Ints,
+    rank_max: Ints,
+    cell: Ints,
+    following: Ints,
+    group: Ints,
+    radius: Floats,
+    variance: Floats,
+    centre: Floats,
+) -> None:
+    """Have what a walk reads of a row on its way."""
+    prefetch(rank, row)
+    prefetch(rank_max, row)
+    prefetch(cell, row)
+    prefetch(following, row)
+    prefetch(group, row)
+    prefetch(radius, row)
+    prefetch(variance, row)
+    prefetch(centre, row * d)
+
+
+@kernel
+def sweep(
+    start: int,  # first arrival to process
+    linked: int,  # rows of the store already in the index
+    low: int,  # no row before this one can still be in reach
+    a_store: Ints,  # which store each arrival belongs to
+    a_oldest: Ints,  # least rank that is in this store's window for each arrival
+    a_newest: Ints,  # greatest rank that still finds the arrival in its own
+    a_centre: Floats,
+    a_radius: Floats,
+    a_mass: Floats,
+    a_variance: Floats,  # at least what each arrival has along any line
+    a_group: Ints,
+    a_differ: Ints,
+    meets: Flags,  # meets[s]: arrivals of store s are joined with this store
+    own: int,  # this store's number
+    check_differ: bool,
+    epsilon: float,  # with its tolerance
+    threshold: float,
+    base: int,
+    rank: Ints,
+    rank_max: Ints,  # its running maximum
+    centre: Floats,
+    radius: Floats,
+    variance: Floats,
+    group: Ints,
+    differ: Ints,
+    cell: Ints,
+    following: Ints,
+    heads: Ints,  # empty: dense scan
+    dims: Ints,
+    inverse_side: float,
+    size: Floats,  # how large each row is to the grid: its radius, or its variance
+    size_cap: float,
+    by_variance: bool,
+    max_cells: int,
+    out_arrival: Ints,
+    out_row: Ints,
+    counts: Ints,  # [rows reached, pruned by the ball test, by Cantelli's inequality]
+) -> tuple[int, int, int, int]:
+    """Arrivals in tick order: each probes the store, and those of the store itself are put in it.
+
+    A pair is found by whichever of the two comes later in the order, so once. Returns the arrival to go on with
+    (all of them when the sweep is done), ``linked``, ``low`` and the number of candidates written. When the
+    output is full the probe under way is undone, to be repeated.
+    """
+    n = a_store.shape[0]
+    d = centre.shape[1]
+    n_dims = dims.shape[0]
+    limit = cell_limit(n_dims)
+    capacity = out_row.shape[0]
+    use_grid = heads.shape[0] > 0
+    count = 0
+    squares, flags = np.empty(centre.shape[0], np.float64), np.empty(centre.shape[0], np.uint8)
+    rows = np.empty(centre.shape[0] + 1, np.int64)
+    codes, starts = np.empty(max_cells + 1, np.int64), np.empty(max_cells + 1, np.int64)
+    low_cell = np.zeros(3, np.int64)
+    high_cell = np.zeros(3, np.int64)
+    for p in range(start, n):
+        store = a_store[p]
+        if meets[store]:
+            begin = count
+            reached = 0
+            pruned = 0
+            unlikely = 0
+            spare = max(0.0, min(1.0, a_mass[p]) / max(threshold - 1e-12, 1e-300) - 1.0)
+            magnitude = 0.0
+            for k in range(d):
+                magnitude += abs(a_centre[p, k])
+            oldest = a_oldest[p]
+            newest = a_newest[p]
+            while low < linked and rank_max[low] < oldest:
+                low += 1
+            reach = epsilon + a_radius[p]
+            dense = not use_grid
+            if use_grid:
+                cells = 1
+                span = (reach + size_cap) * (1.0 + SLACK)
+                if by_variance:
+                    blur = 8e-16 * magnitude
+                    either = a_variance[p] + size_cap + blur * blur
+                    span = (epsilon + blur + math.sqrt(spare * either) * (1.0 + 1e-9)) * (1.0 + SLACK)
+                for k in range(n_dims):
+                    c = a_centre[p, dims[k]]
+                    wide = span + (abs(c) + span) * 1e-15
+                    low_cell[k] = cell_coordinate(c - wide, inverse_side, limit)
+                    high_cell[k] = cell_coordinate(c + wide, inverse_side, limit)
+                    extent = high_cell[k] - low_cell[k] + 1
+                    cells = cells * extent if extent <= max_cells and cells <= max_cells else max_cells + 1
+                dense = cells > max_cells or cells > linked - low
+            if dense:
+                reached, within, near = scan(
+                    a_centre[p],
+                    epsilon,
+                    a_radius[p],
+                    spare,
+                    a_variance[p],
+                    a_group[p],
+                    oldest,
+                    newest,
+                    rank[low:linked],
+                    centre[low:linked],
+                    radius[low:linked],
+                    variance[low:linked],
+                    group[low:linked],
+                    squares,
+                    flags,
+                    rows,
+                )
+                pruned = reached - within
+                unlikely = within - near
+                for i in range(near):
+                    j = low + rows[i]
+                    if check_differ and (differ[j] == 0 or a_differ[p] == 0 or differ[j] == a_differ[p]):
+                        reached -= 1
+                        continue
+                    if count == capacity:
+                        return p, linked, low, begin
+                    out_arrival[count] = p
+                    out_row[count] = j
+                    count += 1
+            else:
+                # All cells are looked up before any row is: rows lie anywhere in memory, and are on their way by then.
+                there = 0
+                for x in range(low_cell[0], high_cell[0] + 1):
+                    x_gap = _cell_gap(a_centre[p, dims[0]], x, inverse_side, limit)
+                    for y in range(low_cell[1], high_cell[1] + 1):
+                        y_gap = _cell_gap(a_centre[p, dims[1]], y, inverse_side, limit) if n_dims > 1 else 0.0
+                        for z in range(low_cell[2], high_cell[2] + 1):
+                            z_gap = _cell_gap(a_centre[p, dims[2]], z, inverse_side, limit) if n_dims > 2 else 0.0
+                            if x_gap * x_gap + y_gap * y_gap + z_gap * z_gap > span * span:
+                                continue
+                            code = pack_cell(x, y, z, n_dims, limit)
+                            at = heads[bucket_of(code, a_group[p], heads.shape[0] - 2)]
+                            if at >= base:
+                                codes[there] = code
+                                starts[there] = at
+                                there += 1
+                                _fetch(at - base, d, rank, rank_max, cell, following, group, radius, variance, centre)
+                codes[there] = OVERFLOW
+                starts[there] = heads[heads.shape[0] - 1]
+                for c in range(there + 1):
+                    code = codes[c]
+                    at = starts[c]
+                    while at >= base:
+                        j = at - base
+                        if rank_max[j] < oldest:
+                            break
+                        at = following[j]
+                        if at >= base:
+                            _fetch(at - base, d, rank, rank_max, cell, following, group, radius, variance, centre)
+                        u = rank[j]
+                        if cell[j] != code or u < oldest or u > newest or group[j] != a_group[p]:
+                            continue
+                        if check_differ and (differ[j] == 0 or a_differ[p] == 0 or differ[j] == a_differ[p]):
+                            continue
+                        reached += 1
+                        limit_d = reach + radius[j]
+                        d2 = 0.0
+                        for k in range(d):
+                            gap = a_centre[p, k] - centre[j, k]
+                            d2 += gap * gap
+                        if d2 > limit_d * limit_d * (1.0 + SLACK):
+                            pruned += 1
+                            continue
+                        blur = 4e-16 * (2.0 * magnitude + d * limit_d)
+                        either = a_variance[p] + variance[j] + blur * blur
+                        limit_d = epsilon + blur + math.sqrt(spare * either) * (1.0 + 1e-9)
+                        if d2 > limit_d * limit_d * (1.0 + SLACK):
+                            unlikely += 1
+                            continue
+                        if count == capacity:
+                            return p, linked, low, begin
+                        out_arrival[count] = p
+                        out_row[count] = j
+                        count += 1
+            counts[0] += reached
+            counts[1] += pruned
+            counts[2] += unlikely
+        if store == own:
+            if use_grid:
+                link(
+                    linked,
+                    base,
+                    centre,
+                    size,
+                    group,
+                    cell,
+                    following,
+                    heads,
+                    dims,
+                    inverse_side,
+                    size_cap,
+                )
+            linked += 1
+    return n, linked, low, count
