@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pandas as pd
@@ -59,10 +59,11 @@ def empty(result: DataFrame, frames: list[DataFrame], operators: int = 1) -> Dat
     Of two the first counts and passes its rows on.
     """
     known = result_of(result)
+    call = cast("Call", known.call)  # a join's
     union = None
     for i, frame in enumerate(frames):
-        columns = known.call.encodings[i].columns()
-        rows = frame.select(*columns).mapInArrow(_row_encoder(known.call, known.tiling, i), _ROWS)
+        columns = call.encodings[i].columns()
+        rows = frame.select(*columns).mapInArrow(_row_encoder(call, known.tiling, i), _ROWS)
         rows = rows.withWatermark("ts", "0 seconds").drop("ts")
         union = rows if union is None else union.union(rows)
     if union is None:
