@@ -85,7 +85,7 @@ def test_the_public_names_are_those_that_can_be_had() -> None:
     assert ap.__all__ == sorted(ap.__all__)
     assert len(set(ap.__all__)) == len(ap.__all__)
     assert dir(ap) == sorted(ap.__all__)
-    assert set(ap._HOME_OF) | {"__version__"} == set(ap.__all__)
+    assert {*ap._HOME_OF, *ap._ROOMS, "__version__"} == set(ap.__all__)
     for name in ap.__all__:
         assert getattr(ap, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'Sample'"):
@@ -99,7 +99,7 @@ def test_editors_see_the_same_names_as_programs() -> None:
     seen: dict[str, str] = {}
     for home, names in re.findall(r"from (\S+) import \(?([\w,\s]+?)\)?\n(?=    from|\n)", block):
         seen |= dict.fromkeys(re.findall(r"\w+", names), home)
-    assert seen == ap._HOME_OF
+    assert seen == ap._HOME_OF | dict.fromkeys(ap._ROOMS, "appulse")
 
 
 @pytest.mark.parametrize("name", [name for name in ap.__all__ if name != "__version__"])
