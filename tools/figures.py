@@ -7,6 +7,8 @@
     python -m benchmarks.uncertain_windows --quick --json | python -m tools.figures
     python -m benchmarks.continuous_queries --quick --json | python -m tools.figures
     python -m benchmarks.similarity_join --quick --json | python -m tools.figures
+    python -m benchmarks.sensor_join --quick --json | python -m tools.figures
+    python -m benchmarks.network --quick --json | python -m tools.figures
     python -m tools.figures run.log
 
 The figures are the last line that is one JSON object; which run they are of, their names tell. A figure that the run
@@ -128,6 +130,30 @@ RUNS = (
             "grouped_10": ("time an object, one arrival a tick and push / 10 a tick", "> 1"),
             "grouped_100": ("the same, 100 a tick", "> 1"),
             "grouped_1000": ("the same, 1,000 a tick", "> 1"),
+        },
+    ),
+    Run(
+        "sensors",
+        "python -m benchmarks.sensor_join --quick --json",
+        {
+            "vs_mjoin": ("time of outer MJoin, compiled / ours, 2,000 sensors, window 10 s", "≥ 10"),
+            "vs_hmj": ("of a tree of symmetric hash outer joins, compiled, its rows factorised / ours", "≥ 20"),
+            "vs_duckdb": ("of DuckDB's self-join by micro-batches / ours", "≥ 20"),
+            "sensor_growth": (
+                "our time a reading, dearest / cheapest of 200 to 100,000 sensors, answers as long",
+                "≤ 1.5",
+            ),
+            "spark_of_empty": ("our rows/s on Spark / those of a stateful operator that only counts", "≥ 0.5"),
+        },
+    ),
+    Run(
+        "network",
+        "python -m benchmarks.network --quick --json",
+        {
+            "filter_recall": ("share of the answers that remain where heads publish filters, 2,000 sensors", "1"),
+            "filter_bytes_of_full": ("bytes sent then / where all heads are probed", "≤ 0.6"),
+            "feedback_recall": ("share of the answers that remain under relevance feedback", "—"),
+            "feedback_bytes_of_full": ("bytes sent then / where all heads are probed", "—"),
         },
     ),
     Run(
