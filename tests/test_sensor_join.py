@@ -254,6 +254,25 @@ def test_the_worked_example() -> None:
     assert ap.sensor_join(table, **{**arguments, "window": 8}).num_rows == 4
 
 
+def test_by_hand_what_is_missing_is_told_at_once() -> None:
+    with pytest.raises(TypeError, match="'time'"):
+        ap.SensorJoin(sensor="s")
+    with pytest.raises(TypeError, match="'windw'"):
+        ap.SensorJoin(sensor="s", time="t", value="v", window=1, windw=2)
+    with pytest.raises(ap.BadArgument, match="push some"):
+        ap.Phenomena(sensor="s", time="t", value="v", strength=1, span=1).drain()
+
+
+def test_how_calls_are_carried_out(capsys: pytest.CaptureFixture[str]) -> None:
+    table = pa.table({"s": ["a", "b"], "t": [0, 0], "v": [1.0, 1.0]})
+    arguments: dict[str, Any] = {"sensor": "s", "time": "t", "value": "v"}
+    ap.explain(ap.sensor_join(table, **arguments, window=10, within=0.5))
+    ap.explain(ap.phenomena(table, **arguments, strength=2, span=5, resolution=0.5))
+    told_ = capsys.readouterr().out
+    assert "at most 0.5 apart" in told_
+    assert "held a value 2 times within 5 seconds" in told_
+
+
 def test_values_of_any_type() -> None:
     from decimal import Decimal
 

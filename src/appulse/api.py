@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from dataclasses import replace
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -778,7 +779,10 @@ class QueryMatch:
 class _OverReadings:
     """An operator over readings by hand, without Spark: push them as they come, take the answers they complete."""
 
+    _call: Any = None
+
     def __init__(self, **settings: Any) -> None:
+        signature(self._call).bind(None, **settings)  # what is missing, or not known, is told here
         self._settings = settings
         self._engine: LocalReadings | None = None
 
@@ -817,6 +821,8 @@ class SensorJoin(_OverReadings):
     has come, by more than ``lateness``.
     """
 
+    _call = staticmethod(sensor_join)
+
     def _resolve(self, schema: pa.Schema) -> ReadingsCall:
         from appulse.engines.sensors import resolve_sensors
 
@@ -831,6 +837,8 @@ class Phenomena(_OverReadings):
     Arguments as in `phenomena`, without the frame. A reading waits until its tick is complete: until a later one has
     come, by more than ``lateness``.
     """
+
+    _call = staticmethod(phenomena)
 
     def _resolve(self, schema: pa.Schema) -> ReadingsCall:
         from appulse.engines.local import as_table

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from appulse.engines.aggregate import AggregateCall
 from appulse.engines.call import TOLERANCE, JoinCall
+from appulse.engines.phenomena import PhenomenaCall
 from appulse.engines.queries import QueryCall
 from appulse.engines.sensors import SensorCall
 from appulse.engines.window_queries import WindowCall
@@ -48,6 +49,8 @@ def explained(call: AnyCall, tiles: int | None) -> list[str]:
         return [*lines, f"queries over {len(lines)} streams; window: {window}", _QUERIES, _LANES]
     if isinstance(call, SensorCall):
         return list(_sensors(call, tiles))
+    if isinstance(call, PhenomenaCall):
+        return list(_phenomena(call, tiles))
     if not isinstance(call, JoinCall | AggregateCall | QueryCall):
         return []
     lines = [_stream(call, i) for i in range(len(call.encodings))]
@@ -65,6 +68,23 @@ def explained(call: AnyCall, tiles: int | None) -> list[str]:
         if tiles is not None:
             lines.append("on Spark: every worker process holds all queries; rows stay where they are")
     return lines + [f"warning: {_DEPENDENT.format(name=name)}" for name in call.dependent]
+
+
+def _phenomena(call: PhenomenaCall, tiles: int | None) -> Iterator[str]:
+    encoding, plan = call.encoding, call.plan
+    what = f"{encoding.value!r} in bins of {plan.width:.6g}" if plan.binned else f"{encoding.value!r}"
+    by = "" if plan.by is None else f" by {plan.by.kind} over {plan.by.over / 1e6:.6g} seconds"
+    yield f"readings: sensor {encoding.sensor!r}, values {what}{by}"
+    yield (
+        f"active: sensors that held a value {plan.strength} times within {plan.span / 1e6:.6g} seconds; "
+        f"a phenomenon: {plan.least} of them or more, connected"
+    )
+    if plan.sites is None:
+        yield "neighbours: all sensors, for there are no locations"
+    else:
+        yield f"neighbours: {len(plan.sites.near) // 2} pairs of {len(plan.sites.sensors)} sensors"
+    if tiles is not None:
+        yield f"on Spark: {'groups spread over' if call.grouped else 'one bucket on one core, of'} {tiles}"
 
 
 def _sensors(call: SensorCall, tiles: int | None) -> Iterator[str]:
