@@ -173,6 +173,48 @@ def _check_stage(data: st.DataObject) -> None:
             assert told(mine) == expected(case, [row for row in case.rows if row[3] == room])
 
 
+def _check_released(data: st.DataObject) -> None:
+    """As `_check_stage`, with ticks that are complete soon: so logs are cut, and groups fall silent."""
+    case = data.draw(cases())
+    emit = data.draw(st.sampled_from(("events", "regions")))
+    far = data.draw(st.sampled_from((1, 1, 7)))
+    rows = sorted((sensor, LATER + far * (time - LATER), *rest) for sensor, time, *rest in case.rows)
+    rows.sort(key=lambda row: row[1] + data.draw(st.integers(0, 2)))
+    table = table_of(rows)
+    settings_ = case.arguments() | {"partition_by": "room", "emit": emit}
+    call = resolve_phenomena(table.schema, **settings_, lateness=2)
+    buckets = data.draw(st.sampled_from((1, 2)))
+    spark = FakeReadings(
+        call=call,
+        plan=TilePlan(buckets, 1.0, 0.0, 0.0),
+        random=Random(data.draw(st.integers(0, 1 << 30))),
+        routing=GroupRouting(buckets),
+    )
+    found: list[pa.Table] = []
+    while rows:
+        n = data.draw(st.integers(1, 4))
+        found += spark.batch({"readings": table_of(rows[:n])})[0]
+        rows = rows[n:]
+    answers = pa.concat_tables([call.answer_schema.empty_table(), *found, *spark.end()[0]])
+    inside = ap.phenomena(table, **settings_)
+    for room in ("x", "y"):
+        mine, theirs = (part.filter(pa.compute.equal(part["room"], room)) for part in (answers, inside))
+        assert mine.to_pylist() == theirs.to_pylist()
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.data())
+def test_what_has_left_the_log_is_told_all_the_same(data: st.DataObject) -> None:
+    _check_released(data)
+
+
+@pytest.mark.long
+@settings(max_examples=3000, deadline=None)
+@given(st.data())
+def test_what_has_left_the_log_is_told_all_the_same_long(data: st.DataObject) -> None:
+    _check_released(data)
+
+
 @settings(max_examples=80, deadline=None)
 @given(st.data())
 def test_buckets_tell_the_same(data: st.DataObject) -> None:

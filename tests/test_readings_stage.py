@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import appulse as ap
 from appulse.engines.sensors import resolve_sensors
 from appulse.engines.spark.readings_codec import pack_readings, unpack_readings
 from appulse.engines.spark.readings_routing import value_routing
@@ -66,6 +67,44 @@ def _check(data: st.DataObject) -> None:
     for room in ("x", "y"):
         mine = answers.filter(pa.compute.equal(answers["room"], room))
         assert told(mine) == expected(case, [row for row in case.rows if row[3] == room])
+
+
+def _check_released(data: st.DataObject) -> None:
+    """With ticks that are complete soon, so that logs are cut; windows of sensors, or in a column of the readings."""
+    case = _later(data.draw(cases()))
+    window: Any = data.draw(st.sampled_from((case.window, "note")))
+    by = data.draw(st.sampled_from(({}, {}, {"similar": "pattern", "over": 4})))
+    alike = {} if by else case.alike()
+    arguments: dict[str, Any] = {"sensor": "mote", "time": "ts", "value": "v", "window": window, **alike, **by}
+    rows = sorted(case.rows, key=lambda row: row[1] + data.draw(st.integers(0, 2)))
+    call = resolve_sensors(case.table.schema, **arguments, lateness=2)
+    buckets = 1 if by else data.draw(st.sampled_from((1, 2, 3)))
+    spark = FakeReadings(
+        call=call,
+        plan=TilePlan(buckets, 1.0, 0.0, 0.0),
+        random=Random(data.draw(st.integers(0, 1 << 30))),
+        routing=value_routing(call.plan, buckets, None),
+    )
+    found: list[pa.Table] = []
+    while rows:
+        n = data.draw(st.integers(1, 4))
+        found += spark.batch({"readings": table_of(rows[:n])})[0]
+        rows = rows[n:]
+    answers = pa.concat_tables([call.answer_schema.empty_table(), *found, *spark.end()[0]])
+    assert told(answers) == told(ap.sensor_join(case.table, **arguments))
+
+
+@settings(max_examples=120, deadline=None)
+@given(st.data())
+def test_what_has_left_the_log_met_all_it_could(data: st.DataObject) -> None:
+    _check_released(data)
+
+
+@pytest.mark.long
+@settings(max_examples=3000, deadline=None)
+@given(st.data())
+def test_what_has_left_the_log_met_all_it_could_long(data: st.DataObject) -> None:
+    _check_released(data)
 
 
 @settings(max_examples=120, deadline=None)

@@ -195,6 +195,22 @@ def apply(field: Field, time: Ints, sensor: Ints, key: Ints, order: Ints, streng
 
 
 @exact_kernel
+def stand_in(field: Field, cell: Whole) -> None:
+    """Have a cell active that others know to be, whose readings are no longer at hand, for they expire at any tick.
+
+    One occurrence older than all stands in for them, so that the next tick judges the cell anew.
+    """
+    if field.cells[cell, ACTIVE]:
+        return
+    field.counts[TAIL] -= 1
+    at = field.counts[TAIL] & (len(field.ring) - 1)
+    field.ring[at, 0], field.ring[at, 1] = np.int64(-(1 << 62)), cell
+    field.cells[cell, COUNT] += 1
+    field.cells[cell, ACTIVE] = 1
+    _list(field, cell)
+
+
+@exact_kernel
 def observe(
     field: Field,
     place: Place,

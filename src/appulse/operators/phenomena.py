@@ -45,6 +45,7 @@ from appulse.kernels.phenomena import (
     observe,
     rebuild,
     spread,
+    stand_in,
     value_of,
 )
 from appulse.model.readings import Readings, concat
@@ -265,7 +266,9 @@ class Phenomena:
                 value = value_of(known, key, self._order_of_key(key))
                 size = int(standing["members"][slot])
                 for sensor in sensor_numbers[member : member + size].tolist():
-                    known.cells[cell_of(known, value, sensor), SLOT] = k
+                    cell = int(cell_of(known, value, sensor))
+                    known.cells[cell, SLOT] = k
+                    stand_in(known, cell)
                 known.phenomena[k, NUMBER] = standing["number"][slot]
                 known.phenomena[k, POINTS] = standing["points"][slot]
                 width = known.track[k].size

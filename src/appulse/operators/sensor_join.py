@@ -150,11 +150,12 @@ class SensorJoin:
         self._drop_carried()
 
     def standing(self) -> dict[str, NDArray[Any]]:
-        """What it knows beyond the readings in their windows: nothing."""
-        return {}
+        """What it knows beyond the readings in their windows: the longest window there was."""
+        return {"span": np.array([self._span], np.int64)} if self.plan.own else {}
 
     def restore(self, standing: dict[str, NDArray[Any]]) -> None:
         """Take in what `standing` told."""
+        self._span = max([self._span, *map(int, standing.get("span", ()))])
 
     def _run(self, parts: Sequence[Readings], *, probing: bool, keeping: bool) -> list[Matches]:
         if self._properties is not None:
