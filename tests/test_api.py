@@ -284,7 +284,7 @@ def test_frames_of_every_kind_give_equal_answers(kind: str, model: Any) -> None:
 def test_spark_frames_do_not_mix_with_others() -> None:
     """The error says what to do."""
     spark_frame = type("DataFrame", (), {"__module__": "pyspark.sql.dataframe"})()
-    assert api._is_spark(spark_frame)
+    assert api.results.is_spark(spark_frame)
     with pytest.raises(ap.BadArgument, match=r"mixes Spark frames with others.*createDataFrame"):
         _join(spark_frame)
     with pytest.raises(ap.BadArgument, match="mixes Spark frames"):
@@ -447,12 +447,12 @@ def test_rejects_belong_to_the_result_itself() -> None:
 def test_rejects_go_when_their_result_goes() -> None:
     """Nothing is kept for results that nobody holds."""
     gc.collect()
-    before = len(api._RESULTS)
+    before = len(api.results._RESULTS)
     results = [_join() for _ in range(5)]
-    assert len(api._RESULTS) == before + 5
+    assert len(api.results._RESULTS) == before + 5
     del results
     gc.collect()
-    assert len(api._RESULTS) == before
+    assert len(api.results._RESULTS) == before
 
 
 def test_bad_rows_raise_if_asked_to() -> None:

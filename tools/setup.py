@@ -43,11 +43,14 @@ LOCK_COMMAND = (
     "--no-emit-index-url --no-emit-find-links pyproject.toml -o requirements.lock --custom-compile-command"
 )
 
+# A process per core; the tests of Spark share one session, so all of them go to one process.
+TESTS = ("pytest", "--numprocesses=auto", "--dist=loadgroup")
+
 # Each command is a list of programs with their arguments; what else the caller typed goes to the last of them.
 COMMANDS: dict[str, list[list[str]]] = {
     "demo": [["appulse", "demo"]],
-    "test": [["pytest"]],
-    "test-long": [["pytest", "-m", "long", "--hypothesis-profile=long"]],
+    "test": [[*TESTS]],
+    "test-long": [[*TESTS, "-m", "long", "--hypothesis-profile=long"]],
     "lint": [["ruff", "check"], ["ruff", "format", "--check"], ["mypy"], ["lint-imports", "--no-logo"]],
     "lock": [[*LOCK_COMMAND.split(), "make lock"]],
     "docs-check": [["python", "tools/check_docs.py"]],

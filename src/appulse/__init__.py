@@ -70,7 +70,6 @@ _HOMES = {
         "SimilarityJoin",
         "ask",
         "discover_dependencies",
-        "discover_dependencies",
         "explain",
         "explain_pair",
         "filter",

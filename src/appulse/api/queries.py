@@ -1,0 +1,167 @@
+"""Standing queries: by call, asked of rows at hand, and by hand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from appulse.api.results import check_stream, is_spark, remember
+from appulse.errors import BadArgument
+from appulse.model.stream import Stream
+
+if TYPE_CHECKING:
+    from appulse.engines.queries import LocalQueries
+    from appulse.windows.definitions import Window
+
+
+def match_queries(
+    *streams: Any,
+    queries: Any = None,
+    probability: float | None = None,
+    window: Window | None = None,
+    on_reject: str = "collect",
+) -> Any:
+    """Which of many standing queries each row of a stream satisfies, or each choice of rows of several streams.
+
+    ``queries`` (or the last positional argument) is a frame with the columns ``query``, of any type, and
+    ``condition``, a SQL boolean expression over the stream's columns and the dimensions of its value, as in `filter`;
+    perhaps ``change`` (``"add"`` or ``"remove"``, taken in order), ``until``, the time of the last row that a query is
+    asked of, and ``select``, columns to bring along, divided by commas. A query given twice stands as given last. A
+    row satisfies a query where its condition is true; an uncertain row does so with a probability, and is told if that
+    is at least ``probability``, which only certain rows can do without.
+
+    Over several streams conditions name columns as ``stream.column`` and end with a window of their own, such as
+    ``WITHIN 30 SECONDS`` or ``WITHIN 100 ROWS``, or take ``window``: rows, one of each stream, satisfy a query if they
+    are all in their windows when the newest of them comes.
+
+    Columns: ``query, key, time, probability``, and ``values`` (JSON) with ``select``; a row per (query, row), in the
+    order of rows. Over two streams ``query, left_key, left_time, right_key, right_time, probability``, over more of
+    them keys and times by their names. Rows and queries that cannot be used are in `rejects`, those of queries under
+    the stream name ``queries`` with the position and the reason, or raise `BadInput` with ``on_reject="fail"``;
+    queries that no row can ever satisfy are told there, too. Spark frames give a Spark frame (streaming if they are),
+    others a `pyarrow.Table`.
+
+    Lim et al. 2006, sections 4 and 5.
+    """
+    given, frame = _with_queries(streams, queries, "match_queries")
+    for stream in given:
+        check_stream(stream)
+    if len({id(stream) for stream in given}) < len(given):
+        raise BadArgument("The same Stream is given twice. Wrap the frame twice: two Streams are two streams.")
+    settings: dict[str, Any] = {"probability": probability, "on_reject": on_reject}
+    if any(is_spark(stream.frame) for stream in given):
+        if len(given) > 1:
+            from appulse.engines.spark.window_queries import spark_window_queries
+
+            return spark_window_queries(given, frame, window=window, **settings)
+        from appulse.engines.spark.queries import spark_queries
+
+        return spark_queries(given[0], frame, **settings)
+    from appulse.engines.local import as_table
+    from appulse.engines.queries import LocalQueries, resolve_queries
+    from appulse.engines.window_queries import LocalWindowQueries, resolve_window_queries
+
+    tables, asked = [as_table(stream.frame) for stream in given], as_table(frame)
+    if len(given) > 1:
+        several = LocalWindowQueries(resolve_window_queries(given, tables, asked.schema, window=window, **settings))
+        several.change(asked)
+        result = several.answers(tables)
+        remember(result, several.rejects(), several.call)
+        return result
+    if window is not None:
+        raise BadArgument("window= is for queries over several streams: a row of one is judged by itself.")
+    call = resolve_queries(given[0], tables[0], asked.schema, **settings)
+    engine = LocalQueries(call)
+    engine.change(asked)
+    result = engine.push(tables[0])
+    remember(result, engine.rejects(), call)
+    return result
+
+
+def ask(rows: Stream, queries: Any, *, probability: float | None = None, on_reject: str = "collect") -> Any:
+    """Which of the rows at hand satisfy new queries: `match_queries`, asked the other way round.
+
+    Data and queries are equals: the answers are the same whoever came first.
+    """
+    return match_queries(rows, queries, probability=probability, on_reject=on_reject)
+
+
+class QueryMatch:
+    """Standing queries by hand, without Spark: they come and go, rows are pushed, answers come out at once.
+
+    ``stream`` has ``frame=None``. Changes count from the next push on, and see all its rows.
+    """
+
+    def __init__(self, stream: Stream, *, probability: float | None = None, on_reject: str = "collect") -> None:
+        if not isinstance(stream, Stream):
+            raise BadArgument(f"QueryMatch got a {type(stream).__name__}. Describe the stream: ap.Stream(None, ...).")
+        self._stream, self._probability, self._on_reject = stream, probability, on_reject
+        self._engine: LocalQueries | None = None
+        self._waiting: list[pa.Table] = []
+
+    def change(self, queries: Any) -> None:
+        """Add and remove queries: a frame as `match_queries` takes it."""
+        from appulse.engines.local import as_table
+        from appulse.engines.queries import check_queries
+
+        table = as_table(queries)
+        check_queries(table.schema)
+        if self._engine is None:
+            self._waiting.append(table)
+        else:
+            self._engine.change(table)
+
+    def expire(self, before: Any) -> int:
+        """Forget queries whose ``until`` lies before a time, given as the stream has them; how many there were.
+
+        They answer no later row anyway: this is for the memory they take.
+        """
+        return self._known.expire(before)
+
+    def push(self, frame: Any) -> pa.Table:
+        """Take in rows; the queries that they satisfy."""
+        from appulse.engines.local import as_table
+        from appulse.engines.queries import LocalQueries, resolve_queries
+
+        table = as_table(frame)
+        if self._engine is None:
+            if not self._waiting:
+                raise BadArgument("There are no queries yet. Add some by change(), if only an empty frame of them.")
+            settings: dict[str, Any] = {"probability": self._probability, "on_reject": self._on_reject}
+            engine = LocalQueries(resolve_queries(self._stream, table, self._waiting[0].schema, **settings))
+            if not len(table) and any(pa.types.is_null(kind) for kind in table.schema.types):
+                return engine.push(table)  # frames of some libraries have no types before they have rows
+            for waiting in self._waiting:
+                engine.change(waiting)
+            self._engine, self._waiting = engine, []
+        return self._engine.push(table)
+
+    def explain_query(self, query: Any) -> dict[str, Any]:
+        """What is known of a standing query: its condition, boxes, whether these say it all, and its matches so far."""
+        return self._known.explain(query)
+
+    def busiest(self, n: int = 10) -> pa.Table:
+        """The queries with the most matches so far: ``query, condition, matches``."""
+        return self._known.busiest(n)
+
+    def rejects(self) -> pa.Table:
+        """Every row and query that could not be used so far."""
+        return self._known.rejects()
+
+    @property
+    def _known(self) -> LocalQueries:
+        if self._engine is None:
+            raise BadArgument("Nothing has been judged yet: push rows first, if only an empty frame.")
+        return self._engine
+
+
+def _with_queries(given: tuple[Any, ...], queries: Any, name: str) -> tuple[tuple[Any, ...], Any]:
+    """The streams and the queries, which may come last among them."""
+    if queries is None and given and not isinstance(given[-1], Stream):
+        given, queries = given[:-1], given[-1]
+    if queries is None:
+        raise BadArgument(f"{name}() got no queries. Give a frame with columns query and condition.")
+    if not given:
+        raise BadArgument(f"{name}() got no stream. Wrap the frame: ap.Stream(frame, ...).")
+    return given, queries

@@ -1,0 +1,239 @@
+"""A field of sensors: their join and their phenomena, by call and by hand."""
+
+from __future__ import annotations
+
+from inspect import signature
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from appulse.api.results import is_spark, remember
+from appulse.engines.sensors import SensorOptions
+from appulse.errors import BadArgument
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from appulse.engines.readings import LocalReadings, ReadingsCall
+
+
+def sensor_join(
+    readings: Any,
+    *,
+    sensor: str,
+    time: str,
+    value: str,
+    resolution: float | None = None,
+    within: float | None = None,
+    window: Any,
+    lateness: Any = None,
+    partition_by: str | Sequence[str] | None = None,
+    carry: Sequence[str] = (),
+    expand: bool = False,
+    similar: str = "value",
+    over: Any = None,
+    unit: str = "s",
+    on_reject: str = "collect",
+    options: SensorOptions | None = None,
+) -> Any:
+    """Which sensors read alike: each reading with the readings of other sensors of like value, however many they are.
+
+    ``readings`` is a frame with a column of sensors (any type), one of times and one of values. Values are alike if
+    equal, or with ``resolution`` in one bin ``floor(value / resolution)``, or with ``within`` at most that far apart. A
+    reading meets readings that come before it in the order (time, sensor, number) and are in their window: ``window``
+    is a `TimeWindow` (``per_stream`` names sensors), a mapping from sensors to durations (None: all others), or the
+    name of a column with each sensor's window in seconds. ``unit`` is that of times that are plain numbers.
+    ``similar`` has sensors compared by what they did in the time ``over`` up to a reading, which is ``value`` then:
+    ``"summary"``, the mean and standard deviation, each in a bin of ``resolution``; ``"slope"``, a second, by least
+    squares, by ``resolution`` or ``within``, else by its sign; ``"pattern"``, the signs of the steps, such as "+0-".
+
+    Columns: those of ``partition_by``, then ``value, sensor, time`` of each reading that met others, the columns of
+    ``carry``, and ``matches``, a list of (sensor, times, carried values): sensors by their newest reading, newest
+    first, and so are the times of each. That is the Cartesian product of the sensors' readings in factorised form;
+    with ``expand=True`` there is a row for each of its elements, whose ``matches`` are (sensor, time, carried values).
+    Bad rows are in `rejects`, or raise `BadInput` with ``on_reject="fail"``. Spark frames give a Spark frame (streaming
+    if they are), others a `pyarrow.Table`.
+
+    Ali et al. 2007, Definition 1 and section 4.1.
+    """
+    options = options or SensorOptions()
+    settings: dict[str, Any] = {
+        "sensor": sensor,
+        "time": time,
+        "value": value,
+        "resolution": resolution,
+        "within": within,
+        "window": window,
+        "lateness": lateness,
+        "partition_by": partition_by,
+        "carry": carry,
+        "expand": expand,
+        "similar": similar,
+        "over": over,
+        "unit": unit,
+        "on_reject": on_reject,
+    }
+    if is_spark(readings):
+        from appulse.engines.spark.sensors import spark_sensors
+
+        return spark_sensors(readings, options=options, **settings)
+    from appulse.engines.local import as_table
+    from appulse.engines.readings import LocalReadings
+    from appulse.engines.sensors import resolve_sensors
+
+    table = as_table(readings)
+    call = resolve_sensors(table.schema, sweep=options.sweep, **settings)
+    engine = LocalReadings(call)
+    result = pa.concat_tables([call.answer_schema.empty_table(), *engine.push(table), *engine.drain()])
+    remember(result, engine.rejects(), call)
+    return result
+
+
+def phenomena(
+    readings: Any,
+    *,
+    sensor: str,
+    time: str,
+    value: str,
+    resolution: float | None = None,
+    strength: int,
+    span: Any,
+    min_sensors: int = 2,
+    locations: Any = None,
+    reach: float | None = None,
+    horizon: Any = None,
+    similar: str = "value",
+    over: Any = None,
+    emit: str = "events",
+    lateness: Any = None,
+    partition_by: str | Sequence[str] | None = None,
+    unit: str = "s",
+    on_reject: str = "collect",
+) -> Any:
+    """What is going on in a field of sensors: values that connected regions of sensors hold, and where these move.
+
+    A sensor is active in a value (with ``resolution`` a bin, as in `sensor_join`) while it has produced it at least
+    ``strength`` times within ``span`` of the tick at hand. A phenomenon is a value and a connected region of at least
+    ``min_sensors`` active sensors: neighbours are at most ``reach`` apart, by ``locations``, a frame with the column of
+    sensors and two of coordinates; without these all sensors are neighbours. Ticks are the times of readings.
+    ``similar`` is as in `sensor_join`, ``over`` by default ``span``.
+
+    Columns of events: those of ``partition_by``, ``phenomenon`` (a number, kept while the region changes), ``event``
+    ("appears", "moves", "disappears", at the first tick at which that is so), ``time``, ``value`` (the lower end of the
+    bin), ``sensors``, ``centroid``, ``hull`` (its corners), ``velocity`` (units of the locations a second, by least
+    squares over the last 8 centroids), ``predicted`` (the centroid ``horizon``, by default ``span``, later) and
+    ``error`` (its standard error); ``merged``, the phenomena that one which disappears goes on in, and ``split``, those
+    that one which appears comes from. A region that joins others takes the number of that with which it shares most
+    sensors, the older of two. ``emit="regions"`` gives all that stand at each tick that changed any of them. Bad rows,
+    among them those of sensors without a location, are in `rejects`, or raise `BadInput` with ``on_reject="fail"``.
+    Spark frames give a Spark frame (streaming if they are), others a `pyarrow.Table`; on Spark groups are spread, and
+    each is one task's.
+
+    Ali et al. 2005 and 2007.
+    """
+    from appulse.engines.local import as_table
+
+    settings: dict[str, Any] = {
+        "sensor": sensor,
+        "time": time,
+        "value": value,
+        "resolution": resolution,
+        "strength": strength,
+        "span": span,
+        "min_sensors": min_sensors,
+        "locations": locations.toArrow() if is_spark(locations) else None if locations is None else as_table(locations),
+        "reach": reach,
+        "horizon": horizon,
+        "similar": similar,
+        "over": over,
+        "emit": emit,
+        "lateness": lateness,
+        "partition_by": partition_by,
+        "unit": unit,
+        "on_reject": on_reject,
+    }
+    if is_spark(readings):
+        from appulse.engines.spark.sensors import spark_phenomena
+
+        return spark_phenomena(readings, **settings)
+    from appulse.engines.phenomena import resolve_phenomena
+    from appulse.engines.readings import LocalReadings
+
+    table = as_table(readings)
+    engine = LocalReadings(resolve_phenomena(table.schema, **settings))
+    result = pa.concat_tables([engine.call.answer_schema.empty_table(), *engine.push(table), *engine.drain()])
+    remember(result, engine.rejects(), engine.call)
+    return result
+
+
+class _OverReadings:
+    """An operator over readings by hand, without Spark: push them as they come, take the answers they complete."""
+
+    _call: Any = None
+
+    def __init__(self, **settings: Any) -> None:
+        signature(self._call).bind(None, **settings)  # what is missing, or not known, is told here
+        self._settings = settings
+        self._engine: LocalReadings | None = None
+
+    def _resolve(self, schema: pa.Schema) -> ReadingsCall:
+        raise NotImplementedError
+
+    def push(self, frame: Any) -> pa.Table:
+        """Take in readings; the answers of the ticks that this completes."""
+        from appulse.engines.local import as_table
+        from appulse.engines.readings import LocalReadings
+
+        table = as_table(frame)
+        if self._engine is None:
+            self._engine = LocalReadings(self._resolve(table.schema))
+        return pa.concat_tables([self._known.call.answer_schema.empty_table(), *self._known.push(table)])
+
+    def drain(self) -> pa.Table:
+        """The readings have ended: the answers of what was held."""
+        return pa.concat_tables([self._known.call.answer_schema.empty_table(), *self._known.drain()])
+
+    def rejects(self) -> pa.Table:
+        """Every row that could not be used so far."""
+        return self._known.rejects()
+
+    @property
+    def _known(self) -> LocalReadings:
+        if self._engine is None:
+            raise BadArgument("No readings have been pushed yet: push some first, if only an empty frame.")
+        return self._engine
+
+
+class SensorJoin(_OverReadings):
+    """The sensor join by hand, without Spark: push readings as they come, take the answers they complete.
+
+    Arguments as in `sensor_join`, without the frame. A reading waits until its tick is complete: until a later one
+    has come, by more than ``lateness``.
+    """
+
+    _call = staticmethod(sensor_join)
+
+    def _resolve(self, schema: pa.Schema) -> ReadingsCall:
+        from appulse.engines.sensors import resolve_sensors
+
+        options = self._settings.get("options") or SensorOptions()
+        settings = {name: value for name, value in self._settings.items() if name != "options"}
+        return resolve_sensors(schema, sweep=options.sweep, **settings)
+
+
+class Phenomena(_OverReadings):
+    """Phenomena by hand, without Spark: push readings as they come, take the events they complete.
+
+    Arguments as in `phenomena`, without the frame. A reading waits until its tick is complete: until a later one has
+    come, by more than ``lateness``.
+    """
+
+    _call = staticmethod(phenomena)
+
+    def _resolve(self, schema: pa.Schema) -> ReadingsCall:
+        from appulse.engines.local import as_table
+        from appulse.engines.phenomena import resolve_phenomena
+
+        locations = self._settings.get("locations")
+        known = None if locations is None else as_table(locations)
+        return resolve_phenomena(schema, **(self._settings | {"locations": known}))
