@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter, defaultdict
 from dataclasses import replace
 from fractions import Fraction
@@ -18,9 +19,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import appulse as ap
-from appulse.engines.call import resolve
-from appulse.engines.lazy import LazyFill, lazily
-from appulse.engines.local import LocalJoin
 from appulse.operators.plan import BOUNDS
 from tests import naive
 from tests import naive_imputation as twin
@@ -358,22 +356,9 @@ def test_rows_far_from_all_others_are_spared() -> None:
     streams = [stream(table, value=ap.Incomplete("a", "b", "c")) for table in tables]
     settings: dict[str, Any] = {"epsilon": 0.05, "probability": 0.3, "window": ap.TimeWindow(5)}
     imputer = ap.DependencyImputer(repository, rules)
-    call = resolve(
-        streams,
-        [table.schema for table in tables],
-        self_join=False,
-        different=None,
-        on_reject="collect",
-        options=ap.Options(),
-        imputer=imputer,
-        **settings,
-    )
-    lazy = lazily(call, tables)
-    engine = LocalJoin(lazy)
-    found = engine.push(dict(zip(("left", "right"), tables, strict=True)))
-    spared = [encoding.fill.spared for encoding in lazy.encodings if isinstance(encoding.fill, LazyFill)]
-    assert len(spared) == 2
-    assert min(spared) > 150  # of 250
+    found = ap.similarity_join(*streams, imputer=imputer, **settings)
+    told = [int(n) for n in re.findall(r"never filled ([0-9,]+)", ap.explain(found))]
+    assert told[0] > 300  # of 500
     eager = ap.similarity_join(*streams, imputer=imputer, options=ap.Options(bounds=BOUNDS - {"lazy"}), **settings)
     assert Counter(map(repr, found.to_pylist())) == Counter(map(repr, eager.to_pylist()))
     assert len(found) > 5

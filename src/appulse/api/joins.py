@@ -301,10 +301,6 @@ def _join(streams: tuple[Stream, ...], *, options: Options | None, **settings: A
 
         settings["imputer"] = all_chosen(settings["imputer"], streams, tables, self_join=settings["self_join"])
     call = resolve(streams, [table.schema for table in tables], options=options, **settings)
-    if call.imputes:
-        from appulse.engines.lazy import lazily
-
-        call = lazily(call, tables)
     engine = LocalJoin(call)
     parts = [engine.push(dict(zip(call.plan.streams, tables, strict=True))), engine.drain()]
     result = pa.concat_tables(parts)

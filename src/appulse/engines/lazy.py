@@ -1,9 +1,10 @@
-"""Rows that nothing can match are not filled: where whole frames are joined, and their boxes tell.
+"""Rows that nothing can match are not filled: they wait as boxes until something may match them.
 
 The box of an incomplete row comes from the index of its imputer alone: its observed attributes as they are, and around
 what may stand in its holes the least and greatest of the nodes it touches. A row whose box lies farther than epsilon
-from those of all rows that may share a window with it is in no answer, whatever fills it, and stands in the windows as
-one point of its box (Ren et al. 2019, Lemma 4.1, and the objects of section 5.2 that are not completely imputed).
+from those of all rows that may share a window with it is in no answer, whatever fills it (Ren et al. 2019, Lemma 4.1,
+and the objects of section 5.2 that are not completely imputed). It is filled, and joined, with the first rows that may
+match it: those are the ones it makes pairs with, so answers come when they would have come.
 """
 
 from __future__ import annotations
@@ -12,17 +13,17 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, TypeGuard
 
 import numpy as np
+import pyarrow.compute as pc
 
 from appulse.kernels.apart import meeting_boxes
-from appulse.model.encode import holes_of
-from appulse.model.filled import OBSERVED, Fill, Filled
-from appulse.model.times import to_micros
-from appulse.model.uncertainty import Exact, Incomplete
+from appulse.model.encode import summarised
+from appulse.model.filled import OBSERVED, Fill, Filled, split_ways, with_ways
+from appulse.model.objects import Objects, concat
+from appulse.model.uncertainty import Exact, Incomplete, Samples
+from appulse.operators.labels import LabelNumbers
+from appulse.operators.numbering import in_canonical_order
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import pyarrow as pa
     from numpy.typing import NDArray
 
     from appulse.engines.call import JoinCall
@@ -30,65 +31,12 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
+    Batches = list[tuple[int, int, Objects]]  # stream, lane, rows
 
-# Pairs of boxes to look at, beyond which rows are just filled.
-_MOST = 1 << 28
-
-
-@dataclass(frozen=True)
-class Boxes:
-    """Boxes of a stream's rows in order of time, and how far apart in time they still meet, in microseconds."""
-
-    time: Ints
-    lows: Floats
-    highs: Floats
-    window: int
-
-
-@dataclass
-class LazyFill:
-    """A fill that does not fill rows that nothing of the ``others`` can match; ``spared`` counts them."""
-
-    whole: Boxing
-    others: list[Boxes]
-    limit: float
-    spared: int = 0
-
-    in_order = False
-
-    @property
-    def version(self) -> str:
-        return self.whole.version
-
-    def __repr__(self) -> str:
-        return repr(self.whole)
-
-    def told(self, way: int) -> str:
-        return self.whole.told(way)
-
-    def fill(self, values: Floats, time: Ints, group: Ints) -> Filled:
-        """See `appulse.model.filled.Fill`; a row that is not filled is the middle of its box."""
-        lows, highs = self.whole.boxes(values)
-        wanted: NDArray[np.bool_] = np.array(~np.isnan(values).any(axis=1))
-        for boxes in self.others:
-            begin = np.searchsorted(boxes.time, time - boxes.window, side="left")
-            end = np.searchsorted(boxes.time, time + boxes.window, side="right")
-            meeting_boxes(lows, highs, time, boxes.lows, boxes.highs, begin, end, self.limit**2, wanted)
-        rows, spared = np.flatnonzero(wanted), np.flatnonzero(~wanted)
-        self.spared += len(spared)
-        if not len(spared):
-            return self.whole.fill(values, time, group)
-        filled = self.whole.fill(values[rows], time[rows], group[rows])
-        sizes = np.ones(len(values), np.int64)
-        sizes[rows] = np.diff(filled.first)
-        first = np.concatenate([[0], np.cumsum(sizes)])
-        own = np.repeat(wanted, sizes)
-        points, weights = np.empty((int(first[-1]), values.shape[1])), np.ones(int(first[-1]))
-        points[own], weights[own] = filled.rows, filled.weights
-        points[~own] = lows[spared] + 0.5 * (highs[spared] - lows[spared])
-        way = np.full(values.shape, OBSERVED, np.int64)
-        way[rows] = filled.way
-        return Filled(first, points, weights, way)
+# Boxes to look at for a row, on the average, beyond which filling it costs less.
+_MOST = 4096
+# Room for numbers beside that of a group.
+_NUMBERS = 40
 
 
 class Boxing(Fill, Protocol):
@@ -99,47 +47,262 @@ class Boxing(Fill, Protocol):
         ...
 
 
-def lazily(call: JoinCall, tables: Sequence[pa.Table]) -> JoinCall:
-    """The call with rows filled only if something may match them, where that can be told beforehand.
-
-    Under time windows, between streams of exact or incomplete values without conditions.
-    """
-    plan, encodings = call.plan, call.encodings
-    known = all(isinstance(encoding.model, Exact | Incomplete) and not encoding.where for encoding in encodings)
-    if not known or plan.rule is not None or plan.self_join or "lazy" not in plan.bounds:
-        return call
-    if not any(hasattr(encoding.fill, "boxes") for encoding in encodings):
-        return call
-    boxes = [_boxes(encoding, table) for encoding, table in zip(encodings, tables, strict=True)]
-    if any(one is None for one in boxes) or sum(map(len, tables)) ** 2 > _MOST:
-        return call
-    lazy = []
-    for i, encoding in enumerate(encodings):
-        others = [
-            replace(other, window=max(plan.windows[i], plan.windows[j]))
-            for j, other in enumerate(boxes)
-            if j != i and other is not None
-        ]
-        fill = LazyFill(encoding.fill, others, plan.limit) if is_boxing(encoding.fill) else encoding.fill
-        lazy.append(replace(encoding, fill=fill))
-    return replace(call, encodings=tuple(lazy))
-
-
 def is_boxing(fill: Fill | None) -> TypeGuard[Boxing]:
     """Whether a fill tells boxes."""
     return hasattr(fill, "boxes")
 
 
-def _boxes(encoding: Encoding, table: pa.Table) -> Boxes | None:
-    """The boxes of a stream's rows, bad ones among them; None where they cannot be told."""
-    if not isinstance(encoding.model, Exact | Incomplete):
-        return None
-    rows = holes_of(table, encoding.model)
-    lows, highs = rows, rows
-    if isinstance(encoding.model, Incomplete):
-        if not is_boxing(encoding.fill):
-            return None
-        lows, highs = encoding.fill.boxes(rows)
-    time = to_micros(table[encoding.time].combine_chunks(), encoding.unit)[0]
-    order = np.argsort(time, kind="stable")
-    return Boxes(time[order], lows[order], highs[order], 0)
+@dataclass(frozen=True)
+class HolesLeft:
+    """A fill that leaves holes as they are: each row is one sample, NaN where something is missing."""
+
+    whole: Boxing
+
+    in_order = False
+
+    @property
+    def version(self) -> str:
+        return self.whole.version
+
+    def told(self, way: int) -> str:
+        return self.whole.told(way)
+
+    def fill(self, values: Floats, time: Ints, group: Ints) -> Filled:  # noqa: ARG002 - rows stay as they are
+        """See `appulse.model.filled.Fill`."""
+        n = len(values)
+        return Filled(np.arange(n + 1), values, np.ones(n), np.full(values.shape, OBSERVED, np.int64))
+
+
+def is_open(objects: Objects) -> NDArray[np.bool_]:
+    """Which rows still have holes."""
+    holes: NDArray[np.bool_] = np.isnan(objects.centre).any(axis=1)
+    return holes
+
+
+def filled_rows(objects: Objects, encoding: Encoding) -> Objects:
+    """Rows that were left with their holes, filled: as encode would have made them."""
+    assert encoding.fill is not None  # noqa: S101 - else there are no holes
+    values = objects.samples.reshape(len(objects), objects.d)
+    group = np.zeros(len(objects), np.int64) if objects.group is None else objects.group.codes.astype(np.int64)
+    filled = encoding.fill.fill(values, objects.time, group)
+    owner = np.repeat(np.arange(len(objects)), np.diff(filled.first))
+    total = np.bincount(owner, filled.weights, len(objects))
+    # To the last bit what encode makes of them.
+    weights = np.where(total[owner] > 1.0, filled.weights / total[owner], filled.weights) * objects.mass[owner]
+    rows = summarised(objects, filled.first, filled.rows, weights, encoding.quantile)
+    if not encoding.tells_filled:
+        return rows
+    return replace(rows, key=with_ways(split_ways(objects.key, objects.d)[0], rows.centre, filled.way))
+
+
+def all_filled(objects: Objects, encoding: Encoding) -> Objects:
+    """The rows, those with holes filled, in the same order."""
+    holes = is_open(objects)
+    if not holes.any():
+        return objects
+    at, rest = np.flatnonzero(holes), np.flatnonzero(~holes)
+    order = np.argsort(np.concatenate([at, rest]))
+    return concat([filled_rows(objects.take(at), encoding), objects.take(rest)]).take(order)
+
+
+@dataclass(frozen=True)
+class _Boxes:
+    """Rows of one stream as boxes, in order of rank: their time, or group and number.
+
+    ``floors`` (n, streams) are the least ranks that windows held at a row's tick, where they go by rows. ``serial``
+    tells the rows with holes apart; it is -1 for all others.
+    """
+
+    rank: Ints
+    floors: Ints
+    lows: Floats
+    highs: Floats
+    serial: Ints
+
+    def __len__(self) -> int:
+        return len(self.rank)
+
+    def take(self, index: Ints | NDArray[np.bool_]) -> _Boxes:
+        return _Boxes(self.rank[index], self.floors[index], self.lows[index], self.highs[index], self.serial[index])
+
+    def ordered(self) -> _Boxes:
+        return self if (np.diff(self.rank) >= 0).all() else self.take(np.argsort(self.rank, kind="stable"))
+
+    def and_more(self, more: _Boxes) -> _Boxes:
+        names = ("rank", "floors", "lows", "highs", "serial")
+        return _Boxes(*(np.concatenate([getattr(self, name), getattr(more, name)]) for name in names)).ordered()
+
+
+class Unfilled:
+    """The rows of a join that nothing has met so far, and the boxes of all rows in reach.
+
+    ``encodings`` are those of the call, but leave holes. `admit` is given what goes to the operator.
+    """
+
+    def __init__(self, call: JoinCall) -> None:
+        self._call, self._plan = call, call.plan
+        self.encodings = tuple(
+            replace(encoding, fill=HolesLeft(encoding.fill)) if is_boxing(encoding.fill) else encoding
+            for encoding in call.encodings
+        )
+        n, d = len(call.plan.streams), call.encodings[0].dimensions or 1
+        width = n if call.plan.rule is not None else 0
+        none = np.empty(0, np.int64)
+        empty = _Boxes(none, np.empty((0, width), np.int64), np.empty((0, d)), np.empty((0, d)), none)
+        self._held = [empty] * n
+        self._waiting: list[Objects | None] = [None] * n  # rows with holes, in order of their serials
+        self._serials = [none] * n
+        self._next = self._made = 0
+        self._groups = LabelNumbers()
+
+    @staticmethod
+    def of(call: JoinCall) -> Unfilled | None:
+        """What keeps a call's rows unfilled; None where nothing would, or their boxes cannot be told."""
+        plan = call.plan
+        held_as_boxes = all(isinstance(encoding.model, Exact | Incomplete | Samples) for encoding in call.encodings)
+        free = not any(encoding.where for encoding in call.encodings if encoding.fill is not None)
+        # A delta window may go by the very attribute that is missing; by arrival, time does not tell who came first.
+        told = plan.rule is None or (plan.rule.column is None and not call.arrival)
+        some = any(is_boxing(encoding.fill) for encoding in call.encodings)
+        return Unfilled(call) if held_as_boxes and free and told and some and "lazy" in plan.bounds else None
+
+    @property
+    def never(self) -> int:
+        """Rows with holes that have not been filled so far."""
+        return self._next - self._made
+
+    def filled(self, stream: int, objects: Objects) -> Objects:
+        """The rows of a stream, all of them filled."""
+        return all_filled(objects, self._call.encodings[stream])
+
+    def ties_filled(self, stream: int, objects: Objects) -> Objects:
+        """Rows in canonical order, filled where that order takes what fills them: same time, same key."""
+        holes = is_open(objects)
+        if len(objects) < 2 or not holes.any():
+            return objects
+        keys = (split_ways(objects.key, objects.d)[0] if self.encodings[0].tells_filled else objects.key).to_arrow()
+        same = np.asarray(pc.equal(keys[1:], keys[:-1])) & (np.diff(objects.time) == 0)
+        tied = holes & (np.append(same, False) | np.append(False, same))
+        if not tied.any():
+            return objects
+        at, rest = np.flatnonzero(tied), np.flatnonzero(~tied)
+        return in_canonical_order(concat([self.filled(stream, objects.take(at)), objects.take(rest)]))
+
+    def admit(self, batches: Batches) -> Batches:
+        """Take in rows; back come those to be joined now: complete ones, and all that something may match, filled."""
+        fresh = {stream: self._boxes(stream, objects) for stream, _, objects in batches if len(objects)}
+        ready = [(s, lane, objects.take(np.flatnonzero(~is_open(objects)))) for s, lane, objects in batches]
+        for stream, boxes in fresh.items():
+            self._held[stream] = self._held[stream].and_more(boxes)
+        waiting = [stream for stream, serials in enumerate(self._serials) if len(serials)]
+        ready += [(stream, 0, self._met(stream, fresh)) for stream in waiting]
+        self._forget(fresh)
+        return ready
+
+    def advance(self, frontier: int) -> None:
+        """No row before ``frontier`` will come any more: forget what none can reach, under windows of time."""
+        for stream in range(len(self._held)):
+            self._keep(stream, self._held[stream].rank >= frontier - max(self._plan.windows))
+
+    def _boxes(self, stream: int, objects: Objects) -> _Boxes:
+        """New rows as boxes; those with holes are put aside."""
+        holes = is_open(objects)
+        lows, highs = objects.centre.copy(), objects.centre.copy()
+        if len(objects.radius) and objects.radius[~holes].any():
+            wide = objects.radius * (1.0 + 1e-9) + 1e-12 * np.abs(objects.centre).max(axis=1)
+            lows, highs = lows - wide[:, None], highs + wide[:, None]
+        at, fill = np.flatnonzero(holes), self._call.encodings[stream].fill
+        serial = np.full(len(objects), -1)
+        if len(at) and is_boxing(fill):
+            own = objects.take(at)
+            lows[at], highs[at] = fill.boxes(own.samples.reshape(len(at), objects.d))
+            serial[at] = self._next + np.arange(len(at))
+            self._next += len(at)
+            waiting = self._waiting[stream]
+            self._waiting[stream] = own if waiting is None else concat([waiting, own])
+            self._serials[stream] = np.concatenate([self._serials[stream], serial[at]])
+        rank, floors = objects.time, np.empty((len(objects), 0), np.int64)
+        if objects.number is not None and objects.frame is not None:
+            group = self._groups.of(objects.group, len(objects)) << _NUMBERS
+            rank, floors = group + objects.number, group[:, None] + objects.frame[:, : len(self._held)]
+        return _Boxes(rank, floors, lows, highs, serial).ordered()
+
+    def _met(self, stream: int, fresh: dict[int, _Boxes]) -> Objects:
+        """Rows with holes that something may match, filled; they wait no more."""
+        boxes, new = self._held[stream], fresh.get(stream)
+        at = np.flatnonzero(boxes.serial >= 0)
+        rows = boxes.take(at)
+        # Rows that have waited have met all but what is new.
+        first = self._next if new is None or not (new.serial >= 0).any() else int(new.serial[new.serial >= 0].min())
+        wanted = np.zeros(len(rows), bool)
+        for old, others in ((False, dict(enumerate(self._held))), (True, fresh)):
+            asked = np.flatnonzero((rows.serial < first) == old)
+            wanted[asked] |= self._meeting(stream, rows.take(asked), others)
+        serials = np.sort(rows.serial[wanted])
+        waiting = self._waiting[stream]
+        assert waiting is not None  # noqa: S101 - there are serials
+        places = np.searchsorted(self._serials[stream], serials)
+        rest = np.setdiff1d(np.arange(len(waiting)), places)
+        found = filled_rows(waiting.take(places), self._call.encodings[stream])
+        self._waiting[stream], self._serials[stream] = waiting.take(rest), self._serials[stream][rest]
+        self._made += len(found)
+        boxes.serial[at[wanted]] = -1
+        return found
+
+    def _meeting(self, stream: int, rows: _Boxes, others: dict[int, _Boxes]) -> NDArray[np.bool_]:
+        """Which rows of a stream come within epsilon of others in reach."""
+        # Rounded up: what is close stays so.
+        limit2 = self._plan.limit**2 * (1.0 + 1e-9)
+        meets = np.zeros(len(rows), bool)
+        for other, boxes in others.items():
+            if not len(rows) or not len(boxes) or (other == stream) != self._plan.self_join:
+                continue
+            begin, end = self._reach(stream, rows, other, boxes)
+            if int(np.maximum(end - begin, 0).sum()) > _MOST * len(rows):
+                return np.ones(len(rows), bool)
+            for low, high in _without_own(boxes, rows, begin, end) if other == stream else [(begin, end)]:
+                meeting_boxes(rows.lows, rows.highs, rows.rank, boxes.lows, boxes.highs, low, high, limit2, meets)
+        return meets
+
+    def _reach(self, stream: int, rows: _Boxes, other: int, boxes: _Boxes) -> tuple[Ints, Ints]:
+        """Of each row the first and last of the others that may share a window with it."""
+        if self._plan.rule is None:
+            window = max(self._plan.windows[stream], self._plan.windows[other])
+            begin = np.searchsorted(boxes.rank, rows.rank - window)
+            return begin, np.searchsorted(boxes.rank, rows.rank + window, side="right")
+        # The floors of later rows are no lower.
+        first = np.searchsorted(boxes.rank, rows.floors[:, other])
+        return first, np.searchsorted(boxes.floors[:, stream], rows.rank, side="right")
+
+    def _forget(self, fresh: dict[int, _Boxes]) -> None:
+        """Windows that go by rows have moved on: forget what no later row can reach."""
+        if self._plan.rule is None:
+            return
+        floors = np.concatenate(
+            [boxes.floors for boxes in fresh.values()] or [np.empty((0, len(self._held)), np.int64)]
+        )
+        if not len(floors):
+            return
+        group = floors[:, 0] >> _NUMBERS
+        least = np.zeros((len(self._groups), len(self._held)), np.int64)
+        np.maximum.at(least, group, floors)
+        for stream, boxes in enumerate(self._held):
+            self._keep(stream, boxes.rank >= least[boxes.rank >> _NUMBERS, stream])
+
+    def _keep(self, stream: int, kept: NDArray[np.bool_]) -> None:
+        if kept.all():
+            return
+        self._held[stream] = self._held[stream].take(kept)
+        serials = self._held[stream].serial
+        rest = np.flatnonzero(np.isin(self._serials[stream], serials[serials >= 0]))
+        waiting = self._waiting[stream]
+        if waiting is not None and len(rest) < len(waiting):
+            self._waiting[stream], self._serials[stream] = waiting.take(rest), self._serials[stream][rest]
+
+
+def _without_own(boxes: _Boxes, rows: _Boxes, begin: Ints, end: Ints) -> list[tuple[Ints, Ints]]:
+    """The ranges before and after each row itself, where it is among the boxes."""
+    order = np.argsort(boxes.serial, kind="stable")
+    place = order[np.minimum(np.searchsorted(boxes.serial, rows.serial, sorter=order), len(order) - 1)]
+    own = np.where(boxes.serial[place] == rows.serial, place, end)
+    return [(begin, np.minimum(own, end)), (np.maximum(own + 1, begin), end)]

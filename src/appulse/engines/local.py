@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from appulse.engines.call import Clock, JoinCall, Observed, late_rejects, numbering_of, to_table
 from appulse.engines.imputing import refuse_in_order
+from appulse.engines.lazy import Unfilled
 from appulse.errors import BadArgument, bad_rows, tell_capped
 from appulse.model.defects import concat_rejects
 from appulse.model.encode import check_columns, encode, infer_dimensions
@@ -50,6 +51,7 @@ class LocalJoin:
         self.operator = SimilarityJoin(call.plan)
         self._numbering = None if call.plan.rule is None else numbering_of(call, standing=standing)
         self._clock = Clock.of(call)
+        self._unfilled = Unfilled.of(call)
         self._rejects: list[pa.Table] = []
         self._label_types: dict[str, pa.DataType] = {}
 
@@ -63,24 +65,26 @@ class LocalJoin:
         # Nothing is kept before all of it is known to be good: a push that raises has changed nothing.
         batches: list[tuple[int, Objects]] = []
         rejected: list[pa.Table] = []
-        for i, encoding in enumerate(self.call.encodings):
+        for i, encoding in enumerate(self.call.encodings if self._unfilled is None else self._unfilled.encodings):
             table = tables.get(encoding.name)
             if table is None:
                 continue
             objects, rejects = encode(self._with_known_labels(table, encoding), encoding)
             rejected += self._checked(rejects)
             if limit is not None and (objects.time < limit).any():
-                late = objects.time < limit
-                rejected += self._checked(late_rejects(objects, np.flatnonzero(late), limit, encoding))
-                objects = objects.take(np.flatnonzero(~late))
+                behind = objects.time < limit
+                late = objects.take(np.flatnonzero(behind))
+                late = late if self._unfilled is None else self._unfilled.filled(i, late)
+                rejected += self._checked(late_rejects(late, np.arange(len(late)), limit, encoding))
+                objects = objects.take(np.flatnonzero(~behind))
             batches.append((i, objects))
         for i, objects in batches:
             self._clock.see(i, objects)
         self._rejects += rejected
         if self._numbering is None:
-            left = [] if limit is None else [self.operator.advance(limit)]
+            left = [] if limit is None else [self._advance(limit)]
             self._clock.tick()
-            answers = self.operator.push([(i, 0, objects) for i, objects in batches])
+            answers = self.operator.push(self._ready([(i, 0, objects) for i, objects in batches]))
             return to_table(Answers.concat([*left, answers]), self.call)
         for i, objects in batches:
             self._numbering.hold(i, objects)
@@ -102,6 +106,15 @@ class LocalJoin:
         answers = SimilarityJoin(plan).push(live, () if presence is None else (presence,))
         return to_table(answers, replace(self.call, plan=plan))
 
+    def _advance(self, limit: int) -> Answers:
+        if self._unfilled is not None:
+            self._unfilled.advance(limit)
+        return self.operator.advance(limit)
+
+    def _ready(self, batches: list[tuple[int, int, Objects]]) -> list[tuple[int, int, Objects]]:
+        """The rows to be joined now: all, or those that are filled or may match something."""
+        return batches if self._unfilled is None else self._unfilled.admit(batches)
+
     def _late_before(self) -> int | None:
         """Rows before this are late; None where none can be."""
         frontier = self._clock.frontier
@@ -114,10 +127,10 @@ class LocalJoin:
         """Number the rows whose ticks are complete, and answer them."""
         if self._numbering is None or complete is None:
             return Answers.concat([])
-        released = [
-            Released(stream, objects, np.arange(len(objects) + 1), np.zeros(len(objects), np.int64))
-            for stream, objects in self._numbering.release(complete)
-        ]
+        released = []
+        for stream, rows in self._numbering.release(complete):
+            objects = rows if self._unfilled is None else self._unfilled.ties_filled(stream, rows)
+            released.append(Released(stream, objects, np.arange(len(objects) + 1), np.zeros(len(objects), np.int64)))
         capped = self._numbering.capped
         numbered = self._numbering.number(released)
         tell_capped(self._numbering.capped - capped)
@@ -125,13 +138,16 @@ class LocalJoin:
             (part.stream, 0, in_own_window(objects, part.stream))
             for part, objects in zip(released, numbered.objects, strict=True)
         ]
+        batches = self._ready(batches)
         answers = self.operator.push(batches, () if numbered.presence is None else (numbered.presence,))
         return Answers.concat([answers, self.operator.leave(numbered.floors)])
 
     def observed(self) -> JoinCall:
         """The call, with what it did so far."""
-        operator = self.operator
-        return replace(self.call, observed=Observed(dict(operator.counts), operator.choices, operator.estimate))
+        operator, counts = self.operator, dict(self.operator.counts)
+        if self._unfilled is not None:
+            counts["never filled"] = self._unfilled.never
+        return replace(self.call, observed=Observed(counts, operator.choices, operator.estimate))
 
     def rejects(self) -> pa.Table:
         """Every row that could not be used so far."""
