@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     Batches = list[tuple[int, int, Objects]]  # stream, lane, rows
 
 # Boxes to look at for a row, on the average, beyond which filling it costs less.
-_MOST = 4096
+_MOST = 2048
 # Room for numbers beside that of a group.
 _NUMBERS = 40
 
@@ -75,8 +75,7 @@ class HolesLeft:
 
 def is_open(objects: Objects) -> NDArray[np.bool_]:
     """Which rows still have holes."""
-    holes: NDArray[np.bool_] = np.isnan(objects.centre).any(axis=1)
-    return holes
+    return np.asarray(np.isnan(objects.centre).any(axis=1))
 
 
 def filled_rows(objects: Objects, encoding: Encoding) -> Objects:
