@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hashlib import blake2b
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -47,8 +48,8 @@ class DependencyImputer:
     approximation, by quantiles of each attribute. What fills a row depends on the row, the rules and the repository
     alone.
 
-    ``verified`` tells how the rules fared. Raises `BadArgument` for a rule that does not hold, with two rows against
-    it.
+    ``verified`` tells how the rules fared; given, they are not checked again. Raises `BadArgument` for a rule that does
+    not hold, with two rows against it.
 
     Ren et al. 2019, sections 2.2 and 3.
     """
@@ -61,6 +62,7 @@ class DependencyImputer:
         joint: bool = False,
         marginal: int = 256,
         instances: int | None = None,
+        verified: Sequence[Verification] | None = None,
     ) -> None:
         self.repository = repository if isinstance(repository, Repository) else Repository(repository)
         self.rules = tuple(rules)
@@ -73,23 +75,55 @@ class DependencyImputer:
                 raise BadArgument(f"DependencyImputer got a rule {rule!r}. Give ap.DifferentialDependency(...).")
         if len(self.rules) > _MOST_RULES:
             raise BadArgument(f"DependencyImputer got {len(self.rules)} rules; at most {_MOST_RULES} are supported.")
-        self._lattices: dict[tuple[tuple[str, ...], tuple[int, ...]], Lattice] = {}
-        self.verified: list[Verification] = self._checked()
+        #: What has been made so far, by what it fills and the numbers of its rules.
+        self.lattices: dict[tuple[tuple[str, ...], tuple[int, ...]], Lattice] = {}
+        self.verified: list[Verification] = self._checked() if verified is None else list(verified)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The arguments beside repository and rules."""
+        return {"joint": self.joint, "marginal": self.most_marginal, "instances": self.instances}
+
+    def save(self, folder: str | Path) -> int:
+        """Put it into a folder as its newest version, with indexes and checks done; returns the version's number.
+
+        `SavedImputer` and `load` take it from there. Versions of a folder differ in rows alone.
+        """
+        from appulse.imputation.versions import save
+
+        return save(self, Path(folder).expanduser())
+
+    @classmethod
+    def load(cls, folder: str | Path, version: int | None = None) -> DependencyImputer:
+        """What `save` put into a folder, by default its newest version.
+
+        Rows and indexes are mapped into memory, so this takes as long as reading the file once, to see that it is
+        whole.
+        """
+        from appulse.imputation.versions import load
+
+        return load(Path(folder).expanduser(), version)
+
+    def prepare(self, attributes: Sequence[str] | None = None) -> None:
+        """Make the indexes for single holes, of the repository's columns or these, now and not when first needed."""
+        names = tuple(self.repository.names if attributes is None else attributes)
+        for name in names:
+            self.lattice((name,), names)
 
     @property
     def version(self) -> str:
         """A short text that differs where fills may."""
-        settings = repr((self.rules, self.joint, self.most_marginal, self.instances))
+        settings = repr((self.rules, *self.settings.values()))
         return blake2b((self.repository.version + settings).encode(), digest_size=8).hexdigest()
 
     def append(self, rows: Any) -> None:
         """More complete rows: from now on rows are filled from all of them. Rules have to hold on them, too."""
-        before = self.repository, self._lattices
-        self.repository, self._lattices = self.repository.extended(rows), {}
+        before = self.repository, self.lattices
+        self.repository, self.lattices = self.repository.extended(rows), {}
         try:
             self.verified = self._checked()
         except BadArgument:
-            self.repository, self._lattices = before
+            self.repository, self.lattices = before
             raise
 
     def _checked(self) -> list[Verification]:
@@ -121,10 +155,10 @@ class DependencyImputer:
         )
         if len(dependents) > 1 and len(numbers) > MOST_RULES:
             numbers = self._some(dependents, numbers)
-        lattice = self._lattices.get((dependents, numbers))
+        lattice = self.lattices.get((dependents, numbers))
         if lattice is None:
             lattice = Lattice(self.repository, [self.rules[k] for k in numbers], numbers, dependents)
-            self._lattices[dependents, numbers] = lattice
+            self.lattices[dependents, numbers] = lattice
         return lattice
 
     def _some(self, dependents: tuple[str, ...], numbers: tuple[int, ...]) -> tuple[int, ...]:
@@ -175,30 +209,29 @@ class DependencyFill:
     in_order = False
 
     def __init__(self, imputer: DependencyImputer, attributes: tuple[str, ...]) -> None:
-        self._imputer, self.attributes = imputer, attributes
+        self.imputer, self.attributes = imputer, attributes
 
     @property
     def version(self) -> str:
-        return self._imputer.version
+        return self.imputer.version
 
     def __repr__(self) -> str:
         return f"DependencyFill({self.version}, {self.attributes})"
 
     def told(self, way: int) -> str:
-        return self._imputer.told(way)
+        return self.imputer.told(way)
 
     def prepare(self) -> None:
         """Make the indexes for single holes now, rather than when they are first needed."""
-        for k in range(len(self.attributes)):
-            self._lattice(np.array([k]))
+        self.imputer.prepare(self.attributes)
 
     def fill(self, values: Floats, time: Ints, group: Ints) -> Filled:  # noqa: ARG002 - rows are filled one by one
         """See `appulse.model.filled.Fill`."""
-        return expanded(values, self.choices, self._imputer.instances)
+        return expanded(values, self.choices, self.imputer.instances)
 
     def choices(self, values: Floats, holes: Ints, rows: Ints) -> list[Choices]:  # noqa: ARG002 - any rows
         """Distributions for rows that lack just the attributes ``holes``: one for each, or one for all together."""
-        together = [holes] if self._imputer.joint else [holes[k : k + 1] for k in range(len(holes))]
+        together = [holes] if self.imputer.joint else [holes[k : k + 1] for k in range(len(holes))]
         return [self._choices(values, holes, part) for part in together]
 
     def boxes(self, values: Floats) -> tuple[Floats, Floats]:
@@ -211,7 +244,7 @@ class DependencyFill:
         for pattern in np.unique(missing, axis=0):
             rows = np.flatnonzero((missing == pattern).all(axis=1))
             holes = np.flatnonzero(pattern)
-            for part in [holes] if self._imputer.joint else [holes[k : k + 1] for k in range(len(holes))]:
+            for part in [holes] if self.imputer.joint else [holes[k : k + 1] for k in range(len(holes))]:
                 if len(part) == 0:
                     continue
                 lattice = self._lattice(part)
@@ -222,7 +255,7 @@ class DependencyFill:
         return lows, highs
 
     def _lattice(self, part: NDArray[np.int64]) -> Lattice:
-        return self._imputer.lattice(tuple(self.attributes[k] for k in part), self.attributes)
+        return self.imputer.lattice(tuple(self.attributes[k] for k in part), self.attributes)
 
     def _places(self, lattice: Lattice) -> NDArray[np.int64]:
         return np.array([self.attributes.index(axis) for axis in lattice.axes], np.int64)
@@ -236,7 +269,7 @@ class DependencyFill:
         rows = values[:, self._places(lattice)]
         place, first, code, times = lattice.index.fill(rows, nodes, lattice.constraints)
         # Rows that nothing matched share one distribution, after those of the others.
-        marginal, shares = lattice.marginal(self._imputer.most_marginal)
+        marginal, shares = lattice.marginal(self.imputer.most_marginal)
         count = np.diff(first)
         total = np.repeat(np.add.reduceat(times, first[:-1][count > 0]) if len(times) else times, count[count > 0])
         alone = place < 0

@@ -35,7 +35,7 @@ class Lattice:
     ``dependents`` are filled together, from the same repository rows; ``numbers`` are what the rules are known by. A
     combined rule reads the union of what its rules read, and of tolerances takes the least. Combinations of more rules
     come first; among those of as many, in order of the matches to expect: from 1 on upward, then those below 1
-    downward (Ren et al. 2019, section 3).
+    downward (Ren et al. 2019, section 3). ``known`` is that of the same lattice, made before.
     """
 
     def __init__(
@@ -44,6 +44,7 @@ class Lattice:
         rules: Sequence[DifferentialDependency],
         numbers: Sequence[int],
         dependents: Sequence[str],
+        known: tuple[Index, Floats, str] | None = None,
     ) -> None:
         if len(rules) > MOST_RULES:
             raise BadArgument(
@@ -52,14 +53,19 @@ class Lattice:
             )
         self.rules, self.dependents = tuple(rules), tuple(dependents)
         self._numbers = tuple(numbers)
+        self._marginals: dict[int, tuple[Floats, Floats]] = {}
         axes = list(dict.fromkeys(name for rule in rules for name in rule.reads))
         combined = [members for size in range(len(rules), 0, -1) for members in combinations(range(len(rules)), size)]
         drafts = self._constraints(axes, combined)
-        least = [float(drafts.limits[drafts.used[:, a], a].min(initial=np.inf)) for a in range(len(axes))]
-        ranges = [float(np.ptp(repository[axis])) for axis in axes]
-        scale = [of if np.isfinite(of) else spread for of, spread in zip(least, ranges, strict=True)]
-        self.index = Index(repository, axes, dependents, scale)
-        self.expected, self.method = expected_matches(repository, self.index, drafts)
+        if known is None:
+            least = [float(drafts.limits[drafts.used[:, a], a].min(initial=np.inf)) for a in range(len(axes))]
+            ranges = [float(np.ptp(repository[axis])) for axis in axes]
+            scale = [of if np.isfinite(of) else spread for of, spread in zip(least, ranges, strict=True)]
+            index = Index(repository, axes, dependents, scale)
+            known = index, *expected_matches(repository, index, drafts)
+        self.index, self.expected, self.method = known
+        #: What took time to find out: the index, and what to expect of each combination before they are put in order.
+        self.known = known
         order = sorted(range(len(combined)), key=lambda v: (-len(combined[v]), *_rank(float(self.expected[v])), v))
         # A box met before has had no match, or the object would not have come here.
         first: dict[bytes, int] = {}
@@ -84,7 +90,9 @@ class Lattice:
 
     def marginal(self, most: int) -> tuple[Floats, Floats]:
         """The dependents' values over the whole repository, with their shares: all, or ``most`` evenly spaced rows."""
-        return thinned(self.index.values, self.index.counts, most)
+        if most not in self._marginals:
+            self._marginals[most] = thinned(self.index.values, self.index.counts, most)
+        return self._marginals[most]
 
     def _constraints(self, axes: Sequence[str], combined: Sequence[tuple[int, ...]]) -> Constraints:
         found = Constraints(len(combined), axes)

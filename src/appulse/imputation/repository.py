@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 Floats: TypeAlias = "NDArray[np.float64]"
 Ints: TypeAlias = "NDArray[np.int64]"
+_ARRAYS = ("columns", "order", "begin", "end", "bounds", "codes", "values", "counts")  # of an index
 
 
 def table_of(frame: Any) -> pa.Table:
@@ -62,6 +63,14 @@ class Repository:
             self._columns[name] = np.ascontiguousarray(numbers) + 0.0  # -0.0 is 0.0
         if not names or len(table) == 0:
             raise BadArgument("The repository has no rows of numbers. Give at least one complete row.")
+
+    @staticmethod
+    def of(columns: Mapping[str, Floats], version: str) -> Repository:
+        """Columns that were a repository before, under the version they had."""
+        known = object.__new__(Repository)
+        known._columns = dict(columns)
+        known.__dict__["version"] = version
+        return known
 
     def __len__(self) -> int:
         return len(next(iter(self._columns.values())))
@@ -166,11 +175,23 @@ class Index:
             self.values, codes, self.counts = np.unique(found.T, axis=0, return_inverse=True, return_counts=True)
         self.codes = codes.reshape(-1).astype(np.int64)
 
+    @staticmethod
+    def of(axes: Sequence[str], dependents: Sequence[str], arrays: Mapping[str, NDArray[Any]]) -> Index:
+        """An index from what `arrays` told of it."""
+        index = object.__new__(Index)
+        index.axes, index.dependents = tuple(axes), tuple(dependents)
+        index.__dict__.update({name: arrays[name] for name in _ARRAYS})
+        return index
+
+    @property
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Everything but the names."""
+        return {name: getattr(self, name) for name in _ARRAYS}
+
     @property
     def nbytes(self) -> int:
         """Bytes held."""
-        held = (self.columns, self.order, self.begin, self.end, self.bounds, self.codes, self.values, self.counts)
-        return sum(array.nbytes for array in held)
+        return sum(array.nbytes for array in self.arrays.values())
 
     @property
     def _tree(self) -> tuple[Floats, Ints, Ints, Floats]:
