@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import math
+from fractions import Fraction
+from itertools import combinations_with_replacement
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +15,7 @@ from typer.testing import CliRunner
 
 import appulse as ap
 from appulse.cli import app
+from appulse.imputation.conditions import GAIN, LEAST_PAIRS, PARTS, conditions
 from appulse.imputation.dependencies import from_toml
 from appulse.imputation.discovery import described, discovered
 from appulse.imputation.repository import Repository
@@ -73,6 +77,83 @@ def test_tolerances_are_the_least_that_hold(rows: list[tuple[float, float]], wid
     if less:
         narrower = ap.DifferentialDependency({"a": width}, "b", max(less), confidence)
         assert naive.holds(known, narrower)[1] < confidence * close
+
+
+# --- where an attribute lies in a range -------------------------------------------------------------------------
+
+
+def tight_ranges(rows: list[dict[str, float]], width: float, confidence: float, tolerance: float) -> list[Any]:
+    """By all pairs of rows, over all runs of parts: those with half the tolerance that no other one contains."""
+    found = []
+    for name in "abc":
+        if name == "b":
+            continue
+        values = sorted(row[name] for row in rows)
+        # The least value with k / 8 of the others below or at it, as numpy's "higher" has it.
+        ends = sorted({values[math.ceil(Fraction(k * (len(rows) - 1), PARTS))] for k in range(1, PARTS)})
+        part = [sum(row[name] >= end for end in ends) for row in rows]
+        tight = {}
+        for i, j in combinations_with_replacement(range(len(ends) + 1), 2):
+            inside = [k for k in range(len(rows)) if i <= part[k] <= j]
+            gaps = sorted(
+                abs(rows[k]["b"] - rows[m]["b"])
+                for k in inside
+                for m in inside
+                if k != m and abs(rows[k]["a"] - rows[m]["a"]) <= width
+            )
+            if j - i == len(ends) or len(gaps) < LEAST_PAIRS:
+                continue
+            least = gaps[math.ceil(Fraction(confidence).limit_denominator(100) * len(gaps)) - 1]
+            if least <= GAIN * tolerance:
+                own = [rows[k][name] for k in inside]
+                tight[i, j] = (name, min(own), max(own), least, len(gaps))
+        found += [
+            told for (i, j), told in tight.items() if not any(k <= i and j <= m and (k, m) != (i, j) for k, m in tight)
+        ]
+    return sorted(found)
+
+
+@given(
+    st.lists(st.tuples(numbers, numbers, numbers), min_size=2, max_size=40),
+    st.sampled_from((0.0, 0.5, 1.0, 4.0)),
+    st.sampled_from((0.5, 0.8, 0.95, 1.0)),
+    st.booleans(),
+)
+def test_ranges_are_those_of_all_pairs(
+    drawn: list[tuple[float, float, float]], width: float, confidence: float, split: bool
+) -> None:
+    # Half of the time b follows from a where c is high, so that there is something to find.
+    rows = [{"a": a, "b": a if split and c > 0 else b, "c": c} for a, b, c in drawn]
+    table = pa.Table.from_pylist(rows)
+    whole = described(Repository(table), {"a": width}, "b", confidence)
+    found = conditions(Repository(table), {"a": width}, "b", confidence, whole.rule.tolerance)
+    told = sorted((one.name, one.low, one.high, one.tolerance, one.pairs) for one in found)
+    expected = tight_ranges(rows, width, confidence, whole.rule.tolerance) if whole.rule.tolerance else []
+    assert told == expected
+    for one in found:
+        rule = described(Repository(table), {"a": width}, "b", confidence, {one.name: (one.low, one.high)}).rule
+        assert rule.tolerance == one.tolerance
+        close, good = naive.holds(rows, rule)
+        assert (close, good >= (confidence - 1e-9) * close) == (one.pairs, True)
+
+
+def test_a_rule_that_holds_in_a_range_is_found() -> None:
+    chance = np.random.default_rng(4)
+    a, b, c = chance.random((3, 4000))
+    b = np.where(c > 0.5, a + 0.01 * b, a + 0.5 * b)
+    table = pa.table({"a": a, "b": b, "c": c})
+    plain = ap.discover_dependencies(table, confidence=0.9)
+    found = ap.discover_dependencies(table, confidence=0.9, conditional=True)
+    assert [rule for rule in found if not rule.where] == plain
+    of_b = [rule for rule in found if rule.dependent == "b" and rule.where]
+    name, (low, high) = of_b[0].where[0]
+    assert name == "c"
+    assert low == pytest.approx(0.5, abs=0.01)
+    assert high > 0.99
+    assert of_b[0].tolerance < 0.25 * min(rule.tolerance for rule in plain if rule.dependent == "b")
+    assert max(sum(rule.dependent == name for rule in found) for name in "abc") <= 10
+    imputer = ap.DependencyImputer(table, found)  # they hold
+    assert {one.rule for one in imputer.verified} == set(found)
 
 
 def test_small_and_odd_tables_have_few_rules() -> None:

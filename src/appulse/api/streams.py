@@ -65,19 +65,23 @@ def discover_dependencies(
     columns: Sequence[str] | None = None,
     confidence: float = 0.95,
     progress: Callable[[str], None] | None = None,
+    *,
+    conditional: bool = False,
 ) -> list[DifferentialDependency]:
     """Rules by which the columns of a table tell each other, for a `DependencyImputer` over it.
 
     ``repository`` is any frame of complete rows, ``columns`` those to look at (default: all numbers). Every rule holds
     on at least the share ``confidence`` of its close pairs of rows. Of each attribute the determinants are those by
-    which rows held out are filled best; they come together in several widths, and each alone. Conditional rules are
-    not looked for. ``progress`` is told of the rules of each column as they are found.
+    which rows held out are filled best; they come together in several widths, and each alone. ``conditional`` adds
+    rules with ``where=``: ranges of an attribute, from one eighth of its values to another, in which at most half the
+    tolerance holds; at most ten rules a column in all. ``progress`` is told of the rules of each column as they are
+    found.
 
     Song & Chen 2011; Ren et al. 2019, section 6.1.
     """
     from appulse.imputation.discovery import discovered
 
-    return [found.rule for found in discovered(repository, columns, confidence, progress)]
+    return [found.rule for found in discovered(repository, columns, confidence, progress, conditional=conditional)]
 
 
 def window_aggregate(

@@ -32,6 +32,9 @@ def discover(
     out: Annotated[
         Path | None, typer.Option(help="Write the rules to this .toml file; default: stdout.", show_default=False)
     ] = None,
+    conditional: Annotated[  # noqa: FBT002 - a flag
+        bool, typer.Option("--conditional", help="Also rules that hold only where a column lies in a range.")
+    ] = False,
     score: Annotated[  # noqa: FBT002 - a flag
         bool, typer.Option("--score", help="Also compare imputers by values taken out.")
     ] = False,
@@ -48,7 +51,13 @@ def discover(
             raise BadArgument(f"{out} does not end in .toml.")
         table = _complete(_read(file), columns, console)
         repository = Repository(table)
-        found = discovered(repository, None, confidence, lambda told: console.print(told, markup=False))
+        found = discovered(
+            repository,
+            None,
+            confidence,
+            lambda told: console.print(told, markup=False),
+            conditional=conditional,
+        )
         text = to_toml([one.rule for one in found])
         if out is None:
             typer.echo(text)

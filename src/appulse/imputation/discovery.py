@@ -9,7 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from appulse.errors import BadArgument
+from appulse.imputation.conditions import conditions
 from appulse.imputation.dependencies import DifferentialDependency, within
+from appulse.imputation.lattice import MOST_RULES
 from appulse.imputation.repository import Constraints, Index, Repository
 from appulse.imputation.scores import crps
 from appulse.imputation.verification import verified
@@ -48,6 +50,8 @@ def discovered(
     columns: Sequence[str] | None = None,
     confidence: float = 0.95,
     progress: Callable[[str], None] | None = None,
+    *,
+    conditional: bool = False,
 ) -> list[Discovery]:
     """Rules for each of the columns by the others, with what speaks for them.
 
@@ -56,7 +60,8 @@ def discovered(
     widths, so that a row in the midst of others is filled from nearer ones than a row apart; and each alone makes one,
     for rows that lack the others. The tolerance of a rule is the least that holds for the share
     ``confidence`` of close pairs: of all of them, or of a sample and then a little wider where there are many.
-    Conditional rules are not looked for. ``progress`` is told of each attribute.
+    ``conditional`` adds rules with a range, where they hold much more tightly (`conditions`), as far as rules can be
+    combined. ``progress`` is told of each attribute.
     """
     known = repository if isinstance(repository, Repository) else Repository(repository, columns)
     names = tuple(known.names if columns is None else columns)
@@ -68,6 +73,8 @@ def discovered(
     for dependent in names:
         others = tuple(name for name in names if name != dependent and np.ptp(known[name]) > 0.0)
         rules = [described(known, close, dependent, confidence) for close in determinants(known, dependent, others)]
+        if conditional:
+            rules += _conditional(known, rules, confidence)
         found += rules
         if progress is not None:
             progress("\n".join(str(one.rule) for one in rules) or f"nothing tells {dependent}")
@@ -97,6 +104,25 @@ def determinants(repository: Repository, dependent: str, others: Sequence[str]) 
     if len(chosen) > 1:
         rules = rules + [{name: max(alone[name], rules[0][name])} for name in chosen]
     return [{name: _rounded(step * search.unit[name]) for name, step in steps.items()} for steps in rules]
+
+
+def _conditional(repository: Repository, rules: Sequence[Discovery], confidence: float) -> list[Discovery]:
+    """The tightest rules with a range: of each set of determinants those of the rule that comes first."""
+    firsts: dict[frozenset[str], DifferentialDependency] = {}
+    for one in rules:
+        firsts.setdefault(frozenset(one.rule.reads), one.rule)
+    drafts = [
+        (found.tolerance / rule.tolerance, -found.pairs, str(rule), found, rule)
+        for rule in firsts.values()
+        for found in conditions(repository, dict(rule.determinants), rule.dependent, confidence, rule.tolerance)
+    ]
+    chosen = sorted(drafts, key=lambda draft: draft[:3])[: max(0, MOST_RULES - len(rules))]
+    return [
+        described(
+            repository, dict(rule.determinants), rule.dependent, confidence, {found.name: (found.low, found.high)}
+        )
+        for *_, found, rule in chosen
+    ]
 
 
 def _improved(search: _Search, steps: dict[str, float]) -> tuple[float, dict[str, float]]:
@@ -166,11 +192,17 @@ class _Search:
         return float(cost.mean())
 
 
-def described(repository: Repository, close: dict[str, float], dependent: str, confidence: float) -> Discovery:
+def described(
+    repository: Repository,
+    close: dict[str, float],
+    dependent: str,
+    confidence: float,
+    where: dict[str, tuple[float, float]] | None = None,
+) -> Discovery:
     """The rule with the least tolerance that holds with a confidence, and what speaks for it."""
-    tolerance = _tolerance(repository, close, dependent, confidence)
+    tolerance = _tolerance(repository, close, dependent, confidence, where or {})
     while True:
-        rule = DifferentialDependency(close, dependent, tolerance, confidence)
+        rule = DifferentialDependency(close, dependent, tolerance, confidence, where)
         found = verified(repository, rule)
         if found.holds:
             break
@@ -182,13 +214,20 @@ def described(repository: Repository, close: dict[str, float], dependent: str, c
     return Discovery(rule, found.close / pairs if pairs else 0.0, found.confidence, tolerance / every if every else 1.0)
 
 
-def _tolerance(repository: Repository, close: dict[str, float], dependent: str, confidence: float) -> float:
+def _tolerance(
+    repository: Repository,
+    close: dict[str, float],
+    dependent: str,
+    confidence: float,
+    where: dict[str, tuple[float, float]],
+) -> float:
     """The least difference that the share ``confidence`` of close pairs does not exceed."""
     n = len(repository)
-    node = Constraints(1, tuple(close))
-    node.add(0, {name: within(width) for name, width in close.items()}, {})
-    index = Index(repository, tuple(close), (dependent,), list(close.values()))
-    rows = repository.matrix(tuple(close)).T
+    axes = tuple(dict.fromkeys([*close, *where]))
+    node = Constraints(1, axes)
+    node.add(0, {name: within(width) for name, width in close.items()}, where)
+    index = Index(repository, axes, (dependent,), [close.get(axis, float(np.ptp(repository[axis]))) for axis in axes])
+    rows = repository.matrix(axes).T
     few = (np.arange(min(n, 256)) * n) // min(n, 256)
     pairs = float(index.count(rows[few], node, 0).mean()) * n
     sample = (
