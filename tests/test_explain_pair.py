@@ -142,3 +142,30 @@ def test_an_output_that_will_explode_is_announced(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(estimates, "_MANY", 100_000)
     with pytest.warns(ap.ExplodingOutput, match=r"1,200 rows will have about \d{3},\d{3} answers"):
         ap.similarity_join(left, right, epsilon=20.0, **question)
+
+
+def test_what_filled_a_row_is_told_with_the_rows_behind_it() -> None:
+    known = pa.table({"a": np.arange(20.0) / 10, "b": np.arange(20.0)})
+    rule = ap.DifferentialDependency({"a": 0.11}, "b", 9.0)
+    stream = ap.Stream(None, key="id", time="ts", value=ap.Incomplete("a", "b"))
+    rows = [{"id": 1, "ts": 0, "a": a, "b": b} for a, b in ((0.5, None), (None, 7.0), (0.5, 5.0))]
+
+    def told(left: int, right: int, imputer: object) -> str:
+        return ap.explain_pair(rows[left], rows[right], left=stream, epsilon=1.0, probability=0.5, imputer=imputer)
+
+    found = told(0, 1, ap.DependencyImputer(known, [rule]))
+    assert "left: b was missing, filled by a(0.11) -> b(9), from 3 rows of the repository: 4, 5, 6\n" in found
+    assert "right: a was missing, filled by marginal, from 20 rows of the repository: 0, 1, 2, 3, 4, 5, 6, 7" in found
+    assert "8, 9, ...\n" in found
+    assert "was missing" not in told(2, 2, ap.DependencyImputer(known, [rule]))
+    assert "left: b was missing, filled by mean\n" in told(0, 2, ap.MeanImputer(known))
+    # Rows too far apart to be filled at all are told of nevertheless.
+    far = ap.explain_pair(
+        rows[0],
+        {**rows[2], "b": 99.0},
+        left=stream,
+        epsilon=1.0,
+        probability=0.5,
+        imputer=ap.DependencyImputer(known, [rule]),
+    )
+    assert "decided by reach" in far

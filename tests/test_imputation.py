@@ -274,3 +274,22 @@ def test_of_many_rules_together_the_first_of_each_attribute_count() -> None:
     assert told.count("->") == 10
     assert "a(0.05) -> c" in told
     assert "a(0.06) -> b" not in told
+
+
+# --- how much of it ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("rows", "told"), [(1, "2 holes has 25,000,000 combinations"), (400, "400 rows have")])
+def test_more_samples_than_memory_is_for_are_refused_with_their_number(rows: int, told: str) -> None:
+    size = 5000 if rows == 1 else 600
+    known = pa.table({name: np.arange(size) / size for name in "abc"})
+    wide = {"a": 9.0}
+    rules = [DifferentialDependency(wide, "b", 9.0), DifferentialDependency(wide, "c", 9.0)]
+    holed = [(0.5, None, None)] * rows
+    with pytest.raises(BadArgument, match=told) as failure:
+        fill(DependencyImputer(known, rules).bind("abc"), holed)
+    assert "joint=True" in str(failure.value)
+    if rows > 1:
+        assert "144,000,000 samples once they are filled, which takes 4.6 GB; one with 2 holes" in str(failure.value)
+    assert fill(DependencyImputer(known, rules, joint=True).bind("abc"), holed).first[-1] == rows * size
+    assert fill(DependencyImputer(known, rules, instances=900).bind("abc"), holed).first[-1] == rows * 900

@@ -16,20 +16,26 @@ from appulse.errors import BadArgument, bad_rows
 from appulse.kernels.bounds import cantelli, cantelli_on_square, reverse_markov
 from appulse.kernels.gaussian import phi
 from appulse.kernels.moments import shapes
-from appulse.model.encode import encode, infer_dimensions, sampled
-from appulse.model.uncertainty import Gaussian
+from appulse.model.encode import encode, holes_of, infer_dimensions, sampled
+from appulse.model.filled import OBSERVED
+from appulse.model.uncertainty import Gaussian, Incomplete
 from appulse.windows.definitions import TimeWindow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from numpy.typing import NDArray
+
     from appulse.engines.call import Options
+    from appulse.model.encode import Encoding
+    from appulse.model.filled import Fill
     from appulse.model.objects import Objects
     from appulse.model.stream import Stream
     from appulse.model.uncertainty import Model
     from appulse.windows.definitions import Window
 
 _FOREVER = 1e9  # seconds
+_SHOWN = 10  # rows behind a fill
 #: What the operator's counters mean, in the order in which bounds are tried.
 _DECIDED = {
     "pruned_reach": "reach: the rows are too far apart for what they can reach",
@@ -77,6 +83,8 @@ def explained_pair(
     """Lines about both rows, each bound, and the decision."""
     tables = [_one_row(row, side) for row, side in zip(rows, ("left", "right"), strict=True)]
     timed = window if isinstance(window, TimeWindow) else TimeWindow(_FOREVER)
+    # A row that is not filled meets nobody, and then no bound would decide.
+    options = replace(options, bounds=options.bounds - {"lazy"})
     named = [replace(s, name=side, where=s.where) for s, side in zip(streams, ("left", "right"), strict=True)]
     asked: dict[str, Any] = {"window": timed, "self_join": False, "different": None, "on_reject": "fail"} | settings
     call = resolve(named, [table.schema for table in tables], options=options, **asked)
@@ -85,6 +93,7 @@ def explained_pair(
         call = call if d is None else call.with_dimensions(d)
     sides = [_side(table, call, i) for i, table in enumerate(tables)]
     lines = [_described(side, name) for side, name in zip(sides, ("left", "right"), strict=True)]
+    lines += [line for table, encoding in zip(tables, call.encodings, strict=True) for line in _fills(table, encoding)]
     lines += _numbers(sides[0], sides[1], call)
     probability, counts = _asked(tables, call, replace(options, bounds=frozenset())), _counts(tables, call)
     lines.append(f"probability: {probability:.9g}; an answer from {call.plan.threshold + TOLERANCE:.6g} on")
@@ -117,6 +126,33 @@ def _described(side: _Side, name: str) -> str:
         f"{name}: mean ({mean}), exists with {samples.mass[0]:.6g}, {count}, radius {samples.radius[0]:.6g}, "
         f"reach {side.row.reach[0]:.6g}"
     )
+
+
+def _fills(table: pa.Table, encoding: Encoding) -> Iterator[str]:
+    """What filled each hole of a row, and the rows of the repository behind it, by place."""
+    if encoding.fill is None or not isinstance(encoding.model, Incomplete):
+        return
+    values = holes_of(table, encoding.model)
+    for name, rule, rows in _explained(encoding.fill, encoding.model.columns, values):
+        yield f"{encoding.name}: {name} was missing, filled by {rule}{_listed(rows)}"
+
+
+def _explained(
+    fill: Fill, attributes: tuple[str, ...], values: NDArray[np.float64]
+) -> list[tuple[str, str, list[int]]]:
+    explain = getattr(fill, "explain", None)
+    if explain is not None and np.isnan(values).any():
+        told = explain(dict(zip(attributes, values[0].tolist(), strict=True)))
+        return [(one["attribute"], one["rule"], one["rows"]) for one in told]
+    way = fill.fill(values, np.zeros(1, np.int64), np.zeros(1, np.int64)).way[0].tolist()
+    return [(name, fill.told(own), []) for name, own in zip(attributes, way, strict=True) if own != OBSERVED]
+
+
+def _listed(rows: list[int]) -> str:
+    if not rows:
+        return ""
+    shown = ", ".join(map(str, rows[:_SHOWN])) + (", ..." if len(rows) > _SHOWN else "")
+    return f", from {len(rows):,} rows of the repository: {shown}"
 
 
 def _numbers(left: _Side, right: _Side, call: JoinCall) -> Iterator[str]:

@@ -221,6 +221,10 @@ class DependencyFill:
     def told(self, way: int) -> str:
         return self.imputer.told(way)
 
+    def explain(self, row: Mapping[str, float | None]) -> list[dict[str, Any]]:
+        """See `DependencyImputer.explain`."""
+        return self.imputer.explain(row)
+
     def prepare(self) -> None:
         """Make the indexes for single holes now, rather than when they are first needed."""
         self.imputer.prepare(self.attributes)

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from appulse.imputation.repository import Floats, Ints
 
-# Samples of one row beyond which it is refused, not filled.
-_MOST = 1 << 24
+# Samples of one row, and of all rows that are filled at once, beyond which they are refused, not filled.
+_MOST, _MOST_TOGETHER = 1 << 24, 1 << 27
 
 
 @dataclass(frozen=True)
@@ -92,6 +92,7 @@ def expanded(
                 )
             sizes[rows] = samples.astype(np.int64)
         known.append((rows, parts))
+    _refuse_too_many(sizes, missing)
     first = np.concatenate([[0], np.cumsum(sizes)])
     points, weights = np.empty((int(first[-1]), d)), np.ones(int(first[-1]))
     for rows, parts in known:
@@ -100,6 +101,19 @@ def expanded(
         else:
             _multiply(values[rows], parts, first[rows], points, weights)
     return Filled(first, points, weights, way)
+
+
+def _refuse_too_many(sizes: Ints, missing: NDArray[np.bool_]) -> None:
+    """Raise `BadArgument`, before there is any, for more samples than memory is for."""
+    total, d = int(sizes.sum()), missing.shape[1]
+    if total <= _MOST_TOGETHER:
+        return
+    worst = int(np.argmax(sizes))
+    raise BadArgument(
+        f"{len(sizes):,} rows have {total:,} samples once they are filled, which takes {total * (d + 1) * 8 / 1e9:.1f} "
+        f"GB; one with {int(missing[worst].sum())} holes alone has {sizes[worst]:,}. Fill the holes of a row together "
+        "(joint=True), cap its samples (instances=1_000), or push fewer rows at once."
+    )
 
 
 def _multiply(values: Floats, parts: Sequence[Choices], place: Ints, points: Floats, weights: Floats) -> None:

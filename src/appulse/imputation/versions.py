@@ -21,7 +21,7 @@ from appulse.imputation.repository import Index, Repository
 from appulse.imputation.verification import Verification
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from appulse.imputation.imputer import DependencyFill
     from appulse.imputation.repository import Floats, Ints
@@ -197,6 +197,10 @@ class VersionedFill:
     def boxes(self, values: Floats) -> tuple[Floats, Floats]:
         """See `DependencyFill.boxes`."""
         return self.whole.boxes(values)
+
+    def explain(self, row: Mapping[str, float | None]) -> list[dict[str, Any]]:
+        """See `DependencyImputer.explain`."""
+        return self.whole.explain(row)
 
     def told(self, way: int) -> str:
         return self.whole.told(way)
