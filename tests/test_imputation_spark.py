@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import appulse as ap
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+SCHEMA = "id string, at long, a double, b double, c double"
 RULES = [
     ap.DifferentialDependency({"a": 0.1}, "b", 1.0, 0.9),
     ap.DifferentialDependency({"b": 0.1}, "c", 1.0, 0.9),
@@ -83,3 +86,64 @@ def test_frames_are_filled_as_tables(spark: SparkSession) -> None:
     assert rows_of(found.frame.toArrow()) == rows_of(expected)
     with pytest.raises(ap.BadArgument, match="has one already"):
         ap.impute(stream(spark.createDataFrame(expected)), imputer)
+
+
+def test_a_repository_that_grows_is_taken_batch_by_batch(spark: SparkSession, tmp_path: Path) -> None:
+    """Rows of the first run are filled by the first version, those of the second by the second."""
+    repository, given = tables()
+    imputer = ap.DependencyImputer(repository.slice(0, 100), RULES)
+    imputer.save(tmp_path / "versions")
+    saved = ap.SavedImputer(tmp_path / "versions")
+    settings: dict[str, Any] = {"epsilon": 0.1, "probability": 0.3, "window": ap.TimeWindow(5)}
+    folders = [tmp_path / "left", tmp_path / "right"]
+    filled: list[list[pa.Table]] = [[], []]
+    metrics: list[dict[str, Any]] = []
+    with ap.listen(spark, metrics.append):
+        for run, part in enumerate((slice(0, 75), slice(75, 150))):
+            if run:
+                imputer.append(repository.slice(100))
+                assert imputer.save(tmp_path / "versions") == 2
+            for own, folder, table in zip(filled, folders, given, strict=True):
+                rows = table.slice(part.start, 75)
+                own.append(ap.impute(stream(rows), imputer).frame)
+                folder.mkdir(exist_ok=True)
+                pq.write_table(rows, folder / f"{run}.parquet")
+            read = [stream(spark.readStream.schema(SCHEMA).parquet(str(folder))) for folder in folders]
+            joined = ap.similarity_join(*read, imputer=saved, **settings)
+            query = ap.start(
+                joined,
+                ("parquet", {"path": str(tmp_path / "out")}),
+                checkpoint=str(tmp_path / "checkpoint"),
+                drain=run == 1,
+                trigger=None if run else {"availableNow": True},
+            )
+            query.awaitTermination()
+    answers = spark.read.parquet(str(tmp_path / "out")).toArrow()
+    samples = ap.Samples("imputed", "imputed_weights", names=("a", "b", "c"))
+    sides = [replace(stream(pa.concat_tables(own)), value=samples) for own in filled]
+    expected = ap.similarity_join(*sides, **settings)
+    told = answers.drop_columns(["left_filled", "right_filled"])
+    assert rows_of(told) == rows_of(expected)
+    later = ap.similarity_join(*map(stream, given), imputer=imputer, **settings)
+    assert rows_of(answers) != rows_of(later)  # else this would prove nothing
+    assert [told["repository"] for told in metrics if told["rows"]] == [1, 2]
+    notes = [file.read_text() for file in sorted((tmp_path / "versions" / "used").rglob("*")) if file.is_file()]
+    assert notes == ["1", "2"]
+
+
+def test_batch_frames_take_the_newest_version_and_count_windows_tell_it(spark: SparkSession, tmp_path: Path) -> None:
+    repository, given = tables()
+    imputer = ap.DependencyImputer(repository, RULES)
+    imputer.save(tmp_path / "versions")
+    saved = ap.SavedImputer(tmp_path / "versions")
+    settings: dict[str, Any] = {"epsilon": 0.1, "probability": 0.3, "window": ap.CountWindow(20)}
+    expected = ap.similarity_join(*map(stream, given), imputer=imputer, **settings)
+    found = ap.similarity_join(*(stream(spark.createDataFrame(table)) for table in given), imputer=saved, **settings)
+    assert rows_of(found.toArrow()) == rows_of(expected)
+    folders = [write_stream(tmp_path / str(s), table, 1) for s, table in enumerate(given)]
+    metrics: list[dict[str, Any]] = []
+    with ap.listen(spark, metrics.append):
+        read = [stream(read_stream(spark, folder)) for folder in folders]
+        answers, _ = drained(ap.similarity_join(*read, imputer=saved, **settings), tmp_path / "out")
+    assert rows_of(answers) == rows_of(expected)
+    assert max(told["repository"] for told in metrics) == 1

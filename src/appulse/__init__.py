@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from appulse.imputation.interpolation import InterpolationImputer
     from appulse.imputation.regression import RegressionImputer
     from appulse.imputation.simple import EditingRules, MeanImputer, NearestImputer, PointImputer, ZeroFill
+    from appulse.imputation.versions import SavedImputer
     from appulse.model.stream import Stream
     from appulse.model.uncertainty import Ball, Exact, Gaussian, Incomplete, Samples
     from appulse.windows.definitions import CountWindow, DeltaWindow, TimeWindow, TumblingWindow, UncertainCountWindow
@@ -107,6 +108,7 @@ _HOMES = {
     "appulse.imputation.interpolation": ("InterpolationImputer",),
     "appulse.imputation.regression": ("RegressionImputer",),
     "appulse.imputation.simple": ("EditingRules", "MeanImputer", "NearestImputer", "PointImputer", "ZeroFill"),
+    "appulse.imputation.versions": ("SavedImputer",),
     "appulse.model.stream": ("Stream",),
     "appulse.model.uncertainty": ("Ball", "Exact", "Gaussian", "Incomplete", "Samples"),
     "appulse.windows.definitions": (
@@ -150,6 +152,7 @@ __all__ = [
     "QueryMatch",
     "RegressionImputer",
     "Samples",
+    "SavedImputer",
     "SensorJoin",
     "SensorOptions",
     "SessionError",

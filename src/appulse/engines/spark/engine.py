@@ -146,6 +146,10 @@ def _build_stream(call: JoinCall, tiling: Tiling, streams: Sequence[Stream], con
 def observed(tagged: DataFrame) -> DataFrame:
     """With the sums of the metrics, which Spark tells of each micro-batch."""
     sums = {name: F.sum(f"metric_{name}") for name in METRICS if name not in ("tile", "newest")}
+    # One version fills all rows of a batch, whichever tasks tell of it.
+    sums["repository"] = F.max("metric_repository")
+    # All tasks of a micro-batch have one set of queries.
+    sums |= {name: F.max(f"metric_{name}") for name in ("queries", "query_version")}
     # A batch without rows did nothing, and leaves the state as it was.
     totals = [(s if n in LEVELS else F.coalesce(s, F.lit(0.0))).alias(n) for n, s in sums.items()]
     return tagged.observe("appulse", *totals)

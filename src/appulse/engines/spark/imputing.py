@@ -1,16 +1,24 @@
-"""Imputers on Spark: each is sent to the workers once, and a frame is filled row by row."""
+"""Imputers on Spark: each comes to the workers once, and a frame is filled row by row."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Protocol
+from uuid import uuid4
+from weakref import WeakKeyDictionary
 
+from pyspark import SparkFiles, TaskContext
 from pyspark.sql import types as T  # noqa: N812 - the house name of this module
 from pyspark.sql.pandas.types import from_arrow_type
 
 from appulse.engines.imputing import SAMPLES, TOLD, WEIGHTS, check_filled, filled_field, filled_table, refuse_in_order
 from appulse.engines.spark.inputs import gathered
 from appulse.engines.spark.tagged import arrow_schema
+from appulse.imputation.imputer import DependencyFill, DependencyImputer
+from appulse.imputation.versions import VersionedFill, chosen, mapped, write_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,35 +31,114 @@ if TYPE_CHECKING:
     from appulse.model.filled import Fill, Filled
     from appulse.model.stream import Stream
 
+# What Spark tells its tasks of the micro-batch at hand.
+_QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
+_WRITTEN: WeakKeyDictionary[DependencyImputer, dict[tuple[str, str, int], str]] = WeakKeyDictionary()
+
 
 class SharedFill:
-    """A fill that travels as a handle: the repository goes to each worker once, not with every task."""
+    """A fill that travels as a handle; what it stands for is fetched once by each worker process.
+
+    A repository with its indexes is a file, which Spark brings to each machine and workers map into memory. A folder
+    of versions is one that all machines see. Other imputers are broadcast.
+    """
 
     in_order = False
 
     def __init__(self, fill: Fill, spark: SparkSession) -> None:
-        prepare = getattr(fill, "prepare", None)
-        if prepare is not None:
-            prepare()
         self.version, self._told = fill.version, repr(fill)
-        # Spark Connect has no broadcasts: there it travels with the tasks.
-        self._shared: Any = spark.sparkContext.broadcast(fill) if hasattr(spark, "_jsc") else _Carried(fill)
+        self._source: _Source
+        if isinstance(fill, VersionedFill):
+            self._source = _Versions(fill)
+        elif not hasattr(spark, "_jsc"):  # Spark Connect has neither: there it travels with the tasks
+            self._source = _Carried(fill)
+        elif isinstance(fill, DependencyFill):
+            self._source = _Mapped(_file_name(fill, spark), fill.attributes)
+        else:
+            self._source = _Broadcast(spark.sparkContext.broadcast(fill))
 
     def __repr__(self) -> str:
         return self._told
 
+    @property
+    def taken(self) -> int | None:
+        """The version that fills the rows of the micro-batch at hand, where there are versions."""
+        return self._source.taken() if isinstance(self._source, _Versions) else None
+
     def fill(self, values: NDArray[Any], time: NDArray[Any], group: NDArray[Any]) -> Filled:
-        filled: Filled = self._shared.value.fill(values, time, group)
-        return filled
+        """See `appulse.model.filled.Fill`."""
+        return self._source.get().fill(values, time, group)
 
     def told(self, way: int) -> str:
-        told: str = self._shared.value.told(way)
-        return told
+        return self._source.get().told(way)
 
 
+class _Source(Protocol):
+    def get(self) -> Fill: ...
+
+
+@dataclass(frozen=True)
 class _Carried:
-    def __init__(self, value: Fill) -> None:
-        self.value = value
+    fill: Fill
+
+    def get(self) -> Fill:
+        return self.fill
+
+
+@dataclass(frozen=True)
+class _Broadcast:
+    shared: Any
+
+    def get(self) -> Fill:
+        fill: Fill = self.shared.value
+        return fill
+
+
+@dataclass(frozen=True)
+class _Mapped:
+    """A file that Spark brings to every machine."""
+
+    name: str
+    attributes: tuple[str, ...]
+
+    def get(self) -> Fill:
+        return mapped(Path(SparkFiles.get(self.name))).bind(self.attributes)
+
+
+@dataclass(frozen=True)
+class _Versions:
+    """A folder of versions: outside of micro-batches the one that was the newest when the call was made."""
+
+    fill: VersionedFill
+
+    def taken(self) -> int | None:
+        context = TaskContext.get()
+        query, batch = (None, None) if context is None else map(context.getLocalProperty, (_QUERY, _BATCH))
+        return None if query is None or batch is None else chosen(self.fill.folder, query, int(batch))
+
+    def get(self) -> Fill:
+        number = self.taken()
+        return self.fill if number is None else self.fill.of(number)
+
+
+def _file_name(fill: DependencyFill, spark: SparkSession) -> str:
+    """The name under which workers find an imputer's file; it is written once for a session."""
+    imputer = fill.imputer
+    imputer.prepare(fill.attributes)
+    known = _WRITTEN.setdefault(imputer, {})
+    key = (spark.sparkContext.applicationId, imputer.version, len(imputer.lattices))
+    if key not in known:
+        path = Path(_folder().name) / f"{uuid4().hex}.repository"
+        write_file(imputer, path)
+        spark.sparkContext.addFile(str(path))
+        known[key] = path.name
+    return known[key]
+
+
+@cache
+def _folder() -> TemporaryDirectory[str]:
+    """Where the driver keeps the files of imputers, as long as it lives."""
+    return TemporaryDirectory(prefix="appulse-")
 
 
 def with_shared_fills(call: JoinCall, spark: SparkSession) -> JoinCall:

@@ -49,7 +49,7 @@ def encoded(call: Call, tiling: Tiling, streams: Sequence[Stream], control: str 
     if not streaming:
         return union(parts)
     if None in delays:
-        parts = [_with_idle_watermark(call, parts)]
+        parts = [with_idle_watermark(call, parts)]
     blocks = union([part.select("tile", "block") for part in parts])
     if control is None:
         return blocks
@@ -66,7 +66,7 @@ def watermarks(call: AnyCall) -> list[int | None]:
     ]
 
 
-def _with_idle_watermark(call: Call, parts: list[DataFrame]) -> DataFrame:
+def with_idle_watermark(call: AnyCall, parts: list[DataFrame]) -> DataFrame:
     """All streams, with one more watermark for those that may fall silent.
 
     One of them that is live is behind the newest row by its ``idle_after`` at most: a clock that never runs ahead.
@@ -130,6 +130,10 @@ def blocks_of_task(
             yield block_batch([where], [table_bytes(tile_join.REJECTS, rejects)], [newest])
         if len(objects) == 0:
             continue
+        taken = getattr(encoding.fill, "taken", None)
+        if taken is not None:
+            told = tile_join.metrics_blob(repository=taken)
+            yield block_batch([(buckets or keys)[0]], [told], [int(objects.time.min())])
         if buckets:
             blocks = [(buckets[b], block, newest) for b, block, newest in bucketed(objects, stream, len(buckets))]
         else:

@@ -30,7 +30,7 @@ Metrics = dict[str, Any]
 Take = Callable[[Metrics], object]
 
 #: Figures that stand after a micro-batch; all others happened in it.
-LEVELS = frozenset({"state_rows", "state_bytes"})
+LEVELS = frozenset({"state_rows", "state_bytes", "repository", "queries", "query_version"})
 
 _LAST_WORDS = 10_000  # milliseconds
 _LOG = logging.getLogger("appulse")

@@ -15,7 +15,7 @@ from appulse.engines.spark.routing import packed, tiled
 from appulse.engines.spark.state import NO_TIMER, Cached, TileState, blocks_of, outgrown
 from appulse.engines.spark.ticks import admitted, armed, bucket_clock, clock_arrays, complete_before, set_clock
 from appulse.engines.spark.tile_join import END as END_MARK
-from appulse.engines.spark.tile_join import FLOORS, PRESENCE, REJECTS, by_tag, metrics_blob, table_bytes
+from appulse.engines.spark.tile_join import FLOORS, METRICS, PRESENCE, REJECTS, by_tag, metrics_blob, table_bytes
 from appulse.operators.numbering import END, Floors, Numbering, Released
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class NumberStage:
         for stream, objects in batches:
             bucket.numbering.hold(stream, objects)
         complete = complete_before(self.call, bucket.clock, limit, ended=bool(given[END_MARK]))
-        out = self._spread(given[REJECTS] + [table_bytes(REJECTS, table) for table in late])
+        out = self._spread(given[REJECTS] + given[METRICS] + [table_bytes(REJECTS, table) for table in late])
         released, _ = bucket.release(complete)
         out += [(self.tiling.keys[tile], blob) for tile, blob in released]
         waiting = [(stream, objects.take(np.flatnonzero(objects.time >= complete))) for stream, objects in batches]

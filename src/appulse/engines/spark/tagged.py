@@ -45,10 +45,13 @@ METRICS = (
     "answers",
     "left",
     "capped",
+    "queries",
+    "query_version",
     "state_rows",
     "state_bytes",
     "state_bytes_read",
     "state_bytes_written",
+    "repository",
     "seconds",
 )
 
