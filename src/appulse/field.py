@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from appulse.engines.local import as_table
 from appulse.errors import BadArgument, nearest
-from appulse.kernels.occurrences import bin_floors, bin_keys
+from appulse.kernels.bins import bin_floors, bin_keys
 from appulse.model.columns import chunk, floats, is_numeric
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from appulse.engines.call import TOLERANCE, column_type
 from appulse.engines.sensors import SensorNames, group_columns, property_of
 from appulse.errors import BadArgument, nearest
-from appulse.kernels.occurrences import bin_floors
+from appulse.kernels.bins import bin_floors
 from appulse.kernels.phenomena import APPEARS, DISAPPEARS, hulls
 from appulse.model.columns import chunk, floats, is_numeric
 from appulse.model.readings import (

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from appulse.engines.call import TOLERANCE, column_type
 from appulse.errors import BadArgument, nearest
-from appulse.kernels.occurrences import expand
+from appulse.kernels.sensor_join import expand
 from appulse.model.readings import (
     ReadingsEncoding,
     check_reading_columns,

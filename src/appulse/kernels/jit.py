@@ -23,3 +23,8 @@ def kernel(function: F) -> F:
 def exact_kernel(function: F) -> F:
     """As `kernel`, with every operation rounded as written: for numbers that two processes must agree on to the bit."""
     return cast("F", numba.njit(cache=True, nogil=True, error_model="numpy")(function))
+
+
+def inlined_kernel(function: F) -> F:
+    """As `exact_kernel`, put into its callers by the compiler: a call that takes ten arrays costs as much as it does."""
+    return cast("F", numba.njit(cache=True, nogil=True, error_model="numpy", forceinline=True)(function))

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from appulse.errors import BadArgument, nearest
-from appulse.kernels.occurrences import bin_keys
+from appulse.kernels.bins import bin_keys
 from appulse.model import defects as why
 from appulse.model.columns import chunk, floats, is_numeric, without_views
 from appulse.model.defects import Defects, as_json, check_partition, reject_schema

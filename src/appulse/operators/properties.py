@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from appulse.kernels.occurrences import bin_floors, bin_keys
+from appulse.kernels.bins import bin_floors, bin_keys
 from appulse.kernels.properties import PATTERN, SLOPE, SUMMARY, properties
 from appulse.model.readings import concat, numbers_of
 from appulse.model.strings import encode, order_bits

@@ -7,7 +7,7 @@ meets those before it. Ali et al. 2007, section 4.1 and Definition 1.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,30 +15,25 @@ import pyarrow as pa
 
 from appulse.kernels.occurrences import (
     COUNTERS,
-    FREE_RUNS,
     FREE_VALUES,
+    FRESH,
     GROUP,
-    GROUPS,
     HEAD,
+    HELD,
     KEY,
-    LIVE,
-    MARK,
-    PROBES,
-    RUNS,
-    SENSOR,
+    SETTLED,
     SIZES,
     STARVED,
     TAIL,
-    TIMES,
     VALUES,
-    Arrivals,
-    Found,
     Scratch,
     Structure,
-    join,
     rehash,
+    renumber,
+    sensors_in,
     sweep,
 )
+from appulse.kernels.sensor_join import PROBES, TIMES, TOLD_GROUPS, Arrivals, Found, join
 from appulse.model.readings import Readings, concat, numbers_of
 from appulse.operators.labels import LabelNumbers
 from appulse.operators.names import Names
@@ -53,12 +48,12 @@ if TYPE_CHECKING:
 SWEEPS = ("eager", "periodic", "lazy")
 # Readings between two sweeps.
 _SLICE = 1 << 12
-# Readings, runs and values there is room for at first.
+# Readings and values there is room for at first.
 _LEAST = 32
 # Room that is cheap enough to have at the first rebuilding.
 _FEW = 1024
-# Matches of one call of the kernel, at least.
-_ROOM = 1 << 16
+# Matches of one call of the kernel: at first, and as many as there is ever room for unless one reading meets more.
+_ROOM, _MOST_ROOM = 1 << 16, 1 << 20
 # Labels are numbered; once there are so many, and twice as many as after the last time, those of none are forgotten.
 _LABELS = 1 << 17
 _NO_INTS, _NO_FLOATS, _NO_FLAGS = np.empty(0, np.int64), np.empty(0), np.empty(0, bool)
@@ -111,9 +106,8 @@ class SensorJoin:
         self.plan = plan
         self._span = plan.span
         self.sensors, self._groups, self._values = Names(), LabelNumbers(), LabelNumbers()
-        self._state = self._structure(_LEAST, _LEAST, _LEAST)
+        self._state = self._structure(_LEAST, _LEAST)
         self._found = _found(_ROOM, numbered=plan.carries)
-        self._found.counts[MARK] = 1
         self._room = _scratch(1024, 64)
         self._carried: deque[tuple[int, pa.Table]] = deque()
         self._labels_kept = 0
@@ -194,28 +188,33 @@ class SensorJoin:
             if told:
                 found.append(self._told(readings))
             if self._state.counts[STARVED]:
-                sweep(self._state, int(arrivals.time[begin]) - self._span)
-                self._rebuild()
+                self._rebuild(int(arrivals.time[begin]) - self._span)
             elif begin < end and not told:
                 self._widen()
         return found
 
     def _told(self, readings: Readings) -> Matches:
-        """Copy what the kernel found, and have its room empty again."""
+        """What the kernel found; it gets room anew, where that is cheaper than to copy what it found."""
         found = self._found
-        probes, groups, times = (int(found.counts[k]) for k in (PROBES, GROUPS, TIMES))
-        found.counts[:MARK] = 0
+        probes, groups, times = (int(found.counts[k]) for k in (PROBES, TOLD_GROUPS, TIMES))
         number = found.number[:times]
-        return Matches(
+        found.begin[groups] = times
+        matches = Matches(
             readings,
             found.probe[:probes].copy(),
             np.append(found.first[:probes], groups),
-            found.sensor[:groups].copy(),
-            np.append(found.begin[:groups], times),
-            found.time[:times].copy(),
+            found.sensor[:groups],
+            found.begin[: groups + 1],
+            found.time[:times],
             self.sensors,
             self._carried_by(number) if self.plan.carries else None,
         )
+        if 2 * times < len(found.time):
+            found.counts[:] = 0
+            sensor, begin, time = (array.copy() for array in (matches.sensor, matches.begin, matches.time))
+            return replace(matches, sensor=sensor, begin=begin, time=time)
+        self._found = _found(max(min(2 * len(found.time), _MOST_ROOM), len(found.time)), numbered=self.plan.carries)
+        return matches
 
     def _arrivals(self, readings: Readings, *, probing: bool) -> Arrivals:
         n, plan = len(readings), self.plan
@@ -236,31 +235,30 @@ class SensorJoin:
             (_NO_FLAGS if readings.asks is None else readings.asks) if probing else np.zeros(n, bool),
         )
 
-    def _rebuild(self) -> None:
-        """Tables with room for twice as much as there is."""
+    def _rebuild(self, before: int) -> None:
+        """Tables with room for twice as much as there is, without what is older than ``before``."""
+        sweep(self._state, before)
         counts = self._state.counts
-        runs, values = int(counts[RUNS] - counts[FREE_RUNS]), int(counts[VALUES] - counts[FREE_VALUES])
-        fresh = self._structure(max(len(self), _FEW), max(runs, _FEW), max(values, _LEAST))
-        rehash(fresh, self._state)
+        fresh = self._structure(max(len(self), _FEW), max(int(counts[VALUES] - counts[FREE_VALUES]), _LEAST))
+        rehash(fresh, self._state, before, self._room.time)
         self._state = fresh
 
-    def _structure(self, live: int, runs: int, values: int) -> Structure:
-        """Empty tables with room for twice as much; runs take at most 8 times their occurrences of the pool."""
+    def _structure(self, live: int, values: int) -> Structure:
+        """Empty tables with room for twice as much; blocks take at most 8 times their occurrences of the pool."""
         numbered = self.plan.carries or self.plan.own or self.plan.reach is not None
-        capacity, runs, values = (_power(2 * n) for n in (live, runs, values))
+        capacity, values = _power(2 * live), _power(2 * values)
         pool = 8 * capacity
         return Structure(
             np.zeros(COUNTERS, np.int64),
             np.zeros((capacity, 2), np.int64),
-            np.zeros((runs, 8), np.int64),
-            np.zeros(runs, np.int32),
-            np.full(2 * runs, -1, np.int32),
-            np.zeros((values, 4), np.int64),
+            np.zeros((values, 8), np.int64),
             np.full(2 * values, -1, np.int32),
-            np.zeros(runs, np.int32),
             np.zeros(values, np.int32),
             np.full(SIZES, -1, np.int64),
             np.empty(pool, np.int64),
+            np.empty(pool, np.int32),
+            np.empty(pool, np.int32),
+            np.empty(pool, np.int32),
             np.empty(pool if numbered else 0, np.int64),
             np.empty(pool if self.plan.reach is not None else 0),
             np.empty(pool if self.plan.own else 0, np.int64),
@@ -268,13 +266,12 @@ class SensorJoin:
 
     def _widen(self) -> None:
         """Room for the matches of a reading that meets more than there was room for."""
-        most = 6 * int(self._state.values[: int(self._state.counts[VALUES]), LIVE].max())
-        counts = self._found.counts
+        values = self._state.values[: int(self._state.counts[VALUES])]
+        most = 6 * int((values[:, SETTLED] + values[:, FRESH]).max())
         if most > len(self._found.time):
             self._found = _found(most, numbered=self.plan.carries)
-            self._found.counts[:] = counts
         if most > len(self._room.time):
-            self._room = _scratch(most, 0)._replace(latest=self._room.latest)
+            self._room = _scratch(most, 0)._replace(latest=self._room.latest, mark=self._room.mark)
 
     def _carried_by(self, number: NDArray[np.int64]) -> pa.Table:
         base = self._carried[0][0]
@@ -290,18 +287,21 @@ class SensorJoin:
         if known <= max(_LABELS, 2 * self._labels_kept):
             return
         state = self._state
-        sweep(state, int(state.sweep[(state.counts[HEAD] - 1) % len(state.sweep), 0]) - self._span)
-        runs = np.flatnonzero(np.diff(state.runs[: state.counts[RUNS], 5:7]) > 0)
-        values = np.flatnonzero(state.values[: state.counts[VALUES], LIVE])
-        used, codes = np.unique(state.runs[runs, SENSOR], return_inverse=True)
-        kept, self.sensors = self.sensors.strings.take(used), Names()
-        state.runs[runs, SENSOR] = self.sensors.of(kept)[codes]
+        before = int(state.sweep[(state.counts[HEAD] - 1) % len(state.sweep), 0]) - self._span
+        sweep(state, before)
+        used = np.zeros(len(self.sensors), bool)
+        sensors_in(state, used)
+        kept, numbers = self.sensors.strings.take(np.flatnonzero(used)), np.zeros(len(used), np.int64)
+        self.sensors = Names()
+        numbers[used] = self.sensors.of(kept)
+        renumber(state, numbers)
+        values = np.flatnonzero(state.values[: state.counts[VALUES], HELD])
         self._groups = _kept(self._groups, state.values[:, GROUP], values)
         if len(self._values) > 1:
             self._values = _kept(self._values, state.values[:, KEY], values)
         self._labels_kept = len(self.sensors) + len(self._groups) + len(self._values)
         self._room.latest[:] = 0
-        self._rebuild()  # keys are others now
+        self._rebuild(before)  # keys are others now
 
 
 def _kept(labels: LabelNumbers, column: NDArray[np.int64], rows: NDArray[np.int64]) -> LabelNumbers:
@@ -313,13 +313,13 @@ def _kept(labels: LabelNumbers, column: NDArray[np.int64], rows: NDArray[np.int6
 
 
 def _found(room: int, *, numbered: bool) -> Found:
-    empty = [np.empty(n, np.int64) for n in (_SLICE, _SLICE, room, room, room, room if numbered else 0)]
-    return Found(np.zeros(4, np.int64), empty[0], empty[1], empty[2], empty[3], empty[4], empty[5])
+    empty = [np.empty(n, np.int64) for n in (_SLICE, _SLICE, room, room + 1, room, room if numbered else 0)]
+    return Found(np.zeros(3, np.int64), empty[0], empty[1], empty[2], empty[3], empty[4], empty[5])
 
 
 def _scratch(room: int, sensors: int) -> Scratch:
-    empty = [np.empty(room, np.int64) for _ in range(5)]
-    return Scratch(empty[0], empty[1], empty[2], empty[3], empty[4], np.zeros(sensors, np.int64))
+    sensor, time, number, group, size, place = (np.empty(room, np.int64) for _ in range(6))
+    return Scratch(sensor, time, number, group, size, place, np.zeros(sensors, np.int64), np.ones(1, np.int64))
 
 
 def _grown(array: NDArray[np.int64], length: int) -> NDArray[np.int64]:

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from appulse.kernels.occurrences import ranked
+from appulse.kernels.sensor_join import ascends, ranked
 from appulse.model.strings import Bytes, encode
 
 if TYPE_CHECKING:
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 def order_of(readings: Readings) -> NDArray[np.int64] | None:
     """The order (time, sensor, value, what is carried); None where the readings are in it already."""
-    step = np.diff(readings.time)
-    if (step > 0).all():
+    if ascends(readings.time, readings.sensor.offsets, readings.sensor.data):
         return None
+    step = np.diff(readings.time)
     if (step < 0).any():
         return _ordered(readings, np.arange(len(readings)))
     # In order of time: only those that share theirs have to be looked at.

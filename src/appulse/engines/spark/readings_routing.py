@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from appulse.engines.spark.tiles import label_hash
-from appulse.kernels.occurrences import bin_keys, mixed
+from appulse.kernels.bins import bin_keys, mixed
 from appulse.kernels.strings import hash_rows
 from appulse.model.readings import numbers_of
 

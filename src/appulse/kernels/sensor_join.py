@@ -1,0 +1,358 @@
+"""The walk of the sensor join: Insert-Probe of readings, one by one, and the elements of what they meet.
+
+Ali et al. 2007, section 4.1.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from appulse.kernels.bins import bin_key
+from appulse.kernels.jit import exact_kernel, inlined_kernel
+from appulse.kernels.occurrences import (
+    FRESH,
+    GROUPS,
+    HEAD,
+    HELD,
+    PLACE,
+    ROOM,
+    SETTLED,
+    STARVED,
+    TAIL,
+    clean,
+    new_value,
+    settle,
+    settle_many,
+    slot_of,
+    sweep,
+    widen,
+)
+
+if TYPE_CHECKING:
+    from appulse.kernels.arrays import ByteArray, Flags, Floats, Hashes, Ints, Whole
+    from appulse.kernels.occurrences import Scratch, Small, Structure
+
+# Counters of an output: answers, their groups, the times of these.
+PROBES, TOLD_GROUPS, TIMES = range(3)
+
+
+class Arrivals(NamedTuple):
+    """Readings in order; ``length`` and ``value`` are empty where nothing asks for them, ``asks`` where all do."""
+
+    time: Ints
+    sensor: Ints
+    group: Ints
+    key: Ints
+    value: Floats
+    length: Ints
+    asks: Flags
+
+
+class Found(NamedTuple):
+    """Matches: probe p has the groups from ``first[p]`` on, group g the times from ``begin[g]`` on, newest first."""
+
+    counts: Ints  # (3,)
+    probe: Ints
+    first: Ints
+    sensor: Ints
+    begin: Ints
+    time: Ints
+    number: Ints  # of each occurrence, or (0,) where nobody asks
+
+
+@exact_kernel
+def join(
+    state: Structure,
+    arrivals: Arrivals,
+    begin: Whole,
+    end: Whole,
+    span: Whole,
+    reach: float,
+    width: float,
+    keeps: bool,
+    eager: bool,
+    found: Found,
+    room: Scratch,
+) -> Whole:
+    """Insert-Probe of the arrivals ``begin`` to ``end``; where it came to, short of the end without room.
+
+    ``span`` is the longest window. With ``reach`` (at least 0) values match that are no further apart; ``width`` is
+    then that of bins, three times as much. Without ``keeps`` it is probes alone.
+    """
+    # Arrays by their own names: to take one out of a tuple costs about as much as what is done to it.
+    counts, due, values, table = state.counts, state.sweep, state.values, state.table
+    pool, numbers, fresh, owners, sizes = state.time, state.number, state.sensor, state.group_sensor, state.group_size
+    measures, lengths, space = state.value, state.length, room.time
+    answers, firsts, met, begins, times, marks = (
+        found.probe,
+        found.first,
+        found.sensor,
+        found.begin,
+        found.time,
+        found.number,
+    )
+    time, sensors, groups, keys, asks = arrivals.time, arrivals.sensor, arrivals.group, arrivals.key, arrivals.asks
+    told, plain = found.counts, reach < 0.0 and len(arrivals.length) == 0
+    heads = np.full(3, -1, np.int64)
+    for i in range(begin, end):
+        before = time[i] - span
+        if eager:
+            sweep(state, before)
+        slot = slot_of(table, values, keys[i], groups[i])
+        value: Whole = np.int64(table[slot])
+        was = told[PROBES], told[TOLD_GROUPS], told[TIMES]
+        if len(asks) == 0 or asks[i]:
+            if plain:
+                if value >= 0:
+                    held = values[value, SETTLED] + values[value, FRESH]
+                    if told[TIMES] + held > len(times) or held > len(space):
+                        return i
+                    if not settle(values, value, pool, numbers, fresh, owners, sizes, before, space):
+                        settle_many(state, value, before, room)
+                    more = _copy_out(
+                        values, value, pool, numbers, owners, sizes, sensors[i], told, met, begins, times, marks
+                    )
+                    if more:
+                        answers[told[PROBES]], firsts[told[PROBES]] = i, told[TOLD_GROUPS]
+                        told[PROBES] += 1
+                        told[TOLD_GROUPS] += more
+            else:
+                heads[0] = value
+                if reach >= 0.0:
+                    _neighbours(state, arrivals, i, reach, width, heads)
+                live = _live(values, heads)
+                if told[TIMES] + live > len(times) or live > len(space):
+                    return i
+                many: Whole = np.int64(0)
+                for k in range(3):
+                    if heads[k] >= 0:
+                        many = _gather(state, heads[k], arrivals, i, span, reach, many, room)
+                if many:
+                    _tell(i, many, found, room)
+        if not keeps:
+            continue
+        if counts[HEAD] - counts[TAIL] == len(due):
+            value = -1
+        else:
+            if value < 0:
+                value = new_value(state, slot, keys[i], groups[i])
+            if value >= 0 and values[value, SETTLED] + values[value, FRESH] == values[value, ROOM]:
+                clean(state, value, before, space)
+                # With room for a few more it would be cleaned, from end to end, again and again.
+                if 4 * (values[value, SETTLED] + values[value, FRESH]) > 3 * values[value, ROOM]:
+                    value = value if widen(state, value) else -1
+        if value < 0:
+            told[PROBES], told[TOLD_GROUPS], told[TIMES] = was  # to be told again
+            counts[STARVED] = 1
+            return i
+        at = values[value, PLACE] + values[value, SETTLED] + values[value, FRESH]
+        pool[at], fresh[at] = time[i], sensors[i]
+        values[value, FRESH] += 1
+        values[value, HELD] += 1
+        head = counts[HEAD]
+        if len(numbers):
+            numbers[at] = head
+            if len(measures):
+                measures[at] = arrivals.value[i]
+            if len(lengths):
+                lengths[at] = arrivals.length[i]
+        due[head & (len(due) - 1), 0], due[head & (len(due) - 1), 1] = time[i], value
+        counts[HEAD] = head + 1
+    return end
+
+
+@inlined_kernel
+def _copy_out(
+    values: Ints,
+    value: Whole,
+    pool: Ints,
+    numbers: Ints,
+    group_sensor: Small,
+    group_size: Small,
+    sensor: Whole,
+    told: Ints,
+    sensors: Ints,
+    begins: Ints,
+    times: Ints,
+    marks: Ints,
+) -> Whole:
+    """Tell a settled block from its end to its begin, but for the probe's own sensor; how many groups."""
+    place, first, at = values[value, PLACE], told[TOLD_GROUPS], told[TIMES]
+    end = place + values[value, SETTLED]
+    rest = last = upper = end  # of the own group: its begin and end
+    groups, begin = first, at
+    for g in range(place + values[value, GROUPS] - 1, place - 1, -1):
+        size = np.int64(group_size[g])
+        if group_sensor[g] == sensor:
+            rest, last = upper - size, upper
+        else:
+            sensors[groups], begins[groups] = group_sensor[g], begin
+            groups += 1
+            begin += size
+        upper -= size
+    _reversed(pool, last, end, times, at)
+    _reversed(pool, place, rest, times, at + end - last)
+    if len(marks):
+        _reversed(numbers, last, end, marks, at)
+        _reversed(numbers, place, rest, marks, at + end - last)
+    told[TIMES] = begin
+    more: Whole = groups - first
+    return more
+
+
+@inlined_kernel
+def _reversed(source: Ints, begin: Whole, end: Whole, target: Ints, at: Whole) -> None:
+    """Copy backwards; indices without sign spare the test for negative ones, which is in the way of SIMD."""
+    last, to = np.uint64(end - 1), np.uint64(at)
+    for k in range(np.uint64(end - begin)):
+        target[to + k] = source[last - k]
+
+
+@exact_kernel
+def _live(values: Ints, heads: Ints) -> Whole:
+    live: Whole = 0
+    for k in range(3):
+        if heads[k] >= 0:
+            live += values[heads[k], FRESH]
+    return live
+
+
+@exact_kernel
+def _gather(
+    state: Structure, value: Whole, arrivals: Arrivals, i: Whole, span: Whole, reach: float, many: Whole, room: Scratch
+) -> Whole:
+    """Collect what matches of one value, behind the ``many`` collected so far; how many there are then."""
+    now, sensor, place = arrivals.time[i], arrivals.sensor[i], state.values[value, PLACE]
+    for at in range(place, place + state.values[value, FRESH]):
+        old = now - state.time[at]
+        if state.sensor[at] == sensor or old > span or (len(state.length) and old > state.length[at]):
+            continue
+        if reach >= 0.0 and not abs(arrivals.value[i] - state.value[at]) <= reach:
+            continue
+        room.sensor[many], room.time[many], room.number[many] = state.sensor[at], state.time[at], state.number[at]
+        many += 1
+    return many
+
+
+@exact_kernel
+def _tell(i: Whole, many: Whole, found: Found, room: Scratch) -> None:
+    """Put what was collected into groups by sensor, newest first."""
+    counts = found.counts
+    mark, groups = room.mark[0], 0
+    order = np.argsort(-room.number[:many])
+    for k in order:
+        other = room.sensor[k]
+        if room.latest[other] < mark:
+            room.latest[other] = mark + groups
+            room.size[groups] = 0
+            found.sensor[counts[TOLD_GROUPS] + groups] = other
+            groups += 1
+        room.group[k] = room.latest[other] - mark
+        room.size[room.group[k]] += 1
+    begin = counts[TIMES]
+    for group in range(groups):
+        found.begin[counts[TOLD_GROUPS] + group] = begin
+        size = room.size[group]
+        room.size[group] = begin
+        begin += size
+    for k in order:
+        at = room.size[room.group[k]]
+        room.size[room.group[k]] = at + 1
+        found.time[at] = room.time[k]
+        if len(found.number):
+            found.number[at] = room.number[k]
+    found.probe[counts[PROBES]], found.first[counts[PROBES]] = i, counts[TOLD_GROUPS]
+    counts[PROBES] += 1
+    counts[TOLD_GROUPS] += groups
+    counts[TIMES] += many
+    room.mark[0] = mark + groups
+
+
+@exact_kernel
+def _neighbours(state: Structure, arrivals: Arrivals, i: Whole, reach: float, width: float, heads: Ints) -> None:
+    """The values of each bin that values within reach can lie in.
+
+    The bins of the two ends and of the value itself: with a width of three times the reach no other lies between,
+    whatever is rounded; where numbers are so large that they are further apart than the reach, only equal ones match.
+    """
+    value, group = arrivals.value[i], arrivals.group[i]
+    more = reach * (1.0 + 1e-15)
+    low, high = np.nextafter(value - more, -np.inf), np.nextafter(value + more, np.inf)
+    before, own, after = bin_key(low, width), bin_key(value, width), bin_key(high, width)
+    heads[1] = heads[2] = -1
+    if before != own:
+        heads[1] = state.table[slot_of(state.table, state.values, before, group)]
+    if after not in (own, before):
+        heads[2] = state.table[slot_of(state.table, state.values, after, group)]
+
+
+@exact_kernel
+def ascends(time: Ints, offsets: Ints, data: ByteArray) -> bool:
+    """Whether rows, of which each has a string, are in the order of (time, string), and no two are equal."""
+    for i in range(1, len(time)):
+        if time[i] > time[i - 1]:
+            continue
+        if time[i] < time[i - 1]:
+            return False
+        left, right, k = offsets[i - 1], offsets[i], 0
+        shorter = min(right - left, offsets[i + 1] - right)
+        while k < shorter and data[left + k] == data[right + k]:
+            k += 1
+        if k < shorter:
+            if data[left + k] > data[right + k]:
+                return False
+        elif right - left >= offsets[i + 1] - right:
+            return False
+    return True
+
+
+@exact_kernel
+def ranked(time: Ints, rank: Ints, keys: Hashes) -> bool:
+    """One number a row in the order of (time, rank); False where they do not fit."""
+    n = len(time)
+    least, most, ranks = time[0], time[0], np.int64(0)
+    for i in range(n):
+        least, most, ranks = min(least, time[i]), max(most, time[i]), max(ranks, rank[i])
+    if np.float64(most - least + 1) * np.float64(ranks + 1) > 9e18:
+        return False
+    for i in range(n):
+        keys[i] = np.uint64(time[i] - least) * np.uint64(ranks + 1) + np.uint64(rank[i])
+    return True
+
+
+@exact_kernel
+def expand(
+    first: Ints, begin: Ints, probe: Whole, digits: Ints, rows: Ints, starts: Ints, picks: Ints
+) -> tuple[Whole, int]:
+    """Elements of the Cartesian products of factorised matches, as many as there is room for.
+
+    Begins with ``probe`` at the element that ``digits`` (one a group of it) tell, the last digit fastest, and leaves
+    there where it ended. ``rows[k]`` is an element's probe, ``picks[starts[k]:starts[k + 1]]`` its occurrences. Returns
+    the probe to go on with, and the number of elements.
+    """
+    count, at = 0, 0
+    starts[0] = 0
+    while probe < len(first) - 1:
+        low, groups = first[probe], first[probe + 1] - first[probe]
+        while True:
+            if count == len(rows) or at + groups > len(picks):
+                return probe, count
+            for g in range(groups):
+                picks[at + g] = begin[low + g] + digits[g]
+            at += groups
+            rows[count] = probe
+            count += 1
+            starts[count] = at
+            g = groups - 1
+            while g >= 0:
+                digits[g] += 1
+                if digits[g] < begin[low + g + 1] - begin[low + g]:
+                    break
+                digits[g] = 0
+                g -= 1
+            if g < 0:
+                break
+        probe += 1
+    return probe, count
