@@ -27,8 +27,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import appulse as ap
-from appulse.engines.window_queries import LocalWindowQueries, resolve_window_queries
-from appulse.model.encode import checked
+from appulse.engines.window_call import resolve_window_queries
+from appulse.engines.window_queries import WindowQueries
+from appulse.engines.window_rows import END, HeldRows, taken_in
 from appulse.queries.sets import QuerySet
 from benchmarks.harness import arguments, report, say, scratch
 from benchmarks.ibs import IBS
@@ -144,15 +145,13 @@ class OurWindows:
         tables = [stream.frame for stream in streams]
         settings: dict[str, Any] = {"probability": None, "window": None, "on_reject": "fail"}
         call = resolve_window_queries(streams, tables, queries.schema, **settings)
-        self._engine = LocalWindowQueries(call)
-        self._engine.change(queries)
-        self._rows = [
-            checked(table, one.encoding, one.columns)[0] for table, one in zip(tables, call.streams, strict=True)
-        ]
+        self._call, self._queries = call, WindowQueries(call)
+        self._queries.change(queries)
+        self._rows = {i: taken_in(call, i, table)[0] for i, table in enumerate(tables)}
 
     def match(self) -> tuple[Ints, Ints, Ints]:
         """The matching triples of left row, right row and query; slots are numbers of queries here."""
-        found = self._engine.matched(self._rows)
+        found = self._queries.matched(HeldRows(self._call).push(self._rows, END))
         return found.rows[0], found.rows[1], found.slot.astype(np.int64)
 
 

@@ -21,6 +21,8 @@ from appulse.engines.spark.sensors import blocks_of_readings
 from appulse.engines.spark.state import Cache, TileState
 from appulse.engines.spark.tile_join import ANSWERS, METRICS, REJECTS, TileJoin, end_mark, read_table
 from appulse.engines.spark.tiling import Tiling, Version
+from appulse.engines.spark.window_queries import blocks_of_rows
+from appulse.engines.spark.window_stage import WindowStage, changes_block
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from appulse.engines.readings import ReadingsCall
     from appulse.engines.spark.sensors import Routing
     from appulse.engines.spark.tiles import TilePlan
+    from appulse.engines.window_call import WindowCall
 
 
 class FakeValue:
@@ -261,3 +264,31 @@ class FakeReadings(FakeQuery):
         for key, given in sorted(blocks.items()):
             out += self._attempts(stage.answer, "readings", key, given, limit)
         return out + self._fire(stage.expire, "readings", limit)
+
+
+@dataclass
+class FakeWindows(FakeQuery):
+    """Queries over several streams: ``queries`` as bytes, or None where they change."""
+
+    call: WindowCall
+    queries: bytes | None = field(kw_only=True)
+
+    def _task(self, part: pa.Table, stream: int) -> Iterator[pa.RecordBatch]:
+        return blocks_of_rows(part.to_batches(), self.call, stream, bucket_keys(self.call, self.tiling))
+
+    def changed(
+        self, tables: Mapping[str, pa.Table], changes: Sequence[pa.Table]
+    ) -> tuple[list[pa.Table], list[pa.Table]]:
+        """Answers and rejects of one micro-batch that brings changes of the queries, too."""
+        limit = self._watermark()
+        blocks = self._shuffled(tables)
+        for key in bucket_keys(self.call, self.tiling):
+            blocks[key] += [changes_block(i, table) for i, table in enumerate(changes) if len(table)]
+        return self._answered(self._run_stages({key: blobs for key, blobs in blocks.items() if blobs}, limit))
+
+    def _run_stages(self, blocks: Mapping[int, Sequence[bytes]], limit: int | None) -> list[bytes]:
+        stage = WindowStage(self.call, self.queries, bucket_keys(self.call, self.tiling)[0])
+        out: list[bytes] = []
+        for key, given in sorted(blocks.items()):
+            out += self._attempts(stage.answer, "windows", key, given, limit)
+        return out + self._fire(stage.expire, "windows", limit)

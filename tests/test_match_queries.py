@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import appulse as ap
+from appulse.engines.local_windows import LocalWindowQueries
 from tests import naive_queries, query_strategies
 from tests.test_real_data import CABS, DATA
 
@@ -57,6 +58,128 @@ def test_window_joins_match_the_queries_of_the_slow_twin(data: st.DataObject) ->
     case = data.draw(query_strategies.joins(arity=(2, 3, 4)))
     found = ap.match_queries(*case.framed(), case.query_table, probability=case.probability, window=case.window)
     naive_queries.assert_same(found, case.expected())
+
+
+def _pushed(case: query_strategies.Case, changing: query_strategies.Changing) -> tuple[list[pa.Table], ap.QueryMatch]:
+    """The answers of each push, and of the drain."""
+    by_hand = ap.QueryMatch(*case.streams, probability=case.probability, window=case.window)
+    by_hand.change(case.query_table)
+    by_hand.push(**case.frames({}))
+    found = []
+    for i, push in enumerate(changing.cut):
+        if changing.changes[i]:
+            by_hand.change(changing.change_table(i))
+        found.append(by_hand.push(**case.frames(push)))
+    return [*found, by_hand.drain()], by_hand
+
+
+@settings(max_examples=100)
+@given(st.data())
+def test_window_joins_by_push_answer_as_the_slow_twin(data: st.DataObject) -> None:
+    """Each push answers what its rows complete, under windows in rows what is complete by then; queries come and go.
+
+    Rows stay as long as any window of queries that stood may ask for them, so a query sees what was there before it.
+    """
+    orders = data.draw(st.sampled_from((("time",), ("time",), ("arrival",))))
+    case = data.draw(query_strategies.joins(arity=(2, 2, 3), lateness=True, orders=orders))
+    if data.draw(st.booleans()):
+        case = query_strategies.anchored(case)
+        changing = data.draw(query_strategies.changing(case))
+    else:  # windows are those of the queries alone, and so is what is held
+        cut = tuple(data.draw(query_strategies.cuts(case)))
+        changing = query_strategies.Changing(cut, ((),) * len(cut))
+    found, _ = _pushed(case, changing)
+    expected = case.expected_pushes(changing)
+    for i, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
+        naive_queries.assert_same(ours, theirs, f"push {i}: ")
+
+
+def _two(*queries: tuple[str, str], **settings: Any) -> ap.QueryMatch:
+    """Queries over two streams r and s, three seconds late at most."""
+    streams = [ap.Stream(None, key="id", time="ts", value=ap.Exact("x"), lateness=3, name=name) for name in "rs"]
+    by_hand = ap.QueryMatch(*streams, **settings)
+    names, texts = zip(*queries, strict=True)
+    by_hand.change(pa.table({"query": names, "condition": texts}))
+    return by_hand
+
+
+def _engine(by_hand: ap.QueryMatch) -> LocalWindowQueries:
+    assert isinstance(by_hand._engine, LocalWindowQueries)
+    return by_hand._engine
+
+
+def _at(*times: float) -> pa.Table:
+    return pa.table({"id": pa.array(times, pa.float64()), "ts": pa.array(times, pa.float64()), "x": [1.0] * len(times)})
+
+
+def test_rows_are_held_as_long_as_one_may_come_that_meets_them() -> None:
+    """To the microsecond; after that they are forgotten, and what comes too late is told."""
+    by_hand = _two(("time", "r.x = s.x WITHIN 5 SECONDS"), ("rows", "r.x = s.x WITHIN 2 ROWS"))
+    by_hand.push(r=_at(0, 1), s=_at())
+    assert len(by_hand.push(r=_at(8), s=_at(8))) == 1  # 8 and 8, in time
+    found = by_hand.push(s=_at(5)).to_pylist()
+    assert sorted((row["query"], row["left_key"], row["right_key"]) for row in found) == [
+        ("time", 0.0, 5.0),
+        ("time", 1.0, 5.0),
+        ("time", 8.0, 5.0),
+    ]
+    rows = by_hand.push(r=_at(100), s=_at(100)).to_pylist()
+    assert sorted((row["left_key"], row["right_key"]) for row in rows if row["query"] == "rows") == [
+        (0.0, 5.0),
+        (1.0, 5.0),
+        (1.0, 8.0),
+        (8.0, 5.0),
+        (8.0, 8.0),
+    ]
+    assert [len(ticks) for ticks in _engine(by_hand).held.ticks] == [3, 3]  # the newest two of each, and what waits
+    assert len(by_hand.push(s=_at(96.0, 97.0))) == 0
+    told = by_hand.rejects().to_pylist()
+    assert [(row["stream"], row["key"], row["reason"]) for row in told] == [("s", 96.0, "late")]
+    assert "1.000000 seconds behind" in told[0]["detail"]
+
+
+def test_queries_of_several_streams_have_an_end_and_bring_columns_along() -> None:
+    """`until` is about the newest row of a choice, `select` names columns with their streams."""
+    rows = [pa.table({"id": [1, 2], "ts": [1.0, 3.0], "x": [1.0, 2.0], "own": texts}) for texts in (["a", "b"],) * 2]
+    streams = [ap.Stream(t, key="id", time="ts", value=ap.Exact("x"), name=n) for t, n in zip(rows, "rs", strict=True)]
+    queries = pa.table(
+        {
+            "query": ["a", "b", "c", "d"],
+            "condition": ["r.x <= s.x WITHIN 1 MINUTE"] * 4,
+            "until": [1.0, 3.0, None, None],
+            "select": ["r.own, s.x", None, "own", "nothing"],
+        }
+    )
+    found = ap.match_queries(*streams, queries)
+    told = [(row["query"], row["left_key"], row["right_key"], row["values"]) for row in found.to_pylist()]
+    assert sorted(told) == [
+        ("a", 1, 1, '{"r.own": "a", "s.x": 1.0}'),
+        ("b", 1, 1, None),
+        ("b", 1, 2, None),
+        ("b", 2, 2, None),
+    ]
+    assert ["in several streams" in row["detail"] for row in ap.rejects(found).to_pylist()] == [True, False]
+    by_hand = ap.QueryMatch(*[replace(stream, frame=None) for stream in streams])
+    by_hand.change(queries)
+    by_hand.push(r=rows[0])
+    assert by_hand.push(s=rows[1]).equals(found)
+    assert by_hand.explain_query("b")["matches"] == 3
+    assert [by_hand.expire(2.0), by_hand.expire(4.0)] == [1, 1]
+    with pytest.raises(ap.BadArgument, match="no such stream"):
+        by_hand.push(t=rows[0])
+    with pytest.raises(ap.BadArgument, match="takes a frame where there is one stream"):
+        by_hand.push(rows[0])
+
+
+def test_joins_reach_no_further_than_the_queries_that_are_left() -> None:
+    """Once many have gone: what they alone asked for is neither joined nor held."""
+    by_hand = _two(*[(f"q{i}", f"r.x = s.x AND r.x > {i} WITHIN {i + 1} HOURS") for i in range(100)])
+    by_hand.push(r=_at(0), s=_at(0))
+    assert _engine(by_hand).queries.longest == {False: (100 * 3600 * 10**6,) * 2}
+    by_hand.change(pa.table({"query": [f"q{i}" for i in range(10, 100)], "change": ["remove"] * 90}))
+    assert _engine(by_hand).queries.longest == {False: (10 * 3600 * 10**6,) * 2}
+    by_hand.push(r=_at(40_000), s=_at(40_000))
+    assert [len(ticks) for ticks in _engine(by_hand).held.ticks] == [1, 1]
 
 
 # --- real data, and generated twins that always run -------------------------------------------------------------

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from appulse.api.results import check_stream, is_spark, remember
+from appulse.engines.call import stream_names
 from appulse.errors import BadArgument
 from appulse.model.stream import Stream
 
 if TYPE_CHECKING:
+    from appulse.engines.local_windows import LocalWindowQueries
     from appulse.engines.queries import LocalQueries
     from appulse.windows.definitions import Window
 
@@ -59,8 +61,9 @@ def match_queries(
 
         return spark_queries(given[0], frame, **settings)
     from appulse.engines.local import as_table
+    from appulse.engines.local_windows import LocalWindowQueries
     from appulse.engines.queries import LocalQueries, resolve_queries
-    from appulse.engines.window_queries import LocalWindowQueries, resolve_window_queries
+    from appulse.engines.window_call import resolve_window_queries
 
     tables, asked = [as_table(stream.frame) for stream in given], as_table(frame)
     if len(given) > 1:
@@ -70,7 +73,7 @@ def match_queries(
         remember(result, several.rejects(), several.call)
         return result
     if window is not None:
-        raise BadArgument("window= is for queries over several streams: a row of one is judged by itself.")
+        _refuse_window(1)
     call = resolve_queries(given[0], tables[0], asked.schema, **settings)
     engine = LocalQueries(call)
     engine.change(asked)
@@ -90,15 +93,32 @@ def ask(rows: Stream, queries: Any, *, probability: float | None = None, on_reje
 class QueryMatch:
     """Standing queries by hand, without Spark: they come and go, rows are pushed, answers come out at once.
 
-    ``stream`` has ``frame=None``. Changes count from the next push on, and see all its rows.
+    Streams have ``frame=None``. Changes count from the next push on, and see all its rows. Over several streams a
+    query joins rows that are held by then, too: those in windows of queries that stood before it.
     """
 
-    def __init__(self, stream: Stream, *, probability: float | None = None, on_reject: str = "collect") -> None:
-        if not isinstance(stream, Stream):
-            raise BadArgument(f"QueryMatch got a {type(stream).__name__}. Describe the stream: ap.Stream(None, ...).")
-        self._stream, self._probability, self._on_reject = stream, probability, on_reject
-        self._engine: LocalQueries | None = None
+    def __init__(
+        self,
+        *streams: Stream,
+        probability: float | None = None,
+        window: Window | None = None,
+        on_reject: str = "collect",
+    ) -> None:
+        for stream in streams:
+            if not isinstance(stream, Stream):
+                raise BadArgument(
+                    f"QueryMatch got a {type(stream).__name__}. Describe the stream: ap.Stream(None, ...)."
+                )
+        self._names = stream_names(streams) if len(streams) > 1 else (streams[0].name or "stream",) if streams else ()
+        if not streams or (window is not None and len(streams) == 1):
+            _refuse_window(len(streams))
+        self._streams = streams
+        self._settings: dict[str, Any] = {"probability": probability, "on_reject": on_reject}
+        self._settings |= {"window": window} if len(streams) > 1 else {}
+        self._engine: LocalQueries | LocalWindowQueries | None = None
         self._waiting: list[pa.Table] = []
+        self._held: list[dict[str, pa.Table]] = []
+        self._drained = False
 
     def change(self, queries: Any) -> None:
         """Add and remove queries: a frame as `match_queries` takes it."""
@@ -119,23 +139,72 @@ class QueryMatch:
         """
         return self._known.expire(before)
 
-    def push(self, frame: Any) -> pa.Table:
-        """Take in rows; the queries that they satisfy."""
+    def push(self, *frame: Any, **frames: Any) -> pa.Table:
+        """Take in rows; the queries that they satisfy.
+
+        Over several streams frames are given by stream name, ``push(vans=..., calls=...)``; what comes out are the
+        choices of rows that can be made from now on. Nothing is answered before every stream has shown its columns.
+        """
         from appulse.engines.local import as_table
+
+        if len(self._streams) == 1 and len(frame) == 1 and not frames:
+            return self._push_one(as_table(frame[0]))
+        if frame or len(self._streams) == 1:
+            raise BadArgument("push() takes a frame where there is one stream, else push(name=frame, ...).")
+        for name in frames:
+            if name not in self._names:
+                raise BadArgument(f"push({name}=...): there is no such stream. There are: {', '.join(self._names)}.")
+        if self._drained:
+            raise BadArgument("These streams were drained: they have ended. Make a new QueryMatch.")
+        return self._push_several({name: as_table(given) for name, given in frames.items() if given is not None})
+
+    def drain(self) -> pa.Table:
+        """The streams have ended: the answers of ticks that windows in rows still waited for."""
+        from appulse.engines.local_windows import LocalWindowQueries
+
+        self._drained = len(self._streams) > 1
+        if isinstance(self._engine, LocalWindowQueries):
+            return self._engine.drain()
+        return pa.table({}) if self._engine is None else self._engine.call.answer_schema.empty_table()
+
+    def _push_one(self, table: pa.Table) -> pa.Table:
         from appulse.engines.queries import LocalQueries, resolve_queries
 
-        table = as_table(frame)
         if self._engine is None:
-            if not self._waiting:
-                raise BadArgument("There are no queries yet. Add some by change(), if only an empty frame of them.")
-            settings: dict[str, Any] = {"probability": self._probability, "on_reject": self._on_reject}
-            engine = LocalQueries(resolve_queries(self._stream, table, self._waiting[0].schema, **settings))
-            if not len(table) and any(pa.types.is_null(kind) for kind in table.schema.types):
-                return engine.push(table)  # frames of some libraries have no types before they have rows
+            engine = LocalQueries(resolve_queries(self._streams[0], table, self._first.schema, **self._settings))
+            if _untyped(table):
+                return engine.push(table)
             for waiting in self._waiting:
                 engine.change(waiting)
             self._engine, self._waiting = engine, []
+        assert isinstance(self._engine, LocalQueries)  # noqa: S101 - of one stream
         return self._engine.push(table)
+
+    def _push_several(self, tables: dict[str, pa.Table]) -> pa.Table:
+        from appulse.engines.local_windows import LocalWindowQueries
+        from appulse.engines.window_call import resolve_window_queries
+
+        if isinstance(self._engine, LocalWindowQueries):
+            return self._engine.push(tables)
+        first = self._first
+        self._held.append(tables)
+        shown = {n: table for held in reversed(self._held) for n, table in held.items() if not _untyped(table)}
+        if len(shown) < len(self._streams):
+            return pa.table({})
+        tables_of = [shown[name] for name in self._names]
+        engine = LocalWindowQueries(resolve_window_queries(self._streams, tables_of, first.schema, **self._settings))
+        for waiting in self._waiting:
+            engine.change(waiting)
+        for held in self._held:
+            answers = engine.push(held)
+        self._engine, self._waiting, self._held = engine, [], []
+        return answers
+
+    @property
+    def _first(self) -> pa.Table:
+        if not self._waiting:
+            raise BadArgument("There are no queries yet. Add some by change(), if only an empty frame of them.")
+        return self._waiting[0]
 
     def explain_query(self, query: Any) -> dict[str, Any]:
         """What is known of a standing query: its condition, boxes, whether these say it all, and its matches so far."""
@@ -150,10 +219,21 @@ class QueryMatch:
         return self._known.rejects()
 
     @property
-    def _known(self) -> LocalQueries:
+    def _known(self) -> LocalQueries | LocalWindowQueries:
         if self._engine is None:
             raise BadArgument("Nothing has been judged yet: push rows first, if only an empty frame.")
         return self._engine
+
+
+def _untyped(table: pa.Table) -> bool:
+    """Whether a frame tells no types: those of some libraries have none before they have rows."""
+    return not len(table) and any(pa.types.is_null(kind) for kind in table.schema.types)
+
+
+def _refuse_window(streams: int) -> None:
+    if not streams:
+        raise BadArgument("QueryMatch() got no stream. Describe it: ap.QueryMatch(ap.Stream(None, ...)).")
+    raise BadArgument("window= is for queries over several streams: a row of one is judged by itself.")
 
 
 def _with_queries(given: tuple[Any, ...], queries: Any, name: str) -> tuple[tuple[Any, ...], Any]:

@@ -9,7 +9,7 @@ from appulse.engines.call import TOLERANCE, JoinCall
 from appulse.engines.phenomena import PhenomenaCall
 from appulse.engines.queries import QueryCall
 from appulse.engines.sensors import SensorCall
-from appulse.engines.window_queries import WindowCall
+from appulse.engines.window_call import WindowCall
 from appulse.model.uncertainty import Form
 from appulse.windows.frames import described
 

@@ -15,6 +15,7 @@ from appulse.errors import BadArgument, bad_rows, nearest
 from appulse.model import uncertainty
 from appulse.model.defects import BAD_CONDITION, NEVER_TRUE, as_json, concat_rejects, reject_schema
 from appulse.model.encode import Encoding, as_samples, check_columns, checked, infer_dimensions, keys_of
+from appulse.model.strings import encode
 from appulse.model.times import from_micros, is_number, is_time, to_micros
 from appulse.model.uncertainty import Exact
 from appulse.operators.query_match import Points, match
@@ -23,7 +24,7 @@ from appulse.queries.index import MOST
 from appulse.queries.sets import QuerySet, plain_key
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -44,6 +45,7 @@ class QueryCall:
     types: tuple[tuple[str, pa.DataType], ...]  # of all that a condition may name
     query_type: pa.DataType
     threshold: float | None
+    schema: pa.Schema  # of the frame
     selecting: bool = False
     on_reject: str = "collect"
     dependent: tuple[str, ...] = ()
@@ -135,6 +137,7 @@ def resolve_queries(
         tuple(types.items()),
         plain_key(queries.field(QUERY).type),
         threshold_of(probability, [stream]),
+        without_views(schema),
         selecting=SELECT in queries.names,
         on_reject=on_reject,
         dependent=(name,) if is_joined(schema) else (),
@@ -197,8 +200,8 @@ class LocalQueries:
         self._selected: dict[str | None, tuple[str, ...]] = {None: ()}
         self._rejects: list[pa.Table] = []
 
-    def change(self, table: pa.Table) -> None:
-        """Add and remove queries, in order; they count from the next push on."""
+    def change(self, table: pa.Table) -> pa.Table:
+        """Add and remove queries, in order; they count from the next push on. The changes that can be used."""
         check_queries(table.schema)
         if self.call.on_reject == "fail" and len(table):
             # What raises has changed nothing.
@@ -211,27 +214,18 @@ class LocalQueries:
             self.queries = QuerySet(dict(self.call.types), self.call.query_type)
         if SELECT in table.column_names and not self.call.selecting:
             raise BadArgument("The first frame of queries had no column 'select', and this one has. Give it to all.")
-        table = _without_views(table).combine_chunks()
-        changes = column_of(table, CHANGE) if CHANGE in table.column_names else None
-        if changes is None:
-            self._add(table)
-            return
-        kinds = [None if kind is None else kind.lower() for kind in changes.to_pylist()]
-        begin = 0
-        for end in range(1, len(kinds) + 1):
-            if end < len(kinds) and kinds[end] == kinds[begin]:
-                continue
-            part = table.slice(begin, end - begin).combine_chunks()
-            if kinds[begin] == ADD:
-                self._add(part)
-            elif kinds[begin] == REMOVE:
+        usable = [table.slice(0, 0)]
+        for kind, part in changes_of(table):
+            wrong: list[tuple[int, str]] = []
+            if kind == ADD:
+                wrong = self._add(part)
+            elif kind == REMOVE:
                 self.queries.remove(column_of(part, QUERY))
             else:
-                given = changes[begin].as_py()
-                self._refuse(
-                    part, [(i, f"change is {given!r}, and 'add' or 'remove' is known") for i in range(len(part))]
-                )
-            begin = end
+                wrong = unknown_change(part)
+            self._refuse(part, wrong)
+            usable.append(without(part, wrong))
+        return pa.concat_tables(usable)
 
     def push(self, table: pa.Table) -> pa.Table:
         """The queries that rows satisfy."""
@@ -270,32 +264,23 @@ class LocalQueries:
 
     def explain(self, query: object) -> dict[str, Any]:
         """What is known of a query that stands."""
-        slots = self.queries.find(pa.array([query], self.call.query_type))
-        if not len(slots):
-            raise BadArgument(f"No query {query!r} stands: it was never added, was refused, or has been removed.")
-        return self.queries.described(int(slots[0]))
+        return explained_query(self.queries, query)
 
     def busiest(self, n: int) -> pa.Table:
         """The queries with the most matches, the most first."""
-        slots = self.queries.busiest(n)
-        return pa.table(
-            {
-                QUERY: self.queries.keys(slots),
-                CONDITION: self.queries.texts(slots),
-                "matches": pa.array(self.queries.counts[slots].astype(np.int64)),
-            }
-        )
+        return most_matched(self.queries, n)
 
     def rejects(self) -> pa.Table:
         """Every row and query that could not be used so far."""
         return concat_rejects(self._rejects, self.call.reject_schema)
 
-    def _add(self, table: pa.Table) -> None:
+    def _add(self, table: pa.Table) -> list[tuple[int, str]]:
+        """Those that cannot be used, by row and with what is wrong."""
         conditions = (
             column_of(table, CONDITION) if CONDITION in table.column_names else pa.nulls(len(table), pa.string())
         )
         wrong, labels = self._labels(table)
-        until, odd = self._until(table)
+        until, odd = until_of(table, self.call)
         wrong += odd
         bad = {i for i, _ in wrong}
         good = np.array([i for i in range(len(table)) if i not in bad], np.int64) if bad else np.arange(len(table))
@@ -306,11 +291,11 @@ class LocalQueries:
             until=None if until is None else until[good],
         )
         wrong += [(int(good[one.row]), one.reason) for one in added.refused]
-        self._refuse(table, sorted(wrong))
         # They stand, and do no harm: whoever wrote them has to hear of it.
         never = [(int(good[i]), "no row can ever satisfy it") for i in added.never.tolist()]
         if never:
             self._rejects.append(refused_queries(table, never, self.call.reject_schema, NEVER_TRUE))
+        return sorted(wrong)
 
     def _labels(self, table: pa.Table) -> tuple[list[tuple[int, str]], NDArray[np.int32] | None]:
         """What queries select, by number; and those that select what there is not."""
@@ -325,18 +310,6 @@ class LocalQueries:
                     wrong.append((i, str(error)))
         order = {given: i for i, given in enumerate(self._selected)}
         return wrong, np.array([order.get(given, 0) for given in selected], np.int32)
-
-    def _until(self, table: pa.Table) -> tuple[NDArray[np.int64] | None, list[tuple[int, str]]]:
-        """The last time at which queries hold; and those where that is none."""
-        if UNTIL not in table.column_names:
-            return None, []
-        column = column_of(table, UNTIL)
-        kind, own = column.type, self.call.time_type
-        if not (pa.types.is_null(kind) or (is_time(own) and is_time(kind)) or (is_number(own) and is_number(kind))):
-            raise BadArgument(f"Column 'until' of the queries is {kind}, and the stream's times are {own}. Give such.")
-        micros, null, strange = to_micros(column, self.call.encoding.unit)
-        wrong = [(i, "until is not a finite time in range") for i in np.flatnonzero(strange & ~null).tolist()]
-        return np.where(null, MOST, micros), wrong
 
     def _columns_of(self, given: str) -> tuple[str, ...]:
         names = tuple(name.strip() for name in given.split(","))
@@ -368,6 +341,77 @@ class LocalQueries:
             raise bad_rows(len(rejects), rejects.slice(0, 1).to_pylist()[0])
         if len(rejects):
             self._rejects.append(rejects)
+
+
+def changes_of(table: pa.Table) -> Iterator[tuple[str | None, pa.Table]]:
+    """Queries that are added or removed one after the other, as parts with what is done to them, in small letters."""
+    table = table.cast(without_views(table.schema)).combine_chunks()
+    if CHANGE not in table.column_names:
+        yield ADD, table
+        return
+    kinds = [None if kind is None else kind.lower() for kind in column_of(table, CHANGE).to_pylist()]
+    begin = 0
+    for end in range(1, len(kinds) + 1):
+        if end == len(kinds) or kinds[end] != kinds[begin]:
+            yield kinds[begin], table.slice(begin, end - begin).combine_chunks()
+            begin = end
+
+
+def unknown_change(table: pa.Table) -> list[tuple[int, str]]:
+    """What is wrong with queries of which nobody knows what is to be done to them."""
+    given = column_of(table, CHANGE)[0].as_py()
+    return [(i, f"change is {given!r}, and 'add' or 'remove' is known") for i in range(len(table))]
+
+
+def without(table: pa.Table, wrong: Sequence[tuple[int, str]]) -> pa.Table:
+    """The queries of a table but those with which something is wrong."""
+    return table.take(pa.array(np.setdiff1d(np.arange(len(table)), [i for i, _ in wrong]))) if wrong else table
+
+
+def last_changes(table: pa.Table) -> pa.Table:
+    """Of each query its last change, where all can be used; those removed are left out."""
+    keys = column_of(table, QUERY)
+    keys = encode(keys.drop_null()).to_arrow() if pa.types.is_nested(keys.type) and not keys.null_count else keys
+    codes = np.asarray(keys.dictionary_encode(null_encoding="encode").indices)
+    last = np.zeros(int(codes.max(initial=-1)) + 1, np.int64)
+    last[codes] = np.arange(len(codes))
+    kept = table.take(pa.array(np.sort(last)))
+    if CHANGE not in kept.column_names:
+        return kept
+    return kept.filter(pc.not_equal(pc.utf8_lower(kept[CHANGE]), REMOVE))
+
+
+def until_of(table: pa.Table, call: QueryCall) -> tuple[NDArray[np.int64] | None, list[tuple[int, str]]]:
+    """The last time at which queries hold, as a stream has its times; and those where that is none."""
+    if UNTIL not in table.column_names:
+        return None, []
+    column = column_of(table, UNTIL)
+    kind, own = column.type, call.time_type
+    if not (pa.types.is_null(kind) or (is_time(own) and is_time(kind)) or (is_number(own) and is_number(kind))):
+        raise BadArgument(f"Column 'until' of the queries is {kind}, and the stream's times are {own}. Give such.")
+    micros, null, strange = to_micros(column, call.encoding.unit)
+    wrong = [(i, "until is not a finite time in range") for i in np.flatnonzero(strange & ~null).tolist()]
+    return np.where(null, MOST, micros), wrong
+
+
+def explained_query(queries: QuerySet, query: object) -> dict[str, Any]:
+    """What is known of a query that stands."""
+    slots = queries.find(pa.array([query], queries.key_type))
+    if not len(slots):
+        raise BadArgument(f"No query {query!r} stands: it was never added, was refused, or has been removed.")
+    return queries.described(int(slots[0]))
+
+
+def most_matched(queries: QuerySet, n: int) -> pa.Table:
+    """The queries with the most matches, the most first."""
+    slots = queries.busiest(n)
+    return pa.table(
+        {
+            QUERY: queries.keys(slots),
+            CONDITION: queries.texts(slots),
+            "matches": pa.array(queries.counts[slots].astype(np.int64)),
+        }
+    )
 
 
 def refused_queries(
@@ -416,10 +460,9 @@ def column_of(table: pa.Table, name: str) -> pa.Array:
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
-def _without_views(table: pa.Table) -> pa.Table:
-    """Texts as Arrow can take some of them."""
-    views = [field.with_type(pa.string()) if pa.types.is_string_view(field.type) else field for field in table.schema]
-    return table.cast(pa.schema(views))
+def without_views(schema: pa.Schema) -> pa.Schema:
+    """With texts in types that Arrow can take some of."""
+    return pa.schema([f.with_type(pa.string()) if pa.types.is_string_view(f.type) else f for f in schema])
 
 
 def _is_text(kind: pa.DataType) -> bool:

@@ -1,55 +1,51 @@
-"""Continuous queries over the windows of several streams: a checked call, and the engine in this process."""
+"""A set of standing queries over several streams: what they ask for, and which choices of rows satisfy them."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from hashlib import blake2b
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from appulse.engines.call import check_partitions, stream_names
 from appulse.engines.queries import (
-    CHANGE,
+    ADD,
     CONDITION,
     QUERY,
+    REMOVE,
     SELECT,
-    UNTIL,
-    QueryCall,
+    changes_of,
     check_queries,
     column_of,
-    points_of,
+    explained_query,
+    most_matched,
     refused_queries,
-    resolve_queries,
-    threshold_of,
+    unknown_change,
+    until_of,
+    without,
 )
-from appulse.errors import BadArgument, NotBuilt, bad_rows
-from appulse.model.defects import NEVER_TRUE, as_text, concat_rejects, reject_schema
-from appulse.model.encode import checked, keys_of
-from appulse.model.strings import Labels, encode
-from appulse.model.times import duration, from_micros
-from appulse.operators.labels import LabelNumbers
-from appulse.operators.query_windows import AGE, LAG, Equality, Joined, Side, Wanted, match_choices
+from appulse.errors import BadArgument, nearest
+from appulse.model.defects import NEVER_TRUE, as_json, concat_rejects
+from appulse.model.encode import keys_of
+from appulse.model.times import duration, from_micros, to_micros
+from appulse.operators.query_windows import AGE, LAG, Equality, Joined, Wanted, match_choices
 from appulse.queries.columns import NUMBER, kind_of
 from appulse.queries.condition import Column, Comparison, parse, qualified
 from appulse.queries.index import MOST, NULL
 from appulse.queries.keys import is_axis
-from appulse.queries.sets import Lane, QuerySet
+from appulse.queries.sets import Lane, QuerySet, plain_key
 from appulse.queries.templates import Template, together
 from appulse.windows.definitions import CountWindow, TimeWindow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from appulse.model.encode import Checked, Encoding
-    from appulse.model.stream import Stream
+    from appulse.engines.window_call import WindowCall
+    from appulse.engines.window_rows import Longest, Shown
     from appulse.queries.condition import Condition
     from appulse.queries.keys import Range
-    from appulse.windows.definitions import Window
 
 _NO_WINDOW = (
     "it has no window: end it with WITHIN and a number of MILLISECONDS, SECONDS, MINUTES, HOURS, DAYS or ROWS, or give "
@@ -63,206 +59,200 @@ _TAIL = re.compile(
 )
 
 
+# Queries removed or replaced since windows were last looked through: so many do not matter.
+_FEW_GONE = 64
+
+
 @dataclass(frozen=True)
-class WindowCall:
-    """A checked call of queries over several streams, without frames."""
+class Term:
+    """What a query says beside its condition: its window over each stream, in microseconds or rows; what it selects."""
 
-    streams: tuple[QueryCall, ...]
-    window: Window | None
-    threshold: float | None
-    on_reject: str = "collect"
-    arrival: bool = field(default=False, init=False)
-    bucketed: bool = field(default=False, init=False)
-    holds_back: bool = field(default=False, init=False)
-
-    @property
-    def encodings(self) -> tuple[Encoding, ...]:
-        """Those of the streams."""
-        return tuple(call.encoding for call in self.streams)
-
-    @property
-    def lateness(self) -> tuple[int, ...]:
-        """Of each stream, in microseconds."""
-        return (0,) * len(self.streams)
-
-    @property
-    def idle_after(self) -> tuple[int | None, ...]:
-        """Of each stream: nobody is waited for."""
-        return (None,) * len(self.streams)
-
-    @property
-    def key_type(self) -> pa.DataType:
-        """Of keys among the rejects."""
-        return self.reject_schema.field("key").type
-
-    @property
-    def time_type(self) -> pa.DataType:
-        """Of times among the rejects."""
-        return self.reject_schema.field("time").type
-
-    @property
-    def grouped(self) -> bool:
-        """Whether there are groups."""
-        return all(call.encoding.partition_by for call in self.streams)
-
-    @property
-    def dependent(self) -> tuple[str, ...]:
-        """Streams whose rows are answers of a join."""
-        return tuple(name for call in self.streams for name in call.dependent)
-
-    @property
-    def names(self) -> dict[str, tuple[int, str]]:
-        """Each column, as conditions name it, by stream and own name."""
-        return {
-            f"{call.encoding.name}.{name}": (i, name) for i, call in enumerate(self.streams) for name, _ in call.types
-        }
-
-    @property
-    def types(self) -> dict[str, pa.DataType]:
-        """The types of those columns."""
-        return {f"{call.encoding.name}.{name}": kind for call in self.streams for name, kind in call.types}
-
-    @property
-    def answer_schema(self) -> pa.Schema:
-        """Columns of the answers."""
-        sides = ["left", "right"] if len(self.streams) == 2 else [call.encoding.name for call in self.streams]
-        fields = [(QUERY, self.streams[0].query_type)]
-        for side, call in zip(sides, self.streams, strict=True):
-            fields += [(f"{side}_key", call.key_type), (f"{side}_time", call.time_type)]
-        return pa.schema([*fields, ("probability", pa.float64())])
-
-    @property
-    def reject_schema(self) -> pa.Schema:
-        """Columns of the rejects; keys and times are text where streams have them of several types."""
-        keys, times = ({kind(call) for call in self.streams} for kind in (_key_type, _time_type))
-        return reject_schema(*(kinds.pop() if len(kinds) == 1 else pa.string() for kinds in (keys, times)))
-
-    def fingerprint(self) -> str:
-        """A short text that differs when the meaning of the call does; the queries are no part of it."""
-        text = repr(([call.fingerprint() for call in self.streams], self.window, self.threshold))
-        return blake2b(text.encode(), digest_size=8).hexdigest()
-
-    def rejects_of(self, stream: int, table: pa.Table) -> pa.Table:
-        """The rows of a stream that cannot be used."""
-        return self.as_rejects(checked(table, self.streams[stream].encoding, self.streams[stream].columns)[1])
-
-    def as_rejects(self, rejects: pa.Table) -> pa.Table:
-        """The rejects of one stream, as those of all."""
-        for name in ("key", "time"):
-            kind = self.reject_schema.field(name).type
-            if rejects.schema.field(name).type != kind:
-                told = [None if value is None else as_text(value) for value in rejects[name].to_pylist()]
-                rejects = rejects.set_column(rejects.schema.get_field_index(name), name, pa.array(told, kind))
-        return rejects
+    length: tuple[int, ...]
+    rows: bool
+    selected: tuple[str, ...] = ()
 
 
-def resolve_window_queries(
-    streams: Sequence[Stream],
-    tables: Sequence[pa.Table],
-    queries: pa.Schema,
-    *,
-    probability: float | None,
-    window: Window | None,
-    on_reject: str,
-) -> WindowCall:
-    """Check a call against the columns there are."""
-    if window is not None and not isinstance(window, TimeWindow | CountWindow):
-        raise BadArgument(f"window={window!r}. Queries over several streams take a TimeWindow or a CountWindow.")
-    threshold = threshold_of(probability, streams)
-    calls = [
-        resolve_queries(replace(stream, name=name), table, queries, probability=1.0, on_reject=on_reject)
-        for stream, table, name in zip(streams, tables, stream_names(streams), strict=True)
-    ]
-    check_partitions(streams, [table.schema for table in tables], [call.encoding.name for call in calls])
-    call = WindowCall(tuple(calls), window, threshold, on_reject)
-    if len(call.names) < sum(len(one.types) for one in calls):
-        raise BadArgument("Two columns have one name once that of their stream is put before it. Rename a stream.")
-    if isinstance(window, TimeWindow):
-        window.micros(tuple(one.encoding.name for one in calls))
-    return call
+@dataclass(frozen=True)
+class Changed:
+    """What became of changes: queries that cannot be used, or never match, as rejects; the changes that count."""
+
+    rejects: pa.Table
+    usable: pa.Table
 
 
-class LocalWindowQueries:
-    """Standing queries over several streams in process, over all rows there are."""
+class WindowQueries:
+    """Standing queries over several streams, which come and go."""
 
     def __init__(self, call: WindowCall) -> None:
         self.call = call
         self._names = call.names
-        columns = {one.encoding.name: [name for name, _ in one.types] for one in call.streams}
-        self._lanes: dict[tuple[Equality, ...], Lane] = {}
-        self._longest: dict[tuple[int, bool], list[int]] = {}
-        self.queries = QuerySet(call.types, call.streams[0].query_type, partial(_read, columns), self._lane_of)
-        self._rejects: list[pa.Table] = []
+        self._columns = {one.encoding.name: [name for name, _ in one.types] for one in call.streams}
+        self._begin()
 
-    def change(self, table: pa.Table) -> None:
-        """Add queries."""
+    def _begin(self) -> None:
+        self._lanes: dict[tuple[Equality, ...], Lane] = {}
+        self._longest: dict[tuple[int, bool], tuple[int, ...]] = {}
+        self._terms: dict[Term, int] = {}
+        self._gone = 0
+        query_type = self.call.streams[0].query_type
+        self.queries = QuerySet(self.call.types, query_type, partial(_read, self._columns), self._lane_of)
+
+    def __len__(self) -> int:
+        """Queries that stand."""
+        return len(self.queries)
+
+    @property
+    def longest(self) -> Longest:
+        """The longest windows of queries that stand, or stood not long ago."""
+        found: Longest = {}
+        for (_, rows), length in self._longest.items():
+            found[rows] = tuple(map(max, found.get(rows, length), length))
+        return found
+
+    def change(self, table: pa.Table) -> Changed:
+        """Add and remove queries, in order."""
         check_queries(table.schema)
-        for name in (CHANGE, SELECT, UNTIL):
-            if name in table.column_names:
-                raise NotBuilt(f"Column {name!r} is not built yet for queries over several streams. See docs/index.md.")
-        table = table.combine_chunks()
-        texts = column_of(table, CONDITION).cast(pa.string()).to_pylist()
-        split = [_split(text) for text in texts]
-        windows = [self._window(within) for _, within in split]
-        wrong = [
-            (i, _NO_ROWS if split[i][1] is not None else _NO_WINDOW)
-            for i, (text, window) in enumerate(zip(texts, windows, strict=True))
-            if text is not None and window is None
-        ]
-        good = np.setdiff1d(np.arange(len(texts)), [i for i, _ in wrong])
-        lengths = [windows[i] or ((0,) * len(self.call.streams), False) for i in good.tolist()]
+        if pa.types.is_null(self.call.streams[0].query_type):  # of frames without rows so far
+            first, *others = self.call.streams
+            first = replace(first, query_type=plain_key(table.schema.field(QUERY).type))
+            self.call = replace(self.call, streams=(first, *others))
+            self._begin()
+        if SELECT in table.column_names and not self.call.selecting:
+            raise BadArgument("The first frame of queries had no column 'select', and this one has. Give it to all.")
+        rejects, usable = [], [table.slice(0, 0)]
+        for kind, part in changes_of(table):
+            wrong: list[tuple[int, str]] = []
+            if kind == ADD:
+                wrong, never = self._add(part)
+                rejects.append(refused_queries(part, never, self.call.reject_schema, NEVER_TRUE))
+            elif kind == REMOVE:
+                self._gone += self.queries.remove(column_of(part, QUERY))
+            else:
+                wrong = unknown_change(part)
+            rejects.append(refused_queries(part, wrong, self.call.reject_schema))
+            usable.append(without(part, wrong))
+        self._look_through()
+        return Changed(concat_rejects(rejects, self.call.reject_schema), pa.concat_tables(usable))
+
+    def expire(self, before: object) -> int:
+        """Forget queries that hold up to a time before this."""
+        micros, null, strange = to_micros(pa.array([before]), self.call.streams[0].encoding.unit)
+        if null[0] or strange[0]:
+            raise BadArgument(f"expire({before!r}): give a time as the streams have them.")
+        gone = self.queries.expire(int(micros[0]))
+        self._gone += gone
+        self._look_through()
+        return gone
+
+    def explain(self, query: object) -> dict[str, Any]:
+        """What is known of a query that stands."""
+        return explained_query(self.queries, query)
+
+    def busiest(self, n: int) -> pa.Table:
+        """The queries with the most matches, the most first."""
+        return most_matched(self.queries, n)
+
+    def answers(self, shown: Shown) -> pa.Table:
+        """The choices of rows that satisfy queries, and could not be made before."""
+        return self._table(shown, self.matched(shown))
+
+    def matched(self, shown: Shown) -> Joined:
+        """The same as numbers of rows and slots of queries."""
+        by_lane = {lane.number: equalities for equalities, lane in self._lanes.items()}
+        lanes = [Wanted(lane, by_lane[lane], length, rows) for (lane, rows), length in self._longest.items()]
+        return match_choices(self.queries, shown, self._names, lanes, self.call.threshold)
+
+    def _table(self, shown: Shown, found: Joined) -> pa.Table:
+        columns = [self.queries.keys(found.slot).cast(self.call.streams[0].query_type)]
+        for call, own, at in zip(self.call.streams, shown.rows, found.rows, strict=True):
+            columns.append(keys_of(own.table, call.encoding).take(pa.array(at)))
+            columns.append(from_micros(own.time[at], call.time_type, call.encoding.unit))
+        columns.append(pa.array(found.probability))
+        if self.call.selecting:
+            columns.append(self._values(shown, found))
+        return pa.Table.from_arrays(columns, schema=self.call.answer_schema)
+
+    def _values(self, shown: Shown, found: Joined) -> pa.Array:
+        """What each answer's query selects, as JSON."""
+        label = self.queries.labels[found.slot]
+        out: list[str | None] = [None] * len(label)
+        for term, number in self._terms.items():
+            at = np.flatnonzero(label == number)
+            if not (term.selected and len(at)):
+                continue
+            values = {}
+            for name in term.selected:
+                stream, column = self._names[name]
+                values[name] = shown.rows[stream].table[column].take(pa.array(found.rows[stream][at]))
+            for i, row in zip(at.tolist(), pa.table(values).to_pylist(), strict=True):
+                out[i] = as_json(row)
+        return pa.array(out, pa.string())
+
+    # --- adding ---------------------------------------------------------------------------------------------------
+
+    def _add(self, table: pa.Table) -> tuple[list[tuple[int, str]], list[tuple[int, str]]]:
+        """Those that cannot be used, and those that never match, by row and with what is wrong."""
+        conditions = (
+            column_of(table, CONDITION).cast(pa.string()).to_pylist() if CONDITION in table.column_names else []
+        )
+        split = [_split(text) for text in conditions or [None] * len(table)]
+        until, wrong = until_of(table, self.call.streams[0])
+        selects = column_of(table, SELECT).to_pylist() if SELECT in table.column_names else [None] * len(table)
+        terms: dict[int, Term] = {}
+        for i, ((text, within), select) in enumerate(zip(split, selects, strict=True)):
+            try:
+                window = self._window(within)
+                if window is None and text is not None:
+                    wrong.append((i, _NO_ROWS if within is not None else _NO_WINDOW))
+                length, rows = window or ((0,) * len(self.call.streams), False)
+                terms[i] = Term(length, rows, () if select is None else self._selected(select))
+            except BadArgument as error:
+                wrong.append((i, str(error)))
+        good = np.setdiff1d(np.arange(len(table)), [i for i, _ in wrong])
+        chosen = [terms[i] for i in good.tolist()]
+        before = len(self.queries)
         added = self.queries.add(
             column_of(table, QUERY).take(pa.array(good)),
             pa.array([split[i][0] for i in good.tolist()], pa.string()),
-            bounds=self._bounds(lengths),
+            np.array([self._terms.setdefault(term, len(self._terms)) for term in chosen], np.int32),
+            self._bounds([(term.length, term.rows) for term in chosen]),
+            None if until is None else until[good],
         )
-        for lane, (length, rows) in zip(added.lanes.tolist(), lengths, strict=True):
+        self._gone += before + int((added.lanes >= 0).sum()) - len(self.queries)
+        for lane, term in set(zip(added.lanes.tolist(), chosen, strict=True)):
             if lane >= 0:
-                known = self._longest.get((lane, rows), [0] * len(length))
-                self._longest[lane, rows] = list(map(max, known, length))
+                self._reach(lane, term)
         wrong += [(int(good[one.row]), one.reason) for one in added.refused]
-        self._keep(refused_queries(table, sorted(wrong), self.call.reject_schema))
         never = [(int(good[i]), "no rows can ever satisfy it") for i in added.never.tolist()]
-        if never:
-            self._rejects.append(refused_queries(table, never, self.call.reject_schema, NEVER_TRUE))
+        return sorted(wrong), never
 
-    def answers(self, tables: Sequence[pa.Table]) -> pa.Table:
-        """The choices of rows that satisfy queries."""
-        rows = []
-        for call, table in zip(self.call.streams, tables, strict=True):
-            good, rejects = checked(table, call.encoding, call.columns)
-            self._keep(self.call.as_rejects(rejects))
-            rows.append(good)
-        return self._table(rows, self.matched(rows))
+    def _reach(self, lane: int, term: Term) -> None:
+        """Rows of a lane are joined within this window, too."""
+        known = self._longest.get((lane, term.rows), term.length)
+        self._longest[lane, term.rows] = tuple(map(max, known, term.length))
 
-    def matched(self, rows: Sequence[Checked]) -> Joined:
-        """The same as numbers of rows and slots of queries."""
-        groups = LabelNumbers()
-        sides = [_side(own, call, groups) for own, call in zip(rows, self.call.streams, strict=True)]
-        by_lane = {lane.number: equalities for equalities, lane in self._lanes.items()}
-        lanes = [Wanted(lane, by_lane[lane], tuple(length), counts) for (lane, counts), length in self._longest.items()]
-        return match_choices(self.queries, sides, self._names, lanes, self.call.threshold)
+    def _look_through(self) -> None:
+        """Join no further than queries that stand ask for, once many have gone: a constant cost a query."""
+        if self._gone <= max(_FEW_GONE, len(self.queries) // 8):
+            return
+        self._gone, self._longest = 0, {}
+        terms = list(self._terms)
+        for lane, term in self.queries.standing().tolist():
+            self._reach(lane, terms[term])
 
-    def forget_rejects(self) -> None:
-        """They have been told elsewhere."""
-        self._rejects.clear()
-
-    def rejects(self) -> pa.Table:
-        """Every row and query that could not be used so far."""
-        return concat_rejects(self._rejects, self.call.reject_schema)
-
-    def _table(self, rows: Sequence[Checked], found: Joined) -> pa.Table:
-        columns = [self.queries.keys(found.slot).cast(self.call.streams[0].query_type)]
-        for call, own, at in zip(self.call.streams, rows, found.rows, strict=True):
-            columns.append(keys_of(own.table, call.encoding).take(pa.array(at)))
-            columns.append(from_micros(own.time[at], call.time_type, call.encoding.unit))
-        return pa.Table.from_arrays([*columns, pa.array(found.probability)], schema=self.call.answer_schema)
-
-    def _keep(self, rejects: pa.Table) -> None:
-        if len(rejects) and self.call.on_reject == "fail":
-            raise bad_rows(len(rejects), rejects.slice(0, 1).to_pylist()[0])
-        if len(rejects):
-            self._rejects.append(rejects)
+    def _selected(self, given: str) -> tuple[str, ...]:
+        """The columns that a query selects, each with its stream."""
+        known: dict[str, list[str]] = {}
+        for name, (stream, column) in self._names.items():
+            if not self.call.streams[stream].encoding.is_dimension(column):
+                known[name] = [name]
+                known.setdefault(column, []).append(name)
+        names = [name.strip() for name in given.split(",")]
+        for name in names:
+            if len(known.get(name, ())) != 1:
+                told = "no column of the streams" if name not in known else "in several streams: say in which"
+                raise BadArgument(f"select names {name!r}, which is {told}.{nearest(name, known)}")
+        return tuple(known[name][0] for name in names)
 
     def _window(self, within: tuple[str, str] | None) -> tuple[tuple[int, ...], bool] | None:
         """Each stream's window in microseconds or rows, and whether these are rows."""
@@ -318,14 +308,6 @@ class LocalWindowQueries:
         return Equality(left, right), kinds[0] != NUMBER or floating[0] == floating[1]
 
 
-def _key_type(call: QueryCall) -> pa.DataType:
-    return call.key_type
-
-
-def _time_type(call: QueryCall) -> pa.DataType:
-    return call.time_type
-
-
 def _read(columns: Mapping[str, Sequence[str]], text: str) -> Condition:
     return qualified(parse(text, tuple(columns)), columns)
 
@@ -341,13 +323,3 @@ def _split(text: str | None) -> tuple[str | None, tuple[str, str] | None]:
 def _ends_in_comment(text: str) -> bool:
     """Whether what follows a text would be part of a comment in it."""
     return "--" in text.rpartition("\n")[2] or text.rfind("/*") > text.rfind("*/")
-
-
-def _side(rows: Checked, call: QueryCall, groups: LabelNumbers) -> Side:
-    table, n = rows.table, len(rows.table)
-    by = call.encoding.partition_by
-    group = groups.of(Labels.of([table[name] for name in by]) if by else None, n)
-    keys = encode(keys_of(table, call.encoding)).to_arrow()
-    rank = np.empty(n, np.int64)
-    rank[np.asarray(pc.sort_indices(keys))] = np.arange(n)
-    return Side(points_of(rows, call), rows.time, group, rank)

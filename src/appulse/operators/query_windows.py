@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from appulse.queries.columns import values_of
 from appulse.queries.index import NULL
 from appulse.queries.keys import keys_of
-from appulse.queries.sets import Rows, taken
+from appulse.queries.sets import TIME, Rows, taken
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -34,20 +34,12 @@ _FOREVER = np.int64(1 << 62)
 _AT_ONCE = 1 << 20
 
 
-class Side:
-    """The rows of one stream, by their samples: numbered in each group from 0, in order of time and then ``rank``."""
+class Sampled:
+    """The samples of a stream's rows, each column of which is read once."""
 
-    def __init__(
-        self, points: Points, time: NDArray[np.int64], group: NDArray[np.int64], rank: NDArray[np.int64]
-    ) -> None:
-        self.columns, self.n, self.weight = points.columns, points.n, points.weight
+    def __init__(self, points: Points) -> None:
+        self.columns, self.n, self.weight, self.time = points.columns, points.n, points.weight, points.time
         self.owner = np.arange(points.n) if points.owner is None else points.owner
-        self._order = order = np.lexsort((rank, time, group))
-        self._times, self._groups = time[order], group[order]
-        starts = np.flatnonzero(np.append(True, np.diff(self._groups) != 0)) if len(time) else np.empty(0, np.int64)
-        number = np.empty(len(time), np.int64)
-        number[order] = np.arange(len(time)) - np.repeat(starts, np.diff(np.append(starts, len(time))))
-        self.time, self.group, self.number = time[self.owner], group[self.owner], number[self.owner]
         self._keys: dict[str, NDArray[np.int64]] = {}
         self._values: dict[str, Values] = {}
 
@@ -63,20 +55,57 @@ class Side:
             self._values[name] = values_of(self.columns[name])
         return self._values[name]
 
+
+class Side:
+    """The rows of one stream as windows of one kind see them, by their samples.
+
+    Of each row are given its ``tick``, its ``group``, and its ``rank`` among rows of one tick: in this order rows are
+    numbered, from 0 in each group. ``there`` are the rows that may be chosen, ``fresh`` those of them that could not
+    be chosen before.
+    """
+
+    def __init__(
+        self,
+        samples: Sampled,
+        tick: NDArray[np.int64],
+        group: NDArray[np.int64],
+        rank: NDArray[np.int64],
+        there: NDArray[np.bool_] | None = None,
+        fresh: NDArray[np.bool_] | None = None,
+    ) -> None:
+        self.samples, self.n, self.weight, self.owner = samples, samples.n, samples.weight, samples.owner
+        self._order = order = np.lexsort((rank, tick, group))
+        self._ticks, self._groups = tick[order], group[order]
+        starts = np.flatnonzero(np.append(True, np.diff(self._groups) != 0)) if len(tick) else np.empty(0, np.int64)
+        number = np.empty(len(tick), np.int64)
+        number[order] = np.arange(len(tick)) - np.repeat(starts, np.diff(np.append(starts, len(tick))))
+        self.tick, self.group, self.number = tick[self.owner], group[self.owner], number[self.owner]
+        there = np.ones(len(tick), bool) if there is None else there
+        self._there, self.there = there[order], there[self.owner]
+        self.fresh = self.there if fresh is None else fresh[self.owner]
+
     def leaves(self, length: int, *, rows: bool) -> NDArray[np.int64]:
-        """The last time at which each sample's row is in its window, of so many microseconds or rows."""
+        """The last tick at which each sample's row is in its window, of so many microseconds or rows."""
         if not rows:
-            return self.time + min(length, int(_FOREVER) // 2)
+            return self.tick + min(length, int(_FOREVER) // 2)
         here = np.arange(len(self._order))
         there = np.minimum(here + length, len(here) - 1)
         pushed = (here + length < len(here)) & (self._groups[here] == self._groups[there])
         out = np.empty(len(here), np.int64)
-        out[self._order] = np.where(pushed, self._times[there] - 1, _FOREVER)
+        out[self._order] = np.where(pushed, self._ticks[there] - 1, _FOREVER)
         return out[self.owner]
 
-    def come(self, group: NDArray[np.int64], time: NDArray[np.int64]) -> NDArray[np.int64]:
-        """How many rows of a group there are up to a time."""
-        return _search(self._groups, self._times, group, time, side="right") - np.searchsorted(self._groups, group)
+    def newest(self, length: int) -> NDArray[np.bool_]:
+        """The rows than which fewer than ``length`` newer ones are there, in their group."""
+        first, last = (np.searchsorted(self._groups, self._groups, side=side) for side in ("left", "right"))
+        there = np.append(0, np.cumsum(self._there))
+        kept = np.empty(len(self._order), bool)
+        kept[self._order] = np.arange(len(self._order)) - first >= there[last] - there[first] - length
+        return kept
+
+    def come(self, group: NDArray[np.int64], tick: NDArray[np.int64]) -> NDArray[np.int64]:
+        """How many rows of a group there are up to a tick."""
+        return _search(self._groups, self._ticks, group, tick, side="right") - np.searchsorted(self._groups, group)
 
 
 @dataclass(frozen=True)
@@ -113,12 +142,21 @@ class Choices(Rows):
     @cached_property
     def _tick(self) -> NDArray[np.int64]:
         tick: NDArray[np.int64] = np.maximum.reduce(
-            [side.time[at] for side, at in zip(self._sides, self.at, strict=True)]
+            [side.tick[at] for side, at in zip(self._sides, self.at, strict=True)]
         )
         return tick
 
+    @cached_property
+    def _time(self) -> NDArray[np.int64]:
+        time: NDArray[np.int64] = np.maximum.reduce(
+            [side.samples.time[at] for side, at in zip(self._sides, self.at, strict=True)]
+        )
+        return time
+
     def keys(self, name: str) -> NDArray[np.int64]:
-        """The key of every choice, be it of a column or of its age."""
+        """The key of every choice, be it of a column, of its age or of its newest row's time."""
+        if name == TIME:
+            return self._time
         what, _, stream = name.partition(":")
         if what in (AGE, LAG):
             if (what == LAG) != self._wanted.rows:
@@ -127,50 +165,72 @@ class Choices(Rows):
             ages: NDArray[np.int64] = np.maximum.reduce([self._age(i) for i in of])
             return ages
         stream_number, column = self._names[name]
-        return self._sides[stream_number].keys(column)[self.at[stream_number]]
+        return self._sides[stream_number].samples.keys(column)[self.at[stream_number]]
 
     def values(self, name: str, rows: NDArray[np.int32]) -> Values:
         """The values of some choices."""
         stream, column = self._names[name]
-        return taken(self._sides[stream].values(column), self.at[stream][rows])
+        return taken(self._sides[stream].samples.values(column), self.at[stream][rows])
 
     def whole(self, name: str) -> Values:
         """The values of every choice."""
         stream, column = self._names[name]
-        return taken(self._sides[stream].values(column), self.at[stream])
+        return taken(self._sides[stream].samples.values(column), self.at[stream])
 
     def _age(self, stream: int) -> NDArray[np.int64]:
         side, at = self._sides[stream], self.at[stream]
         if not self._wanted.rows:
-            age: NDArray[np.int64] = self._tick - side.time[at]
+            age: NDArray[np.int64] = self._tick - side.tick[at]
             return age
         newer: NDArray[np.int64] = side.come(side.group[at], self._tick) - side.number[at]
         return newer
 
 
 def choices(sides: Sequence[Side], wanted: Wanted) -> Iterator[list[NDArray[np.int64]]]:
-    """Rows of each stream that are in their windows together and equal where they have to be, some at a time."""
+    """Rows of each stream that are in their windows together and equal where they have to be, some at a time.
+
+    Each has a fresh row; it is found by the first stream that has one in it, so once.
+    """
     leaves = [side.leaves(length, rows=wanted.rows) for side, length in zip(sides, wanted.length, strict=True)]
-    yield from _grown(sides, leaves, wanted, [np.arange(sides[0].n)])
+    for first, side in enumerate(sides):
+        open_to = [other.there & ~other.fresh if i < first else other.there for i, other in enumerate(sides)]
+        if side.fresh.any() and all(mask.any() for mask in open_to):
+            order = _order_from(first, len(sides), wanted.equalities)
+            yield from _grown(sides, leaves, wanted, order, open_to, {first: np.flatnonzero(side.fresh)})
+
+
+def _order_from(first: int, streams: int, equalities: Sequence[Equality]) -> list[int]:
+    """The streams, each after one that it has to be equal to, where there is one."""
+    order = [first]
+    linked = {(one, other) for e in equalities for one, other in ((e.left[0], e.right[0]), (e.right[0], e.left[0]))}
+    while len(order) < streams:
+        left = [stream for stream in range(streams) if stream not in order]
+        order.append(next((s for s in left if any((s, known) in linked for known in order)), left[0]))
+    return order
 
 
 def _grown(
-    sides: Sequence[Side], leaves: Sequence[NDArray[np.int64]], wanted: Wanted, at: list[NDArray[np.int64]]
+    sides: Sequence[Side],
+    leaves: Sequence[NDArray[np.int64]],
+    wanted: Wanted,
+    order: Sequence[int],
+    open_to: Sequence[NDArray[np.bool_]],
+    at: dict[int, NDArray[np.int64]],
 ) -> Iterator[list[NDArray[np.int64]]]:
-    """Choices of the first streams, each with the rows of the next that go with it."""
-    following = len(at)
-    if following == len(sides):
-        yield at
+    """Choices of some streams, each with the rows of the next that go with it."""
+    if len(at) == len(sides):
+        yield [at[i] for i in range(len(sides))]
         return
+    following = order[len(at)]
     side = sides[following]
-    codes, mine = _codes(sides, wanted, at)
-    newest = np.maximum.reduce([sides[i].time[rows] for i, rows in enumerate(at)])
-    until = np.minimum.reduce([leaves[i][rows] for i, rows in enumerate(at)])
+    codes, mine = _codes(sides, wanted, at, following)
+    newest = np.maximum.reduce([sides[i].tick[rows] for i, rows in at.items()])
+    until = np.minimum.reduce([leaves[i][rows] for i, rows in at.items()])
     # Within a group rows leave in the order in which they came: what goes with a choice stands side by side.
-    order = np.lexsort((side.number, side.time, mine))
-    order = order[mine[order] >= 0]
-    first = _search(mine[order], leaves[following][order], codes, newest, side="left")
-    last = _search(mine[order], side.time[order], codes, until, side="right")
+    placed = np.flatnonzero(open_to[following] & (mine >= 0))
+    placed = placed[np.lexsort((side.number[placed], side.tick[placed], mine[placed]))]
+    first = _search(mine[placed], leaves[following][placed], codes, newest, side="left")
+    last = _search(mine[placed], side.tick[placed], codes, until, side="right")
     count = np.where(codes >= 0, np.maximum(last - first, 0), 0)
     begin = 0
     total = np.cumsum(count)
@@ -180,9 +240,10 @@ def _grown(
         part = count[begin:end]
         chosen = np.repeat(np.arange(begin, end), part)
         place = np.arange(int(part.sum())) - np.repeat(np.cumsum(part) - part, part)
-        rows = order[first[chosen] + place]
+        rows = placed[first[chosen] + place]
         if len(rows):
-            yield from _grown(sides, leaves, wanted, [*(given[chosen] for given in at), rows])
+            grown = {i: given[chosen] for i, given in at.items()}
+            yield from _grown(sides, leaves, wanted, order, open_to, {**grown, following: rows})
         begin = end
 
 
@@ -203,21 +264,22 @@ def _search(
 
 
 def _codes(
-    sides: Sequence[Side], wanted: Wanted, at: Sequence[NDArray[np.int64]]
+    sides: Sequence[Side], wanted: Wanted, at: Mapping[int, NDArray[np.int64]], following: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Numbers of what has to be equal, of choices and of the next stream's rows; -1 where there is no value."""
-    following = len(at)
-    codes = np.unique(np.concatenate([sides[0].group[at[0]], sides[following].group]), return_inverse=True)[1]
+    known, rows = next(iter(at.items()))
+    codes = np.unique(np.concatenate([sides[known].group[rows], sides[following].group]), return_inverse=True)[1]
     valid = np.ones(len(codes), bool)
     for equality in wanted.equalities:
         for (one, column), (other, theirs) in ((equality.left, equality.right), (equality.right, equality.left)):
-            if other == following and one < following:
-                given, own = taken(sides[one].values(column), at[one]), sides[following].values(theirs)
+            if other == following and one in at:
+                given = taken(sides[one].samples.values(column), at[one])
+                own = sides[following].samples.values(theirs)
                 found = np.unique(np.concatenate(_alike(given, own)), return_inverse=True)[1]
                 codes = np.unique(codes * (int(found.max(initial=0)) + 1) + found, return_inverse=True)[1]
                 valid &= np.concatenate([given.valid, own.valid])
     codes = np.where(valid, codes, -1)
-    return codes[: len(at[0])], codes[len(at[0]) :]
+    return codes[: len(rows)], codes[len(rows) :]
 
 
 def _alike(left: Values, right: Values) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -225,6 +287,13 @@ def _alike(left: Values, right: Values) -> tuple[NDArray[Any], NDArray[Any]]:
     if left.data.dtype == right.data.dtype:
         return left.data, right.data
     return left.data.astype(np.float64), right.data.astype(np.float64)
+
+
+class Streams(Protocol):
+    """The rows of some streams."""
+
+    def sides(self, *, counted: bool) -> list[Side]:
+        """As windows in rows see them, if rows are ``counted``, or as windows in time do."""
 
 
 @dataclass(frozen=True)
@@ -238,16 +307,21 @@ class Joined:
 
 def match_choices(
     queries: QuerySet,
-    sides: Sequence[Side],
+    shown: Streams,
     names: Mapping[str, tuple[int, str]],
     lanes: Sequence[Wanted],
     threshold: float | None,
 ) -> Joined:
-    """The choices of rows in their windows that satisfy queries with a probability of at least ``threshold``."""
+    """The choices of rows in their windows that satisfy queries with a probability of at least ``threshold``.
+
+    ``shown`` tells the streams' rows as windows of one kind see them.
+    """
+    sides = shown.sides(counted=False)
     certain = all(side.weight is None for side in sides)
     rows: list[list[NDArray[np.int64]]] = [[np.empty(0, np.int64)] for _ in sides]
     slots, weights = [np.empty(0, np.int32)], [np.empty(0)]
     for wanted in lanes:
+        sides = shown.sides(counted=wanted.rows)
         for at in choices(sides, wanted):
             found, slot = queries.match(Choices(sides, names, wanted, at), len(at[0]), counted=certain)
             for i, side in enumerate(sides):

@@ -258,6 +258,14 @@ class QuerySet:
             "matches": int(self.counts[slot]),
         }
 
+    def standing(self) -> NDArray[np.int64]:
+        """The lanes and labels of queries that stand, as (lane, label) pairs, each once."""
+        alive = np.flatnonzero(self._state[: self._size] & _ALIVE)
+        lanes = [0 if self._lanes is None else self._lanes(made).number for made in self._templates]
+        lane = np.array(lanes, np.int64)[self._template[alive]]
+        pairs = np.unique(lane << 32 | self.labels[alive])
+        return np.stack([pairs >> 32, pairs & 0xFFFFFFFF], axis=1)
+
     def busiest(self, n: int) -> NDArray[np.int32]:
         """The slots of the queries that stand and had the most matches."""
         alive = np.flatnonzero(self._state[: self._size] & _ALIVE)

@@ -24,12 +24,13 @@ if TYPE_CHECKING:
     from appulse.engines.spark.number_stage import NumberStage
     from appulse.engines.spark.readings_stage import ReadingsStage
     from appulse.engines.spark.tile_join import TileJoin
+    from appulse.engines.spark.window_stage import WindowStage
 
 
 class _Processor(StatefulProcessor):
     """Hands a key's blobs, its state and its timer to a stage."""
 
-    def __init__(self, stage: TileJoin | NumberStage | AggregateStage | ReadingsStage, name: str) -> None:
+    def __init__(self, stage: TileJoin | NumberStage | AggregateStage | ReadingsStage | WindowStage, name: str) -> None:
         self._packed = pickle.dumps(stage)  # travels within Spark's own closure, to our own workers
         self._fingerprint = f"{stage.call.fingerprint()}-{name}"
 

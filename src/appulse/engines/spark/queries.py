@@ -15,9 +15,7 @@ from functools import partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the house name of this module
 from pyspark.sql import types as T  # noqa: N812 - the house name of this module
@@ -28,16 +26,16 @@ from appulse.engines.queries import (
     CHANGE,
     CONDITION,
     QUERY,
-    REMOVE,
     SELECT,
     UNTIL,
     LocalQueries,
     QueryCall,
-    column_of,
+    last_changes,
     resolve_queries,
 )
 from appulse.engines.spark.engine import SparkResult, bad_rows_of, default_partitions, observed, remember
 from appulse.engines.spark.inputs import gathered, quoted
+from appulse.engines.spark.tables import packed, unpacked
 from appulse.engines.spark.tagged import METRICS, arrow_schema, reject_type, select_tag, tagged_rows, tagged_schema
 from appulse.engines.spark.tiles import TilePlan
 from appulse.engines.spark.tiling import Tiling, Version
@@ -73,19 +71,6 @@ class Held:
     def table(self) -> pa.Table:
         """The changes."""
         return unpacked(self._data if isinstance(self._data, bytes) else self._data.value)
-
-
-def packed(table: pa.Table) -> bytes:
-    """A table as bytes."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue().to_pybytes())
-
-
-def unpacked(data: bytes | pa.Buffer) -> pa.Table:
-    """The table again."""
-    return pa.ipc.open_stream(data).read_all()
 
 
 def standing(call: QueryCall, changes: Sequence[Held]) -> LocalQueries:
@@ -220,24 +205,12 @@ class Changing:
         self._changes = known = [(at, held) for at, held in self._changes if at < number]
         if len(known) > _MOST_CHANGES:
             last = known[-1][0]
-            table = _last_changes(pa.concat_tables([held.table for _, held in known], promote_options="permissive"))
+            table = last_changes(pa.concat_tables([held.table for _, held in known], promote_options="permissive"))
             self._folder.write(f"{_HISTORY}/{last:012d}", b64encode(packed(table)).decode())
             for at, _ in known[:-1]:
                 self._folder.remove(f"{_HISTORY}/{at:012d}")
             known[:] = [(last, Held(spark, table, tuple(held.digest for _, held in known)))]
         return known
-
-
-def _last_changes(table: pa.Table) -> pa.Table:
-    """Of each query its last change; those removed are left out."""
-    keys = column_of(table, QUERY)
-    codes = np.asarray(keys.dictionary_encode(null_encoding="encode").indices)
-    last = np.zeros(int(codes.max(initial=-1)) + 1, np.int64)
-    last[codes] = np.arange(len(codes))
-    kept = table.take(pa.array(np.sort(last)))
-    if CHANGE not in kept.column_names:
-        return kept
-    return kept.filter(pc.not_equal(pc.utf8_lower(kept[CHANGE]), REMOVE))
 
 
 def _schemas(call: QueryCall, stream: Stream) -> tuple[T.StructType, T.StructType]:

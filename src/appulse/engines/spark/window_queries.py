@@ -1,8 +1,10 @@
-"""Queries over the windows of several Spark frames, in batch: rows of a group meet in one task.
+"""Queries over the windows of several Spark frames: rows of a group meet in one bucket.
 
-    user rows --mapInArrow--> (bucket, stream, rows) --shuffle--> choices of rows per bucket of groups
+    user rows --mapInArrow--> (bucket, block) --shuffle--> choices of rows per bucket of groups --> tagged rows
 
-Without partition_by all rows are one group, and one task joins them.
+Without partition_by all rows are one group, and one task joins them. In a batch query every bucket is answered at once;
+in a streaming one it keeps what windows hold in Spark's state store. Where the queries are a stream themselves, their
+changes go to all buckets.
 """
 
 from __future__ import annotations
@@ -16,139 +18,241 @@ from pyspark.sql import types as T  # noqa: N812 - the house name of this module
 from pyspark.sql.pandas.types import from_arrow_type
 
 from appulse.engines.local import as_table
-from appulse.engines.queries import column_of
-from appulse.engines.spark.engine import SparkResult, default_partitions, remember
-from appulse.engines.spark.inputs import gathered, hash_text, quoted, union
-from appulse.engines.spark.queries import Held, packed, unpacked
-from appulse.engines.spark.tagged import arrow_schema, reject_type
+from appulse.engines.queries import CHANGE, CONDITION, QUERY, SELECT, UNTIL, column_of
+from appulse.engines.spark import tile_join
+from appulse.engines.spark.engine import (
+    SparkResult,
+    blobs_of,
+    decoded_rows,
+    default_partitions,
+    observed,
+    remember,
+    shuffle_partitions,
+)
+from appulse.engines.spark.inputs import (
+    MARKS,
+    block_batch,
+    bucket_keys,
+    fail_if_asked,
+    gathered,
+    hash_text,
+    marker,
+    quoted,
+    union,
+    watermarks,
+    with_idle_watermark,
+    with_watermark_delay,
+)
+from appulse.engines.spark.processor import AnswerProcessor
+from appulse.engines.spark.session import check_session
+from appulse.engines.spark.tables import packed
+from appulse.engines.spark.tagged import (
+    arrow_schema,
+    reject_type,
+    select_tag,
+    tagged_rows,
+    tagged_schema,
+)
+from appulse.engines.spark.tile_join import table_bytes
 from appulse.engines.spark.tiles import TilePlan
 from appulse.engines.spark.tiling import Tiling, Version
-from appulse.engines.window_queries import LocalWindowQueries, WindowCall, resolve_window_queries
-from appulse.errors import BadArgument, NotBuilt, bad_rows
+from appulse.engines.spark.window_stage import WindowStage, changes_block, rows_block
+from appulse.engines.window_call import WindowCall, resolve_window_queries
+from appulse.engines.window_queries import WindowQueries
+from appulse.engines.window_rows import taken_in
+from appulse.errors import BadArgument
 from appulse.model.strings import Labels
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from appulse.model.stream import Stream
 
-_ROWS = "bucket int, stream int, rows binary"
-# The sets of queries of this worker process, by what they say; the last one is enough.
-_KEPT: dict[str, LocalWindowQueries] = {}
+_BLOCKS = "tile int, block binary, ts timestamp"
+_CHANGES = (QUERY, CONDITION, CHANGE, SELECT, UNTIL)
 
 
 def spark_window_queries(streams: Sequence[Stream], queries: Any, **settings: Any) -> DataFrame:
-    """The choices of rows of Spark frames that satisfy queries, lazily."""
+    """The choices of rows of Spark frames that satisfy queries, lazily; streaming if they are."""
     frames = [stream.frame for stream in streams]
     if not all(isinstance(frame, DataFrame) for frame in frames):
         raise BadArgument(
             "The call mixes Spark frames with others. Convert them: spark.createDataFrame(...) or .toArrow()."
         )
-    if any(frame.isStreaming for frame in frames) or getattr(queries, "isStreaming", False):
-        raise NotBuilt(
-            "Queries over several streaming frames are planned and not built yet. Use batch frames. See docs/index.md."
+    streaming = any(frame.isStreaming for frame in frames)
+    if streaming and not all(frame.isStreaming for frame in frames):
+        raise BadArgument(
+            "The call mixes streaming and batch frames, which Spark cannot union. Read the batch side as a stream "
+            "(spark.readStream), or collect it and use it in a batch call."
         )
-    table = queries.toArrow() if isinstance(queries, DataFrame) else as_table(queries)
+    changing = isinstance(queries, DataFrame) and queries.isStreaming
+    if changing and not streaming:
+        raise BadArgument(
+            "The queries are a stream, and the rows are not. Read the rows as a stream (spark.readStream)."
+        )
+    spark = frames[0].sparkSession
+    if streaming:
+        check_session(spark)
+        streams = [with_watermark_delay(stream) for stream in streams]
+    if changing:
+        table = arrow_schema(queries.schema).empty_table()
+    else:
+        table = queries.toArrow() if isinstance(queries, DataFrame) else as_table(queries)
     empty = [arrow_schema(frame.schema).empty_table() for frame in frames]
     call = resolve_window_queries(streams, empty, table.schema, **settings)
-    judged = LocalWindowQueries(call)
-    judged.change(table)
-    spark = frames[0].sparkSession
-    slots = default_partitions(spark, streaming=False)
-    tiling = Tiling((Version(TilePlan(slots, 1.0, 0.0, 0.0)),), 0)
-    return remember(_build(call, Held(spark, table), streams, tiling, judged.rejects()))
+    refused = WindowQueries(call).change(table).rejects
+    fail_if_asked(call, refused)
+    slots = shuffle_partitions(spark) if streaming else 0
+    buckets = default_partitions(spark, streaming=streaming)
+    tiling = Tiling((Version(TilePlan(buckets, 1.0, 0.0, 0.0, slots=slots)),), 0)
+    asked = _Asked(None if changing else packed(table), queries if changing else None, refused)
+    return remember(_built(call, asked, streams, tiling, None))
 
 
-def _build(call: WindowCall, held: Held, streams: Sequence[Stream], tiling: Tiling, refused: pa.Table) -> SparkResult:
+class _Asked:
+    """The queries of a call: as bytes, or as a frame of changes; and those refused beforehand."""
+
+    def __init__(self, static: bytes | None, changes: DataFrame | None, refused: pa.Table) -> None:
+        self.static, self.changes, self.refused = static, changes, refused
+
+
+def _built(
+    call: WindowCall, asked: _Asked, streams: Sequence[Stream], tiling: Tiling, control: str | None
+) -> SparkResult:
+    answers, rejects = _schemas(call, streams)
+    schema = tagged_schema(answers, rejects)
+    keys = bucket_keys(call, tiling)
+    blocks = _encoded(call, asked, streams, keys, control)
+    stage = WindowStage(call, asked.static, keys[0])
+    first = None
+    if len(asked.refused):
+        local = pa.Table.from_batches([tagged_rows("reject", asked.refused, arrow_schema(schema))])
+        first = select_tag(streams[0].frame.sparkSession.createDataFrame(local, schema), "reject", rejects)
+    if streams[0].frame.isStreaming:
+        out = blocks.groupBy("tile").transformWithStateInPandas(
+            AnswerProcessor(stage, "windows"), outputStructType="out binary", outputMode="append", timeMode="eventTime"
+        )
+        tagged, bad = observed(decoded_rows(out, schema)), None
+    else:
+        tagged = blocks.groupBy("tile").applyInArrow(_at_once(stage, answers), answers)
+        bad = union([_rejects(call, i, stream, rejects) for i, stream in enumerate(streams)])
+        bad = bad if first is None else bad.unionAll(first)
+
+    def rebuild(other: Tiling, folder: str | None = None) -> SparkResult:
+        return _built(call, asked, streams, other, folder)
+
+    return SparkResult(call, tiling, tagged, answers, rejects, bad, rebuild, first_rejects=first)
+
+
+def _schemas(call: WindowCall, streams: Sequence[Stream]) -> tuple[T.StructType, T.StructType]:
+    """Spark's schemas of answers and rejects: keys and times in the types they came in."""
     schemas = [stream.frame.schema for stream in streams]
     own = [kind for s, given in zip(streams, schemas, strict=True) for kind in (given[s.key], given[s.time])]
     fields = call.answer_schema
-    kinds = [from_arrow_type(fields[0].type), *(field.dataType for field in own), T.DoubleType()]
-    answers = T.StructType([T.StructField(field.name, kind) for field, kind in zip(fields, kinds, strict=True)])
+    known = {1 + i: field.dataType for i, field in enumerate(own)}
+    answers = [T.StructField(f.name, known.get(i) or from_arrow_type(f.type)) for i, f in enumerate(fields)]
     asked = call.reject_schema
-    rejects = reject_type(*(from_arrow_type(asked.field(name).type) for name in ("key", "time")))
-    buckets = tiling.latest.tiles if call.grouped else 1
-    rows = union(
-        [
-            stream.frame.select(*map(quoted, one.columns)).mapInArrow(_spread(call, i, buckets), _ROWS)
-            for i, (stream, one) in enumerate(zip(streams, call.streams, strict=True))
-        ]
-    )
-    found = rows.groupBy("bucket").applyInArrow(_joined(call, held, answers), answers)
-    bad = union(
-        [
-            stream.frame.select(*map(quoted, one.columns)).mapInArrow(_rejecter(call, i, rejects), rejects)
-            for i, (stream, one) in enumerate(zip(streams, call.streams, strict=True))
-        ]
-    )
-    if len(refused):
-        bad = bad.unionAll(found.sparkSession.createDataFrame(refused.cast(arrow_schema(rejects)), rejects))
-
-    def rebuild(other: Tiling, _: str | None = None) -> SparkResult:
-        return _build(call, held, streams, other, refused)
-
-    return SparkResult(call, tiling, found, answers, rejects, bad, rebuild)
+    return T.StructType(answers), reject_type(*(from_arrow_type(asked.field(name).type) for name in ("key", "time")))
 
 
-def _spread(
-    call: WindowCall, stream: int, buckets: int
+def _encoded(
+    call: WindowCall, asked: _Asked, streams: Sequence[Stream], keys: list[int], control: str | None
+) -> DataFrame:
+    """All streams as blocks, one or a few per bucket, task and micro-batch; and changes of the queries."""
+    parts = [
+        stream.frame.select(*map(quoted, one.columns)).mapInArrow(_encoder(call, i, keys), _BLOCKS)
+        for i, (stream, one) in enumerate(zip(streams, call.streams, strict=True))
+    ]
+    if not streams[0].frame.isStreaming:
+        return union(parts)
+    delays = watermarks(call)
+    parts = [
+        part if delay is None else part.withWatermark("ts", f"{delay} milliseconds")
+        for part, delay in zip(parts, delays, strict=True)
+    ]
+    if None in delays:
+        parts = [with_idle_watermark(call, parts)]
+    # Spark's watermark is the one clock all keys share; without the column below, it drops no late rows unseen.
+    blocks = union([part.select("tile", "block") for part in parts])
+    if asked.changes is not None:
+        changes = asked.changes.select(*[quoted(name) for name in _CHANGES if name in asked.changes.columns])
+        # In one task, so that they have an order.
+        blocks = blocks.union(changes.coalesce(1).mapInArrow(_spread_changes(keys), MARKS))
+    if control is None:
+        return blocks
+    marks = streams[0].frame.sparkSession.readStream.schema("newest long").json(control)
+    return blocks.union(marks.mapInArrow(marker(keys), MARKS))
+
+
+def _encoder(
+    call: WindowCall, stream: int, keys: list[int]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def encode_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return blocks_of_rows(batches, call, stream, keys)
+
+    return encode_task
+
+
+def blocks_of_rows(
+    batches: Iterable[pa.RecordBatch], call: WindowCall, stream: int, keys: list[int]
+) -> Iterator[pa.RecordBatch]:
+    """The blocks of one task's rows."""
+    for table in gathered(batches):
+        rows, rejected = taken_in(call, stream, table)
+        newest = int(rows.time.max()) if len(rows) else 0
+        for rejects in rejected:
+            fail_if_asked(call, rejects)
+            where = keys[hash_text(str(rejects.column("detail")[0]) + str(len(rejects))) % len(keys)]
+            yield block_batch([where], [table_bytes(tile_join.REJECTS, rejects)], [newest])
+        parts = [(keys[b], rows_block(stream, part)) for b, part in _by_bucket(call, stream, rows.table, len(keys))]
+        if parts:
+            yield block_batch([key for key, _ in parts], [block for _, block in parts], [newest] * len(parts))
+
+
+def _by_bucket(call: WindowCall, stream: int, table: pa.Table, buckets: int) -> list[tuple[int, pa.Table]]:
     """Rows by the bucket of their group."""
-    by = call.streams[stream].encoding.partition_by
+    if not len(table):
+        return []
+    if buckets == 1:
+        return [(0, table)]
+    labels = Labels.of([column_of(table, name) for name in call.streams[stream].encoding.partition_by])
+    hashed = np.array([hash_text(value.hex()) % buckets for value in labels.values], np.int64)
+    bucket = hashed[labels.codes]
+    return [(b, table.take(pa.array(np.flatnonzero(bucket == b)))) for b in np.unique(bucket).tolist()]
+
+
+def _spread_changes(keys: list[int]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Changes of the queries, for every bucket."""
 
     def spread_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for table in gathered(batches):
-            parts = [(0, table)]
-            if buckets > 1:
-                labels = Labels.of([column_of(table, name) for name in by])
-                hashed = np.array([hash_text(value.hex()) % buckets for value in labels.values], np.int64)
-                bucket = hashed[labels.codes]
-                parts = [(b, table.take(pa.array(np.flatnonzero(bucket == b)))) for b in np.unique(bucket).tolist()]
-            yield pa.record_batch(
-                [
-                    pa.array([b for b, _ in parts], pa.int32()),
-                    pa.array([stream] * len(parts), pa.int32()),
-                    pa.array([packed(part) for _, part in parts], pa.binary()),
-                ],
-                names=["bucket", "stream", "rows"],
-            )
+        for number, table in enumerate(gathered(batches)):
+            if len(table):
+                blobs = [changes_block(number, table)] * len(keys)
+                yield pa.record_batch(
+                    [pa.array(keys, pa.int32()), pa.array(blobs, pa.binary())], names=["tile", "block"]
+                )
 
     return spread_task
 
 
-def _joined(call: WindowCall, held: Held, schema: T.StructType) -> Callable[[pa.Table], pa.Table]:
-    """The answers among the rows of a bucket."""
+def _at_once(stage: WindowStage, schema: T.StructType) -> Callable[[pa.Table], pa.Table]:
     arrow = arrow_schema(schema)
 
     def join_bucket(table: pa.Table) -> pa.Table:
-        key = f"{call.fingerprint()}-{held.digest}"
-        if key not in _KEPT:
-            _KEPT.clear()
-            _KEPT[key] = LocalWindowQueries(call)
-            _KEPT[key].change(held.table)
-        engine = _KEPT[key]
-        parts: list[list[pa.Table]] = [[] for _ in call.streams]
-        for stream, rows in zip(table["stream"].to_pylist(), table["rows"], strict=True):
-            parts[stream].append(unpacked(rows.as_buffer()))
-        if not all(parts):
-            return arrow.empty_table()
-        answers = engine.answers([pa.concat_tables(part) for part in parts])
-        engine.forget_rejects()  # they are told beside
-        return answers.cast(arrow)
+        return stage.at_once(blobs_of(table)).cast(arrow)
 
     return join_bucket
 
 
-def _rejecter(
-    call: WindowCall, stream: int, schema: T.StructType
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _rejects(call: WindowCall, stream: int, given: Stream, schema: T.StructType) -> DataFrame:
+    """The rows of a batch frame that cannot be used."""
     arrow = arrow_schema(schema)
 
     def reject_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for table in gathered(batches):
-            rejects = call.rejects_of(stream, table)
-            if len(rejects) and call.on_reject == "fail":
-                raise bad_rows(len(rejects), rejects.slice(0, 1).to_pylist()[0])
-            yield from rejects.cast(arrow).to_batches()
+            for rejects in taken_in(call, stream, table)[1]:
+                fail_if_asked(call, rejects)
+                yield from rejects.cast(arrow).to_batches()
 
-    return reject_task
+    frame: DataFrame = given.frame
+    return frame.select(*map(quoted, call.streams[stream].columns)).mapInArrow(reject_task, schema)

@@ -1,0 +1,99 @@
+"""Queries over several streams in this process, push by push."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from appulse.engines.call import Clock
+from appulse.engines.window_queries import WindowQueries
+from appulse.engines.window_rows import END, NEVER, HeldRows, WindowRows, taken_in
+from appulse.errors import bad_rows
+from appulse.model.defects import NEVER_TRUE, concat_rejects
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from appulse.engines.window_call import WindowCall
+
+
+class LocalWindowQueries:
+    """Standing queries over several streams in process: changes and rows in, answers out."""
+
+    def __init__(self, call: WindowCall) -> None:
+        self.queries = WindowQueries(call)
+        self.held = HeldRows(call)
+        self._clock = Clock.of(call)
+        self._rejects: list[pa.Table] = []
+
+    @property
+    def call(self) -> WindowCall:
+        """What was called."""
+        return self.queries.call
+
+    def change(self, table: pa.Table) -> None:
+        """Add and remove queries, in order; they count from the next push on."""
+        if self.call.on_reject == "fail" and len(table):
+            # What raises has changed nothing.
+            tried = WindowQueries(self.call).change(table).rejects
+            self._checked(tried.filter(pc.not_equal(tried["reason"], NEVER_TRUE)))
+        self._rejects.append(self.queries.change(table).rejects)
+
+    def push(self, tables: Mapping[str, pa.Table]) -> pa.Table:
+        """Take in rows by stream name; the choices of rows that satisfy queries from now on."""
+        limit = None if self.call.arrival else self._clock.frontier
+        came: dict[int, WindowRows] = {}
+        rejected: list[pa.Table] = []
+        for i, encoding in enumerate(self.call.encodings):
+            if encoding.name in tables:
+                came[i], bad = taken_in(self.call, i, tables[encoding.name], limit)
+                rejected += map(self._checked, bad)
+        # Nothing is kept before all of it is known to be good: a push that raises has changed nothing.
+        self._rejects += rejected
+        for i, rows in came.items():
+            self._clock.see(i, rows)
+        frontier = self._clock.tick()
+        frontier = NEVER if frontier is None else frontier
+        return self._shown(came, END if self.call.arrival else frontier, frontier)
+
+    def drain(self) -> pa.Table:
+        """The streams have ended: the answers of ticks that were held."""
+        frontier = self._clock.frontier
+        return self._shown({}, END, NEVER if frontier is None else frontier)
+
+    def answers(self, tables: Sequence[pa.Table]) -> pa.Table:
+        """The answers of whole tables."""
+        came = {}
+        for i, table in enumerate(tables):
+            came[i], bad = taken_in(self.call, i, table)
+            self._rejects += map(self._checked, bad)
+        return self.queries.answers(HeldRows(self.call).push(came, END))
+
+    def expire(self, before: object) -> int:
+        """Forget queries that hold up to a time before this."""
+        return self.queries.expire(before)
+
+    def explain(self, query: object) -> dict[str, Any]:
+        """What is known of a query that stands."""
+        return self.queries.explain(query)
+
+    def busiest(self, n: int) -> pa.Table:
+        """The queries with the most matches, the most first."""
+        return self.queries.busiest(n)
+
+    def rejects(self) -> pa.Table:
+        """Every row and query that could not be used so far."""
+        return concat_rejects(self._rejects, self.call.reject_schema)
+
+    def _shown(self, came: Mapping[int, WindowRows], complete: int, frontier: int) -> pa.Table:
+        shown = self.held.push(came, complete)
+        answers = self.queries.answers(shown)
+        self.held.forget(shown, frontier, self.queries.longest)
+        return answers
+
+    def _checked(self, rejects: pa.Table) -> pa.Table:
+        if len(rejects) and self.call.on_reject == "fail":
+            raise bad_rows(len(rejects), rejects.slice(0, 1).to_pylist()[0])
+        return rejects

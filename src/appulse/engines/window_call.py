@@ -1,0 +1,183 @@
+"""Continuous queries over the windows of several streams: a checked call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from appulse.engines.call import check_partitions, common_time_type, stream_names
+from appulse.engines.queries import QUERY, QueryCall, resolve_queries, threshold_of
+from appulse.errors import BadArgument
+from appulse.model.defects import LATE, as_json, as_text, reject_schema
+from appulse.model.encode import keys_of
+from appulse.model.times import from_micros
+from appulse.windows.definitions import CountWindow, TimeWindow
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from appulse.model.encode import Encoding
+    from appulse.model.stream import Stream
+    from appulse.windows.definitions import Window
+
+
+@dataclass(frozen=True)
+class WindowCall:
+    """A checked call of queries over several streams, without frames."""
+
+    streams: tuple[QueryCall, ...]
+    window: Window | None
+    threshold: float | None
+    on_reject: str = "collect"
+    lateness: tuple[int, ...] = ()  # microseconds, per stream
+    idle_after: tuple[int | None, ...] = ()  # microseconds, per stream
+    arrival: bool = False  # rows are taken as they come
+    bucketed: bool = field(default=True, init=False)
+    holds_back: bool = field(default=True, init=False)
+
+    @property
+    def encodings(self) -> tuple[Encoding, ...]:
+        """Those of the streams."""
+        return tuple(call.encoding for call in self.streams)
+
+    @property
+    def key_type(self) -> pa.DataType:
+        """Of keys among the rejects."""
+        return self.reject_schema.field("key").type
+
+    @property
+    def time_type(self) -> pa.DataType:
+        """Of times among the rejects."""
+        return self.reject_schema.field("time").type
+
+    @property
+    def grouped(self) -> bool:
+        """Whether there are groups."""
+        return all(call.encoding.partition_by for call in self.streams)
+
+    @property
+    def dependent(self) -> tuple[str, ...]:
+        """Streams whose rows are answers of a join."""
+        return tuple(name for call in self.streams for name in call.dependent)
+
+    @property
+    def names(self) -> dict[str, tuple[int, str]]:
+        """Each column, as conditions name it, by stream and own name."""
+        return {
+            f"{call.encoding.name}.{name}": (i, name) for i, call in enumerate(self.streams) for name, _ in call.types
+        }
+
+    @property
+    def types(self) -> dict[str, pa.DataType]:
+        """The types of those columns."""
+        return {f"{call.encoding.name}.{name}": kind for call in self.streams for name, kind in call.types}
+
+    @property
+    def answer_schema(self) -> pa.Schema:
+        """Columns of the answers."""
+        sides = ["left", "right"] if len(self.streams) == 2 else [call.encoding.name for call in self.streams]
+        fields = [(QUERY, self.streams[0].query_type)]
+        for side, call in zip(sides, self.streams, strict=True):
+            fields += [(f"{side}_key", call.key_type), (f"{side}_time", call.time_type)]
+        values = [("values", pa.string())] if self.selecting else []
+        return pa.schema([*fields, ("probability", pa.float64()), *values])
+
+    @property
+    def selecting(self) -> bool:
+        """Whether queries name columns to bring along."""
+        return self.streams[0].selecting
+
+    @property
+    def reject_schema(self) -> pa.Schema:
+        """Columns of the rejects; keys and times are text where streams have them of several types."""
+        keys, times = ({kind(call) for call in self.streams} for kind in (_key_type, _time_type))
+        return reject_schema(*(kinds.pop() if len(kinds) == 1 else pa.string() for kinds in (keys, times)))
+
+    def fingerprint(self) -> str:
+        """A short text that differs when the meaning of the call does; the queries are no part of it."""
+        text = repr(
+            (
+                [call.fingerprint() for call in self.streams],
+                *(self.window, self.threshold, self.lateness, self.idle_after, self.arrival),
+            )
+        )
+        return blake2b(text.encode(), digest_size=8).hexdigest()
+
+    def late(self, stream: int, table: pa.Table, time: NDArray[np.int64], frontier: int) -> pa.Table:
+        """Rows that came too late, as rejects that say by how much."""
+        call, n = self.streams[stream], len(table)
+        names = [name for name, _ in call.types if name in table.column_names]
+        behind = (frontier - time) / 1e6
+        rejects = pa.table(
+            {
+                "stream": [call.encoding.name] * n,
+                "key": keys_of(table, call.encoding),
+                "time": from_micros(time, call.time_type, call.encoding.unit),
+                "reason": [LATE] * n,
+                "detail": [f"{seconds:.6f} seconds behind the slowest stream's frontier" for seconds in behind],
+                "values": [as_json(row) for row in table.select(names).to_pylist()],
+            },
+            schema=reject_schema(call.key_type, call.time_type),
+        )
+        return self.as_rejects(rejects)
+
+    def as_rejects(self, rejects: pa.Table) -> pa.Table:
+        """The rejects of one stream, as those of all."""
+        for name in ("key", "time"):
+            kind = self.reject_schema.field(name).type
+            if rejects.schema.field(name).type != kind:
+                told = [None if value is None else as_text(value) for value in rejects[name].to_pylist()]
+                rejects = rejects.set_column(rejects.schema.get_field_index(name), name, pa.array(told, kind))
+        return rejects
+
+
+def resolve_window_queries(
+    streams: Sequence[Stream],
+    tables: Sequence[pa.Table],
+    queries: pa.Schema,
+    *,
+    probability: float | None,
+    window: Window | None,
+    on_reject: str,
+) -> WindowCall:
+    """Check a call against the columns there are."""
+    if window is not None and not isinstance(window, TimeWindow | CountWindow):
+        raise BadArgument(f"window={window!r}. Queries over several streams take a TimeWindow or a CountWindow.")
+    threshold = threshold_of(probability, streams)
+    calls = [
+        resolve_queries(replace(stream, name=name), table, queries, probability=1.0, on_reject=on_reject)
+        for stream, table, name in zip(streams, tables, stream_names(streams), strict=True)
+    ]
+    check_partitions(streams, [table.schema for table in tables], [call.encoding.name for call in calls])
+    orders = {one.encoding.name: stream.order for one, stream in zip(calls, streams, strict=True)}
+    if len(set(orders.values())) > 1:
+        raise BadArgument(f"order differs over the streams: {orders}. Give every stream the same.")
+    common_time_type(streams, [table.schema for table in tables], list(orders))
+    call = WindowCall(
+        tuple(calls),
+        window,
+        threshold,
+        on_reject,
+        tuple(stream.lateness_micros for stream in streams),
+        tuple(stream.idle_after_micros for stream in streams),
+        streams[0].order == "arrival",
+    )
+    if len(call.names) < sum(len(one.types) for one in calls):
+        raise BadArgument("Two columns have one name once that of their stream is put before it. Rename a stream.")
+    if isinstance(window, TimeWindow):
+        window.micros(tuple(one.encoding.name for one in calls))
+    return call
+
+
+def _key_type(call: QueryCall) -> pa.DataType:
+    return call.key_type
+
+
+def _time_type(call: QueryCall) -> pa.DataType:
+    return call.time_type

@@ -1,0 +1,255 @@
+"""The rows of several streams that queries may still meet, push by push."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from appulse.engines.queries import as_known, column_of, points_of, without_views
+from appulse.model.encode import checked, keys_of
+from appulse.model.strings import Labels, encode
+from appulse.operators.labels import LabelNumbers
+from appulse.operators.query_match import Points
+from appulse.operators.query_windows import Sampled, Side
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from appulse.engines.queries import QueryCall
+    from appulse.engines.window_call import WindowCall
+    from appulse.model.encode import Checked
+
+# The number of a row, while it is checked.
+_ROW = "\0row"
+#: No tick is before this one, and none after that one.
+NEVER, END = -(1 << 62), 1 << 62
+#: The longest windows there are, one for each stream, in microseconds (False) and in rows (True).
+Longest = dict[bool, tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class WindowRows:
+    """Rows of one stream, as they came, and their samples: ``owner`` tells the row of each (None: rows are certain)."""
+
+    table: pa.Table
+    time: NDArray[np.int64]
+    samples: pa.Table
+    owner: NDArray[np.int64] | None = None
+    weight: NDArray[np.float64] | None = None
+
+    def __len__(self) -> int:
+        """How many rows there are."""
+        return len(self.time)
+
+    @staticmethod
+    def of(table: pa.Table, rows: Checked, call: QueryCall) -> WindowRows:
+        """Good rows, as they came and as checked."""
+        points = points_of(rows, call)
+        samples = table if points.owner is None else pa.table(dict(points.columns))
+        return WindowRows(table, rows.time, samples, points.owner, points.weight)
+
+    @staticmethod
+    def none(call: QueryCall) -> WindowRows:
+        """No rows, in the types that there are."""
+        table = call.schema.empty_table().select(call.columns)
+        return WindowRows.of(table, checked(table, call.encoding, call.columns)[0], call)
+
+    @staticmethod
+    def concat(parts: Sequence[WindowRows]) -> WindowRows:
+        """The rows of several parts, at least one; those without rows tell no types."""
+        parts = [part for part in parts if len(part)] or parts[:1]
+        if len(parts) == 1:
+            return parts[0]
+        table, time = _joined([part.table for part in parts]), np.concatenate([part.time for part in parts])
+        if parts[0].owner is None:
+            return WindowRows(table, time, table)
+        before = np.cumsum([0, *map(len, parts)])
+        owners = [part.owner + n for part, n in zip(parts, before, strict=False) if part.owner is not None]
+        weights = [part.weight for part in parts if part.weight is not None]
+        samples = _joined([part.samples for part in parts])
+        return WindowRows(table, time, samples, np.concatenate(owners), np.concatenate(weights))
+
+    def where(self, kept: NDArray[np.bool_]) -> WindowRows:
+        """Some of the rows."""
+        if kept.all():
+            return self
+        table, time = self.table.filter(pa.array(kept)), self.time[kept]
+        if self.owner is None or self.weight is None:
+            return WindowRows(table, time, table)
+        stays = kept[self.owner]
+        owner = (np.cumsum(kept) - 1)[self.owner[stays]]
+        return WindowRows(table, time, self.samples.filter(pa.array(stays)), owner, self.weight[stays])
+
+    def sampled(self) -> Sampled:
+        """The samples, as queries read them."""
+        columns = {name: column_of(self.samples, name) for name in self.samples.column_names}
+        time = self.time if self.owner is None else self.time[self.owner]
+        return Sampled(Points(columns, len(self.samples), time, self.owner, self.weight))
+
+
+class Shown:
+    """The rows of all streams at a push: those held before, and those that came with it.
+
+    Windows in time show a row as it comes, windows in rows once its tick is complete: before ``complete``. ``was`` is
+    what was complete at the push before. Ticks are times, or, where rows are taken as they come, counted.
+    """
+
+    def __init__(
+        self,
+        call: WindowCall,
+        rows: Sequence[WindowRows],
+        ticks: Sequence[NDArray[np.int64]],
+        new: Sequence[NDArray[np.bool_]],
+        was: int,
+        complete: int,
+    ) -> None:
+        self.call, self.rows, self.ticks, self.new, self._was, self._complete = call, rows, ticks, new, was, complete
+        self._sides: dict[bool, list[Side]] = {}
+
+    def there(self, stream: int) -> NDArray[np.bool_]:
+        """The rows of complete ticks."""
+        there: NDArray[np.bool_] = self.ticks[stream] < self._complete
+        return there
+
+    def sides(self, *, counted: bool) -> list[Side]:
+        """The streams as windows of one kind see them: in rows, if rows are ``counted``, or in time."""
+        if counted not in self._sides:
+            self._sides[counted] = [self._side(stream, counted=counted) for stream in range(len(self.rows))]
+        return self._sides[counted]
+
+    def _side(self, stream: int, *, counted: bool) -> Side:
+        ticks, new = self.ticks[stream], self.new[stream]
+        group, rank, samples = self.groups[stream], self._ranks[stream], self._sampled[stream]
+        if not counted:
+            return Side(samples, self.rows[stream].time, group, rank, np.ones(len(new), bool), new)
+        there = self.there(stream)
+        return Side(samples, ticks, group, rank, there, there & (new | (ticks >= self._was)))
+
+    @cached_property
+    def _sampled(self) -> list[Sampled]:
+        return [rows.sampled() for rows in self.rows]
+
+    @cached_property
+    def groups(self) -> list[NDArray[np.int64]]:
+        """The group of each row, numbered alike in all streams."""
+        numbers = LabelNumbers()
+        found = []
+        for rows, call in zip(self.rows, self.call.streams, strict=True):
+            by = call.encoding.partition_by
+            labels = Labels.of([column_of(rows.table, name) for name in by]) if by else None
+            found.append(numbers.of(labels, len(rows)))
+        return found
+
+    @cached_property
+    def _ranks(self) -> list[NDArray[np.int64]]:
+        return [
+            _ranks(rows, call, tick, group)
+            for rows, call, tick, group in zip(self.rows, self.call.streams, self.ticks, self.groups, strict=True)
+        ]
+
+
+class HeldRows:
+    """The rows that windows may still hold, or whose tick is not complete yet; deterministic, free of any engine."""
+
+    def __init__(self, call: WindowCall) -> None:
+        self.call = call
+        self.rows = [WindowRows.none(one) for one in call.streams]
+        self.ticks: list[NDArray[np.int64]] = [np.empty(0, np.int64) for _ in call.streams]
+        self.complete = NEVER
+        self.ticked = 0  # ticks there have been, where rows are taken as they come
+
+    def __len__(self) -> int:
+        """How many rows are held."""
+        return sum(map(len, self.ticks))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held, roughly."""
+        return sum(rows.table.nbytes + rows.samples.nbytes for rows in self.rows)
+
+    @property
+    def due(self) -> int | None:
+        """The oldest tick that is not complete."""
+        waiting = [tick[tick >= self.complete] for tick in self.ticks]
+        return min((int(tick.min()) for tick in waiting if len(tick)), default=None)
+
+    def push(self, came: Mapping[int, WindowRows], complete: int) -> Shown:
+        """Take in rows by stream, and complete all ticks before one."""
+        was, self.complete = self.complete, max(self.complete, complete)
+        ticks = self._ticks_of(came)
+        new = [np.arange(len(tick) + len(came.get(i, ()))) >= len(tick) for i, tick in enumerate(self.ticks)]
+        for i, fresh in came.items():
+            self.rows[i] = WindowRows.concat([self.rows[i], fresh])
+            self.ticks[i] = np.concatenate([self.ticks[i], ticks[i]])
+        return Shown(self.call, list(self.rows), list(self.ticks), new, was, self.complete)
+
+    def forget(self, shown: Shown, frontier: int, longest: Longest) -> None:
+        """Forget what no row to come meets any more: none will be older than ``frontier``."""
+        for i, (rows, tick) in enumerate(zip(shown.rows, shown.ticks, strict=True)):
+            kept = ~shown.there(i)
+            if False in longest:
+                kept |= rows.time >= frontier - min(longest[False][i], END // 2)
+            if True in longest:
+                kept |= shown.sides(counted=True)[i].newest(longest[True][i])
+            if not kept.all():
+                self.rows[i], self.ticks[i] = rows.where(kept), tick[kept]
+
+    def _ticks_of(self, came: Mapping[int, WindowRows]) -> dict[int, NDArray[np.int64]]:
+        if not self.call.arrival:
+            return {i: rows.time for i, rows in came.items()}
+        known = np.unique(np.concatenate([np.empty(0, np.int64), *(rows.time for rows in came.values())]))
+        self.ticked += len(known)
+        return {i: self.ticked - len(known) + np.searchsorted(known, rows.time) for i, rows in came.items()}
+
+
+def taken_in(
+    call: WindowCall, stream: int, table: pa.Table, frontier: int | None = None
+) -> tuple[WindowRows, list[pa.Table]]:
+    """The good rows of a stream, and rejects for the others: rows before ``frontier`` are late."""
+    one = call.streams[stream]
+    table = as_known(table, one).select(one.columns).combine_chunks()
+    table = table.cast(without_views(table.schema))
+    numbered = table.append_column(_ROW, pa.array(np.arange(len(table))))
+    rows, bad = checked(numbered, one.encoding, [*one.columns, _ROW])
+    rejects = [call.as_rejects(bad)] if len(bad) else []
+    at = rows.table[_ROW]
+    good = table if len(at) == len(table) else table.take(at)
+    came = WindowRows.of(good, replace(rows, table=rows.table.drop_columns([_ROW])), one)
+    if frontier is not None and (came.time < frontier).any():
+        behind = came.time < frontier
+        rejects.append(call.late(stream, came.where(behind).table, came.time[behind], frontier))
+        came = came.where(~behind)
+    return came, rejects
+
+
+def _joined(tables: Sequence[pa.Table]) -> pa.Table:
+    """Tables one after the other, in one piece; numbers as doubles where one has them so."""
+    joined = pa.concat_tables(tables, promote_options="permissive")
+    return joined.unify_dictionaries().combine_chunks()
+
+
+def _ranks(rows: WindowRows, call: QueryCall, tick: NDArray[np.int64], group: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The order of rows of one tick: by key, then by all that they hold, so that it is the same everywhere."""
+    keys = np.asarray(_ranked(keys_of(rows.table, call.encoding)))
+    order = np.lexsort((keys, tick, group))
+    columns = [values[order] for values in (keys, tick, group)]
+    tied = np.logical_and.reduce([np.diff(values) == 0 for values in columns]) if len(order) else np.empty(0, bool)
+    if not tied.any():
+        return keys
+    at = order[np.append(tied, False) | np.append(False, tied)]
+    few = rows.table.take(pa.array(at)).combine_chunks()
+    content = np.zeros(len(keys), np.int64)
+    content[at] = _ranked(few.to_struct_array().combine_chunks())
+    return keys * (len(keys) + 1) + content
+
+
+def _ranked(values: pa.Array) -> NDArray[np.int64]:
+    """The rank of each value's canonical bytes, from 1; equal ones have one rank."""
+    return np.asarray(pc.rank(encode(values).to_arrow(), tiebreaker="dense")).astype(np.int64)
