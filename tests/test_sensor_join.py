@@ -19,9 +19,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import appulse as ap
+from appulse.model.readings import Readings
 from appulse.model.strings import Bytes
 from appulse.operators import sensor_join as operator
 from appulse.operators.names import Names
+from appulse.operators.sensor_join import SWEEPS, SensorJoin, SensorPlan
 from tests import naive_sensors as naive
 
 SENSORS = ["a", "b", "c", "dd", "éa"]
@@ -430,3 +432,57 @@ def test_many_readings_by_many_sensors() -> None:
             before = slice(low[i], i)
             met += int((s[before] != s[i]).sum())
     assert sum(len(match["times"]) for row in result["matches"].to_pylist() for match in row) == met
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from((1, 1, 1, 2, 9)), st.integers(0, 5), st.integers(0, 1), st.booleans(), st.integers(0, 9)
+        ),
+        max_size=90,
+    ),
+    st.sampled_from((3, 8, 40)),
+    st.sampled_from(SWEEPS),
+)
+@settings(max_examples=150)
+def test_what_nobody_asked_of_is_met_by_those_who_ask(
+    steps: list[tuple[int, int, int, bool, int]], span: int, sweep: str
+) -> None:
+    """Many occurrences of a value come between two probes of it: they are put in order at once."""
+    join = SensorJoin(SensorPlan(span, pa.int64(), carries=True, sweep=sweep))
+    now, held, waiting = 0, list[tuple[int, int, int, int]](), list[tuple[int, int, int, bool]]()
+    told, expected = list[Any](), list[Any]()
+    for number, (step, sensor, value, asks, cut) in enumerate(steps):
+        now += step
+        before = [(t, s, n) for t, s, v, n in held if v == value and s != sensor and now - t <= span][::-1]
+        if asks and before:
+            order = list(dict.fromkeys(s for _, s, _ in before))
+            expected.append((now, [(s, [(t, n) for t, other, n in before if other == s]) for s in order]))
+        held.append((now, sensor, value, number))
+        waiting.append((now, sensor, value, asks))
+        if cut == 0 or number == len(steps) - 1:
+            told += _pushed(join, waiting, number + 1 - len(waiting))
+            waiting = []
+    assert told == expected
+
+
+def _pushed(join: SensorJoin, rows: list[tuple[int, int, int, bool]], first: int) -> list[Any]:
+    """Answers as (time, [(sensor, [(time, number carried)])])."""
+    time, sensor, value = (np.array([row[k] for row in rows], np.int64) for k in range(3))
+    names = Bytes.fixed(sensor.astype(">u8").view(np.uint8).reshape(-1, 8))
+    carry = pa.table({"n": np.arange(first, first + len(rows))})
+    asks = np.array([row[3] for row in rows])
+    out = []
+    for found in join.push([Readings(time, names, value, value, carry=carry, asks=asks)]):
+        assert found.carried is not None
+        known = [int.from_bytes(name, "big") for name in found.sensors.strings.to_arrow().to_pylist()]
+        times = list(zip(found.time.tolist(), found.carried["n"].to_pylist(), strict=True))
+        groups = [
+            (known[s], times[a:b])
+            for s, a, b in zip(found.sensor.tolist(), found.begin[:-1].tolist(), found.begin[1:].tolist(), strict=True)
+        ]
+        out += [
+            (int(found.readings.time[p]), groups[a:b])
+            for p, a, b in zip(found.probe.tolist(), found.first[:-1].tolist(), found.first[1:].tolist(), strict=True)
+        ]
+    return out

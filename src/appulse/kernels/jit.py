@@ -26,5 +26,5 @@ def exact_kernel(function: F) -> F:
 
 
 def inlined_kernel(function: F) -> F:
-    """As `exact_kernel`, put into its callers by the compiler: a call that takes ten arrays costs as much as it does."""
+    """As `exact_kernel`, put into its callers: a call that takes ten arrays may cost as much as what is done."""
     return cast("F", numba.njit(cache=True, nogil=True, error_model="numpy", forceinline=True)(function))

@@ -92,12 +92,33 @@ def _prefetch(_context: Any, data: Any, at: Any) -> Any:
     return types.void(data, types.int64), code
 
 
+def _shift(_context: Any, target: Any, at: Any, source: Any, begin: Any, many: Any) -> Any:
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        places = [
+            builder.bitcast(
+                _place(context, builder, signature.args[k], args[k], args[k + 1], _INDEX), _BYTE.as_pointer()
+            )
+            for k in (0, 2)
+        ]
+        move = builder.module.declare_intrinsic("llvm.memmove", [places[0].type, places[1].type, _INDEX])
+        size = builder.mul(args[4], ir.Constant(_INDEX, 8))
+        builder.call(move, [*places, size, ir.Constant(ir.IntType(1), 0)])
+        return context.get_dummy_value()
+
+    del at, begin, many
+    return types.void(target, types.int64, source, types.int64, types.int64), code
+
+
 #: ``meeting(data, at, least, most)``: a bit for each of the 16 ranges whose lows are the numbers from ``data[at]`` on,
 #: and whose highs follow them: whether it meets the range from ``least`` to ``most``. ``data`` is taken as flat.
 meeting = cast("Callable[[NDArray[np.int32], Whole, np.int32, np.int32], np.uint32]", intrinsic(_meeting))
 
 #: ``prefetch(data, at)``: have the memory around ``data[at]`` on its way. ``data`` is taken as flat.
 prefetch = cast("Callable[[NDArray[Any], Whole], None]", intrinsic(_prefetch))
+
+#: ``shift(target, at, source, begin, many)``: copy so many numbers of 64 bits, which may overlap; the library's way
+#: with a few of them is several times as fast as a loop, whose end no processor foresees.
+shift = cast("Callable[[NDArray[Any], Whole, NDArray[Any], Whole, Whole], None]", intrinsic(_shift))
 
 #: ``lowest(bits)``: the place of the lowest bit that is set; one is.
 lowest = cast("Callable[[np.uint32], int]", trailing_zeros)

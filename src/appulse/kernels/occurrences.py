@@ -1,8 +1,8 @@
 """One hash structure for all sensors: values, the occurrences of each newest first, and a clean sweep, oldest first.
 
 Ali et al. 2007, section 4.1, with one step more: what a value holds stands side by side, in a *block*. Its occurrences
-are *settled* in groups, one a sensor, in the order in which answers tell them, so that a probe copies what it tells
-from end to end: it chases no pointer, and tests no time. New occurrences are put behind, *fresh*, and settled only when
+are *settled* in groups, one a sensor, in the order in which answers tell them, so that a probe copies what it tells: it
+chases no pointer, and tests no time. What comes and is not a probe is put before them, *fresh*, and settled when
 somebody asks. Where windows or values of readings decide one by one, nothing is settled.
 """
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from appulse.kernels.jit import exact_kernel, inlined_kernel
+from appulse.kernels.lanes import shift
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -22,14 +23,16 @@ if TYPE_CHECKING:
     Small = NDArray[np.int32]
 
 # Columns of a value, on one line of cache: its key, its group, how many of its occurrences the sweep has yet to pass
-# (none: it is free); its block's place in the pool and room (a power of two); how many times are settled, in how many
-# groups, and how many behind them are fresh.
-KEY, GROUP, HELD, PLACE, ROOM, SETTLED, GROUPS, FRESH = range(8)
+# (none: it is free); its block's place in the pool and the end of its room (a power of two); where its occurrences
+# begin, how many of them are fresh, how many groups the others are in.
+KEY, GROUP, HELD, PLACE, END, FRONT, FRESH, GROUPS = range(8)
 # Counters of a structure (the last tells that an occurrence found no room).
 TAIL, HEAD, VALUES, FREE_VALUES, POOL, STARVED = range(6)
 COUNTERS = 6
 # The least room of a block, as a power of two; and how many such powers there are.
 LEAST, SIZES = 2, 48
+# Of a group's number, the bits of its size.
+SIZE = 0xFFFFFFFF
 # So few fresh occurrences are settled one by one.
 _FEW = 4
 
@@ -37,8 +40,9 @@ _FEW = 4
 class Structure(NamedTuple):
     """The state. Lengths are powers of two; the table is twice as long as the values it numbers.
 
-    Everything from ``time`` on is the pool, in which blocks have their places: occurrences in order of their groups,
-    those that were told of last behind, oldest first in each, then fresh ones; and beside them groups, in that order.
+    ``time``, ``owner`` and what follows are the pool, in which blocks have their places. A block's occurrences end
+    where its room does, the newest first: fresh ones, then groups, that with the newest first. `owner` has the sensor
+    of each fresh one, and in its last places a number for each group: 32 bits of its sensor, 32 of its size.
     """
 
     counts: Ints  # (COUNTERS,)
@@ -48,9 +52,7 @@ class Structure(NamedTuple):
     free_values: Small
     free_rooms: Ints  # (SIZES,): the first free room of each size, -1 for none; it holds the place of the next
     time: Ints  # (pool,)
-    sensor: Small  # (pool,): of fresh occurrences
-    group_sensor: Small  # (pool,)
-    group_size: Small  # (pool,)
+    owner: Ints  # (pool,)
     number: Ints  # (pool,), or (0,) where nobody asks
     value: Floats  # (pool,), or (0,)
     length: Ints  # (pool,), or (0,)
@@ -105,7 +107,7 @@ def _remove_value(
             hole = slot
         slot = (slot + 1) & most
     table[hole] = -1
-    _free_room(free_rooms, time, values[value, PLACE], values[value, ROOM])
+    _free_room(free_rooms, time, values[value, PLACE], values[value, END])
     free_values[counts[FREE_VALUES]] = value
     counts[FREE_VALUES] += 1
 
@@ -133,8 +135,8 @@ def _take_room(counts: Ints, free_rooms: Ints, time: Ints, size: Whole) -> Whole
 
 
 @exact_kernel
-def _free_room(free_rooms: Ints, time: Ints, place: Whole, room: Whole) -> None:
-    size = _size(room)
+def _free_room(free_rooms: Ints, time: Ints, place: Whole, end: Whole) -> None:
+    size = _size(end - place)
     time[place] = free_rooms[size]
     free_rooms[size] = place
 
@@ -170,289 +172,225 @@ def new_value(state: Structure, slot: Whole, key: Whole, group: Whole) -> Whole:
         value = counts[VALUES]
         counts[VALUES] += 1
     state.table[slot] = value
-    one = state.values[value]
-    one[KEY], one[GROUP], one[HELD], one[PLACE], one[ROOM] = key, group, 0, place, 1 << LEAST
-    one[SETTLED] = one[GROUPS] = one[FRESH] = 0
+    one, end = state.values[value], place + (1 << LEAST)
+    one[KEY], one[GROUP], one[HELD], one[PLACE], one[END] = key, group, 0, place, end
+    one[FRONT], one[FRESH], one[GROUPS] = end, 0, 0
     return value
 
 
 @exact_kernel
-def _move(state: Structure, source: Whole, target: Whole, many: Whole) -> None:
-    """Occurrences in the pool, to a place before their own, or apart from it."""
-    for k in range(many):
-        state.time[target + k] = state.time[source + k]
-        state.sensor[target + k] = state.sensor[source + k]
-    if len(state.number):
-        for k in range(many):
-            state.number[target + k] = state.number[source + k]
-    if len(state.value):
-        for k in range(many):
-            state.value[target + k] = state.value[source + k]
-    if len(state.length):
-        for k in range(many):
-            state.length[target + k] = state.length[source + k]
+def _move(to: Structure, target: Whole, of: Structure, source: Whole, many: Whole) -> None:
+    """Occurrences from place to place, but for their owners."""
+    shift(to.time, target, of.time, source, many)
+    if len(to.number):
+        shift(to.number, target, of.number, source, many)
+    if len(to.value):
+        shift(to.value, target, of.value, source, many)
+    if len(to.length):
+        shift(to.length, target, of.length, source, many)
+
+
+@exact_kernel
+def _move_block(to: Structure, target: Ints, place: Whole, end: Whole, of: Structure, source: Ints) -> None:
+    """A block to another room; ``source`` and ``target`` are its value, before and after."""
+    front, was = end - (source[END] - source[FRONT]), source[FRONT]
+    _move(to, front, of, was, end - front)
+    shift(to.owner, front, of.owner, was, source[FRESH])
+    shift(to.owner, end - source[GROUPS], of.owner, source[END] - source[GROUPS], source[GROUPS])
+    target[PLACE], target[END], target[FRONT] = place, end, front
 
 
 @exact_kernel
 def widen(state: Structure, value: Whole) -> bool:
     """Twice the room for a value's block; False if the pool is used up."""
     one = state.values[value]
-    wider = _take_room(state.counts, state.free_rooms, state.time, _size(one[ROOM]) + 1)
+    place, end = one[PLACE], one[END]
+    wider = _take_room(state.counts, state.free_rooms, state.time, _size(end - place) + 1)
     if wider < 0:
         return False
-    _move(state, one[PLACE], wider, one[SETTLED] + one[FRESH])
-    for g in range(one[GROUPS]):
-        state.group_sensor[wider + g] = state.group_sensor[one[PLACE] + g]
-        state.group_size[wider + g] = state.group_size[one[PLACE] + g]
-    _free_room(state.free_rooms, state.time, one[PLACE], one[ROOM])
-    one[PLACE], one[ROOM] = wider, 2 * one[ROOM]
+    _move_block(state, one, wider, wider + 2 * (end - place), state, one)
+    _free_room(state.free_rooms, state.time, place, end)
     return True
 
 
 @exact_kernel
-def clean(state: Structure, value: Whole, before: Whole, room: Ints) -> None:
+def clean(state: Structure, value: Whole, before: Whole) -> None:
     """Drop what is older than ``before`` from a value's block."""
-    values, time = state.values, state.time
-    place, old = values[value, PLACE], values[value, SETTLED]
-    _clean_settled(values, value, time, state.number, state.group_sensor, state.group_size, before, room)
-    first, fresh = np.int64(0), values[value, FRESH]
-    while first < fresh and time[place + old + first] < before:
-        first += 1
-    if first or values[value, SETTLED] < old:
-        _move(state, place + old + first, place + values[value, SETTLED], fresh - first)
-        values[value, FRESH] = fresh - first
+    values, time, owner = state.values, state.time, state.owner
+    clean_settled(values, value, time, state.number, owner, before)
+    front, fresh = values[value, FRONT], values[value, FRESH]
+    last = front + fresh
+    while last > front and time[last - 1] < before:
+        last -= 1
+    ahead = front + fresh - last
+    if ahead:
+        _move(state, front + ahead, state, front, last - front)
+        shift(owner, front + ahead, owner, front, last - front)
+        values[value, FRONT], values[value, FRESH] = front + ahead, last - front
 
 
 @inlined_kernel
-def _clean_settled(
-    values: Ints,
-    value: Whole,
-    time: Ints,
-    number: Ints,
-    group_sensor: Small,
-    group_size: Small,
-    before: Whole,
-    room: Ints,
-) -> None:
-    """As `clean`, without what is fresh."""
-    place = values[value, PLACE]
-    groups, read, write, kept = place, place, place, place  # what was read and not yet written begins at `kept`
-    for g in range(place, place + values[value, GROUPS]):
-        end = read + np.int64(group_size[g])
-        if time[read] < before:
-            _move_settled(time, number, kept, write, read - kept, room)
-            write += read - kept
-            while read < end and time[read] < before:
-                read += 1
+def clean_settled(values: Ints, value: Whole, time: Ints, number: Ints, owner: Ints, before: Whole) -> None:
+    """As `clean`, of what is settled alone: what stays moves up to the end, and what is fresh behind it."""
+    end, front, fresh = values[value, END], values[value, FRONT], values[value, FRESH]
+    groups, kept, read, write = end, end, end, end  # what was read, and has not been moved yet, ends at `kept`
+    for g in range(end - 1, end - values[value, GROUPS] - 1, -1):
+        begin = read - (owner[g] & SIZE)
+        if time[read - 1] < before:
+            write -= kept - read
+            if write > read:
+                shift(time, write, time, read, kept - read)
+                if len(number):
+                    shift(number, write, number, read, kept - read)
+            while read > begin and time[read - 1] < before:
+                read -= 1
             kept = read
-        if read < end:
-            group_sensor[groups], group_size[groups] = group_sensor[g], end - read
-            groups += 1
-        read = end
-    _move_settled(time, number, kept, write, read - kept, room)
-    write += read - kept
-    values[value, SETTLED], values[value, GROUPS] = write - place, groups - place
-
-
-@inlined_kernel
-def _move_settled(time: Ints, number: Ints, source: Whole, target: Whole, many: Whole, room: Ints) -> None:
-    if source > target:
-        _shift(time, source, target, many, room)
+        if read > begin:
+            groups -= 1
+            owner[groups] = (owner[g] & ~SIZE) | (read - begin)
+        read = begin
+    values[value, GROUPS] = end - groups
+    ahead = write - kept
+    if ahead:
+        shift(time, front + ahead, time, front, kept - front)
         if len(number):
-            _shift(number, source, target, many, room)
+            shift(number, front + ahead, number, front, kept - front)
+        shift(owner, front + ahead, owner, front, fresh)
+        values[value, FRONT] = front + ahead
 
 
 @inlined_kernel
-def _shift(array: Ints, source: Whole, target: Whole, many: Whole, room: Ints) -> None:
-    """Move numbers to the left, by way of ``room``: where a copy does not overlap what it copies, it is SIMD.
-
-    Indices without sign spare the test for negative ones, which would be in the way, too.
-    """
-    for begin in range(0, many, len(room)):
-        some = np.uint64(min(len(room), many - begin))
-        read, write = np.uint64(source + begin), np.uint64(target + begin)
-        for k in range(some):
-            room[k] = array[read + k]
-        for k in range(some):
-            array[write + k] = room[k]
+def is_clean(time: Ints, owner: Ints, first: Whole, groups: Whole, end: Whole, before: Whole) -> bool:
+    """Whether no settled occurrence, the first of them at ``first``, is older than ``before``."""
+    # Indices without sign spare the test for negative ones; to leave at once would be a jump nobody can foresee.
+    old, read = np.int64(0), np.uint64(first - 1)
+    for g in range(np.uint64(end - groups), np.uint64(end)):
+        read += np.uint64(owner[g] & SIZE)
+        old += np.int64(time[read] < before)
+    return bool(old == 0)
 
 
 @inlined_kernel
-def settle(
-    values: Ints,
-    value: Whole,
-    time: Ints,
-    number: Ints,
-    sensor: Small,
-    group_sensor: Small,
-    group_size: Small,
-    before: Whole,
-    room: Ints,
-) -> bool:
-    """Put a value's block in order: nothing older than ``before``, nothing fresh. False if too much of it is fresh.
-
-    ``room`` takes all it holds. In steady state about one occurrence has expired since the last time, and one has come.
-    """
-    read = place = values[value, PLACE]
-    dirty = False
-    for g in range(place, place + values[value, GROUPS]):
-        dirty |= time[read] < before
-        read += np.int64(group_size[g])
-    fresh = values[value, FRESH]
-    if fresh > _FEW or (fresh and time[read] < before):
-        return False
-    if dirty:
-        _clean_settled(values, value, time, number, group_sensor, group_size, before, room)
-        write = place + values[value, SETTLED]
-        for k in range(fresh):
-            time[write + k], sensor[write + k] = time[read + k], sensor[read + k]
-            if len(number):
-                number[write + k] = number[read + k]
-    for _ in range(fresh):
-        _settle_one(values, value, time, number, sensor, group_sensor, group_size, room)
-    return True
+def first_of(array: Ints, first: Whole, begin: Whole, size: Whole, room: Ints) -> None:
+    """Put the ``size`` numbers from ``begin`` on before the others from ``first`` on."""
+    if begin > first:
+        shift(room, 0, array, begin, size)
+        shift(array, first + size, array, first, begin - first)
+        shift(array, first, room, 0, size)
 
 
 @inlined_kernel
-def _settle_one(
-    values: Ints,
-    value: Whole,
-    time: Ints,
-    number: Ints,
-    sensor: Small,
-    group_sensor: Small,
-    group_size: Small,
-    room: Ints,
-) -> None:
-    """The first fresh occurrence: its group becomes the last, and it the last of it."""
-    place = values[value, PLACE]
-    end, last = place + values[value, SETTLED], place + values[value, GROUPS] - 1
-    mine = sensor[end]
-    g, begin = last, end
-    while g >= place:
-        begin -= np.int64(group_size[g])
-        if group_sensor[g] == mine:
-            break
-        g -= 1
-    size = np.int64(0)
-    if g < place:
-        last += 1
-        values[value, GROUPS] += 1
-    else:
-        size = np.int64(group_size[g])
-        if g < last:
-            _to_end(time, begin, size, end, room)
-            if len(number):
-                _to_end(number, begin, size, end, room)
-            for h in range(g, last):
-                group_sensor[h], group_size[h] = group_sensor[h + 1], group_size[h + 1]
-    group_sensor[last], group_size[last] = mine, size + 1
-    values[value, SETTLED] += 1
-    values[value, FRESH] -= 1
-
-
-@inlined_kernel
-def _to_end(array: Ints, begin: Whole, size: Whole, end: Whole, room: Ints) -> None:
-    """Put the ``size`` numbers from ``begin`` on behind those up to ``end``."""
-    many = end - begin
-    for k in range(np.uint64(many)):
-        room[k] = array[np.uint64(begin) + k]
-    for k in range(np.uint64(many - size)):
-        array[np.uint64(begin) + k] = room[np.uint64(size) + k]
-    for k in range(np.uint64(size)):
-        array[np.uint64(end - size) + k] = room[k]
+def group_first(owner: Ints, first: Whole, g: Whole, sensor: Whole, size: Whole) -> None:
+    """Put the group ``g``, of so many now, before the others from ``first`` on."""
+    shift(owner, first + 1, owner, first, g - first)
+    owner[first] = (sensor << 32) | size
 
 
 @exact_kernel
-def settle_many(state: Structure, value: Whole, before: Whole, room: Scratch) -> None:
-    """As `settle`, all fresh ones at once: groups without any as they stand, then the others, by their newest."""
-    clean(state, value, before, room.time)
-    one = state.values[value]
-    place, groups, fresh = one[PLACE], one[GROUPS], one[FRESH]
-    end, mark, many = place + one[SETTLED], room.mark[0], np.int64(0)
-    for k in range(end + fresh - 1, end - 1, -1):
-        mine = state.sensor[k]
-        if room.latest[mine] < mark:
-            room.latest[mine] = mark + many
-            room.sensor[many], room.size[many], room.group[many] = mine, 0, -1
-            many += 1
-        room.size[room.latest[mine] - mark] += 1
-    room.mark[0] = mark + many
-    # Where each group goes: `place` is its new begin, `group` the number of the old one.
-    told, at, kept = np.int64(0), place, np.int64(0)
-    for g in range(groups):
-        mine, size = state.group_sensor[place + g], np.int64(state.group_size[place + g])
-        if room.latest[mine] >= mark:
-            room.group[room.latest[mine] - mark] = at - place
-            room.size[room.latest[mine] - mark] += size << 32
+def settle(state: Structure, value: Whole, before: Whole, room: Scratch) -> None:
+    """Put a block in order: nothing older than ``before``, nothing fresh. ``room`` takes all it holds."""
+    clean(state, value, before)
+    values, time, number, owner = state.values, state.time, state.number, state.owner
+    if values[value, FRESH] > _FEW:
+        _settle_many(state, value, room)
+    end = values[value, END]
+    while values[value, FRESH]:
+        values[value, FRESH] -= 1
+        at = values[value, FRONT] + values[value, FRESH]
+        sensor, first = owner[at], end - values[value, GROUPS]
+        g, begin = first, at + 1
+        while g < end and owner[g] >> 32 != sensor:
+            begin += owner[g] & SIZE
+            g += 1
+        if g < end:
+            size = owner[g] & SIZE
+            first_of(time, at + 1, begin, size, room.time)
+            if len(number):
+                first_of(number, at + 1, begin, size, room.time)
+            group_first(owner, first, g, sensor, size + 1)
         else:
-            _copy(state.time, at, room.time, told, size)
-            _copy(state.number, at, room.number, told, size)
-            state.group_sensor[place + kept], state.group_size[place + kept] = mine, size
-            kept += 1
+            owner[first - 1] = (sensor << 32) | 1
+            values[value, GROUPS] += 1
+
+
+@exact_kernel
+def _settle_many(state: Structure, value: Whole, room: Scratch) -> None:
+    """All fresh occurrences at once: their groups, by their newest, then those without any, as they stand."""
+    time, number, owner = state.time, state.number, state.owner
+    end, front, groups = state.values[value, END], state.values[value, FRONT], state.values[value, GROUPS]
+    first, mark, many = front + state.values[value, FRESH], room.mark[0], np.int64(0)
+    for k in range(front, first):
+        sensor = owner[k]
+        if room.latest[sensor] < mark:
+            room.latest[sensor] = mark + many
+            room.sensor[many], room.size[many], room.group[many] = sensor, 0, 0
+            many += 1
+        room.size[room.latest[sensor] - mark] += 1
+    room.mark[0] = mark + many
+    begin, alone = first, end  # groups without any are at last from `alone` on
+    for g in range(end - groups, end):
+        sensor, size = owner[g] >> 32, owner[g] & SIZE
+        if room.latest[sensor] >= mark:
+            room.group[room.latest[sensor] - mark] = begin
+            room.size[room.latest[sensor] - mark] += size << 32
+        begin += size
+    told = np.int64(0)
+    for k in range(many):
+        fresh, size = room.size[k] & SIZE, room.size[k] >> 32
+        room.place[k] = told
+        _copy(time, room.group[k], room.time, told + fresh, size)
+        _copy(number, room.group[k], room.number, told + fresh, size)
+        told += fresh + size
+    begin = first
+    for g in range(end - groups, end):
+        size = owner[g] & SIZE
+        if room.latest[owner[g] >> 32] < mark:
+            _copy(time, begin, room.time, told, size)
+            _copy(number, begin, room.number, told, size)
             told += size
-        at += size
-    for g in range(many - 1, -1, -1):
-        size, more = room.size[g] >> 32, room.size[g] & 0xFFFFFFFF
-        if size:
-            _copy(state.time, place + room.group[g], room.time, told, size)
-            _copy(state.number, place + room.group[g], room.number, told, size)
-        room.place[g] = told + size
-        state.group_sensor[place + kept], state.group_size[place + kept] = room.sensor[g], size + more
-        kept += 1
-        told += size + more
-    for k in range(end, end + fresh):
-        g = room.latest[state.sensor[k]] - mark
-        room.time[room.place[g]] = state.time[k]
-        if len(state.number):
-            room.number[room.place[g]] = state.number[k]
+        begin += size
+    for k in range(front, first):
+        g = room.latest[owner[k]] - mark
+        room.time[room.place[g]] = time[k]
+        if len(number):
+            room.number[room.place[g]] = number[k]
         room.place[g] += 1
-    _copy(room.time, 0, state.time, place, told)
-    if len(state.number):
-        _copy(room.number, 0, state.number, place, told)
-    one[SETTLED], one[GROUPS], one[FRESH] = told, kept, 0
+    for g in range(end - 1, end - groups - 1, -1):
+        if room.latest[owner[g] >> 32] < mark:
+            alone -= 1
+            owner[alone] = owner[g]
+    for k in range(many - 1, -1, -1):
+        alone -= 1
+        owner[alone] = (room.sensor[k] << 32) | ((room.size[k] & SIZE) + (room.size[k] >> 32))
+    shift(time, front, room.time, 0, told)
+    if len(number):
+        shift(number, front, room.number, 0, told)
+    state.values[value, FRESH], state.values[value, GROUPS] = 0, end - alone
 
 
 @exact_kernel
 def _copy(source: Ints, begin: Whole, target: Ints, at: Whole, many: Whole) -> None:
     if len(source):
-        for k in range(many):
-            target[at + k] = source[begin + k]
+        shift(target, at, source, begin, many)
 
 
 @exact_kernel
-def rehash(state: Structure, former: Structure, before: Whole, room: Ints) -> None:
+def rehash(state: Structure, former: Structure, before: Whole) -> None:
     """Fill a fresh structure, with room for it, with what of a former one is not older than ``before``."""
     moved = np.full(former.counts[VALUES], -1, np.int64)
     for old in range(former.counts[VALUES]):
         was = former.values[old]
         if was[HELD] == 0:
             continue
-        clean(former, old, before, room)
-        slot = slot_of(state.table, state.values, was[KEY], was[GROUP])
-        many, size = was[SETTLED] + was[FRESH], np.int64(LEAST)
-        while (np.int64(1) << size) < many:
-            size += 1
+        clean(former, old, before)
         value = state.counts[VALUES]
         state.counts[VALUES] += 1
-        state.table[slot] = value
-        moved[old] = value
+        state.table[slot_of(state.table, state.values, was[KEY], was[GROUP])] = value
         state.values[value] = was
-        place = state.counts[POOL]
-        state.counts[POOL] += np.int64(1) << size
-        state.values[value, PLACE], state.values[value, ROOM] = place, np.int64(1) << size
-        for k in range(many):
-            state.time[place + k] = former.time[was[PLACE] + k]
-            state.sensor[place + k] = former.sensor[was[PLACE] + k]
-            if len(state.number):
-                state.number[place + k] = former.number[was[PLACE] + k]
-            if len(state.value):
-                state.value[place + k] = former.value[was[PLACE] + k]
-            if len(state.length):
-                state.length[place + k] = former.length[was[PLACE] + k]
-        for g in range(was[GROUPS]):
-            state.group_sensor[place + g] = former.group_sensor[was[PLACE] + g]
-            state.group_size[place + g] = former.group_size[was[PLACE] + g]
+        place, room = state.counts[POOL], np.int64(1) << max(LEAST, _size(was[END] - was[FRONT]))
+        state.counts[POOL] += room
+        _move_block(state, state.values[value], place, place + room, former, was)
+        moved[old] = value
     state.counts[TAIL], state.counts[HEAD] = former.counts[TAIL], former.counts[HEAD]
     for number in range(former.counts[TAIL], former.counts[HEAD]):
         entry = former.sweep[number & (len(former.sweep) - 1)]
@@ -466,19 +404,20 @@ def sensors_in(state: Structure, used: Flags) -> None:
     for value in range(state.counts[VALUES]):
         one = state.values[value]
         if one[HELD]:
-            for g in range(one[GROUPS]):
-                used[state.group_sensor[one[PLACE] + g]] = True
-            for k in range(one[SETTLED], one[SETTLED] + one[FRESH]):
-                used[state.sensor[one[PLACE] + k]] = True
+            for k in range(one[FRONT], one[FRONT] + one[FRESH]):
+                used[state.owner[k]] = True
+            for g in range(one[END] - one[GROUPS], one[END]):
+                used[state.owner[g] >> 32] = True
 
 
 @exact_kernel
 def renumber(state: Structure, numbers: Ints) -> None:
     """Sensors of what is held, by other numbers."""
+    owner = state.owner
     for value in range(state.counts[VALUES]):
         one = state.values[value]
         if one[HELD]:
-            for g in range(one[GROUPS]):
-                state.group_sensor[one[PLACE] + g] = numbers[state.group_sensor[one[PLACE] + g]]
-            for k in range(one[SETTLED], one[SETTLED] + one[FRESH]):
-                state.sensor[one[PLACE] + k] = numbers[state.sensor[one[PLACE] + k]]
+            for k in range(one[FRONT], one[FRONT] + one[FRESH]):
+                owner[k] = numbers[owner[k]]
+            for g in range(one[END] - one[GROUPS], one[END]):
+                owner[g] = (numbers[owner[g] >> 32] << 32) | (owner[g] & SIZE)

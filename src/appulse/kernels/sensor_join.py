@@ -11,20 +11,25 @@ import numpy as np
 
 from appulse.kernels.bins import bin_key
 from appulse.kernels.jit import exact_kernel, inlined_kernel
+from appulse.kernels.lanes import shift
 from appulse.kernels.occurrences import (
+    END,
     FRESH,
+    FRONT,
     GROUPS,
     HEAD,
     HELD,
     PLACE,
-    ROOM,
-    SETTLED,
+    SIZE,
     STARVED,
     TAIL,
     clean,
+    clean_settled,
+    first_of,
+    group_first,
+    is_clean,
     new_value,
     settle,
-    settle_many,
     slot_of,
     sweep,
     widen,
@@ -32,7 +37,7 @@ from appulse.kernels.occurrences import (
 
 if TYPE_CHECKING:
     from appulse.kernels.arrays import ByteArray, Flags, Floats, Hashes, Ints, Whole
-    from appulse.kernels.occurrences import Scratch, Small, Structure
+    from appulse.kernels.occurrences import Scratch, Structure
 
 # Counters of an output: answers, their groups, the times of these.
 PROBES, TOLD_GROUPS, TIMES = range(3)
@@ -83,41 +88,70 @@ def join(
     """
     # Arrays by their own names: to take one out of a tuple costs about as much as what is done to it.
     counts, due, values, table = state.counts, state.sweep, state.values, state.table
-    pool, numbers, fresh, owners, sizes = state.time, state.number, state.sensor, state.group_sensor, state.group_size
-    measures, lengths, space = state.value, state.length, room.time
-    answers, firsts, met, begins, times, marks = (
-        found.probe,
-        found.first,
-        found.sensor,
-        found.begin,
-        found.time,
-        found.number,
-    )
+    pool, owner, numbers, measures, lengths = state.time, state.owner, state.number, state.value, state.length
     time, sensors, groups, keys, asks = arrivals.time, arrivals.sensor, arrivals.group, arrivals.key, arrivals.asks
-    told, plain = found.counts, reach < 0.0 and len(arrivals.length) == 0
+    told, answers, firsts, met, begins = found.counts, found.probe, found.first, found.sensor, found.begin
+    times, marks, space = found.time, found.number, room.time
     heads = np.full(3, -1, np.int64)
+    plain = reach < 0.0 and len(arrivals.length) == 0
     for i in range(begin, end):
         before = time[i] - span
         if eager:
             sweep(state, before)
         slot = slot_of(table, values, keys[i], groups[i])
         value: Whole = np.int64(table[slot])
-        was = told[PROBES], told[TOLD_GROUPS], told[TIMES]
+        if keeps and not (counts[HEAD] - counts[TAIL] < len(due)):
+            counts[STARVED] = 1
+            return i
+        if keeps and value >= 0 and values[value, FRONT] == values[value, PLACE]:
+            clean(state, value, before)
+            # With room for a few more it would be cleaned, from end to end, again and again.
+            held, most = values[value, END] - values[value, FRONT], values[value, END] - values[value, PLACE]
+            if 4 * held > 3 * most and not widen(state, value):
+                counts[STARVED] = 1
+                return i
+        if keeps and value < 0:
+            value = new_value(state, slot, keys[i], groups[i])
+            if value < 0:
+                counts[STARVED] = 1
+                return i
+        settled = False
         if len(asks) == 0 or asks[i]:
             if plain:
-                if value >= 0:
-                    held = values[value, SETTLED] + values[value, FRESH]
+                if value >= 0 and values[value, FRONT] < values[value, END]:
+                    held = values[value, END] - values[value, FRONT]
                     if told[TIMES] + held > len(times) or held > len(space):
                         return i
-                    if not settle(values, value, pool, numbers, fresh, owners, sizes, before, space):
-                        settle_many(state, value, before, room)
-                    more = _copy_out(
-                        values, value, pool, numbers, owners, sizes, sensors[i], told, met, begins, times, marks
-                    )
+                    last, front, many = values[value, END], values[value, FRONT], values[value, GROUPS]
+                    # In steady state about one occurrence has expired since the last probe.
+                    if values[value, FRESH]:
+                        settle(state, value, before, room)
+                        front, many = values[value, FRONT], values[value, GROUPS]
+                    elif not is_clean(pool, owner, front, many, last, before):
+                        clean_settled(values, value, pool, numbers, owner, before)
+                        front, many = values[value, FRONT], values[value, GROUPS]
+                    more, own, rest, size = _groups_but(owner, last - many, last, sensors[i], front, told, met, begins)
+                    at, after = told[TIMES], last - rest - size
+                    shift(times, at, pool, front, rest - front)
+                    shift(times, at + rest - front, pool, rest + size, after)
+                    if len(marks):
+                        shift(marks, at, numbers, front, rest - front)
+                        shift(marks, at + rest - front, numbers, rest + size, after)
                     if more:
                         answers[told[PROBES]], firsts[told[PROBES]] = i, told[TOLD_GROUPS]
                         told[PROBES] += 1
                         told[TOLD_GROUPS] += more
+                        told[TIMES] = at + rest - front + after
+                    if keeps:  # where its group is is known now
+                        settled = True
+                        if size:
+                            first_of(pool, front, rest, size, space)
+                            if len(numbers):
+                                first_of(numbers, front, rest, size, space)
+                            group_first(owner, last - many, own, sensors[i], size + 1)
+                        else:
+                            owner[last - many - 1] = (sensors[i] << 32) | 1
+                            values[value, GROUPS] = many + 1
             else:
                 heads[0] = value
                 if reach >= 0.0:
@@ -125,89 +159,51 @@ def join(
                 live = _live(values, heads)
                 if told[TIMES] + live > len(times) or live > len(space):
                     return i
-                many: Whole = np.int64(0)
+                collected: Whole = np.int64(0)
                 for k in range(3):
                     if heads[k] >= 0:
-                        many = _gather(state, heads[k], arrivals, i, span, reach, many, room)
-                if many:
-                    _tell(i, many, found, room)
-        if not keeps:
-            continue
-        if counts[HEAD] - counts[TAIL] == len(due):
-            value = -1
-        else:
-            if value < 0:
-                value = new_value(state, slot, keys[i], groups[i])
-            if value >= 0 and values[value, SETTLED] + values[value, FRESH] == values[value, ROOM]:
-                clean(state, value, before, space)
-                # With room for a few more it would be cleaned, from end to end, again and again.
-                if 4 * (values[value, SETTLED] + values[value, FRESH]) > 3 * values[value, ROOM]:
-                    value = value if widen(state, value) else -1
-        if value < 0:
-            told[PROBES], told[TOLD_GROUPS], told[TIMES] = was  # to be told again
-            counts[STARVED] = 1
-            return i
-        at = values[value, PLACE] + values[value, SETTLED] + values[value, FRESH]
-        pool[at], fresh[at] = time[i], sensors[i]
-        values[value, FRESH] += 1
-        values[value, HELD] += 1
-        head = counts[HEAD]
-        if len(numbers):
-            numbers[at] = head
-            if len(measures):
-                measures[at] = arrivals.value[i]
-            if len(lengths):
-                lengths[at] = arrivals.length[i]
-        due[head & (len(due) - 1), 0], due[head & (len(due) - 1), 1] = time[i], value
-        counts[HEAD] = head + 1
+                        collected = _gather(state, heads[k], arrivals, i, span, reach, collected, room)
+                if collected:
+                    _tell(i, collected, found, room)
+        if keeps:
+            at = values[value, FRONT] - 1
+            values[value, FRONT] = at
+            values[value, HELD] += 1
+            if not settled:
+                values[value, FRESH] += 1
+                owner[at] = sensors[i]
+            head = counts[HEAD]
+            pool[at] = time[i]
+            if len(numbers):
+                numbers[at] = head
+                if len(measures):
+                    measures[at] = arrivals.value[i]
+                if len(lengths):
+                    lengths[at] = arrivals.length[i]
+            due[head & (len(due) - 1), 0], due[head & (len(due) - 1), 1] = time[i], value
+            counts[HEAD] = head + 1
     return end
 
 
 @inlined_kernel
-def _copy_out(
-    values: Ints,
-    value: Whole,
-    pool: Ints,
-    numbers: Ints,
-    group_sensor: Small,
-    group_size: Small,
-    sensor: Whole,
-    told: Ints,
-    sensors: Ints,
-    begins: Ints,
-    times: Ints,
-    marks: Ints,
-) -> Whole:
-    """Tell a settled block from its end to its begin, but for the probe's own sensor; how many groups."""
-    place, first, at = values[value, PLACE], told[TOLD_GROUPS], told[TIMES]
-    end = place + values[value, SETTLED]
-    rest = last = upper = end  # of the own group: its begin and end
-    groups, begin = first, at
-    for g in range(place + values[value, GROUPS] - 1, place - 1, -1):
-        size = np.int64(group_size[g])
-        if group_sensor[g] == sensor:
-            rest, last = upper - size, upper
-        else:
-            sensors[groups], begins[groups] = group_sensor[g], begin
-            groups += 1
-            begin += size
-        upper -= size
-    _reversed(pool, last, end, times, at)
-    _reversed(pool, place, rest, times, at + end - last)
-    if len(marks):
-        _reversed(numbers, last, end, marks, at)
-        _reversed(numbers, place, rest, marks, at + end - last)
-    told[TIMES] = begin
-    more: Whole = groups - first
-    return more
-
-
-@inlined_kernel
-def _reversed(source: Ints, begin: Whole, end: Whole, target: Ints, at: Whole) -> None:
-    """Copy backwards; indices without sign spare the test for negative ones, which is in the way of SIMD."""
-    last, to = np.uint64(end - 1), np.uint64(at)
-    for k in range(np.uint64(end - begin)):
-        target[to + k] = source[last - k]
+def _groups_but(
+    owner: Ints, begin: Whole, end: Whole, sensor: Whole, front: Whole, told: Ints, met: Ints, begins: Ints
+) -> tuple[Whole, Whole, Whole, Whole]:
+    """Tell groups but for a sensor's own; how many, and the own one: its number, where its times begin, how many."""
+    # Without a jump at the own group, which nobody can foresee; indices without sign spare the test for negative ones.
+    first, at = np.uint64(told[TOLD_GROUPS]), told[TIMES]
+    write, read = first, front
+    own, rest, mine = end, np.int64(0), np.int64(0)
+    for g in range(np.uint64(begin), np.uint64(end)):
+        size, other = owner[g] & SIZE, np.int64(owner[g] >> 32 != sensor)
+        met[write], begins[write] = owner[g] >> 32, at
+        write += np.uint64(other)
+        at += size * other
+        own += (np.int64(g) - end) * (1 - other)
+        rest += read * (1 - other)
+        mine += size * (1 - other)
+        read += size
+    return np.int64(write - first), own, rest if mine else read, mine
 
 
 @exact_kernel
@@ -224,14 +220,14 @@ def _gather(
     state: Structure, value: Whole, arrivals: Arrivals, i: Whole, span: Whole, reach: float, many: Whole, room: Scratch
 ) -> Whole:
     """Collect what matches of one value, behind the ``many`` collected so far; how many there are then."""
-    now, sensor, place = arrivals.time[i], arrivals.sensor[i], state.values[value, PLACE]
-    for at in range(place, place + state.values[value, FRESH]):
+    now, sensor, front = arrivals.time[i], arrivals.sensor[i], state.values[value, FRONT]
+    for at in range(front, front + state.values[value, FRESH]):
         old = now - state.time[at]
-        if state.sensor[at] == sensor or old > span or (len(state.length) and old > state.length[at]):
+        if state.owner[at] == sensor or old > span or (len(state.length) and old > state.length[at]):
             continue
         if reach >= 0.0 and not abs(arrivals.value[i] - state.value[at]) <= reach:
             continue
-        room.sensor[many], room.time[many], room.number[many] = state.sensor[at], state.time[at], state.number[at]
+        room.sensor[many], room.time[many], room.number[many] = state.owner[at], state.time[at], state.number[at]
         many += 1
     return many
 

@@ -15,13 +15,13 @@ import pyarrow as pa
 
 from appulse.kernels.occurrences import (
     COUNTERS,
+    END,
     FREE_VALUES,
-    FRESH,
+    FRONT,
     GROUP,
     HEAD,
     HELD,
     KEY,
-    SETTLED,
     SIZES,
     STARVED,
     TAIL,
@@ -240,7 +240,7 @@ class SensorJoin:
         sweep(self._state, before)
         counts = self._state.counts
         fresh = self._structure(max(len(self), _FEW), max(int(counts[VALUES] - counts[FREE_VALUES]), _LEAST))
-        rehash(fresh, self._state, before, self._room.time)
+        rehash(fresh, self._state, before)
         self._state = fresh
 
     def _structure(self, live: int, values: int) -> Structure:
@@ -256,9 +256,7 @@ class SensorJoin:
             np.zeros(values, np.int32),
             np.full(SIZES, -1, np.int64),
             np.empty(pool, np.int64),
-            np.empty(pool, np.int32),
-            np.empty(pool, np.int32),
-            np.empty(pool, np.int32),
+            np.empty(pool, np.int64),
             np.empty(pool if numbered else 0, np.int64),
             np.empty(pool if self.plan.reach is not None else 0),
             np.empty(pool if self.plan.own else 0, np.int64),
@@ -267,7 +265,7 @@ class SensorJoin:
     def _widen(self) -> None:
         """Room for the matches of a reading that meets more than there was room for."""
         values = self._state.values[: int(self._state.counts[VALUES])]
-        most = 6 * int((values[:, SETTLED] + values[:, FRESH]).max())
+        most = 6 * int((values[:, END] - values[:, FRONT]).max())
         if most > len(self._found.time):
             self._found = _found(most, numbered=self.plan.carries)
         if most > len(self._room.time):
