@@ -20,10 +20,12 @@ from appulse.engines.spark.readings_codec import pack_readings, unpack_readings
 from appulse.engines.spark.readings_routing import value_routing
 from appulse.engines.spark.tiles import hashed_plan
 from appulse.engines.spark.tiling import Tiling
+from appulse.imputation.dependencies import DifferentialDependency
+from appulse.imputation.imputer import DependencyImputer
 from appulse.model.encode import encode
 from appulse.model.readings import encode_readings
 from appulse.model.stream import Stream
-from appulse.model.uncertainty import Ball, Exact, Gaussian, Model, Samples
+from appulse.model.uncertainty import Ball, Exact, Gaussian, Incomplete, Model, Samples
 from appulse.operators.numbering import END
 from appulse.operators.phenomena import Phenomena
 from appulse.operators.relational import AGGREGATES
@@ -38,11 +40,11 @@ _MODELS: tuple[tuple[Model, Model], ...] = (
 )
 
 
-def warm() -> None:
-    """Run small joins of every model, in process and tile by tile; nothing is kept but the machine code."""
+def small_table() -> pa.Table:
+    """A few rows with columns for every model."""
     n = 8
     place = np.arange(n) % 4 / 2.0
-    table = pa.table(
+    return pa.table(
         {
             "id": [str(i) for i in range(n)],
             "ts": np.zeros(n),
@@ -53,21 +55,26 @@ def warm() -> None:
             "t": [[a, a + 1.0] for a in place.tolist()],
         }
     )
+
+
+def warm() -> None:
+    """Run small joins of every model, in process and tile by tile; nothing is kept but the machine code."""
+    rows = small_table()
     for left, right in _MODELS:
         for index in ("grid", "dense"):
-            _join(table, (left, right), index)
-        _join(table, (left,), "grid")
+            _join(rows, (left, right), index)
+        _join(rows, (left,), "grid")
         for window in (CountWindow(3), UncertainCountWindow(3, 0.9)):
-            _number(table, (left, right), window)
+            _number(rows, (left, right), window)
     for index in ("dense", "sorted"):
-        _join(table, (Samples("t"), Samples("t")), index, 1)
-    _aggregate(table)
-    _match(table)
-    _sense(table)
-    _watch(table)
+        _join(rows, (Samples("t"), Samples("t")), index, 1)
+    for run in (_impute, _aggregate, _match, _sense, _watch):
+        run(rows)
 
 
-def _call(table: pa.Table, models: tuple[Model, ...], index: str, window: Window, d: int = 2) -> JoinCall:
+def _call(
+    table: pa.Table, models: tuple[Model, ...], index: str, window: Window, d: int = 2, imputer: Any = None
+) -> JoinCall:
     streams = [Stream(None, key="id", time="ts", value=m, name=f"s{i}") for i, m in enumerate(models)]
     return resolve(
         streams,
@@ -79,6 +86,7 @@ def _call(table: pa.Table, models: tuple[Model, ...], index: str, window: Window
         different=None,
         on_reject="collect",
         options=Options(index=index),
+        imputer=imputer,
     ).with_dimensions(d)
 
 
@@ -111,6 +119,29 @@ def _number(table: pa.Table, models: tuple[Model, ...], window: Window) -> None:
         bucket.numbering.hold(i, encode(table, encoding)[0])
     bucket.release(END)
     bucket.numbering.restore(bucket.numbering.since(None), whole=True)
+
+
+def _impute(table: pa.Table) -> None:
+    places = np.arange(40) % 5 / 4.0
+    known = pa.table({"x": places, "y": places, "z": np.arange(40.0) % 7})
+    rules = [
+        DifferentialDependency({"x": 0.5}, "z", 9.0),
+        DifferentialDependency({"z": 0.5}, "y", 9.0, where={"x": (0.0, 1.0)}),
+    ]
+    holes = np.arange(len(table)) % 3
+    lost = table.set_column(3, "x", pa.array(table["x"].to_numpy(), mask=holes == 0))
+    lost = lost.append_column("z", pa.array(table["x"].to_numpy(), mask=holes == 1))
+    lost = lost.set_column(2, "y", pa.array(table["y"].to_numpy(), mask=holes == 2))
+    value = Incomplete("x", "y", "z")
+    for joint in (False, True):
+        imputer = DependencyImputer(known, rules, joint=joint, instances=30)
+        for window in (TimeWindow(1), CountWindow(3)):
+            call = _call(lost, (value, value), "auto", window, 3, imputer)
+            local = LocalJoin(call)
+            for _ in range(2):
+                local.push({encoding.name: lost for encoding in call.encodings})
+            local.drain()
+            encode(lost, call.encodings[0])  # as on Spark, where no row waits
 
 
 def _aggregate(table: pa.Table) -> None:

@@ -1,0 +1,55 @@
+"""What `warm` runs is all that the first batch of a join with holes needs: nothing is compiled in it."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from numba.core.registry import CPUDispatcher
+
+import appulse as ap
+from appulse.engines.warm import _impute, small_table
+from appulse.imputation.versions import SavedImputer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def compiled() -> dict[str, int]:
+    """Of every kernel that has been loaded, for how many kinds of arguments."""
+    kernels: dict[str, Any] = {
+        f"{module.__name__}.{name}": value
+        for module in list(sys.modules.values())
+        if getattr(module, "__name__", "").startswith("appulse.kernels")
+        for name, value in vars(module).items()
+        if isinstance(value, CPUDispatcher)
+    }
+    return {name: len(kernel.signatures) for name, kernel in kernels.items()}
+
+
+@pytest.mark.parametrize("window", [ap.TimeWindow(3), ap.CountWindow(5)], ids=["time", "count"])
+def test_nothing_is_compiled_in_the_first_batch(window: Any, tmp_path: Path) -> None:
+    _impute(small_table())
+    before = compiled()
+    assert before["appulse.kernels.neighbours.fill"] > 0
+    chance = np.random.default_rng(0)
+    known = chance.random((300, 4))
+    rules = [ap.DifferentialDependency({"a": 0.2, "b": 0.2}, name, 9.0) for name in "cd"]
+    imputer = ap.DependencyImputer(pa.table(dict(zip("abcd", known.T, strict=True))), rules)
+    imputer.save(tmp_path)
+    sides = []
+    for _ in range(2):
+        values = chance.random((60, 4))
+        lost = chance.random((60, 1)) < 0.5
+        lost = lost & (np.arange(4) == chance.integers(0, 4, (60, 1)))  # one hole a row
+        columns = {name: pa.array(values[:, i], mask=lost[:, i]) for i, name in enumerate("abcd")}
+        table = pa.table({"id": np.arange(60), "at": np.arange(60), **columns})
+        sides.append(ap.Stream(table, key="id", time="at", value=ap.Incomplete(*"abcd")))
+    settings: dict[str, Any] = {"epsilon": 0.4, "probability": 0.3, "window": window}
+    for one in (imputer, SavedImputer(tmp_path)):
+        assert len(ap.similarity_join(*sides, imputer=one, **settings)) > 0
+    after = compiled()
+    assert {name: count for name, count in after.items() if count > before.get(name, 0)} == {}
