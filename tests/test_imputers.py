@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import appulse as ap
+from appulse.imputation import time_regression
 from appulse.imputation.in_time import LastValueImputer, SpeedImputer
 from appulse.imputation.simple import EditingRules, MeanImputer, NearestImputer, PointImputer, ZeroFill
 
@@ -185,3 +186,60 @@ def test_interpolation_goes_on_where_there_is_one_neighbour_or_none() -> None:
     assert alone[0] == [([0.0, 1.0], 1.0)]
     with pytest.raises(ap.BadArgument, match="k=0"):
         ap.InterpolationImputer(k=0)
+
+
+def test_regression_in_time_follows_what_is_there() -> None:
+    """Jumps of b that no line through the neighbours of a tells: a is half of b and a trend; calm, then not."""
+    chance = np.random.default_rng(0)
+    n = 600
+    b = chance.normal(size=n) * np.where(np.arange(n) < 300, 1.0, 5.0)
+    noise = chance.normal(size=n) * np.where(np.arange(n) < 300, 0.01, 1.0)
+    a = 0.1 * np.arange(n) + 0.5 * b + noise
+    truth = a.copy()
+    gone = np.array([50, 120, 121, 122, 200, 450, 500, 501])
+    a[gone] = np.nan
+    rows = list(zip([None if np.isnan(x) else x for x in a.tolist()], b.tolist(), strict=True))
+    found = fills(ap.TimeRegressionImputer(k=16).bind("ab"), rows)
+    samples = {i: np.array([x[0] for x, _ in found[i]]) for i in gone.tolist()}
+    line = np.interp(gone, np.flatnonzero(~np.isnan(a)), a[~np.isnan(a)])
+    calm = [i for i in gone.tolist() if i < 300]
+    assert all(abs(samples[i].mean() - truth[i]) < 0.35 for i in calm)
+    assert np.abs(line - truth[gone])[:5].mean() > 2 * np.mean([abs(samples[i].mean() - truth[i]) for i in calm])
+    assert np.mean([samples[i].std() for i in calm]) < 0.5 * samples[450].std()
+
+
+def test_the_errors_of_a_regression_are_those_without_the_row() -> None:
+    chance = np.random.default_rng(1)
+    given, wanted = chance.normal(size=(12, 2)), chance.normal(size=(12, 2))
+    weights, errors = time_regression._ridge(given, wanted)
+    full = np.column_stack([given, np.ones(12)])
+    penalty = np.diag(np.append(1e-3 * 12 * given.var(axis=0), 0.0))
+    for i in range(12):
+        kept = np.arange(12) != i
+        alone = np.linalg.solve(full[kept].T @ full[kept] + penalty, full[kept].T @ wanted[kept])
+        assert errors[i] == pytest.approx(wanted[i] - full[i] @ alone, rel=1e-4, abs=1e-6)
+    assert weights.shape == (3, 2)
+
+
+def test_regression_in_time_goes_on_where_little_is_there() -> None:
+    rows = [(None, 1.0), (2.0, None), (3.0, 1.0), (None, 1.0)]
+    found = fills(ap.TimeRegressionImputer(k=2).bind("ab"), rows, [0, 1, 2, 3], [0, 0, 0, 0])
+    assert found[1] == [([2.0, 1.0], 0.5)] * 2
+    assert all(np.isfinite(x).all() for row in found for x, _ in row)
+    alone = fills(ap.TimeRegressionImputer(k=1).bind("ab"), [(None, 1.0), (5.0, 1.0)], [0, 1], [0, 1])
+    assert alone[0] == [([0.0, 1.0], 1.0)]
+    with pytest.raises(ap.BadArgument, match="k=0"):
+        ap.TimeRegressionImputer(k=0)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 40))
+def test_regression_in_time_goes_by_no_order_of_rows(seed: int, n: int) -> None:
+    rng = np.random.default_rng(seed)
+    values = np.where(rng.random((n, 3)) < 0.3, np.nan, rng.integers(0, 9, (n, 3)))
+    values[np.isnan(values).all(axis=1), 0] = 1.0
+    time, group = rng.permutation(n) * 1_000_000, rng.integers(0, 2, n)
+    fill = ap.TimeRegressionImputer(k=3).bind("abc")
+    whole = fill.fill(values, time, group)
+    again = fill.fill(values[::-1], time[::-1], group[::-1])
+    mean, other = (np.add.reduceat(one.rows * one.weights[:, None], one.first[:-1]) for one in (whole, again))
+    assert other[::-1] == pytest.approx(mean)

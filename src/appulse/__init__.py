@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from appulse.imputation.interpolation import InterpolationImputer
     from appulse.imputation.regression import RegressionImputer
     from appulse.imputation.simple import EditingRules, MeanImputer, NearestImputer, PointImputer, ZeroFill
+    from appulse.imputation.time_regression import TimeRegressionImputer
     from appulse.imputation.versions import SavedImputer
     from appulse.model.stream import Stream
     from appulse.model.uncertainty import Ball, Exact, Gaussian, Incomplete, Samples
@@ -108,12 +109,14 @@ _HOMES = {
     "appulse.imputation.interpolation": ("InterpolationImputer",),
     "appulse.imputation.regression": ("RegressionImputer",),
     "appulse.imputation.simple": ("EditingRules", "MeanImputer", "NearestImputer", "PointImputer", "ZeroFill"),
+    "appulse.imputation.time_regression": ("TimeRegressionImputer",),
     "appulse.imputation.versions": ("SavedImputer",),
     "appulse.model.stream": ("Stream",),
     "appulse.model.uncertainty": ("Ball", "Exact", "Gaussian", "Incomplete", "Samples"),
     "appulse.windows.definitions": (
         "CountWindow",
         "DeltaWindow",
+        "TimeWindow",
         "TimeWindow",
         "TumblingWindow",
         "UncertainCountWindow",
@@ -161,6 +164,7 @@ __all__ = [
     "StateError",
     "StorageError",
     "Stream",
+    "TimeRegressionImputer",
     "TimeWindow",
     "TumblingWindow",
     "UncertainCountWindow",

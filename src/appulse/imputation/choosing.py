@@ -16,6 +16,7 @@ from appulse.imputation.regression import RegressionImputer
 from appulse.imputation.repository import Repository
 from appulse.imputation.scores import Score, pooled, scored
 from appulse.imputation.simple import MeanImputer, NearestImputer
+from appulse.imputation.time_regression import TimeRegressionImputer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -45,7 +46,7 @@ class AutoImputer:
         self.repository: Repository | None = repository if given else Repository(repository)
         self.sample = sample
         self.scores: dict[str, Score] = {}
-        self._rules: dict[tuple[tuple[str, ...], str], list[Any]] = {}
+        self._by_dependencies: dict[tuple[tuple[str, ...], str], DependencyImputer] = {}
 
     def bind(self, attributes: Sequence[str]) -> Fill:
         """Not before an imputer has been chosen."""
@@ -77,6 +78,7 @@ class AutoImputer:
             "last value": LastValueImputer,
             "neighbours in time": SpeedImputer,
             "interpolation": InterpolationImputer,
+            "regression in time": TimeRegressionImputer,
         }
         if repository is not None:
             known = repository
@@ -86,7 +88,7 @@ class AutoImputer:
                 "mean": lambda: MeanImputer(known),
             }
             if len(attributes) > 1:
-                found["dependencies"] = lambda: DependencyImputer(known, self._rules_of(known, attributes), joint=True)
+                found["dependencies"] = lambda: self._dependencies(known, attributes)
         return {name: make() for name, make in found.items() if only in (None, name)}
 
     def _known(self, attributes: Sequence[str], rows: Floats) -> Repository | None:
@@ -94,11 +96,13 @@ class AutoImputer:
             return self.repository
         return Repository(pa.table(dict(zip(attributes, rows.T, strict=True)))) if len(rows) >= _LEAST_ROWS else None
 
-    def _rules_of(self, repository: Repository, attributes: Sequence[str]) -> list[Any]:
+    def _dependencies(self, repository: Repository, attributes: Sequence[str]) -> DependencyImputer:
+        """By rules found on a repository, once for each: to find them takes longer than to fill."""
         key = tuple(attributes), repository.version
-        if key not in self._rules:
-            self._rules[key] = [one.rule for one in discovered(repository, attributes)]
-        return self._rules[key]
+        if key not in self._by_dependencies:
+            rules = [one.rule for one in discovered(repository, attributes)]
+            self._by_dependencies[key] = DependencyImputer(repository, rules, joint=True)
+        return self._by_dependencies[key]
 
 
 def _score(
