@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from appulse.kernels.jit import kernel
+from appulse.kernels.lanes import prefetch
 
 if TYPE_CHECKING:
     from typing import Any
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appulse.kernels.arrays import ByteArray, Flags, Floats, Hashes, Ints
+
+# So many names are looked up together; in a table of so many slots or fewer, each by itself.
+_AHEAD, _LARGE = 16, 1 << 14
 
 
 @kernel
@@ -136,13 +140,11 @@ def number_names(
     without room.
     """
     mask = len(table) - 1
+    hashed = np.empty(_AHEAD, np.uint64)
     for i in range(begin, len(offsets) - 1):
-        low, high = offsets[i], offsets[i + 1]
-        h = np.uint64(0xCBF29CE484222325)
-        for k in range(low, high):
-            h = (h ^ np.uint64(data[k])) * np.uint64(0x100000001B3)
-        h = (h ^ (h >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
-        h ^= h >> np.uint64(33)
+        if (i - begin) % _AHEAD == 0:
+            _look_ahead(offsets, data, i, table, hashes, known_offsets, known, hashed)
+        low, high, h = offsets[i], offsets[i + 1], hashed[(i - begin) % _AHEAD]
         slot = np.int64(h >> np.uint64(1)) & mask
         while table[slot] >= 0:
             number = table[slot]
@@ -165,6 +167,45 @@ def number_names(
             many += 1
         out[i] = table[slot]
     return many, len(offsets) - 1
+
+
+@kernel
+def _look_ahead(
+    offsets: Ints,
+    data: ByteArray,
+    begin: int,
+    table: NDArray[Any],
+    hashes: Hashes,
+    known_offsets: Ints,
+    known: ByteArray,
+    hashed: Hashes,
+) -> None:
+    """The hashes of the next strings. What they will be compared with is fetched for all at once.
+
+    In a large table to follow one string from array to array is to wait for the memory four times.
+    """
+    mask, large = len(table) - 1, len(table) > _LARGE
+    end = min(begin + _AHEAD, len(offsets) - 1)
+    for i in range(begin, end):
+        h = np.uint64(0xCBF29CE484222325)
+        for k in range(offsets[i], offsets[i + 1]):
+            h = (h ^ np.uint64(data[k])) * np.uint64(0x100000001B3)
+        h = (h ^ (h >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
+        h ^= h >> np.uint64(33)
+        hashed[i - begin] = h
+        if large:
+            prefetch(table, np.int64(h >> np.uint64(1)) & mask)
+    if not large:
+        return
+    for i in range(end - begin):
+        number = np.int64(table[np.int64(hashed[i] >> np.uint64(1)) & mask])
+        if number >= 0:
+            prefetch(hashes, number)
+            prefetch(known_offsets, number)
+    for i in range(end - begin):
+        number = np.int64(table[np.int64(hashed[i] >> np.uint64(1)) & mask])
+        if number >= 0:
+            prefetch(known, known_offsets[number])
 
 
 @kernel
