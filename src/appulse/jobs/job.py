@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from appulse.jobs.imputers import RepositoryTable
     from appulse.jobs.sources import SourceTable
     from appulse.jobs.tables import SinkTable, WindowAggregateTable
 
@@ -56,10 +57,17 @@ class Job:
 
     def missing(self) -> list[Problem]:
         """The sources that have no files yet, as far as this machine can tell."""
+        paths = {f"sources.{name}.path": source.path for name, source in self.table.sources.items()}
+        for name, one in self.table.filling.items():
+            where = "imputer" if one is self.table.imputer else f"imputers.{name}"
+            if one.repository is not None:
+                paths[f"{where}.repository.path"] = one.repository.path
+            elif one.path is not None:
+                paths[f"{where}.path"] = one.path
         return [
-            Problem(f"sources.{name}.path", f"there are no files at {self.place(source.path)}.")
-            for name, source in self.table.sources.items()
-            if "://" not in source.path and not _files(self.place(source.path))
+            Problem(where, f"there are no files at {self.place(path)}.")
+            for where, path in paths.items()
+            if "://" not in path and not _files(self.place(path))
         ]
 
     def _sink(self, sink: SinkTable) -> tuple[str, dict[str, Any]]:
@@ -95,6 +103,7 @@ def build(job: Job, spark: SparkSession, *, streaming: bool = True) -> DataFrame
         "emit": table.join.emit,
         "on_reject": table.join.on_reject,
         "options": Options(partitions=table.partitions, sample=typical or None),
+        "imputer": _imputers(job, spark),
     }
     if table.self_join is not None:
         answers: DataFrame = api.self_join(streams[0], different=table.self_join.different, **arguments)
@@ -140,6 +149,10 @@ def _against_files(job: Job) -> list[Problem]:
     import pyarrow.parquet as pq
 
     table = job.table
+    try:
+        fills = _unread_imputers(job)
+    except BadArgument as problem:
+        return [Problem("imputer" if table.imputer is not None else "imputers", str(problem))]
     schemas = []
     for source in table.sources.values():
         files = _files(job.place(source.path))
@@ -165,10 +178,35 @@ def _against_files(job: Job) -> list[Problem]:
             different=None if table.self_join is None else table.self_join.different,
             on_reject=join.on_reject,
             options=Options(),
+            imputer=fills,
         )
     except BadArgument as problem:
         return [Problem("", str(problem))]
     return []
+
+
+def _imputers(job: Job, spark: SparkSession) -> dict[str, Any] | None:
+    """What fills each source; a repository that several share is read once."""
+
+    def read(repository: RepositoryTable) -> Any:
+        options: dict[str, Any] = {"inferSchema": True} if repository.format == "csv" else {}
+        reader = spark.read.format(repository.format).options(**options | dict(repository.options))
+        return reader.load(job.place(repository.path))
+
+    made = {id(one): one.build(job.place, read) for one in job.table.filling.values()}
+    return {name: made[id(one)] for name, one in job.table.filling.items()} or None
+
+
+def _unread_imputers(job: Job) -> dict[str, Any] | None:
+    """In the place of imputers: what they need is checked as far as it can be without reading rows."""
+    import pyarrow.parquet as pq
+
+    found = {}
+    for name, one in job.table.filling.items():
+        known = one.repository
+        files = _files(job.place(known.path)) if known is not None and known.format == "parquet" else []
+        found[name] = one.unread(job.place, pq.read_schema(files[0]).names if files else None)
+    return found or None
 
 
 def _settings(asked: WindowAggregateTable) -> dict[str, Any]:

@@ -81,7 +81,7 @@ def _known(where: tuple[int | str, ...]) -> list[str]:
     tables: list[type[Table]] = [JobTable]
     named = False  # whether the next part is a name that the file's writer chose
     for part in where[:-1]:
-        if named:
+        if named or isinstance(part, int):  # or the place in a list
             named = False
             continue
         if part in MODELS:

@@ -8,13 +8,13 @@ from pydantic import AfterValidator, Field, model_validator
 
 from appulse.jobs.fields import Duration, OneOrMore, Settings, Table, Text
 from appulse.model.stream import Stream
-from appulse.model.uncertainty import Ball, Exact, Gaussian, Model, Samples
+from appulse.model.uncertainty import Ball, Exact, Gaussian, Incomplete, Model, Samples
 from appulse.queries.condition import parse
 
 __all__ = ["MODELS", "Format", "SourceTable"]
 
 Format = Literal["parquet", "csv", "json", "orc"]
-MODELS = ("Exact", "Samples", "Gaussian", "Ball")
+MODELS = ("Exact", "Samples", "Gaussian", "Ball", "Incomplete")
 
 
 class ExactTable(Table):
@@ -63,7 +63,17 @@ class BallTable(Table):
         return Ball(*self.columns, radius=self.radius, samples=self.samples)
 
 
-ModelTable = ExactTable | SamplesTable | GaussianTable | BallTable
+class IncompleteTable(Table):
+    """`appulse.Incomplete` as a table."""
+
+    model: Literal["Incomplete"]
+    columns: list[str]
+
+    def build(self) -> Model:
+        return Incomplete(*self.columns)
+
+
+ModelTable = ExactTable | SamplesTable | GaussianTable | BallTable | IncompleteTable
 
 
 def _is_model(table: ModelTable) -> ModelTable:

@@ -7,7 +7,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from appulse.errors import nearest
 from appulse.jobs.fields import Duration, Number, OneOrMore, Settings, Table, Text
+from appulse.jobs.imputers import ImputerTable
 from appulse.jobs.sources import Format, SourceTable
 from appulse.windows.definitions import (
     CountWindow,
@@ -144,6 +146,8 @@ class JobTable(Table):
     similarity_join: JoinTable | None = None
     self_join: SelfJoinTable | None = None
     window_aggregate: WindowAggregateTable | None = None
+    imputer: ImputerTable | None = None
+    imputers: dict[str, ImputerTable] = {}
     sink: SinkTable
     rejects: SinkTable | None = None
     checkpoint: Text | None = None
@@ -176,10 +180,25 @@ class JobTable(Table):
             raise ValueError(f"[window_aggregate] is of one source, and there are {count}. Name one source.")
         if self.window_aggregate is not None and self.sample is not None:
             raise ValueError("sample plans the tiles of a join, and [window_aggregate] has none. Leave it out.")
+        self._check_imputers()
         window = self._given.window.build()
         if isinstance(window, TimeWindow):
             window.micros(tuple(self.sources))
         return self
+
+    def _check_imputers(self) -> None:
+        for name in self.imputers:
+            if name not in self.sources:
+                raise ValueError(f"[imputers.{name}] names no source.{nearest(name, self.sources)}")
+        if self.imputer is not None and self.imputers:
+            raise ValueError("Give [imputer], for all sources, or [imputers.NAME] for each, not both.")
+        if self.window_aggregate is not None and self.filling:
+            raise ValueError("[imputer] fills the sources of a join, and [window_aggregate] is none.")
+
+    @property
+    def filling(self) -> dict[str, ImputerTable]:
+        """What fills each source that has something to be filled by."""
+        return dict.fromkeys(self.sources, self.imputer) if self.imputer is not None else self.imputers
 
     @property
     def operator(self) -> str:

@@ -1,0 +1,132 @@
+"""The tables of a job file that say what fills holes: an imputer, its repository and its rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+
+from appulse.errors import BadArgument, nearest
+from appulse.imputation.dependencies import DifferentialDependency, from_toml
+from appulse.imputation.imputer import DependencyImputer
+from appulse.imputation.regression import RegressionImputer
+from appulse.imputation.simple import MeanImputer, NearestImputer, ZeroFill
+from appulse.imputation.versions import SavedImputer
+from appulse.jobs.fields import Number, Settings, Table, Text
+from appulse.jobs.sources import Format
+
+__all__ = ["ImputerTable", "RepositoryTable"]
+
+_OPTIONS = {
+    "DependencyImputer": ("repository", "rules", "dependency", "joint", "marginal", "instances"),
+    "RegressionImputer": ("repository", "k"),
+    "NearestImputer": ("repository", "k"),
+    "MeanImputer": ("repository",),
+    "ZeroFill": (),
+    "SavedImputer": ("path",),
+}
+_NEEDED = {"repository": "a table with format and path", "path": "the folder that the imputer was saved to"}
+
+
+class RepositoryTable(Table):
+    """Files of complete rows."""
+
+    format: Format
+    path: Text
+    options: Settings = {}
+
+
+class DependencyTable(Table):
+    """`appulse.DifferentialDependency` as a table."""
+
+    determinants: Annotated[dict[str, Number], Field(min_length=1)]
+    dependent: Text
+    tolerance: Number
+    confidence: Number = 1.0
+    where: dict[str, Annotated[list[Number], Field(min_length=2, max_length=2)]] = {}
+
+    def build(self) -> DifferentialDependency:
+        where = {name: (low, high) for name, (low, high) in self.where.items()}
+        return DifferentialDependency(self.determinants, self.dependent, self.tolerance, self.confidence, where)
+
+
+def _is_rule(table: DependencyTable) -> DependencyTable:
+    table.build()
+    return table
+
+
+class ImputerTable(Table):
+    """An imputer of `appulse` by its name, ``kind``, with its arguments."""
+
+    kind: Literal[
+        "DependencyImputer", "RegressionImputer", "NearestImputer", "MeanImputer", "ZeroFill", "SavedImputer"
+    ] = "DependencyImputer"
+    repository: RepositoryTable | None = None
+    rules: Text | None = None
+    dependency: list[Annotated[DependencyTable, AfterValidator(_is_rule)]] = []
+    joint: bool = False
+    marginal: Annotated[int, Field(ge=1)] = 256
+    instances: Annotated[int, Field(ge=1)] | None = None
+    k: Annotated[int, Field(ge=1)] | None = None
+    path: Text | None = None
+
+    @model_validator(mode="after")
+    def _has_what_its_kind_takes(self) -> ImputerTable:
+        known = _OPTIONS[self.kind]
+        if strange := sorted(self.model_fields_set - {"kind", *known}):
+            raise ValueError(f"{strange[0]} is not for a {self.kind}, which takes: {', '.join(known) or 'nothing'}.")
+        for name, what in _NEEDED.items():
+            if name in known and getattr(self, name) is None:
+                raise ValueError(f"a {self.kind} needs {name}: {what}.")
+        if self.kind == "DependencyImputer" and (self.rules is None) == (not self.dependency):
+            raise ValueError("give rules, a file as `appulse discover --out` writes it, or [[imputer.dependency]].")
+        return self
+
+    def rules_at(self, place: Callable[[str], str]) -> list[DifferentialDependency]:
+        """The rules, those of a file from where ``place`` says it is; raises `BadArgument`."""
+        return [one.build() for one in self.dependency] if self.rules is None else from_toml(Path(place(self.rules)))
+
+    def build(self, place: Callable[[str], str], read: Callable[[RepositoryTable], Any]) -> Any:
+        """The imputer; ``read`` makes a frame of a repository. Raises `BadArgument`."""
+        if self.path is not None:
+            return SavedImputer(place(self.path))
+        if self.repository is None:
+            return ZeroFill()
+        rows, few = read(self.repository), {} if self.k is None else {"k": self.k}
+        match self.kind:
+            case "RegressionImputer":
+                return RegressionImputer(rows, **few)
+            case "NearestImputer":
+                return NearestImputer(rows, **few)
+            case "MeanImputer":
+                return MeanImputer(rows)
+            case _:
+                settings: dict[str, Any] = {"joint": self.joint, "marginal": self.marginal}
+                return DependencyImputer(rows, self.rules_at(place), instances=self.instances, **settings)
+
+    def unread(self, place: Callable[[str], str], columns: list[str] | None) -> Any:
+        """In the imputer's place where nothing is to be read but rules: knows which ``columns`` the repository has."""
+        rules = self.rules_at(place) if self.kind == "DependencyImputer" else []
+        for rule in rules:
+            strange = [name for name in (*rule.reads, rule.dependent) if columns is not None and name not in columns]
+            if strange:
+                raise BadArgument(f"The rule {rule} names {strange[0]!r}.{nearest(strange[0], columns or ())}")
+        return _Unread(columns)
+
+
+class _Unread:
+    """Binds as an imputer would, and fills nothing."""
+
+    in_order = False
+
+    def __init__(self, columns: Sequence[str] | None) -> None:
+        self._columns = columns
+
+    def bind(self, attributes: tuple[str, ...]) -> _Unread:
+        known = attributes if self._columns is None else self._columns
+        for name in attributes:
+            if name not in known:
+                raise BadArgument(f"The repository has no column {name!r}.{nearest(name, known)}")
+        return self
