@@ -34,7 +34,8 @@ def test_pairs_that_gaps_hid_are_found_and_come_true(
 ) -> None:
     picture = tmp_path / "weather.png"
     monkeypatch.setattr(sys, "argv", ["weather_with_holes", "--months", "2", "--out", str(picture)])
-    drawn, tables = example.draw, []
+    tables: list[Any] = []
+    drawn = example.draw
 
     def draw(*given: Any) -> None:
         tables.extend(given)
