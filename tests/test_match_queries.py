@@ -132,7 +132,7 @@ def test_rows_are_held_as_long_as_one_may_come_that_meets_them() -> None:
         (8.0, 8.0),
     ]
     assert [len(ticks) for ticks in _engine(by_hand).held.ticks] == [3, 3]  # the newest two of each, and what waits
-    assert len(by_hand.push(s=_at(96.0, 97.0))) == 0
+    assert len(by_hand.push(s=_at(96.0, 97.0))) == 1  # 100 and 97
     told = by_hand.rejects().to_pylist()
     assert [(row["stream"], row["key"], row["reason"]) for row in told] == [("s", 96.0, "late")]
     assert "1.000000 seconds behind" in told[0]["detail"]

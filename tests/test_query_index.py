@@ -241,6 +241,27 @@ def test_trees_are_some_times_as_large_as_the_next() -> None:
     assert len(index) == 200
 
 
+def test_a_look_up_makes_small_trees_only() -> None:
+    """Whoever adds many boxes makes a tree of them; few wait for the look-up, and threads merge what is large."""
+    random = np.random.default_rng(4)
+    pool = _Pool(random, _POOLS[:2], 0.8)
+    keys, parts = pool.points(2, 50), []
+    index = BoxIndex()
+    with mock.patch.object(module, "_TAIL", 64), mock.patch.object(module, "_APART", 128):
+        for n in (40, 40, 200, 10, 63, 500):
+            parts.append(pool.boxes(2, n, 1000))
+            index.add(*parts[-1])
+            index.planted(2)
+            assert sum(len(part[2]) for part in index._waiting) < 64
+            with mock.patch.object(module, "_merged", side_effect=module._merged) as merged:
+                found = _pairs(index.match(keys))
+                inline = [call for call in merged.call_args_list if sum(tree.n for tree in call.args[0]) < 128]
+                assert len(merged.call_args_list) <= len(inline) + 1
+            assert found == _brute(parts, keys, np.ones(1000, bool))
+    index.settle(2)
+    assert _pairs(index.match(keys)) == _brute(parts, keys, np.ones(1000, bool))
+
+
 def test_all_that_stood_may_go() -> None:
     index = BoxIndex()
     for part in range(3):

@@ -227,7 +227,7 @@ def _changes(rng: np.random.Generator, batches: int) -> list[pa.Table]:
         kinds = rng.choice(["add", "remove", "ADD"], n, p=[0.5, 0.3, 0.2])
         texts = [f"x > {low!r} AND kind <> 'b'" for low in rng.normal(0, 2, n).tolist()]
         columns: dict[str, Any] = {"query": [f"q{name}" for name in names.tolist()], "condition": texts}
-        if batch == 1:
+        if batch == 1:  # refused: what stands under this name stays
             columns["condition"][3] = "x >"
             kinds[3] = "add"
         tables.append(pa.table({**columns, "change": pa.array(kinds.tolist(), pa.string())}))
@@ -252,6 +252,7 @@ def test_queries_that_are_a_stream_answer_batch_by_batch(
         expected += by_hand.push(push).to_pylist()
     assert len(expected) > 100
     sinks = [("parquet", {"path": str(tmp_path / name)}) for name in ("answers", "rejects")]
+    heard: list[dict[str, Any]] = []
 
     def run(until: int, **how: Any) -> None:
         rows = read_stream(spark, _files(tmp_path / "rows", pushes[:until]))
@@ -263,8 +264,13 @@ def test_queries_that_are_a_stream_answer_batch_by_batch(
         patched.setattr("appulse.engines.spark.start.select_tag", _failing_at(4, select_tag))
         with pytest.raises(StreamingQueryException, match="crash"):
             run(5, trigger={"availableNow": True})
-    run(5, trigger={"availableNow": True})
-    run(batches, drain=True)
+    with ap.listen(spark, heard.append):
+        run(5, trigger={"availableNow": True})
+        run(batches, drain=True)
+    told = [(metrics["batch_id"], metrics["query_version"]) for metrics in heard]
+    assert told == [(1, 2), (2, 2), (3, 3), (4, 4), (5, 5), (6, 6)]  # the third batch brought no changes
+    assert sum(metrics["answers"] for metrics in heard) < len(expected)
+    assert heard[-1]["queries"] == len(by_hand.busiest(1000))
     answers, rejects = (spark.read.parquet(str(tmp_path / name)).toArrow() for name in ("answers", "rejects"))
     assert _rows(answers) == sorted(map(repr, expected))
     assert _rows(rejects) == _rows(by_hand.rejects())

@@ -58,7 +58,7 @@ def _changes(case: Case, changing: Changing, push: int) -> list[pa.Table]:
     return [*(given if push == 0 else []), *own]
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(st.data())
 def test_buckets_answer_as_the_slow_twin(data: st.DataObject) -> None:
     """A set that stands: the answers over all batches are those of all rows, and bad rows are told once."""
@@ -76,7 +76,7 @@ def test_buckets_answer_as_the_slow_twin(data: st.DataObject) -> None:
     assert sorted(map(repr, pa.concat_tables(rejects).to_pylist() if rejects else [])) == sorted(map(repr, own))
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(st.data())
 def test_queries_that_change_are_answered_batch_by_batch(data: st.DataObject) -> None:
     """By the set of the micro-batch, in one bucket; with rows that were held before a query came. Logs begin anew."""

@@ -12,6 +12,8 @@ from appulse.errors import BadArgument
 from appulse.model.stream import Stream
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from appulse.engines.local_windows import LocalWindowQueries
     from appulse.engines.queries import LocalQueries
     from appulse.windows.definitions import Window
@@ -22,6 +24,7 @@ def match_queries(
     queries: Any = None,
     probability: float | None = None,
     window: Window | None = None,
+    aggregate: Mapping[str, str | tuple[str, str]] | None = None,
     on_reject: str = "collect",
 ) -> Any:
     """Which of many standing queries each row of a stream satisfies, or each choice of rows of several streams.
@@ -36,6 +39,11 @@ def match_queries(
     Over several streams conditions name columns as ``stream.column`` and end with a window of their own, such as
     ``WITHIN 30 SECONDS`` or ``WITHIN 100 ROWS``, or take ``window``: rows, one of each stream, satisfy a query if they
     are all in their windows when the newest of them comes.
+
+    ``aggregate`` tells what the choices in each query's window add up to, in place of the choices: a mapping of names
+    to ``"count"``, ``("sum", "r.v")`` or ``("mean", "r.v")``. There is a row ``query, time`` (with the columns of
+    ``partition_by`` between them) per tick at which something can match, with each name's value: expected ones, and
+    for a mean the mean over the worlds in which there is one, with ``<name>_exists`` its probability.
 
     Columns: ``query, key, time, probability``, and ``values`` (JSON) with ``select``; a row per (query, row), in the
     order of rows. Over two streams ``query, left_key, left_time, right_key, right_time, probability``, over more of
@@ -52,11 +60,13 @@ def match_queries(
     if len({id(stream) for stream in given}) < len(given):
         raise BadArgument("The same Stream is given twice. Wrap the frame twice: two Streams are two streams.")
     settings: dict[str, Any] = {"probability": probability, "on_reject": on_reject}
+    if len(given) == 1:
+        _refuse_of_one(window=window, aggregate=aggregate)
     if any(is_spark(stream.frame) for stream in given):
         if len(given) > 1:
             from appulse.engines.spark.window_queries import spark_window_queries
 
-            return spark_window_queries(given, frame, window=window, **settings)
+            return spark_window_queries(given, frame, window=window, aggregate=aggregate, **settings)
         from appulse.engines.spark.queries import spark_queries
 
         return spark_queries(given[0], frame, **settings)
@@ -67,13 +77,12 @@ def match_queries(
 
     tables, asked = [as_table(stream.frame) for stream in given], as_table(frame)
     if len(given) > 1:
-        several = LocalWindowQueries(resolve_window_queries(given, tables, asked.schema, window=window, **settings))
+        settings |= {"window": window, "aggregate": aggregate}
+        several = LocalWindowQueries(resolve_window_queries(given, tables, asked.schema, **settings))
         several.change(asked)
         result = several.answers(tables)
         remember(result, several.rejects(), several.call)
         return result
-    if window is not None:
-        _refuse_window(1)
     call = resolve_queries(given[0], tables[0], asked.schema, **settings)
     engine = LocalQueries(call)
     engine.change(asked)
@@ -102,6 +111,7 @@ class QueryMatch:
         *streams: Stream,
         probability: float | None = None,
         window: Window | None = None,
+        aggregate: Mapping[str, str | tuple[str, str]] | None = None,
         on_reject: str = "collect",
     ) -> None:
         for stream in streams:
@@ -110,11 +120,13 @@ class QueryMatch:
                     f"QueryMatch got a {type(stream).__name__}. Describe the stream: ap.Stream(None, ...)."
                 )
         self._names = stream_names(streams) if len(streams) > 1 else (streams[0].name or "stream",) if streams else ()
-        if not streams or (window is not None and len(streams) == 1):
-            _refuse_window(len(streams))
+        if not streams:
+            raise BadArgument("QueryMatch() got no stream. Describe it: ap.QueryMatch(ap.Stream(None, ...)).")
+        if len(streams) == 1:
+            _refuse_of_one(window=window, aggregate=aggregate)
         self._streams = streams
         self._settings: dict[str, Any] = {"probability": probability, "on_reject": on_reject}
-        self._settings |= {"window": window} if len(streams) > 1 else {}
+        self._settings |= {"window": window, "aggregate": aggregate} if len(streams) > 1 else {}
         self._engine: LocalQueries | LocalWindowQueries | None = None
         self._waiting: list[pa.Table] = []
         self._held: list[dict[str, pa.Table]] = []
@@ -230,10 +242,11 @@ def _untyped(table: pa.Table) -> bool:
     return not len(table) and any(pa.types.is_null(kind) for kind in table.schema.types)
 
 
-def _refuse_window(streams: int) -> None:
-    if not streams:
-        raise BadArgument("QueryMatch() got no stream. Describe it: ap.QueryMatch(ap.Stream(None, ...)).")
-    raise BadArgument("window= is for queries over several streams: a row of one is judged by itself.")
+def _refuse_of_one(**given: Any) -> None:
+    """Raise `BadArgument` where something is asked of one stream that is about several."""
+    for name, value in given.items():
+        if value is not None:
+            raise BadArgument(f"{name}= is for queries over several streams: a row of one is judged by itself.")
 
 
 def _with_queries(given: tuple[Any, ...], queries: Any, name: str) -> tuple[tuple[Any, ...], Any]:

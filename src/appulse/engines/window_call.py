@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from appulse.engines.call import check_partitions, common_time_type, stream_names
 from appulse.engines.queries import QUERY, QueryCall, resolve_queries, threshold_of
-from appulse.errors import BadArgument
+from appulse.errors import BadArgument, nearest
 from appulse.model.defects import LATE, as_json, as_text, reject_schema
 from appulse.model.encode import keys_of
 from appulse.model.times import from_micros
+from appulse.model.uncertainty import Exact
+from appulse.operators.query_aggregates import AGGREGATES, COUNT, MEAN, Asked
+from appulse.queries.columns import NUMBER, kind_of
 from appulse.windows.definitions import CountWindow, TimeWindow
 
 if TYPE_CHECKING:
@@ -38,6 +42,8 @@ class WindowCall:
     lateness: tuple[int, ...] = ()  # microseconds, per stream
     idle_after: tuple[int | None, ...] = ()  # microseconds, per stream
     arrival: bool = False  # rows are taken as they come
+    aggregates: tuple[Asked, ...] = ()  # in place of the choices themselves
+    common_time: pa.DataType = field(default_factory=pa.int64)  # of times that are no stream's own
     bucketed: bool = field(default=True, init=False)
     holds_back: bool = field(default=True, init=False)
 
@@ -81,12 +87,29 @@ class WindowCall:
     @property
     def answer_schema(self) -> pa.Schema:
         """Columns of the answers."""
+        if self.aggregates:
+            return self._aggregate_schema
         sides = ["left", "right"] if len(self.streams) == 2 else [call.encoding.name for call in self.streams]
         fields = [(QUERY, self.streams[0].query_type)]
         for side, call in zip(sides, self.streams, strict=True):
             fields += [(f"{side}_key", call.key_type), (f"{side}_time", call.time_type)]
         values = [("values", pa.string())] if self.selecting else []
         return pa.schema([*fields, ("probability", pa.float64()), *values])
+
+    @property
+    def partitions(self) -> list[tuple[str, pa.DataType]]:
+        """The columns that name groups, as the first stream has them."""
+        first = self.streams[0]
+        return [(name, first.schema.field(name).type) for name in first.encoding.partition_by]
+
+    @property
+    def _aggregate_schema(self) -> pa.Schema:
+        fields = [(QUERY, self.streams[0].query_type), *self.partitions, ("time", self.common_time)]
+        for asked in self.aggregates:
+            fields.append((asked.name, pa.float64()))
+            if asked.aggregate == MEAN:
+                fields.append((f"{asked.name}_exists", pa.float64()))
+        return pa.schema(fields)
 
     @property
     def selecting(self) -> bool:
@@ -104,7 +127,7 @@ class WindowCall:
         text = repr(
             (
                 [call.fingerprint() for call in self.streams],
-                *(self.window, self.threshold, self.lateness, self.idle_after, self.arrival),
+                *(self.window, self.threshold, self.lateness, self.idle_after, self.arrival, self.aggregates),
             )
         )
         return blake2b(text.encode(), digest_size=8).hexdigest()
@@ -145,11 +168,12 @@ def resolve_window_queries(
     probability: float | None,
     window: Window | None,
     on_reject: str,
+    aggregate: Mapping[str, Any] | None = None,
 ) -> WindowCall:
     """Check a call against the columns there are."""
     if window is not None and not isinstance(window, TimeWindow | CountWindow):
         raise BadArgument(f"window={window!r}. Queries over several streams take a TimeWindow or a CountWindow.")
-    threshold = threshold_of(probability, streams)
+    threshold = None if aggregate is not None else threshold_of(probability, streams)
     calls = [
         resolve_queries(replace(stream, name=name), table, queries, probability=1.0, on_reject=on_reject)
         for stream, table, name in zip(streams, tables, stream_names(streams), strict=True)
@@ -158,7 +182,7 @@ def resolve_window_queries(
     orders = {one.encoding.name: stream.order for one, stream in zip(calls, streams, strict=True)}
     if len(set(orders.values())) > 1:
         raise BadArgument(f"order differs over the streams: {orders}. Give every stream the same.")
-    common_time_type(streams, [table.schema for table in tables], list(orders))
+    common = common_time_type(streams, [table.schema for table in tables], list(orders))
     call = WindowCall(
         tuple(calls),
         window,
@@ -168,11 +192,58 @@ def resolve_window_queries(
         tuple(stream.idle_after_micros for stream in streams),
         streams[0].order == "arrival",
     )
+    if aggregate is not None:
+        call = replace(call, aggregates=_aggregates(call, aggregate, probability), common_time=common)
     if len(call.names) < sum(len(one.types) for one in calls):
         raise BadArgument("Two columns have one name once that of their stream is put before it. Rename a stream.")
     if isinstance(window, TimeWindow):
         window.micros(tuple(one.encoding.name for one in calls))
     return call
+
+
+def _aggregates(call: WindowCall, given: Mapping[str, Any], probability: float | None) -> tuple[Asked, ...]:
+    """The aggregates of a call; `BadArgument` where they are none."""
+    if probability is not None:
+        raise BadArgument("probability= goes with choices of rows; aggregates weigh all of them. Leave it out.")
+    if call.arrival:
+        raise BadArgument("aggregate= needs ticks that are complete, and order='arrival' waits for none. Leave it out.")
+    if call.selecting:
+        raise BadArgument(
+            "Column 'select' of the queries names columns of rows, and aggregates have none. Leave it out."
+        )
+    if not isinstance(given, Mapping) or not given:
+        raise BadArgument(f"aggregate={given!r}. Give a mapping such as {{'n': 'count', 'mean_v': ('mean', 'r.v')}}.")
+    uncertain = [
+        one.encoding.name
+        for one in call.streams
+        if not isinstance(one.encoding.held_as, Exact) or one.encoding.existence is not None
+    ]
+    asked = []
+    taken = {QUERY, "time", *(name for name, _ in call.partitions)}
+    for name, how in given.items():
+        aggregate, column = (how, None) if isinstance(how, str) else (*how, None, None)[:2]
+        if aggregate not in AGGREGATES:
+            raise BadArgument(
+                f"aggregate={{{name!r}: {how!r}}}: {aggregate!r} is none.{nearest(str(aggregate), AGGREGATES)}"
+            )
+        if (column is None) != (aggregate == COUNT):
+            raise BadArgument(f"aggregate={{{name!r}: {how!r}}}: give 'count', ('sum', 'r.v') or ('mean', 'r.v').")
+        if column is not None and (column not in call.types or kind_of(call.types[column]) != NUMBER):
+            known = [own for own, kind in call.types.items() if kind_of(kind) == NUMBER]
+            raise BadArgument(
+                f"aggregate= names {column!r}, which is no column of numbers.{nearest(str(column), known)}"
+            )
+        if aggregate == MEAN and len(uncertain) > 1:
+            raise BadArgument(
+                f"A mean over choices of rows of which {' and '.join(uncertain)} are uncertain has no closed form, for "
+                "choices share rows. Ask for sum and count, or make rows of all but one stream certain."
+            )
+        for own in (name, f"{name}_exists")[: 2 if aggregate == MEAN else 1]:
+            if own in taken:
+                raise BadArgument(f"Two columns of the answers would be named {own!r}. Rename an aggregate.")
+            taken.add(own)
+        asked.append(Asked(str(name), aggregate, column))
+    return tuple(asked)
 
 
 def _key_type(call: QueryCall) -> pa.DataType:

@@ -26,6 +26,7 @@ from appulse.engines.queries import (
     until_of,
     without,
 )
+from appulse.engines.window_aggregates import aggregate_table
 from appulse.errors import BadArgument, nearest
 from appulse.model.defects import NEVER_TRUE, as_json, concat_rejects
 from appulse.model.encode import keys_of
@@ -102,6 +103,11 @@ class WindowQueries:
         return len(self.queries)
 
     @property
+    def waits(self) -> bool:
+        """Whether some answers wait until ticks are complete."""
+        return bool(self.call.aggregates) or any(rows for _, rows in self._longest)
+
+    @property
     def longest(self) -> Longest:
         """The longest windows of queries that stand, or stood not long ago."""
         found: Longest = {}
@@ -153,14 +159,21 @@ class WindowQueries:
         return most_matched(self.queries, n)
 
     def answers(self, shown: Shown) -> pa.Table:
-        """The choices of rows that satisfy queries, and could not be made before."""
+        """The choices of rows that satisfy queries, and could not be made before; or what they add up to."""
+        if self.call.aggregates:
+            return aggregate_table(
+                self.call, shown, self.queries, self._wanted(), [term.length for term in self._terms]
+            )
         return self._table(shown, self.matched(shown))
 
     def matched(self, shown: Shown) -> Joined:
         """The same as numbers of rows and slots of queries."""
+        return match_choices(self.queries, shown, self._names, self._wanted(), self.call.threshold)
+
+    def _wanted(self) -> list[Wanted]:
+        """What choices queries ask for."""
         by_lane = {lane.number: equalities for equalities, lane in self._lanes.items()}
-        lanes = [Wanted(lane, by_lane[lane], length, rows) for (lane, rows), length in self._longest.items()]
-        return match_choices(self.queries, shown, self._names, lanes, self.call.threshold)
+        return [Wanted(lane, by_lane[lane], length, rows) for (lane, rows), length in self._longest.items()]
 
     def _table(self, shown: Shown, found: Joined) -> pa.Table:
         columns = [self.queries.keys(found.slot).cast(self.call.streams[0].query_type)]

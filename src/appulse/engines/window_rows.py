@@ -110,7 +110,7 @@ class Shown:
         was: int,
         complete: int,
     ) -> None:
-        self.call, self.rows, self.ticks, self.new, self._was, self._complete = call, rows, ticks, new, was, complete
+        self.call, self.rows, self.ticks, self.new, self.was, self._complete = call, rows, ticks, new, was, complete
         self._sides: dict[bool, list[Side]] = {}
 
     def there(self, stream: int) -> NDArray[np.bool_]:
@@ -124,13 +124,19 @@ class Shown:
             self._sides[counted] = [self._side(stream, counted=counted) for stream in range(len(self.rows))]
         return self._sides[counted]
 
+    def standing(self) -> list[Side]:
+        """The streams with all rows of complete ticks, whenever they came."""
+        there = [self.there(stream) for stream in range(len(self.rows))]
+        given = zip(self._sampled, self.ticks, self.groups, self._ranks, there, strict=True)
+        return [Side(*of_stream) for of_stream in given]
+
     def _side(self, stream: int, *, counted: bool) -> Side:
         ticks, new = self.ticks[stream], self.new[stream]
         group, rank, samples = self.groups[stream], self._ranks[stream], self._sampled[stream]
         if not counted:
             return Side(samples, self.rows[stream].time, group, rank, np.ones(len(new), bool), new)
         there = self.there(stream)
-        return Side(samples, ticks, group, rank, there, there & (new | (ticks >= self._was)))
+        return Side(samples, ticks, group, rank, there, there & (new | (ticks >= self.was)))
 
     @cached_property
     def _sampled(self) -> list[Sampled]:

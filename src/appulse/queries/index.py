@@ -1,8 +1,8 @@
 """An index of boxes that come and go: immutable trees, each some times as large as the next.
 
-What is added stands in a small tree at once; small trees are made into larger ones as they become many, the large ones
-by a thread of their own, while the old ones go on answering. What is removed is left out of answers, and of the next
-tree made.
+Who adds many boxes makes a tree of them, so that a look-up finds few that stand in none, and makes a small tree of
+those. Small trees are made into larger ones as they become many, all but the smallest by a thread of their own, while
+the old ones go on answering. What is removed is left out of answers, and of the next tree made.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ NULL, LEAST, MOST = int(kernels.NULL), int(kernels.NULL) + 1, int(np.iinfo(np.in
 CLUSTERS = (1, 4, 16, 64)
 
 _RATIO = 4  # a tree is this many times as large as the next, at least
-_APART = 1 << 17  # boxes: trees from here on are built by a thread
+_TAIL = 1 << 13  # boxes that may wait for a look-up to make a tree of them
+_APART = 1 << 14  # boxes: trees from here on are merged by a thread
 _TABLE = 256
 _MOST_ROOM = 1 << 26  # pairs
 _SAMPLE = 1 << 12
@@ -229,6 +230,11 @@ class BoxIndex:
             at = np.flatnonzero(full)
             self._waiting.append((lows[:, at], highs[:, at], entries[at]))
 
+    def planted(self, axes: int) -> None:
+        """Make a tree of what was added, if it is much: a look-up soon after has little left to do."""
+        if sum(len(part[2]) for part in self._waiting) >= _TAIL:
+            self._plant(axes)
+
     def match(
         self, keys: NDArray[np.int64], alive: NDArray[np.bool_] | None = None, cluster: int | None = None
     ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
@@ -261,12 +267,16 @@ class BoxIndex:
 
     def _settle(self, axes: int, alive: NDArray[np.bool_] | None) -> None:
         self._finish(wait=False)
+        self._plant(axes)
+        if self._building is None:
+            self._merge(axes, alive)
+
+    def _plant(self, axes: int) -> None:
+        """Make a tree of what waits."""
         if self._waiting:
             parts, self._waiting = self._waiting, []
             wide = [(*_widened(lows, highs, axes), entries) for lows, highs, entries in parts]
             self._trees.append(Tree(*_joined(wide)))
-        if self._building is None:
-            self._merge(axes, alive)
 
     def _merge(self, axes: int, alive: NDArray[np.bool_] | None) -> None:
         """Make one tree of the last ones, until each is some times as large as the next."""

@@ -190,6 +190,7 @@ class QuerySet:
             never.append(rows[members[self._add(found, number, members, slots[members].astype(np.int32), also)]])
             if self._lanes is not None:
                 lanes[rows[members]] = self._lanes(self._templates[number]).number
+        self._index.planted(len(self._axes))
         refused.sort(key=lambda one: one.row)
         return Added(refused, np.sort(np.concatenate([np.empty(0, np.int64), *never])), lanes)
 
@@ -429,6 +430,7 @@ class QuerySet:
         self._texts, self._size = [texts], len(kept)
         self._known = _Keys(self.key_type)
         self._known.add(keys, 0)
+        self._index.planted(len(self._axes))
         self._forget_templates()
 
     def _forget_templates(self) -> None:

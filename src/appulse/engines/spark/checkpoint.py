@@ -78,6 +78,11 @@ class Checkpoint:
         return self._folder
 
     @property
+    def query(self) -> str:
+        """Spark's name of the query whose checkpoint this is, known once it has started."""
+        return str(json.loads(self._folder.read("metadata") or "{}").get("id", ""))
+
+    @property
     def end_folder(self) -> str:
         """Where the mark of the streams' end is put; a source of the query, so it is there from the first start."""
         self._folder.make(_END)

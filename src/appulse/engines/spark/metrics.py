@@ -32,6 +32,9 @@ Take = Callable[[Metrics], object]
 #: Figures that stand after a micro-batch; all others happened in it.
 LEVELS = frozenset({"state_rows", "state_bytes", "repository", "queries", "query_version"})
 
+# Figures of micro-batches that Spark did not observe, by query and batch; nobody may listen.
+_TOLD: dict[tuple[str, int], Metrics] = {}
+_MOST_TOLD = 64
 _LAST_WORDS = 10_000  # milliseconds
 _LOG = logging.getLogger("appulse")
 
@@ -43,6 +46,13 @@ def listen(spark: SparkSession, on_batch: Take | None = None, prometheus: int | 
     if on_batch is not None and not callable(on_batch):
         raise BadArgument(f"on_batch={on_batch!r} is no function. Give one that takes the metrics of a batch, a dict.")
     return Listening(spark, on_batch, None if prometheus is None else _page(prometheus))
+
+
+def tell(query: str, batch: int, figures: Metrics) -> None:
+    """The figures of a micro-batch that is made in `foreachBatch`, where Spark observes nothing; soon asked for."""
+    _TOLD[query, batch] = figures
+    while len(_TOLD) > _MOST_TOLD:
+        del _TOLD[next(iter(_TOLD))]
 
 
 def _page(place: int | str) -> Page:
@@ -128,10 +138,11 @@ class _Listener(StreamingQueryListener):
 
 def _metrics(progress: StreamingQueryProgress) -> Metrics | None:
     """The figures of a micro-batch; None if there was none, or it was no query of ours."""
-    told = (progress.observedMetrics or {}).get("appulse")
+    observed = (progress.observedMetrics or {}).get("appulse")
+    told = _TOLD.get((str(progress.id), progress.batchId)) if observed is None else observed.asDict()
     if told is None or "addBatch" not in progress.durationMs:
         return None
-    figures = {name: _plain(name, value) for name, value in told.asDict().items()}
+    figures = {name: _plain(name, value) for name, value in told.items()}
     return {
         "query_id": str(progress.id),
         "name": progress.name,

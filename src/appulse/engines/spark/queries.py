@@ -52,6 +52,7 @@ _MOST_KEPT = 2
 # Micro-batches with changes that are kept apart.
 _MOST_CHANGES = 32
 _HISTORY = "appulse-queries"
+_BATCHES = b"appulse batches"
 _ROW, _CHANGED = "row", "changed"
 _CHANGES = (QUERY, CONDITION, CHANGE, SELECT, UNTIL)
 _KEPT: OrderedDict[tuple[str, ...], LocalQueries] = OrderedDict()
@@ -63,6 +64,7 @@ class Held:
     def __init__(self, spark: Any, table: pa.Table, covers: tuple[str, ...] = ()) -> None:
         """``covers`` are the digests of the changes that these are made of."""
         data = packed(table)
+        self.batches = batches_of(table) or 1  # micro-batches that brought them
         self.digest, self.covers = blake2b(data, digest_size=8).hexdigest(), covers
         # Spark Connect has no broadcasts: there they travel with the plan.
         self._data: Any = spark.sparkContext.broadcast(data) if hasattr(spark, "_jsc") else data
@@ -71,6 +73,11 @@ class Held:
     def table(self) -> pa.Table:
         """The changes."""
         return unpacked(self._data if isinstance(self._data, bytes) else self._data.value)
+
+
+def batches_of(table: pa.Table) -> int:
+    """The number of micro-batches whose changes a table has in place of all before; 0 if it has those of one."""
+    return int((table.schema.metadata or {}).get(_BATCHES, 0))
 
 
 def standing(call: QueryCall, changes: Sequence[Held]) -> LocalQueries:
@@ -182,17 +189,21 @@ class Changing:
         fresh = batch.where(F.col(_CHANGED).isNotNull()).select(f"{_CHANGED}.*").toArrow()
         refused = None
         if len(fresh):
-            refused = _refused(self._call, fresh)
+            judged = LocalQueries(self._call)
+            fresh = judged.change(fresh)  # in the history, what is refused would stand in for what stands
+            refused = judged.rejects()
             self._folder.write(f"{_HISTORY}/{number:012d}", b64encode(packed(fresh)).decode())
             known.append((number, Held(spark, fresh)))
         changes = [held for _, held in known]
         rows = batch.where(F.col(_ROW).isNotNull()).select(f"{_ROW}.*")
-        tagged = rows.mapInArrow(_tagged_matcher(self._call, changes, schema), schema)
-        if refused is None or not len(refused):
-            return tagged
-        told = pa.table({name: [float(len(refused) if name == "rejected" else 0)] for name in METRICS})
+        version = sum(held.batches for held in changes)
+        tagged = rows.mapInArrow(_tagged_matcher(self._call, changes, schema, version), schema)
+        figures = {"rejected": 0 if refused is None else len(refused), "query_version": version}
+        told = pa.table({name: [float(figures.get(name, 0))] for name in METRICS})
         arrow = arrow_schema(schema)
-        parts = [tagged_rows("reject", refused, arrow), tagged_rows("metric", told, arrow)]
+        parts = [tagged_rows("metric", told, arrow)]
+        if refused is not None and len(refused):
+            parts.append(tagged_rows("reject", refused, arrow))
         return tagged.unionAll(spark.createDataFrame(pa.Table.from_batches(parts), schema))
 
     def _known(self, spark: Any, number: int) -> list[tuple[int, Held]]:
@@ -200,12 +211,16 @@ class Changing:
         if self._changes is None:
             stored = sorted(int(name) for name in self._folder.names(_HISTORY) if name.isdigit())
             tables = [(at, unpacked(b64decode(self._folder.read(f"{_HISTORY}/{at:012d}") or ""))) for at in stored]
-            self._changes = [(at, Held(spark, table)) for at, table in tables]
+            # Whatever is older than changes made into one is in them: somebody stopped before it was removed.
+            first = max((i for i, (_, table) in enumerate(tables) if batches_of(table)), default=0)
+            self._changes = [(at, Held(spark, table)) for at, table in tables[first:]]
         # What an attempt at this batch left is written anew, and its successors have never been.
         self._changes = known = [(at, held) for at, held in self._changes if at < number]
         if len(known) > _MOST_CHANGES:
             last = known[-1][0]
             table = last_changes(pa.concat_tables([held.table for _, held in known], promote_options="permissive"))
+            batches = sum(held.batches for _, held in known)
+            table = table.replace_schema_metadata({_BATCHES: str(batches)})
             self._folder.write(f"{_HISTORY}/{last:012d}", b64encode(packed(table)).decode())
             for at, _ in known[:-1]:
                 self._folder.remove(f"{_HISTORY}/{at:012d}")
@@ -236,7 +251,7 @@ def _matcher(
 
 
 def _tagged_matcher(
-    call: QueryCall, changes: Sequence[Held], schema: T.StructType
+    call: QueryCall, changes: Sequence[Held], schema: T.StructType, version: int = 0
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Answers, rejects and metrics."""
     arrow = arrow_schema(schema)
@@ -253,6 +268,8 @@ def _tagged_matcher(
                 "rows": len(table) - len(rejects),
                 "rejected": len(rejects),
                 "answers": len(found),
+                "queries": len(engine.queries),
+                "query_version": version,
                 "state_rows": len(engine.queries),
                 "state_bytes": engine.queries.nbytes,
                 "seconds": time.perf_counter() - begun,

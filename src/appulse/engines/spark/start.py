@@ -16,6 +16,7 @@ from appulse.engines.spark.engine import SparkResult, result_of
 from appulse.engines.spark.failures import Query, writing
 from appulse.engines.spark.files import replace_batch
 from appulse.engines.spark.jdbc import replace_rows
+from appulse.engines.spark.metrics import LEVELS, tell
 from appulse.engines.spark.tagged import METRICS, select_tag
 from appulse.errors import BadArgument
 
@@ -127,6 +128,8 @@ def _batch_writer(
         try:
             metrics = _metrics(batch)
             place.saw(metrics["newest"])
+            if judge is not None:
+                _tell(place.query, number, metrics)
             if metrics["answers"] or metrics["left"] or number == 0:
                 answers(select_tag(batch, "answer", result.answers), number)
             if rejects is not None and (metrics["rejected"] or number == 0):
@@ -145,10 +148,17 @@ def _metrics(batch: DataFrame) -> Counter[str]:
     totals: Counter[str] = Counter()
     for row in rows.collect():
         figures = {name: int(value or 0) for name, value in row.asDict().items()}
-        newest = max(totals["newest"], figures.pop("newest"))
+        largest = {name: max(totals[name], figures.pop(name)) for name in ("newest", "queries", "query_version")}
         totals.update(figures)
-        totals["newest"] = newest
+        totals |= Counter(largest)
     return totals
+
+
+def _tell(query: str, number: int, metrics: Counter[str]) -> None:
+    """Tell those who listen; what stands is known only where a task had rows."""
+    told = {name: metrics[name] for name in METRICS if name not in ("tile", "newest")}
+    worked = bool(metrics["rows"] or metrics["rejected"])
+    tell(query, number, {n: v for n, v in told.items() if worked or n == "query_version" or n not in LEVELS})
 
 
 def _writer(sink: Any, role: str, query: str) -> Write:

@@ -216,7 +216,7 @@ class WindowStage:
         shown = bucket.held.push(came, min(complete, ALL))
         answers, longest = queries.answers(shown), queries.longest
         bucket.held.forget(shown, frontier, longest)
-        timer = armed(bucket.held.due if True in longest else None, timer, limit, arm)
+        timer = armed(bucket.held.due if queries.waits else None, timer, limit, arm)
         step = [bucket.step(min(complete, ALL), frontier, longest), *blocks]
         if whole := outgrown(cached, step, _SLACK):
             step = bucket.whole()

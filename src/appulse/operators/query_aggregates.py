@@ -1,0 +1,240 @@
+"""Count, sum and mean over the choices of rows that satisfy a query, in its windows at each tick.
+
+Counts and sums of what may or may not be are expected ones: the sum of expectations, however choices share rows. A mean
+is no such sum: it is taken over worlds (`expected_means`), where one stream at most is uncertain.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from appulse.kernels.means import expected_means
+from appulse.operators.query_windows import Choices, choices
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from appulse.operators.query_windows import Side, Wanted
+    from appulse.queries.sets import QuerySet
+
+    Ints = NDArray[np.int64]
+    Floats = NDArray[np.float64]
+
+COUNT, SUM, MEAN = "count", "sum", "mean"
+AGGREGATES = (COUNT, SUM, MEAN)
+# Choices at ticks that are put together at once.
+_AT_ONCE = 1 << 22
+
+
+@dataclass(frozen=True)
+class Asked:
+    """An aggregate: what it is called, which one it is, and over which column, named as conditions do."""
+
+    name: str
+    aggregate: str
+    column: str | None = None
+
+
+@dataclass(frozen=True)
+class Aggregated:
+    """Queries by slot, at a tick of a group: of each aggregate the values, and the probability that there is one."""
+
+    slot: NDArray[np.int32]
+    group: Ints
+    tick: Ints
+    values: list[tuple[Floats, Floats]]
+
+
+@dataclass(frozen=True)
+class _Found:
+    """Choices of samples, the query each satisfies, from which tick on and until which it stands."""
+
+    at: list[Ints]
+    slot: NDArray[np.int32]
+    since: Ints
+    until: Ints
+
+    def take(self, index: Ints) -> _Found:
+        return _Found([own[index] for own in self.at], self.slot[index], self.since[index], self.until[index])
+
+
+def aggregate_choices(
+    queries: QuerySet,
+    sides: Sequence[Side],
+    names: Mapping[str, tuple[int, str]],
+    lanes: Sequence[Wanted],
+    lengths: Sequence[tuple[int, ...]],
+    asked: Sequence[Asked],
+    since: int,
+) -> Aggregated:
+    """The aggregates at ticks from ``since`` on; ticks at which nothing can match tell nothing.
+
+    ``lengths`` are the windows that queries have, by their label in the set.
+    """
+    ticks = _Ticks(sides, since)
+    parts = list(_standing(queries, sides, names, lanes, lengths, since))
+    if not sum(len(part.slot) for part in parts):
+        empty = np.empty(0, np.int64)
+        return Aggregated(np.empty(0, np.int32), empty, empty, [(np.empty(0), np.empty(0)) for _ in asked])
+    streams = range(len(sides))
+    found = _Found(
+        [np.concatenate([part.at[i] for part in parts]) for i in streams],
+        np.concatenate([part.slot for part in parts]),
+        np.concatenate([part.since for part in parts]),
+        np.concatenate([part.until for part in parts]),
+    )
+    found = found.take(np.argsort(found.slot, kind="stable"))
+    first, last = ticks.of(sides[0].group[found.at[0]], found.since, found.until)
+    done = [
+        _in_cells(sides, names, found.take(mine), first[mine], last[mine], ticks, asked)
+        for mine in _blocks(found.slot, last - first)
+    ]
+    values = [tuple(np.concatenate([part.values[i][k] for part in done]) for k in (0, 1)) for i in range(len(asked))]
+    return Aggregated(
+        np.concatenate([part.slot for part in done]),
+        np.concatenate([part.group for part in done]),
+        np.concatenate([part.tick for part in done]),
+        [(value, exists) for value, exists in values],
+    )
+
+
+class _Ticks:
+    """The ticks of each group from some time on, as numbers in order of group and time."""
+
+    def __init__(self, sides: Sequence[Side], since: int) -> None:
+        group = np.concatenate([side.group[side.there & (side.tick >= since)] for side in sides])
+        tick = np.concatenate([side.tick[side.there & (side.tick >= since)] for side in sides])
+        self._known, rank = np.unique(tick, return_inverse=True)
+        self._span = len(self._known) + 1
+        self.codes = np.unique(group * self._span + rank)
+
+    @property
+    def group(self) -> Ints:
+        return self.codes // self._span
+
+    @property
+    def tick(self) -> Ints:
+        return self._known[self.codes % self._span]
+
+    def of(self, group: Ints, since: Ints, until: Ints) -> tuple[Ints, Ints]:
+        """The first tick of a group from a time on, and the first one after another time."""
+        begin = group * self._span + np.searchsorted(self._known, since)
+        end = group * self._span + np.searchsorted(self._known, until, side="right")
+        return np.searchsorted(self.codes, begin), np.searchsorted(self.codes, end)
+
+
+def _standing(
+    queries: QuerySet,
+    sides: Sequence[Side],
+    names: Mapping[str, tuple[int, str]],
+    lanes: Sequence[Wanted],
+    lengths: Sequence[tuple[int, ...]],
+    since: int,
+) -> Iterator[_Found]:
+    """The choices that satisfy queries, and stand at some time from ``since`` on."""
+    leaves: dict[tuple[int, int, bool], Ints] = {}
+    for wanted in lanes:
+        for at in choices(sides, wanted):
+            found, slot = queries.match(Choices(sides, names, wanted, at), len(at[0]), counted=False)
+            own = [rows[found] for rows in at]
+            tick = np.maximum.reduce([side.tick[rows] for side, rows in zip(sides, own, strict=True)])
+            until = np.empty(len(slot), np.int64)
+            label = queries.labels[slot]
+            for number in np.unique(label).tolist():
+                mine = np.flatnonzero(label == number)
+                ends = []
+                for i, length in enumerate(lengths[number]):
+                    key = i, length, wanted.rows
+                    if key not in leaves:
+                        leaves[key] = sides[i].leaves(length, rows=wanted.rows)
+                    ends.append(leaves[key][own[i][mine]])
+                until[mine] = np.minimum.reduce(ends)
+            stays = np.flatnonzero(until >= since)
+            yield _Found(own, slot, tick, until).take(stays)
+
+
+def _blocks(slot: NDArray[np.int32], ticks: Ints) -> Iterator[Ints]:
+    """Choices in parts that are not too large, those of one query together."""
+    ends = np.append(np.flatnonzero(np.diff(slot) != 0) + 1, len(slot)) if len(slot) else np.empty(0, np.int64)
+    total = np.append(0, np.cumsum(ticks))
+    begin = 0
+    for i, end in enumerate(ends.tolist()):
+        if i + 1 == len(ends) or total[ends[i + 1]] - total[begin] > _AT_ONCE:
+            yield np.arange(begin, end)
+            begin = end
+
+
+def _in_cells(
+    sides: Sequence[Side],
+    names: Mapping[str, tuple[int, str]],
+    found: _Found,
+    first: Ints,
+    last: Ints,
+    ticks: _Ticks,
+    asked: Sequence[Asked],
+) -> Aggregated:
+    """What choices add up to in each cell: a query at a tick."""
+    count = np.maximum(last - first, 0)
+    chosen = np.repeat(np.arange(len(count)), count)
+    code = np.arange(len(chosen)) - np.repeat(np.cumsum(count) - count, count) + first[chosen]
+    cells, cell = np.unique(found.slot[chosen].astype(np.int64) * len(ticks.codes) + code, return_inverse=True)
+    slot, code = np.divmod(cells, len(ticks.codes))
+    weight = np.ones(len(found.slot))
+    for side, rows in zip(sides, found.at, strict=True):
+        if side.weight is not None:
+            weight *= side.weight[rows]
+    values = []
+    for one in asked:
+        valid, value = np.ones(len(found.slot), bool), np.ones(len(found.slot))
+        if one.column is not None:
+            stream, column = names[one.column]
+            known = sides[stream].samples.values(column)
+            at = found.at[stream]
+            valid = known.valid[at]
+            value = np.where(valid, known.data[at], 0).astype(np.float64)
+        if one.aggregate == MEAN:
+            values.append(
+                _means(sides, found.at, chosen[valid[chosen]], cell[valid[chosen]], value, weight, len(cells))
+            )
+        else:
+            total = np.bincount(cell, weights=(weight * value)[chosen], minlength=len(cells)).astype(np.float64)
+            values.append((total, np.ones(len(cells))))
+    return Aggregated(slot.astype(np.int32), ticks.group[code], ticks.tick[code], values)
+
+
+def _means(
+    sides: Sequence[Side],
+    at: Sequence[Ints],
+    chosen: Ints,
+    cell: Ints,
+    value: Floats,
+    weight: Floats,
+    cells: int,
+) -> tuple[Floats, Floats]:
+    """The mean in each cell given that there is one, and the probability that there is."""
+    mean, exists = np.full(cells, np.nan), np.zeros(cells)
+    uncertain = [i for i, side in enumerate(sides) if side.weight is not None]
+    if not uncertain:
+        number = np.bincount(cell, minlength=cells)
+        total = np.bincount(cell, weights=value[chosen], minlength=cells)
+        there = number > 0
+        mean[there], exists[there] = total[there] / number[there], 1.0
+        return mean, exists
+    sample = at[uncertain[0]][chosen]
+    order = np.lexsort((sample, cell))
+    cell, sample, chosen = cell[order], sample[order], chosen[order]
+    changes = (np.diff(cell) != 0) | (np.diff(sample) != 0)
+    first = np.flatnonzero(np.append(True, changes)) if len(cell) else np.empty(0, np.int64)
+    if not len(first):
+        return mean, exists
+    number = np.diff(np.append(first, len(cell)))
+    summed: Floats = np.add.reduceat(value[chosen], first).astype(np.float64)
+    row = sides[uncertain[0]].owner[sample[first]]
+    there = np.unique(cell[first])
+    mean[there], exists[there] = expected_means(cell[first], row, number, summed, weight[chosen[first]])
+    return mean, exists
