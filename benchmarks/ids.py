@@ -23,7 +23,7 @@ import numpy as np
 
 from benchmarks.ids_grid import grid_of
 from benchmarks.ids_index import index_of, room_for
-from benchmarks.ids_kernels import ANSWERS, COUNTS, rebuilt, run
+from benchmarks.ids_kernels import ANSWERS, COUNTS, load, rebuilt, run
 from benchmarks.ids_objects import Objects
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appulse.imputation.imputer import DependencyImputer
+    from benchmarks.ids_index import Index
 
     Matrix = NDArray[np.float64]
     Pair = tuple[int, int, int, int]
@@ -92,7 +93,10 @@ class Found:
 
 
 class JoinIDS:
-    """The join of streams (n, d) each, NaN where something is missing; ``scan`` has the repository scanned."""
+    """The join of streams (n, d) each, NaN where something is missing.
+
+    ``scan`` has the repository scanned; an ``index`` that was made before is taken as it is.
+    """
 
     def __init__(
         self,
@@ -103,10 +107,12 @@ class JoinIDS:
         *,
         buckets: int = 32,
         scan: bool = False,
+        index: Index | None = None,
     ) -> None:
         self.streams, self.question = np.ascontiguousarray(np.stack(streams)), question
         self.switches = switches = switches or Switches()
-        self.index = index_of(imputer, imputer.repository.names, buckets=buckets, by_cost=switches.clusters, scan=scan)
+        names, by_cost = imputer.repository.names, switches.clusters
+        self.index = index or index_of(imputer, names, buckets=buckets, by_cost=by_cost, scan=scan)
         kinds, _, d = self.streams.shape
         # A cell is epsilon wide, but for an epsilon of next to nothing.
         spread = np.ptp(self.index.columns[0], axis=1)
@@ -152,6 +158,12 @@ class JoinIDS:
         chances.append(chance[:0])
         return Found(np.concatenate(told), np.concatenate(chances), dict(zip(COUNTS, counts.tolist(), strict=True)))
 
+    def fill(self, first: int, last: int) -> None:
+        """Put the objects of these ticks in their windows, imputed; nothing is asked, and there is no grid."""
+        counts = np.zeros(len(COUNTS), np.int64)
+        for tick in range(max(first, last - self.question.w), last):
+            load(self.streams, self.index, self.objects, self.question.w, tick, counts)
+
     def _grow(self) -> None:
         """A grid with room for twice as many entries."""
         slots, (kinds, _, d) = len(self.objects.number), self.streams.shape
@@ -159,6 +171,8 @@ class JoinIDS:
         rebuilt(self.grid, self.objects, self.question.w, self.side)
 
 
-def straight(streams: Sequence[Matrix], imputer: DependencyImputer, question: Question) -> JoinIDS:
+def straight(
+    streams: Sequence[Matrix], imputer: DependencyImputer, question: Question, index: Index | None = None
+) -> JoinIDS:
     """DD+join: each object is imputed by scans on its arrival, and compared with all others by Eq. (3)."""
-    return JoinIDS(streams, imputer, question, Switches.none(), scan=True)
+    return JoinIDS(streams, imputer, question, Switches.none(), scan=True, index=index)

@@ -285,6 +285,16 @@ def run(
 
 
 @kernel
+def load(streams: Floats, index: Index, objects: Objects, w: int, tick: int, counts: Ints) -> None:
+    """The objects of a tick into their slots, imputed, without a grid."""
+    for stream in range(len(streams)):
+        slot = stream * w + tick % w
+        objects.number[slot], objects.leaving[slot] = tick, 0
+        observe(objects, slot, streams[stream, tick], index)
+        fetch(objects, slot, index, 0.0, counts[NODES : NODES + 2])
+
+
+@kernel
 def _others(objects: Objects, stream: int, w: int) -> int:
     """Objects in the windows of other streams."""
     n = 0

@@ -5,7 +5,7 @@ Attributes are normalised to [0, 1] by the repository's ranges. Rows of both str
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,12 +27,16 @@ DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 @dataclass(frozen=True)
 class DataSet:
-    """Complete rows of two streams, in order of time, and of a repository; (n, d) each, in [0, 1] mostly."""
+    """Complete rows of two streams, in order of time, and of a repository; (n, d) each, in [0, 1] mostly.
+
+    ``gaps`` are the streams with holes as they really came, where that is known.
+    """
 
     name: str
     left: Matrix
     right: Matrix
     repository: Matrix
+    gaps: tuple[Matrix, Matrix] | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -144,6 +148,61 @@ def air(n: int, repository: int) -> DataSet:
     return _normalised("air", last[::2][:n], last[1::2][:n], known[:repository])
 
 
+def _with_gaps(name: str, rows: tuple[Matrix, Matrix], lost: tuple[Matrix, Matrix], repository: Matrix) -> DataSet:
+    """Rows of which it is known what they lacked; those that lacked everything are left out, on both sides."""
+    some = ~(lost[0].all(axis=1) | lost[1].all(axis=1))
+    made = _normalised(name, rows[0][some], rows[1][some], repository)
+    left, right = (np.where(own[some], np.nan, part) for own, part in zip(lost, (made.left, made.right), strict=True))
+    return replace(made, gaps=(left, right))
+
+
+def beijing_stations(n: int, repository: int) -> DataSet:
+    """PM2.5 at four stations of Beijing against four others, without what was hidden by those who published them.
+
+    The hours at which all eight were measured; those before the last n, in what was not hidden, are the repository.
+    """
+    folder = DATA / "beijing_36_pm25"
+    truth, seen = (
+        pd.read_parquet(folder / f"pm25_{kind}.parquet").drop(columns="datetime").to_numpy(float)[:, :8]
+        for kind in ("ground", "missing")
+    )
+    kept = ~np.isnan(truth).any(axis=1)
+    truth, seen = truth[kept], seen[kept]
+    lost = np.isnan(seen)
+    past = np.vstack([seen[:-n, :4], seen[:-n, 4:]])
+    past = past[~np.isnan(past).any(axis=1)]
+    last = slice(-n, None)
+    return _with_gaps(
+        "beijing_36",
+        (truth[last, :4], truth[last, 4:]),
+        (lost[last, :4], lost[last, 4:]),
+        past[:: max(1, len(past) // repository)][:repository],
+    )
+
+
+def beijing_air(n: int, repository: int) -> DataSet:
+    """PM2.5, NO2, CO and O3 at Dongsi against Tiantan; gaps are those of other stations in other hours.
+
+    What these two really lack nobody knows: so they get the real gaps of four others each, a year apart.
+    """
+    frame = pd.read_parquet(DATA / "beijing_multisite_air" / "prsa_2013_2017.parquet")
+    kinds = ["PM2.5", "NO2", "CO", "O3"]
+    of = {name: part[kinds].to_numpy(float) for name, part in frame.groupby("station")}
+    stations = [name for name in of if name not in ("Dongsi", "Tiantan")]
+    kept = np.flatnonzero(~(np.isnan(of["Dongsi"]) | np.isnan(of["Tiantan"])).any(axis=1))
+    past, last = kept[:-n], kept[-n:]
+    lost = [
+        np.any([np.isnan(of[name][last - 8760]) for name in some], axis=0) for some in (stations[:4], stations[4:8])
+    ]
+    known = np.vstack([of["Dongsi"][past], of["Tiantan"][past]])
+    return _with_gaps(
+        "beijing_air",
+        (of["Dongsi"][last], of["Tiantan"][last]),
+        (lost[0], lost[1]),
+        known[:: max(1, len(known) // repository)][:repository],
+    )
+
+
 def all_of(n: int, repository: int) -> dict[str, Callable[[], DataSet]]:
     """Every data set there is on this machine."""
     made: dict[str, Callable[[], DataSet]] = {
@@ -157,5 +216,7 @@ def all_of(n: int, repository: int) -> dict[str, Callable[[], DataSet]]:
             "weather": lambda: weather(n, repository),
             "sp500": lambda: stocks(n, repository),
             "air": lambda: air(n, repository),
+            "beijing_36": lambda: beijing_stations(n, repository),
+            "beijing_air": lambda: beijing_air(n, repository),
         }
     return made

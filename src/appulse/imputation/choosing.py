@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from appulse.imputation.dependencies import DifferentialDependency
     from appulse.imputation.imputer import Imputer
     from appulse.imputation.repository import Floats, Ints
     from appulse.model.filled import Fill
@@ -38,13 +39,16 @@ class AutoImputer:
     ``repository`` is any frame of complete rows, default the stream's own. ``sample`` rows of the stream, one after the
     other, tell; what is taken out is what rows some way off lack, so that gaps are as they come. The score is the
     mean CRPS in deviations (`Score`). ``scores`` tells them, by name, after a call. Several holes of a row are filled
-    together. It needs whole frames.
+    together. ``rules`` are the dependencies to fill by, default those found on the repository; they are not checked
+    again. It needs whole frames.
     """
 
-    def __init__(self, repository: Any = None, sample: int = 20_000) -> None:
+    def __init__(
+        self, repository: Any = None, sample: int = 20_000, rules: Sequence[DifferentialDependency] | None = None
+    ) -> None:
         given = repository is None or isinstance(repository, Repository)
         self.repository: Repository | None = repository if given else Repository(repository)
-        self.sample = sample
+        self.sample, self.rules = sample, rules
         self.scores: dict[str, Score] = {}
         self._by_dependencies: dict[tuple[tuple[str, ...], str], DependencyImputer] = {}
 
@@ -97,11 +101,13 @@ class AutoImputer:
         return Repository(pa.table(dict(zip(attributes, rows.T, strict=True)))) if len(rows) >= _LEAST_ROWS else None
 
     def _dependencies(self, repository: Repository, attributes: Sequence[str]) -> DependencyImputer:
-        """By rules found on a repository, once for each: to find them takes longer than to fill."""
+        """By rules found on a repository, which were checked in that; once, as it takes longer than to fill."""
         key = tuple(attributes), repository.version
         if key not in self._by_dependencies:
-            rules = [one.rule for one in discovered(repository, attributes)]
-            self._by_dependencies[key] = DependencyImputer(repository, rules, joint=True)
+            rules = self.rules
+            if rules is None:
+                rules = [one.rule for one in discovered(repository, attributes)]
+            self._by_dependencies[key] = DependencyImputer(repository, rules, joint=True, verified=())
         return self._by_dependencies[key]
 
 
