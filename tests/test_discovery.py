@@ -262,6 +262,13 @@ def test_rules_of_a_file(tmp_path: Path) -> None:
     assert {rule.dependent for rule in rules} >= {"c"}
     told = run.invoke(app, ["discover", str(tmp_path / "rows.csv"), "--columns", "b,c"])
     assert from_toml(told.stdout)
+    chance = np.random.default_rng(1).random((2, 400))
+    b = np.where(chance[0] < 0.5, chance[0], chance[1])
+    csv.write_csv(pa.table({"a": chance[0], "b": b}), tmp_path / "ranges.csv")
+    ranges = run.invoke(app, ["discover", str(tmp_path / "ranges.csv"), "--conditional"])
+    plain = run.invoke(app, ["discover", str(tmp_path / "ranges.csv")])
+    assert [rule for rule in from_toml(ranges.stdout) if not rule.where] == from_toml(plain.stdout)
+    assert "where = {" in ranges.stdout
     for wrong, message in (
         (["rows.txt"], "Known: .csv, .parquet"),
         (["none.csv"], "cannot be read"),

@@ -61,6 +61,10 @@ def test_incomplete_values_need_an_imputer() -> None:
         ap.match_queries(stream(HOLED), pa.table({"query": ["q"], "condition": ["A > 0"]}), probability=0.1)
     with pytest.raises(ap.BadArgument, match="is no imputer"):
         ap.similarity_join(stream(HOLED), stream(WHOLE), epsilon=1, probability=0.1, window=ap.TimeWindow(0), imputer=3)
+    with pytest.raises(ap.BadArgument, match="typical rows"):
+        ap.SimilarityJoin(
+            left=stream(None), right=stream(None), epsilon=1, probability=0.1, window=ap.TimeWindow(0), imputer="auto"
+        ).push(left=HOLED, right=WHOLE)
     with pytest.raises(ap.BadArgument, match="Did you mean 'right'"):
         ap.similarity_join(
             stream(HOLED), stream(WHOLE), epsilon=1, probability=0.1, window=ap.TimeWindow(0), imputer={"rigt": None}

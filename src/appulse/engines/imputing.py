@@ -49,6 +49,11 @@ def fills_of(imputer: Any, names: Sequence[str], models: Sequence[Model]) -> lis
 
 def bound(imputer: Any, model: Incomplete) -> Fill:
     """The imputer for a value's attributes."""
+    if imputer == "auto":
+        raise BadArgument(
+            "imputer='auto' chooses by whole frames, in process, and here rows come piece by piece. Choose on a frame "
+            "of typical rows (ap.AutoImputer().chosen), or name an imputer with a repository."
+        )
     if not hasattr(imputer, "bind"):
         raise BadArgument(
             f"imputer={imputer!r} is no imputer. Give one such as ap.DependencyImputer(repository, rules), or a "

@@ -206,7 +206,7 @@ class VersionedFill:
         return self.whole.told(way)
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=16)
 def mapped(path: Path) -> DependencyImputer:
     """The imputer in a file, once for this process; the file is known to be whole, for it was written at one go."""
     return read_file(path, check=False)
