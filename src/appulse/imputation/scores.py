@@ -79,7 +79,8 @@ def scored(
     at = (nothing if time is None else time)[rows], (nothing if group is None else group)[rows]
     filled = fill.fill(masked[rows], *at)
     owner = np.repeat(np.arange(len(rows)), np.diff(filled.first))
-    spread = np.maximum(np.nanstd(truth, axis=0), 1e-300)
+    spread = np.nanstd(truth, axis=0)
+    spread[spread <= 1e-12 * np.abs(truth[~np.isnan(truth)]).max(initial=0.0)] = 1.0  # an attribute that never varies
     found, squares, places = [], [], []
     for k in range(truth.shape[1]):
         holes = np.flatnonzero(np.isnan(masked[rows, k]) & ~np.isnan(truth[rows, k]))
