@@ -137,6 +137,14 @@ def test_only_arrays_of_numbers_and_formats_that_are_known(tmp_path: Path) -> No
         arrays.write(tmp_path / "other", {}, {})
 
 
+def test_what_cannot_be_written_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ap.StorageError, match="cannot be a folder"):
+        ap.DependencyImputer(rows(0, 5), []).save(tmp_path / "file")
+    with pytest.raises(ap.StorageError, match="cannot be written"):
+        arrays.write(tmp_path / "nowhere" / "file", {}, {})
+
+
 def test_a_batch_keeps_the_version_it_had_first(tmp_path: Path) -> None:
     imputer = ap.DependencyImputer(rows(0, 50), RULES)
     imputer.save(tmp_path)

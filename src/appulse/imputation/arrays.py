@@ -19,7 +19,7 @@ from zlib import crc32
 
 import numpy as np
 
-from appulse.errors import StateError
+from appulse.errors import StateError, StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -52,7 +52,10 @@ def write(path: Path, header: Mapping[str, Any], arrays: Mapping[str, NDArray[An
 
 @contextmanager
 def published(path: Path) -> Iterator[BinaryIO]:
-    """A file to write, which is there under its name once all of it is; `FileExistsError` where there is one."""
+    """A file to write, which is there under its name once all of it is.
+
+    Raises `FileExistsError` where there is one, `StorageError` where there cannot be.
+    """
     draft = path.with_name(f".{path.name}.{uuid4().hex}")
     try:
         with draft.open("wb") as file:
@@ -60,6 +63,12 @@ def published(path: Path) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
         os.link(draft, path)
+    except FileExistsError:
+        raise
+    except OSError as error:
+        raise StorageError(
+            f"{path} cannot be written: {error}. Give a folder with room, and the right to write."
+        ) from error
     finally:
         draft.unlink(missing_ok=True)
 

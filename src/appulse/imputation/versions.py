@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from appulse.errors import BadArgument, StateError
+from appulse.errors import BadArgument, StateError, StorageError
 from appulse.imputation import arrays
 from appulse.imputation.dependencies import from_toml, to_toml
 from appulse.imputation.imputer import DependencyImputer
@@ -55,7 +55,10 @@ def save(imputer: DependencyImputer, folder: Path) -> int:
 
     Raises `BadArgument` if the versions that are there have other rules, settings or columns.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"{folder} cannot be a folder: {error}. Give another.") from error
     imputer.prepare()
     header, held = _header(imputer), _arrays(imputer)
     while True:
