@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import appulse as ap
 from appulse.cli import app
-from appulse.cli.match import conditions
+from appulse.jobs.queries import conditions
 
 if TYPE_CHECKING:
     from pathlib import Path

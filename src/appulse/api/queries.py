@@ -25,6 +25,7 @@ def match_queries(
     probability: float | None = None,
     window: Window | None = None,
     aggregate: Mapping[str, str | tuple[str, str]] | None = None,
+    spread: int | None = None,
     on_reject: str = "collect",
 ) -> Any:
     """Which of many standing queries each row of a stream satisfies, or each choice of rows of several streams.
@@ -45,6 +46,9 @@ def match_queries(
     ``partition_by`` between them) per tick at which something can match, with each name's value: expected ones, and
     for a mean the mean over the worlds in which there is one, with ``<name>_exists`` its probability.
 
+    ``spread`` is for more queries over one Spark frame than a worker can hold: they are held in so many parts that lie
+    apart in space, and rows go to the parts that they may match in. Answers stay; None: by the size of the queries.
+
     Columns: ``query, key, time, probability``, and ``values`` (JSON) with ``select``; a row per (query, row), in the
     order of rows. Over two streams ``query, left_key, left_time, right_key, right_time, probability``, over more of
     them keys and times by their names. Rows and queries that cannot be used are in `rejects`, those of queries under
@@ -60,6 +64,10 @@ def match_queries(
     if len({id(stream) for stream in given}) < len(given):
         raise BadArgument("The same Stream is given twice. Wrap the frame twice: two Streams are two streams.")
     settings: dict[str, Any] = {"probability": probability, "on_reject": on_reject}
+    if spread is not None and (isinstance(spread, bool) or not isinstance(spread, int) or spread < 1):
+        raise BadArgument(f"spread={spread!r}. Give a number of parts, at least 1.")
+    if spread is not None and len(given) > 1:
+        raise BadArgument("spread= is for queries over one stream. Those over several are spread by partition_by.")
     if len(given) == 1:
         _refuse_of_one(window=window, aggregate=aggregate)
     if any(is_spark(stream.frame) for stream in given):
@@ -69,7 +77,7 @@ def match_queries(
             return spark_window_queries(given, frame, window=window, aggregate=aggregate, **settings)
         from appulse.engines.spark.queries import spark_queries
 
-        return spark_queries(given[0], frame, **settings)
+        return spark_queries(given[0], frame, spread=spread, **settings)
     from appulse.engines.local import as_table
     from appulse.engines.local_windows import LocalWindowQueries
     from appulse.engines.queries import LocalQueries, resolve_queries

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import time as clock
 from pathlib import Path
@@ -15,20 +14,13 @@ from appulse.cli.console import errors_told, span
 from appulse.errors import BadArgument, JobError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import pyarrow as pa
 
     from appulse.model.uncertainty import Model
 
-__all__ = ["conditions", "match"]
+__all__ = ["match"]
 
 _MOST_TOLD = 10
-_TABLES = (".csv", ".parquet")
-# What in SQL may hold a `;` that ends nothing, and the `;` that does.
-_HOLDS_OR_ENDS = re.compile(r"--[^\n]*|/\*.*?\*/|'[^']*'|\"[^\"]*\"|`[^`]*`|;", re.DOTALL)
-_LINE = re.compile(r"^[^\S\n]*(?!--|\s).*$", re.MULTILINE)
-_REST_OF_LINE = re.compile(r"[^\S\n]*--[^\n]*")
 
 
 def match(
@@ -70,12 +62,13 @@ def match(
     begin = clock.perf_counter()
     with errors_told(console):
         from appulse import api
+        from appulse.jobs.queries import TABLES, ending_of, read_queries, read_table
         from appulse.model.stream import Stream
 
         for file in (out, rejects):
             if file is not None:
-                _ending(file, _TABLES)
-        asked, given = _queries(queries), _table(rows)
+                ending_of(file, TABLES)
+        asked, given = read_queries(queries), read_table(rows)
         model = _model(given, value, sigma, (key, time, existence))
         stream = Stream(given, key=key, time=time, value=model, existence=existence, name="rows")
         answers = api.match_queries(stream, asked, probability=probability)
@@ -91,70 +84,6 @@ def match(
         f"{len(refused):,} rejects, in {took}." + (f" Answers: {out}" if out is not None else ""),
         markup=False,
     )
-
-
-def conditions(text: str) -> Iterator[tuple[str, str]]:
-    """The conditions of a SQL file, each with its name.
-
-    They end with ``;`` if there is any, else with their lines. The line above, ``-- name``, names a condition; else its
-    number does, from 1.
-    """
-    ends = [piece.span() for piece in _HOLDS_OR_ENDS.finditer(text) if piece[0] == ";"]
-    ends = ends or [(line.end(), line.end()) for line in _LINE.finditer(text)]
-    begin = number = 0
-    for end, following in [*ends, (len(text), len(text))]:
-        part, begin = text[begin:end], following
-        if rest := _REST_OF_LINE.match(part):  # a comment on what went before
-            part = part[rest.end() :] if number else part
-        name, lines = None, part.split("\n")
-        while lines and (not lines[0].strip() or lines[0].lstrip().startswith("--")):
-            name = lines.pop(0).strip().lstrip("-").strip() or None
-        if lines:
-            number += 1
-            yield name or str(number), "\n".join(lines).strip()
-
-
-def _queries(file: Path) -> pa.Table:
-    import pyarrow as pa
-
-    if _ending(file, (*_TABLES, ".sql")) != ".sql":
-        return _table(file, ("condition", "select", "change"))
-    try:
-        found = list(conditions(file.read_text(encoding="utf-8")))
-    except (OSError, UnicodeDecodeError) as error:
-        raise JobError(f"{file} cannot be read: {error}") from error
-    names = [name for name, _ in found]
-    if twice := [name for i, name in enumerate(names) if name in names[:i]]:
-        raise BadArgument(f"{file} names two conditions {twice[0]!r}. Give each a name of its own: -- name, above it.")
-    return pa.table(
-        {"query": pa.array(names, pa.string()), "condition": pa.array([own for _, own in found], pa.string())}
-    )
-
-
-def _table(file: Path, texts: tuple[str, ...] = ()) -> pa.Table:
-    """A CSV or Parquet file; ``texts`` are columns that are text, whatever stands in them."""
-    import pyarrow as pa
-    from pyarrow import csv, parquet
-
-    ending = _ending(file, _TABLES)
-    try:
-        if ending == ".parquet":
-            return parquet.read_table(file)
-        convert = csv.ConvertOptions(
-            column_types=dict.fromkeys(texts, pa.string()),
-            strings_can_be_null=True,
-            null_values=[""],
-        )
-        return csv.read_csv(file, convert_options=convert, parse_options=csv.ParseOptions(newlines_in_values=True))
-    except (OSError, pa.ArrowException) as error:
-        raise JobError(f"{file} cannot be read: {error}") from error
-
-
-def _ending(file: Path, known: tuple[str, ...]) -> str:
-    ending = file.suffix.lower()
-    if ending not in known:
-        raise BadArgument(f"{file} ends in {ending or 'nothing'!r}. Known: {', '.join(known)}.")
-    return ending
 
 
 def _model(table: pa.Table, value: str | None, sigma: str | None, others: tuple[str | None, ...]) -> Model:

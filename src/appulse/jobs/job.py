@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,20 +13,28 @@ from pydantic import ValidationError
 from appulse import api
 from appulse.engines.aggregate import resolve_unseen
 from appulse.engines.call import Options, resolve
+from appulse.engines.queries import LocalQueries, resolve_queries
+from appulse.engines.window_call import resolve_window_queries
+from appulse.engines.window_queries import WindowQueries
 from appulse.errors import BadArgument, JobError
 from appulse.jobs.problems import Problem, problems_of
 from appulse.jobs.tables import JobTable
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
     from appulse.jobs.imputers import RepositoryTable
     from appulse.jobs.sources import SourceTable
     from appulse.jobs.tables import SinkTable, WindowAggregateTable
+    from appulse.model.stream import Stream
 
 __all__ = ["Job", "build", "load", "run", "validate"]
 
+_MOST_TOLD = 10  # conditions that cannot be used
 _AVAILABLE_NOW = {"availableNow": True}
 
 
@@ -58,6 +67,9 @@ class Job:
     def missing(self) -> list[Problem]:
         """The sources that have no files yet, as far as this machine can tell."""
         paths = {f"sources.{name}.path": source.path for name, source in self.table.sources.items()}
+        if (asked := self.table.match_queries) is not None:
+            own = {"path": asked.path, "changes.path": None if asked.changes is None else asked.changes.path}
+            paths |= {f"match_queries.{name}": path for name, path in own.items() if path is not None}
         for name, one in self.table.filling.items():
             where = "imputer" if one is self.table.imputer else f"imputers.{name}"
             if one.repository is not None:
@@ -95,6 +107,11 @@ def build(job: Job, spark: SparkSession, *, streaming: bool = True) -> DataFrame
     if (asked := table.window_aggregate) is not None:
         aggregated: DataFrame = api.window_aggregate(streams[0], asked.aggregates, **_settings(asked))
         return aggregated
+    if table.match_queries is not None:
+        matched: DataFrame = api.match_queries(
+            *streams, queries=_queries(job, spark, streaming=streaming), **_asked_of(table)
+        )
+        return matched
     typical = {} if table.sample is None else {name: _sample(job, name, spark) for name in table.sources}
     arguments: dict[str, Any] = {
         "epsilon": table.join.epsilon,
@@ -166,6 +183,8 @@ def _against_files(job: Job) -> list[Problem]:
                 streams[0], schemas[0], table.window_aggregate.aggregates, **_settings(table.window_aggregate)
             )
             return []
+        if table.match_queries is not None:
+            return _check_queries(job, streams, schemas)
         join = table.join
         resolve(
             streams,
@@ -219,6 +238,58 @@ def _settings(asked: WindowAggregateTable) -> dict[str, Any]:
     }
 
 
+def _queries(job: Job, spark: SparkSession, *, streaming: bool) -> Any:
+    """The queries of a job: a table, or a frame of changes."""
+    asked = job.table.match_queries
+    if asked is None or asked.changes is None:
+        return None if asked is None else asked.queries(job.place)
+    changes, place = asked.changes, job.place(asked.changes.path)
+    known = spark.read.format(changes.format).options(**_inferring(changes.format, changes.options)).load(place)
+    if not streaming:
+        return known
+    return spark.readStream.format(changes.format).options(**changes.options).schema(known.schema).load(place)
+
+
+def _asked_of(table: JobTable) -> dict[str, Any]:
+    """The keyword arguments of a call of `match_queries`."""
+    asked = table.match_queries
+    settings = {} if asked is None else asked.settings()
+    if len(table.sources) == 1:  # where these are about several
+        settings = {name: value for name, value in settings.items() if name not in ("window", "aggregate")}
+    return settings
+
+
+def _check_queries(job: Job, streams: Sequence[Stream], schemas: Sequence[pa.Schema]) -> list[Problem]:
+    """Conditions that cannot be used, where the columns are known."""
+    asked = job.table.match_queries
+    if asked is None or asked.changes is not None:
+        return []
+    where = "match_queries.conditions" if asked.path is None else "match_queries.path"
+    if asked.path is not None and not _files(job.place(asked.path)):
+        return []  # that there is no file is told elsewhere
+    try:
+        queries = asked.queries(job.place)
+    except JobError as problem:
+        return [Problem(where, str(problem))]
+    settings = _asked_of(job.table) | {"on_reject": "collect"}
+    empty = [schema.empty_table() for schema in schemas]
+    if len(streams) == 1:
+        one = LocalQueries(resolve_queries(streams[0], empty[0], queries.schema, **settings))
+        one.change(queries)
+        refused = one.rejects()
+    else:
+        refused = (
+            WindowQueries(resolve_window_queries(streams, empty, queries.schema, **settings)).change(queries).rejects
+        )
+    told = refused.slice(0, _MOST_TOLD).to_pylist()
+    return [Problem(where, f"query {json.loads(row['values'])['query']!r}: {row['detail']}") for row in told]
+
+
+def _inferring(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options with which types are told by what stands in files."""
+    return {"inferSchema": True, **options} if kind == "csv" else dict(options)
+
+
 def _files(place: str) -> list[Path]:
     """The data files at a path of this machine: itself, those of a folder, or those a pattern names."""
     path = Path(place)
@@ -232,8 +303,7 @@ def _frame(job: Job, source: SourceTable, spark: SparkSession, streaming: bool) 
     path, options = job.place(source.path), dict(source.options)
     schema: Any = source.schema_
     if schema is None:
-        inferring = {"inferSchema": True, **options} if source.format == "csv" else options
-        schema = spark.read.format(source.format).options(**inferring).load(path).schema
+        schema = spark.read.format(source.format).options(**_inferring(source.format, options)).load(path).schema
     if not streaming:
         return spark.read.format(source.format).options(**options).schema(schema).load(path)
     if source.max_files_per_trigger is not None:

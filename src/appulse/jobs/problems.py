@@ -115,8 +115,8 @@ def _place(where: tuple[int | str, ...], given: Mapping[str, Any]) -> str:
     match parts:
         case ["sources", name, key, *rest] if key in given.get("defaults", ()) and key not in given["sources"][name]:
             parts = ["defaults", key, *rest]
-        case ["similarity_join" | "self_join" | "window_aggregate" as operator, "window", "time"] if not isinstance(
-            given[operator]["window"], Mapping
+        case ["similarity_join" | "self_join" | "window_aggregate" | "match_queries" as operator, "window", "time"] if (
+            not isinstance(given[operator]["window"], Mapping)
         ):
             parts = [operator, "window"]
     return ".".join(str(part) for part in parts)

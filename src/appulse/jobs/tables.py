@@ -8,82 +8,22 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from appulse.errors import nearest
-from appulse.jobs.fields import Duration, Number, OneOrMore, Settings, Table, Text
+from appulse.jobs.fields import Number, OneOrMore, Settings, Table, Text
 from appulse.jobs.imputers import ImputerTable
+from appulse.jobs.queries import QueriesTable
 from appulse.jobs.sources import Format, SourceTable
-from appulse.windows.definitions import (
-    CountWindow,
-    DeltaWindow,
-    TimeWindow,
-    TumblingWindow,
-    UncertainCountWindow,
-    Window,
-)
+from appulse.jobs.windows import WindowTable, as_window
+from appulse.windows.definitions import TimeWindow
 
 __all__ = ["JobTable", "JoinTable", "SelfJoinTable", "SinkTable", "WindowAggregateTable"]
 
-_OPERATORS = ("similarity_join", "self_join", "window_aggregate")
-
-
-class WindowTable(Table):
-    """A window of `appulse` as a table, by the key that says which; text or a number alone is a `TimeWindow`."""
-
-    time: Duration = None
-    per_stream: dict[str, Duration] = {}
-    count: Annotated[int, Field(ge=1)] | None = None
-    uncertain_count: Annotated[int, Field(ge=1)] | None = None
-    method: Literal["exact", "refined-normal", "normal", "poisson"] = "exact"
-    max_rows: Annotated[int, Field(ge=1)] | None = None
-    confidence: Annotated[Number, Field(gt=0, le=1)] | None = None
-    delta: Text | None = None
-    bound: Annotated[Number, Field(ge=0)] | None = None
-    tumbling: Any = None
-
-    @model_validator(mode="after")
-    def _is_a_window(self) -> WindowTable:
-        kinds = ("time", "count", "uncertain_count", "delta", "tumbling")
-        given = [kind for kind in kinds if getattr(self, kind) is not None]
-        if len(given) != 1:
-            raise ValueError(f"names {' and '.join(given) or 'no kind of window'}. Give one of: {', '.join(kinds)}.")
-        if self.per_stream and given != ["time"]:
-            raise ValueError(f"per_stream is for windows of time, and this one is of {given[0]}.")
-        if (self.bound is None) == (self.delta is not None):
-            raise ValueError("a delta window has a column and a bound: { delta = 'column', bound = 100.0 }.")
-        if self.uncertain_count is None and (self.method != "exact" or self.max_rows is not None):
-            raise ValueError(f"method and max_rows are for uncertain_count, and this window is of {given[0]}.")
-        if self.uncertain_count is not None and self.confidence is None:
-            raise ValueError(
-                "an uncertain count window has a confidence: { uncertain_count = 500, confidence = 0.95 }."
-            )
-        if self.confidence is not None and given[0] not in ("uncertain_count", "delta"):
-            raise ValueError(f"confidence is for windows uncertain_count and delta, and this one is of {given[0]}.")
-        self.build()
-        return self
-
-    def build(self) -> Window:
-        """The window."""
-        if self.count is not None:
-            return CountWindow(self.count)
-        if self.uncertain_count is not None and self.confidence is not None:
-            return UncertainCountWindow(self.uncertain_count, self.confidence, self.method, self.max_rows)
-        if self.delta is not None and self.bound is not None:
-            return DeltaWindow(self.delta, self.bound, self.confidence)
-        if self.tumbling is not None:
-            return TumblingWindow(self.tumbling)
-        return TimeWindow(self.time, self.per_stream or None)
-
-
-def _as_window(given: Any) -> Any:
-    if not isinstance(given, Mapping):
-        return {"time": given}
-    # The one key of the first job files.
-    return {"time" if key == "length" else key: value for key, value in given.items()}
+_OPERATORS = ("similarity_join", "self_join", "window_aggregate", "match_queries")
 
 
 class OperatorTable(Table):
     """What every operator has."""
 
-    window: Annotated[WindowTable, BeforeValidator(_as_window)]
+    window: Annotated[WindowTable, BeforeValidator(as_window)]
     on_reject: Literal["collect", "fail"] = "collect"
 
 
@@ -146,6 +86,7 @@ class JobTable(Table):
     similarity_join: JoinTable | None = None
     self_join: SelfJoinTable | None = None
     window_aggregate: WindowAggregateTable | None = None
+    match_queries: QueriesTable | None = None
     imputer: ImputerTable | None = None
     imputers: dict[str, ImputerTable] = {}
     sink: SinkTable
@@ -180,11 +121,22 @@ class JobTable(Table):
             raise ValueError(f"[window_aggregate] is of one source, and there are {count}. Name one source.")
         if self.window_aggregate is not None and self.sample is not None:
             raise ValueError("sample plans the tiles of a join, and [window_aggregate] has none. Leave it out.")
+        if self.match_queries is not None:
+            self._check_queries(self.match_queries)
         self._check_imputers()
-        window = self._given.window.build()
+        given_window = self._given.window
+        window = None if given_window is None else given_window.build()
         if isinstance(window, TimeWindow):
             window.micros(tuple(self.sources))
         return self
+
+    def _check_queries(self, asked: QueriesTable) -> None:
+        if self.sample is not None:
+            raise ValueError("sample plans the tiles of a join, and [match_queries] has none. Leave it out.")
+        if self.filling:
+            raise ValueError("[imputer] fills the sources of a join, and [match_queries] is none.")
+        if len(self.sources) == 1 and (asked.window is not None or asked.aggregate is not None):
+            raise ValueError("window and aggregate of [match_queries] are for queries over two sources or more.")
 
     def _check_imputers(self) -> None:
         for name in self.imputers:
@@ -206,8 +158,8 @@ class JobTable(Table):
         return next(name for name in _OPERATORS if getattr(self, name) is not None)
 
     @property
-    def _given(self) -> OperatorTable:
-        given: OperatorTable = getattr(self, self.operator)
+    def _given(self) -> OperatorTable | QueriesTable:
+        given: OperatorTable | QueriesTable = getattr(self, self.operator)
         return given
 
     @property

@@ -248,6 +248,15 @@ class BoxIndex:
                 points, entries = points[stays], entries[stays]
         return points, entries
 
+    def boxes(self, axes: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]:
+        """All boxes along that many axes, and their entries."""
+        self.settle(axes)
+        none = np.empty((axes, 0), np.int64), np.empty((axes, 0), np.int64), np.empty(0, np.int32)
+        found: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]] = _joined(
+            [none, *(tree.boxes(axes) for tree in self._trees)]
+        )
+        return found
+
     def rebuilt(self, axes: int, numbers: NDArray[np.int32]) -> BoxIndex:
         """Without the entries whose number is -1, and with the numbers of the others in their place."""
         self._finish(wait=True)

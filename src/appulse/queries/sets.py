@@ -259,6 +259,20 @@ class QuerySet:
             "matches": int(self.counts[slot]),
         }
 
+    def hulls(self) -> tuple[list[str], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """The axes there are, and around the boxes of each query that may match its lows, highs (axes, n) and slot."""
+        lows, highs, entries = self._index.boxes(len(self._axes))
+        alive = (self._state[entries] & _ALIVE).astype(bool)
+        order = np.argsort(entries[alive], kind="stable")
+        entries = entries[alive][order]
+        slots, first = np.unique(entries, return_index=True)
+        names = [name for name in self._axes if name is not None]
+        at = [self._axes[name] for name in names]
+        lows, highs = lows[at][:, alive][:, order], highs[at][:, alive][:, order]
+        if len(slots):
+            lows, highs = np.minimum.reduceat(lows, first, axis=1), np.maximum.reduceat(highs, first, axis=1)
+        return names, lows, highs, slots.astype(np.int64)
+
     def standing(self) -> NDArray[np.int64]:
         """The lanes and labels of queries that stand, as (lane, label) pairs, each once."""
         alive = np.flatnonzero(self._state[: self._size] & _ALIVE)

@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 
 # Sets of queries that a worker process keeps.
 _MOST_KEPT = 2
+# Queries that take more than this, beyond their texts, are held in parts.
+_MOST_BYTES = 4 << 30
 # Micro-batches with changes that are kept apart.
 _MOST_CHANGES = 32
 _HISTORY = "appulse-queries"
@@ -104,8 +106,13 @@ def standing(call: QueryCall, changes: Sequence[Held]) -> LocalQueries:
     return engine
 
 
-def spark_queries(stream: Stream, queries: Any, *, probability: float | None, on_reject: str) -> DataFrame:
-    """The queries that rows of a Spark frame satisfy, lazily; streaming if it is."""
+def spark_queries(
+    stream: Stream, queries: Any, *, probability: float | None, on_reject: str, spread: int | None = None
+) -> DataFrame:
+    """The queries that rows of a Spark frame satisfy, lazily; streaming if it is.
+
+    ``spread`` is the number of parts that the queries are held in; None: one, or as many as their size asks for.
+    """
     frame, changing = stream.frame, isinstance(queries, DataFrame) and queries.isStreaming
     if changing and not frame.isStreaming:
         raise BadArgument(
@@ -116,21 +123,19 @@ def spark_queries(stream: Stream, queries: Any, *, probability: float | None, on
     settings: dict[str, Any] = {"probability": probability, "on_reject": on_reject}
     empty = arrow_schema(frame.schema).empty_table()
     if changing:
+        if spread is not None:
+            raise BadArgument("spread= is for queries that are no stream: those that change are held by every worker.")
         call = resolve_queries(stream, empty, arrow_schema(queries.schema), **settings)
         return remember(_build_changing(call, stream, queries, tiling))
     table = queries.toArrow() if isinstance(queries, DataFrame) else as_table(queries)
     call = resolve_queries(stream, empty, table.schema, **settings)
-    return remember(_build(call, Held(frame.sparkSession, table), stream, tiling, _refused(call, table)))
-
-
-def _refused(call: QueryCall, table: pa.Table) -> pa.Table:
-    """The queries among changes that cannot be used, as rejects."""
     judged = LocalQueries(call)
     judged.change(table)
-    return judged.rejects()
+    parts = spread or -(-judged.queries.nbytes // _MOST_BYTES)
+    return remember(_build(call, Held(frame.sparkSession, table), stream, tiling, judged.rejects(), parts))
 
 
-def _build(call: QueryCall, held: Held, stream: Stream, tiling: Tiling, refused: pa.Table) -> SparkResult:
+def _build(call: QueryCall, held: Held, stream: Stream, tiling: Tiling, refused: pa.Table, parts: int) -> SparkResult:
     answers, rejects = _schemas(call, stream)
     schema = tagged_schema(answers, rejects)
     rows = stream.frame.select(*map(quoted, call.columns))
@@ -139,16 +144,22 @@ def _build(call: QueryCall, held: Held, stream: Stream, tiling: Tiling, refused:
         local = pa.Table.from_batches([tagged_rows("reject", refused, arrow_schema(schema))])
         told = stream.frame.sparkSession.createDataFrame(local, schema)
         first = select_tag(told, "reject", rejects)
+    apart = None
+    if parts > 1:
+        from appulse.engines.spark.query_parts import matched_in_parts  # built upon this module
+
+        apart = matched_in_parts(call, held.table, stream, schema, parts)
     if stream.frame.isStreaming:
-        tagged, bad = observed(rows.mapInArrow(_tagged_matcher(call, [held], schema), schema)), None
+        tagged, bad = rows.mapInArrow(_tagged_matcher(call, [held], schema), schema) if apart is None else apart, None
+        tagged = observed(tagged)
     else:
         # Nobody asks a batch for its metrics, and so many columns of nulls cost as much as the matching.
-        tagged = rows.mapInArrow(_matcher(call, [held], answers), answers)
+        tagged = rows.mapInArrow(_matcher(call, [held], answers), answers) if apart is None else apart
         bad = select_tag(bad_rows_of(call, [stream], schema), "reject", rejects)
         bad = bad if first is None else bad.unionAll(first)
 
     def rebuild(other: Tiling, _: str | None = None) -> SparkResult:
-        return _build(call, held, stream, other, refused)
+        return _build(call, held, stream, other, refused, parts)
 
     return SparkResult(call, tiling, tagged, answers, rejects, bad, rebuild, first_rejects=first)
 

@@ -147,7 +147,10 @@ def _built(
 def _schemas(call: WindowCall, streams: Sequence[Stream]) -> tuple[T.StructType, T.StructType]:
     """Spark's schemas of answers and rejects: keys and times in the types they came in."""
     schemas = [stream.frame.schema for stream in streams]
-    own = [kind for s, given in zip(streams, schemas, strict=True) for kind in (given[s.key], given[s.time])]
+    own = [field for s, given in zip(streams, schemas, strict=True) for field in (given[s.key], given[s.time])]
+    if call.aggregates:  # columns that name groups, and the tick
+        times = {field.dataType for field in own[1::2]}
+        own = [schemas[0][name] for name, _ in call.partitions] + (own[1:2] if len(times) == 1 else [])
     fields = call.answer_schema
     known = {1 + i: field.dataType for i, field in enumerate(own)}
     answers = [T.StructField(f.name, known.get(i) or from_arrow_type(f.type)) for i, f in enumerate(fields)]

@@ -1,0 +1,148 @@
+"""Standing queries of a job: conditions in the file, or in one of their own; and how files of them are read.
+
+Conditions are read by the parser of conditions, and nothing else is done with them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import pyarrow as pa
+from pydantic import BeforeValidator, Field, model_validator
+
+from appulse.errors import BadArgument, JobError
+from appulse.jobs.fields import Number, Settings, Table, Text
+from appulse.jobs.sources import Format
+from appulse.jobs.windows import WindowTable, as_window
+from appulse.windows.definitions import CountWindow, TimeWindow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["QueriesTable", "conditions", "ending_of", "read_queries", "read_table"]
+
+TABLES = (".csv", ".parquet")
+# What in SQL may hold a `;` that ends nothing, and the `;` that does.
+_HOLDS_OR_ENDS = re.compile(r"--[^\n]*|/\*.*?\*/|'[^']*'|\"[^\"]*\"|`[^`]*`|;", re.DOTALL)
+_LINE = re.compile(r"^[^\S\n]*(?!--|\s).*$", re.MULTILINE)
+_REST_OF_LINE = re.compile(r"[^\S\n]*--[^\n]*")
+_COLUMN = Annotated[list[Text], Field(min_length=2, max_length=2)]
+
+
+class ChangesTable(Table):
+    """Queries that are a stream: files with the columns ``query``, ``condition`` and ``change``."""
+
+    format: Format
+    path: Text
+    options: Settings = {}
+
+
+class QueriesTable(Table):
+    """The arguments of `appulse.match_queries`."""
+
+    conditions: dict[str, Text] | None = None
+    path: Text | None = None
+    changes: ChangesTable | None = None
+    probability: Annotated[Number, Field(gt=0, le=1)] | None = None
+    window: Annotated[WindowTable | None, BeforeValidator(as_window)] = None
+    aggregate: Annotated[dict[str, Literal["count"] | _COLUMN], Field(min_length=1)] | None = None
+    on_reject: Literal["collect", "fail"] = "collect"
+
+    @model_validator(mode="after")
+    def _has_queries_once(self) -> QueriesTable:
+        given = [name for name in ("conditions", "path", "changes") if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError(
+                f"has {' and '.join(given) or 'no queries'}. Give one of: conditions, a table of names and texts; "
+                "path, a .sql, .csv or .parquet file; changes, files that are a stream."
+            )
+        if self.window is not None and not isinstance(self.window.build(), TimeWindow | CountWindow):
+            raise ValueError("window is one of time or count, for queries that have none of their own.")
+        if self.path is not None:
+            ending_of(Path(self.path), (*TABLES, ".sql"))
+        return self
+
+    def queries(self, place: Callable[[str], str]) -> pa.Table:
+        """The queries, where they are no stream."""
+        if self.conditions is not None:
+            return _table_of(list(self.conditions.items()))
+        return read_queries(Path(place(self.path or "")))
+
+    def settings(self) -> dict[str, Any]:
+        """The keyword arguments of a call."""
+        asked = {n: how if isinstance(how, str) else tuple(how) for n, how in (self.aggregate or {}).items()}
+        return {
+            "probability": self.probability,
+            "window": None if self.window is None else self.window.build(),
+            "aggregate": asked or None,
+            "on_reject": self.on_reject,
+        }
+
+
+def read_queries(file: Path) -> pa.Table:
+    """The queries of a .sql, .csv or .parquet file."""
+    if ending_of(file, (*TABLES, ".sql")) != ".sql":
+        return read_table(file, ("condition", "select", "change"))
+    try:
+        found = list(conditions(file.read_text(encoding="utf-8")))
+    except (OSError, UnicodeDecodeError) as error:
+        raise JobError(f"{file} cannot be read: {error}") from error
+    names = [name for name, _ in found]
+    if twice := [name for i, name in enumerate(names) if name in names[:i]]:
+        raise BadArgument(f"{file} names two conditions {twice[0]!r}. Give each a name of its own: -- name, above it.")
+    return _table_of(found)
+
+
+def conditions(text: str) -> Iterator[tuple[str, str]]:
+    """The conditions of a SQL file, each with its name.
+
+    They end with ``;`` if there is any, else with their lines. The line above, ``-- name``, names a condition; else its
+    number does, from 1.
+    """
+    ends = [piece.span() for piece in _HOLDS_OR_ENDS.finditer(text) if piece[0] == ";"]
+    ends = ends or [(line.end(), line.end()) for line in _LINE.finditer(text)]
+    begin = number = 0
+    for end, following in [*ends, (len(text), len(text))]:
+        part, begin = text[begin:end], following
+        if rest := _REST_OF_LINE.match(part):  # a comment on what went before
+            part = part[rest.end() :] if number else part
+        name, lines = None, part.split("\n")
+        while lines and (not lines[0].strip() or lines[0].lstrip().startswith("--")):
+            name = lines.pop(0).strip().lstrip("-").strip() or None
+        if lines:
+            number += 1
+            yield name or str(number), "\n".join(lines).strip()
+
+
+def read_table(file: Path, texts: tuple[str, ...] = ()) -> pa.Table:
+    """A CSV or Parquet file; ``texts`` are columns that are text, whatever stands in them."""
+    from pyarrow import csv, parquet
+
+    ending = ending_of(file, TABLES)
+    try:
+        if ending == ".parquet":
+            return parquet.read_table(file)
+        convert = csv.ConvertOptions(
+            column_types=dict.fromkeys(texts, pa.string()),
+            strings_can_be_null=True,
+            null_values=[""],
+        )
+        return csv.read_csv(file, convert_options=convert, parse_options=csv.ParseOptions(newlines_in_values=True))
+    except (OSError, pa.ArrowException) as error:
+        raise JobError(f"{file} cannot be read: {error}") from error
+
+
+def ending_of(file: Path, known: tuple[str, ...]) -> str:
+    """The ending of a file's name; `BadArgument` if it is none of those known."""
+    ending = file.suffix.lower()
+    if ending not in known:
+        raise BadArgument(f"{file} ends in {ending or 'nothing'!r}. Known: {', '.join(known)}.")
+    return ending
+
+
+def _table_of(named: list[tuple[str, str]]) -> pa.Table:
+    columns = {"query": [name for name, _ in named], "condition": [text for _, text in named]}
+    return pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})

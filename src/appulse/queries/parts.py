@@ -1,0 +1,54 @@
+"""A set of queries in parts that lie apart in space, and the parts that a row may satisfy something of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from appulse.queries.index import MOST, NULL, Tree
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from appulse.queries.sets import QuerySet, Rows
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The hulls of some parts of a set: ``lows`` and ``highs`` (parts, axes), closed, as keys along ``axes``."""
+
+    axes: tuple[str, ...]
+    lows: NDArray[np.int64]
+    highs: NDArray[np.int64]
+
+    def met(self, rows: Rows, n: int) -> NDArray[np.bool_]:
+        """Which of n rows lie in the hull of which part, as (part, row)."""
+        inside = np.ones((len(self.lows), n), bool)
+        for i, axis in enumerate(self.axes):
+            keys = rows.along(axis)
+            inside &= (keys >= self.lows[:, i, None]) & (keys <= self.highs[:, i, None])
+        return inside
+
+
+def parted(queries: QuerySet, count: int) -> tuple[Parts, list[NDArray[np.int64]]]:
+    """A set in so many parts or fewer, of about one size, and the slots in each; those that never match are in none.
+
+    Queries are put in the order of the leaves of a tree of their hulls, by which such as lie close together, and are
+    alike in size, stand side by side (Lim et al. 2006: a box is a point of twice the dimensions).
+    """
+    axes, lows, highs, slots = queries.hulls()
+    if not len(slots):
+        return Parts((), np.empty((0, 0), np.int64), np.empty((0, 0), np.int64)), []
+    order = np.arange(len(slots), dtype=np.int32)
+    if axes:
+        order = Tree(lows, highs, order).entries
+        order = order[order >= 0]
+    members = [part for part in np.array_split(order, min(count, len(order))) if len(part)]
+    least = np.stack([lows[:, part].min(axis=1) for part in members])
+    most = np.stack([highs[:, part].max(axis=1) for part in members])
+    # Axes along which some part is bounded.
+    kept = np.flatnonzero(((least != NULL) | (most != MOST)).any(axis=0))
+    known = tuple(axes[i] for i in kept.tolist())
+    return Parts(known, least[:, kept], most[:, kept]), [np.sort(slots[part]) for part in members]
