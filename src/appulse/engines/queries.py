@@ -214,6 +214,7 @@ class LocalQueries:
             self.queries = QuerySet(dict(self.call.types), self.call.query_type)
         if SELECT in table.column_names and not self.call.selecting:
             raise BadArgument("The first frame of queries had no column 'select', and this one has. Give it to all.")
+        table = table.cast(without_views(table.schema))
         usable = [table.slice(0, 0)]
         for kind, part in changes_of(table):
             wrong: list[tuple[int, str]] = []
@@ -345,7 +346,7 @@ class LocalQueries:
 
 def changes_of(table: pa.Table) -> Iterator[tuple[str | None, pa.Table]]:
     """Queries that are added or removed one after the other, as parts with what is done to them, in small letters."""
-    table = table.cast(without_views(table.schema)).combine_chunks()
+    table = table.combine_chunks()
     if CHANGE not in table.column_names:
         yield ADD, table
         return

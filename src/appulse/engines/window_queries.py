@@ -25,6 +25,7 @@ from appulse.engines.queries import (
     unknown_change,
     until_of,
     without,
+    without_views,
 )
 from appulse.engines.window_aggregates import aggregate_table
 from appulse.errors import BadArgument, nearest
@@ -125,6 +126,7 @@ class WindowQueries:
             self._begin()
         if SELECT in table.column_names and not self.call.selecting:
             raise BadArgument("The first frame of queries had no column 'select', and this one has. Give it to all.")
+        table = table.cast(without_views(table.schema))
         rejects, usable = [], [table.slice(0, 0)]
         for kind, part in changes_of(table):
             wrong: list[tuple[int, str]] = []
