@@ -18,7 +18,7 @@ from tests.test_spark_join import drained, read_stream
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 SCHEMA = "id string, at long, a double, b double, c double"
 RULES = [
@@ -89,7 +89,7 @@ def test_frames_are_filled_as_tables(spark: SparkSession) -> None:
 
 
 def test_a_repository_that_grows_is_taken_batch_by_batch(spark: SparkSession, tmp_path: Path) -> None:
-    """Rows of the first run are filled by the first version, those of the second by the second."""
+    """The first micro-batch fails, and is answered again by the version it had; the second takes the next one."""
     repository, given = tables()
     imputer = ap.DependencyImputer(repository.slice(0, 100), RULES)
     imputer.save(tmp_path / "versions")
@@ -98,32 +98,38 @@ def test_a_repository_that_grows_is_taken_batch_by_batch(spark: SparkSession, tm
     folders = [tmp_path / "left", tmp_path / "right"]
     filled: list[list[pa.Table]] = [[], []]
     metrics: list[dict[str, Any]] = []
+    found: dict[int, pa.Table] = {}
+
+    def started(run: int) -> Any:
+        def sink(batch: DataFrame, number: int) -> None:
+            found[number] = batch.toArrow()
+            if run == 0:
+                raise RuntimeError("the lights went out")
+
+        read = [stream(spark.readStream.schema(SCHEMA).parquet(str(folder))) for folder in folders]
+        joined = ap.similarity_join(*read, imputer=saved, **settings)
+        return ap.start(joined, sink, checkpoint=str(tmp_path / "checkpoint"), drain=True)
+
     with ap.listen(spark, metrics.append):
-        for run, part in enumerate((slice(0, 75), slice(75, 150))):
-            if run:
-                imputer.append(repository.slice(100))
-                assert imputer.save(tmp_path / "versions") == 2
+        for run in range(2):
             for own, folder, table in zip(filled, folders, given, strict=True):
-                rows = table.slice(part.start, 75)
+                rows = table.slice(75 * run, 75)
                 own.append(ap.impute(stream(rows), imputer).frame)
                 folder.mkdir(exist_ok=True)
                 pq.write_table(rows, folder / f"{run}.parquet")
-            read = [stream(spark.readStream.schema(SCHEMA).parquet(str(folder))) for folder in folders]
-            joined = ap.similarity_join(*read, imputer=saved, **settings)
-            query = ap.start(
-                joined,
-                ("parquet", {"path": str(tmp_path / "out")}),
-                checkpoint=str(tmp_path / "checkpoint"),
-                drain=run == 1,
-                trigger=None if run else {"availableNow": True},
-            )
-            query.awaitTermination()
-    answers = spark.read.parquet(str(tmp_path / "out")).toArrow()
+            if run == 0:
+                with pytest.raises(Exception, match="the lights went out"):
+                    started(run).awaitTermination()
+                imputer.append(repository.slice(100))
+                assert imputer.save(tmp_path / "versions") == 2
+            else:
+                started(run).awaitTermination()
+    assert sorted(found) == [0, 1]
+    answers = pa.concat_tables(found.values())
     samples = ap.Samples("imputed", "imputed_weights", names=("a", "b", "c"))
     sides = [replace(stream(pa.concat_tables(own)), value=samples) for own in filled]
     expected = ap.similarity_join(*sides, **settings)
-    told = answers.drop_columns(["left_filled", "right_filled"])
-    assert rows_of(told) == rows_of(expected)
+    assert rows_of(answers.drop_columns(["left_filled", "right_filled"])) == rows_of(expected)
     later = ap.similarity_join(*map(stream, given), imputer=imputer, **settings)
     assert rows_of(answers) != rows_of(later)  # else this would prove nothing
     assert [told["repository"] for told in metrics if told["rows"]] == [1, 2]
