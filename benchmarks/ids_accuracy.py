@@ -17,6 +17,8 @@ from benchmarks.incomplete_rivals import close_pairs, ignoring
 from benchmarks.tables import Curves, Estimate
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from benchmarks.incomplete_data import DataSet
@@ -91,14 +93,13 @@ def sparse(*, quick: bool) -> list[Curves]:
     return found
 
 
-def accuracy(*, quick: bool) -> list[Curves]:
+def accuracy(*, quick: bool) -> Iterator[Curves]:
     """I1: F-scores of joined pairs, the truth being the join of complete rows, by attributes missing."""
-    n, window = (300, 200) if quick else (1500, 200)
-    found = []
+    n, window = (300, 200) if quick else (800, 200)
     for m in (1,) if quick else (1, 2, 3):
         names: list[str] = []
         lines: dict[str, list[Estimate]] = {}
-        for name, make in all_of(n, 4, 5000 if quick else 30_000).items():
+        for name, make in all_of(n, 4, 5000 if quick else 10_000).items():
             data = make()
             epsilon, rows = data.near(NEAR), [holes(p, 0.3, m, seed) for seed, p in enumerate((data.left, data.right))]
             truth, streams = close_pairs(data.left, data.right, epsilon, window), data.streams(rows[0], rows[1])
@@ -110,5 +111,4 @@ def accuracy(*, quick: bool) -> list[Curves]:
             for who, score in scores.items():
                 lines.setdefault("Join-iDS = DD+join" if who == "DD+join" else who, []).append(Estimate(score, 0.0))
         title = f"I1: F-score of joined pairs, {m} of up to 4 attributes missing in 30 % of the rows"
-        found.append(Curves(f"i1_{m}", title, "data", "F-score", tuple(names), lines))
-    return found
+        yield Curves(f"i1_{m}", title, "data", "F-score", tuple(names), lines)

@@ -347,15 +347,15 @@ def measure(folder: Path | None, *, quick: bool) -> None:
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
     contest(Setting(w=20, ticks=10, repository=1000))  # compiles
-    for part in (accuracy, *PARTS, levels, sparse):
+    for part in (*PARTS, levels, sparse, accuracy):
         begun = time.perf_counter()
         for curves in part(quick=quick):
             say(curves.markdown())
             drawn = folder is not None and not isinstance(curves.x[0], str) and not curves.name.endswith("_pruned")
             parts.append(curves.markdown(curves.draw(folder) if folder is not None and drawn else None))
         say(f"{part.__name__}: {time.perf_counter() - begun:.0f} s\n")
-    if folder is not None:
-        (folder / "incomplete_join.md").write_text("\n".join([HEAD, *parts]), encoding="utf-8")
+        if folder is not None:
+            (folder / "incomplete_join.md").write_text("\n".join([HEAD, *parts]), encoding="utf-8")
 
 
 HEAD = (

@@ -29,11 +29,12 @@ from benchmarks.incomplete_data import all_of, correlated, holes, uniform
 from benchmarks.incomplete_rivals import ScanImputer, close_pairs, ignoring, scikit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     import pyarrow as pa
     from numpy.typing import NDArray
 
+    from appulse.model.filled import Filled
     from benchmarks.incomplete_data import DataSet
 
     Matrix = NDArray[np.float64]
@@ -120,18 +121,41 @@ def quality(*, quick: bool) -> dict[str, float]:
         auto = ap.AutoImputer(repository, rules=rules)
         for what, m, rows in holed(data, quick=quick):
             streams = data.streams(rows[0], rows[1])
-            told = joined(streams, epsilon, 1e-6, auto)
+            nothing = np.zeros(len(rows[0]), np.int64)
+            at = 1_000_000 * np.arange(len(nothing))
+            own = [auto.chosen(data.names, part, at, nothing) for part in rows]
+            told = joined(streams, epsilon, 1e-6, dict(zip(("left", "right"), own, strict=True)))
             chosen = min(auto.scores, key=lambda who: auto.scores[who].crps)
+            fills = [one.bind(data.names).fill(part, at, nothing) for one, part in zip(own, rows, strict=True)]
             # What is likely enough is what a join that asks for it has: probabilities are exact.
             ours, error = f_score(pairs_of(likely(told)), truth), calibration(told, truth)
             scores = {"ignore": f_score(ignoring(rows[0], rows[1], epsilon, WINDOW), truth)}
             for who, imputer in contestants(data, rules, joint=m > 1).items():
                 scores[who] = f_score(pairs_of(joined(streams, epsilon, ALPHA, imputer())), truth)
             theirs = ", ".join(f"{who} {score:.3f}" for who, score in scores.items())
-            say(f"{name} {what}: ours {ours:.3f} ({chosen}), ECE {error:.3f}; {theirs}")
+            least = chance_error(told, fills, epsilon)
+            say(f"{name} {what}: ours {ours:.3f} ({chosen}), ECE {error:.3f} (by chance {least:.3f}); {theirs}")
             gaps.append(ours - max(scores.values()))
             errors.append(error)
     return {"f_gap_min": min(gaps), "f_gap_mean": float(np.mean(gaps)), "ece_max": max(errors)}
+
+
+def chance_error(told: pa.Table, fills: Sequence[Filled], epsilon: float, draws: int = 5) -> float:
+    """The calibration error that would be there were the fills right: the truth is drawn from them, each row once.
+
+    Pairs of one row are right or wrong together, so that few incomplete rows make for a large one.
+    """
+    chance, errors = np.random.default_rng(0), []
+    for _ in range(draws):
+        rows = []
+        for fill in fills:
+            # Gumbel's way to draw one sample of each row by its weight.
+            score = np.log(fill.weights) + chance.gumbel(size=len(fill.weights))
+            owner = np.repeat(np.arange(len(fill.first) - 1), np.diff(fill.first))
+            best = np.lexsort((score, owner))[fill.first[1:] - 1]
+            rows.append(fill.rows[best])
+        errors.append(calibration(told, close_pairs(rows[0], rows[1], epsilon, WINDOW)))
+    return float(np.mean(errors))
 
 
 def likely(table: pa.Table) -> pa.Table:

@@ -27,7 +27,7 @@ class RegressionImputer:
     together. Samples are values that need not occur in the repository.
     """
 
-    def __init__(self, repository: Any, k: int = 24) -> None:
+    def __init__(self, repository: Any, k: int = 64) -> None:
         if not isinstance(k, int) or isinstance(k, bool) or k < 1:
             raise BadArgument(f"RegressionImputer(k={k!r}): give a whole number of rows, at least 1.")
         self.repository = repository if isinstance(repository, Repository) else Repository(repository)
