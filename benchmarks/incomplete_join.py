@@ -182,7 +182,7 @@ def rules_of(data: DataSet, width: float) -> list[ap.DifferentialDependency]:
 
 def scan(*, quick: bool) -> dict[str, float]:
     """Ours against DD+join, every row with a hole: the same rules, by a scan and a loop over all pairs of instances."""
-    data = correlated(60 if quick else 300, 3, 30_000)
+    data = correlated(200 if quick else 300, 3, 30_000)  # a window full, or more
     imputer = ap.DependencyImputer(data.complete, rules_of(data, 0.01))
     rows = [holes(part, 1.0, 1, seed) for seed, part in enumerate((data.left, data.right))]
     streams, epsilon = data.streams(rows[0], rows[1]), data.near(NEAR)
