@@ -33,7 +33,7 @@ def test_pairs_that_gaps_hid_are_found_and_come_true(
     example: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     picture = tmp_path / "weather.png"
-    monkeypatch.setattr(sys, "argv", ["weather_with_holes", "--months", "2", "--out", str(picture)])
+    monkeypatch.setattr(sys, "argv", ["weather_with_holes", "--months", "1", "--out", str(picture)])
     tables: list[Any] = []
     drawn = example.draw
 
@@ -54,9 +54,9 @@ def test_pairs_that_gaps_hid_are_found_and_come_true(
     assert not example.holed(whole).any()
     same = found[~example.holed(found)][example.KEYS]
     assert set(same.itertuples(index=False)) == set(whole[example.KEYS].itertuples(index=False))
-    assert reports["pressure"].isna().sum() > 300
+    assert reports["pressure"].isna().sum() > 150
     # What was taken out: as many pairs came true as was said, within an eighth, and each bin within a quarter.
-    assert judged["pairs"].sum() > 500
+    assert judged["pairs"].sum() > 300
     expected, happened = ((judged[name] * judged["pairs"]).sum() for name in ("predicted", "happened"))
     assert abs(expected - happened) < happened / 8
     many = judged[judged["pairs"] > 40]
