@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from fractions import Fraction
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -174,9 +175,13 @@ def neighbours(a: Any, b: Any, locations: Locations | None, reach: float) -> boo
 
 def inherit(old: Mapping[int, frozenset[Any]], new: Sequence[frozenset[Any]]) -> dict[int, int]:
     """The id that each new component inherits, by its position: greedily by shared sensors, age, first sensor."""
-    pairs = [(len(old[number] & part), number, i) for number in old for i, part in enumerate(new) if old[number] & part]
+    return greedily([(len(old[number] & part), number, i) for number in old for i, part in enumerate(new)])
+
+
+def greedily(pairs: Iterable[tuple[int, int, int]]) -> dict[int, int]:
+    """Each new component's heritage, from (shared sensors, number, component), components by their first sensors."""
     heirs: dict[int, int] = {}
-    for _, number, i in sorted(pairs, key=lambda pair: (-pair[0], pair[1], min(new[pair[2]]))):
+    for _, number, i in sorted((pair for pair in pairs if pair[0]), key=lambda pair: (-pair[0], *pair[1:])):
         if i not in heirs and number not in heirs.values():
             heirs[i] = number
     return heirs
@@ -199,3 +204,100 @@ def sharing(part: frozenset[Any], others: Mapping[int, frozenset[Any]]) -> tuple
     """The phenomena that share sensors with ``part``, most of them first, then the older."""
     found = [(-len(part & other), number) for number, other in others.items() if part & other]
     return tuple(number for _, number in sorted(found))
+
+
+# --- phenomena by nearness of values --------------------------------------------------------------------------------
+
+Part = tuple[Reading, ...]
+
+
+def phenomena_within(
+    readings: Sequence[Reading],
+    strength: int,
+    span: int,
+    within: float,
+    min_sensors: int = 2,
+    locations: Locations | None = None,
+    reach: float = math.inf,
+) -> list[Event]:
+    """Events in order of time and phenomenon, with the mean of its readings, as last told, in place of a bin.
+
+    A reading is strong if enough readings of its sensor in [tick - span, tick], itself included, are within reach of
+    it. Strong readings of one sensor, or of neighbours, are joined if they are; a phenomenon is a connected component.
+    """
+    events: list[Event] = []
+    standing: dict[int, Part] = {}
+    told: dict[int, float] = {}
+    numbers = 0
+    for tick in sorted({reading.time for reading in readings}):
+        held = [reading for reading in readings if tick - span <= reading.time <= tick]
+        strong = [
+            one
+            for one in held
+            if sum(one.sensor == other.sensor and same(one.value, other.value, None, within) for other in held)
+            >= strength
+        ]
+        new = [part for part in joined(strong, within, locations, reach) if len(sensors_of(part)) >= min_sensors]
+        heirs = greedily(
+            (len(shared(standing[number], part, within)), number, i)
+            for number in standing
+            for i, part in enumerate(new)
+        )
+        for i in range(len(new)):
+            if i not in heirs:
+                heirs[i] = numbers
+                numbers += 1
+        now = {heirs[i]: part for i, part in enumerate(new)}
+        for number in sorted(now.keys() | standing.keys()):
+            if number not in now:
+                mine = standing[number]
+                merged = by_weight({n: len(shared(mine, part, within)) for n, part in now.items()})
+                events.append(Event(tick, told[number], number, "disappears", sensors_of(mine), merged=merged))
+            elif number not in standing:
+                mine = now[number]
+                told[number] = mean(mine)
+                split = by_weight({n: len(shared(part, mine, within)) for n, part in standing.items()})
+                events.append(Event(tick, told[number], number, "appears", sensors_of(mine), split=split))
+            elif sensors_of(now[number]) != sensors_of(standing[number]):
+                told[number] = mean(now[number])
+                events.append(Event(tick, told[number], number, "moves", sensors_of(now[number])))
+        standing = now
+    return events
+
+
+def joined(strong: Sequence[Reading], within: float, locations: Locations | None, reach: float) -> list[Part]:
+    """Connected components of readings, the one with the least (sensor, value) first."""
+    left = sorted(strong, key=lambda reading: (reading.sensor, reading.value))
+    found = []
+    while left:
+        part, others = [left[0]], left[1:]
+        for one in part:  # grows while it is gone through
+            more = [
+                other
+                for other in others
+                if same(one.value, other.value, None, within)
+                and (one.sensor == other.sensor or neighbours(one.sensor, other.sensor, locations, reach))
+            ]
+            part += more
+            others = [other for other in others if other not in more]
+        left = others
+        found.append(tuple(part))
+    return found
+
+
+def sensors_of(part: Part) -> tuple[Any, ...]:
+    return tuple(sorted({reading.sensor for reading in part}))
+
+
+def shared(one: Part, other: Part, within: float) -> set[Any]:
+    """The sensors with a reading in the one that is within reach of a reading of theirs in the other."""
+    return {a.sensor for a in one for b in other if a.sensor == b.sensor and same(a.value, b.value, None, within)}
+
+
+def by_weight(weights: Mapping[int, int]) -> tuple[int, ...]:
+    """Numbers by their weights, if they have any, the heaviest first, then the older."""
+    return tuple(number for weight, number in sorted((-w, number) for number, w in weights.items()) if weight)
+
+
+def mean(part: Part) -> float:
+    return float(sum(Fraction(reading.value) for reading in part) / len(part))

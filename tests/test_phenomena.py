@@ -38,6 +38,7 @@ class Case:
     least: int
     reach: float | None
     resolution: float | None
+    within: float | None = None
 
     @property
     def table(self) -> pa.Table:
@@ -52,7 +53,7 @@ class Case:
             "strength": self.strength,
             "span": self.span,
             "min_sensors": self.least,
-            "resolution": self.resolution,
+            **({"resolution": self.resolution} if self.within is None else {"within": self.within}),
             **place,
         }
 
@@ -84,21 +85,17 @@ def expected(case: Case, rows: Any = None) -> list[tuple[Any, ...]]:
     rows = case.rows if rows is None else rows
     readings = [naive.Reading(sensor, time * 10**6, value) for sensor, time, value, _ in rows]
     locations = {row["mote"]: (row["x"], row["y"]) for row in LINE.to_pylist()} if case.reach is not None else None
-    events = naive.phenomena(
-        readings,
-        case.strength,
-        case.span * 10**6,
-        case.least,
-        locations,
-        math.inf if case.reach is None else case.reach,
-        case.resolution,
-    )
+    where = (case.least, locations, math.inf if case.reach is None else case.reach)
+    if case.within is None:
+        events = naive.phenomena(readings, case.strength, case.span * 10**6, *where, case.resolution)
+    else:
+        events = naive.phenomena_within(readings, case.strength, case.span * 10**6, case.within, *where)
     return [
         (
             event.phenomenon,
             event.event,
             event.time // 10**6,
-            event.bin * (case.resolution or 1.0),
+            event.bin * (case.resolution or 1.0) if case.within is None else pytest.approx(event.bin, abs=1e-12),
             event.sensors,
             event.merged if event.event == "disappears" else None,
             event.split if event.event == "appears" else None,
@@ -130,12 +127,17 @@ def test_equals_the_twin(case: Case) -> None:
 @given(cases(), st.randoms(use_true_random=False))
 @settings(max_examples=80, deadline=None)
 def test_no_order_or_batch_changes_an_event(case: Case, chance: Any) -> None:
+    check_order(case, chance, operator)
+
+
+def check_order(case: Case, chance: Any, module: Any) -> None:
+    """In any order and in batches of any size as the twin."""
     rows = list(case.rows)
     chance.shuffle(rows)
     field = ap.Phenomena(**case.arguments(), lateness=15)
     found = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(operator, "_SLICE", chance.choice([1, 4, 1 << 14]))
+        patch.setattr(module, "_SLICE", chance.choice([1, 4, 1 << 14]))
         while rows:
             n = chance.randint(1, 9)
             found += told(field.push(table_of(rows[:n])))
@@ -145,8 +147,8 @@ def test_no_order_or_batch_changes_an_event(case: Case, chance: Any) -> None:
     assert found == expected(case)
 
 
-def _check_stage(data: st.DataObject) -> None:
-    case = data.draw(cases())
+def check_stage(data: st.DataObject, case: Case) -> None:
+    """In a played Spark, group by group as in process, and as the twin."""
     emit = data.draw(st.sampled_from(("events", "regions")))
     by = data.draw(st.sampled_from(({}, {}, {"similar": "slope", "over": 5})))
     settings_ = case.arguments() | by | {"partition_by": "room", "emit": emit}
@@ -173,9 +175,8 @@ def _check_stage(data: st.DataObject) -> None:
             assert told(mine) == expected(case, [row for row in case.rows if row[3] == room])
 
 
-def _check_released(data: st.DataObject) -> None:
-    """As `_check_stage`, with ticks that are complete soon: so logs are cut, and groups fall silent."""
-    case = data.draw(cases())
+def check_released(data: st.DataObject, case: Case) -> None:
+    """As `check_stage`, with ticks that are complete soon: so logs are cut, and groups fall silent."""
     emit = data.draw(st.sampled_from(("events", "regions")))
     far = data.draw(st.sampled_from((1, 1, 7)))
     rows = [(sensor, LATER + far * (time - LATER), value, room) for sensor, time, value, room in sorted(case.rows)]
@@ -205,28 +206,28 @@ def _check_released(data: st.DataObject) -> None:
 @settings(max_examples=80, deadline=None)
 @given(st.data())
 def test_what_has_left_the_log_is_told_all_the_same(data: st.DataObject) -> None:
-    _check_released(data)
+    check_released(data, data.draw(cases()))
 
 
 @pytest.mark.long
 @settings(max_examples=3000, deadline=None)
 @given(st.data())
 def test_what_has_left_the_log_is_told_all_the_same_long(data: st.DataObject) -> None:
-    _check_released(data)
+    check_released(data, data.draw(cases()))
 
 
 @settings(max_examples=80, deadline=None)
 @given(st.data())
 def test_buckets_tell_the_same(data: st.DataObject) -> None:
     """In a played Spark: whatever is cut, forgotten or tried twice."""
-    _check_stage(data)
+    check_stage(data, data.draw(cases()))
 
 
 @pytest.mark.long
 @settings(max_examples=3000, deadline=None)
 @given(st.data())
 def test_buckets_tell_the_same_long(data: st.DataObject) -> None:
-    _check_stage(data)
+    check_stage(data, data.draw(cases()))
 
 
 @given(cases(), st.sampled_from([None, 0.3]))
@@ -244,16 +245,20 @@ def test_regions_of_like_slopes(case: Case, resolution: float | None) -> None:
 def test_regions_are_what_events_add_up_to(case: Case) -> None:
     regions = ap.phenomena(case.table, **case.arguments(), emit="regions").to_pylist()
     found = [(row["time"], row["phenomenon"], row["value"], tuple(row["sensors"])) for row in regions]
+    assert found == regions_of(expected(case))
+
+
+def regions_of(events: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """All that stand at each time of an event."""
     standing: dict[int, Any] = {}
     wanted = []
-    events = expected(case)
     for k, (number, event, time, value, sensors, *_) in enumerate(events):
         standing[number] = (value, sensors)
         if event == "disappears":
             del standing[number]
         if k + 1 == len(events) or events[k + 1][2] != time:
             wanted += [(time, number, *standing[number]) for number in sorted(standing)]
-    assert found == wanted
+    return wanted
 
 
 def test_a_front_that_moves() -> None:

@@ -96,6 +96,7 @@ def phenomena(
     time: str,
     value: str,
     resolution: float | None = None,
+    within: float | None = None,
     strength: int,
     span: Any,
     min_sensors: int = 2,
@@ -118,14 +119,20 @@ def phenomena(
     sensors and two of coordinates; without these all sensors are neighbours. Ticks are the times of readings.
     ``similar`` is as in `sensor_join`, ``over`` by default ``span``.
 
+    With ``within`` in place of bins, a reading counts if at least ``strength`` readings of its sensor in the span,
+    itself among them, are at most that far from it; those of one sensor, or of neighbours, that are at most that far
+    apart hang together, and a phenomenon is all that does, of at least ``min_sensors`` sensors. So its values may
+    spread wider than ``within``, and drift; it goes on in what has readings of its sensors that near to those they had.
+
     Columns of events: those of ``partition_by``, ``phenomenon`` (a number, kept while the region changes), ``event``
     ("appears", "moves", "disappears", at the first tick at which that is so), ``time``, ``value`` (the lower end of the
-    bin), ``sensors``, ``centroid``, ``hull`` (its corners), ``velocity`` (units of the locations a second, by least
-    squares over the last 8 centroids), ``predicted`` (the centroid ``horizon``, by default ``span``, later) and
-    ``error`` (its standard error); ``merged``, the phenomena that one which disappears goes on in, and ``split``, those
-    that one which appears comes from. A region that joins others takes the number of that with which it shares most
-    sensors, the older of two. ``emit="regions"`` gives all that stand at each tick that changed any of them. Bad rows,
-    among them those of sensors without a location, are in `rejects`, or raise `BadInput` with ``on_reject="fail"``.
+    bin; with ``within`` the mean of the readings when the sensors last changed), ``sensors``, ``centroid``, ``hull``
+    (its corners), ``velocity`` (units of the locations a second, by least squares over the last 8 centroids),
+    ``predicted`` (the centroid ``horizon``, by default ``span``, later) and ``error`` (its standard error); ``merged``,
+    the phenomena that one which disappears goes on in, and ``split``, those that one which appears comes from. A region
+    that joins others takes the number of that with which it shares most sensors, the older of two.
+    ``emit="regions"`` gives all that stand at each tick that changed any of them. Bad rows, among them those of sensors
+    without a location, are in `rejects`, or raise `BadInput` with ``on_reject="fail"``.
     Spark frames give a Spark frame (streaming if they are), others a `pyarrow.Table`; on Spark groups are spread, and
     each is one task's.
 
@@ -138,6 +145,7 @@ def phenomena(
         "time": time,
         "value": value,
         "resolution": resolution,
+        "within": within,
         "strength": strength,
         "span": span,
         "min_sensors": min_sensors,

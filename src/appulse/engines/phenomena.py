@@ -14,7 +14,8 @@ from appulse.engines.call import TOLERANCE, column_type
 from appulse.engines.sensors import SensorNames, group_columns, property_of
 from appulse.errors import BadArgument, nearest
 from appulse.kernels.bins import bin_floors
-from appulse.kernels.phenomena import APPEARS, DISAPPEARS, hulls
+from appulse.kernels.identities import APPEARS, DISAPPEARS
+from appulse.kernels.tracks import hulls
 from appulse.model.columns import chunk, floats, is_numeric
 from appulse.model.readings import (
     ReadingsEncoding,
@@ -23,7 +24,9 @@ from appulse.model.readings import (
 )
 from appulse.model.strings import Labels, encode
 from appulse.model.times import UNITS, duration, from_micros
-from appulse.operators.phenomena import Happenings, Phenomena, PhenomenaPlan, Sites
+from appulse.operators.happenings import Happenings, PhenomenaPlan, Sites
+from appulse.operators.phenomena import Phenomena
+from appulse.operators.phenomena_within import PhenomenaWithin
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -69,8 +72,8 @@ class PhenomenaCall:
 
     @property
     def value_type(self) -> pa.DataType:
-        """Of a phenomenon's value: the lower end of its bin, or what the sensors said."""
-        return pa.float64() if self.plan.binned else self.plan.value_type
+        """Of a phenomenon's value: the lower end of its bin, the mean of what is near, or what the sensors said."""
+        return pa.float64() if self.plan.binned or self.plan.within is not None else self.plan.value_type
 
     @property
     def answer_schema(self) -> pa.Schema:
@@ -100,9 +103,9 @@ class PhenomenaCall:
         """Columns of what a bucket puts out."""
         return self.answer_schema
 
-    def operator(self) -> Phenomena:
+    def operator(self) -> Phenomena | PhenomenaWithin:
         """A fresh one."""
-        return Phenomena(self.plan)
+        return Phenomena(self.plan) if self.plan.within is None else PhenomenaWithin(self.plan)
 
     def tables(self, found: Sequence[Happenings]) -> Iterator[pa.Table]:
         """Events, or regions."""
@@ -130,6 +133,7 @@ def resolve_phenomena(
     time: str,
     value: str,
     resolution: float | None = None,
+    within: float | None = None,
     strength: int,
     span: Any,
     min_sensors: int = 2,
@@ -155,15 +159,22 @@ def resolve_phenomena(
     for what, number in (("strength", strength), ("min_sensors", min_sensors)):
         if not (_is_real(number) and number == int(number) and number >= 1):
             raise BadArgument(f"{what}={number!r}: give a whole number, at least 1.")
+    if similar == "summary" and within is not None:
+        raise BadArgument("within= goes with values and slopes. For summaries give resolution=.")
+    if resolution is not None and within is not None:
+        raise BadArgument("resolution= and within= are given both. Bins, or values at most so far apart: give one.")
     if resolution is not None and not (_is_real(resolution) and np.isfinite(resolution) and resolution > 0.0):
         raise BadArgument(f"resolution={resolution!r}: give a number above 0.")
+    if within is not None and not (_is_real(within) and np.isfinite(within) and within >= 0.0):
+        raise BadArgument(f"within={within!r}: give a number of at least 0.")
     if (locations is None) != (reach is None):
         raise BadArgument("locations= and reach= go together: where sensors are, and how far neighbours are apart.")
     partitions = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by or ())
     key_type = column_type(schema, sensor, "readings")
     sites = None if locations is None else _sites(locations, sensor, key_type, reach)
     reached = duration(span, "span")
-    width = None if resolution is None else float(resolution)
+    near = None if within is None else float(within) + TOLERANCE * max(1.0, float(within))
+    width = near if resolution is None else float(resolution)
     value_type = column_type(schema, value, "readings")
     by = property_of(similar, span if over is None and similar != "value" else over, width, value_type)
     encoding = ReadingsEncoding(
@@ -177,8 +188,8 @@ def resolve_phenomena(
         key_type=key_type,
         time_type=column_type(schema, time, "readings"),
         value_type=value_type,
-        width=width if by is None else None,
-        numeric=by is not None,
+        width=width if by is None and near is None else None,
+        numeric=by is not None or near is not None,
         length=None,
         located=None if sites is None else frozenset(sites.sensors),
     )
@@ -189,8 +200,9 @@ def resolve_phenomena(
         span=reached,
         least=int(min_sensors),
         horizon=reached if horizon is None else duration(horizon, "horizon"),
-        binned=resolution is not None if by is None else by.binned,
+        binned=resolution is not None if by is None else by.binned and near is None,
         width=width or 1.0,
+        within=near,
         value_type=value_type if by is None else by.result_type,
         by=by,
         sites=sites,
@@ -257,6 +269,8 @@ def table_of(found: Happenings, names: SensorNames, call: PhenomenaCall) -> pa.T
 
 
 def _values(found: Happenings, call: PhenomenaCall) -> pa.Array:
+    if call.plan.within is not None:
+        return pa.array(found.key.view(np.float64))
     if call.plan.binned:
         floors = np.empty(len(found))
         bin_floors(found.key, floors)

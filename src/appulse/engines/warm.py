@@ -27,7 +27,6 @@ from appulse.model.readings import encode_readings
 from appulse.model.stream import Stream
 from appulse.model.uncertainty import Ball, Exact, Gaussian, Incomplete, Model, Samples
 from appulse.operators.numbering import END
-from appulse.operators.phenomena import Phenomena
 from appulse.operators.relational import AGGREGATES
 from appulse.operators.sensor_join import SensorJoin
 from appulse.operators.similarity_join import SimilarityJoin
@@ -186,16 +185,18 @@ def _sense(table: pa.Table) -> None:
 
 
 def _watch(table: pa.Table) -> None:
-    columns: dict[str, Any] = {"sensor": "id", "time": "ts", "value": "x", "strength": 1, "span": 1, "resolution": 0.5}
+    columns: dict[str, Any] = {"sensor": "id", "time": "ts", "value": "x", "strength": 1, "span": 1}
     where = pa.table({"id": table["id"], "a": table["x"], "b": table["y"]})
-    call = resolve_phenomena(table.schema, **columns, locations=where, reach=1.0, similar="summary")
-    stage = Phenomena(call.plan)
-    readings, _ = encode_readings(table, call.encoding)
-    for found in call.tables(stage.push([readings])):
-        found.validate()
-    known = Phenomena(call.plan)
-    known.apply([readings])
-    known.restore(stage.standing())
+    kinds: tuple[dict[str, Any], ...] = ({"similar": "summary", "resolution": 0.5}, {"within": 0.5})
+    for alike in kinds:
+        call = resolve_phenomena(table.schema, **columns, **alike, locations=where, reach=1.0)
+        stage = call.operator()
+        readings, _ = encode_readings(table, call.encoding)
+        for found in call.tables(stage.push([readings])):
+            found.validate()
+        known = call.operator()
+        known.apply([readings])
+        known.restore(stage.standing())
 
 
 if __name__ == "__main__":

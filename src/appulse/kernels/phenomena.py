@@ -10,29 +10,47 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from appulse.kernels.identities import (
+    APPEARS,
+    EVENTS,
+    FREE,
+    HEAD,
+    MEMBERS,
+    MOVES,
+    NOW,
+    NUMBER,
+    OTHERS,
+    PENDING,
+    PLACE,
+    SIZE,
+    SLOTS,
+    TAIL,
+    TICK,
+    by_number,
+    close,
+    counted,
+    give_up,
+    inherited,
+    move_on,
+    tell_others,
+    tick_end,
+)
 from appulse.kernels.jit import exact_kernel
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appulse.kernels.arrays import Floats, Ints, Whole
+    from appulse.kernels.identities import Events, Place
 
 # Columns of a cell: its value, its sensor, occurrences in the span, whether active, its phenomenon's slot (-1: none),
 # the next cell of the value's list (-1: the last), whether it is on that list, the tick it was last touched at.
 VALUE, SENSOR, COUNT, ACTIVE, SLOT, NEXT, LISTED, TOUCHED = range(8)
 # Columns of a value: its key, its place in the order of values, the first cell of its list, the tick it changed at.
 KEY, ORDER, FIRST, CHANGED = range(4)
-# Columns of a phenomenon: its number, how many points its track has had, and scratch: its place among its value's at
-# the tick at hand, and how many cells it had before it.
-NUMBER, POINTS, PLACE, SIZE = range(4)
-# Counters of a field.
-TAIL, HEAD, CELLS, VALUES, SLOTS, FREE, NUMBERS, TICK, PENDING, DONE, NOW = range(11)
+# Counters of a field, beside those of every field.
+CELLS, VALUES, DONE = 8, 9, 10
 COUNTERS = 11
-# Counters of events.
-EVENTS, MEMBERS, OTHERS = range(3)
-APPEARS, MOVES, DISAPPEARS, STANDS = range(4)
-#: Points of a track that velocity and prediction go by.
-TRACK = 8
 
 
 class Field(NamedTuple):
@@ -49,33 +67,6 @@ class Field(NamedTuple):
     free: Ints  # (most,): slots to be used again
     pending: Ints  # (most,): values that changed at the tick at hand
     where: Ints  # (sensors, 2): scratch, the cell of a sensor and the mark it was put under
-
-
-class Events(NamedTuple):
-    """What became of phenomena; event e has ``members[first[e]:first[e + 1]]``, and so its others."""
-
-    counts: Ints  # (3,)
-    time: Ints
-    key: Ints
-    number: Ints
-    kind: Ints
-    first: Ints
-    members: Ints
-    first_other: Ints
-    others: Ints
-    centroid: Floats  # (n, d)
-    velocity: Floats  # (n, d), NaN where there is none
-    predicted: Floats  # (n, d)
-    error: Floats
-
-
-class Place(NamedTuple):
-    """Where sensors are: neighbours of s are ``near[near_first[s]:near_first[s + 1]]``; ``rank`` is their order."""
-
-    near_first: Ints  # (sensors + 1,), or (0,): all are neighbours
-    near: Ints
-    at: Floats  # (sensors, d)
-    rank: Ints
 
 
 @exact_kernel
@@ -184,11 +175,9 @@ def _count_tick(
 @exact_kernel
 def apply(field: Field, time: Ints, sensor: Ints, key: Ints, order: Ints, strength: Whole, span: Whole) -> None:
     """Take in whole ticks without telling what becomes of phenomena."""
-    begin = 0
+    begin: Whole = 0
     while begin < len(time):
-        end = begin + 1
-        while end < len(time) and time[end] == time[begin]:
-            end += 1
+        end = tick_end(time, begin)
         _count_tick(field, time, sensor, key, order, begin, end, strength, span)
         field.counts[PENDING] = 0
         begin = end
@@ -234,9 +223,7 @@ def observe(
             counts[DONE] += 1
         if begin == len(time):
             return begin
-        end = begin + 1
-        while end < len(time) and time[end] == time[begin]:
-            end += 1
+        end = tick_end(time, begin)
         _count_tick(field, time, sensor, key, order, begin, end, strength, span)
         keys = field.values[field.pending[: counts[PENDING]], ORDER]
         field.pending[: counts[PENDING]] = field.pending[: counts[PENDING]][np.argsort(keys)]
@@ -260,7 +247,7 @@ def _told(field: Field, place: Place, value: Whole, least: Whole, horizon: Whole
     old = old[old >= 0]
     old = old[np.argsort(field.phenomena[old, NUMBER])]
     pairs, shared = _shared(field, active, part, old, many)
-    slots = _inherited(field, pairs, shared, old, many)
+    slots = inherited(field, pairs, shared, old, many)
     _tell_events(field, place, value, cells, active, part, old, slots, pairs, shared, horizon, events)
     _settle(field, value, cells, active, part, slots)
     return True
@@ -346,39 +333,7 @@ def _shared(field: Field, active: Ints, part: Ints, old: Ints, many: Whole) -> t
         if slot >= 0 and part[i] >= 0:
             keys[n] = field.phenomena[slot, PLACE] * many + part[i]
             n += 1
-    keys = np.sort(keys[:n])
-    pairs, shared = np.empty(n, np.int64), np.zeros(n, np.int64)
-    k = -1
-    for i in range(n):
-        if i == 0 or keys[i] != keys[i - 1]:
-            k += 1
-            pairs[k] = keys[i]
-        shared[k] += 1
-    return pairs[: k + 1], shared[: k + 1]
-
-
-@exact_kernel
-def _inherited(field: Field, pairs: Ints, shared: Ints, old: Ints, many: Whole) -> Ints:
-    """The slot that each part inherits: by most shared cells, then the older, then the first sensor; or a new one."""
-    slots = np.full(many, -1, np.int64)
-    taken = np.zeros(len(old), np.bool_)
-    # Pairs are in the order of (older, first sensor): a stable sort by shared cells leaves ties in it.
-    for k in np.argsort(-shared, kind="mergesort"):
-        i, p = pairs[k] // many, pairs[k] % many
-        if slots[p] < 0 and not taken[i]:
-            slots[p], taken[i] = old[i], True
-    counts = field.counts
-    for p in range(many):
-        if slots[p] < 0:
-            if counts[FREE]:
-                counts[FREE] -= 1
-                slots[p] = field.free[counts[FREE]]
-            else:
-                slots[p] = counts[SLOTS]
-                counts[SLOTS] += 1
-            field.phenomena[slots[p], NUMBER], field.phenomena[slots[p], POINTS] = counts[NUMBERS], 0
-            counts[NUMBERS] += 1
-    return slots
+    return counted(keys[:n])
 
 
 @exact_kernel
@@ -398,31 +353,16 @@ def _tell_events(
 ) -> None:
     """Events in the order of phenomena's numbers."""
     many = len(slots)
-    gone = np.ones(len(old), np.bool_)
-    for i in range(len(old)):
-        for p in range(many):
-            if slots[p] == old[i]:
-                gone[i] = False
-    total = many + gone.sum()
-    numbers, which = np.empty(total, np.int64), np.empty(total, np.int64)
-    n = 0
-    for p in range(many):
-        numbers[n], which[n] = field.phenomena[slots[p], NUMBER], p
-        n += 1
-    for i in range(len(old)):
-        if gone[i]:
-            numbers[n], which[n] = field.phenomena[old[i], NUMBER], many + i
-            n += 1
     for slot in old:
         field.phenomena[slot, SIZE] = 0
     for cell in cells:
         if field.cells[cell, SLOT] >= 0:
             field.phenomena[field.cells[cell, SLOT], SIZE] += 1
-    for k in np.argsort(numbers):
-        if which[k] < many:
-            _tell_part(field, place, value, active, part, which[k], old, slots, pairs, shared, horizon, events)
+    for one in by_number(field, old, slots):
+        if one < many:
+            _tell_part(field, place, value, active, part, one, old, slots, pairs, shared, horizon, events)
         else:
-            _tell_gone(field, place, value, cells, which[k] - many, old, slots, pairs, shared, events)
+            _tell_gone(field, place, value, cells, one - many, old, slots, pairs, shared, events)
 
 
 @exact_kernel
@@ -456,19 +396,9 @@ def _tell_part(
             events.members[events.counts[MEMBERS]] = field.cells[active[i], SENSOR]
             events.counts[MEMBERS] += 1
     if fresh:
-        _tell_others(field, pairs, shared, p, old, slots, events, split=True)
-    e = events.counts[EVENTS]
-    d = place.at.shape[1]
-    for c in range(d):
-        total = 0.0
-        for k in range(low, events.counts[MEMBERS]):
-            total += place.at[events.members[k], c]
-        events.centroid[e, c] = total / size
-    at = field.phenomena[slot, POINTS] % TRACK
-    field.track[slot, at, 0] = field.counts[NOW]
-    field.track[slot, at, 1:] = events.centroid[e]
-    field.phenomena[slot, POINTS] += 1
-    _close(field, value, slot, APPEARS if fresh else MOVES, horizon, events)
+        tell_others(field, pairs, shared, p, old, slots, events, split=True)
+    move_on(field, place, slot, low, events)
+    close(field, field.values[value, KEY], slot, APPEARS if fresh else MOVES, horizon, events)
 
 
 @exact_kernel
@@ -490,101 +420,8 @@ def _tell_gone(
     for cell in mine[np.argsort(place.rank[field.cells[mine, SENSOR]])]:
         events.members[events.counts[MEMBERS]] = field.cells[cell, SENSOR]
         events.counts[MEMBERS] += 1
-    _tell_others(field, pairs, shared, i, old, slots, events, split=False)
-    last = (field.phenomena[slot, POINTS] - 1) % TRACK
-    events.centroid[events.counts[EVENTS]] = field.track[slot, last, 1:]
-    _close(field, value, slot, DISAPPEARS, 0, events)
-    field.free[field.counts[FREE]] = slot
-    field.counts[FREE] += 1
-
-
-@exact_kernel
-def _tell_others(
-    field: Field, pairs: Ints, shared: Ints, one: Whole, old: Ints, slots: Ints, events: Events, split: bool
-) -> None:
-    """The phenomena that share cells with one: most of them first, then the older."""
-    many = len(slots)
-    n = 0
-    numbers, weights = np.empty(len(pairs), np.int64), np.empty(len(pairs), np.int64)
-    for k in range(len(pairs)):
-        i, p = pairs[k] // many, pairs[k] % many
-        if (p if split else i) == one:
-            numbers[n] = field.phenomena[old[i] if split else slots[p], NUMBER]
-            weights[n] = shared[k]
-            n += 1
-    by_number = np.argsort(numbers[:n])
-    for k in by_number[np.argsort(-weights[:n][by_number], kind="mergesort")]:
-        events.others[events.counts[OTHERS]] = numbers[k]
-        events.counts[OTHERS] += 1
-
-
-@exact_kernel
-def _close(field: Field, value: Whole, slot: Whole, kind: Whole, horizon: Whole, events: Events) -> None:
-    """The rest of an event, whose members and centroid are there."""
-    e = events.counts[EVENTS]
-    events.time[e], events.key[e] = field.counts[NOW], field.values[value, KEY]
-    events.number[e], events.kind[e] = field.phenomena[slot, NUMBER], kind
-    motion(field.track[slot], field.phenomena[slot, POINTS], horizon, events.velocity[e], events.predicted[e])
-    events.error[e] = spread(field.track[slot], field.phenomena[slot, POINTS], horizon)
-    events.counts[EVENTS] = e + 1
-    events.first[e + 1], events.first_other[e + 1] = events.counts[MEMBERS], events.counts[OTHERS]
-
-
-@exact_kernel
-def _moments(track: Floats, points: Whole) -> tuple[Whole, float, float]:
-    """How many points there are, their mean time before the last in seconds, and the sum of squares around it."""
-    n = min(points, TRACK)
-    last = track[(points - 1) % TRACK, 0]
-    mean = 0.0
-    for k in range(n):
-        mean += (track[k, 0] - last) * 1e-6
-    mean /= max(n, 1)
-    squares = 0.0
-    for k in range(n):
-        squares += ((track[k, 0] - last) * 1e-6 - mean) ** 2
-    return n, mean, squares
-
-
-@exact_kernel
-def motion(track: Floats, points: Whole, horizon: Whole, velocity: Floats, predicted: Floats) -> None:
-    """Least squares of a straight track: its velocity a second, and where it is ``horizon`` after the last point."""
-    n, mean, squares = _moments(track, points)
-    last = track[(points - 1) % TRACK, 0]
-    for c in range(len(velocity)):
-        if n < 2:
-            velocity[c] = predicted[c] = np.nan
-            continue
-        centre, slope = 0.0, 0.0
-        for k in range(n):
-            centre += track[k, 1 + c]
-        centre /= n
-        for k in range(n):
-            slope += ((track[k, 0] - last) * 1e-6 - mean) * (track[k, 1 + c] - centre)
-        velocity[c] = slope / squares
-        predicted[c] = centre + velocity[c] * (horizon * 1e-6 - mean)
-
-
-@exact_kernel
-def spread(track: Floats, points: Whole, horizon: Whole) -> float:
-    """The standard error of that prediction, over all dimensions; NaN below three points."""
-    n, mean, squares = _moments(track, points)
-    if n < 3:
-        return np.nan
-    d = track.shape[1] - 1
-    last = track[(points - 1) % TRACK, 0]
-    residual = 0.0
-    for c in range(d):
-        centre, slope = 0.0, 0.0
-        for k in range(n):
-            centre += track[k, 1 + c]
-        centre /= n
-        for k in range(n):
-            slope += ((track[k, 0] - last) * 1e-6 - mean) * (track[k, 1 + c] - centre)
-        slope /= squares
-        for k in range(n):
-            residual += (track[k, 1 + c] - centre - slope * ((track[k, 0] - last) * 1e-6 - mean)) ** 2
-    ahead = horizon * 1e-6 - mean
-    return float(np.sqrt(residual / (n - 2) * (1.0 + 1.0 / n + ahead * ahead / squares)))
+    tell_others(field, pairs, shared, i, old, slots, events, split=False)
+    give_up(field, slot, field.values[value, KEY], events)
 
 
 @exact_kernel
@@ -626,39 +463,3 @@ def rebuild(field: Field, former: Field) -> None:
         field.phenomena[slot], field.track[slot] = former.phenomena[slot], former.track[slot]
     for k in range(former.counts[FREE]):
         field.free[k] = former.free[k]
-
-
-@exact_kernel
-def hulls(first: Ints, members: Ints, at: Floats, hull_first: Ints, corners: Ints) -> None:
-    """Convex hulls in the plane: for each run of members those at the corners, counter-clockwise from the leftmost.
-
-    Andrew 1979. Points between corners are left out; ``corners`` has room for all members.
-    """
-    total = 0
-    hull_first[0] = 0
-    for e in range(len(first) - 1):
-        mine = members[first[e] : first[e + 1]]
-        mine = mine[np.argsort(at[mine, 1], kind="mergesort")]
-        mine = mine[np.argsort(at[mine, 0], kind="mergesort")]
-        chain = np.empty(2 * len(mine) + 1, np.int64)
-        n = 0
-        for turn in range(2):
-            low = n
-            for k in range(len(mine)):
-                point = mine[k] if turn == 0 else mine[len(mine) - 1 - k]
-                while n - low >= 2 and _turn(at, chain[n - 2], chain[n - 1], point) <= 0.0:
-                    n -= 1
-                chain[n] = point
-                n += 1
-            n -= 1  # the last of a chain is the first of the other
-        n = max(n, min(len(mine), 1))
-        if n == 2 and at[chain[0], 0] == at[chain[1], 0] and at[chain[0], 1] == at[chain[1], 1]:
-            n = 1
-        corners[total : total + n] = chain[:n]
-        total += n
-        hull_first[e + 1] = total
-
-
-@exact_kernel
-def _turn(at: Floats, a: Whole, b: Whole, c: Whole) -> float:
-    return float((at[b, 0] - at[a, 0]) * (at[c, 1] - at[a, 1]) - (at[b, 1] - at[a, 1]) * (at[c, 0] - at[a, 0]))

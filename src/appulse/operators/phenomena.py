@@ -6,142 +6,60 @@ often enough in the span; a phenomenon is a value and a connected region of its 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from appulse.kernels.identities import EVENTS, FREE, HEAD, NUMBER, NUMBERS, PENDING, POINTS, SLOTS, TAIL, Place
 from appulse.kernels.phenomena import (
     CELLS,
     COUNTERS,
-    DISAPPEARS,
     DONE,
-    EVENTS,
     FIRST,
-    FREE,
-    HEAD,
     KEY,
-    MEMBERS,
     NEXT,
-    NUMBER,
-    NUMBERS,
     ORDER,
-    OTHERS,
-    PENDING,
-    POINTS,
     SENSOR,
     SLOT,
-    SLOTS,
-    STANDS,
-    TAIL,
-    TRACK,
     VALUES,
-    Events,
     Field,
-    Place,
     apply,
     cell_of,
-    motion,
     observe,
     rebuild,
-    spread,
     stand_in,
     value_of,
 )
+from appulse.kernels.tracks import TRACK
 from appulse.model.readings import Readings, concat
 from appulse.model.strings import Bytes
+from appulse.operators.happenings import (
+    Happenings,
+    PhenomenaPlan,
+    Region,
+    Standing,
+    as_arrays,
+    as_bytes,
+    happened_of,
+    place_of,
+    room_for,
+    whole_ticks,
+)
 from appulse.operators.labels import LabelNumbers
 from appulse.operators.names import Names
-from appulse.operators.properties import Properties, Property
+from appulse.operators.properties import Properties
 from appulse.operators.sensor_order import order_of, ranks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    import pyarrow as pa
     from numpy.typing import NDArray
 
     from appulse.kernels.arrays import Ints
 
 _SLICE = 1 << 14
 _SIGN = np.int64(-(1 << 63))
-
-
-@dataclass(frozen=True)
-class Sites:
-    """Where sensors are: ``at`` has a row of coordinates for each of ``sensors`` (canonical bytes), in their order.
-
-    Neighbours of sensor s are ``near[first[s]:first[s + 1]]``.
-    """
-
-    sensors: tuple[bytes, ...]
-    at: NDArray[np.float64]
-    first: NDArray[np.int64]
-    near: NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class PhenomenaPlan:
-    """What the operator does; times are in microseconds."""
-
-    strength: int
-    span: int
-    least: int
-    horizon: int
-    binned: bool  # keys are those of bins, in the order of these
-    width: float
-    value_type: pa.DataType  # of what regions hold
-    sites: Sites | None = None
-    by: Property | None = None  # readings count by it, in place of their values
-    regions: bool = False  # tell all that stand at each tick that changes any
-
-
-@dataclass(frozen=True, slots=True)
-class Happenings:
-    """What became of phenomena of one group, in order; shapes as in `kernels.phenomena.Events`.
-
-    ``sensor`` numbers ``sensors``; ``key`` is a bin, 64 bits of a value, or the number of a label among ``labels``.
-    """
-
-    group: bytes
-    sensors: Names
-    labels: LabelNumbers
-    time: NDArray[np.int64]
-    key: NDArray[np.int64]
-    number: NDArray[np.int64]
-    kind: NDArray[np.int64]
-    first: NDArray[np.int64]
-    sensor: NDArray[np.int64]
-    first_other: NDArray[np.int64]
-    other: NDArray[np.int64]
-    centroid: NDArray[np.float64]
-    velocity: NDArray[np.float64]
-    predicted: NDArray[np.float64]
-    error: NDArray[np.float64]
-
-    def __len__(self) -> int:
-        return len(self.time)
-
-
-@dataclass(frozen=True, slots=True)
-class _Region:
-    """A phenomenon as it stands."""
-
-    number: int
-    key: int
-    sensors: NDArray[np.int64]
-    places: NDArray[np.float64]  # (3, d): centroid, velocity, prediction
-    error: float
-
-    @staticmethod
-    def of(happened: Happenings, e: int) -> _Region:
-        return _Region(
-            int(happened.number[e]),
-            int(happened.key[e]),
-            happened.sensor[happened.first[e] : happened.first[e + 1]],
-            np.stack([happened.centroid[e], happened.velocity[e], happened.predicted[e]]),
-            float(happened.error[e]),
-        )
 
 
 @dataclass
@@ -188,7 +106,7 @@ class Phenomena:
         if plan.sites is not None:
             self.sensors.of(Bytes.of(plan.sites.sensors))
         self._fields: dict[int, _Group] = {}
-        self._standing: dict[int, dict[int, _Region]] = {}
+        self._standing = Standing()
         self._place: Place | None = None
         self._properties = None if plan.by is None else Properties(plan.by)
 
@@ -214,13 +132,13 @@ class Phenomena:
         )
         if not self.plan.regions:
             return [happened for _, happened in happenings if len(happened)]
-        return [self._regions(number, happened) for number, happened in happenings if len(happened)]
+        return [self._standing.after(number, happened) for number, happened in happenings if len(happened)]
 
     def apply(self, parts: Sequence[Readings]) -> None:
         """As `push`, without telling what becomes of phenomena; `restore` has to follow."""
         for number, (time, sensor, key, order) in self._arranged(parts):
             group = self._fields[number]
-            for begin, end in _ticks(time):
+            for begin, end in whole_ticks(time, _SLICE):
                 group.make_room(end - begin, len(self.sensors))
                 mine = slice(begin, end)
                 apply(group.field, time[mine], sensor[mine], key[mine], order[mine], self.plan.strength, self.plan.span)
@@ -234,7 +152,7 @@ class Phenomena:
         slots = [slot for row in rows for slot in row[2]]
         sensors = [sensor for *_, members in slots for sensor in members]
         return {
-            **_as_arrays("groups", [row[0] for row in rows]),
+            **as_arrays("groups", [row[0] for row in rows]),
             "numbers": np.array([row[1] for row in rows], np.int64),
             "held": np.array([len(row[2]) for row in rows], np.int64),
             "key": np.array([slot[0] for slot in slots], np.int64),
@@ -242,13 +160,13 @@ class Phenomena:
             "points": np.array([slot[2] for slot in slots], np.int64),
             "track": np.concatenate([slot[3] for slot in slots]) if slots else np.empty(0),
             "members": np.array([len(slot[5]) for slot in slots], np.int64),
-            **_as_arrays("labels", [slot[4] for slot in slots]),
-            **_as_arrays("sensors", sensors),
+            **as_arrays("labels", [slot[4] for slot in slots]),
+            **as_arrays("sensors", sensors),
         }
 
     def restore(self, standing: dict[str, NDArray[Any]]) -> None:
         """Take in what `standing` told, after the readings that the spans hold."""
-        groups, labels, sensors = (_as_bytes(standing, name) for name in ("groups", "labels", "sensors"))
+        groups, labels, sensors = (as_bytes(standing, name) for name in ("groups", "labels", "sensors"))
         sensor_numbers = self.sensors.of(Bytes.of(sensors))
         slot = member = point = 0
         for g, label in enumerate(groups):
@@ -258,7 +176,7 @@ class Phenomena:
             known = group.field
             for cell in range(known.counts[CELLS]):
                 known.cells[cell, SLOT] = -1
-            self._standing.pop(number, None)
+            self._standing.forget(number)
             known.counts[NUMBERS], known.counts[SLOTS], known.counts[FREE] = standing["numbers"][g], 0, 0
             for k in range(int(standing["held"][g])):
                 key = int(standing["key"][slot])
@@ -276,20 +194,9 @@ class Phenomena:
                 if self.plan.regions:
                     mine = np.sort(sensor_numbers[member : member + size])
                     mine = mine[np.argsort(self._known_place().rank[mine], kind="stable")]
-                    self._standing.setdefault(number, {})[int(standing["number"][slot])] = self._region(
-                        known, k, key, mine
-                    )
+                    self._standing.put(number, Region.last_told(known, k, key, mine, self.plan.horizon))
                 known.counts[SLOTS] += 1
                 slot, member, point = slot + 1, member + size, point + width
-
-    def _region(self, known: Field, slot: int, key: int, sensors: Ints) -> _Region:
-        """What was last told of a phenomenon, from its track."""
-        track, points = known.track[slot], int(known.phenomena[slot, POINTS])
-        places = np.empty((3, track.shape[1] - 1))
-        places[0] = track[(points - 1) % TRACK, 1:]
-        motion(track, points, self.plan.horizon, places[1], places[2])
-        error = float(spread(track, points, self.plan.horizon))
-        return _Region(int(known.phenomena[slot, NUMBER]), key, sensors, places, error)
 
     def _standing_of(
         self, number: int
@@ -352,14 +259,19 @@ class Phenomena:
     def _order_of_key(self, key: int) -> int:
         return int(self._order(np.array([key], np.int64))[0])
 
+    def _known_place(self) -> Place:
+        if self._place is None or self.plan.sites is None:
+            self._place = place_of(self.plan.sites, self.sensors)
+        return self._place
+
     def _observed(self, number: int, time: Ints, sensor: Ints, key: Ints, order: Ints) -> Iterable[Happenings]:
         group, place = self._fields[number], self._known_place()
-        for begin, end in _ticks(time):
+        for begin, end in whole_ticks(time, _SLICE):
             group.make_room(end - begin, len(self.sensors))
             mine = slice(begin, end)
             room, at = 1024 + 4 * (end - begin), 0
             while at < end - begin or group.field.counts[PENDING] > group.field.counts[DONE]:
-                events = _events(room, place.at.shape[1])
+                events = room_for(room, place.at.shape[1])
                 plan = self.plan
                 at = int(
                     observe(
@@ -379,94 +291,7 @@ class Phenomena:
                 )
                 if events.counts[EVENTS] == 0:
                     room *= 2
-                yield self._happened(number, events)
-
-    def _regions(self, number: int, happened: Happenings) -> Happenings:
-        """All that stand at each tick at which something happened, as they were last told."""
-        standing = self._standing.setdefault(number, {})
-        rows: list[tuple[int, _Region]] = []
-        for e in range(len(happened)):
-            region = _Region.of(happened, e)
-            if happened.kind[e] == DISAPPEARS:
-                standing.pop(region.number, None)
-            else:
-                standing[region.number] = region
-            time = int(happened.time[e])
-            if e + 1 == len(happened) or happened.time[e + 1] != time:
-                rows += [(time, standing[known]) for known in sorted(standing)]
-        return _of_regions(rows, happened)
-
-    def _happened(self, number: int, events: Events) -> Happenings:
-        n, members, others = (int(events.counts[k]) for k in (EVENTS, MEMBERS, OTHERS))
-        return Happenings(
-            self._groups.values[number],
-            self.sensors,
-            self._labels,
-            events.time[:n],
-            events.key[:n],
-            events.number[:n],
-            events.kind[:n],
-            events.first[: n + 1],
-            events.members[:members],
-            events.first_other[: n + 1],
-            events.others[:others],
-            events.centroid[:n],
-            events.velocity[:n],
-            events.predicted[:n],
-            events.error[:n],
-        )
-
-    def _known_place(self) -> Place:
-        """Sites by number (the first, 0, is nobody's), or the order of sensors alone."""
-        sites = self.plan.sites
-        if sites is None:
-            nothing = np.empty(0, np.int64)
-            return Place(nothing, nothing, np.empty((len(self.sensors), 0)), ranks(self.sensors.strings))
-        if self._place is None:
-            at = np.concatenate([np.zeros((1, sites.at.shape[1])), sites.at])
-            first = np.concatenate([[0], sites.first])
-            self._place = Place(first, sites.near + 1, at, np.arange(len(at)))
-        return self._place
-
-
-def _of_regions(rows: Sequence[tuple[int, _Region]], happened: Happenings) -> Happenings:
-    n, d = len(rows), happened.centroid.shape[1]
-    places = np.stack([region.places for _, region in rows]) if rows else np.empty((0, 3, d))
-    none = np.empty(0, np.int64)
-    return replace(
-        happened,
-        time=np.array([time for time, _ in rows], np.int64),
-        key=np.array([region.key for _, region in rows], np.int64),
-        number=np.array([region.number for _, region in rows], np.int64),
-        kind=np.full(n, STANDS, np.int64),
-        first=np.cumsum([0, *(len(region.sensors) for _, region in rows)]),
-        sensor=np.concatenate([none, *(region.sensors for _, region in rows)]),
-        first_other=np.zeros(n + 1, np.int64),
-        other=none,
-        centroid=places[:, 0],
-        velocity=places[:, 1],
-        predicted=places[:, 2],
-        error=np.array([region.error for _, region in rows]),
-    )
-
-
-def _ticks(time: Ints) -> Iterable[tuple[int, int]]:
-    """Whole ticks, about a slice at a time."""
-    begin = 0
-    while begin < len(time):
-        end = min(begin + _SLICE, len(time))
-        end = int(np.searchsorted(time, time[end - 1], side="right"))
-        yield begin, end
-        begin = end
-
-
-def _as_arrays(name: str, values: Sequence[bytes]) -> dict[str, NDArray[Any]]:
-    packed = Bytes.of(values)
-    return {f"{name}-ends": packed.offsets, f"{name}-bytes": packed.data}
-
-
-def _as_bytes(arrays: dict[str, NDArray[Any]], name: str) -> list[bytes]:
-    return Bytes(arrays[f"{name}-ends"], arrays[f"{name}-bytes"]).to_list()
+                yield happened_of(events, self._groups.values[number], self.sensors, self._labels)
 
 
 def _field(readings: int, cells: int, values: int, sensors: int, d: int) -> Field:
@@ -483,25 +308,4 @@ def _field(readings: int, cells: int, values: int, sensors: int, d: int) -> Fiel
         np.zeros(cells, np.int64),
         np.zeros(values, np.int64),
         np.full((2 * sensors, 2), -1, np.int64),
-    )
-
-
-def _events(room: int, d: int) -> Events:
-    whole = [np.empty(room, np.int64) for _ in range(8)]
-    wide = [np.empty((room, d)) for _ in range(3)]
-    whole[4][0] = whole[6][0] = 0
-    return Events(
-        np.zeros(3, np.int64),
-        whole[0],
-        whole[1],
-        whole[2],
-        whole[3],
-        whole[4],
-        whole[5],
-        whole[6],
-        whole[7],
-        wide[0],
-        wide[1],
-        wide[2],
-        np.empty(room),
     )

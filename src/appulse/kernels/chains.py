@@ -1,0 +1,295 @@
+"""Chains: what a sensor has read often enough of late, by nearness of values; what is left of them tick by tick.
+
+A reading is *strong* if at least so many readings of its sensor in the span, itself among them, lie within reach of it.
+A *chain* is a longest run of a sensor's strong readings, in order of value, each within reach of the next. So chains
+of one sensor are farther apart than the reach, and two chains have readings within reach of each other if, and only
+if, their ends say so: a gap inside of a chain is too narrow for any value to lie in it out of reach.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from appulse.kernels.identities import HEAD, NOW, PENDING, TAIL, TICK
+from appulse.kernels.jit import exact_kernel
+
+if TYPE_CHECKING:
+    from appulse.kernels.arrays import Floats, Ints, Whole
+    from appulse.kernels.identities import Place
+
+# Columns of a sensor: its newest reading's number, its first chain (-1: none), the first of those it had before the
+# tick at hand, the tick these were replaced at, the tick it was touched at, scratch: its newest chain in a sweep.
+NEWEST, FIRST, PAST, REPLACED, TOUCHED, OPEN = range(6)
+# Columns of a chain: the next of its sensor, by value (-1: the last), its phenomenon's slot (-1: none), the component
+# that it was part of when these were last found.
+NEXT, SLOT, PART = range(3)
+# Its least and greatest value, the sum of what its readings lie above the least, and how many these are.
+LOW, HIGH, TOTAL, COUNT = range(4)
+# Counters of chained readings, beside those of every field: chains ever used, unused ones among them, whether what
+# stands was brought from elsewhere, comparisons that are left for this tick.
+CHAINS, UNUSED, STALE, LEFT = range(8, 12)
+COUNTERS = 12
+
+
+class Chained(NamedTuple):
+    """The state of one field."""
+
+    counts: Ints  # (COUNTERS,)
+    ring: Ints  # (capacity, 3): of each reading in the span time, sensor, and the number of its sensor's one before
+    value: Floats  # (capacity,)
+    sensors: Ints  # (sensors, 6)
+    chains: Ints  # (most, 3)
+    bounds: Floats  # (most, 4)
+    unused: Ints  # (most,): chains to be used again
+    phenomena: Ints  # (most, 4)
+    told: Floats  # (most,): the value that was last told of a phenomenon
+    track: Floats  # (most, TRACK, 1 + d)
+    free: Ints  # (most,): slots to be used again
+
+
+@exact_kernel
+def near(low: float, high: float, other_low: float, other_high: float, reach: float) -> bool:
+    """Whether two chains, of any sensors, have readings within reach of each other."""
+    return other_low - high <= reach and low - other_high <= reach
+
+
+@exact_kernel
+def take_in(field: Chained, time: Ints, sensor: Ints, value: Floats, begin: Whole, end: Whole, span: Whole) -> Ints:
+    """Take in the readings of one tick, after what has expired; the sensors that this touches."""
+    counts, mask, now = field.counts, len(field.ring) - 1, time[begin]
+    counts[TICK] += 1
+    counts[NOW] = now
+    first = counts[TAIL]
+    while counts[TAIL] < counts[HEAD] and field.ring[counts[TAIL] & mask, 0] < now - span:
+        counts[TAIL] += 1
+    for i in range(begin, end):
+        at = counts[HEAD] & mask
+        field.ring[at, 0], field.ring[at, 1], field.ring[at, 2] = now, sensor[i], field.sensors[sensor[i], NEWEST]
+        field.value[at] = value[i] + 0.0  # -0.0 is 0.0
+        field.sensors[sensor[i], NEWEST] = counts[HEAD]
+        counts[HEAD] += 1
+    touched = np.empty(counts[TAIL] - first + end - begin, np.int64)
+    n = 0
+    for k in range(len(touched)):
+        number = first + k if k < counts[TAIL] - first else counts[HEAD] - (len(touched) - k)
+        one = field.ring[number & mask, 1]
+        if field.sensors[one, TOUCHED] != counts[TICK]:
+            field.sensors[one, TOUCHED] = counts[TICK]
+            touched[n] = one
+            n += 1
+    return touched[:n]
+
+
+@exact_kernel
+def judge(field: Chained, place: Place, touched: Ints, strength: Whole, reach: float) -> None:
+    """Find the chains of sensors anew. Where more than their ends may have changed, what stands is pending."""
+    counts = field.counts
+    # What comparisons may cost at most, in all: as much as to find all regions anew.
+    counts[LEFT] = 4 * (counts[CHAINS] - counts[UNUSED] + 16)
+    if counts[STALE]:
+        counts[STALE] = 0
+        for sensor in range(len(field.sensors)):
+            _replace(field, sensor, _chains_of(field, sensor, strength, reach))
+        return
+    for sensor in touched:
+        fresh = _chains_of(field, sensor, strength, reach)
+        if not _goes_on(field, place, sensor, fresh, reach):
+            _replace(field, sensor, fresh)
+            continue
+        chain = field.sensors[sensor, FIRST]
+        for i in range(len(fresh)):
+            field.bounds[chain] = fresh[i]
+            chain = field.chains[chain, NEXT]
+
+
+@exact_kernel
+def _chains_of(field: Chained, sensor: Whole, strength: Whole, reach: float) -> Floats:
+    """A sensor's chains (m, 4), in order of value."""
+    mask, tail = len(field.ring) - 1, field.counts[TAIL]
+    n, number = 0, field.sensors[sensor, NEWEST]
+    while number >= tail:
+        n, number = n + 1, field.ring[number & mask, 2]
+    values = np.empty(n)
+    number = field.sensors[sensor, NEWEST]
+    for i in range(n):
+        values[i] = field.value[number & mask]
+        number = field.ring[number & mask, 2]
+    values.sort()
+    found = np.empty((n, 4))
+    many = first = last = 0
+    for i in range(n):
+        while values[i] - values[first] > reach:
+            first += 1
+        while last < n and values[last] - values[i] <= reach:
+            last += 1
+        if last - first < strength:
+            continue
+        if many == 0 or values[i] - found[many - 1, HIGH] > reach:
+            found[many, LOW], found[many, TOTAL], found[many, COUNT] = values[i], 0.0, 0.0
+            many += 1
+        found[many - 1, HIGH] = values[i]
+        found[many - 1, TOTAL] += values[i] - found[many - 1, LOW]
+        found[many - 1, COUNT] += 1.0
+    return found[:many]
+
+
+@exact_kernel
+def _goes_on(field: Chained, place: Place, sensor: Whole, fresh: Floats, reach: float) -> bool:
+    """Whether a sensor's chains are those it had but for their ends, each near its former self alone.
+
+    If so, and if each hangs together with the same chains of neighbours as before, regions are what they were.
+    """
+    chain = field.sensors[sensor, FIRST]
+    for i in range(len(fresh)):
+        if chain < 0 or not _is_near(field, chain, fresh, i, reach):
+            return False
+        if i + 1 < len(fresh) and _is_near(field, chain, fresh, i + 1, reach):
+            return False
+        following = field.chains[chain, NEXT]
+        if following >= 0 and _is_near(field, following, fresh, i, reach):
+            return False
+        chain = following
+    if chain >= 0:
+        return False
+    chain = field.sensors[sensor, FIRST]
+    for i in range(len(fresh)):
+        moved = field.bounds[chain, LOW] != fresh[i, LOW] or field.bounds[chain, HIGH] != fresh[i, HIGH]
+        if moved and not _hangs_together(field, place, sensor, chain, fresh[i, LOW], fresh[i, HIGH], reach):
+            return False
+        chain = field.chains[chain, NEXT]
+    return True
+
+
+@exact_kernel
+def _is_near(field: Chained, chain: Whole, fresh: Floats, i: Whole, reach: float) -> bool:
+    return near(field.bounds[chain, LOW], field.bounds[chain, HIGH], fresh[i, LOW], fresh[i, HIGH], reach)
+
+
+@exact_kernel
+def _hangs_together(
+    field: Chained, place: Place, sensor: Whole, chain: Whole, low: float, high: float, reach: float
+) -> bool:
+    """Whether a chain with these ends leaves components as they are; False, too, if that is dear to tell.
+
+    So it is if what it comes near is of its component, and what it leaves still hangs together with it by a third.
+    """
+    everyone = len(place.near_first) == 0
+    begin = 0 if everyone else place.near_first[sensor]
+    end = len(field.sensors) if everyone else place.near_first[sensor + 1]
+    old_low, old_high = field.bounds[chain, LOW], field.bounds[chain, HIGH]
+    for k in range(begin, end):
+        neighbour = k if everyone else place.near[k]
+        if neighbour == sensor:
+            continue
+        other = field.sensors[neighbour, FIRST]
+        while other >= 0:
+            field.counts[LEFT] -= 1
+            if field.counts[LEFT] < 0:
+                return False
+            other_low, other_high = field.bounds[other, LOW], field.bounds[other, HIGH]
+            was = near(old_low, old_high, other_low, other_high, reach)
+            if near(low, high, other_low, other_high, reach):
+                if not was and field.chains[other, PART] != field.chains[chain, PART]:
+                    return False
+            elif was and not _by_a_third(field, place, sensor, neighbour, low, high, other_low, other_high, reach):
+                return False
+            other = field.chains[other, NEXT]
+    return True
+
+
+@exact_kernel
+def _by_a_third(
+    field: Chained,
+    place: Place,
+    one: Whole,
+    two: Whole,
+    low: float,
+    high: float,
+    other_low: float,
+    other_high: float,
+    reach: float,
+) -> bool:
+    """Whether chains of two sensors are both near a chain of a third, which is a neighbour of both."""
+    everyone = len(place.near_first) == 0
+    begin = 0 if everyone else place.near_first[one]
+    end = len(field.sensors) if everyone else place.near_first[one + 1]
+    for k in range(begin, end):
+        third = k if everyone else place.near[k]
+        if third in (one, two):
+            continue
+        if not everyone and not is_in(place.near, place.near_first[two], place.near_first[two + 1], third):
+            continue
+        chain = field.sensors[third, FIRST]
+        while chain >= 0:
+            field.counts[LEFT] -= 1
+            its_low, its_high = field.bounds[chain, LOW], field.bounds[chain, HIGH]
+            if near(low, high, its_low, its_high, reach) and near(other_low, other_high, its_low, its_high, reach):
+                return True
+            chain = field.chains[chain, NEXT]
+        if field.counts[LEFT] < 0:
+            return False
+    return False
+
+
+@exact_kernel
+def is_in(values: Ints, begin: Whole, end: Whole, value: Whole) -> bool:
+    """Whether a value is among those, in order, from ``begin`` to ``end``."""
+    stop = end
+    while begin < end:
+        middle = (begin + end) // 2
+        if values[middle] < value:
+            begin = middle + 1
+        else:
+            end = middle
+    return bool(begin < stop and values[begin] == value)
+
+
+@exact_kernel
+def _replace(field: Chained, sensor: Whole, fresh: Floats) -> None:
+    """Other chains for a sensor; those it had are kept until what stands is settled."""
+    counts, row = field.counts, field.sensors[sensor]
+    row[PAST], row[REPLACED], row[FIRST] = row[FIRST], counts[TICK], -1
+    for i in range(len(fresh) - 1, -1, -1):
+        row[FIRST] = put(field, row[FIRST], fresh[i])
+    counts[PENDING] = 1
+
+
+@exact_kernel
+def put(field: Chained, following: Whole, bounds: Floats) -> Whole:
+    """A chain more, before another of its sensor (-1: the last)."""
+    counts = field.counts
+    if counts[UNUSED]:
+        counts[UNUSED] -= 1
+        chain: Whole = field.unused[counts[UNUSED]]
+    else:
+        chain = counts[CHAINS]
+        counts[CHAINS] += 1
+    field.chains[chain, NEXT], field.chains[chain, SLOT], field.chains[chain, PART] = following, -1, -1
+    field.bounds[chain] = bounds
+    return chain
+
+
+@exact_kernel
+def drop(field: Chained, chain: Whole) -> None:
+    """A chain and those that follow it are no more."""
+    while chain >= 0:
+        field.unused[field.counts[UNUSED]] = chain
+        field.counts[UNUSED] += 1
+        chain = field.chains[chain, NEXT]
+
+
+@exact_kernel
+def widen(field: Chained, former: Chained) -> None:
+    """Fill a fresh field, of more room, with what a former one holds."""
+    field.counts[:] = former.counts
+    mask, wide = len(former.ring) - 1, len(field.ring) - 1
+    for number in range(former.counts[TAIL], former.counts[HEAD]):
+        field.ring[number & wide] = former.ring[number & mask]
+        field.value[number & wide] = former.value[number & mask]
+    n, many = former.counts[CHAINS], len(former.phenomena)
+    field.sensors[: len(former.sensors)] = former.sensors
+    field.chains[:n], field.bounds[:n], field.unused[:n] = former.chains[:n], former.bounds[:n], former.unused[:n]
+    field.phenomena[:many], field.told[:many] = former.phenomena, former.told
+    field.track[:many], field.free[:many] = former.track, former.free

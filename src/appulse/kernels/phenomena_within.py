@@ -1,0 +1,399 @@
+"""Phenomena by nearness of values: which chains of neighbouring sensors hang together, and what becomes of these.
+
+A phenomenon is a connected component of chains (`appulse.kernels.chains`). It shares a sensor with a former one if a
+chain of the sensor in the one is near a chain of it in the other; by shared sensors numbers are inherited, as
+tests/naive_sensors.py works it out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from appulse.kernels.chains import (
+    COUNT,
+    FIRST,
+    HIGH,
+    LOW,
+    NEXT,
+    OPEN,
+    PART,
+    PAST,
+    REPLACED,
+    SLOT,
+    TOTAL,
+    Chained,
+    drop,
+    is_in,
+    judge,
+    take_in,
+)
+from appulse.kernels.identities import (
+    APPEARS,
+    EVENTS,
+    MEMBERS,
+    MOVES,
+    NUMBER,
+    OTHERS,
+    PENDING,
+    PLACE,
+    TICK,
+    by_number,
+    close,
+    counted,
+    give_up,
+    inherited,
+    move_on,
+    tell_others,
+    tick_end,
+)
+from appulse.kernels.jit import exact_kernel
+
+if TYPE_CHECKING:
+    from appulse.kernels.arrays import Floats, Ints, Whole
+    from appulse.kernels.identities import Events, Place
+
+
+@exact_kernel
+def apply_within(field: Chained, time: Ints, sensor: Ints, value: Floats, span: Whole) -> None:
+    """Take in whole ticks without telling what becomes of phenomena."""
+    begin: Whole = 0
+    while begin < len(time):
+        end = tick_end(time, begin)
+        take_in(field, time, sensor, value, begin, end, span)
+        begin = end
+
+
+@exact_kernel
+def observe_within(
+    field: Chained,
+    place: Place,
+    order: Ints,
+    time: Ints,
+    sensor: Ints,
+    value: Floats,
+    begin: Whole,
+    strength: Whole,
+    span: Whole,
+    least: Whole,
+    horizon: Whole,
+    reach: float,
+    events: Events,
+) -> Whole:
+    """Take in whole ticks, and tell what becomes of phenomena; where it came to, short of the end without room.
+
+    ``order`` are sensors in their order.
+    """
+    while True:
+        if field.counts[PENDING]:
+            if not _settled(field, place, order, least, horizon, reach, events):
+                return begin
+            field.counts[PENDING] = 0
+        if begin == len(time):
+            return begin
+        end = tick_end(time, begin)
+        touched = take_in(field, time, sensor, value, begin, end, span)
+        judge(field, place, touched, strength, reach)
+        begin = end
+
+
+@exact_kernel
+def _settled(
+    field: Chained, place: Place, order: Ints, least: Whole, horizon: Whole, reach: float, events: Events
+) -> bool:
+    """Find all regions anew and tell what became of them; False without room, having changed nothing."""
+    chains, owner = _in_order(field, order)
+    part = _parts(field, place, chains, owner, reach)
+    component = part.copy()
+    first, members = _large_enough(part, owner, least)
+    old, old_first, old_members = _stood(field, order)
+    pairs, shared = _shared(field, order, chains, part, len(first) - 1, reach)
+    if (
+        events.counts[EVENTS] + len(first) + len(old) >= len(events.time)
+        or events.counts[MEMBERS] + len(members) + len(old_members) > len(events.members)
+        or events.counts[OTHERS] + 2 * len(pairs) > len(events.others)
+    ):
+        return False
+    mean = _means(field, chains, part, len(first) - 1)
+    slots = inherited(field, pairs, shared, old, len(first) - 1)
+    by_part = np.argsort(pairs % max(len(slots), 1), kind="mergesort")
+    part_of = pairs[by_part] % max(len(slots), 1)
+    for one in by_number(field, old, slots):
+        if one < len(slots):
+            heir = field.phenomena[slots[one], PLACE]
+            stays = 0 <= heir < len(old) and old[heir] == slots[one]
+            mine = members[first[one] : first[one + 1]]
+            if stays and np.array_equal(mine, old_members[old_first[heir] : old_first[heir + 1]]):
+                continue
+            some = by_part[np.searchsorted(part_of, one) : np.searchsorted(part_of, one, side="right")]
+            low = events.counts[MEMBERS]
+            _tell_members(mine, events)
+            if not stays:
+                tell_others(field, pairs[some], shared[some], one, old, slots, events, split=True)
+            move_on(field, place, slots[one], low, events)
+            field.told[slots[one]] = mean[one]
+            close(field, _bits(mean[one]), slots[one], MOVES if stays else APPEARS, horizon, events)
+        else:
+            i = one - len(slots)
+            _tell_members(old_members[old_first[i] : old_first[i + 1]], events)
+            some = np.arange(np.searchsorted(pairs, i * len(slots)), np.searchsorted(pairs, (i + 1) * len(slots)))
+            tell_others(field, pairs[some], shared[some], i, old, slots, events, split=False)
+            give_up(field, old[i], _bits(field.told[old[i]]), events)
+    _settle(field, order, chains, component, part, slots)
+    return True
+
+
+@exact_kernel
+def _in_order(field: Chained, order: Ints) -> tuple[Ints, Ints]:
+    """All chains in the order of (sensor, value), and their sensors."""
+    chains = np.empty(len(field.chains), np.int64)
+    owner = np.empty(len(field.chains), np.int64)
+    n = 0
+    for sensor in order:
+        chain = field.sensors[sensor, FIRST]
+        while chain >= 0:
+            chains[n], owner[n] = chain, sensor
+            n += 1
+            chain = field.chains[chain, NEXT]
+    return chains[:n], owner[:n]
+
+
+@exact_kernel
+def _parts(field: Chained, place: Place, chains: Ints, owner: Ints, reach: float) -> Ints:
+    """The connected component of each chain, numbered by their first chains."""
+    n = len(chains)
+    low, high = field.bounds[chains, LOW], field.bounds[chains, HIGH]
+    above = np.arange(n)
+    if len(place.near_first) == 0:
+        _join_in_value(above, low, high, reach)
+    else:
+        _join_in_space(field, place, above, owner, low, high, reach)
+    part, fresh = np.full(n, -1, np.int64), np.full(n, -1, np.int64)
+    parts = 0
+    for i in range(n):
+        root = _root(above, i)
+        if fresh[root] < 0:
+            fresh[root] = parts
+            parts += 1
+        part[i] = fresh[root]
+    return part
+
+
+@exact_kernel
+def _join_in_value(above: Ints, low: Floats, high: Floats, reach: float) -> None:
+    """Join what is near, where all sensors are neighbours: from low to high, each with what came before it."""
+    highest, last = -np.inf, -1
+    for i in np.argsort(low):
+        if last >= 0 and low[i] - highest <= reach:
+            above[_root(above, i)] = _root(above, last)
+        highest, last = max(highest, high[i]), i
+
+
+@exact_kernel
+def _join_in_space(
+    field: Chained, place: Place, above: Ints, owner: Ints, low: Floats, high: Floats, reach: float
+) -> None:
+    """Join what is near, of neighbours: each, from low to high, with those before it that reach up to it.
+
+    Whichever are fewer are looked at: these, or the newest chains of its neighbours, for a sensor's chains lie apart.
+    """
+    active, n, room = np.empty(len(above), np.int64), 0, 16
+    field.sensors[:, OPEN] = -1
+    for i in np.argsort(low):
+        sensor = owner[i]
+        begin, end = place.near_first[sensor], place.near_first[sensor + 1]
+        if n <= end - begin:
+            for k in range(n):
+                j = active[k]
+                if low[i] - high[j] <= reach and is_in(place.near, begin, end, owner[j]):
+                    above[_root(above, i)] = _root(above, j)
+        else:
+            for k in range(begin, end):
+                j = field.sensors[place.near[k], OPEN]
+                if j >= 0 and low[i] - high[j] <= reach:
+                    above[_root(above, i)] = _root(above, j)
+        field.sensors[sensor, OPEN] = i
+        active[n] = i
+        n += 1
+        if n >= room:  # those that end too low are left out, once there are twice as many as were left
+            kept = 0
+            for k in range(n):
+                if low[i] - high[active[k]] <= reach:
+                    active[kept] = active[k]
+                    kept += 1
+            n, room = kept, 2 * kept + 16
+
+
+@exact_kernel
+def _root(above: Ints, i: Whole) -> Whole:
+    while above[i] != i:
+        above[i] = above[above[i]]
+        i = above[i]
+    return i
+
+
+@exact_kernel
+def _large_enough(part: Ints, owner: Ints, least: Whole) -> tuple[Ints, Ints]:
+    """Number parts anew without those of too few sensors, which get -1; the sensors of each, in order.
+
+    Sensors of part p are ``members[first[p]:first[p + 1]]``.
+    """
+    parts = 0 if len(part) == 0 else part.max() + 1
+    rows, sensors = _each_once(part, owner)
+    size, fresh = np.bincount(rows, minlength=parts), np.full(parts, -1, np.int64)
+    many = 0
+    for p in range(parts):
+        if size[p] >= least:
+            fresh[p] = many
+            many += 1
+    for i in range(len(part)):
+        part[i] = fresh[part[i]]
+    for i in range(len(rows)):
+        rows[i] = fresh[rows[i]]
+    return _grouped(rows, sensors, many)
+
+
+@exact_kernel
+def _each_once(group: Ints, sensor: Ints) -> tuple[Ints, Ints]:
+    """Pairs of a group and a sensor, sensors being in order: each once, without those of no group (-1)."""
+    last = np.full(0 if len(group) == 0 else group.max() + 1, -1, np.int64)
+    groups, sensors = np.empty(len(group), np.int64), np.empty(len(group), np.int64)
+    n = 0
+    for i in range(len(group)):
+        if group[i] >= 0 and last[group[i]] != sensor[i]:
+            groups[n], sensors[n], last[group[i]] = group[i], sensor[i], sensor[i]
+            n += 1
+    return groups[:n], sensors[:n]
+
+
+@exact_kernel
+def _grouped(group: Ints, sensor: Ints, many: Whole) -> tuple[Ints, Ints]:
+    """Sensors by group, in their order: where each group's begin, and the sensors."""
+    first = np.zeros(many + 1, np.int64)
+    for g in group:
+        if g >= 0:
+            first[g + 1] += 1
+    first = np.cumsum(first)
+    at, members = first[:-1].copy(), np.empty(first[-1], np.int64)
+    for i in range(len(group)):
+        if group[i] >= 0:
+            members[at[group[i]]] = sensor[i]
+            at[group[i]] += 1
+    return first, members
+
+
+@exact_kernel
+def _past(field: Chained, sensor: Whole) -> Whole:
+    """A sensor's first chain before the tick at hand."""
+    row = field.sensors[sensor]
+    chain: Whole = row[PAST] if row[REPLACED] == field.counts[TICK] else row[FIRST]
+    return chain
+
+
+@exact_kernel
+def _stood(field: Chained, order: Ints) -> tuple[Ints, Ints, Ints]:
+    """The slots of what stood before the tick, in the order of numbers; and the sensors of each, as in `_grouped`."""
+    slot, owner = np.empty(len(field.chains), np.int64), np.empty(len(field.chains), np.int64)
+    n = 0
+    for sensor in order:
+        chain = _past(field, sensor)
+        while chain >= 0:
+            slot[n], owner[n] = field.chains[chain, SLOT], sensor
+            n += 1
+            chain = field.chains[chain, NEXT]
+    slots, sensors = _each_once(slot[:n], owner[:n])
+    old = np.unique(slots)
+    old = old[np.argsort(field.phenomena[old, NUMBER])]
+    for i in range(len(old)):
+        field.phenomena[old[i], PLACE] = i
+    first, members = _grouped(field.phenomena[slots, PLACE], sensors, len(old))
+    return old, first, members
+
+
+@exact_kernel
+def _shared(field: Chained, order: Ints, chains: Ints, part: Ints, many: Whole, reach: float) -> tuple[Ints, Ints]:
+    """Pairs of a former phenomenon and a part that share sensors, as one number, and how many they share."""
+    part_of = np.full(len(field.chains), -1, np.int64)
+    part_of[chains] = part
+    keys = np.empty(2 * len(field.chains), np.int64)
+    n: Whole = 0
+    for sensor in order:
+        begin = n
+        if field.sensors[sensor, REPLACED] == field.counts[TICK]:
+            n = _near_pairs(field, sensor, part_of, many, reach, keys, n)
+        else:
+            chain = field.sensors[sensor, FIRST]
+            while chain >= 0:
+                n = _pair(field, chain, part_of[chain], many, keys, n)
+                chain = field.chains[chain, NEXT]
+        if n - begin > 1:
+            each = np.unique(keys[begin:n])
+            n = begin + len(each)
+            keys[begin:n] = each
+    return counted(keys[:n])
+
+
+@exact_kernel
+def _near_pairs(field: Chained, sensor: Whole, part_of: Ints, many: Whole, reach: float, keys: Ints, n: Whole) -> Whole:
+    """Pairs by the chains of a sensor, former ones and those there are; both are in order of value, and lie apart."""
+    past, low = field.sensors[sensor, PAST], field.sensors[sensor, FIRST]
+    while past >= 0:
+        while low >= 0 and field.bounds[past, LOW] - field.bounds[low, HIGH] > reach:
+            low = field.chains[low, NEXT]
+        chain = low
+        while chain >= 0 and field.bounds[chain, LOW] - field.bounds[past, HIGH] <= reach:
+            n = _pair(field, past, part_of[chain], many, keys, n)
+            chain = field.chains[chain, NEXT]
+        past = field.chains[past, NEXT]
+    return n
+
+
+@exact_kernel
+def _pair(field: Chained, past: Whole, p: Whole, many: Whole, keys: Ints, n: Whole) -> Whole:
+    slot = field.chains[past, SLOT]
+    if slot < 0 or p < 0:
+        return n
+    keys[n] = field.phenomena[slot, PLACE] * many + p
+    return n + 1
+
+
+@exact_kernel
+def _means(field: Chained, chains: Ints, part: Ints, many: Whole) -> Floats:
+    """The mean of each part's readings, summed up in their order, above the least: huge numbers do not overflow."""
+    least, total, count = np.full(many, np.inf), np.zeros(many), np.zeros(many)
+    for i in range(len(chains)):
+        if part[i] >= 0:
+            least[part[i]] = min(least[part[i]], field.bounds[chains[i], LOW])
+    for i in range(len(chains)):
+        if part[i] >= 0:
+            low, more = field.bounds[chains[i], LOW], field.bounds[chains[i], COUNT]
+            total[part[i]] += field.bounds[chains[i], TOTAL] + more * (low - least[part[i]])
+            count[part[i]] += more
+    means: Floats = least + total / count
+    return means
+
+
+@exact_kernel
+def _tell_members(members: Ints, events: Events) -> None:
+    for sensor in members:
+        events.members[events.counts[MEMBERS]] = sensor
+        events.counts[MEMBERS] += 1
+
+
+@exact_kernel
+def _bits(value: float) -> Whole:
+    """A value as events tell it: its 64 bits."""
+    return np.int64(np.float64(value).view(np.int64))
+
+
+@exact_kernel
+def _settle(field: Chained, order: Ints, chains: Ints, component: Ints, part: Ints, slots: Ints) -> None:
+    """Chains take their phenomena; those that were replaced are dropped."""
+    for sensor in order:
+        if field.sensors[sensor, REPLACED] == field.counts[TICK]:
+            drop(field, field.sensors[sensor, PAST])
+            field.sensors[sensor, PAST] = -1
+    for i in range(len(chains)):
+        field.chains[chains[i], SLOT] = slots[part[i]] if part[i] >= 0 else -1
+        field.chains[chains[i], PART] = component[i]

@@ -1,0 +1,248 @@
+"""What becomes of phenomena, whatever they are made of: plans, events, regions that stand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from appulse.kernels.identities import (
+    DISAPPEARS,
+    EVENTS,
+    MEMBERS,
+    NUMBER,
+    OTHERS,
+    POINTS,
+    STANDS,
+    Events,
+    Known,
+    Place,
+)
+from appulse.kernels.tracks import TRACK, motion, spread
+from appulse.model.strings import Bytes
+from appulse.operators.sensor_order import ranks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from appulse.kernels.arrays import Ints
+    from appulse.operators.labels import LabelNumbers
+    from appulse.operators.names import Names
+    from appulse.operators.properties import Property
+
+
+@dataclass(frozen=True)
+class Sites:
+    """Where sensors are: ``at`` has a row of coordinates for each of ``sensors`` (canonical bytes), in their order.
+
+    Neighbours of sensor s are ``near[first[s]:first[s + 1]]``.
+    """
+
+    sensors: tuple[bytes, ...]
+    at: NDArray[np.float64]
+    first: NDArray[np.int64]
+    near: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class PhenomenaPlan:
+    """What the operator does; times are in microseconds."""
+
+    strength: int
+    span: int
+    least: int
+    horizon: int
+    binned: bool  # keys are those of bins, in the order of these
+    width: float
+    value_type: pa.DataType  # of what regions hold
+    sites: Sites | None = None
+    by: Property | None = None  # readings count by it, in place of their values
+    within: float | None = None  # in place of bins: values at most so far apart
+    regions: bool = False  # tell all that stand at each tick that changes any
+
+
+@dataclass(frozen=True, slots=True)
+class Happenings:
+    """What became of phenomena of one group, in order; shapes as in `kernels.identities.Events`.
+
+    ``sensor`` numbers ``sensors``; ``key`` is a bin, 64 bits of a value, or the number of a label among ``labels``.
+    """
+
+    group: bytes
+    sensors: Names
+    labels: LabelNumbers
+    time: NDArray[np.int64]
+    key: NDArray[np.int64]
+    number: NDArray[np.int64]
+    kind: NDArray[np.int64]
+    first: NDArray[np.int64]
+    sensor: NDArray[np.int64]
+    first_other: NDArray[np.int64]
+    other: NDArray[np.int64]
+    centroid: NDArray[np.float64]
+    velocity: NDArray[np.float64]
+    predicted: NDArray[np.float64]
+    error: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.time)
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A phenomenon as it stands."""
+
+    number: int
+    key: int
+    sensors: NDArray[np.int64]
+    places: NDArray[np.float64]  # (3, d): centroid, velocity, prediction
+    error: float
+
+    @staticmethod
+    def of(happened: Happenings, e: int) -> Region:
+        return Region(
+            int(happened.number[e]),
+            int(happened.key[e]),
+            happened.sensor[happened.first[e] : happened.first[e + 1]],
+            np.stack([happened.centroid[e], happened.velocity[e], happened.predicted[e]]),
+            float(happened.error[e]),
+        )
+
+    @staticmethod
+    def last_told(known: Known, slot: int, key: int, sensors: Ints, horizon: int) -> Region:
+        """What was last told of a phenomenon, from its track."""
+        track, points = known.track[slot], int(known.phenomena[slot, POINTS])
+        places = np.empty((3, track.shape[1] - 1))
+        places[0] = track[(points - 1) % TRACK, 1:]
+        motion(track, points, horizon, places[1], places[2])
+        error = float(spread(track, points, horizon))
+        return Region(int(known.phenomena[slot, NUMBER]), key, sensors, places, error)
+
+
+@dataclass
+class Standing:
+    """The regions that stand, group by group, as they were last told."""
+
+    _known: dict[int, dict[int, Region]] = field(default_factory=dict)
+
+    def forget(self, group: int) -> None:
+        """Nothing stands in a group."""
+        self._known.pop(group, None)
+
+    def put(self, group: int, region: Region) -> None:
+        """A region stands."""
+        self._known.setdefault(group, {})[region.number] = region
+
+    def after(self, group: int, happened: Happenings) -> Happenings:
+        """All that stand at each tick at which something happened."""
+        standing = self._known.setdefault(group, {})
+        rows: list[tuple[int, Region]] = []
+        for e in range(len(happened)):
+            region = Region.of(happened, e)
+            if happened.kind[e] == DISAPPEARS:
+                standing.pop(region.number, None)
+            else:
+                standing[region.number] = region
+            time = int(happened.time[e])
+            if e + 1 == len(happened) or happened.time[e + 1] != time:
+                rows += [(time, standing[known]) for known in sorted(standing)]
+        return _of_regions(rows, happened)
+
+
+def _of_regions(rows: Sequence[tuple[int, Region]], happened: Happenings) -> Happenings:
+    n, d = len(rows), happened.centroid.shape[1]
+    places = np.stack([region.places for _, region in rows]) if rows else np.empty((0, 3, d))
+    none = np.empty(0, np.int64)
+    return replace(
+        happened,
+        time=np.array([time for time, _ in rows], np.int64),
+        key=np.array([region.key for _, region in rows], np.int64),
+        number=np.array([region.number for _, region in rows], np.int64),
+        kind=np.full(n, STANDS, np.int64),
+        first=np.cumsum([0, *(len(region.sensors) for _, region in rows)]),
+        sensor=np.concatenate([none, *(region.sensors for _, region in rows)]),
+        first_other=np.zeros(n + 1, np.int64),
+        other=none,
+        centroid=places[:, 0],
+        velocity=places[:, 1],
+        predicted=places[:, 2],
+        error=np.array([region.error for _, region in rows]),
+    )
+
+
+def happened_of(events: Events, group: bytes, sensors: Names, labels: LabelNumbers) -> Happenings:
+    """Events as kernels told them."""
+    n, members, others = (int(events.counts[k]) for k in (EVENTS, MEMBERS, OTHERS))
+    return Happenings(
+        group,
+        sensors,
+        labels,
+        events.time[:n],
+        events.key[:n],
+        events.number[:n],
+        events.kind[:n],
+        events.first[: n + 1],
+        events.members[:members],
+        events.first_other[: n + 1],
+        events.others[:others],
+        events.centroid[:n],
+        events.velocity[:n],
+        events.predicted[:n],
+        events.error[:n],
+    )
+
+
+def place_of(sites: Sites | None, sensors: Names) -> Place:
+    """Sites by number (the first, 0, is nobody's), or the order of sensors alone."""
+    if sites is None:
+        nothing = np.empty(0, np.int64)
+        return Place(nothing, nothing, np.empty((len(sensors), 0)), ranks(sensors.strings))
+    at = np.concatenate([np.zeros((1, sites.at.shape[1])), sites.at])
+    return Place(np.concatenate([[0], sites.first]), sites.near + 1, at, np.arange(len(at)))
+
+
+def whole_ticks(time: Ints, most: int) -> Iterable[tuple[int, int]]:
+    """Begins and ends of whole ticks, about ``most`` rows at a time."""
+    begin = 0
+    while begin < len(time):
+        end = min(begin + most, len(time))
+        end = int(np.searchsorted(time, time[end - 1], side="right"))
+        yield begin, end
+        begin = end
+
+
+def as_arrays(name: str, values: Sequence[bytes]) -> dict[str, NDArray[Any]]:
+    """Byte strings as two arrays of that name."""
+    packed = Bytes.of(values)
+    return {f"{name}-ends": packed.offsets, f"{name}-bytes": packed.data}
+
+
+def as_bytes(arrays: dict[str, NDArray[Any]], name: str) -> list[bytes]:
+    """What `as_arrays` took."""
+    return Bytes(arrays[f"{name}-ends"], arrays[f"{name}-bytes"]).to_list()
+
+
+def room_for(room: int, d: int) -> Events:
+    """No events yet, and room for some."""
+    whole = [np.empty(room, np.int64) for _ in range(8)]
+    wide = [np.empty((room, d)) for _ in range(3)]
+    whole[4][0] = whole[6][0] = 0
+    return Events(
+        np.zeros(3, np.int64),
+        whole[0],
+        whole[1],
+        whole[2],
+        whole[3],
+        whole[4],
+        whole[5],
+        whole[6],
+        whole[7],
+        wide[0],
+        wide[1],
+        wide[2],
+        np.empty(room),
+    )
