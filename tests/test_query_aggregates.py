@@ -8,33 +8,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import appulse as ap
 from appulse.kernels.means import expected_means
 from tests import naive, naive_queries, query_strategies
+from tests.naive_queries import Compare, Name, Or, Query, Value
 
 if TYPE_CHECKING:
-    from tests.naive_queries import Name
+    from tests.naive_queries import Window
     from tests.query_strategies import Case
 
 Found = dict[tuple[Any, ...], tuple[float, ...]]
-
-
-def _numbers(case: Case) -> list[Name]:
-    """Columns of finite numbers."""
-    names = naive.stream_names(case.streams)
-    dimensions = {
-        (name, dimension)
-        for name, stream in zip(names, case.streams, strict=True)
-        for dimension in naive.dimension_names(stream.value, 2)
-    }
-    return [
-        name
-        for name, kind in case.columns
-        if kind == "int64" or (kind == "double" and (name.stream, name.column) in dimensions)
-    ]
 
 
 def _uncertain(case: Case) -> int:
@@ -85,33 +71,74 @@ def _assert_same(ours: Found, theirs: Found) -> None:
         np.testing.assert_allclose(ours[key], values, rtol=1e-9, atol=1e-9, err_msg=str(key))
 
 
-def _case(data: st.DataObject) -> tuple[Case, Name]:
-    case = data.draw(query_strategies.joins(arity=(2, 2, 3), most=4, lateness=True))
-    if _uncertain(case) > 1 and data.draw(st.booleans()):  # all but the first
-        plain = [replace(s, value=ap.Exact("id"), existence=None) for s in case.streams[1:]]
-        names = [c for c in case.columns if c[0].stream == naive.stream_names(case.streams)[0]]
-        assume(all(query.condition is not None for query in case.queries))
-        first = {name for name, _ in names}
-        kept = tuple(c for c in case.columns if c[0] in first or c[0].column in query_strategies.BESIDE)
-        queries = tuple(q for q in case.queries if _reads(q.condition) <= {name for name, _ in kept})
-        case = replace(case, streams=(case.streams[0], *plain), columns=kept, queries=queries)
-    numbers = _numbers(case)
-    assume(bool(numbers))
-    return replace(case, probability=None), data.draw(st.sampled_from(numbers))
+@st.composite
+def _rows(draw: st.DrawFn, *, uncertain: bool) -> pa.Table:
+    """Rows of few values, most of them met by others."""
+    row = st.fixed_dictionaries(
+        {
+            "id": st.integers(0, 9),
+            "ts": st.integers(0, 6),
+            "s": st.lists(st.integers(0, 2).map(float), min_size=1, max_size=2 if uncertain else 1),
+            "exists": st.sampled_from((0.25, 0.5, 1.0)) if uncertain else st.just(1.0),
+            "v": st.sampled_from((1, 2, 3, -5, None)),
+            "p": st.integers(0, 1),
+        }
+    )
+    rows = draw(st.lists(row, min_size=2, max_size=4, unique_by=lambda row: (row["id"], row["ts"])))
+    values = [("s", pa.list_(pa.float64())), ("exists", pa.float64())]
+    schema = pa.schema([("id", pa.int64()), ("ts", pa.int64()), *values, ("v", pa.int64()), ("p", pa.int64())])
+    table = pa.Table.from_pylist(rows, schema=schema)
+    if uncertain:
+        return table
+    return table.set_column(2, "x", table["s"].combine_chunks().flatten())
 
 
-def _reads(node: Any) -> set[Name]:
-    if isinstance(node, naive_queries.Name):
-        return {replace(node, quote="")}
-    parts = node if isinstance(node, tuple) else vars(node).values() if hasattr(node, "__dict__") else ()
-    return set().union(*(_reads(part) for part in parts)) if parts else set()
+@st.composite
+def _cases(draw: st.DrawFn) -> Case:
+    """Two or three streams of which any may be uncertain, and queries that many choices satisfy for a while."""
+    n = draw(st.sampled_from((2, 2, 3)))
+    uncertain = [draw(st.booleans()) for _ in range(n)]
+    by = draw(st.sampled_from((None, None, "p")))
+    late = draw(st.sampled_from((0.0, 2.0)))
+    models = [ap.Samples("s") if unsure else ap.Exact("x") for unsure in uncertain]
+    streams = [
+        ap.Stream(
+            None,
+            key="id",
+            time="ts",
+            value=model,
+            existence="exists" if unsure else None,
+            partition_by=by,
+            lateness=late,
+            name=name,
+        )
+        for model, unsure, name in zip(models, uncertain, "rst", strict=False)
+    ]
+    values = [Name("s" if unsure else "x", name) for unsure, name in zip(uncertain, "rst", strict=False)]
+    attributes = [Name("v", name) for name in "rst"[:n]]
+    queries = []
+    for name in range(draw(st.integers(1, 2))):
+        first, second = draw(st.permutations(values))[:2]
+        condition: Any = Compare(draw(st.sampled_from(("=", "<=", "<>"))), first, second)
+        if draw(st.booleans()):
+            condition = Or((condition, Compare("=", draw(st.sampled_from(attributes)), Value(2))))
+        length = draw(st.integers(1, 3))
+        window: Window = ap.TimeWindow(length) if draw(st.booleans()) else ap.CountWindow(length)
+        queries.append(Query(name, condition, window))
+    return query_strategies.Case(
+        tables=tuple(draw(_rows(uncertain=unsure)) for unsure in uncertain),
+        streams=tuple(streams),
+        queries=tuple(queries),
+        columns=tuple([(name, "double") for name in values] + [(name, "int64") for name in attributes]),
+    )
 
 
-@settings(max_examples=60)
+@settings(max_examples=80)
 @given(st.data())
 def test_aggregates_are_those_of_the_slow_twin(data: st.DataObject) -> None:
     """Count, sum and mean of each query at each tick, over possible worlds; at once, and by push."""
-    case, column = _case(data)
+    case = data.draw(_cases())
+    column = data.draw(st.sampled_from([name for name, _ in case.columns]))
     expected = _expected(case, column)
     asked = _asked(case, column)
     table = ap.match_queries(*case.framed(), case.query_table, window=case.window, aggregate=asked)

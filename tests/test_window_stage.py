@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import pyarrow as pa
 from hypothesis import given, settings
@@ -65,10 +66,11 @@ def test_buckets_answer_as_the_slow_twin(data: st.DataObject) -> None:
     case = _later(data.draw(query_strategies.joins(arity=(2, 2, 3), lateness=True, bad=True)))
     spark = _spark(case, packed(case.query_table), data)
     found, rejects = [], []
-    for push in data.draw(query_strategies.cuts(case)):
-        answers, refused = spark.batch(case.frames(push))
-        found += answers
-        rejects += refused
+    with mock.patch.object(window_stage, "_SLACK", data.draw(st.sampled_from((0, 1 << 18)))):
+        for push in data.draw(query_strategies.cuts(case)):
+            answers, refused = spark.batch(case.frames(push))
+            found += answers
+            rejects += refused
     found += spark.end()[0]
     naive_queries.assert_same(_told(found, spark.call), case.expected())
     expected = ap.rejects(ap.match_queries(*case.framed(), case.query_table, **case.settings)).to_pylist()
@@ -76,21 +78,69 @@ def test_buckets_answer_as_the_slow_twin(data: st.DataObject) -> None:
     assert sorted(map(repr, pa.concat_tables(rejects).to_pylist() if rejects else [])) == sorted(map(repr, own))
 
 
-@settings(max_examples=60)
+def _in_one_bucket(data: st.DataObject) -> Case:
+    case = _later(data.draw(query_strategies.joins(arity=(2,), lateness=True)))
+    return replace(case, streams=tuple(replace(stream, partition_by=None) for stream in case.streams))
+
+
+def _played(case: Case, changing: Changing, data: st.DataObject, slack: int) -> list[pa.Table]:
+    """The answers of each micro-batch, and of the end."""
+    spark = _spark(case, None, data)
+    with mock.patch.object(window_stage, "_SLACK", slack):
+        found = [
+            spark.changed(case.frames(push), _changes(case, changing, i))[0] for i, push in enumerate(changing.cut)
+        ]
+        return [_told(answers, spark.call) for answers in (*found, spark.end()[0])]
+
+
+@settings(max_examples=50)
 @given(st.data())
 def test_queries_that_change_are_answered_batch_by_batch(data: st.DataObject) -> None:
     """By the set of the micro-batch, in one bucket; with rows that were held before a query came. Logs begin anew."""
-    case = query_strategies.anchored(_later(data.draw(query_strategies.joins(arity=(2,), lateness=True))))
-    case = replace(case, streams=tuple(replace(stream, partition_by=None) for stream in case.streams))
+    case = query_strategies.anchored(_in_one_bucket(data))
     changing = data.draw(query_strategies.changing(case))
-    spark = _spark(case, None, data)
-    slack, window_stage._SLACK = window_stage._SLACK, data.draw(st.sampled_from((0, 1 << 18)))
-    try:
-        found = []
-        for i, push in enumerate(changing.cut):
-            found.append(spark.changed(case.frames(push), _changes(case, changing, i))[0])
-        found.append(spark.end()[0])
-    finally:
-        window_stage._SLACK = slack
+    found = _played(case, changing, data, data.draw(st.sampled_from((0, 1 << 18))))
     for i, (ours, theirs) in enumerate(zip(found, case.expected_pushes(changing), strict=True)):
-        naive_queries.assert_same(_told(ours, spark.call), theirs, f"push {i}: ")
+        naive_queries.assert_same(ours, theirs, f"push {i}: ")
+
+
+@settings(max_examples=50)
+@given(st.data())
+def test_what_is_forgotten_is_what_is_forgotten_in_process(data: st.DataObject) -> None:
+    """Also by workers that replay the log: windows reach as far as they did then, whatever queries came since."""
+    case = _in_one_bucket(data)
+    changing = data.draw(query_strategies.changing(case))
+    found = _played(case, changing, data, 1 << 18)
+    by_hand = ap.QueryMatch(*case.streams, probability=case.probability, window=case.window)
+    by_hand.change(case.query_table)
+    by_hand.push(**case.frames({}))
+    expected = []
+    for i, push in enumerate(changing.cut):
+        if changing.changes[i]:
+            by_hand.change(changing.change_table(i))
+        expected.append(by_hand.push(**case.frames(push)))
+    for ours, theirs in zip(found, [*expected, by_hand.drain()], strict=True):
+        assert sorted(map(repr, ours.to_pylist())) == sorted(map(repr, theirs.to_pylist()))
+
+
+def test_a_worker_that_replays_the_log_forgets_what_was_forgotten() -> None:
+    """By the windows there were then: a query with a longer one, added later, meets no more rows than elsewhere."""
+
+    def rows(*times: int) -> pa.Table:
+        return pa.table({"id": times, "ts": times, "x": [1.0] * len(times)}, schema=schema)
+
+    def added(name: int, seconds: int) -> pa.Table:
+        return pa.table({"query": [name], "condition": [f"r.x = s.x WITHIN {seconds} SECONDS"], "change": ["add"]})
+
+    schema = pa.schema([("id", pa.int64()), ("ts", pa.int64()), ("x", pa.float64())])
+    streams = [ap.Stream(None, key="id", time="ts", value=ap.Exact("x"), name=name) for name in "rs"]
+    settings: dict[str, Any] = {"probability": None, "window": None, "on_reject": "collect"}
+    call = resolve_window_queries(streams, [rows(), rows()], added(1, 1).schema, **settings)
+    spark = FakeWindows(call=call, plan=TilePlan(1, 1.0, 0.0, 0.0), random=Random(1), queries=None)
+    spark.changed({"r": rows(LATER), "s": rows()}, [added(1, 5)])
+    spark.changed({"r": rows(LATER + 50), "s": rows(LATER + 50)}, [])
+    for cache in spark.caches:
+        cache.clear()
+    answers, _ = spark.changed({"r": rows(), "s": rows(LATER + 51)}, [added(2, 100)])
+    found = [(row["query"], row["left_key"]) for table in answers for row in table.to_pylist()]
+    assert sorted(found) == [(1, LATER + 50), (2, LATER + 50)]
