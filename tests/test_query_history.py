@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ import appulse as ap
 from appulse.engines.queries import LocalQueries, resolve_queries
 from appulse.engines.spark import queries as engine
 from appulse.engines.spark.queries import Changing, Held, batches_of
+from appulse.engines.spark.tables import packed
 
 
 class _Folder:
@@ -37,7 +39,7 @@ class _Folder:
 
 
 ROWS = pa.table({"id": [1], "ts": [1.0], "x": [1.0]})
-CHANGES = [
+CHANGES: list[list[tuple[str, str, str | None]]] = [
     [("add", "a", "x > 0"), ("add", "b", "x > 0"), ("add", "c", "x > 0")],
     [("remove", "a", None), ("add", "b", "x >"), ("add", "c", "x < 0")],
     [("add", "d", "x > 0")],
@@ -70,7 +72,7 @@ def test_what_was_removed_or_refused_stays_so(fails: bool, monkeypatch: pytest.M
     none = T.StructType([])
     for number, rows in enumerate(CHANGES):
         usable = LocalQueries(_call()).change(_table(rows))
-        folder.write(f"appulse-queries/{number:012d}", engine.b64encode(engine.packed(usable)).decode())
+        folder.write(f"appulse-queries/{number:012d}", b64encode(packed(usable)).decode())
     folder.fails = fails
     spark = object()
     try:
