@@ -152,10 +152,7 @@ RUNS = (
         "python -m benchmarks.incomplete_join --quick --json",
         {
             "f_gap_min": (
-                (
-                    "F-score of the pairs that the automatic imputer finds less that of the best of nine others, "
-                    "on the worst of nine data sets"
-                ),
+                "F-score by the automatic imputer less that of the best of nine others, worst of nine data sets",
                 "≥ -0.01",
             ),
             "f_gap_mean": ("the same on the average", "> 0"),
