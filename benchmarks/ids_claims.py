@@ -138,7 +138,8 @@ class Ours:
 def contest(at: Setting) -> Figures:
     """Times a tick at a place, and what Join-iDS counts; the answers of all are compared."""
     data, imputer, index, scans = at.given()
-    rows, question, w = rows_of(data, at.m), at.question, at.w
+    question, w = at.question, at.w
+    rows = [part[: w + at.ticks + 8] for part in rows_of(data, at.m)]
     paper, slow = JoinIDS(rows, imputer, question, index=index), straight(rows, imputer, question, scans)
     ours = Ours(data, rows, imputer, question)
     ours.push(0, w + 1)
@@ -240,7 +241,7 @@ def ablation(*, quick: bool) -> list[Curves]:
 
 def _ablated(at: Setting) -> Curves:
     made, imputer, index, _ = at.given()
-    rows = rows_of(made, at.m)
+    rows = [part[: at.w + at.ticks] for part in rows_of(made, at.m)]
     steps = [None, *(field.name for field in fields(Switches))]
     lines: dict[str, list[Estimate]] = {}
     answers = None
@@ -286,9 +287,8 @@ def apart(*, quick: bool) -> list[Curves]:
             continue
         at = Setting(data, d=d, width=width, ticks=100 if quick else 500)
         made, imputer, index, known = at.given()
-        rows = rows_of(made, at.m)
-        own = [row[: at.w] for row in rows]
-        streams = made.streams(own[0], own[1])
+        rows = [part[: at.w] for part in rows_of(made, at.m)]
+        streams = made.streams(rows[0], rows[1])
         scans = straight(rows, imputer, at.question, known)
         tree = JoinIDS(rows, imputer, at.question, Switches.none(), index=index)
         tree.fill(0, 2)
