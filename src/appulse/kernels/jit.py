@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
+import secrets
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import numba
+from numba.core.bytecode import FunctionIdentity
+
+# Numba names machine code by function, types, and a number counted in each process. Functions made by functions, as all
+# of its sorts are, share the first two: code that two processes compiled, and kept on disk, may have one name, and who
+# loads both calls one for the other, np.sort in place of np.argsort. Counted from anywhere, no two are named alike.
+FunctionIdentity._unique_ids = itertools.count(secrets.randbits(48))  # noqa: SLF001 - there is no other way in
 
 F = TypeVar("F", bound=Callable[..., Any])
 

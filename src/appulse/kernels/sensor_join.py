@@ -92,7 +92,7 @@ def join(
     time, sensors, groups, keys, asks = arrivals.time, arrivals.sensor, arrivals.group, arrivals.key, arrivals.asks
     told, answers, firsts, met, begins = found.counts, found.probe, found.first, found.sensor, found.begin
     times, marks, space = found.time, found.number, room.time
-    heads = np.full(3, -1, np.int64)
+    heads, ends = np.full(3, -1, np.int64), np.zeros(4, np.int64)
     plain = reach < 0.0 and len(arrivals.length) == 0
     for i in range(begin, end):
         before = time[i] - span
@@ -159,12 +159,13 @@ def join(
                 live = _live(values, heads)
                 if told[TIMES] + live > len(times) or live > len(space):
                     return i
-                collected: Whole = np.int64(0)
+                ends[0] = 0
                 for k in range(3):
+                    ends[k + 1] = ends[k]
                     if heads[k] >= 0:
-                        collected = _gather(state, heads[k], arrivals, i, span, reach, collected, room)
-                if collected:
-                    _tell(i, collected, found, room)
+                        ends[k + 1] = _gather(state, heads[k], arrivals, i, span, reach, ends[k], room)
+                if ends[3]:
+                    _tell(i, ends, found, room)
         if keeps:
             at = values[value, FRONT] - 1
             values[value, FRONT] = at
@@ -233,12 +234,25 @@ def _gather(
 
 
 @exact_kernel
-def _tell(i: Whole, many: Whole, found: Found, room: Scratch) -> None:
-    """Put what was collected into groups by sensor, newest first."""
-    counts = found.counts
+def _tell(i: Whole, ends: Ints, found: Found, room: Scratch) -> None:
+    """Put what was collected into groups by sensor, newest first; the matches of value k end at ``ends[k + 1]``."""
+    counts, many = found.counts, ends[3]
     mark, groups = room.mark[0], 0
-    order = np.argsort(-room.number[:many])
-    for k in order:
+    # Each value's are in order: the newest is the first of one of the three.
+    first, second, third = ends[0], ends[1], ends[2]
+    for place in range(many):
+        k = first if first < ends[1] else second if second < ends[2] else third
+        if second < ends[2] and room.number[second] > room.number[k]:
+            k = second
+        if third < ends[3] and room.number[third] > room.number[k]:
+            k = third
+        if k < ends[1]:
+            first += 1
+        elif k < ends[2]:
+            second += 1
+        else:
+            third += 1
+        room.place[place] = k
         other = room.sensor[k]
         if room.latest[other] < mark:
             room.latest[other] = mark + groups
@@ -253,7 +267,8 @@ def _tell(i: Whole, many: Whole, found: Found, room: Scratch) -> None:
         size = room.size[group]
         room.size[group] = begin
         begin += size
-    for k in order:
+    for place in range(many):
+        k = room.place[place]
         at = room.size[room.group[k]]
         room.size[room.group[k]] = at + 1
         found.time[at] = room.time[k]

@@ -1,0 +1,27 @@
+"""Machine code that is kept on disk: what processes compile apart has to work together."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+_NAME = """
+import numba
+import appulse.kernels.jit
+
+@numba.njit
+def twice(number):
+    return 2 * number
+
+twice(1)
+print(next(iter(twice.overloads.values())).fndesc.mangled_name)
+"""
+
+
+def test_no_two_processes_name_machine_code_alike() -> None:
+    """Numba's own numbers are those of the process: a cached np.sort would stand in for another's np.argsort."""
+    names = {
+        subprocess.run([sys.executable, "-c", _NAME], check=True, capture_output=True, text=True).stdout
+        for _ in range(2)
+    }
+    assert len(names) == 2
