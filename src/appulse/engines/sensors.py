@@ -273,7 +273,9 @@ def _by_sensor(windows: Mapping[Any, Any], kind: pa.DataType) -> tuple[tuple[byt
     if not windows:
         return ()
     try:
-        sensors = pa.array(list(windows), kind)
+        # A job file knows texts alone: they stand for whatever sensors are.
+        named = all(isinstance(sensor, str) for sensor in windows)
+        sensors = pa.array(list(windows)).cast(kind) if named else pa.array(list(windows), kind)
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise BadArgument(f"window= names sensors that are no {kind}, as the sensors are: {error}.") from None
     return tuple(sorted(zip(encode(sensors).to_list(), map(_length, windows.values()), strict=True)))

@@ -12,12 +12,15 @@ from pydantic import ValidationError
 
 from appulse import api
 from appulse.engines.aggregate import resolve_unseen
-from appulse.engines.call import Options, resolve
+from appulse.engines.call import Options, column_type, resolve
+from appulse.engines.phenomena import resolve_phenomena
 from appulse.engines.queries import LocalQueries, resolve_queries
+from appulse.engines.sensors import SensorOptions, resolve_sensors
 from appulse.engines.window_call import resolve_window_queries
 from appulse.engines.window_queries import WindowQueries
 from appulse.errors import BadArgument, JobError
 from appulse.jobs.problems import Problem, problems_of
+from appulse.jobs.sources import FilesTable
 from appulse.jobs.tables import JobTable
 
 if TYPE_CHECKING:
@@ -28,7 +31,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from appulse.jobs.imputers import RepositoryTable
-    from appulse.jobs.sources import SourceTable
     from appulse.jobs.tables import SinkTable, WindowAggregateTable
     from appulse.model.stream import Stream
 
@@ -67,6 +69,10 @@ class Job:
     def missing(self) -> list[Problem]:
         """The sources that have no files yet, as far as this machine can tell."""
         paths = {f"sources.{name}.path": source.path for name, source in self.table.sources.items()}
+        if self.table.readings is not None:
+            paths["readings.path"] = self.table.readings.path
+        if self.table.phenomena is not None and self.table.phenomena.locations is not None:
+            paths["phenomena.locations.path"] = self.table.phenomena.locations.path
         if (asked := self.table.match_queries) is not None:
             own = {"path": asked.path, "changes.path": None if asked.changes is None else asked.changes.path}
             paths |= {f"match_queries.{name}": path for name, path in own.items() if path is not None}
@@ -103,6 +109,8 @@ def validate(path: str | Path) -> list[Problem]:
 def build(job: Job, spark: SparkSession, *, streaming: bool = True) -> DataFrame:
     """The answers of a job as a Spark frame, streaming or of the files that are there now."""
     table = job.table
+    if table.readings is not None:
+        return _sensed(job, table.readings, spark, streaming)
     streams = [source.stream(_frame(job, source, spark, streaming), name) for name, source in table.sources.items()]
     if (asked := table.window_aggregate) is not None:
         aggregated: DataFrame = api.window_aggregate(streams[0], asked.aggregates, **_settings(asked))
@@ -166,6 +174,8 @@ def _against_files(job: Job) -> list[Problem]:
     import pyarrow.parquet as pq
 
     table = job.table
+    if table.readings is not None:
+        return _check_readings(job, table.readings)
     try:
         fills = _unread_imputers(job)
     except BadArgument as problem:
@@ -285,6 +295,45 @@ def _check_queries(job: Job, streams: Sequence[Stream], schemas: Sequence[pa.Sch
     return [Problem(where, f"query {json.loads(row['values'])['query']!r}: {row['detail']}") for row in told]
 
 
+def _sensed(job: Job, readings: FilesTable, spark: SparkSession, streaming: bool) -> DataFrame:  # noqa: FBT001 - private
+    """The answers of a job over readings."""
+    frame, table = _frame(job, readings, spark, streaming), job.table
+    if (asked := table.sensor_join) is not None:
+        typical = None if table.sample is None else _frame(job, readings, spark, streaming=False).limit(table.sample)
+        options = SensorOptions(partitions=table.partitions, sample=typical)
+        joined: DataFrame = api.sensor_join(frame, options=options, **asked.settings())
+        return joined
+    if (regions := table.phenomena) is None:  # pragma: no cover - checked when the file was read
+        raise JobError(f"{job.file} has neither [sensor_join] nor [phenomena].")
+    where = regions.locations
+    known = None if where is None else _frame(job, FilesTable(**where.model_dump()), spark, streaming=False)
+    found: DataFrame = api.phenomena(frame, **regions.settings(known))
+    return found
+
+
+def _check_readings(job: Job, readings: FilesTable) -> list[Problem]:
+    """Arguments that do not go with the columns of Parquet files that are there."""
+    import pyarrow.parquet as pq
+
+    table, files = job.table, _files(job.place(readings.path))
+    if readings.format != "parquet" or readings.schema_ is not None or not files:
+        return []
+    schema = pq.read_schema(files[0])
+    try:
+        if table.sensor_join is not None:
+            if (column := table.sensor_join.window_column) is not None:
+                column_type(schema, column, "readings")
+            resolve_sensors(schema, **table.sensor_join.settings())
+        elif table.phenomena is not None:
+            where = table.phenomena.locations
+            places = [] if where is None or where.format != "parquet" else _files(job.place(where.path))
+            settings = table.phenomena.settings(pq.read_table(places[0]) if places else None)
+            resolve_phenomena(schema, **settings if places or where is None else settings | {"reach": None})
+    except BadArgument as problem:
+        return [Problem(table.operator, str(problem))]
+    return []
+
+
 def _inferring(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Options with which types are told by what stands in files."""
     return {"inferSchema": True, **options} if kind == "csv" else dict(options)
@@ -299,7 +348,7 @@ def _files(place: str) -> list[Path]:
     return sorted(file for file in inside if file.is_file() and not file.name.startswith(("_", ".")))
 
 
-def _frame(job: Job, source: SourceTable, spark: SparkSession, streaming: bool) -> DataFrame:  # noqa: FBT001 - private
+def _frame(job: Job, source: FilesTable, spark: SparkSession, streaming: bool) -> DataFrame:  # noqa: FBT001 - private
     path, options = job.place(source.path), dict(source.options)
     schema: Any = source.schema_
     if schema is None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, get_args, get_origin
 from appulse.errors import nearest
 from appulse.jobs.fields import Table
 from appulse.jobs.sources import MODELS
-from appulse.jobs.tables import JobTable
+from appulse.jobs.tables import OPERATORS, JobTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -115,8 +115,8 @@ def _place(where: tuple[int | str, ...], given: Mapping[str, Any]) -> str:
     match parts:
         case ["sources", name, key, *rest] if key in given.get("defaults", ()) and key not in given["sources"][name]:
             parts = ["defaults", key, *rest]
-        case ["similarity_join" | "self_join" | "window_aggregate" | "match_queries" as operator, "window", "time"] if (
-            not isinstance(given[operator]["window"], Mapping)
+        case [str(operator), "window", "time"] if operator in OPERATORS and not isinstance(
+            given[operator]["window"], Mapping
         ):
             parts = [operator, "window"]
     return ".".join(str(part) for part in parts)

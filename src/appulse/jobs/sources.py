@@ -11,7 +11,7 @@ from appulse.model.stream import Stream
 from appulse.model.uncertainty import Ball, Exact, Gaussian, Incomplete, Model, Samples
 from appulse.queries.condition import parse
 
-__all__ = ["MODELS", "Format", "SourceTable"]
+__all__ = ["MODELS", "FilesTable", "Format", "SourceTable"]
 
 Format = Literal["parquet", "csv", "json", "orc"]
 MODELS = ("Exact", "Samples", "Gaussian", "Ball", "Incomplete")
@@ -86,14 +86,19 @@ def _is_condition(text: str) -> str:
     return text
 
 
-class SourceTable(Table):
-    """A stream: files, the arguments of `appulse.Stream` that say what their rows mean, and filters."""
+class FilesTable(Table):
+    """Files that are read as they come."""
 
     format: Format
     path: Text
     schema_: Text | None = Field(default=None, alias="schema")
     options: Settings = {}
     max_files_per_trigger: Annotated[int, Field(ge=1)] | None = None
+
+
+class SourceTable(FilesTable):
+    """A stream: files, the arguments of `appulse.Stream` that say what their rows mean, and filters."""
+
     key: Text
     time: Text
     unit: str = "s"

@@ -11,13 +11,15 @@ from appulse.errors import nearest
 from appulse.jobs.fields import Number, OneOrMore, Settings, Table, Text
 from appulse.jobs.imputers import ImputerTable
 from appulse.jobs.queries import QueriesTable
-from appulse.jobs.sources import Format, SourceTable
+from appulse.jobs.readings import PhenomenaTable, SensorJoinTable
+from appulse.jobs.sources import FilesTable, Format, SourceTable
 from appulse.jobs.windows import WindowTable, as_window
 from appulse.windows.definitions import TimeWindow
 
-__all__ = ["JobTable", "JoinTable", "SelfJoinTable", "SinkTable", "WindowAggregateTable"]
+__all__ = ["OPERATORS", "JobTable", "JoinTable", "SelfJoinTable", "SinkTable", "WindowAggregateTable"]
 
-_OPERATORS = ("similarity_join", "self_join", "window_aggregate", "match_queries")
+_OF_READINGS = ("sensor_join", "phenomena")
+OPERATORS = ("similarity_join", "self_join", "window_aggregate", "match_queries", *_OF_READINGS)
 
 
 class OperatorTable(Table):
@@ -82,11 +84,14 @@ class JobTable(Table):
     """A job file. A source takes from ``defaults`` what it does not say itself."""
 
     defaults: dict[str, Any] = {}
-    sources: dict[str, SourceTable]
+    sources: dict[str, SourceTable] = {}
+    readings: FilesTable | None = None
     similarity_join: JoinTable | None = None
     self_join: SelfJoinTable | None = None
     window_aggregate: WindowAggregateTable | None = None
     match_queries: QueriesTable | None = None
+    sensor_join: SensorJoinTable | None = None
+    phenomena: PhenomenaTable | None = None
     imputer: ImputerTable | None = None
     imputers: dict[str, ImputerTable] = {}
     sink: SinkTable
@@ -109,9 +114,11 @@ class JobTable(Table):
 
     @model_validator(mode="after")
     def _has_one_operator(self) -> JobTable:
-        given = [name for name in _OPERATORS if getattr(self, name) is not None]
+        given = [name for name in OPERATORS if getattr(self, name) is not None]
         if len(given) != 1:
-            raise ValueError(f"A job has one operator: give one of [{'], ['.join(_OPERATORS)}].")
+            raise ValueError(f"A job has one operator: give one of [{'], ['.join(OPERATORS)}].")
+        if self._reads_readings():
+            return self
         count = len(self.sources)
         if self.self_join is not None and count != 1:
             raise ValueError(f"[self_join] pairs one source with itself, and there are {count}. Name one source.")
@@ -129,6 +136,23 @@ class JobTable(Table):
         if isinstance(window, TimeWindow):
             window.micros(tuple(self.sources))
         return self
+
+    def _reads_readings(self) -> bool:
+        """Whether the operator is one of readings; an error where it has others to read."""
+        name = self.operator
+        if name not in _OF_READINGS:
+            if self.readings is not None:
+                raise ValueError(f"[readings] are for [{'] and ['.join(_OF_READINGS)}], and this job has [{name}].")
+            if not self.sources:
+                raise ValueError(f"[{name}] has nothing to read: give [sources.NAME].")
+            return False
+        if self.readings is None or self.sources:
+            raise ValueError(f"[{name}] reads [readings], a table with format and path, and no [sources].")
+        if self.imputer is not None or self.imputers:
+            raise ValueError(f"[imputer] fills the sources of a join, and [{name}] has none.")
+        if self.phenomena is not None and (self.sample is not None or self.partitions is not None):
+            raise ValueError("sample and partitions are for joins; [phenomena] are spread by partition_by.")
+        return True
 
     def _check_queries(self, asked: QueriesTable) -> None:
         if self.sample is not None:
@@ -155,7 +179,12 @@ class JobTable(Table):
     @property
     def operator(self) -> str:
         """The name of the operator."""
-        return next(name for name in _OPERATORS if getattr(self, name) is not None)
+        return next(name for name in OPERATORS if getattr(self, name) is not None)
+
+    @property
+    def reads(self) -> list[str]:
+        """The names of what is read."""
+        return list(self.sources) or ["readings"]
 
     @property
     def _given(self) -> OperatorTable | QueriesTable:
