@@ -19,7 +19,7 @@ def example(name: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return runpy.run_path(str(EXAMPLES / name))
 
 
-def told(events: Any) -> pd.DataFrame:
+def told(events: Any) -> Any:
     """Events without those that something disappears, by time, with how many sensors there are."""
     frame = events.to_pandas().query("event != 'disappears'").set_index("time")
     x, y = (frame["centroid"].map(lambda place, c=c: place[c]) for c in (0, 1))
