@@ -12,12 +12,15 @@ import importlib
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
 from appulse.kernels.jit import kernel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from pyspark.sql import SparkSession
 
     from benchmarks.ibs import Numbers, Pairs
     from benchmarks.query_sets import BoxQueries, Matrix
@@ -50,7 +53,7 @@ class STRtree:
         self._shapely = library("shapely")
         self._low, self._high = _limited(queries)
         low, high = self._low, self._high
-        self._tree = self._shapely.STRtree(self._shapely.box(low[:, 0], low[:, 1], high[:, 0], high[:, 1]))
+        self.tree = self._shapely.STRtree(self._shapely.box(low[:, 0], low[:, 1], high[:, 0], high[:, 1]))
 
     def match(self, points: Matrix) -> Pairs:
         if points.shape[1] == 2:
@@ -59,8 +62,23 @@ class STRtree:
 
     def _candidates(self, points: Matrix) -> Pairs:
         # A box is its own envelope: without a predicate the answer is exact.
-        row, query = self._tree.query(self._shapely.points(points[:, 0], points[:, 1]))
+        row, query = self.tree.query(self._shapely.points(points[:, 0], points[:, 1]))
         return row.astype(np.int32), query.astype(np.int32)
+
+
+def broadcast_tree(
+    spark: SparkSession, queries: BoxQueries
+) -> Callable[[Iterator[pd.DataFrame]], Iterator[pd.DataFrame]]:
+    """What is done on Spark today: for ``mapInPandas``, a tree of all boxes that each worker has, and asks in bulk."""
+    tree = spark.sparkContext.broadcast(STRtree(queries).tree)
+
+    def match(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+        points = library("shapely").points
+        for frame in frames:
+            row, query = tree.value.query(points(frame["a"].to_numpy(), frame["b"].to_numpy()))
+            yield pd.DataFrame({"key": frame["id"].to_numpy()[row], "query": query})
+
+    return match
 
 
 class RTree:

@@ -34,6 +34,8 @@ _TABLE = 256
 _MOST_ROOM = 1 << 26  # pairs
 _SAMPLE = 1 << 12
 _PROBED = 64
+# Calls from one look to the next: points of one call are like those of the last, and to look takes up to a fifth of it.
+_LOOK_EVERY = 16
 _FRONT = 1 << 14  # blocks that clusters may have before them at first
 # What it costs to look at a block for a hull, and for one of its points, in a unit of time: only their ratio counts.
 _BLOCK, _POINT = 1.0, 1.0
@@ -84,6 +86,7 @@ class Tree:
 
     def __init__(self, lows: NDArray[np.int64], highs: NDArray[np.int64], entries: NDArray[np.int32]) -> None:
         self.n = n = len(entries)
+        self._chosen, self._looks = 1, 0
         axes = np.flatnonzero(((lows != NULL) | (highs != MOST)).any(axis=1))
         if not len(axes):
             axes = np.arange(min(1, len(lows)))
@@ -131,18 +134,20 @@ class Tree:
     def match(self, keys: NDArray[np.int64], cluster: int | None = None) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """The boxes that points lie in, as (point, entry) pairs; ``keys`` is (axes, n), with `NULL` for no value.
 
-        ``cluster`` points go down the tree together; None: as many as cost least, by a look at a sample.
+        ``cluster`` points go down the tree together; None: as many as cost least, by a look at a sample of this call's
+        points, or of those of a call not long ago.
         """
         n = keys.shape[1]
         points, rests = np.empty((n, len(self.axes)), np.int32), np.empty((n, len(self.axes)), np.uint32)
         for i, (axis, scale) in enumerate(zip(self.axes.tolist(), self.scales, strict=True)):
             points[:, i], rests[:, i] = scale.split(keys[axis])
         order = None
-        if cluster is None:
-            cluster = 1
-            if n >= _PROBED and self._cost(points[:: n // _PROBED], 1) > _FEW * _BLOCK:
-                order = in_hilbert_order(points)
-                cluster = min(CLUSTERS, key=lambda size: self._cost_in(points[order], size))
+        if cluster is None and n >= _PROBED:
+            if self._looks % _LOOK_EVERY == 0:
+                self._chosen, order = self._choice(points)
+            self._looks += 1
+            cluster = self._chosen
+        cluster = 1 if cluster is None else cluster
         if cluster > 1 and n:
             order = in_hilbert_order(points) if order is None else order
             points, rests = points[order], rests[order]
@@ -189,6 +194,13 @@ class Tree:
     @cached_property
     def _roots(self) -> int:
         return int(self.offsets[-1] - self.offsets[-2])
+
+    def _choice(self, points: NDArray[np.int32]) -> tuple[int, NDArray[np.int64] | None]:
+        """The size of clusters that costs least, and the order of points if it took that to tell."""
+        if self._cost(points[:: len(points) // _PROBED], 1) <= _FEW * _BLOCK:
+            return 1, None
+        order = in_hilbert_order(points)
+        return min(CLUSTERS, key=lambda size: self._cost_in(points[order], size)), order
 
     def _cost(self, points: NDArray[np.int32], cluster: int) -> float:
         """What it costs to look up a point, in clusters of so many."""
