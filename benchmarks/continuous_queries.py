@@ -241,9 +241,7 @@ def through_spark(*, quick: bool) -> dict[str, float]:
     # The first run of each starts workers and reads the queries.
     passed, took, tree = (median(seconds[name][1:]) for name in ("pass", "match", "tree"))
     say(f"Spark: {n / took:,.0f} rows/s through {fences:,} fences, {n / passed:,.0f} rows/s passed on")
-    say(
-        f"Spark: {n / tree:,.0f} rows/s through a broadcast STRtree in a pandas UDF, which takes {tree / took:.1f} times ours"
-    )
+    say(f"Spark: {n / tree:,.0f} rows/s through a broadcast STRtree in a pandas UDF, {tree / took:.1f} times our time")
     return {"spark_of_pass": passed / took, "spark_vs_strtree": tree / took}
 
 
