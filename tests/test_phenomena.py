@@ -261,6 +261,18 @@ def regions_of(events: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     return wanted
 
 
+def test_a_tick_at_which_much_ends_is_told_at_once() -> None:
+    """A reading after a silence ends all regions at one tick: more than are told at a time."""
+    rows = [(f"{i % 2}{i}", LATER, float(i // 2), "x") for i in range(6000)] + [("a", LATER + 9, -1.0, "x")]
+    settings_: dict[str, Any] = {"sensor": "mote", "time": "ts", "value": "v", "strength": 1, "span": 1}
+    events = told(ap.phenomena(table_of(rows), **settings_))
+    regions = ap.phenomena(table_of(rows), **settings_, emit="regions").to_pylist()
+    found = [(row["time"], row["phenomenon"], row["value"], tuple(row["sensors"])) for row in regions]
+    assert len(events) == 6000
+    assert found == regions_of(events)
+    assert len(found) == 3000
+
+
 def test_a_front_that_moves() -> None:
     """A warm spot goes along the line, a sensor every ten seconds: it keeps its number, and its speed is told."""
     rows = []

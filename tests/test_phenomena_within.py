@@ -125,6 +125,11 @@ def test_a_region_warms_up_and_keeps_its_number() -> None:
     assert len(binned) > 20
 
 
+def test_a_plan_says_what_is_near() -> None:
+    told_ = str(ap.explain(ap.phenomena(_field(np.zeros((3, 6))), **SETTINGS, within=0.5)))
+    assert "strong: readings with 2 of their sensor within 2 seconds, at most 0.5 apart" in told_
+
+
 def test_regions_at_one_value_are_apart_if_their_sensors_are() -> None:
     values = np.tile([5.0, 5.2, 9.0, 5.1, 5.3, 5.0], (4, 1))
     events = ap.phenomena(_field(values), **SETTINGS, within=0.25, locations=LINE, reach=1.2).to_pylist()
@@ -154,3 +159,37 @@ def test_huge_values_have_a_mean() -> None:
     values = np.tile([1e308, 1.1e308, 1.2e308, -1e308, -1e308, 0.0], (3, 1))
     events = ap.phenomena(_field(values), **SETTINGS, within=1.05e307).to_pylist()
     assert [row["value"] for row in events] == pytest.approx([1.1e308, -1e308])
+
+
+@st.composite
+def steady(draw: st.DrawFn) -> Case:
+    """Sensors that read about the same again and again, so that chains stay and only their ends go to and fro."""
+    chance = draw(st.randoms(use_true_random=False))
+    base = {sensor: chance.choice((0.0, 0.5, 1.0, 1.5)) for sensor in "abcd"}
+    ticks = range(LATER, LATER + chance.randint(6, 14))
+    rows = [(s, t, base[s] + chance.choice((0.0, 0.0, 0.25, 0.5)), "x") for t in ticks for s in base]
+    rows = [row for row in rows if chance.random() < 0.8]
+    reach = chance.choice((None, 1.12, 2.0))
+    return Case(tuple(rows), chance.choice((1, 1, 2)), chance.randint(2, 5), chance.choice((1, 2)), reach, None, 0.5)
+
+
+@given(steady())
+@settings(max_examples=200, deadline=None)
+def test_ties_that_ends_undo_are_told(case: Case) -> None:
+    assert told(ap.phenomena(case.table, **case.arguments())) == expected(case)
+
+
+def test_a_tie_is_lost_and_found_by_ends_alone() -> None:
+    """a reads 1.5 once, among 1.0: while it counts, b at 2.0 is near."""
+    rows = [("a", LATER + t, 1.5 if t == 3 else 1.0, "x") for t in range(12)]
+    rows += [("b", LATER + t, 2.0, "x") for t in range(12)]
+    settings_ = SETTINGS | {"strength": 1, "min_sensors": 1}
+    events = told(ap.phenomena(table_of(rows), **settings_, within=0.5))
+    assert [(event[1], event[2] - LATER, event[4]) for event in events] == [
+        ("appears", 0, ("a",)),
+        ("appears", 0, ("b",)),
+        ("moves", 3, ("a", "b")),
+        ("disappears", 3, ("b",)),
+        ("moves", 6, ("a",)),
+        ("appears", 6, ("b",)),
+    ]

@@ -75,10 +75,17 @@ def _phenomena(call: PhenomenaCall, tiles: int | None) -> Iterator[str]:
     what = f"{encoding.value!r} in bins of {plan.width:.6g}" if plan.binned else f"{encoding.value!r}"
     by = "" if plan.by is None else f" by {plan.by.kind} over {plan.by.over / 1e6:.6g} seconds"
     yield f"readings: sensor {encoding.sensor!r}, values {what}{by}"
-    yield (
-        f"active: sensors that held a value {plan.strength} times within {plan.span / 1e6:.6g} seconds; "
-        f"a phenomenon: {plan.least} of them or more, connected"
-    )
+    span, near = f"within {plan.span / 1e6:.6g} seconds", f"at most {plan.within or 0.0:.6g} apart"
+    if plan.within is None:
+        yield (
+            f"active: sensors that held a value {plan.strength} times {span}; "
+            f"a phenomenon: {plan.least} of them or more, connected"
+        )
+    else:
+        yield (
+            f"strong: readings with {plan.strength} of their sensor {span}, {near}; a phenomenon: those of sensors "
+            f"that are neighbours, {near}, connected, of {plan.least} sensors or more"
+        )
     if plan.sites is None:
         yield "neighbours: all sensors, for there are no locations"
     else:

@@ -128,6 +128,7 @@ class Standing:
     """The regions that stand, group by group, as they were last told."""
 
     _known: dict[int, dict[int, Region]] = field(default_factory=dict)
+    _begun: dict[int, int] = field(default_factory=dict)  # ticks of which more is to be told
 
     def forget(self, group: int) -> None:
         """Nothing stands in a group."""
@@ -137,19 +138,22 @@ class Standing:
         """A region stands."""
         self._known.setdefault(group, {})[region.number] = region
 
-    def after(self, group: int, happened: Happenings) -> Happenings:
-        """All that stand at each tick at which something happened."""
-        standing = self._known.setdefault(group, {})
+    def after(self, group: int, happened: Happenings, *, whole: bool = True) -> Happenings:
+        """All that stand at each tick at which something happened; ``whole``: the last of these is told to its end."""
+        standing, time = self._known.setdefault(group, {}), self._begun.pop(group, None)
         rows: list[tuple[int, Region]] = []
         for e in range(len(happened)):
-            region = Region.of(happened, e)
+            if time is not None and time != happened.time[e]:
+                rows += [(time, standing[known]) for known in sorted(standing)]
+            region, time = Region.of(happened, e), int(happened.time[e])
             if happened.kind[e] == DISAPPEARS:
                 standing.pop(region.number, None)
             else:
                 standing[region.number] = region
-            time = int(happened.time[e])
-            if e + 1 == len(happened) or happened.time[e + 1] != time:
-                rows += [(time, standing[known]) for known in sorted(standing)]
+        if time is not None and whole:
+            rows += [(time, standing[known]) for known in sorted(standing)]
+        elif time is not None:
+            self._begun[group] = time
         return _of_regions(rows, happened)
 
 

@@ -125,14 +125,13 @@ class Phenomena:
 
     def push(self, parts: Sequence[Readings]) -> list[Happenings]:
         """Whole ticks, later than all before: what becomes of phenomena."""
-        happenings = (
-            (number, happened)
-            for number, arrays in self._arranged(parts)
-            for happened in self._observed(number, *arrays)
-        )
-        if not self.plan.regions:
-            return [happened for _, happened in happenings if len(happened)]
-        return [self._standing.after(number, happened) for number, happened in happenings if len(happened)]
+        found = []
+        for number, arrays in self._arranged(parts):
+            for happened in self._observed(number, *arrays):
+                counts = self._fields[number].field.counts
+                whole = bool(counts[DONE] == counts[PENDING])
+                found.append(self._standing.after(number, happened, whole=whole) if self.plan.regions else happened)
+        return [happened for happened in found if len(happened)]
 
     def apply(self, parts: Sequence[Readings]) -> None:
         """As `push`, without telling what becomes of phenomena; `restore` has to follow."""
