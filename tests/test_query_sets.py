@@ -238,6 +238,8 @@ def test_a_long_list_is_indexed_by_its_hull_with_the_exact_rest() -> None:
     long, short = (queries.described(slot) for slot in range(2))
     assert (long["boxes"], long["indexed"], long["exact"]) == (2000, "by the hull of its boxes", False)
     assert (short["boxes"], short["indexed"], short["exact"]) == (1000, "as it is", True)
+    assert [(one["matches"], one["candidates"]) for one in (long, short)] == [(4, 6), (2, 2)]
+    assert queries.busiest(1).tolist() == [0]
 
 
 @pytest.mark.parametrize("count", [2, 30, 999, 1500])
@@ -454,7 +456,7 @@ def test_counts_are_of_rows_also_where_they_are_uncertain() -> None:
     assert [(row["query"], row["key"]) for row in found.to_pylist()] == [("a", 0)]
     assert join.explain_query("a")["matches"] == 1
     assert join.explain_query("b")["matches"] == 0
-    assert join.busiest(1).to_pylist() == [{"query": "a", "condition": "x > 0", "matches": 1}]
+    assert join.busiest(1).to_pylist() == [{"query": "a", "condition": "x > 0", "matches": 1, "candidates": 1}]
     with pytest.raises(ap.BadArgument, match="No query 'z' stands"):
         join.explain_query("z")
 

@@ -227,11 +227,15 @@ class QueryMatch:
         return self._waiting[0]
 
     def explain_query(self, query: Any) -> dict[str, Any]:
-        """What is known of a standing query: its condition, boxes, whether these say it all, and its matches so far."""
+        """What is known of a standing query: its condition, boxes, whether these say it all, and what came of it.
+
+        Of its ``candidates`` each is a row that came to its boxes, or a sample of one: where these do not say it all,
+        the condition is asked of each.
+        """
         return self._known.explain(query)
 
     def busiest(self, n: int = 10) -> pa.Table:
-        """The queries with the most matches so far: ``query, condition, matches``."""
+        """The queries that cost most so far: ``query, condition, matches, candidates``, by `candidates`."""
         return self._known.busiest(n)
 
     def rejects(self) -> pa.Table:

@@ -268,8 +268,8 @@ class LocalQueries:
         return explained_query(self.queries, query)
 
     def busiest(self, n: int) -> pa.Table:
-        """The queries with the most matches, the most first."""
-        return most_matched(self.queries, n)
+        """The queries with the most candidates, the most first."""
+        return costliest(self.queries, n)
 
     def rejects(self) -> pa.Table:
         """Every row and query that could not be used so far."""
@@ -403,14 +403,15 @@ def explained_query(queries: QuerySet, query: object) -> dict[str, Any]:
     return queries.described(int(slots[0]))
 
 
-def most_matched(queries: QuerySet, n: int) -> pa.Table:
-    """The queries with the most matches, the most first."""
+def costliest(queries: QuerySet, n: int) -> pa.Table:
+    """The queries with the most candidates, the most first."""
     slots = queries.busiest(n)
     return pa.table(
         {
             QUERY: queries.keys(slots),
             CONDITION: queries.texts(slots),
             "matches": pa.array(queries.counts[slots].astype(np.int64)),
+            "candidates": pa.array(queries.candidates(slots)),
         }
     )
 

@@ -19,8 +19,8 @@ from appulse.engines.queries import (
     changes_of,
     check_queries,
     column_of,
+    costliest,
     explained_query,
-    most_matched,
     refused_queries,
     unknown_change,
     until_of,
@@ -158,7 +158,7 @@ class WindowQueries:
 
     def busiest(self, n: int) -> pa.Table:
         """The queries with the most matches, the most first."""
-        return most_matched(self.queries, n)
+        return costliest(self.queries, n)
 
     def answers(self, shown: Shown) -> pa.Table:
         """The choices of rows that satisfy queries, and could not be made before; or what they add up to."""

@@ -116,6 +116,7 @@ class QuerySet:
         self._texts: list[pa.Array] = []
         self.counts, self.labels = np.empty(0, np.uint32), np.empty(0, np.int32)
         self.until = np.empty(0, np.int64)
+        self._tested = np.empty(0, np.uint32)  # as long as all boxes say it all, there are none
         self._size = self._alive = 0
 
     def __len__(self) -> int:
@@ -233,6 +234,7 @@ class QuerySet:
             state = self._state[slots]
         if state is not None and (unsure := np.flatnonzero(~state & _EXACT)).size:
             stays = np.ones(len(rows), bool)
+            self._test(slots[unsure])
             stays[unsure] = self._hold(rows_of, rows[unsure], slots[unsure])
             rows, slots = rows[stays], slots[stays]
         if counted:
@@ -243,12 +245,25 @@ class QuerySet:
         """These queries have matched, as often as they are there."""
         np.add.at(self.counts, slots, np.uint32(1))
 
+    def candidates(self, slots: NDArray[np.int32]) -> NDArray[np.int64]:
+        """Rows that came to the boxes of queries, or samples of such: what it costs to have them."""
+        matches = self.counts[slots].astype(np.int64)
+        tested = np.concatenate([self._tested, np.zeros(self._size - len(self._tested), np.uint32)])
+        candidates: NDArray[np.int64] = np.maximum(matches, tested[slots])
+        return candidates
+
+    def _test(self, slots: NDArray[np.int32]) -> None:
+        """The boxes of these queries do not say it all: their conditions are asked."""
+        if len(self._tested) < self._size:
+            self._tested = np.concatenate([self._tested, np.zeros(self._size - len(self._tested), np.uint32)])
+        np.add.at(self._tested, slots, np.uint32(1))
+
     def find(self, keys: pa.Array) -> NDArray[np.int64]:
         """The slots of the queries with these keys that stand."""
         return self._known.find(self._typed(keys), self._state)
 
     def described(self, slot: int) -> dict[str, Any]:
-        """What is known of a query: its condition, how many boxes it has, whether they say it all, and its matches."""
+        """What is known of a query: its condition, how many boxes it has, whether they say it all, what came of it."""
         made = self._templates[self._template[slot]]
         return {
             "condition": self.texts(np.array([slot], np.int32))[0].as_py(),
@@ -257,6 +272,7 @@ class QuerySet:
             "indexed": "as it is" if made.boxes <= MOST_BOXES else "by the hull of its boxes",
             "exact": bool(self._state[slot] & _EXACT),
             "matches": int(self.counts[slot]),
+            "candidates": int(self.candidates(np.array([slot], np.int32))[0]),
         }
 
     def hulls(self) -> tuple[list[str], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
@@ -282,10 +298,9 @@ class QuerySet:
         return np.stack([pairs >> 32, pairs & 0xFFFFFFFF], axis=1)
 
     def busiest(self, n: int) -> NDArray[np.int32]:
-        """The slots of the queries that stand and had the most matches."""
-        alive = np.flatnonzero(self._state[: self._size] & _ALIVE)
-        order = np.argsort(-self.counts[alive].astype(np.int64), kind="stable")[:n]
-        return alive[order].astype(np.int32)
+        """The slots of the queries that stand and had the most candidates."""
+        alive = np.flatnonzero(self._state[: self._size] & _ALIVE).astype(np.int32)
+        return alive[np.argsort(-self.candidates(alive), kind="stable")[:n]]
 
     def _typed(self, keys: pa.Array) -> pa.Array:
         """Keys in the type that all have here."""
@@ -439,6 +454,8 @@ class QuerySet:
         texts, keys = self.texts(kept), self.keys(kept)
         self._index = self._index.rebuilt(len(self._axes), numbers)
         self._state, self._template, self.counts = self._state[kept], self._template[kept], self.counts[kept]
+        if len(self._tested):
+            self._tested = np.concatenate([self._tested, np.zeros(self._size - len(self._tested), np.uint32)])[kept]
         self.labels = self.labels[kept] if len(self.labels) else self.labels
         self.until = self.until[kept] if len(self.until) else self.until
         self._texts, self._size = [texts], len(kept)
