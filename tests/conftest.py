@@ -1,4 +1,4 @@
-"""What tests share: one Spark session, started when the first of them asks, and the Hypothesis profiles."""
+"""What tests share: one Spark session a process, started when the first of them asks, and the Hypothesis profiles."""
 
 from __future__ import annotations
 
@@ -23,11 +23,10 @@ settings.load_profile("quick")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark whatever uses the session as `spark`, and keep it in one process: there is one session and one JVM."""
+    """Mark whatever uses the session as `spark`."""
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
-            item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 @pytest.fixture(scope="session")

@@ -43,8 +43,8 @@ LOCK_COMMAND = (
     "--no-emit-index-url --no-emit-find-links pyproject.toml -o requirements.lock --custom-compile-command"
 )
 
-# A process per core; the tests of Spark share one session, so all of them go to one process.
-TESTS = ("pytest", "--numprocesses=auto", "--dist=loadgroup")
+# A process per core; but each that comes to a test of Spark has a JVM of its own.
+TESTS = ("pytest", "--numprocesses=auto", "--maxprocesses=4")
 
 # Each command is a list of programs with their arguments; what else the caller typed goes to the last of them.
 COMMANDS: dict[str, list[list[str]]] = {
