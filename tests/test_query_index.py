@@ -120,23 +120,40 @@ def test_the_index_says_what_every_box_says(pool: _Pool, data: st.DataObject) ->
 @given(_pools(), st.data())
 @settings(max_examples=60)
 def test_what_is_removed_is_found_no_more(pool: _Pool, data: st.DataObject) -> None:
-    """Before, while and after trees are merged, and in an index made anew with other numbers."""
+    """Before, while and after trees are merged, and under other numbers, which entries are given again and again."""
     axes, entries = len(pool.axes), 60
     index, parts = BoxIndex(), []
-    alive = np.ones(entries, bool)
+    alive, own = np.ones(entries, bool), np.arange(entries, dtype=np.int32)  # the number of each entry now
+
+    def found(keys: Keys, cluster: int | None = None) -> list[tuple[int, int]]:
+        of = np.full(entries, -1)
+        of[own[own >= 0]] = np.flatnonzero(own >= 0)
+        standing = np.zeros(entries, bool)
+        standing[own[own >= 0]] = alive[own >= 0]
+        points, numbers = index.match(keys, standing, cluster)
+        return sorted(zip(points.tolist(), of[numbers].tolist(), strict=True))
+
     with mock.patch.object(module, "_APART", data.draw(st.sampled_from((1, 100, 1 << 17)))):
         for _ in range(data.draw(st.integers(1, 6))):
-            parts.append(pool.boxes(axes, data.draw(sizes), entries))
-            index.add(*parts[-1])
+            lows, highs, boxes = pool.boxes(axes, data.draw(sizes), entries)
+            kept = own[boxes] >= 0
+            parts.append((lows[:, kept], highs[:, kept], boxes[kept]))
+            index.add(lows[:, kept], highs[:, kept], own[boxes[kept]])
             alive &= pool.random.random(entries) < data.draw(st.sampled_from((0.0, 0.5, 0.9, 1.0)))
             keys = pool.points(axes, 40)
-            assert _pairs(index.match(keys, alive)) == _brute(parts, keys, alive)
-        index.settle(axes, alive)
-        assert _pairs(index.match(keys, alive, 16)) == _brute(parts, keys, alive)
-        numbers = np.where(alive, np.cumsum(alive) - 1 + 1000, -1).astype(np.int32)
-        again = index.rebuilt(axes, numbers)
-    renumbered = [(lows, highs, numbers[e]) for lows, highs, e in parts]
-    assert _pairs(again.match(keys)) == [pair for pair in _brute(renumbered, keys) if pair[1] >= 0]
+            assert found(keys) == _brute(parts, keys, alive)
+            if data.draw(st.booleans()):
+                numbers = np.full(entries, -1, np.int32)
+                own = np.where(alive, own, -1).astype(np.int32)
+                numbers[own[own >= 0]] = pool.random.permutation(entries)[: (own >= 0).sum()]
+                own = np.where(own >= 0, numbers[own], -1).astype(np.int32)
+                index.renumber(numbers)
+                assert found(keys) == _brute(parts, keys, alive)
+        index.settle(axes)
+        assert found(keys, 16) == _brute(parts, keys, alive)
+        lows, highs, boxes = index.boxes(axes)
+        assert set(own[alive & (own >= 0)]) >= set(boxes[np.isin(boxes, own[alive])].tolist())
+        assert (boxes >= 0).all()
 
 
 @given(_pools(), sizes, st.integers(0, 3))
@@ -267,7 +284,9 @@ def test_all_that_stood_may_go() -> None:
     for part in range(3):
         index.add(np.zeros((1, 5), np.int64), np.ones((1, 5), np.int64), np.arange(5, dtype=np.int32) + 5 * part)
         assert not len(index.match(np.zeros((1, 3), np.int64), np.zeros(15, bool))[0])
-    assert not len(index.rebuilt(1, np.full(15, -1, np.int32)).match(np.zeros((1, 3), np.int64))[0])
+    index.renumber(np.full(15, -1, np.int32))
+    assert not len(index.match(np.zeros((1, 3), np.int64))[0])
+    assert len(index) == 0
 
 
 # --- keys in two parts ------------------------------------------------------------------------------------------

@@ -76,6 +76,7 @@ def aggregate_choices(
 
     ``lengths`` are the windows that queries have, by their label in the set.
     """
+    queries.tidy()
     ticks = _Ticks(sides, since)
     parts = list(_standing(queries, sides, names, lanes, lengths, since))
     if not sum(len(part.slot) for part in parts):

@@ -43,6 +43,7 @@ class Matched:
 
 def match(queries: QuerySet, points: Points, threshold: float | None) -> Matched:
     """The pairs of rows and queries with a probability of at least ``threshold``; None: any that is possible."""
+    queries.tidy()
     found, slots = queries.match(Rows(points.columns, points.time), points.n, counted=points.owner is None)
     if points.owner is None or points.weight is None:
         return _ordered(Matched(found.astype(np.int64), slots, np.ones(len(slots))))

@@ -316,6 +316,7 @@ def match_choices(
 
     ``shown`` tells the streams' rows as windows of one kind see them.
     """
+    queries.tidy()
     sides = shown.sides(counted=False)
     certain = all(side.weight is None for side in sides)
     rows: list[list[NDArray[np.int64]]] = [[np.empty(0, np.int64)] for _ in sides]

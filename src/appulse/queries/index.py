@@ -8,7 +8,8 @@ the old ones go on answering. What is removed is left out of answers, and of the
 from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -84,6 +85,8 @@ class Tree:
     Only axes along which some box is bounded are kept. Bytes a box of two such axes: 37.
     """
 
+    gone = 0  # boxes of entries that are gone, and -1
+
     def __init__(self, lows: NDArray[np.int64], highs: NDArray[np.int64], entries: NDArray[np.int32]) -> None:
         self.n = n = len(entries)
         self._chosen, self._looks = 1, 0
@@ -119,6 +122,13 @@ class Tree:
     def nbytes(self) -> int:
         """Bytes held."""
         return int(self.blocks.nbytes + self.rests.nbytes + self.entries.nbytes)
+
+    def renumbered(self, numbers: NDArray[np.int32]) -> Tree:
+        """The same boxes, of entries by other numbers; the last of ``numbers`` is -1, and for those that are gone."""
+        other = copy(self)
+        other.entries = numbers[self.entries]
+        other.gone = int((other.entries[: self.n] < 0).sum())
+        return other
 
     def boxes(self, axes: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]:
         """What it was made of, along that many axes, in its own order."""
@@ -217,14 +227,25 @@ class Tree:
         return self._cost(ordered[rows[rows < len(ordered)]], cluster)
 
 
+@dataclass(frozen=True)
+class _Building:
+    """A tree that a thread makes of ``count`` others, from ``first`` on, and the numbers entries were given since."""
+
+    first: int
+    count: int
+    tree: Future[Tree | None]
+    numbers: list[NDArray[np.int32]] = field(default_factory=list)
+
+
 class BoxIndex:
     """Boxes of entries along some axes; an entry may have several. Entries are small whole numbers."""
 
     def __init__(self) -> None:
         self._trees: list[Tree] = []
         self._waiting: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]] = []
-        self._building: tuple[list[Tree], Future[Tree | None]] | None = None
-        self._pool: ThreadPoolExecutor | None = None
+        self._building: _Building | None = None
+        #: The thread, which starts with its first work, and ends with the index.
+        self.pool = ThreadPoolExecutor(1, thread_name_prefix="appulse-queries")
 
     @property
     def nbytes(self) -> int:
@@ -254,32 +275,24 @@ class BoxIndex:
         self._settle(len(keys), alive)
         parts = [tree.match(keys, cluster) for tree in self._trees]
         points, entries = (np.concatenate([np.empty(0, np.int32), *(part[i] for part in parts)]) for i in range(2))
-        if alive is not None and len(entries):
-            stays = alive[entries]
-            if not stays.all():
-                points, entries = points[stays], entries[stays]
-        return points, entries
+        stays = _staying(entries, alive)
+        return (points, entries) if stays.all() else (points[stays], entries[stays])
 
     def boxes(self, axes: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]:
         """All boxes along that many axes, and their entries."""
         self.settle(axes)
         none = np.empty((axes, 0), np.int64), np.empty((axes, 0), np.int64), np.empty(0, np.int32)
-        found: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]] = _joined(
-            [none, *(tree.boxes(axes) for tree in self._trees)]
-        )
-        return found
+        lows, highs, entries = _joined([none, *(tree.boxes(axes) for tree in self._trees)])
+        stays = entries >= 0
+        return lows[:, stays], highs[:, stays], entries[stays]
 
-    def rebuilt(self, axes: int, numbers: NDArray[np.int32]) -> BoxIndex:
-        """Without the entries whose number is -1, and with the numbers of the others in their place."""
-        self._finish(wait=True)
-        index = BoxIndex()
-        for tree in self._trees:
-            self._waiting.append(tree.boxes(axes))
-        for lows, highs, entries in self._waiting:
-            stays = np.flatnonzero(numbers[entries] >= 0)
-            wide = _widened(lows[:, stays], highs[:, stays], axes)
-            index.add(*wide, numbers[entries[stays]])
-        return index
+    def renumber(self, numbers: NDArray[np.int32]) -> None:
+        """Give each entry another number; those that get -1 are gone: left out of answers, and of the next tree."""
+        numbers = np.append(numbers, np.int32(-1))
+        self._trees = [tree.renumbered(numbers) for tree in self._trees]
+        self._waiting = [(lows, highs, numbers[entries]) for lows, highs, entries in self._waiting]
+        if self._building is not None:
+            self._building.numbers.append(numbers)
 
     def settle(self, axes: int, alive: NDArray[np.bool_] | None = None) -> None:
         """Build what there is to build, now."""
@@ -300,33 +313,33 @@ class BoxIndex:
             self._trees.append(Tree(*_joined(wide)))
 
     def _merge(self, axes: int, alive: NDArray[np.bool_] | None) -> None:
-        """Make one tree of the last ones, until each is some times as large as the next."""
+        """Make one tree of the last ones, until each is some times as large as the next and holds few that are gone."""
         first = len(self._trees)
         total = 0
         while first and (first == len(self._trees) or self._trees[first - 1].n < _RATIO * total):
             first -= 1
             total += self._trees[first].n
+        sparse = [i for i, tree in enumerate(self._trees) if 2 * tree.gone >= tree.n]
+        first = min([first, *sparse])
         merged = self._trees[first:]
-        if len(merged) < 2:
+        if len(merged) < 2 and not sparse:
             return
         kept = None if alive is None else alive.copy()
-        if total < _APART:
+        if sum(tree.n for tree in merged) < _APART:
             self._trees[first:] = [tree for tree in [_merged(merged, axes, kept)] if tree is not None]
             return
-        self._pool = self._pool or ThreadPoolExecutor(1, thread_name_prefix="appulse-index")
-        self._building = merged, self._pool.submit(_merged, merged, axes, kept)
+        self._building = _Building(first, len(merged), self.pool.submit(_merged, merged, axes, kept))
 
     def _finish(self, *, wait: bool) -> None:
         """Take the tree that the thread has built in place of those it was made of."""
-        if self._building is None:
+        building = self._building
+        if building is None or not (wait or building.tree.done()):
             return
-        merged, future = self._building
-        if not (wait or future.done()):
-            return
-        tree = future.result()
-        first = self._trees.index(merged[0])
-        self._trees[first : first + len(merged)] = [] if tree is None else [tree]
         self._building = None
+        tree = building.tree.result()
+        for numbers in building.numbers:
+            tree = None if tree is None else tree.renumbered(numbers)
+        self._trees[building.first : building.first + building.count] = [] if tree is None else [tree]
 
 
 def _width(lows: NDArray[np.int64], highs: NDArray[np.int64]) -> float:
@@ -367,9 +380,17 @@ def _clusters(points: NDArray[np.int32], size: int) -> tuple[NDArray[np.int64], 
 
 def _merged(trees: Sequence[Tree], axes: int, alive: NDArray[np.bool_] | None) -> Tree | None:
     lows, highs, entries = _joined([tree.boxes(axes) for tree in trees])
-    if alive is not None and not (stays := alive[entries]).all():
+    if not (stays := _staying(entries, alive)).all():
         lows, highs, entries = lows[:, stays], highs[:, stays], entries[stays]
     return Tree(lows, highs, entries) if len(entries) else None
+
+
+def _staying(entries: NDArray[np.int32], alive: NDArray[np.bool_] | None) -> NDArray[np.bool_]:
+    """Which of these are there and alive."""
+    there = entries >= 0
+    if alive is not None:
+        there[there] = alive[entries[there]]
+    return there
 
 
 def _joined(parts: Sequence[tuple[Any, Any, Any]]) -> tuple[Any, Any, Any]:

@@ -19,7 +19,8 @@ from appulse.queries.keys import keys_of, order_of, ordered_columns
 from appulse.queries.templates import MOST_BOXES, Boxes, Template, Texts, alone, template
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from concurrent.futures import Future
 
     from numpy.typing import NDArray
 
@@ -34,6 +35,9 @@ Number = TypeVar("Number", np.int32, np.int64)
 # What is known of a query, as bits.
 _ALIVE, _EXACT, _SEVERAL = np.uint8(1), np.uint8(2), np.uint8(4)
 _LEAST_DEAD = 4096
+_RATIO = 4  # runs of hashes are this many times as long as the next, at least, and parts of columns up to a length
+_PART = 1 << 16
+_APART = 1 << 14  # queries: a set from here on is made smaller by a thread
 _MOST_AXES = 64  # beyond, the order of two columns is asked row by row
 
 
@@ -94,8 +98,20 @@ class Rows:
         return taken(self.whole(name), rows)
 
 
+@dataclass(frozen=True)
+class _Smaller:
+    """What a thread makes: the texts and keys of the slots ``kept`` among the first ``size``, those not removed."""
+
+    kept: NDArray[np.int32]
+    size: int
+    columns: Future[list[pa.Array]]
+
+
 class QuerySet:
-    """Queries over columns of some types, known by their keys. A query added again takes the place of the old one."""
+    """Queries over columns of some types, known by their keys. A query added again takes the place of the old one.
+
+    A query is known by its slot until the next `add`, `remove`, `expire`, `settle` or `tidy`.
+    """
 
     def __init__(
         self,
@@ -113,11 +129,12 @@ class QuerySet:
         self._known = _Keys(key_type)
         self._state, self._template = np.empty(0, np.uint8), np.empty(0, np.int32)
         self._special = False  # whether some query has several boxes, or asks more than they say
-        self._texts: list[pa.Array] = []
+        self._texts = _Growing(pa.large_string())
         self.counts, self.labels = np.empty(0, np.uint32), np.empty(0, np.int32)
         self.until = np.empty(0, np.int64)
         self._tested = np.empty(0, np.uint32)  # as long as all boxes say it all, there are none
         self._size = self._alive = 0
+        self._smaller: _Smaller | None = None
 
     def __len__(self) -> int:
         """Queries that stand."""
@@ -135,13 +152,11 @@ class QuerySet:
 
     def keys(self, slots: NDArray[np.int32]) -> pa.Array:
         """The keys of queries by slot."""
-        return self._known.take(slots)
+        return self._known.values.take(slots)
 
     def texts(self, slots: NDArray[np.int32]) -> pa.Array:
         """The texts of queries by slot."""
-        if len(self._texts) != 1:
-            self._texts = [pa.concat_arrays(self._texts)] if self._texts else [pa.array([], pa.large_string())]
-        return self._texts[0].take(pa.array(slots))
+        return self._texts.take(slots)
 
     def add(
         self,
@@ -176,7 +191,8 @@ class QuerySet:
             made.append((number, fit))
         good = np.sort(np.concatenate([np.empty(0, np.int64), *(members for _, members in made)]))
         good = good[_last_of_each(keys.take(pa.array(rows[good])))]
-        self.remove(keys.take(pa.array(rows[good])))
+        # Nothing is renumbered before all is in: templates that only the new ones have are known by number here.
+        self._forget(self.find(keys.take(pa.array(rows[good]))))
         slots = np.full(len(rows), -1, np.int64)
         slots[good] = self._size + np.arange(len(good))
         self._grow(keys.take(pa.array(rows[good])), found.texts.take(pa.array(good)))
@@ -192,14 +208,14 @@ class QuerySet:
             if self._lanes is not None:
                 lanes[rows[members]] = self._lanes(self._templates[number]).number
         self._index.planted(len(self._axes))
+        self._compact()
         refused.sort(key=lambda one: one.row)
         return Added(refused, np.sort(np.concatenate([np.empty(0, np.int64), *never])), lanes)
 
     def remove(self, keys: pa.Array) -> int:
         """Forget queries; how many there were."""
         slots = self.find(keys)
-        self._state[slots] &= ~_ALIVE
-        self._alive -= len(slots)
+        self._forget(slots)
         self._compact()
         return len(slots)
 
@@ -209,8 +225,7 @@ class QuerySet:
             return 0
         alive = (self._state[: self._size] & _ALIVE).astype(bool)
         slots = np.flatnonzero(alive & (self.until < before))
-        self._state[slots] &= ~_ALIVE
-        self._alive -= len(slots)
+        self._forget(slots)
         self._compact()
         return len(slots)
 
@@ -224,8 +239,7 @@ class QuerySet:
         for name, axis in self._axes.items():
             if name is not None:
                 points[axis] = rows_of.along(name)
-        alive = None if self._alive == self._size else (self._state[: self._size] & _ALIVE).astype(bool)
-        rows, slots = self._index.match(points, alive, cluster)
+        rows, slots = self._index.match(points, self._living, cluster)
         if not len(slots):
             return rows, slots
         state = self._state[slots] if self._special else None
@@ -316,7 +330,29 @@ class QuerySet:
 
     def settle(self) -> None:
         """Build the index, now."""
-        self._index.settle(len(self._axes))
+        self.tidy(wait=True)
+        self._index.settle(len(self._axes), self._living)
+
+    def tidy(self, *, wait: bool = False) -> None:
+        """Take over what a thread has made ready, or is about to, if asked to ``wait``; slots change."""
+        smaller = self._smaller
+        if smaller is None or not (wait or smaller.columns.done()):
+            return
+        self._smaller = None
+        texts, keys = smaller.columns.result()
+        kept = np.concatenate([smaller.kept, np.arange(smaller.size, self._size, dtype=np.int32)])
+        numbers = np.full(self._size, -1, np.int32)
+        numbers[kept] = np.arange(len(kept), dtype=np.int32)
+        self._index.renumber(numbers)
+        self._known.renumber(keys, smaller.size, numbers)
+        self._texts.replace(smaller.size, texts)
+        self._state, self._template, self.counts = self._state[kept], self._template[kept], self.counts[kept]
+        if len(self._tested):
+            self._tested = np.concatenate([self._tested, np.zeros(self._size - len(self._tested), np.uint32)])[kept]
+        self.labels = self.labels[kept] if len(self.labels) else self.labels
+        self.until = self.until[kept] if len(self.until) else self.until
+        self._size = len(kept)
+        self._forget_templates()
 
     # --- adding ---------------------------------------------------------------------------------------------------
 
@@ -440,34 +476,36 @@ class QuerySet:
                 grown[: self._size] = before[: self._size]
                 setattr(self, name, grown)
         self._known.add(keys, self._size)
-        self._texts.append(texts)
+        self._texts.add(texts)
         self._size, self._alive = wanted, self._alive + n
 
+    def _forget(self, slots: NDArray[np.int64]) -> None:
+        self._state[slots] &= ~_ALIVE
+        self._alive -= len(slots)
+
     def _compact(self) -> None:
-        """Forget what was removed, once it is the greater part."""
+        """Forget what was removed, once it is the greater part; the others answer while a thread is at it."""
+        self.tidy()
         dead = self._size - self._alive
-        if dead < max(_LEAST_DEAD, self._alive):
+        if self._smaller is not None or dead < max(_LEAST_DEAD, self._alive):
             return
         kept = np.flatnonzero(self._state[: self._size] & _ALIVE).astype(np.int32)
-        numbers = np.full(self._size, -1, np.int32)
-        numbers[kept] = np.arange(len(kept), dtype=np.int32)
-        texts, keys = self.texts(kept), self.keys(kept)
-        self._index = self._index.rebuilt(len(self._axes), numbers)
-        self._state, self._template, self.counts = self._state[kept], self._template[kept], self.counts[kept]
-        if len(self._tested):
-            self._tested = np.concatenate([self._tested, np.zeros(self._size - len(self._tested), np.uint32)])[kept]
-        self.labels = self.labels[kept] if len(self.labels) else self.labels
-        self.until = self.until[kept] if len(self.until) else self.until
-        self._texts, self._size = [texts], len(kept)
-        self._known = _Keys(self.key_type)
-        self._known.add(keys, 0)
-        self._index.planted(len(self._axes))
-        self._forget_templates()
+        columns = list(self._texts.parts), list(self._known.values.parts)
+        self._smaller = _Smaller(kept, self._size, self._index.pool.submit(_taken, columns, kept))
+        if self._size < _APART:
+            self.tidy(wait=True)
+
+    @property
+    def _living(self) -> NDArray[np.bool_] | None:
+        """Which slots are those of queries that stand; None: all."""
+        return None if self._alive == self._size else (self._state[: self._size] & _ALIVE).astype(bool)
 
     def _forget_templates(self) -> None:
         """Keep the templates that some query has; texts read by themselves bring one each."""
-        used, own = np.unique(self._template[: self._size], return_inverse=True)
-        self._template = own.astype(np.int32)
+        counts = np.bincount(self._template[: self._size], minlength=len(self._templates))
+        used = np.flatnonzero(counts)
+        own = np.cumsum(counts > 0, dtype=np.int32) - 1
+        self._template = own[self._template[: self._size]]
         numbers: dict[int | None, int | None] = {number: i for i, number in enumerate(used.tolist())} | {None: None}
         self._templates = [self._templates[number] for number in used.tolist()]
         self._shapes = {shape: numbers[number] for shape, number in self._shapes.items() if number in numbers}
@@ -498,32 +536,73 @@ def plain_key(kind: pa.DataType) -> pa.DataType:
     return pa.string() if pa.types.is_string_view(kind) else kind
 
 
+class _Growing:
+    """A column that grows at its end, in parts: no value is copied often, and no part that is long."""
+
+    def __init__(self, kind: pa.DataType) -> None:
+        self.parts: list[pa.Array] = [pa.array([], kind)]
+
+    @property
+    def nbytes(self) -> int:
+        return sum(int(part.nbytes) for part in self.parts)
+
+    def add(self, values: pa.Array) -> None:
+        joined, n = [values], len(values)
+        while self.parts and len(self.parts[-1]) < min(_RATIO * n, _PART - n):
+            joined.append(self.parts.pop())
+            n += len(joined[-1])
+        self.parts.append(pa.concat_arrays(joined[::-1]))
+
+    def take(self, at: NDArray[np.int32] | NDArray[np.int64]) -> pa.Array:
+        ends = np.cumsum([len(part) for part in self.parts])
+        of = np.searchsorted(ends, at, side="right")
+        order = np.argsort(of, kind="stable")
+        found = []
+        for i in np.unique(of).tolist():
+            mine = order[np.searchsorted(of, i, sorter=order) : np.searchsorted(of, i, side="right", sorter=order)]
+            found.append(self.parts[i].take(pa.array(at[mine] - (ends[i] - len(self.parts[i])))))
+        if len(found) == 1:
+            return found[0]
+        back = np.empty_like(order)
+        back[order] = np.arange(len(order))
+        return pa.concat_arrays([self.parts[0].slice(0, 0), *found]).take(pa.array(back))
+
+    def replace(self, n: int, values: pa.Array) -> None:
+        """Have these values in place of the first n."""
+        self.parts = [values, *pa.chunked_array(self.parts).slice(n).chunks]
+
+
+def _taken(columns: Sequence[Sequence[pa.Array]], at: NDArray[np.int32]) -> list[pa.Array]:
+    """The values of columns, each in parts, at some places."""
+    return [pa.concat_arrays(parts).take(pa.array(at)) for parts in columns]
+
+
 class _Keys:
     """Keys of queries by slot, and slots by key."""
 
     def __init__(self, kind: pa.DataType) -> None:
-        self._parts: list[pa.Array] = [pa.array([], kind)]
+        self.values = _Growing(kind)
         self._runs: list[tuple[NDArray[np.uint32], NDArray[np.int32]]] = []
 
     @property
     def nbytes(self) -> int:
-        runs = sum(a.nbytes + b.nbytes for a, b in self._runs)
-        return runs + sum(int(part.nbytes) for part in self._parts)
+        return sum(a.nbytes + b.nbytes for a, b in self._runs) + self.values.nbytes
 
     def add(self, keys: pa.Array, first: int) -> None:
         """Keys of the slots from ``first`` on."""
-        self._parts.append(keys)
+        self.values.add(keys)
         hashes, slots = _hashes(keys), np.arange(first, first + len(keys), dtype=np.int32)
-        while self._runs and len(self._runs[-1][0]) < 4 * len(hashes):
+        while self._runs and len(self._runs[-1][0]) < _RATIO * len(hashes):
             others, theirs = self._runs.pop()
             hashes, slots = np.concatenate([others, hashes]), np.concatenate([theirs, slots])
         order = np.argsort(hashes, kind="stable")
         self._runs.append((hashes[order], slots[order]))
 
-    def take(self, slots: NDArray[np.int32]) -> pa.Array:
-        if len(self._parts) > 1:
-            self._parts = [pa.concat_arrays(self._parts)]
-        return self._parts[0].take(pa.array(slots))
+    def renumber(self, keys: pa.Array, size: int, numbers: NDArray[np.int32]) -> None:
+        """Have these keys in place of the first ``size``, and the slots by other numbers: of those removed, -1."""
+        self.values.replace(size, keys)
+        runs = [(hashes, numbers[slots]) for hashes, slots in self._runs]
+        self._runs = [(hashes[slots >= 0], slots[slots >= 0]) for hashes, slots in runs]
 
     def find(self, keys: pa.Array, state: NDArray[np.uint8]) -> NDArray[np.int64]:
         """The slots of these keys that are alive, each once."""
@@ -540,7 +619,7 @@ class _Keys:
         near = np.concatenate(found).astype(np.int64)
         near = near[(state[near] & _ALIVE) > 0]
         # A hash may be that of another key, too.
-        same = pc.is_in(_plain(self.take(near.astype(np.int32))), value_set=_plain(keys))
+        same = pc.is_in(_plain(self.values.take(near)), value_set=_plain(keys))
         return np.unique(near[np.asarray(same)])
 
 
