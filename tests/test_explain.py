@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -25,6 +26,12 @@ def joined(frame: Any = ROWS, **changes: Any) -> Any:
     return ap.similarity_join(stream(frame), stream(frame), **settings)
 
 
+def queried(frame: Any = ROWS, **settings: Any) -> Any:
+    streams = [stream(frame, name=name, lateness=late) for name, late in (("r", 2), ("s", 0))]
+    queries = pa.table({"query": [1], "condition": ["r.x < s.x WITHIN 2 ROWS"]})
+    return ap.match_queries(*streams, queries, **settings)
+
+
 @pytest.mark.parametrize(
     ("result", "told"),
     [
@@ -44,6 +51,13 @@ def joined(frame: Any = ROWS, **changes: Any) -> Any:
             ap.window_aggregate(ap.filter(stream(), "x < 1"), {"x": ["sum", "max"]}, window=ap.CountWindow(3)),
             "where x < 1\naggregate: sum of x, max of x; the newest 3 rows",
         ),
+        (queried(probability=0.5), "existing with probability 'p', at most 2 s late\nstream 's'"),
+        (queried(probability=0.5, window=ap.CountWindow(4)), "own, else the newest 4 rows\n"),
+        (queried(probability=0.5), "'p'\nqueries over 2 streams, told from 0.5 on; window: each query's own\n"),
+        (
+            queried(aggregate={"n": "count", "total": ("sum", "r.x")}, window=ap.TimeWindow(3)),
+            "own, else rows at most 3 s, 3 s old\naggregate: count, sum of r.x\nindex: conditions as boxes",
+        ),
     ],
 )
 def test_a_result_tells_how_it_came_about(result: pa.Table, told: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -57,6 +71,10 @@ def test_answers_that_share_rows_are_warned_of() -> None:
     text = ap.explain(ap.window_aggregate(pairs, {"distance": "sum"}, window=ap.TimeWindow(1)))
     assert "warning: Stream 'stream' is the output of a join: answers that share a row are not independent" in text
     assert "warning" not in ap.explain(joined())
+    alone = stream(name="s", existence=None)
+    queries = pa.table({"query": [1], "condition": ["r.distance < s.x WITHIN 1 SECOND"]})
+    text = ap.explain(ap.match_queries(replace(pairs, name="r"), alone, queries, probability=0.5))
+    assert "warning: Stream 'r' is the output of a join" in text
 
 
 def test_spark_tells_of_its_tiles(spark: SparkSession) -> None:
@@ -66,6 +84,7 @@ def test_spark_tells_of_its_tiles(spark: SparkSession) -> None:
     )
     aggregate = ap.window_aggregate(stream(frame), {"x": "sum"}, window=ap.CountWindow(3))
     assert "on Spark: one bucket on one core, of" in ap.explain(aggregate)
+    assert "on Spark: one bucket on one core, of" in ap.explain(queried(frame, probability=0.5))
 
 
 @pytest.mark.parametrize(("given", "message"), [(ROWS, "is not what a call"), ([1], "explain\\(\\) got a list")])

@@ -11,6 +11,7 @@ from appulse.engines.queries import QueryCall
 from appulse.engines.sensors import SensorCall
 from appulse.engines.window_call import WindowCall
 from appulse.model.uncertainty import Form
+from appulse.windows.definitions import CountWindow, TimeWindow
 from appulse.windows.frames import described
 
 if TYPE_CHECKING:
@@ -43,15 +44,11 @@ _LANES = "join: on the equalities between streams that a query's answers all sat
 
 def explained(call: AnyCall, tiles: int | None) -> list[str]:
     """Lines about the streams, the operator, its window and its index; warnings last. ``tiles``: those of Spark."""
-    if isinstance(call, WindowCall):
-        lines = [_stream(one, 0) for one in call.streams]
-        window = "each query's own" if call.window is None else f"each query's own, else {call.window}"
-        return [*lines, f"queries over {len(lines)} streams; window: {window}", _QUERIES, _LANES]
     if isinstance(call, SensorCall):
         return list(_sensors(call, tiles))
     if isinstance(call, PhenomenaCall):
         return list(_phenomena(call, tiles))
-    if not isinstance(call, JoinCall | AggregateCall | QueryCall):
+    if not isinstance(call, JoinCall | AggregateCall | QueryCall | WindowCall):
         return []
     lines = [_stream(call, i) for i in range(len(call.encodings))]
     if isinstance(call, JoinCall):
@@ -60,14 +57,32 @@ def explained(call: AnyCall, tiles: int | None) -> list[str]:
         asked = ", ".join(f"{a.aggregate} of {a.column}" for a in call.plan.asked)
         lines.append(f"aggregate: {asked}; {described(call.plan.rule, (call.plan.length,))}")
         if tiles is not None:
-            lines.append(f"on Spark: {'groups spread over' if call.grouped else 'one bucket on one core, of'} {tiles}")
+            lines.append(f"on Spark: {_spread(grouped=call.grouped)} {tiles}")
     elif isinstance(call, QueryCall):
         least = call.threshold
         lines.append("queries: " + ("rows are certain" if least is None else f"told from {least + TOLERANCE:.6g} on"))
         lines.append(_QUERIES)
         if tiles is not None:
             lines.append("on Spark: every worker process holds all queries; rows stay where they are")
+    elif isinstance(call, WindowCall):
+        lines += _over_windows(call, tiles)
     return lines + [f"warning: {_DEPENDENT.format(name=name)}" for name in call.dependent]
+
+
+def _over_windows(call: WindowCall, tiles: int | None) -> Iterator[str]:
+    window = ""
+    if isinstance(call.window, TimeWindow):
+        window = ", else " + described(None, call.window.micros(tuple(one.name for one in call.encodings)))
+    elif isinstance(call.window, CountWindow):
+        window = f", else the newest {call.window.size} rows"
+    told = "" if call.threshold is None else f", told from {call.threshold + TOLERANCE:.6g} on"
+    yield f"queries over {len(call.streams)} streams{told}; window: each query's own{window}"
+    if call.aggregates:
+        yield "aggregate: " + ", ".join(" of ".join(filter(None, (a.aggregate, a.column))) for a in call.aggregates)
+    yield _QUERIES
+    yield _LANES
+    if tiles is not None:
+        yield f"on Spark: {_spread(grouped=call.grouped)} {tiles}"
 
 
 def _phenomena(call: PhenomenaCall, tiles: int | None) -> Iterator[str]:
@@ -91,7 +106,7 @@ def _phenomena(call: PhenomenaCall, tiles: int | None) -> Iterator[str]:
     else:
         yield f"neighbours: {len(plan.sites.near) // 2} pairs of {len(plan.sites.sensors)} sensors"
     if tiles is not None:
-        yield f"on Spark: {'groups spread over' if call.grouped else 'one bucket on one core, of'} {tiles}"
+        yield f"on Spark: {_spread(grouped=call.grouped)} {tiles}"
 
 
 def _sensors(call: SensorCall, tiles: int | None) -> Iterator[str]:
@@ -106,6 +121,10 @@ def _sensors(call: SensorCall, tiles: int | None) -> Iterator[str]:
     yield "index: one hash structure of all sensors: values, the occurrences of each newest first"
     if tiles is not None:
         yield f"on Spark: values spread over {tiles} buckets by hash"
+
+
+def _spread(*, grouped: bool) -> str:
+    return "groups spread over" if grouped else "one bucket on one core, of"
 
 
 def _stream(call: Call, i: int) -> str:
