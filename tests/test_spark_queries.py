@@ -334,6 +334,41 @@ def test_window_joins_of_streams_answer_as_in_process(spark: SparkSession, tmp_p
     assert _rows(rejects) == _rows(ap.rejects(expected))
 
 
+def test_aggregates_over_streams_answer_as_in_process(spark: SparkSession, tmp_path: Path) -> None:
+    """Counts, sums and means of groups, over windows in time and in rows; one group falls silent, some rows are bad."""
+    rng = np.random.default_rng(11)
+    tables = []
+    for _ in "rs":
+        x = rng.integers(0, 6, 45).astype(float)
+        x[7] = np.nan
+        groups = np.where(np.arange(45) < 30, rng.integers(0, 3, 45), 0)
+        tables.append(pa.table({"id": np.arange(45), "ts": 1000 + np.arange(45) // 3, "x": x, "p": groups}))
+    models: tuple[Any, ...] = (ap.Gaussian("x", sigma=0.5, samples=3), ap.Exact("x"))
+    streams = [
+        ap.Stream(t, key="id", time="ts", value=model, partition_by="p", name=name, lateness=2)
+        for t, model, name in zip(tables, models, "rs", strict=True)
+    ]
+    texts = ["r.x - s.x BETWEEN -1 AND 1", "r.x < s.x WITHIN 2 ROWS", "r.x >", "r.x = 9 AND s.x = 9 WITHIN 1 SECOND"]
+    asked = pa.table({"query": ["near", "less", "bad", "none"], "condition": texts})
+    settings: dict[str, Any] = {
+        "window": ap.TimeWindow(3),
+        "aggregate": {"n": "count", "total": ("sum", "s.x"), "middle": ("mean", "r.x")},
+    }
+    expected = ap.match_queries(*streams, asked, **settings)
+    assert set(expected["query"].to_pylist()) == {"near", "less"}
+    frames = [read_stream(spark, _files(tmp_path / n, [t[:20], t[20:]])) for n, t in zip("rs", tables, strict=True)]
+    given = [replace(stream, frame=frame) for stream, frame in zip(streams, frames, strict=True)]
+    answers, rejects = drained(ap.match_queries(*given, asked, **settings), tmp_path / "out")
+    assert answers.schema.names == expected.schema.names
+    found, wanted = (sorted(table.to_pylist(), key=repr) for table in (answers, expected))
+    ids, values = list(expected.schema.names[:3]), list(expected.schema.names[3:])
+    assert [[row[name] for name in ids] for row in found] == [[row[name] for name in ids] for row in wanted]
+    assert len(found) > 40
+    ours, theirs = (np.array([[row[name] for name in values] for row in rows], float) for rows in (found, wanted))
+    np.testing.assert_allclose(ours, theirs, rtol=1e-9)
+    assert _rows(rejects) == _rows(ap.rejects(expected))
+
+
 def test_window_joins_go_on_from_a_checkpoint_by_the_queries_of_each_batch(spark: SparkSession, tmp_path: Path) -> None:
     """Queries that are a stream, over two streams: each micro-batch answers by its own set, which its metrics tell."""
     rng = np.random.default_rng(5)
