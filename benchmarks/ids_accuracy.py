@@ -12,7 +12,7 @@ from appulse.imputation.scores import mask, scored
 from benchmarks import incomplete_data as data_sets
 from benchmarks.ids_claims import all_of, imputer_of
 from benchmarks.incomplete_data import holes
-from benchmarks.incomplete_join import NEAR, contestants, f_score, joined, pairs_of
+from benchmarks.incomplete_quality import NEAR, contestants, f_score, joined, pairs_of
 from benchmarks.incomplete_rivals import close_pairs, ignoring
 from benchmarks.tables import Curves, Estimate
 
@@ -106,7 +106,7 @@ def accuracy(*, quick: bool) -> Iterator[Curves]:
             known = contestants(data, list(imputer_of(data, 0.05).rules), joint=m > 1)
             scores = {"ignore": f_score(ignoring(rows[0], rows[1], epsilon, window), truth)}
             for who in ("DD+join", "er+join", "con+join", "mean", "zero"):
-                scores[who] = f_score(pairs_of(joined(streams, epsilon, 0.5, known[who]())), truth)
+                scores[who] = f_score(pairs_of(joined(streams, epsilon, 0.5, known[who])), truth)
             names.append(name)
             for who, score in scores.items():
                 lines.setdefault("Join-iDS = DD+join" if who == "DD+join" else who, []).append(Estimate(score, 0.0))

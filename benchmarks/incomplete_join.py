@@ -22,145 +22,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import appulse as ap
-from appulse.imputation.discovery import discovered
-from appulse.imputation.repository import Repository
 from benchmarks.harness import arguments, read_stream, report, say, scratch, timed, write_stream
-from benchmarks.incomplete_data import all_of, correlated, holes, uniform
-from benchmarks.incomplete_rivals import ScanImputer, close_pairs, ignoring, scikit
+from benchmarks.incomplete_data import correlated, holes, uniform
+from benchmarks.incomplete_quality import ALPHA, FILLED, NEAR, WINDOW, joined, quality
+from benchmarks.incomplete_rivals import ScanImputer, close_pairs, scikit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable
 
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from appulse.model.filled import Filled
     from benchmarks.incomplete_data import DataSet
 
-    Matrix = NDArray[np.float64]
-    Pairs = set[tuple[int, int]]
-
 PARTS = ("quality", "scan", "knn", "growth", "spark")
-WINDOW = 200  # seconds, so rows of each stream
-SHARE = 0.3  # of rows with holes
-NEAR = 0.02  # of pairs within epsilon
-ALPHA = 0.5
-
-
-def pairs_of(table: pa.Table) -> Pairs:
-    """The key pairs of a result."""
-    return set(zip(table["left_key"].to_pylist(), table["right_key"].to_pylist(), strict=True))
-
-
-def f_score(found: Pairs, truth: Pairs) -> float:
-    """The harmonic mean of precision and recall."""
-    return 2 * len(found & truth) / max(1, len(found) + len(truth))
-
-
-def joined(
-    streams: tuple[ap.Stream, ap.Stream], epsilon: float, alpha: float, imputer: Any, options: Any = None
-) -> pa.Table:
-    """The join under test; imputers that need whole frames have them."""
-    settings: dict[str, Any] = {"epsilon": epsilon, "probability": alpha, "window": ap.TimeWindow(WINDOW)}
-    result: pa.Table = ap.similarity_join(*streams, imputer=imputer, options=options, **settings)
-    return result
-
-
-def calibration(table: pa.Table, truth: Pairs) -> float:
-    """Expected calibration error in ten bins of probability, of the pairs with a filled row."""
-    filled = np.array([bool(a or b) for a, b in zip(*(table[c].to_pylist() for c in _FILLED), strict=True)])
-    told = table["probability"].to_numpy()[filled]
-    keys = [
-        pair for pair, own in zip(zip(*(table[c].to_pylist() for c in _KEYS), strict=True), filled, strict=True) if own
-    ]
-    real = np.array([pair in truth for pair in keys], float)
-    place = np.minimum((told * 10).astype(int), 9)
-    sums = [np.bincount(place, weights, 10) for weights in (told, real)]
-    return float(np.abs(sums[0] - sums[1]).sum() / max(1, len(told)))
-
-
-_FILLED, _KEYS = ("left_filled", "right_filled"), ("left_key", "right_key")
-
-
-def contestants(data: DataSet, rules: list[ap.DifferentialDependency], *, joint: bool) -> dict[str, Callable[[], Any]]:
-    """Imputers by name; where several holes are filled together, the product of editing rules would not end."""
-    known = Repository(data.complete)
-    bins = dict.fromkeys(data.names, 0.05)
-    editing = {name: [other for other in data.names if other != name] for name in data.names}
-    return {
-        "DD+join": lambda: ap.DependencyImputer(known, rules, joint=joint, verified=()),
-        "er+join": lambda: ap.EditingRules(known, editing, bins, marginal=16 if joint else 256),
-        "con+join": lambda: ap.SpeedImputer(dict.fromkeys(data.names, 0.05)),
-        "mean": lambda: ap.MeanImputer(known),
-        "zero": ap.ZeroFill,
-        "last value": ap.LastValueImputer,
-        "KNNImputer": lambda: scikit("KNNImputer", data.names, data.complete),
-        "IterativeImputer": lambda: scikit("IterativeImputer", data.names, data.complete),
-    }
-
-
-def holed(data: DataSet, *, quick: bool) -> Iterator[tuple[str, int, list[Matrix]]]:
-    """The streams with holes, made or as they came: what there is to tell of them, how many a row has, and rows."""
-    if data.gaps is not None:
-        yield "real gaps", 2, list(data.gaps)
-        return
-    for m, burst in ((1, 1), (1, 20)) if quick else ((1, 1), (1, 20), (2, 1), (2, 20)):
-        rows = [holes(part, SHARE, m, seed, burst=burst) for seed, part in enumerate((data.left, data.right))]
-        yield f"m={m} burst={burst}", m, rows
-
-
-def quality(*, quick: bool) -> dict[str, float]:
-    """F-scores on every data set, holes at random and in runs, and gaps as they came."""
-    n, size = (1000, 5000) if quick else (3000, 30_000)
-    gaps, errors = [], []
-    for name, make in all_of(n, size).items():
-        data = make()
-        epsilon, repository = data.near(NEAR), Repository(data.complete)
-        truth = close_pairs(data.left, data.right, epsilon, WINDOW)
-        rules = [one.rule for one in discovered(repository)]
-        auto = ap.AutoImputer(repository, rules=rules)
-        for what, m, rows in holed(data, quick=quick):
-            streams = data.streams(rows[0], rows[1])
-            nothing = np.zeros(len(rows[0]), np.int64)
-            at = 1_000_000 * np.arange(len(nothing))
-            own = [auto.chosen(data.names, part, at, nothing) for part in rows]
-            told = joined(streams, epsilon, 1e-6, dict(zip(("left", "right"), own, strict=True)))
-            chosen = min(auto.scores, key=lambda who: auto.scores[who].crps)
-            fills = [one.bind(data.names).fill(part, at, nothing) for one, part in zip(own, rows, strict=True)]
-            # What is likely enough is what a join that asks for it has: probabilities are exact.
-            ours, error = f_score(pairs_of(likely(told)), truth), calibration(told, truth)
-            scores = {"ignore": f_score(ignoring(rows[0], rows[1], epsilon, WINDOW), truth)}
-            for who, imputer in contestants(data, rules, joint=m > 1).items():
-                scores[who] = f_score(pairs_of(joined(streams, epsilon, ALPHA, imputer())), truth)
-            theirs = ", ".join(f"{who} {score:.3f}" for who, score in scores.items())
-            least = chance_error(told, fills, epsilon)
-            say(f"{name} {what}: ours {ours:.3f} ({chosen}), ECE {error:.3f} (by chance {least:.3f}); {theirs}")
-            gaps.append(ours - max(scores.values()))
-            errors.append(error)
-    return {"f_gap_min": min(gaps), "f_gap_mean": float(np.mean(gaps)), "ece_max": max(errors)}
-
-
-def chance_error(told: pa.Table, fills: Sequence[Filled], epsilon: float, draws: int = 5) -> float:
-    """The calibration error that would be there were the fills right: the truth is drawn from them, each row once.
-
-    Pairs of one row are right or wrong together, so that few incomplete rows make for a large one.
-    """
-    chance, errors = np.random.default_rng(0), []
-    for _ in range(draws):
-        rows = []
-        for fill in fills:
-            # Gumbel's way to draw one sample of each row by its weight.
-            score = np.log(fill.weights) + chance.gumbel(size=len(fill.weights))
-            owner = np.repeat(np.arange(len(fill.first) - 1), np.diff(fill.first))
-            best = np.lexsort((score, owner))[fill.first[1:] - 1]
-            rows.append(fill.rows[best])
-        errors.append(calibration(told, close_pairs(rows[0], rows[1], epsilon, WINDOW)))
-    return float(np.mean(errors))
-
-
-def likely(table: pa.Table) -> pa.Table:
-    """The answers with a probability of `ALPHA` at least."""
-    return table.filter(table["probability"].to_numpy() >= ALPHA - 1e-9)
 
 
 def seconds(call: Callable[[], Any], times: int = 3) -> float:
@@ -203,7 +78,7 @@ def scan(*, quick: bool) -> dict[str, float]:
 
 
 def _plain(table: pa.Table) -> list[dict[str, Any]]:
-    rows = list(table.drop_columns(list(_FILLED)).to_pylist())
+    rows = list(table.drop_columns(list(FILLED)).to_pylist())
     for row in rows:
         row["probability"] = round(row["probability"], 9)
     return rows
@@ -218,7 +93,7 @@ def knn(*, quick: bool) -> dict[str, float]:
     fill = scikit("KNNImputer", data.names, data.complete).bind(data.names)
     nothing = np.zeros(len(rows[0]), np.int64)
 
-    def rival() -> Pairs:
+    def rival() -> NDArray[np.int64]:
         left, right = (fill.fill(part, nothing, nothing).rows for part in rows)
         return close_pairs(left, right, epsilon, WINDOW)
 

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
     Matrix = NDArray[np.float64]
     Ints = NDArray[np.int64]
-    Pairs = set[tuple[int, int]]
+
+_ROWS = 1 << 32  # more than any stream has
 
 
 class ScanImputer:
@@ -81,21 +82,26 @@ def scikit(name: str, names: Sequence[str], repository: Any) -> ap.PointImputer:
     return ap.PointImputer(kind(), names, repository)
 
 
-def close_pairs(left: Matrix, right: Matrix, epsilon: float, window: int) -> Pairs:
-    """Pairs of complete rows, one a second each, within epsilon and at most ``window`` seconds apart."""
-    return {
-        (i, j)
-        for i, near in enumerate(cKDTree(right).query_ball_point(left, epsilon + 1e-9 * max(1.0, epsilon)))
-        for j in near
-        if abs(i - j) <= window
-    }
+def coded(left: Ints, right: Ints) -> Ints:
+    """Pairs of row numbers as one number each."""
+    return np.asarray(left, np.int64) * _ROWS + np.asarray(right, np.int64)
 
 
-def ignoring(left: Matrix, right: Matrix, epsilon: float, window: int) -> Pairs:
+def close_pairs(left: Matrix, right: Matrix, epsilon: float, window: int) -> Ints:
+    """Pairs of complete rows, one a second each, within epsilon and at most ``window`` seconds apart, in order."""
+    found = cKDTree(right).query_ball_point(left, epsilon + 1e-9 * max(1.0, epsilon))
+    i = np.repeat(np.arange(len(left)), [len(near) for near in found])
+    j = np.array([j for near in found for j in near], np.int64)
+    kept = np.abs(i - j) <= window
+    return np.sort(coded(i[kept], j[kept]))
+
+
+def ignoring(left: Matrix, right: Matrix, epsilon: float, window: int) -> Ints:
     """Pairs within epsilon by the attributes that both rows have; what is missing is taken to be equal."""
-    found: Pairs = set()
+    found = []
     for shift in range(-window, window + 1):
         i = np.arange(max(0, -shift), min(len(left), len(right) - shift))
         square = np.nansum((left[i] - right[i + shift]) ** 2, axis=1)
-        found |= {(int(k), int(k) + shift) for k in i[square <= epsilon**2]}
-    return found
+        near = i[square <= epsilon**2]
+        found.append(coded(near, near + shift))
+    return np.sort(np.concatenate(found))

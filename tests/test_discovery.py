@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations_with_replacement
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +21,7 @@ from appulse.imputation.conditions import GAIN, LEAST_PAIRS, PARTS, conditions
 from appulse.imputation.dependencies import from_toml
 from appulse.imputation.discovery import described, discovered
 from appulse.imputation.repository import Repository
-from appulse.imputation.scores import below, crps, mask, scored
+from appulse.imputation.scores import Score, below, crps, mask, scored
 from tests import naive_imputation as naive
 
 if TYPE_CHECKING:
@@ -220,6 +222,36 @@ def test_the_imputer_that_suits_is_chosen(kind: str) -> None:
     found = ap.self_join(stream, imputer="auto", **settings)
     expected = ap.self_join(ap.impute(stream, "auto"), **settings)
     assert found.num_rows == expected.num_rows > 0
+
+
+def test_of_imputers_as_good_the_narrowest_is_chosen() -> None:
+    auto = ap.AutoImputer()
+    auto.scores = {
+        "best": Score(1.0, 1.0, 0.0, 2.0, 9),
+        "as good": Score(1.015, 1.0, 0.0, 1.5, 9),
+        "narrow": Score(1.03, 1.0, 0.0, 0.1, 9),
+    }
+    assert auto.best() == "as good"
+
+
+def test_streams_that_are_joined_help_to_fill_each_other() -> None:
+    """Both measure the same, which neither's past tells; in partitions of their own they do not."""
+    chance = np.random.default_rng(5)
+    world = chance.normal(size=(800, 2))
+    lost = np.zeros(world.shape, bool)
+    lost[5::10, 0] = True
+    left = stream_of(world + chance.normal(0.0, 0.01, world.shape), lost)
+    right = stream_of(world + chance.normal(0.0, 0.01, world.shape), np.roll(lost, 3, axis=0))
+    settings: dict[str, Any] = {"epsilon": 0.1, "probability": 0.5, "window": ap.TimeWindow(0)}
+    found = ap.similarity_join(left, right, imputer="auto", **settings)
+    filled = found.filter(pc.greater(pc.list_value_length(found["left_filled"]), 0))
+    assert {one[0]["rule"] for one in filled["left_filled"].to_pylist()} == {"regression in time and on another stream"}
+    assert filled.num_rows == 80
+    assert pc.min(filled["probability"]).as_py() > 0.9
+    place = pa.array(["x"] * 800)
+    apart = [replace(one, frame=one.frame.append_column("place", place), partition_by="place") for one in (left, right)]
+    alone = ap.similarity_join(*apart, imputer="auto", **settings)
+    assert alone.num_rows < found.num_rows
 
 
 def test_what_cannot_be_chosen_is_told() -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import appulse as ap
 from appulse.imputation import time_regression
 from appulse.imputation.in_time import LastValueImputer, SpeedImputer
+from appulse.imputation.samples import every_third
 from appulse.imputation.simple import EditingRules, MeanImputer, NearestImputer, PointImputer, ZeroFill
 
 if TYPE_CHECKING:
@@ -208,17 +209,57 @@ def test_regression_in_time_follows_what_is_there() -> None:
     assert np.mean([samples[i].std() for i in calm]) < 0.5 * samples[450].std()
 
 
-def test_the_errors_of_a_regression_are_those_without_the_row() -> None:
+@pytest.mark.parametrize("told", [True, False])
+def test_the_errors_of_a_regression_are_those_without_the_row(told: bool) -> None:
+    """For the penalty at which they are least, a weak one if there is something to learn, else a strong."""
     chance = np.random.default_rng(1)
-    given, wanted = chance.normal(size=(12, 2)), chance.normal(size=(12, 2))
+    given = np.column_stack([chance.normal(size=(12, 2)), np.full(12, 7.0)])  # a column that tells nothing
+    wanted = chance.normal(size=(12, 2)) + 9.0 * told * given[:, :2]
     weights, errors = time_regression._ridge(given, wanted)
-    full = np.column_stack([given, np.ones(12)])
-    penalty = np.diag(np.append(1e-3 * 12 * given.var(axis=0), 0.0))
-    for i in range(12):
-        kept = np.arange(12) != i
-        alone = np.linalg.solve(full[kept].T @ full[kept] + penalty, full[kept].T @ wanted[kept])
-        assert errors[i] == pytest.approx(wanted[i] - full[i] @ alone, rel=1e-4, abs=1e-6)
-    assert weights.shape == (3, 2)
+    full = np.column_stack([given[:, :2], np.ones(12)])
+    tried = []
+    for penalty in (1e-3, 1e-2, 1e-1, 1.0, 1e9):
+        ridge = np.diag(np.append(penalty * 12 * given[:, :2].var(axis=0), 0.0))
+        each = []
+        for i in range(12):
+            kept = np.arange(12) != i
+            alone = np.linalg.solve(full[kept].T @ full[kept] + ridge, full[kept].T @ wanted[kept])
+            each.append(wanted[i] - full[i] @ alone)
+        tried.append(np.array(each))
+    costs = [float((each**2).sum()) for each in tried]
+    best = int(np.argmin(costs))
+    assert (best < 2) == told
+    assert errors == pytest.approx(tried[best], rel=1e-4, abs=1e-6)
+    assert weights.shape == (4, 2)
+    assert weights[2] == pytest.approx(0.0)
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_regression_in_time_looks_at_what_is_beside(lost: bool) -> None:
+    """Another stream tells the value where its row is there, and is left alone where it lacks it."""
+    chance = np.random.default_rng(3)
+    n = 400
+    other = chance.normal(size=(n, 1))
+    values = np.column_stack([2.0 * other[:, 0] + 1.0 + chance.normal(0.0, 0.01, n), chance.normal(size=n)])
+    truth = values[100, 0]
+    values[100, 0] = np.nan
+    time, group = np.arange(n) * 1_000_000, np.zeros(n, np.int64)
+    seen = np.where((np.arange(n) == 100)[:, None] & lost, np.nan, other)
+    beside = seen[::-1], time[::-1] + 1000  # in any order, at about the time
+    fill = ap.TimeRegressionImputer(beside=beside).bind("ab").fill(values, time, group)
+    alone = ap.TimeRegressionImputer().bind("ab").fill(values, time, group)
+    found, plain = (one.rows[one.first[100] : one.first[101], 0] for one in (fill, alone))
+    if lost:
+        assert found.tolist() == plain.tolist()
+    else:
+        assert np.abs(found - truth).max() < 0.2 < np.abs(plain - truth).max()
+        assert len(found) == 24
+
+
+def test_every_third_sample_is_the_middle_of_three() -> None:
+    samples = np.array([[[5.0, 1.0], [3.0, 2.0], [4.0, 3.0], [0.0, 4.0], [2.0, 5.0], [1.0, 6.0]]])
+    assert every_third(samples).tolist() == [[[1.0, 6.0], [4.0, 3.0]]]
+    assert every_third(samples[:, :4]).tolist() == samples[:, :4].tolist()
 
 
 def test_regression_in_time_goes_on_where_little_is_there() -> None:

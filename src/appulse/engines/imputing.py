@@ -153,21 +153,29 @@ def filled_columns(carried: Bytes, stream: NDArray[np.int64], encodings: Sequenc
     return keys, pa.concat_arrays(parts).take(pa.array(order))
 
 
-def chosen_for(imputer: Any, stream: Stream, table: pa.Table) -> Any:
-    """The imputer of a stream, chosen by its rows where it is automatic."""
+def chosen_for(imputer: Any, stream: Stream, table: pa.Table, beside: Mapping[str, Any] | None = None) -> Any:
+    """The imputer of a stream, chosen by its rows where it is automatic; ``beside`` is what it is joined with."""
     if isinstance(imputer, str):
         if imputer != "auto":
             raise BadArgument(f"imputer={imputer!r}.{nearest(imputer, ['auto'])}")
         imputer = AutoImputer()
     if not isinstance(imputer, AutoImputer) or not isinstance(stream.value, Incomplete):
         return imputer
-    for column in (*stream.value.columns, stream.time, *stream.partitions):
-        if column not in table.schema.names:
-            return imputer  # which the call is going to tell
+    read = _usable(stream, table)
+    # What is wrong with a frame the call is going to tell.
+    return imputer if read is None else imputer.chosen(stream.value.columns, *read, beside)
+
+
+def _usable(stream: Stream, table: pa.Table) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]] | None:
+    """Values, times and partitions of the rows that can be filled or need not be, in order of time."""
+    if not isinstance(stream.value, Incomplete):
+        return None
+    if any(c not in table.schema.names for c in (*stream.value.columns, stream.time, *stream.partitions)):
+        return None
     rows, time, group = _read(table, stream, stream.value)
     usable = np.flatnonzero(~np.isinf(rows).any(axis=1) & ~np.isnan(rows).all(axis=1))
     usable = usable[np.argsort(time[usable], kind="stable")]
-    return imputer.chosen(stream.value.columns, rows[usable], time[usable], group[usable])
+    return rows[usable], time[usable], group[usable]
 
 
 def all_chosen(imputer: Any, streams: Sequence[Stream], tables: Sequence[pa.Table], *, self_join: bool) -> Any:
@@ -179,7 +187,25 @@ def all_chosen(imputer: Any, streams: Sequence[Stream], tables: Sequence[pa.Tabl
     if not any(isinstance(one, str | AutoImputer) for one in given.values()):
         return imputer
     known = dict(zip(names, zip(streams, tables, strict=True), strict=True))
-    return {name: chosen_for(one, *known[name]) if name in known else one for name, one in given.items()}
+    beside = _beside(names, streams, tables)
+    return {
+        name: chosen_for(one, *known[name], {other: rows for other, rows in beside.items() if other != name})
+        if name in known
+        else one
+        for name, one in given.items()
+    }
+
+
+def _beside(
+    names: Sequence[str], streams: Sequence[Stream], tables: Sequence[pa.Table]
+) -> dict[str, tuple[NDArray[np.float64], NDArray[np.int64]]]:
+    """What incomplete streams measured and when; nothing where there are partitions, each a world of its own."""
+    found = {}
+    for name, stream, table in zip(names, streams, tables, strict=True):
+        read = None if stream.partitions else _usable(stream, table)
+        if read is not None:
+            found[name] = read[:2]
+    return found
 
 
 def _read(

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from appulse.model.filled import Fill
 
 _LEAST_ROWS = 16
+_SAME = 1.02  # scores whose ratio is less tell no difference: that of 64 samples is 1/64 above their distribution's
+_ENOUGH = 1000  # values taken out
 # Shares of the stream that no period is likely to have.
 _SHIFTS = (0.381966, 0.618034, 0.236068, 0.763932)
 
@@ -38,9 +40,10 @@ class AutoImputer:
 
     ``repository`` is any frame of complete rows, default the stream's own. ``sample`` rows of the stream, one after the
     other, tell; what is taken out is what rows some way off lack, so that gaps are as they come. The score is the
-    mean CRPS in deviations (`Score`). ``scores`` tells them, by name, after a call. Several holes of a row are filled
-    together. ``rules`` are the dependencies to fill by, default those found on the repository; they are not checked
-    again. It needs whole frames.
+    mean CRPS in deviations (`Score`); of those within 2 % of the best, that with the narrowest fills is taken, for of
+    two that foretell a value as well, it tells apart better what is close to it. ``scores`` tells them, by name, after
+    a call. Several holes of a row are filled together. ``rules`` are the dependencies to fill by, default those found
+    on the repository; they are not checked again. It needs whole frames.
     """
 
     def __init__(
@@ -59,31 +62,56 @@ class AutoImputer:
             "of typical rows first: see AutoImputer.chosen."
         )
 
-    def chosen(self, attributes: Sequence[str], values: Floats, time: Ints, group: Ints) -> Imputer:
-        """The imputer for rows (n, d) with their times and partitions, NaN where something is missing."""
+    def chosen(
+        self,
+        attributes: Sequence[str],
+        values: Floats,
+        time: Ints,
+        group: Ints,
+        beside: Mapping[str, tuple[Floats, Ints]] | None = None,
+    ) -> Imputer:
+        """The imputer for rows (n, d) with their times and partitions, NaN where something is missing.
+
+        ``beside`` are the streams these are joined with, by name, as `TimeRegressionImputer` takes them.
+        """
         values, time, group = values[: self.sample], time[: self.sample], group[: self.sample]
         missing = np.isnan(values)
         rounds = _taken_out(missing)
         complete = ~missing.any(axis=1)
         learned = self._known(attributes, values[complete & ~np.any(rounds, axis=(0, 2))])
-        candidates = self.candidates(attributes, learned)
+        candidates = self.candidates(attributes, *learned, beside=beside)
         self.scores = {
             name: pooled([_score(imputer, attributes, values, taken, time, group) for taken in rounds])
             for name, imputer in candidates.items()
         }
-        best = min(self.scores, key=lambda name: self.scores[name].crps)
-        return self.candidates(attributes, self._known(attributes, values[complete]), only=best)[best]
+        best = self.best()
+        return self.candidates(attributes, *self._known(attributes, values[complete]), only=best, beside=beside)[best]
+
+    def best(self) -> str:
+        """The name of the one that was chosen last."""
+        least = min(score.crps for score in self.scores.values())
+        close = [name for name, score in self.scores.items() if score.crps <= _SAME * least]
+        return min(close, key=lambda name: self.scores[name].spread)
 
     def candidates(
-        self, attributes: Sequence[str], repository: Repository | None, only: str | None = None
+        self,
+        attributes: Sequence[str],
+        repository: Repository | None,
+        own: Repository | None = None,
+        only: str | None = None,
+        beside: Mapping[str, tuple[Floats, Ints]] | None = None,
     ) -> Mapping[str, Imputer]:
-        """The imputers to choose from, over a repository if there is one."""
+        """The imputers to choose from, over a repository if there is one, the stream's own rows, and other streams."""
         found: dict[str, Any] = {
             "last value": LastValueImputer,
             "neighbours in time": SpeedImputer,
             "interpolation": InterpolationImputer,
             "regression in time": TimeRegressionImputer,
         }
+        for name, other in (beside or {}).items():
+            found[f"regression in time, beside {name}"] = lambda other=other: TimeRegressionImputer(beside=other)
+        if own is not None:
+            found["regression on own rows"] = lambda: RegressionImputer(own)
         if repository is not None:
             known = repository
             found |= {
@@ -95,10 +123,11 @@ class AutoImputer:
                 found["dependencies"] = lambda: self._dependencies(known, attributes)
         return {name: make() for name, make in found.items() if only in (None, name)}
 
-    def _known(self, attributes: Sequence[str], rows: Floats) -> Repository | None:
-        if self.repository is not None:
-            return self.repository
-        return Repository(pa.table(dict(zip(attributes, rows.T, strict=True)))) if len(rows) >= _LEAST_ROWS else None
+    def _known(self, attributes: Sequence[str], rows: Floats) -> tuple[Repository | None, Repository | None]:
+        """What to learn from: the repository, and complete rows of the stream itself, which may be all there is."""
+        few = len(rows) < _LEAST_ROWS
+        own = None if few else Repository(pa.table(dict(zip(attributes, rows.T, strict=True))))
+        return (own, None) if self.repository is None else (self.repository, own)
 
     def _dependencies(self, repository: Repository, attributes: Sequence[str]) -> DependencyImputer:
         """By rules found on a repository, which were checked in that; once, as it takes longer than to fill."""
@@ -120,11 +149,17 @@ def _score(
 
 
 def _taken_out(missing: NDArray[np.bool_]) -> list[NDArray[np.bool_]]:
-    """Values to take out, in some rounds: what rows some way off lack; a tenth of the rows where that is nothing."""
+    """Values to take out, in rounds till there are enough: what rows some way off lack, or else a tenth of the rows.
+
+    Each round is of one half of the rows, the other is left to learn from.
+    """
     n, d = missing.shape
-    rounds = []
-    for shift in _SHIFTS:
-        taken = np.roll(missing, int(shift * n), axis=0) & ~missing
+    rounds: list[NDArray[np.bool_]] = []
+    for i, shift in enumerate(_SHIFTS):
+        if sum(int(taken.sum()) for taken in rounds) >= _ENOUGH:
+            break
+        half = (np.arange(n) * 2 // n % 2 == i % 2)[:, None]
+        taken = np.roll(missing, int(shift * n), axis=0) & ~missing & half
         if not taken.any():
             rows = np.arange(0, n, 10)
             taken[rows, np.random.default_rng(int(shift * 100)).integers(0, d, len(rows))] = True

@@ -17,13 +17,16 @@ if TYPE_CHECKING:
     from appulse.imputation.repository import Floats, Ints
     from appulse.model.filled import Fill, Filled
 
+_MOST_SAMPLES = 1024  # of a row: quantiles of few holes, coarser ones of many
+
 
 class InterpolationImputer:
     """Fills a hole on the line between the values before and after it in the stream, give or take the errors of that.
 
     The errors are those that values of the stream show which are there, foretold from neighbours as far off as those of
     the hole, in rows: ``k`` quantiles of them. Where there is a neighbour on one side only, it is taken as it is.
-    Attributes are filled independently, within their partition. It needs whole frames.
+    Attributes are filled independently, within their partition, by at most 1,024 samples together. It needs whole
+    frames.
     """
 
     def __init__(self, k: int = 16) -> None:
@@ -64,7 +67,7 @@ class _Interpolated:
                 )
             return found
 
-        return expanded(values, choices)
+        return expanded(values, choices, _MOST_SAMPLES)
 
 
 class _Column:

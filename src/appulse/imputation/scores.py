@@ -22,11 +22,13 @@ class Score:
 
     The continuous ranked probability score (Gneiting & Raftery 2007) is the absolute error where one value is filled
     in. ``calibration`` is how far, on the average, shares of values below their 0.1 ... 0.9 quantiles are off.
+    ``spread`` is how wide fills are: the mean difference of two draws, in deviations.
     """
 
     crps: float
     error: float
     calibration: float
+    spread: float
     holes: int
 
 
@@ -34,15 +36,22 @@ def pooled(scores: Sequence[Score]) -> Score:
     """Several rounds as one."""
     holes = sum(score.holes for score in scores)
     if holes == 0:
-        return Score(0.0, 0.0, 0.0, 0)
+        return Score(0.0, 0.0, 0.0, 0.0, 0)
     share = np.array([score.holes / holes for score in scores])
     squares = np.array([score.error**2 for score in scores])
-    means = [float(share @ np.array(own)) for own in zip(*((s.crps, s.calibration) for s in scores), strict=True)]
-    return Score(means[0], float(np.sqrt(share @ squares)), means[1], holes)
+    every = zip(*((s.crps, s.calibration, s.spread) for s in scores), strict=True)
+    crps, calibration, spread = (float(share @ np.array(own)) for own in every)
+    return Score(crps, float(np.sqrt(share @ squares)), calibration, spread, holes)
 
 
 def crps(values: Floats, shares: Floats, first: Ints, truth: Floats) -> Floats:
     """E|X - y| - E|X - X'| / 2 of each distribution: the values from ``first[i]`` on, in any order."""
+    off, spread = _parts(values, shares, first, truth)
+    return off - spread / 2
+
+
+def _parts(values: Floats, shares: Floats, first: Ints, truth: Floats) -> tuple[Floats, Floats]:
+    """E|X - y| and E|X - X'|."""
     n = len(truth)
     owner = np.repeat(np.arange(n), np.diff(first))
     order = np.lexsort((values, owner))
@@ -52,7 +61,7 @@ def crps(values: Floats, shares: Floats, first: Ints, truth: Floats) -> Floats:
     weight, moment = np.cumsum(w) - w, np.cumsum(w * x) - w * x
     weight, moment = weight - weight[first[:-1]][owner], moment - moment[first[:-1]][owner]
     within = np.bincount(owner, w * (x * weight - moment), n)
-    return np.asarray(apart - within)
+    return np.asarray(apart), np.asarray(2.0 * within)
 
 
 def below(values: Floats, shares: Floats, first: Ints, truth: Floats) -> Floats:
@@ -81,7 +90,7 @@ def scored(
     owner = np.repeat(np.arange(len(rows)), np.diff(filled.first))
     spread = np.nanstd(truth, axis=0)
     spread[spread <= 1e-12 * np.abs(truth[~np.isnan(truth)]).max(initial=0.0)] = 1.0  # an attribute that never varies
-    found, squares, places = [], [], []
+    found, spreads, squares, places = [], [], [], []
     for k in range(truth.shape[1]):
         holes = np.flatnonzero(np.isnan(masked[rows, k]) & ~np.isnan(truth[rows, k]))
         if len(holes) == 0:
@@ -91,16 +100,19 @@ def scored(
         own = number[owner] >= 0
         first = np.concatenate([[0], np.cumsum(np.diff(filled.first)[holes])])
         values, shares, real = filled.rows[own, k], filled.weights[own], truth[rows[holes], k]
-        found.append(crps(values, shares, first, real) / spread[k])
+        off, apart = _parts(values, shares, first, real)
+        found.append((off - apart / 2) / spread[k])
+        spreads.append(apart / spread[k])
         means = np.bincount(number[owner[own]], values * shares, len(holes))
         squares.append(((means - real) / spread[k]) ** 2)
         places.append(below(values, shares, first, real))
     if not found:
-        return Score(0.0, 0.0, 0.0, 0)
+        return Score(0.0, 0.0, 0.0, 0.0, 0)
     place = np.concatenate(places)
-    off = [abs(float((place <= level).mean()) - level) for level in _LEVELS]
-    errors = np.concatenate(found)
-    return Score(float(errors.mean()), float(np.sqrt(np.concatenate(squares).mean())), float(np.mean(off)), len(errors))
+    calibration = np.mean([abs(float((place <= level).mean()) - level) for level in _LEVELS])
+    error = np.sqrt(np.concatenate(squares).mean())
+    mean, spread = (float(np.concatenate(parts).mean()) for parts in (found, spreads))
+    return Score(mean, float(error), float(calibration), spread, len(place))
 
 
 def mask(truth: Floats, share: float, most: int, seed: int) -> Floats:

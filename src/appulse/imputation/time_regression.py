@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from appulse.errors import BadArgument
 from appulse.imputation.in_time import neighbours
-from appulse.imputation.samples import Choices, expanded
+from appulse.imputation.samples import Choices, every_third, expanded
 from appulse.imputation.simple import SimpleFill, as_points
 
 if TYPE_CHECKING:
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 
 _MOST_ROWS = 2000  # to learn from
 _LEAST_ROWS = 3  # for each number that is regressed on: of fewer just the mean error is learned
-_RIDGE = 1e-3
+_PENALTIES = (1e-3, 1e-2, 1e-1, 1.0, np.inf)  # of weights, in deviations
+_FEW = 8  # rows whose nearest ones are found sooner by a look at all than by a tree
 
 
 class TimeRegressionImputer:
@@ -28,26 +30,33 @@ class TimeRegressionImputer:
     Foretold is how far a value lies off the line between those before and after it: by ridge regression on how far the
     observed attributes of the row lie off theirs, their values, and the line's. It is learned from the stream's own
     complete rows, with neighbours as many rows off as those of the hole. The errors are those made (each row left out
-    of its own regression) at the ``k`` rows most alike in these and in how far the neighbours lie apart, so they are
-    small where the stream is calm. All holes of a row are filled together. It needs whole frames.
+    of its own regression) at the ``3 * k`` rows most alike in these and in how far the neighbours lie apart, every
+    third in order, so they are small where the stream is calm. All holes of a row are filled together. It needs whole
+    frames.
 
     A fill that knows less than the row's own attributes tell is calibrated on the average, and yet not in a join, which
-    picks just those pairs whose observed attributes are close.
+    picks just those pairs whose observed attributes are close. For the same reason it may look at what it is joined
+    with: ``beside`` is another stream that measures the same world, as values (n, d) with NaN where something is
+    missing, and times in microseconds. Its values at the time of the row, where its nearest row lacks nothing, are
+    regressed on, too.
     """
 
-    def __init__(self, k: int = 24) -> None:
+    def __init__(self, k: int = 24, beside: tuple[Floats, Ints] | None = None) -> None:
         if not isinstance(k, int) or isinstance(k, bool) or k < 1:
             raise BadArgument(f"TimeRegressionImputer(k={k!r}): give a whole number of errors, at least 1.")
-        self.k = k
+        self.k, self.beside = k, beside
 
     def bind(self, attributes: Sequence[str]) -> Fill:  # noqa: ARG002 - it fills any
         """What fills rows with these attributes."""
-        return SimpleFill(("regression in time",), f"regression in time {self.k}", _Regressed(self.k), in_order=True)
+        way = "regression in time" if self.beside is None else "regression in time and on another stream"
+        seen = b"" if self.beside is None else b"".join(part.tobytes() for part in self.beside)
+        version = f"{way} {self.k} {blake2b(seen, digest_size=8).hexdigest()}"
+        return SimpleFill((way,), version, _Regressed(self.k, self.beside), in_order=True)
 
 
 class _Regressed:
-    def __init__(self, k: int) -> None:
-        self.k = k
+    def __init__(self, k: int, beside: tuple[Floats, Ints] | None) -> None:
+        self.k, self.beside = k, beside
 
     def __call__(self, values: Floats, time: Ints, group: Ints) -> Filled:
         if len(values) == 0:
@@ -56,6 +65,8 @@ class _Regressed:
         place = np.empty(len(order), np.int64)
         place[order] = np.arange(len(order))
         series = _Series(values[order], time[order].astype(np.float64), group[order])
+        if self.beside is not None:
+            series.look_at(*self.beside)
 
         def choices(holed: Floats, holes: Ints, rows: Ints) -> list[Choices]:
             samples = series.samples(place[rows], holes, self.k)
@@ -78,42 +89,66 @@ class _Series:
         #: Without holes: what is missing lies on the line between its neighbours; 0 where an attribute never is there.
         self.whole = np.column_stack(
             [
-                self._line(np.nan_to_num(values[:, k]), at[:, k], at[:, k] - low[:, k], high[:, k] - at[:, k])
+                self._line(np.nan_to_num(values[:, [k]]), at[:, k], at[:, k] - low[:, k], high[:, k] - at[:, k])
                 for k in range(values.shape[1])
             ]
         )
         self.complete = np.flatnonzero(~np.isnan(values).any(axis=1))
+        #: The same with what another stream measures meanwhile, and at which rows that is known.
+        self.together, self.known_beside = self.whole, np.zeros(len(values), np.bool_)
+
+    def look_at(self, values: Floats, time: Ints) -> None:
+        """Regress on what another stream measured, rows in any order."""
+        order = np.argsort(time, kind="stable")
+        values, at = values[order], time[order].astype(np.float64)
+        there = np.asarray(~np.isnan(values).any(axis=1))
+        if there.sum() < 2:
+            return
+        after = np.minimum(np.searchsorted(at, self.time), len(at) - 1)
+        before = np.maximum(after - 1, 0)
+        nearest = np.where(self.time - at[before] < at[after] - self.time, before, after)
+        near = np.abs(at[nearest] - self.time) <= np.median(np.diff(at))
+        beside = [np.interp(self.time, at[there], column) for column in values[there].T]
+        self.together = np.column_stack([self.whole, *beside])
+        self.known_beside = there[nearest] & near
 
     def samples(self, rows: Ints, holes: Ints, k: int) -> Floats:
         """What the holes of some rows, all with the same ones, may be together, (n, k, holes)."""
         low, high = self.before[rows][:, holes], self.after[rows][:, holes]
         back = np.where(low < 0, 0, rows[:, None] - low)
         ahead = np.where(high < 0, 0, high - rows[:, None])
-        gaps, which = np.unique(_rounded(np.column_stack([back, ahead])), axis=0, return_inverse=True)
+        rounded = np.column_stack([_rounded(np.column_stack([back, ahead])), self.known_beside[rows]])
+        gaps, which = np.unique(rounded, axis=0, return_inverse=True)
         samples = np.empty((len(rows), k, len(holes)))
         for number, gap in enumerate(gaps):
             own = np.flatnonzero(which.reshape(-1) == number)
-            samples[own] = self._alike(rows[own], back[own], ahead[own], holes, gap, k)
+            samples[own] = self._alike(rows[own], back[own], ahead[own], holes, gap[:-1], k, beside=bool(gap[-1]))
         return samples
 
-    def _alike(self, rows: Ints, back: Ints, ahead: Ints, holes: Ints, gap: Ints, k: int) -> Floats:
-        """`samples` of rows whose neighbours are as far off, but for rounding."""
-        known = self._to_learn_from(holes, gap)
+    def _alike(
+        self, rows: Ints, back: Ints, ahead: Ints, holes: Ints, gap: Ints, k: int, *, beside: bool = False
+    ) -> Floats:
+        """`samples` of rows whose neighbours are as far off, but for rounding, all with a row beside or all without."""
+        known = self._to_learn_from(holes, gap, beside=beside)
         m = len(holes)
-        lines, asked, alike = self._features(rows, holes, back, ahead)
-        if len(known) == 0:
+        lines, asked, alike = self._features(rows, holes, back, ahead, beside=beside)
+        if len(known) == 0 and not beside:
             return np.repeat(lines[:, None], k, axis=1)
-        back, ahead = (np.broadcast_to(part, (len(known), m)) for part in (gap[:m], gap[m:]))
-        learned_lines, given, like = self._features(known, holes, back, ahead)
+        behind, before = (np.broadcast_to(part, (len(known), m)) for part in (gap[:m], gap[m:]))
+        learned_lines, given, like = self._features(known, holes, behind, before, beside=beside)
         if len(known) < _LEAST_ROWS * given.shape[1]:
+            if beside:
+                return self._alike(rows, back, ahead, holes, gap, k)
             given, asked = given[:, :0], asked[:, :0]
         weights, errors = _ridge(given, self.values[known][:, holes] - learned_lines)
-        found: Floats = (lines + _with_one(asked) @ weights)[:, None] + errors[_nearest(like, alike, k)]
+        found: Floats = (lines + _with_one(asked) @ weights)[:, None] + every_third(
+            errors[_nearest(like, alike, 3 * k)]
+        )
         return found
 
-    def _to_learn_from(self, holes: Ints, gap: Ints) -> Ints:
+    def _to_learn_from(self, holes: Ints, gap: Ints, *, beside: bool) -> Ints:
         """Complete rows with neighbours as far off, in their partition, that have the attributes of the holes."""
-        at = self.complete
+        at = self.complete[self.known_beside[self.complete]] if beside else self.complete
         for hole, back, ahead in zip(
             holes.tolist(), gap[: len(holes)].tolist(), gap[len(holes) :].tolist(), strict=True
         ):
@@ -123,48 +158,63 @@ class _Series:
             at = at[~np.isnan(self.values[at - back, hole] + self.values[at + ahead, hole])]
         return at[:: -(-len(at) // _MOST_ROWS)] if len(at) else at
 
-    def _features(self, at: Ints, holes: Ints, back: Ints, ahead: Ints) -> tuple[Floats, Floats, Floats]:
+    def _features(
+        self, at: Ints, holes: Ints, back: Ints, ahead: Ints, *, beside: bool
+    ) -> tuple[Floats, Floats, Floats]:
         """Of some places: the lines through the holes; what is regressed on; and by what places are alike."""
-        d = self.values.shape[1]
-        seen = np.setdiff1d(np.arange(d), holes)
+        known = self.together if beside else self.whole
+        seen = np.ones(known.shape[1], np.bool_)
+        seen[holes] = False
         lines = np.column_stack(
-            [self._line(self.whole[:, hole], at, back[:, i], ahead[:, i]) for i, hole in enumerate(holes)]
+            [self._line(self.whole[:, [hole]], at, back[:, i], ahead[:, i]) for i, hole in enumerate(holes)]
         )
         nearest = int(np.argmin((back + ahead).sum(axis=0)))
-        there = self.whole[at][:, seen]
-        off = there - np.column_stack(
-            [self._line(self.whole[:, k], at, back[:, nearest], ahead[:, nearest]) for k in seen]
-        )
+        there = known[at][:, seen]
+        off = there - self._line(known, at, back[:, nearest], ahead[:, nearest])[:, seen]
         apart = np.abs(self.whole[at[:, None] + ahead, holes] - self.whole[at[:, None] - back, holes])
         given = np.column_stack([off, there, lines])
         return lines, given, np.column_stack([given, apart])
 
-    def _line(self, column: Floats, at: Ints, back: Ints, ahead: Ints) -> Floats:
-        """Values foretold from those so many rows before and after; 0 rows: there is none."""
-        low, high = column[at - back], column[at + ahead]
+    def _line(self, columns: Floats, at: Ints, back: Ints, ahead: Ints) -> Floats:
+        """Rows of columns foretold from those so many rows before and after; 0 rows: there is none."""
+        low, high = columns[at - back], columns[at + ahead]
         first, last = self.time[at - back], self.time[at + ahead]
         share = (self.time[at] - first) / np.where(last > first, last - first, 1.0)
         share = np.where(back == 0, 1.0, np.where(ahead == 0, 0.0, share))
-        found: Floats = low + share * (high - low)
+        found: Floats = low + share[:, None] * (high - low)
         return found
 
 
 def _rounded(gaps: Ints) -> Ints:
-    """Long gaps by their first three binary digits: rows are learned from for some lengths, not for each."""
-    steps = 1 << np.maximum(np.frexp(np.maximum(gaps, 1).astype(np.float64))[1] - 3, 0)
+    """Long gaps by their first two binary digits: rows are learned from for some lengths, not for each."""
+    steps = 1 << np.maximum(np.frexp(np.maximum(gaps, 1).astype(np.float64))[1] - 2, 0)
     rounded: Ints = gaps // steps * steps
     return rounded
 
 
 def _ridge(given: Floats, wanted: Floats) -> tuple[Floats, Floats]:
-    """Weights, the constant's last, and the error at each row of a regression without it."""
-    rows = _with_one(given)
-    # The penalty is in deviations of each column; that of the constant is for its place alone.
-    penalty = _RIDGE * len(rows) * np.append(given.var(axis=0) + 1e-12, 1e-12)
-    inverse = np.linalg.pinv(rows.T @ rows + np.diag(penalty), hermitian=True)
-    weights = inverse @ rows.T @ wanted
-    own = np.einsum("ij,jk,ik->i", rows, inverse, rows)
-    return weights, (wanted - rows @ weights) / np.maximum(1.0 - own, 0.1)[:, None]
+    """Weights, the constant's last, and the error at each row of a regression without it.
+
+    Of several penalties that is taken with the least of these errors: few rows cannot tell many weights.
+    """
+    n = len(given)
+    centre, mean = given.mean(axis=0), wanted.mean(axis=0)
+    scale = given.std(axis=0)
+    scale[scale <= 1e-12 * np.abs(centre)] = np.inf  # a column that never varies tells nothing
+    rows, off = (given - centre) / scale, wanted - mean
+    values, vectors = np.linalg.eigh(rows.T @ rows / n)
+    turned = rows @ vectors
+    along, squares = turned.T @ off / n, turned**2 / n
+    best, least = (vectors[:, :0] @ along[:0], off), np.inf
+    for penalty in _PENALTIES:
+        shrunk = 1.0 / (np.maximum(values, 0.0) + penalty)
+        own = 1.0 / n + squares @ shrunk
+        errors = (off - turned @ (along * shrunk[:, None])) / np.maximum(1.0 - own, 0.1)[:, None]
+        cost = float((errors**2).sum())
+        if cost < least:
+            best, least = (vectors @ (along * shrunk[:, None]), errors), cost
+    weights = best[0] / scale[:, None]
+    return np.vstack([weights, mean - centre @ weights]), best[1]
 
 
 def _nearest(known: Floats, asked: Floats, k: int) -> Ints:
@@ -172,8 +222,13 @@ def _nearest(known: Floats, asked: Floats, k: int) -> Ints:
     from scipy.spatial import cKDTree
 
     scale = np.maximum(known.std(axis=0), 1e-12)
-    _, place = cKDTree(known / scale).query(asked / scale, k=np.arange(1, min(k, len(known)) + 1))
-    found: Ints = np.asarray(place, np.int64)[:, np.arange(k) % min(k, len(known))]
+    known, asked, most = known / scale, asked / scale, min(k, len(known))
+    if len(asked) <= _FEW:
+        square = ((asked[:, None] - known) ** 2).sum(axis=2)
+        place = np.argpartition(square, most - 1, axis=1)[:, :most]
+    else:
+        place = cKDTree(known).query(asked, k=np.arange(1, most + 1))[1]
+    found: Ints = np.asarray(place, np.int64)[:, np.arange(k) % most]
     return found
 
 
