@@ -11,6 +11,7 @@ import pytest
 from numba.core.registry import CPUDispatcher
 
 import appulse as ap
+from appulse.engines import warm
 from appulse.engines.warm import _impute, small_table
 from appulse.imputation.versions import SavedImputer
 
@@ -53,3 +54,12 @@ def test_nothing_is_compiled_in_the_first_batch(window: Any, tmp_path: Path) -> 
         assert len(ap.similarity_join(*sides, imputer=one, **settings)) > 0
     after = compiled()
     assert {name: count for name, count in after.items() if count > before.get(name, 0)} == {}
+
+
+def test_a_part_that_cannot_be_compiled_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It runs in a process of its own."""
+    monkeypatch.setattr(warm, "_PARTS", (len,))
+    warm.compile_all()
+    monkeypatch.setattr(warm, "_PARTS", (len, int))
+    with pytest.raises(TypeError, match="Table"):
+        warm.compile_all()

@@ -4,18 +4,21 @@
     python tools/check_docs.py [FILE ...]      all of them, or these
 
 A fenced block marked ``python`` is run, unless marked ``python no-run``. The blocks of a file run in order as one
-program, in a process of their own and an empty folder. Checked names are what stands in backticks as a path of the
-checkout (`tests/test_x.py::test_y` down to the function) or as a dotted name that begins with `appulse.`.
+program, in a process of their own and an empty folder; as many files at once as there are cores. Checked names are
+what stands in backticks as a path of the checkout (`tests/test_x.py::test_y` down to the function) or as a dotted name
+that begins with `appulse.`.
 """
 
 from __future__ import annotations
 
 import ast
+import os
 import re
 import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -57,16 +60,22 @@ def main(arguments: list[str]) -> int:
     if missing := [str(file) for file in files if not file.is_file()]:
         sys.exit(f"there is no {', no '.join(missing)}; run this in the checkout, or name pages that exist")
     wrong = 0
-    for page in map(read, files):
-        begin = time.perf_counter()
-        problems = [*broken_links(page), *unknown_names(page), *failures(page)]
-        seconds = time.perf_counter() - begin
-        print(f"{'WRONG' if problems else 'ok':5}  {page.name}: {page.blocks} examples, {seconds:.1f} s", flush=True)
-        for problem in problems:
-            print(f"       {page.name}:{problem}", flush=True)
-        wrong += bool(problems)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for page, problems, seconds in pool.map(check, map(read, files)):
+            verdict = "WRONG" if problems else "ok"
+            print(f"{verdict:5}  {page.name}: {page.blocks} examples, {seconds:.1f} s", flush=True)
+            for problem in problems:
+                print(f"       {page.name}:{problem}", flush=True)
+            wrong += bool(problems)
     print(f"{len(files)} pages, {wrong} wrong")
     return 1 if wrong else 0
+
+
+def check(page: Page) -> tuple[Page, list[str], float]:
+    """The page with all that is wrong with it, and the seconds that it took to find out."""
+    begin = time.perf_counter()
+    problems = [*broken_links(page), *unknown_names(page), *failures(page)]
+    return page, problems, time.perf_counter() - begin
 
 
 def read(file: Path) -> Page:

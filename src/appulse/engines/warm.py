@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from appulse.engines.queries import LocalQueries, resolve_queries
 from appulse.engines.readings import LocalReadings
 from appulse.engines.sensors import resolve_sensors
 from appulse.engines.spark.codec import pack, unpack
+from appulse.engines.spark.installation import available_cores
 from appulse.engines.spark.number_stage import Bucket
 from appulse.engines.spark.readings_codec import pack_readings, unpack_readings
 from appulse.engines.spark.readings_routing import value_routing
@@ -57,8 +60,21 @@ def small_table() -> pa.Table:
 
 
 def warm() -> None:
-    """Run small joins of every model, in process and tile by tile; nothing is kept but the machine code."""
+    """Run small calls of every kind, in process and tile by tile; nothing is kept but the machine code."""
     rows = small_table()
+    for part in _PARTS:
+        part(rows)
+
+
+def compile_all() -> None:
+    """The same by a process per core, for a machine where nothing is compiled yet."""
+    rows = small_table()
+    with ProcessPoolExecutor(available_cores(), get_context("spawn")) as pool:
+        for running in [pool.submit(part, rows) for part in _PARTS]:
+            running.result()
+
+
+def _similar(rows: pa.Table) -> None:
     for left, right in _MODELS:
         for index in ("grid", "dense"):
             _join(rows, (left, right), index)
@@ -67,8 +83,6 @@ def warm() -> None:
             _number(rows, (left, right), window)
     for index in ("dense", "sorted"):
         _join(rows, (Samples("t"), Samples("t")), index, 1)
-    for run in (_impute, _aggregate, _match, _sense, _watch):
-        run(rows)
 
 
 def _call(
@@ -199,5 +213,8 @@ def _watch(table: pa.Table) -> None:
         known.restore(stage.standing())
 
 
+# Those that take longest to compile come first; what imputes needs what joins.
+_PARTS = (_watch, _similar, _sense, _aggregate, _match, _impute)
+
 if __name__ == "__main__":
-    warm()
+    compile_all()

@@ -8,12 +8,19 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import numba
+from numba.core import caching
 from numba.core.bytecode import FunctionIdentity
 
 # Numba names machine code by function, types, and a number counted in each process. Functions made by functions, as all
 # of its sorts are, share the first two: code that two processes compiled, and kept on disk, may have one name, and who
 # loads both calls one for the other, np.sort in place of np.argsort. Counted from anywhere, no two are named alike.
 FunctionIdentity._unique_ids = itertools.count(secrets.randbits(48))  # noqa: SLF001 - there is no other way in
+
+# It also numbers the files of a function's machine code, from 1 in each process that finds none. Two that compile it at
+# once for different types would write one file, and its index could name it for the wrong ones.
+_FIRST = secrets.randbits(48)
+_files: Any = caching.IndexDataCacheFile
+_files._data_name = lambda self, number: self._data_name_pattern.format(number=_FIRST + number)  # noqa: SLF001
 
 F = TypeVar("F", bound=Callable[..., Any])
 
