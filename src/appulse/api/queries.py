@@ -207,16 +207,18 @@ class QueryMatch:
         if isinstance(self._engine, LocalWindowQueries):
             return self._engine.push(tables)
         first = self._first
-        self._held.append(tables)
-        shown = {n: table for held in reversed(self._held) for n, table in held.items() if not _untyped(table)}
+        # Nothing is kept before it is known to be good: a push that raises may be made again.
+        pushes = [*self._held, tables]
+        shown = {n: table for held in reversed(pushes) for n, table in held.items() if not _untyped(table)}
         if len(shown) < len(self._streams):
+            self._held = pushes
             return pa.table({})
         tables_of = [shown[name] for name in self._names]
         engine = LocalWindowQueries(resolve_window_queries(self._streams, tables_of, first.schema, **self._settings))
         for waiting in self._waiting:
             engine.change(waiting)
-        for held in self._held:
-            answers = engine.push(held)
+        for held in pushes:
+            answers = engine.push(held)  # before the last one some stream had no rows
         self._engine, self._waiting, self._held = engine, [], []
         return answers
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from appulse.engines.call import Clock
+from appulse.engines.queries import costliest, explained_query
 from appulse.engines.window_queries import WindowQueries
 from appulse.engines.window_rows import END, NEVER, HeldRows, WindowRows, taken_in
 from appulse.errors import bad_rows
@@ -77,11 +78,11 @@ class LocalWindowQueries:
 
     def explain(self, query: object) -> dict[str, Any]:
         """What is known of a query that stands."""
-        return self.queries.explain(query)
+        return explained_query(self.queries.queries, query)
 
     def busiest(self, n: int) -> pa.Table:
-        """The queries with the most matches, the most first."""
-        return self.queries.busiest(n)
+        """The queries with the most candidates, the most first."""
+        return costliest(self.queries.queries, n)
 
     def rejects(self) -> pa.Table:
         """Every row and query that could not be used so far."""

@@ -258,10 +258,7 @@ class LocalQueries:
 
     def expire(self, before: object) -> int:
         """Forget queries that hold up to a time before this."""
-        micros, null, strange = to_micros(pa.array([before]), self.call.encoding.unit)
-        if null[0] or strange[0]:
-            raise BadArgument(f"expire({before!r}): give a time as the stream has them.")
-        return self.queries.expire(int(micros[0]))
+        return self.queries.expire(micros_before(before, self.call))
 
     def explain(self, query: object) -> dict[str, Any]:
         """What is known of a query that stands."""
@@ -393,6 +390,14 @@ def until_of(table: pa.Table, call: QueryCall) -> tuple[NDArray[np.int64] | None
     micros, null, strange = to_micros(column, call.encoding.unit)
     wrong = [(i, "until is not a finite time in range") for i in np.flatnonzero(strange & ~null).tolist()]
     return np.where(null, MOST, micros), wrong
+
+
+def micros_before(before: object, call: QueryCall) -> int:
+    """The time before which queries are forgotten, in microseconds; given as the stream has its times."""
+    micros, null, strange = to_micros(pa.array([before]), call.encoding.unit)
+    if null[0] or strange[0]:
+        raise BadArgument(f"expire({before!r}): give a time as the stream has them.")
+    return int(micros[0])
 
 
 def explained_query(queries: QuerySet, query: object) -> dict[str, Any]:

@@ -119,7 +119,7 @@ class WindowCall:
     @property
     def reject_schema(self) -> pa.Schema:
         """Columns of the rejects; keys and times are text where streams have them of several types."""
-        keys, times = ({kind(call) for call in self.streams} for kind in (_key_type, _time_type))
+        keys, times = {call.key_type for call in self.streams}, {call.time_type for call in self.streams}
         return reject_schema(*(kinds.pop() if len(kinds) == 1 else pa.string() for kinds in (keys, times)))
 
     def fingerprint(self) -> str:
@@ -244,11 +244,3 @@ def _aggregates(call: WindowCall, given: Mapping[str, Any], probability: float |
             taken.add(own)
         asked.append(Asked(str(name), aggregate, column))
     return tuple(asked)
-
-
-def _key_type(call: QueryCall) -> pa.DataType:
-    return call.key_type
-
-
-def _time_type(call: QueryCall) -> pa.DataType:
-    return call.time_type

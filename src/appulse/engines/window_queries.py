@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -19,8 +19,7 @@ from appulse.engines.queries import (
     changes_of,
     check_queries,
     column_of,
-    costliest,
-    explained_query,
+    micros_before,
     refused_queries,
     unknown_change,
     until_of,
@@ -31,7 +30,7 @@ from appulse.engines.window_aggregates import aggregate_table
 from appulse.errors import BadArgument, nearest
 from appulse.model.defects import NEVER_TRUE, as_json, concat_rejects
 from appulse.model.encode import keys_of
-from appulse.model.times import duration, from_micros, to_micros
+from appulse.model.times import duration, from_micros
 from appulse.operators.query_windows import AGE, LAG, Equality, Joined, Wanted, match_choices
 from appulse.queries.columns import NUMBER, kind_of
 from appulse.queries.condition import Column, Comparison, parse, qualified
@@ -144,21 +143,10 @@ class WindowQueries:
 
     def expire(self, before: object) -> int:
         """Forget queries that hold up to a time before this."""
-        micros, null, strange = to_micros(pa.array([before]), self.call.streams[0].encoding.unit)
-        if null[0] or strange[0]:
-            raise BadArgument(f"expire({before!r}): give a time as the streams have them.")
-        gone = self.queries.expire(int(micros[0]))
+        gone = self.queries.expire(micros_before(before, self.call.streams[0]))
         self._gone += gone
         self._look_through()
         return gone
-
-    def explain(self, query: object) -> dict[str, Any]:
-        """What is known of a query that stands."""
-        return explained_query(self.queries, query)
-
-    def busiest(self, n: int) -> pa.Table:
-        """The queries with the most matches, the most first."""
-        return costliest(self.queries, n)
 
     def answers(self, shown: Shown) -> pa.Table:
         """The choices of rows that satisfy queries, and could not be made before; or what they add up to."""

@@ -145,11 +145,6 @@ class QuerySet:
         """Bytes held beyond the texts, roughly."""
         return self._index.nbytes + self._known.nbytes + 9 * self._size
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns that some query reads."""
-        return tuple(dict.fromkeys(column.name for made in self._templates for column in made.columns))
-
     def keys(self, slots: NDArray[np.int32]) -> pa.Array:
         """The keys of queries by slot."""
         return self._known.values.take(slots)

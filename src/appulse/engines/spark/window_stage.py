@@ -59,7 +59,6 @@ class Bucket:
     """The state of some groups: rows held, how far the streams have come, and the queries, if they change."""
 
     call: WindowCall
-    changing: bool
     held: HeldRows = field(init=False)
     clock: Clock = field(init=False)
     own: WindowQueries = field(init=False)
@@ -226,7 +225,7 @@ class WindowStage:
         return answers, timer, state.save(key, cached, step, 0, timer, whole=whole)
 
     def _fresh(self) -> Bucket:
-        return Bucket(self.call, changing=self.queries is None)
+        return Bucket(self.call)
 
     def _queries(self, bucket: Bucket) -> WindowQueries:
         return bucket.own if self.queries is None else standing_windows(self.call, self.queries)
