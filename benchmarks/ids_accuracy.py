@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 import appulse as ap
+from appulse.imputation.discovery import discovered
+from appulse.imputation.repository import Repository
 from appulse.imputation.scores import mask, scored
 from benchmarks import incomplete_data as data_sets
 from benchmarks.ids_claims import all_of, imputer_of
 from benchmarks.incomplete_data import holes
-from benchmarks.incomplete_quality import NEAR, contestants, f_score, joined, pairs_of
+from benchmarks.incomplete_quality import ALPHA, NEAR, WINDOW, contestants, f_score, joined, pairs_of
 from benchmarks.incomplete_rivals import close_pairs, ignoring
 from benchmarks.tables import Curves, Estimate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable
 
     from numpy.typing import NDArray
 
     from benchmarks.incomplete_data import DataSet
 
     Matrix = NDArray[np.float64]
+
+_TOLD = {"DD+join": "Join-iDS = DD+join", "auto": 'ours, imputer="auto"'}
 
 
 def levels(*, quick: bool) -> list[Curves]:
@@ -93,22 +98,31 @@ def sparse(*, quick: bool) -> list[Curves]:
     return found
 
 
-def accuracy(*, quick: bool) -> Iterator[Curves]:
-    """I1: F-scores of joined pairs, the truth being the join of complete rows, by attributes missing."""
-    n, window = (300, 200) if quick else (800, 200)
-    for m in (1,) if quick else (1, 2, 3):
-        names: list[str] = []
-        lines: dict[str, list[Estimate]] = {}
-        for name, make in all_of(n, 4, 5000 if quick else 10_000).items():
-            data = make()
-            epsilon, rows = data.near(NEAR), [holes(p, 0.3, m, seed) for seed, p in enumerate((data.left, data.right))]
-            truth, streams = close_pairs(data.left, data.right, epsilon, window), data.streams(rows[0], rows[1])
-            known = contestants(data, list(imputer_of(data, 0.05).rules), joint=m > 1)
-            scores = {"ignore": f_score(ignoring(rows[0], rows[1], epsilon, window), truth)}
-            for who in ("DD+join", "er+join", "con+join", "mean", "zero"):
-                scores[who] = f_score(pairs_of(joined(streams, epsilon, 0.5, known[who])), truth)
-            names.append(name)
-            for who, score in scores.items():
-                lines.setdefault("Join-iDS = DD+join" if who == "DD+join" else who, []).append(Estimate(score, 0.0))
-        title = f"I1: F-score of joined pairs, {m} of up to 4 attributes missing in 30 % of the rows"
-        yield Curves(f"i1_{m}", title, "data", "F-score", tuple(names), lines)
+def accuracy(*, quick: bool) -> list[Callable[[], list[Curves]]]:
+    """I1 by data set, each to be measured."""
+    return [partial(_accuracy, name, quick=quick) for name in all_of(1, 4, 1)]
+
+
+def _accuracy(name: str, *, quick: bool) -> list[Curves]:
+    """F-scores of joined pairs by the number of missing attributes, the truth being the join of complete rows.
+
+    Rules are discovered on the repository. Several holes of a row are filled together by dependencies: the product of
+    hundreds of values each would not end.
+    """
+    n, known = (300, 1000) if quick else (800, 3000)
+    data = all_of(n, 4, known)[name]()
+    epsilon, complete, repository = data.near(NEAR), (data.left[:n], data.right[:n]), Repository(data.complete)
+    truth, rules = close_pairs(*complete, epsilon, WINDOW), [one.rule for one in discovered(repository)]
+    missing = (1, 2) if quick else (1, 2, 3)
+    lines: dict[str, list[Estimate]] = {}
+    for m in missing:
+        rows = [holes(part, 0.3, m, seed) for seed, part in enumerate(complete)]
+        streams = data.streams(rows[0], rows[1])
+        imputers = contestants(data, rules, joint=m > 1) | {"auto": ap.AutoImputer(repository, rules=rules)}
+        scores = {"ignore": f_score(ignoring(rows[0], rows[1], epsilon, WINDOW), truth)}
+        for who in ("DD+join", "er+join", "con+join", "mean", "zero", "auto"):
+            scores[who] = f_score(pairs_of(joined(streams, epsilon, ALPHA, imputers[who])), truth)
+        for who, score in scores.items():
+            lines.setdefault(_TOLD.get(who, who), []).append(Estimate(score, 0.0))
+    title = f"I1: F-score of joined pairs, {name}, 4 attributes, holes in 30 % of {n} rows a stream"
+    return [Curves(f"i1_{name}", title, "missing", "F-score", missing, lines)]
