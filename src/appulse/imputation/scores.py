@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from appulse.kernels.differences import mean_differences
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -52,16 +54,9 @@ def crps(values: Floats, shares: Floats, first: Ints, truth: Floats) -> Floats:
 
 def _parts(values: Floats, shares: Floats, first: Ints, truth: Floats) -> tuple[Floats, Floats]:
     """E|X - y| and E|X - X'|."""
-    n = len(truth)
-    owner = np.repeat(np.arange(n), np.diff(first))
-    order = np.lexsort((values, owner))
-    x, w = values[order], shares[order]
-    apart = np.bincount(owner, w * np.abs(x - truth[owner]), n)
-    # Below each value: the weight, and its sum with the values, within the same distribution.
-    weight, moment = np.cumsum(w) - w, np.cumsum(w * x) - w * x
-    weight, moment = weight - weight[first[:-1]][owner], moment - moment[first[:-1]][owner]
-    within = np.bincount(owner, w * (x * weight - moment), n)
-    return np.asarray(apart), np.asarray(2.0 * within)
+    off, spread = np.empty(len(truth)), np.empty(len(truth))
+    mean_differences(np.ascontiguousarray(values), shares, first, truth, off, spread)
+    return off, spread
 
 
 def below(values: Floats, shares: Floats, first: Ints, truth: Floats) -> Floats:

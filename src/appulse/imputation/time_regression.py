@@ -205,16 +205,13 @@ def _ridge(given: Floats, wanted: Floats) -> tuple[Floats, Floats]:
     values, vectors = np.linalg.eigh(rows.T @ rows / n)
     turned = rows @ vectors
     along, squares = turned.T @ off / n, turned**2 / n
-    best, least = (vectors[:, :0] @ along[:0], off), np.inf
-    for penalty in _PENALTIES:
-        shrunk = 1.0 / (np.maximum(values, 0.0) + penalty)
-        own = 1.0 / n + squares @ shrunk
-        errors = (off - turned @ (along * shrunk[:, None])) / np.maximum(1.0 - own, 0.1)[:, None]
-        cost = float((errors**2).sum())
-        if cost < least:
-            best, least = (vectors @ (along * shrunk[:, None]), errors), cost
-    weights = best[0] / scale[:, None]
-    return np.vstack([weights, mean - centre @ weights]), best[1]
+    shrunk = 1.0 / (np.maximum(values, 0.0) + np.array(_PENALTIES)[:, None])
+    own = 1.0 / n + squares @ shrunk.T
+    found = shrunk[:, :, None] * along
+    errors = (off - turned @ found) / np.maximum(1.0 - own.T, 0.1)[:, :, None]
+    best = int(np.argmin((errors**2).sum(axis=(1, 2))))
+    weights = vectors @ found[best] / scale[:, None]
+    return np.vstack([weights, mean - centre @ weights]), errors[best]
 
 
 def _nearest(known: Floats, asked: Floats, k: int) -> Ints:

@@ -284,12 +284,17 @@ def agree(
                     inside[: stop - start] = True
                 else:
                     _scan(columns, start, stop, n, axes_of, low, high, inside)
+                # Sums in registers: the compiler makes SIMD of them.
+                hits, same = 0, 0
                 for j in range(stop - start):
-                    same = abs(value[start + j] - own) <= within
-                    close[i] += inside[j]
-                    good[i] += inside[j] & same
-                    if inside[j] and not same:
-                        other[i] = start + j
+                    hits += inside[j]
+                    same += inside[j] & (abs(value[start + j] - own) <= within)
+                close[i] += hits
+                good[i] += same
+                if same < hits:
+                    for j in range(stop - start):
+                        if inside[j] and not abs(value[start + j] - own) <= within:
+                            other[i] = start + j
 
 
 # --- filling ----------------------------------------------------------------------------------------------------
