@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import appulse as ap
-from appulse.operators.cost import UNKNOWN, Probes, cells_for, choose, some
+from appulse.operators.cost import UNKNOWN, Probes, cells_for, choose, same_group, some
 
 
 def _rows(seed: int, n: int, wide: float, reach: float, variance: float = UNKNOWN, d: int = 2) -> Probes:
@@ -27,6 +27,24 @@ def test_few_rows_and_crowded_ones_are_scanned_and_many_far_apart_are_not() -> N
     assert _choice(300, 1.5, 0.1).index == "scan"
     assert _choice(100_000, 1.0, 0.1).index == "scan"
     assert "grid" in _choice(100_000, 1000.0, 0.1).index
+
+
+def test_many_groups_at_one_place_are_not_scanned() -> None:
+    """A look-up finds the rows of a cell that are of its group."""
+    probes, rows = (Probes(np.zeros((k, 2)), np.zeros(k), np.full(k, UNKNOWN)) for k in (32, 256))
+    cells = cells_for(probes, rows, 0.5, 1.0, np.arange(2))
+    assert choose(probes, rows, 100_000, cells, 0.5, 1.0, None).index == "scan"
+    apart = choose(probes, rows, 100_000, cells, 0.5, 1.0, None, same=1e-4)
+    assert "grid" in apart.index
+    assert apart.visited == pytest.approx(1e-4)
+
+
+@pytest.mark.parametrize("groups", [1, 7, 64])
+@pytest.mark.parametrize("n", [2, 500, 50_000])
+def test_the_share_of_pairs_in_one_group(groups: int, n: int) -> None:
+    group = np.arange(n) % groups
+    times = np.bincount(group)
+    assert same_group(group) == pytest.approx((times * (times - 1)).sum() / (n * (n - 1)), rel=0.05, abs=1e-4)
 
 
 def test_cells_go_by_variance_where_that_sees_less() -> None:

@@ -284,12 +284,12 @@ def test_windows_that_make_no_sense_are_refused(window: Any) -> None:
         window()
 
 
-@pytest.mark.parametrize(("n", "at_a_place"), [(100_000, 10), (10_000, 10_000)])
-def test_many_groups(n: int, at_a_place: int) -> None:
-    """Each with windows of its own, a few at a place or all at one."""
+def test_many_groups() -> None:
+    """A hundred thousand groups, all at one place, each with windows of its own."""
+    n = 100_000
     rng = np.random.default_rng(1)
     group = np.concatenate([rng.permutation(n) for _ in range(3)])
-    table = pa.table({"id": np.arange(3 * n), "ts": np.arange(3 * n), "x": group // at_a_place * 3.0, "g": group})
+    table = pa.table({"id": np.arange(3 * n), "ts": np.arange(3 * n), "x": np.zeros(3 * n), "g": group})
     stream = ap.Stream(table, key="id", time="ts", value=ap.Exact("x"), partition_by="g")
     pairs = ap.self_join(stream, epsilon=1.0, probability=1.0, window=ap.CountWindow(2))
     assert len(pairs) == 2 * n

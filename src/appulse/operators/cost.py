@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 # along a chain one by one and from anywhere.
 _PER_ROW, _PER_LINK, _PER_CELL = 0.9, 6.0, 8.0
 PROBES, ROWS = 32, 256
+_GROUPS = 1024  # rows that tell how many groups there are
 # Rows whose size exceeds that of most others by this factor would open the whole grid for everybody.
 _LARGE = 4.0
 # Rows to come may be a little larger than those seen.
@@ -82,12 +83,31 @@ def cells_for(probes: Probes, rows: Probes, epsilon: float, spare: float, dims: 
     return Cells(dims, by_reach, _cap(rows.reach), by_reach, by_variance=False)
 
 
+def same_group(group: NDArray[np.int64]) -> float:
+    """The share of the pairs of rows that are of one group, from a sample of the rows."""
+    n = len(group)
+    if n < 2:
+        return 1.0
+    # Multiples of the golden ratio are spread evenly, and with no period that groups may have.
+    at = np.arange(n) if n <= _GROUPS else (np.arange(_GROUPS) * 0.6180339887498949 % 1.0 * n).astype(np.int64)
+    times = np.unique(group[at], return_counts=True)[1].astype(np.float64)
+    return float((times * (times - 1.0)).sum() / (len(at) * (len(at) - 1.0)))
+
+
 def choose(
-    probes: Probes, rows: Probes, n: int, cells: Cells, epsilon: float, spare: float, held: str | None
+    probes: Probes,
+    rows: Probes,
+    n: int,
+    cells: Cells,
+    epsilon: float,
+    spare: float,
+    held: str | None,
+    same: float = 1.0,
 ) -> Choice:
     """Grid or scan, and how large the grid's cells: by how many rows lie in those that a probe looks into.
 
-    ``rows`` is a sample of the ``n`` there are.
+    ``rows`` is a sample of the ``n`` there are; ``same`` the share of the pairs in one group, as a grid looks at no
+    others.
     """
     gap = np.abs(probes.centre[:, None, :] - rows.centre[None, :, :])
     costs, shares, sides = {"scan": _PER_ROW * n}, {"scan": 1.0}, {"scan": cells.side}
@@ -95,13 +115,13 @@ def choose(
         side = max(cells.span / cut, _LEAST_SIDE)
         # A row is looked at if its cell meets the span: surely within it, and up to a side beyond by chance.
         inside = np.clip((cells.span + side - gap[:, :, cells.dims]) / side, 0.0, 1.0).prod(axis=2)
-        sides[name], shares[name] = side, float(inside.mean()) if inside.size else 0.0
+        sides[name], shares[name] = side, same * float(inside.mean()) if inside.size else 0.0
         costs[name] = _PER_LINK * shares[name] * n + _PER_CELL * (1.0 + 2.0 * cut) ** len(cells.dims)
     best = min(costs, key=lambda name: costs[name] / (_STEADY if name == held else 1.0))
     apart = np.sqrt(np.square(gap).sum(axis=2))
     near = apart <= epsilon + probes.reach[:, None] + rows.reach[None, :]
     near &= apart <= epsilon + np.sqrt(spare * (probes.variance[:, None] + rows.variance[None, :]))
-    share = float(near.mean()) if near.size else 0.0
+    share = same * float(near.mean()) if near.size else 0.0
     return Choice(best, n, shares[best], share, costs, replace(cells, side=sides[best]))
 
 

@@ -136,7 +136,7 @@ def line_costs(
     samples = float(store.samples.length[some].mean())
     walked = float((gap <= (radius + limit)[:, None]).mean()) * rows * samples
     insert = math.sqrt(6 * rows) * samples * min(1.0, rows / max(1, arriving))
-    met = float((gap <= (extent + limit)[:, None] + store.extent.view[some][None, :]).mean()) * rows
+    met = float((gap <= (extent + limit)[:, None] + store.extent.view[some][None, :]).mean()) * rows * store.same_group
     runs = _PER_VALUE * walked + _PER_INSERT * insert
     pairs = _PER_ROW * min(rows, 8 * met) + met * (_PER_PAIR + _PER_SAMPLE * samples)
     return {"runs": runs, "columns": _PER_TABLE + rows * (_PER_COLUMN * samples + _PER_ROW), "pairs": pairs}

@@ -13,7 +13,7 @@ from appulse.model.objects import Objects
 from appulse.model.strings import Bytes
 from appulse.model.uncertainty import Form
 from appulse.operators.buffers import Arena, Column
-from appulse.operators.cost import PROBES, ROWS, UNKNOWN, Cells, Choice, Probes, cells_for, choose, some
+from appulse.operators.cost import PROBES, ROWS, UNKNOWN, Cells, Choice, Probes, cells_for, choose, same_group, some
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -251,10 +251,15 @@ class Store:
         dims = _widest(rows.centre, min(self.d, 3))
         cells = cells_for(probes, rows, self._epsilon, self._spare, dims)
         held = None if self.choice is None else self.choice.index
-        self.choice = choose(probes, some(rows, ROWS), n, cells, self._epsilon, self._spare, held)
+        self.choice = choose(probes, some(rows, ROWS), n, cells, self._epsilon, self._spare, held, self.same_group)
         self._come, self._oversized = 0, int((self.sizes > cells.cap).sum())
         self._most_oversized = max(64, n // 20, 2 * self._oversized)
         self.heads = _EMPTY
+
+    @property
+    def same_group(self) -> float:
+        """The share of the pairs of rows that are of one group."""
+        return same_group(self.group.view)
 
     @property
     def cells(self) -> Cells:
