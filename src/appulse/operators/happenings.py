@@ -20,8 +20,12 @@ from appulse.kernels.identities import (
     Place,
 )
 from appulse.kernels.tracks import TRACK, motion, spread
+from appulse.model.readings import concat
 from appulse.model.strings import Bytes
-from appulse.operators.sensor_order import ranks
+from appulse.operators.labels import LabelNumbers
+from appulse.operators.names import Names
+from appulse.operators.properties import Properties
+from appulse.operators.sensor_order import order_of, ranks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -30,8 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appulse.kernels.arrays import Ints
-    from appulse.operators.labels import LabelNumbers
-    from appulse.operators.names import Names
+    from appulse.model.readings import Readings
     from appulse.operators.properties import Property
 
 
@@ -176,6 +179,44 @@ def _of_regions(rows: Sequence[tuple[int, Region]], happened: Happenings) -> Hap
         predicted=places[:, 2],
         error=np.array([region.error for _, region in rows]),
     )
+
+
+class Observer:
+    """What both ways to find phenomena have in common: names, places, and readings put in order."""
+
+    def __init__(self, plan: PhenomenaPlan) -> None:
+        self.plan = plan
+        self.sensors, self._labels, self._groups = Names(), LabelNumbers(), LabelNumbers()
+        if plan.sites is not None:
+            self.sensors.of(Bytes.of(plan.sites.sensors))
+        self._standing = Standing()
+        self._place: Place | None = None
+        self._properties = None if plan.by is None else Properties(plan.by)
+
+    @property
+    def span(self) -> int:
+        """How far back (microseconds) readings count."""
+        return self.plan.span + (0 if self.plan.by is None else self.plan.by.over)
+
+    def forget(self, before: int) -> None:
+        """Nothing: readings go with the next tick of their group."""
+
+    def _ordered(self, parts: Sequence[Readings]) -> tuple[Readings, Ints, Ints] | None:
+        """The readings in order, or what counts in their place, with numbers of sensors and groups; None of none."""
+        if self._properties is not None:
+            parts = self._properties.of(parts)
+        parts = [part for part in parts if len(part)]
+        if not parts:
+            return None
+        readings = concat(parts)
+        arranged = order_of(readings)
+        readings = readings if arranged is None else readings.take(arranged)
+        return readings, self.sensors.of(readings.sensor), self._groups.of(readings.group, len(readings))
+
+    def _known_place(self) -> Place:
+        if self._place is None or self.plan.sites is None:
+            self._place = place_of(self.plan.sites, self.sensors)
+        return self._place
 
 
 def happened_of(events: Events, group: bytes, sensors: Names, labels: LabelNumbers) -> Happenings:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from appulse.kernels.identities import EVENTS, FREE, HEAD, NUMBER, NUMBERS, PENDING, POINTS, SLOTS, TAIL, Place
+from appulse.kernels.identities import EVENTS, FREE, HEAD, NUMBER, NUMBERS, PENDING, POINTS, SLOTS, TAIL
 from appulse.kernels.phenomena import (
     CELLS,
     COUNTERS,
@@ -32,24 +32,19 @@ from appulse.kernels.phenomena import (
     value_of,
 )
 from appulse.kernels.tracks import TRACK
-from appulse.model.readings import Readings, concat
 from appulse.model.strings import Bytes
 from appulse.operators.happenings import (
     Happenings,
+    Observer,
     PhenomenaPlan,
     Region,
-    Standing,
     as_arrays,
     as_bytes,
     happened_of,
-    place_of,
     room_for,
     whole_ticks,
 )
-from appulse.operators.labels import LabelNumbers
-from appulse.operators.names import Names
-from appulse.operators.properties import Properties
-from appulse.operators.sensor_order import order_of, ranks
+from appulse.operators.sensor_order import ranks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -57,6 +52,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appulse.kernels.arrays import Ints
+    from appulse.model.readings import Readings
 
 _SLICE = 1 << 14
 _SIGN = np.int64(-(1 << 63))
@@ -97,18 +93,12 @@ class _Group:
             self.field = known._replace(where=np.full((2 * sensors, 2), -1, np.int64))
 
 
-class Phenomena:
+class Phenomena(Observer):
     """All groups' fields, one after the other."""
 
     def __init__(self, plan: PhenomenaPlan) -> None:
-        self.plan = plan
-        self.sensors, self._labels, self._groups = Names(), LabelNumbers(), LabelNumbers()
-        if plan.sites is not None:
-            self.sensors.of(Bytes.of(plan.sites.sensors))
+        super().__init__(plan)
         self._fields: dict[int, _Group] = {}
-        self._standing = Standing()
-        self._place: Place | None = None
-        self._properties = None if plan.by is None else Properties(plan.by)
 
     def __len__(self) -> int:
         return sum(map(len, self._fields.values()))
@@ -117,11 +107,6 @@ class Phenomena:
     def nbytes(self) -> int:
         """Bytes held."""
         return sum(group.nbytes for group in self._fields.values())
-
-    @property
-    def span(self) -> int:
-        """How far back (microseconds) readings count."""
-        return self.plan.span + (0 if self.plan.by is None else self.plan.by.over)
 
     def push(self, parts: Sequence[Readings]) -> list[Happenings]:
         """Whole ticks, later than all before: what becomes of phenomena."""
@@ -141,9 +126,6 @@ class Phenomena:
                 group.make_room(end - begin, len(self.sensors))
                 mine = slice(begin, end)
                 apply(group.field, time[mine], sensor[mine], key[mine], order[mine], self.plan.strength, self.plan.span)
-
-    def forget(self, before: int) -> None:
-        """Nothing: readings go with the next tick of their group."""
 
     def standing(self) -> dict[str, NDArray[Any]]:
         """The phenomena that stand, with their numbers and tracks, and how many there have been."""
@@ -222,17 +204,11 @@ class Phenomena:
 
     def _arranged(self, parts: Sequence[Readings]) -> Iterable[tuple[int, tuple[Ints, Ints, Ints, Ints]]]:
         """Each group's readings in order: time, sensor, key, and where the key lies among all."""
-        if self._properties is not None:
-            parts = self._properties.of(parts)
-        parts = [part for part in parts if len(part)]
-        if not parts:
+        ordered = self._ordered(parts)
+        if ordered is None:
             return
-        readings = concat(parts)
-        arranged = order_of(readings)
-        readings = readings if arranged is None else readings.take(arranged)
-        n = len(readings)
+        readings, sensor, groups = ordered
         key = self._labels.add(readings.label)[readings.bits] if readings.label else readings.key
-        sensor, groups = self.sensors.of(readings.sensor), self._groups.of(readings.group, n)
         order = self._order(np.ascontiguousarray(key))
         time = np.ascontiguousarray(readings.time)
         for number in np.unique(groups).tolist():
@@ -257,11 +233,6 @@ class Phenomena:
 
     def _order_of_key(self, key: int) -> int:
         return int(self._order(np.array([key], np.int64))[0])
-
-    def _known_place(self) -> Place:
-        if self._place is None or self.plan.sites is None:
-            self._place = place_of(self.plan.sites, self.sensors)
-        return self._place
 
     def _observed(self, number: int, time: Ints, sensor: Ints, key: Ints, order: Ints) -> Iterable[Happenings]:
         group, place = self._fields[number], self._known_place()

@@ -25,27 +25,22 @@ from appulse.kernels.chains import (
     put,
     widen,
 )
-from appulse.kernels.identities import EVENTS, FREE, HEAD, NUMBER, NUMBERS, PENDING, POINTS, SLOTS, TAIL, Place
+from appulse.kernels.identities import EVENTS, FREE, HEAD, NUMBER, NUMBERS, PENDING, POINTS, SLOTS, TAIL
 from appulse.kernels.phenomena_within import apply_within, observe_within
 from appulse.kernels.tracks import TRACK
-from appulse.model.readings import Readings, concat, numbers_of
+from appulse.model.readings import Readings, numbers_of
 from appulse.model.strings import Bytes
 from appulse.operators.happenings import (
     Happenings,
+    Observer,
     PhenomenaPlan,
     Region,
-    Standing,
     as_arrays,
     as_bytes,
     happened_of,
-    place_of,
     room_for,
     whole_ticks,
 )
-from appulse.operators.labels import LabelNumbers
-from appulse.operators.names import Names
-from appulse.operators.properties import Properties
-from appulse.operators.sensor_order import order_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -59,19 +54,12 @@ _SLICE = 1 << 14
 _ENDS = 2
 
 
-class PhenomenaWithin:
-    """All groups' fields, one after the other."""
+class PhenomenaWithin(Observer):
+    """All groups' fields, one after the other; values are numbers, so that there are no labels."""
 
     def __init__(self, plan: PhenomenaPlan) -> None:
-        self.plan = plan
-        self.sensors, self._groups = Names(), LabelNumbers()
-        self._labels = LabelNumbers()  # none: values are numbers
-        if plan.sites is not None:
-            self.sensors.of(Bytes.of(plan.sites.sensors))
+        super().__init__(plan)
         self._fields: dict[int, Chained] = {}
-        self._standing = Standing()
-        self._place: Place | None = None
-        self._properties = None if plan.by is None else Properties(plan.by)
 
     def __len__(self) -> int:
         return sum(int(known.counts[HEAD] - known.counts[TAIL]) for known in self._fields.values())
@@ -80,11 +68,6 @@ class PhenomenaWithin:
     def nbytes(self) -> int:
         """Bytes held."""
         return sum(array.nbytes for known in self._fields.values() for array in known)
-
-    @property
-    def span(self) -> int:
-        """How far back (microseconds) readings count."""
-        return self.plan.span + (0 if self.plan.by is None else self.plan.by.over)
 
     def push(self, parts: Sequence[Readings]) -> list[Happenings]:
         """Whole ticks, later than all before: what becomes of phenomena."""
@@ -105,9 +88,6 @@ class PhenomenaWithin:
                 known = self._with_room(number, end - begin)
                 mine = slice(begin, end)
                 apply_within(known, time[mine], sensor[mine], value[mine], self.plan.span)
-
-    def forget(self, before: int) -> None:
-        """Nothing: readings go with the next tick of their group."""
 
     def standing(self) -> dict[str, NDArray[Any]]:
         """The phenomena that stand, with their chains, numbers and tracks, and how many there have been."""
@@ -186,17 +166,12 @@ class PhenomenaWithin:
 
     def _arranged(self, parts: Sequence[Readings]) -> Iterable[tuple[int, tuple[Ints, Ints, Floats]]]:
         """Each group's readings in order: time, sensor, value."""
-        if self._properties is not None:
-            parts = self._properties.of(parts)
-        parts = [part for part in parts if len(part)]
-        if not parts:
+        ordered = self._ordered(parts)
+        if ordered is None:
             return
-        readings = concat(parts)
-        arranged = order_of(readings)
-        readings = readings if arranged is None else readings.take(arranged)
+        readings, sensor, groups = ordered
         kind = self.plan.value_type if self.plan.by is None else self.plan.by.result_type
         value = np.ascontiguousarray(numbers_of(readings.bits, readings.label, kind))
-        sensor, groups = self.sensors.of(readings.sensor), self._groups.of(readings.group, len(readings))
         for number in np.unique(groups).tolist():
             mine = np.flatnonzero(groups == number)
             yield number, (readings.time[mine], sensor[mine], value[mine])
@@ -243,11 +218,6 @@ class PhenomenaWithin:
                 widen(wider, known)
             self._fields[number] = known = wider
         return known
-
-    def _known_place(self) -> Place:
-        if self._place is None or self.plan.sites is None:
-            self._place = place_of(self.plan.sites, self.sensors)
-        return self._place
 
 
 def _held(known: Chained) -> int:
