@@ -248,7 +248,7 @@ def missing(at: Setting, *, quick: bool) -> Iterator[Part]:
 
     Three holes of 100 values each make a million instances: rules are narrow here, the repository and windows small.
     Three of weather's four attributes are too many even so: the one that is left may be the wind, which takes few
-    values, so that it matches every sixth row.
+    values, so that it matches over a quarter of the rows.
     """
     few = replace(at, w=200, repository=1000, width=0.005, marginal=8, epsilon=0.2)
     rows = [("synthetic", replace(few, d=6), (1, 2) if quick else (1, 2, 3))]
