@@ -10,7 +10,9 @@
     ├── StorageError    a disk is full, a path not writable       (also an OSError)
     └── NotBuilt        part of the contract that does not stand yet (also a NotImplementedError)
 
-Warnings beside it: CappedWindow, ExplodingOutput. A message says what failed, what was there, and what to do next.
+Warnings beside it: CappedWindow, ExplodingOutput, LateRows.
+
+A message says what failed, what was there, and what to do next.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ __all__ = [
     "CheckpointError",
     "ExplodingOutput",
     "JobError",
+    "LateRows",
     "NotBuilt",
     "SessionError",
     "StateError",
@@ -38,6 +41,7 @@ __all__ = [
     "nearest",
     "tell_capped",
     "tell_exploding",
+    "warn_late",
 ]
 
 
@@ -102,6 +106,20 @@ def tell_exploding(answers: float, rows: int) -> None:
         f"These {rows:,} rows will have about {answers:,.0f} answers, {answers / max(1, rows):,.0f} for each, by a "
         "sample of their pairs. A smaller epsilon, a higher probability or a shorter window has fewer.",
         ExplodingOutput,
+        stacklevel=3,
+    )
+
+
+class LateRows(UserWarning):
+    """More than half of the rows that came were late."""
+
+
+def warn_late(late: int, rows: int, because: str) -> None:
+    """Warn that most rows were late, and why."""
+    warnings.warn(
+        f"{late:,} of the last {rows:,} rows came late and are rejects. {because} If that clock is wrong, give "
+        "Stream(ahead=) less; if rows do come this late, give Stream(lateness=) more.",
+        LateRows,
         stacklevel=3,
     )
 

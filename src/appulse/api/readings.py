@@ -27,6 +27,7 @@ def sensor_join(
     within: float | None = None,
     window: Any,
     lateness: Any = None,
+    ahead: float | str | None = "1 hour",
     partition_by: str | Sequence[str] | None = None,
     carry: Sequence[str] = (),
     expand: bool = False,
@@ -65,6 +66,7 @@ def sensor_join(
         "within": within,
         "window": window,
         "lateness": lateness,
+        "ahead": ahead,
         "partition_by": partition_by,
         "carry": carry,
         "expand": expand,
@@ -107,6 +109,7 @@ def phenomena(
     over: Any = None,
     emit: str = "events",
     lateness: Any = None,
+    ahead: float | str | None = "1 hour",
     partition_by: str | Sequence[str] | None = None,
     unit: str = "s",
     on_reject: str = "collect",
@@ -156,6 +159,7 @@ def phenomena(
         "over": over,
         "emit": emit,
         "lateness": lateness,
+        "ahead": ahead,
         "partition_by": partition_by,
         "unit": unit,
         "on_reject": on_reject,
@@ -226,7 +230,7 @@ class SensorJoin(_OverReadings):
 
         options = self._settings.get("options") or SensorOptions()
         settings = {name: value for name, value in self._settings.items() if name != "options"}
-        return resolve_sensors(schema, sweep=options.sweep, **settings)
+        return resolve_sensors(schema, sweep=options.sweep, live=True, **settings)
 
 
 class Phenomena(_OverReadings):
@@ -244,4 +248,4 @@ class Phenomena(_OverReadings):
 
         locations = self._settings.get("locations")
         known = None if locations is None else as_table(locations)
-        return resolve_phenomena(schema, **(self._settings | {"locations": known}))
+        return resolve_phenomena(schema, live=True, **(self._settings | {"locations": known}))

@@ -45,6 +45,7 @@ class AggregateCall:
     idle_after: tuple[int | None, ...] = (None,)
     on_reject: str = "collect"
     dependent: tuple[str, ...] = ()  # the stream, if its rows are answers of a join
+    ahead: tuple[int | None, ...] = (None,)  # microseconds
 
     bucketed = True  # rows wait for their ticks, in buckets of groups
     holds_back = True  # the end of the stream brings forth what waits
@@ -161,6 +162,7 @@ def resolve_aggregate(
         (stream.idle_after_micros,),
         on_reject,
         (name,) if is_joined(schema) else (),
+        (stream.ahead_micros,),
     )
 
 

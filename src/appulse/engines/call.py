@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from appulse.model.objects import Objects
     from appulse.model.stream import Stream
+    from appulse.model.strings import Bytes
     from appulse.operators.answers import Answers
     from appulse.operators.cost import Choice
     from appulse.operators.estimate import Estimate
@@ -82,6 +83,8 @@ class AnyCall(Protocol):
     def lateness(self) -> tuple[int, ...]: ...
     @property
     def idle_after(self) -> tuple[int | None, ...]: ...
+    @property
+    def ahead(self) -> tuple[int | None, ...]: ...
     @property
     def arrival(self) -> bool: ...
     @property
@@ -134,6 +137,7 @@ class JoinCall:
     options: Options = field(default_factory=Options)
     dependent: tuple[str, ...] = ()  # streams whose rows are answers of a join
     imputes: bool = False  # whether answers tell what was filled
+    ahead: tuple[int | None, ...] = ()  # microseconds, per stream
     observed: Observed | None = field(default=None, compare=False)
 
     @property
@@ -276,7 +280,8 @@ def resolve(
     arrival = arrival and plan.rule is not None
     dependent = tuple(name for name, schema in zip(names, schemas, strict=True) if is_joined(schema))
     settled = (plan, encodings, lateness, idle_after, arrival, key_type, time_type, on_reject, options, dependent)
-    return JoinCall(*settled, imputes=imputer is not None)
+    ahead = tuple(stream.ahead_micros for stream in streams)
+    return JoinCall(*settled, imputes=imputer is not None, ahead=ahead)
 
 
 def within_tolerance(probability: float) -> float:
@@ -460,22 +465,35 @@ def _times(micros: NDArray[np.int64], stream: NDArray[np.int64], call: JoinCall)
     return pa.concat_arrays(parts).take(pa.array(stream * len(micros) + np.arange(len(micros))))
 
 
-def late_rejects(objects: Objects, rows: NDArray[np.int64], frontier: int, encoding: Encoding) -> pa.Table:
+def late_rejects(late: Objects, frontier: int, encoding: Encoding) -> pa.Table:
     """Rows that came too late, as rejects that say by how much."""
-    names = uncertainty.names(encoding.model, objects.d)
-    late = objects.take(rows)
-    behind = (frontier - late.time) / 1e6
+    return refused(late, encoding, why.LATE, behind_frontier(late.time, frontier))
+
+
+def behind_frontier(time: NDArray[np.int64], frontier: int) -> list[str]:
+    """How late each row is."""
+    return [f"{s:.6f} seconds behind the slowest stream's frontier" for s in ((frontier - time) / 1e6).tolist()]
+
+
+def refused(bad: Objects, encoding: Encoding, reason: str, details: Sequence[str]) -> pa.Table:
+    """Encoded rows as rejects."""
+    names = uncertainty.names(encoding.model, bad.d)
     return pa.table(
         {
-            "stream": [encoding.name] * len(rows),
-            "key": decode(split_ways(late.key, late.d)[0] if encoding.tells_filled else late.key, encoding.key_type),
-            "time": from_micros(late.time, encoding.time_type, encoding.unit),
-            "reason": [why.LATE] * len(rows),
-            "detail": [f"{seconds:.6f} seconds behind the slowest stream's frontier" for seconds in behind.tolist()],
-            "values": [as_json(dict(zip(names, centre, strict=True))) for centre in late.centre.tolist()],
+            "stream": [encoding.name] * len(bad),
+            "key": decode(own_keys(bad, encoding), encoding.key_type),
+            "time": from_micros(bad.time, encoding.time_type, encoding.unit),
+            "reason": [reason] * len(bad),
+            "detail": list(details),
+            "values": [as_json(dict(zip(names, centre, strict=True))) for centre in bad.centre.tolist()],
         },
         schema=reject_schema(encoding.key_type, encoding.time_type),
     )
+
+
+def own_keys(objects: Objects, encoding: Encoding) -> Bytes:
+    """The keys of the rows, without what they carry of how holes were filled."""
+    return split_ways(objects.key, objects.d)[0] if encoding.tells_filled else objects.key
 
 
 def numbering_of(call: JoinCall, places: int = 1, *, standing: bool = False) -> Numbering:
@@ -494,61 +512,3 @@ def numbering_of(call: JoinCall, places: int = 1, *, standing: bool = False) -> 
         least=0.0 if standing else plan.least_inside,
         attribute=None if rule.column is None else Attribute(rule.column, plan.models),
     )
-
-
-class Timed(Protocol):
-    """Rows with times in microseconds."""
-
-    @property
-    def time(self) -> NDArray[np.int64]: ...
-    def __len__(self) -> int: ...
-
-
-@dataclass
-class Clock:
-    """How far the streams of a call have come: what makes a tick complete, and a row late.
-
-    Each stream is as far as its newest row less its lateness, the call as far as its slowest stream. A stream silent
-    for its ``idle_after``, by the time of the others, is left out. In whole milliseconds, rounded so that no row
-    within its lateness is ever late: what Spark's watermark does.
-    """
-
-    lateness: Sequence[int]
-    idle_after: Sequence[int | None]
-    newest: list[int | None]
-    first: int | None = None
-    frontier: int | None = None
-
-    @staticmethod
-    def of(call: AnyCall) -> Clock:
-        return Clock(call.lateness, call.idle_after, [None] * len(call.lateness))
-
-    def see(self, stream: int, objects: Timed) -> None:
-        """Take note of rows that came in time."""
-        if len(objects) == 0:
-            return
-        least, most = int(objects.time.min()), int(objects.time.max())
-        known = self.newest[stream]
-        self.newest[stream] = most if known is None else max(known, most)
-        self.first = least if self.first is None else min(self.first, least)
-
-    @property
-    def now(self) -> int | None:
-        """The newest time seen, of any stream."""
-        return max((time for time in self.newest if time is not None), default=None)
-
-    def tick(self) -> int | None:
-        """Ticks before this (microseconds) are complete; None while a stream is awaited. It never goes back."""
-        now, reached = self.now, []
-        if now is None or self.first is None:
-            return self.frontier
-        for newest, late, idle in zip(self.newest, self.lateness, self.idle_after, strict=True):
-            silent = now - (self.first if newest is None else newest)
-            if idle is not None and silent > idle:
-                continue
-            if newest is None:
-                return self.frontier
-            reached.append((newest // 1000 - -(-late // 1000)) * 1000)
-        least = min(reached)
-        self.frontier = least if self.frontier is None else max(self.frontier, least)
-        return self.frontier

@@ -9,15 +9,18 @@ import narwhals as nw
 import numpy as np
 import pyarrow as pa
 
-from appulse.engines.call import Clock, JoinCall, Observed, late_rejects, numbering_of, to_table
+from appulse.engines.arriving import Arrivals
+from appulse.engines.call import JoinCall, Observed, late_rejects, numbering_of, own_keys, refused, to_table
 from appulse.engines.imputing import refuse_in_order
 from appulse.engines.lazy import Unfilled
 from appulse.errors import BadArgument, bad_rows, tell_capped
+from appulse.model import defects as why
 from appulse.model.defects import concat_rejects
 from appulse.model.encode import check_columns, encode, infer_dimensions
 from appulse.operators.answers import Answers
 from appulse.operators.numbering import END, Released, in_own_window
 from appulse.operators.similarity_join import SimilarityJoin
+from appulse.windows.clock import Clock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,6 +54,7 @@ class LocalJoin:
         self.operator = SimilarityJoin(call.plan)
         self._numbering = None if call.plan.rule is None else numbering_of(call, standing=standing)
         self._clock = Clock.of(call)
+        self._arrivals = Arrivals(call.encodings, call.ahead)
         self._unfilled = Unfilled.of(call)
         self._rejects: list[pa.Table] = []
         self._label_types: dict[str, pa.DataType] = {}
@@ -65,22 +69,32 @@ class LocalJoin:
         # Nothing is kept before all of it is known to be good: a push that raises has changed nothing.
         batches: list[tuple[int, Objects]] = []
         rejected: list[pa.Table] = []
+        came = behind_all = 0
         for i, encoding in enumerate(self.call.encodings if self._unfilled is None else self._unfilled.encodings):
             table = tables.get(encoding.name)
             if table is None:
                 continue
             objects, rejects = encode(self._with_known_labels(table, encoding), encoding)
             rejected += self._checked(rejects)
+            came += len(objects)
+            if len(judged := self._arrivals.judge(i, objects.time, own_keys(objects, encoding))):
+                ahead = objects.take(judged.rows)
+                ahead = ahead if self._unfilled is None else self._unfilled.filled(i, ahead)
+                rejected += self._checked(refused(ahead, encoding, why.FUTURE, judged.details))
+                objects = objects.take(np.setdiff1d(np.arange(len(objects)), judged.rows))
             if limit is not None and (objects.time < limit).any():
                 behind = objects.time < limit
+                behind_all += int(behind.sum())
                 late = objects.take(np.flatnonzero(behind))
                 late = late if self._unfilled is None else self._unfilled.filled(i, late)
-                rejected += self._checked(late_rejects(late, np.arange(len(late)), limit, encoding))
+                rejected += self._checked(late_rejects(late, limit, encoding))
                 objects = objects.take(np.flatnonzero(~behind))
             batches.append((i, objects))
         for i, objects in batches:
             self._clock.see(i, objects)
         self._rejects += rejected
+        self._arrivals.settle()
+        self._arrivals.count(came, behind_all, self._clock)
         if self._numbering is None:
             left = [] if limit is None else [self._advance(limit)]
             self._clock.tick()

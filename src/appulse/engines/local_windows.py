@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from appulse.engines.call import Clock
+from appulse.engines.arriving import Arrivals
 from appulse.engines.queries import costliest, explained_query
 from appulse.engines.window_queries import WindowQueries
 from appulse.engines.window_rows import END, NEVER, HeldRows, WindowRows, taken_in
 from appulse.errors import bad_rows
-from appulse.model.defects import NEVER_TRUE, concat_rejects
+from appulse.model.defects import LATE, NEVER_TRUE, concat_rejects
+from appulse.windows.clock import Clock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,6 +29,7 @@ class LocalWindowQueries:
         self.queries = WindowQueries(call)
         self.held = HeldRows(call)
         self._clock = Clock.of(call)
+        self._arrivals = Arrivals(call.encodings, call.ahead)
         self._rejects: list[pa.Table] = []
 
     @property
@@ -49,12 +52,16 @@ class LocalWindowQueries:
         rejected: list[pa.Table] = []
         for i, encoding in enumerate(self.call.encodings):
             if encoding.name in tables:
-                came[i], bad = taken_in(self.call, i, tables[encoding.name], limit)
+                judge = partial(self._arrivals.judge, i)
+                came[i], bad = taken_in(self.call, i, tables[encoding.name], limit, judge)
                 rejected += map(self._checked, bad)
         # Nothing is kept before all of it is known to be good: a push that raises has changed nothing.
         self._rejects += rejected
         for i, rows in came.items():
             self._clock.see(i, rows)
+        late = sum(pc.sum(pc.equal(part["reason"], LATE)).as_py() or 0 for part in rejected)
+        self._arrivals.settle()
+        self._arrivals.count(sum(map(len, came.values())) + late, late, self._clock)
         frontier = self._clock.tick()
         frontier = NEVER if frontier is None else frontier
         return self._shown(came, END if self.call.arrival else frontier, frontier)

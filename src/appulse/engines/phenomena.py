@@ -22,6 +22,7 @@ from appulse.model.readings import (
     check_reading_columns,
     values_of,
 )
+from appulse.model.stream import ahead_micros
 from appulse.model.strings import Labels, encode
 from appulse.model.times import UNITS, duration, from_micros
 from appulse.operators.happenings import Happenings, PhenomenaPlan, Sites
@@ -49,6 +50,7 @@ class PhenomenaCall:
     lateness: tuple[int, ...]
     emit: str
     on_reject: str
+    ahead: tuple[int | None, ...] = (None,)  # microseconds
 
     idle_after = (None,)
     arrival = False
@@ -144,6 +146,8 @@ def resolve_phenomena(
     over: Any = None,
     emit: str = "events",
     lateness: Any = None,
+    ahead: Any = None,
+    live: bool = False,
     partition_by: str | Sequence[str] | None = None,
     unit: str = "s",
     on_reject: str = "collect",
@@ -209,7 +213,8 @@ def resolve_phenomena(
     )
     known_partitions = tuple((column, column_type(schema, column, "readings")) for column in partitions)
     late = 0 if lateness is None else duration(lateness, "lateness")
-    return PhenomenaCall(plan, encoding, known_partitions, (late,), emit, on_reject)
+    future = (ahead_micros(ahead, live=live),)
+    return PhenomenaCall(plan, encoding, known_partitions, (late,), emit, on_reject, future)
 
 
 def _sites(locations: pa.Table, sensor: str, kind: pa.DataType, reach: Any) -> Sites:

@@ -51,6 +51,7 @@ class QueryCall:
     dependent: tuple[str, ...] = ()
     lateness: tuple[int, ...] = (0,)
     idle_after: tuple[int | None, ...] = (None,)
+    ahead: tuple[int | None, ...] = (None,)
     arrival: bool = True
     bucketed: bool = field(default=False, init=False)
     grouped: bool = field(default=False, init=False)

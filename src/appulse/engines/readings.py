@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from appulse.engines.call import AnyCall, Clock
+from appulse.engines.arriving import Arrivals
+from appulse.engines.call import AnyCall
 from appulse.errors import bad_rows
+from appulse.model import defects as why
 from appulse.model.defects import concat_rejects, reject_schema
-from appulse.model.readings import check_reading_columns, encode_readings, late_readings
+from appulse.model.readings import check_reading_columns, encode_readings, late_readings, refused_readings
 from appulse.operators.waiting import Waiting
+from appulse.windows.clock import Clock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -55,6 +58,7 @@ class LocalReadings:
         self.call = call
         self.operator = call.operator()
         self._clock = Clock.of(call)
+        self._arrivals = Arrivals((call.encoding,), call.ahead)
         self._waiting = Waiting()
         self._rejects: list[pa.Table] = []
 
@@ -63,17 +67,23 @@ class LocalReadings:
         encoding = self.call.encoding
         check_reading_columns(encoding, table.schema)
         readings, rejects = encode_readings(table, encoding)
-        rejected = [rejects]
+        rejected, came, behind = [rejects], len(readings), 0
+        if len(judged := self._arrivals.judge(0, readings.time, readings.sensor)):
+            rejected.append(refused_readings(readings.take(judged.rows), why.FUTURE, judged.details, encoding))
+            readings = readings.take(np.setdiff1d(np.arange(len(readings)), judged.rows))
         frontier = self._clock.frontier
         if frontier is not None and (readings.time < frontier).any():
             late = readings.time < frontier
-            rejected.append(late_readings(readings, np.flatnonzero(late), frontier, encoding))
+            behind = int(late.sum())
+            rejected.append(late_readings(readings.take(np.flatnonzero(late)), frontier, encoding))
             readings = readings.take(np.flatnonzero(~late))
         for part in rejected:
             if len(part) and self.call.on_reject == "fail":
                 raise bad_rows(len(part), part.slice(0, 1).to_pylist()[0])
         self._rejects += [part for part in rejected if len(part)]
         self._clock.see(0, readings)
+        self._arrivals.settle()
+        self._arrivals.count(came, behind, self._clock)
         self._waiting.hold(readings)
         complete = self._clock.tick()
         return self._answered([] if complete is None else self._waiting.release(complete))

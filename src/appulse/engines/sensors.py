@@ -19,6 +19,7 @@ from appulse.model.readings import (
     check_reading_columns,
     values_of,
 )
+from appulse.model.stream import ahead_micros
 from appulse.model.strings import Bytes, Labels, decode, encode, label_parts
 from appulse.model.times import UNITS, duration, from_micros
 from appulse.operators.properties import KINDS, Property
@@ -70,6 +71,7 @@ class SensorCall:
     lateness: tuple[int, ...]
     expand: bool
     on_reject: str
+    ahead: tuple[int | None, ...] = (None,)  # microseconds
 
     idle_after = (None,)
     arrival = False
@@ -148,6 +150,8 @@ def resolve_sensors(
     within: float | None = None,
     window: Any = None,
     lateness: Any = None,
+    ahead: Any = None,
+    live: bool = False,
     partition_by: str | Sequence[str] | None = None,
     carry: Sequence[str] = (),
     expand: bool = False,
@@ -214,6 +218,7 @@ def resolve_sensors(
         (0 if lateness is None else duration(lateness, "lateness"),),
         expand,
         on_reject,
+        (ahead_micros(ahead, live=live),),
     )
 
 

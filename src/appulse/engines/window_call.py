@@ -12,7 +12,7 @@ import pyarrow as pa
 from appulse.engines.call import check_partitions, common_time_type, stream_names
 from appulse.engines.queries import QUERY, QueryCall, resolve_queries, threshold_of
 from appulse.errors import BadArgument, nearest
-from appulse.model.defects import LATE, as_json, as_text, reject_schema
+from appulse.model.defects import as_json, as_text, reject_schema
 from appulse.model.encode import keys_of
 from appulse.model.times import from_micros
 from appulse.model.uncertainty import Exact
@@ -42,6 +42,7 @@ class WindowCall:
     lateness: tuple[int, ...] = ()  # microseconds, per stream
     idle_after: tuple[int | None, ...] = ()  # microseconds, per stream
     arrival: bool = False  # rows are taken as they come
+    ahead: tuple[int | None, ...] = ()  # microseconds, per stream
     aggregates: tuple[Asked, ...] = ()  # in place of the choices themselves
     common_time: pa.DataType = field(default_factory=pa.int64)  # of times that are no stream's own
     bucketed: bool = field(default=True, init=False)
@@ -132,18 +133,19 @@ class WindowCall:
         )
         return blake2b(text.encode(), digest_size=8).hexdigest()
 
-    def late(self, stream: int, table: pa.Table, time: NDArray[np.int64], frontier: int) -> pa.Table:
-        """Rows that came too late, as rejects that say by how much."""
+    def refused(
+        self, stream: int, table: pa.Table, time: NDArray[np.int64], reason: str, details: Sequence[str]
+    ) -> pa.Table:
+        """Rows as rejects, with what is wrong with the time of each."""
         call, n = self.streams[stream], len(table)
         names = [name for name, _ in call.types if name in table.column_names]
-        behind = (frontier - time) / 1e6
         rejects = pa.table(
             {
                 "stream": [call.encoding.name] * n,
                 "key": keys_of(table, call.encoding),
                 "time": from_micros(time, call.time_type, call.encoding.unit),
-                "reason": [LATE] * n,
-                "detail": [f"{seconds:.6f} seconds behind the slowest stream's frontier" for seconds in behind],
+                "reason": [reason] * n,
+                "detail": list(details),
                 "values": [as_json(row) for row in table.select(names).to_pylist()],
             },
             schema=reject_schema(call.key_type, call.time_type),
@@ -191,6 +193,7 @@ def resolve_window_queries(
         tuple(stream.lateness_micros for stream in streams),
         tuple(stream.idle_after_micros for stream in streams),
         streams[0].order == "arrival",
+        tuple(stream.ahead_micros for stream in streams),
     )
     if aggregate is not None:
         call = replace(call, aggregates=_aggregates(call, aggregate, probability), common_time=common)

@@ -7,9 +7,10 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
+from appulse.model.stream import ahead_micros
 from appulse.model.times import duration
 
-__all__ = ["Duration", "Number", "OneOrMore", "Settings", "Table", "Text"]
+__all__ = ["Ahead", "Duration", "Number", "OneOrMore", "Settings", "Table", "Text"]
 
 
 class Table(BaseModel):
@@ -20,6 +21,12 @@ class Table(BaseModel):
 
 def _is_duration(value: Any) -> Any:
     duration(value, "the duration")  # a BadArgument is a ValueError, which pydantic reports in its place
+    return value
+
+
+def _is_ahead(value: Any) -> Any:
+    if value is not None:
+        ahead_micros(value, live=True)
     return value
 
 
@@ -45,4 +52,5 @@ OneOrMore = BeforeValidator(_as_list)
 Text = Annotated[str, Field(min_length=1)]
 Number = Annotated[float, AfterValidator(_is_finite)]
 Duration = Annotated[Any, AfterValidator(_is_duration)]
+Ahead = Annotated[Any, AfterValidator(_is_ahead)]
 Settings = Annotated[dict[str, Any], AfterValidator(_are_settings)]

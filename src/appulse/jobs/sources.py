@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from appulse.jobs.fields import Duration, OneOrMore, Settings, Table, Text
+from appulse.jobs.fields import Ahead, Duration, OneOrMore, Settings, Table, Text
 from appulse.model.stream import Stream
 from appulse.model.uncertainty import Ball, Exact, Gaussian, Incomplete, Model, Samples
 from appulse.queries.condition import parse
@@ -107,6 +107,7 @@ class SourceTable(FilesTable):
     partition_by: list[str] = []
     lateness: Duration | None = None
     idle_after: Duration | None = None
+    ahead: Ahead = "1 hour"
     order: Literal["time", "arrival"] = "time"
     where: Annotated[list[Annotated[Text, AfterValidator(_is_condition)]], OneOrMore] = []
 
@@ -126,6 +127,7 @@ class SourceTable(FilesTable):
             partition_by=tuple(self.partition_by),
             lateness=self.lateness,
             idle_after=self.idle_after,
+            ahead=self.ahead,
             order=self.order,
             unit=self.unit,
             name=name,

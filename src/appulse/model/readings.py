@@ -201,17 +201,22 @@ def numbers_of(bits: NDArray[np.int64], label: tuple[bytes, ...], kind: pa.DataT
     return floats(values_of(bits, label, kind))
 
 
-def late_readings(readings: Readings, rows: NDArray[np.int64], frontier: int, encoding: ReadingsEncoding) -> pa.Table:
+def late_readings(late: Readings, frontier: int, encoding: ReadingsEncoding) -> pa.Table:
     """Readings that came too late, as rejects that say by how much."""
-    late = readings.take(rows)
-    values = values_of(late.bits, late.label, encoding.value_type).to_pylist()
+    behind = ((frontier - late.time) / 1e6).tolist()
+    return refused_readings(late, why.LATE, [f"{s:.6f} seconds behind the frontier" for s in behind], encoding)
+
+
+def refused_readings(bad: Readings, reason: str, details: Sequence[str], encoding: ReadingsEncoding) -> pa.Table:
+    """Encoded readings as rejects."""
+    values = values_of(bad.bits, bad.label, encoding.value_type).to_pylist()
     return pa.table(
         {
-            "stream": [encoding.name] * len(rows),
-            "key": decode(late.sensor, encoding.key_type),
-            "time": from_micros(late.time, encoding.time_type, encoding.unit),
-            "reason": [why.LATE] * len(rows),
-            "detail": [f"{s:.6f} seconds behind the frontier" for s in ((frontier - late.time) / 1e6).tolist()],
+            "stream": [encoding.name] * len(bad),
+            "key": decode(bad.sensor, encoding.key_type),
+            "time": from_micros(bad.time, encoding.time_type, encoding.unit),
+            "reason": [reason] * len(bad),
+            "detail": list(details),
             "values": [as_json({encoding.value: value}) for value in values],
         },
         schema=reject_schema(encoding.key_type, encoding.time_type),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 ORDERS = ("time", "arrival")
+_AHEAD = "1 hour"
+
+
+def ahead_micros(ahead: float | str | None, *, live: bool) -> int | None:
+    """How far rows may be ahead of others, in microseconds; None: any time, as where rows are not ``live``."""
+    unlimited = isinstance(ahead, float) and math.isinf(ahead) and ahead > 0.0
+    micros = None if unlimited else duration(_AHEAD if ahead is None else ahead, "ahead")
+    return micros if live else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,9 +34,11 @@ class Stream:
     number column (numbers in ``unit``), ``value`` the uncertainty model. ``existence`` is a column in (0, 1];
     ``partition_by`` columns split the stream into independent ones. ``lateness`` says how late a row may be,
     against the slowest stream of the call; a stream silent for ``idle_after`` (by the time of the others) holds them
-    back no longer. With ``order="arrival"``, on all inputs, rows are taken as they come: windows that go by rows then
-    wait for nothing. ``where`` holds conditions, which `filter` adds. Two ``Stream`` objects are two streams, even over
-    one frame.
+    back no longer. A row more than ``ahead`` past the wall clock, or past the newest row of every other key of its
+    stream, is a reject ``future`` and moves no time on; ``math.inf`` admits every row. It counts, as does lateness,
+    where rows are pushed or streamed. With ``order="arrival"``, on all inputs, rows are taken as they come: windows
+    that go by rows then wait for nothing. ``where`` holds conditions, which `filter` adds. Two ``Stream`` objects are
+    two streams, even over one frame.
     """
 
     frame: Any
@@ -38,6 +49,7 @@ class Stream:
     partition_by: Sequence[str] | str | None = None
     lateness: float | str | None = None
     idle_after: float | str | None = None
+    ahead: float | str | None = _AHEAD
     order: str = "time"
     unit: str = "s"
     name: str | None = None
@@ -61,6 +73,7 @@ class Stream:
         for what in ("lateness", "idle_after"):
             if getattr(self, what) is not None:
                 duration(getattr(self, what), what)
+        ahead_micros(self.ahead, live=False)
 
     @property
     def partitions(self) -> tuple[str, ...]:
@@ -77,6 +90,11 @@ class Stream:
     def idle_after_micros(self) -> int | None:
         """The silence after which the stream holds no other back, in microseconds; None: never."""
         return None if self.idle_after is None else duration(self.idle_after, "idle_after")
+
+    @property
+    def ahead_micros(self) -> int | None:
+        """How far a row may be ahead of others, in microseconds; None: any time."""
+        return ahead_micros(self.ahead, live=self.frame is None or bool(getattr(self.frame, "isStreaming", False)))
 
     def columns(self, *further: str | None) -> list[str]:
         """Every column the stream reads, each once."""

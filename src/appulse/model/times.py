@@ -42,6 +42,8 @@ _WIDE = Context(prec=76)
 _PER_ARROW_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1}
 # Times and durations stay below these, so that their sums fit int64 (about 146,000 and 73,000 years).
 _MOST_TIME, _MOST_DURATION = 2.0**62, 2.0**61
+#: Before every time there is.
+MIN_TIME = -(1 << 62)
 
 
 def duration(value: object, what: str = "duration") -> int:
@@ -150,3 +152,8 @@ def from_micros(micros: NDArray[np.int64], kind: pa.DataType, unit: str) -> pa.A
         least = Decimal(1).scaleb(-kind.scale)
         return pa.array([(Decimal(m) * times / per).quantize(least, context=_WIDE) for m in micros.tolist()], kind)
     return pa.array(micros * times / per).cast(kind, safe=False)
+
+
+def shown_time(micros: int, kind: pa.DataType, unit: str) -> str:
+    """A time as text for messages."""
+    return str(from_micros(np.array([micros], np.int64), kind, unit)[0].as_py())

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from appulse.engines.call import Clock
+    from appulse.windows.clock import Clock
 
 _ROWS = b"a"
 _STATE = b"S"

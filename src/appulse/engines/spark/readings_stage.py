@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from appulse.engines.call import Clock
     from appulse.engines.readings import Operator, ReadingsCall
     from appulse.model.readings import Readings
+    from appulse.windows.clock import Clock
 
 READINGS = b"a"
 _STEP = b"S"
@@ -143,7 +143,7 @@ class ReadingsStage:
                 behind = readings.time < max(known)
                 told = np.flatnonzero(behind if readings.asks is None else behind & readings.asks)
                 if len(told):
-                    late.append(late_readings(readings, told, max(known), self.call.encoding))
+                    late.append(late_readings(readings.take(told), max(known), self.call.encoding))
                     if self.call.on_reject == "fail":
                         raise bad_rows(len(told), late[-1].slice(0, 1).to_pylist()[0])
                 readings = readings.take(np.flatnonzero(~behind))

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import types as T  # noqa: N812 - the house name of this module
 from pyspark.sql.pandas.types import from_arrow_type
 
+from appulse.engines.arriving import Arrivals
 from appulse.engines.phenomena import resolve_phenomena
 from appulse.engines.sensors import SensorCall, resolve_sensors
 from appulse.engines.spark import tile_join
@@ -23,8 +25,10 @@ from appulse.engines.spark.engine import (
 )
 from appulse.engines.spark.inputs import (
     MARKS,
+    batch_time,
     block_batch,
     bucket_keys,
+    dated,
     fail_if_asked,
     gathered,
     hash_text,
@@ -43,7 +47,8 @@ from appulse.engines.spark.tile_join import table_bytes
 from appulse.engines.spark.tiles import TilePlan
 from appulse.engines.spark.tiling import Tiling, Version
 from appulse.errors import BadArgument
-from appulse.model.readings import encode_readings
+from appulse.model.defects import FUTURE
+from appulse.model.readings import encode_readings, refused_readings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -63,7 +68,7 @@ _BLOCK_ROWS = 1 << 20
 def spark_sensors(frame: DataFrame, *, options: SensorOptions, **settings: Any) -> DataFrame:
     """The matches of a Spark frame of readings, lazily; streaming if it is."""
     settings = with_lateness(frame, settings)
-    call = resolve_sensors(arrow_schema(frame.schema), sweep=options.sweep, **settings)
+    call = resolve_sensors(arrow_schema(frame.schema), sweep=options.sweep, live=frame.isStreaming, **settings)
     buckets = options.partitions or default_partitions(frame.sparkSession, streaming=frame.isStreaming)
     if call.plan.by is not None:  # what a sensor did of late, no bucket of values knows
         return readings_result(frame, call, GroupRouting(buckets if call.partitions else 1))
@@ -72,7 +77,8 @@ def spark_sensors(frame: DataFrame, *, options: SensorOptions, **settings: Any) 
 
 def spark_phenomena(frame: DataFrame, **settings: Any) -> DataFrame:
     """The phenomena of a Spark frame of readings, lazily; streaming if it is."""
-    call = resolve_phenomena(arrow_schema(frame.schema), **with_lateness(frame, settings))
+    settings = with_lateness(frame, settings)
+    call = resolve_phenomena(arrow_schema(frame.schema), live=frame.isStreaming, **settings)
     buckets = default_partitions(frame.sparkSession, streaming=frame.isStreaming) if call.grouped else 1
     return readings_result(frame, call, GroupRouting(buckets))
 
@@ -144,7 +150,7 @@ def _encoded(frame: DataFrame, call: ReadingsCall, routing: Routing, tiling: Til
     def encode_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return blocks_of_readings(batches, call, routing, keys)
 
-    blocks = frame.select(*map(quoted, call.encoding.columns())).mapInArrow(encode_task, _BLOCKS)
+    blocks = dated(frame.select(*map(quoted, call.encoding.columns()))).mapInArrow(encode_task, _BLOCKS)
     if not frame.isStreaming:
         return blocks
     (delay,) = watermarks(call)
@@ -160,8 +166,15 @@ def blocks_of_readings(
     batches: Iterable[pa.RecordBatch], call: ReadingsCall, routing: Routing, keys: list[int]
 ) -> Iterator[pa.RecordBatch]:
     """The blocks of one task's rows."""
+    arrivals = Arrivals((call.encoding,), call.ahead)
     for table in gathered(batches):
         readings, rejects = encode_readings(table, call.encoding)
+        judged = arrivals.judge(0, readings.time, readings.sensor, batch_time(table))
+        arrivals.settle()
+        if len(judged):
+            ahead = refused_readings(readings.take(judged.rows), FUTURE, judged.details, call.encoding)
+            rejects = pa.concat_tables([rejects, ahead])
+            readings = readings.take(np.setdiff1d(np.arange(len(readings)), judged.rows))
         newest = int(readings.time.max()) if len(readings) else 0
         if len(rejects):
             fail_if_asked(call, rejects)

@@ -289,7 +289,7 @@ class TileJoin:
 
 def checked_late(call: Call, stream: int, objects: Objects, rows: np.ndarray, limit: int) -> pa.Table:
     """Rejects for the rows, which came too late; or `BadInput` where the call asks to fail."""
-    table = late_rejects(objects, rows, limit, call.encodings[stream])
+    table = late_rejects(objects.take(rows), limit, call.encodings[stream])
     if call.on_reject == "fail":
         raise bad_rows(len(table), table.slice(0, 1).to_pylist()[0])
     return table

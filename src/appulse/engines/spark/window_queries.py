@@ -9,6 +9,7 @@ changes go to all buckets.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as T  # noqa: N812 - the house name of this module
 from pyspark.sql.pandas.types import from_arrow_type
 
+from appulse.engines.arriving import Arrivals
 from appulse.engines.local import as_table
 from appulse.engines.queries import CHANGE, CONDITION, QUERY, SELECT, UNTIL, column_of
 from appulse.engines.spark import tile_join
@@ -31,8 +33,10 @@ from appulse.engines.spark.engine import (
 )
 from appulse.engines.spark.inputs import (
     MARKS,
+    batch_time,
     block_batch,
     bucket_keys,
+    dated,
     fail_if_asked,
     gathered,
     hash_text,
@@ -163,7 +167,7 @@ def _encoded(
 ) -> DataFrame:
     """All streams as blocks, one or a few per bucket, task and micro-batch; and changes of the queries."""
     parts = [
-        stream.frame.select(*map(quoted, one.columns)).mapInArrow(_encoder(call, i, keys), _BLOCKS)
+        dated(stream.frame.select(*map(quoted, one.columns))).mapInArrow(_encoder(call, i, keys), _BLOCKS)
         for i, (stream, one) in enumerate(zip(streams, call.streams, strict=True))
     ]
     if not streams[0].frame.isStreaming:
@@ -200,8 +204,10 @@ def blocks_of_rows(
     batches: Iterable[pa.RecordBatch], call: WindowCall, stream: int, keys: list[int]
 ) -> Iterator[pa.RecordBatch]:
     """The blocks of one task's rows."""
+    arrivals = Arrivals((call.encodings[stream],), (call.ahead[stream],))
     for table in gathered(batches):
-        rows, rejected = taken_in(call, stream, table)
+        rows, rejected = taken_in(call, stream, table, judge=partial(arrivals.judge, 0, now=batch_time(table)))
+        arrivals.settle()
         newest = int(rows.time.max()) if len(rows) else 0
         for rejects in rejected:
             fail_if_asked(call, rejects)

@@ -29,9 +29,9 @@ from appulse.errors import bad_rows
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from appulse.engines.call import Clock
     from appulse.engines.window_call import WindowCall
     from appulse.engines.window_rows import Longest
+    from appulse.windows.clock import Clock
 
 #: Byte strings between stages and in logs: rows of a stream, and changes of the queries, by how-manieth they are.
 ROWS, CHANGES = b"r", b"q"
