@@ -213,7 +213,7 @@ class SimilarityJoin:
         return answers
 
     def current(self) -> pa.Table:
-        """The pairs that stand: both rows in their windows at the newest tick answered so far."""
+        """The pairs that stand: what all changes so far add up to, whether or not changes are asked for."""
         if self._engine is None:
             raise BadArgument("Nothing stands yet: push every stream first, if only an empty frame.")
         return self._engine.current()

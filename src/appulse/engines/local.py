@@ -52,6 +52,7 @@ class LocalJoin:
         self._numbering = None if call.plan.rule is None else numbering_of(call, standing=standing)
         self._clock = Clock.of(call)
         self._unfilled = Unfilled.of(call)
+        self._over: int | None = None  # under time windows: pairs that end before this have left
         self._rejects: list[pa.Table] = []
         self._label_types: dict[str, pa.DataType] = {}
 
@@ -82,10 +83,9 @@ class LocalJoin:
             self._clock.see(i, objects)
         self._rejects += rejected
         if self._numbering is None:
-            left = [] if limit is None else [self._advance(limit)]
-            self._clock.tick()
             answers = self.operator.push(self._ready([(i, 0, objects) for i, objects in batches]))
-            return to_table(Answers.concat([*left, answers]), self.call)
+            self._clock.tick()
+            return to_table(Answers.concat([answers, self._advance(self._late_before())]), self.call)
         for i, objects in batches:
             self._numbering.hold(i, objects)
         complete = END if self.call.arrival else self._clock.tick()
@@ -95,18 +95,25 @@ class LocalJoin:
         """The streams have ended: the answers, and changes, of what was held."""
         if self._numbering is not None:
             return to_table(self._release(END), self.call)
-        now = self._clock.now
-        return to_table(Answers.concat([]) if now is None else self.operator.advance(now), self.call)
+        return to_table(self._advance(self._clock.now), self.call)
 
     def current(self) -> pa.Table:
-        """The pairs that stand at the newest tick there was, by a join from scratch."""
-        plan = replace(self.call.plan, changes=False)
-        live = self.operator.live(self._clock.now)
-        presence = None if self._numbering is None else self._numbering.presence()
-        answers = SimilarityJoin(plan).push(live, () if presence is None else (presence,))
-        return to_table(answers, replace(self.call, plan=plan))
+        """The pairs that have entered and not left: as they were reported, or else by a join from scratch."""
+        plan = self.call.plan
+        operator = self.operator
+        if not plan.changes:
+            operator = SimilarityJoin(replace(plan, changes=True))
+            presence = None if self._numbering is None else self._numbering.presence()
+            operator.push(self.operator.live(), () if presence is None else (presence,))
+            if self._over is not None:
+                operator.advance(self._over)
+        return to_table(operator.standing.pairs, replace(self.call, plan=replace(plan, changes=False)))
 
-    def _advance(self, limit: int) -> Answers:
+    def _advance(self, limit: int | None) -> Answers:
+        """Under time windows: pairs that this ends, and nothing before ``limit`` will be asked for any more."""
+        if limit is None:
+            return Answers.concat([])
+        self._over = limit
         if self._unfilled is not None:
             self._unfilled.advance(limit)
         return self.operator.advance(limit)
