@@ -350,6 +350,22 @@ def test_keys_of_differing_types_become_text(left: str, right: str, expected: pa
     assert len(ap.rejects(result)) == 2
 
 
+def test_a_negative_zero_comes_out_as_a_key() -> None:
+    """Also within others. It sorts before 0.0, and as a partition it is 0.0."""
+    keys = pa.array([0.0, -0.0, 1.0])
+    for column in (keys, pa.StructArray.from_arrays([keys], ["a"])):
+        table = pa.table({"id": column, "ts": [0.0] * 3, "x": [0.0] * 3, "p": [0.0, -0.0, 1.0]})
+        stream = ap.Stream(table, key="id", time="ts", value=ap.Exact("x"), partition_by="p")
+        found = ap.self_join(stream, **QUESTION)
+        assert str(found["left_key"].to_pylist()) in ("[-0.0]", "[{'a': -0.0}]")
+        assert str(found["right_key"].to_pylist()) in ("[0.0]", "[{'a': 0.0}]")
+    sums = ap.window_aggregate(stream, {"x": "count"}, window=ap.TimeWindow(1))
+    assert sorted(zip(map(str, sums["p"].to_pylist()), sums["x_count"].to_pylist(), strict=True)) == [
+        ("0.0", 2.0),
+        ("1.0", 1.0),
+    ]
+
+
 def test_integer_keys_of_differing_width_stay_numbers() -> None:
     """Of the wider type."""
     wide = _table().set_column(0, "id", pa.array([2**40, 1, 2]))

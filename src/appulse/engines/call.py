@@ -391,6 +391,7 @@ def known_dimensions(
             elif inner is not None and pa.types.is_fixed_size_list(inner):
                 d = inner.list_size
         if d is not None:
+            uncertainty.check_dimensions(f"The value of stream {name!r}", d)
             known[name] = d
     if len(set(known.values())) > 1:
         told = ", ".join(f"{name} has {d}" for name, d in known.items())
