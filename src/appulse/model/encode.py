@@ -132,7 +132,11 @@ def check_columns(encoding: Encoding, schema: pa.Schema) -> None:
         if schema.names.count(column) > 1:
             raise BadArgument(f"Stream {encoding.name!r} has several columns {column!r}. Rename all but one.")
     kind = schema.field(encoding.time).type
-    if is_time(kind) != is_time(encoding.time_type) and not pa.types.is_null(kind):
+    if (
+        is_time(kind) != is_time(encoding.time_type)
+        and not pa.types.is_null(kind)
+        and not pa.types.is_null(encoding.time_type)
+    ):
         raise BadArgument(
             f"Times of stream {encoding.name!r} are {kind}, those of the call {encoding.time_type}: timestamps and "
             "numbers do not mix. Convert one of them."
@@ -163,6 +167,8 @@ def check_columns(encoding: Encoding, schema: pa.Schema) -> None:
 
 def _check_lists(model: Samples, stream: str, schema: pa.Schema) -> None:
     kind = schema.field(model.column).type
+    if pa.types.is_null(kind):
+        return
     if structs.is_samples(kind):
         structs.check(kind, model, stream)
     elif not is_list(kind) or not (is_numeric(kind.value_type) or is_list(kind.value_type)):
@@ -170,7 +176,8 @@ def _check_lists(model: Samples, stream: str, schema: pa.Schema) -> None:
             f"Samples({model.column!r}) of stream {stream!r} is {kind}. Give list<list<double>>, one inner list per "
             "sample, list<double> in one dimension, or what an operator of appulse put out."
         )
-    if model.weights is not None and not is_list(schema.field(model.weights).type):
+    weights = None if model.weights is None else schema.field(model.weights).type
+    if weights is not None and not (is_list(weights) or pa.types.is_null(weights)):
         raise BadArgument(f"weights={model.weights!r} of stream {stream!r} is no list. Give list<double>.")
 
 
@@ -216,6 +223,8 @@ class Checked:
 def checked(table: pa.Table, encoding: Encoding, also: Sequence[str] = ()) -> tuple[Checked, pa.Table]:
     """The good rows, with these columns too, and the bad rows as rejects."""
     table = without_views(table.select(list(dict.fromkeys([*encoding.columns(), *also]))).combine_chunks())
+    if isinstance(encoding.model, Samples):
+        table = _typed_lists(table, encoding.model)
     if isinstance(encoding.model, Samples) and structs.is_samples(table.schema.field(encoding.model.column).type):
         table, model = structs.opened(table, encoding.model)
         encoding = replace(encoding, model=model)
@@ -236,11 +245,23 @@ def checked(table: pa.Table, encoding: Encoding, also: Sequence[str] = ()) -> tu
     return rows, rejects
 
 
+def _typed_lists(table: pa.Table, model: Samples) -> pa.Table:
+    """The table with lists in columns of nothing but nulls, which have no type."""
+    for column in uncertainty.columns(model):
+        at = table.schema.get_field_index(column)
+        if pa.types.is_null(table.schema.field(at).type):
+            table = table.set_column(at, column, pa.nulls(len(table), pa.list_(pa.float64())))
+    return table
+
+
 def infer_dimensions(table: pa.Table, model: Model) -> int | None:
     """Dimensions of the rows at hand: what the model says, else what most rows have; None if no row tells."""
     known = uncertainty.dimensions(model)
     if known is not None or not isinstance(model, Samples):
         return known
+    if pa.types.is_null(table.schema.field(model.column).type):
+        return None
+    table = _typed_lists(table, model)
     if structs.is_samples(table.schema.field(model.column).type):
         table, model = structs.opened(table, model)
     column = chunk(table[model.column])
