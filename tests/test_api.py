@@ -640,7 +640,7 @@ def test_a_push_that_does_not_fit_the_types_of_the_first_is_refused_whole(kind: 
         push, end = _pushing(kind)
         answers = [push(_one())]
         if refused:
-            with pytest.raises(ap.BadArgument, match="was int64 in earlier pushes and is|do not mix"):
+            with pytest.raises(ap.BadArgument, match=r"was int64 in earlier pushes and is|do not mix"):
                 push(odd)
         answers += [push(second), push(_one(3, 3))]
         ends.append((pa.concat_tables(answers).to_pylist(), end()))
