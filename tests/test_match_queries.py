@@ -360,7 +360,7 @@ def test_later_pushes_come_in_the_types_of_the_first() -> None:
     first = pa.table({"id": [1], "ts": [1.0], "x": [1.5], "t": ["u"]})
     assert len(by_hand.push(first)) == 1
     assert len(by_hand.push(first.set_column(2, "x", pa.array([2])))) == 1
-    with pytest.raises(ap.BadArgument, match="'t' was string in the first push and is list"):
+    with pytest.raises(ap.BadArgument, match="'t' was string in earlier pushes and is list"):
         by_hand.push(first.set_column(3, "t", pa.array([[1]])))
     with pytest.raises(ap.BadArgument, match="no column 't', which earlier"):
         by_hand.push(first.drop_columns(["t"]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -9,11 +10,14 @@ import pyarrow as pa
 
 from appulse.api.results import check_stream, is_spark, remember
 from appulse.engines.call import JoinCall, Options, resolve, stream_names
+from appulse.engines.pushes import FirstTypes, schema_of
 from appulse.errors import BadArgument, NotBuilt
 from appulse.model.stream import Stream
 from appulse.windows.definitions import TimeWindow
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from appulse.engines.local import LocalJoin
     from appulse.windows.definitions import Window
 
@@ -175,12 +179,20 @@ class SimilarityJoin:
             "imputer": imputer,
         }
         self._engine: LocalJoin | None = None
-        self._held: dict[str, pa.Table] = {}
+        self._held: list[dict[str, pa.Table]] = []
+        self._types = {
+            own: FirstTypes(f"stream {own!r}", [*self._identity(own), *([different] if different is not None else [])])
+            for own in self._streams
+        }
         self._drained = False
 
     def push(self, **frames: Any) -> pa.Table:
-        """Take in rows of any of the streams; the pairs they complete."""
-        from appulse.engines.local import LocalJoin, as_table
+        """Take in rows of any of the streams; the pairs they complete.
+
+        A push whose keys, times or partitions do not fit the types of the first one is a `BadArgument`. What raises
+        has changed nothing.
+        """
+        from appulse.engines.local import as_table, check_rows
 
         known = {name for name, _ in self._streams.values()}
         for name in frames:
@@ -191,50 +203,102 @@ class SimilarityJoin:
         }
         if self._drained:
             raise BadArgument("This join was drained: its streams have ended. Make a new SimilarityJoin.")
+        types = self._types | {own: self._types[own].and_those_of(table.schema) for own, table in tables.items()}
         if self._engine is not None:
-            return self._engine.push(tables)
-        # Key and time types are settled once every stream has shown its columns; until then nothing can match, and
-        # a silent stream makes no row late.
-        for own, table in tables.items():
-            self._held[own] = pa.concat_tables(
-                [*([self._held[own]] if own in self._held else []), table], promote_options="permissive"
-            )
-        if len(self._held) < len(self._streams):
-            shown = list(self._held) or list(self._streams)[:0]
-            return self._resolve(shown).answer_schema.empty_table() if shown else pa.table({})
-        self._engine, held = LocalJoin(self._resolve(list(self._streams)), standing=True), self._held
-        self._held = {}
-        return self._engine.push(held)
+            answers = self._engine.push({own: types[own].fit(table) for own, table in tables.items()})
+            self._types = types
+            return answers
+        # Key and time types are settled once every stream has shown its columns, and two of them types; until then
+        # nothing can match.
+        held = [*self._held, tables] if tables else self._held
+        shown = self._shown(held)
+        if len(shown) == len(self._streams) and self._may_match(shown, types):
+            return self._start(held, types)
+        if not shown:
+            return pa.table({})
+        call = self._resolve(held)
+        check_rows(call, {own: types[own].fit(table) for own, table in tables.items()})
+        self._held, self._types = held, types
+        return call.answer_schema.empty_table()
 
     def drain(self) -> pa.Table:
         """Complete what is held and end the streams; the pairs (or changes) that this completes."""
-        answers = self.push() if self._engine is None else self._engine.drain()
+        parts, shown = [], self._shown(self._held)
+        if self._engine is None and self._may_match(shown, self._types):
+            parts.append(self._start(self._held, self._types))
         self._drained = True
-        return answers
+        if self._engine is not None:
+            return pa.concat_tables([*parts, self._engine.drain()])
+        return self._resolve(self._held).answer_schema.empty_table() if shown else pa.table({})
 
     def current(self) -> pa.Table:
-        """The pairs that stand: both rows in their windows at the newest tick answered so far."""
-        if self._engine is None:
+        """The pairs that stand: what all changes so far add up to, whether or not changes are asked for."""
+        if self._engine is not None:
+            return self._engine.current()
+        shown = self._shown(self._held)
+        if not shown or (len(shown) < len(self._streams) and not self._drained):
             raise BadArgument("Nothing stands yet: push every stream first, if only an empty frame.")
-        return self._engine.current()
+        return self._resolve(self._held, emit="matches").answer_schema.empty_table()
 
     def rejects(self) -> pa.Table:
         """Every row that could not be used so far."""
-        if self._engine is None:
-            raise BadArgument(
-                "Nothing has been judged yet: rejects are known once every stream has been pushed, if only empty."
-            )
-        return self._engine.rejects()
+        from appulse.engines.local import rejected
 
-    def _resolve(self, shown: list[str]) -> JoinCall:
+        if self._engine is not None:
+            return self._engine.rejects()
+        if not self._held:
+            raise BadArgument("Nothing has been judged yet: push some rows first, if only an empty frame.")
+        call = self._resolve(self._held)
+        found = (rejected(call, {own: self._types[own].fit(t) for own, t in push.items()}) for push in self._held)
+        return pa.concat_tables([call.reject_schema.empty_table(), *found])
+
+    def _shown(self, held: Sequence[dict[str, pa.Table]]) -> list[str]:
+        """The streams that have shown their columns, in the order of the call."""
+        return [own for own in self._streams if any(own in push for push in held)]
+
+    def _may_match(self, shown: Sequence[str], types: dict[str, FirstTypes]) -> bool:
+        """Whether there are types, and so perhaps rows, of enough streams for a pair."""
+        typed = [own for own in shown if types[own].knows(self._identity(own))]
+        return len(typed) >= min(2, len(self._streams))
+
+    def _identity(self, own: str) -> tuple[str, ...]:
+        """The columns of a stream that have to have types."""
+        stream = self._streams[own][1]
+        return stream.key, stream.time, *stream.partitions
+
+    def _start(self, held: Sequence[dict[str, pa.Table]], types: dict[str, FirstTypes]) -> pa.Table:
+        """Join what has been held, push by push."""
+        from appulse.engines.local import LocalJoin
+
+        call = self._resolve(held)
+        # Streams that have no types so far will have those of the others.
+        columns = zip(*(self._identity(own) for own in self._streams), strict=True)
+        groups = [
+            next(kind for own, name in zip(self._streams, names, strict=True) if (kind := types[own].of(name)))
+            for names in list(columns)[2:]
+        ]
+        common = (call.key_type, call.time_type, *groups)
+        types = {
+            own: known.and_rather(dict(zip(self._identity(own), common, strict=True))) for own, known in types.items()
+        }
+        engine = LocalJoin(call, standing=True)
+        found = [engine.push({own: types[own].fit(table) for own, table in push.items()}) for push in held]
+        self._engine, self._held, self._types = engine, [], types
+        return pa.concat_tables(found)
+
+    def _resolve(self, held: Sequence[dict[str, pa.Table]], **others: Any) -> JoinCall:
         """The call over the streams that have shown their columns."""
-        streams = [self._streams[own][1] for own in shown]
-        settings = self._settings
+        shown = self._shown(held)
+        settings = self._settings | others
         if len(shown) < len(self._streams):
-            window = settings["window"]
-            if isinstance(window, TimeWindow):  # its per_stream may name a stream not shown yet
-                settings = settings | {"window": TimeWindow(window.length)}
-        return resolve(streams, [self._held[own].schema for own in shown], self_join=len(streams) == 1, **settings)
+            window, imputer = settings["window"], settings["imputer"]
+            if isinstance(window, TimeWindow) and window.per_stream:  # may name a stream not shown yet
+                own = {name: length for name, length in window.per_stream.items() if name in shown}
+                settings["window"] = TimeWindow(window.length, per_stream=own)
+            if isinstance(imputer, Mapping):
+                settings["imputer"] = {name: given for name, given in imputer.items() if name in shown}
+        schemas = [schema_of([push[own] for push in held if own in push]) for own in shown]
+        return resolve([self._streams[own][1] for own in shown], schemas, self_join=len(shown) == 1, **settings)
 
 
 def explain_pair(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from appulse.api.results import is_spark, remember
+from appulse.engines.pushes import FirstTypes, schema_of
 from appulse.engines.sensors import SensorOptions
 from appulse.errors import BadArgument
 
@@ -187,19 +188,41 @@ class _OverReadings:
         signature(self._call).bind(None, **settings)  # what is missing, or not known, is told here
         self._settings = settings
         self._engine: LocalReadings | None = None
+        self._types: FirstTypes | None = None
+        self._held: list[pa.Table] = []  # pushes without types, and so without a reading that can be used
 
     def _resolve(self, schema: pa.Schema) -> ReadingsCall:
         raise NotImplementedError
 
     def push(self, frame: Any) -> pa.Table:
-        """Take in readings; the answers of the ticks that this completes."""
+        """Take in readings; the answers of the ticks that this completes.
+
+        A push whose columns do not fit the types of the first one is a `BadArgument`. What raises has changed nothing.
+        """
         from appulse.engines.local import as_table
-        from appulse.engines.readings import LocalReadings
 
         table = as_table(frame)
-        if self._engine is None:
-            self._engine = LocalReadings(self._resolve(table.schema))
-        return pa.concat_tables([self._known.call.answer_schema.empty_table(), *self._known.push(table)])
+        if self._engine is None or self._types is None or self._held:
+            return self._start([*self._held, table])
+        return pa.concat_tables(
+            [self._known.call.answer_schema.empty_table(), *self._known.push(self._types.fit(table))]
+        )
+
+    def _start(self, pushes: list[pa.Table]) -> pa.Table:
+        """Begin, or begin again while there are no types."""
+        from appulse.engines.readings import LocalReadings
+
+        schema = schema_of(pushes)
+        call = self._resolve(schema)
+        encoding = call.encoding
+        types = FirstTypes("the readings", [*encoding.identity, *encoding.carry]).and_those_of(schema)
+        typed = types.knows(encoding.identity)
+        if typed:  # what is carried with the first readings stays without a type if it had none
+            types = types.and_rather(dict.fromkeys(encoding.carry, pa.null()))
+        engine = LocalReadings(call)
+        found = [part for push in pushes for part in engine.push(types.fit(push))]
+        self._engine, self._types, self._held = engine, types, [] if typed else pushes
+        return pa.concat_tables([call.answer_schema.empty_table(), *found])
 
     def drain(self) -> pa.Table:
         """The readings have ended: the answers of what was held."""

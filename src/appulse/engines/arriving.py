@@ -27,7 +27,7 @@ FEWEST_ROWS = 20
 class Arrivals:
     """The guards of streams, and how many of their last rows were late.
 
-    `judge` changes nothing until `settle`: a push that raises has changed nothing.
+    What `judge` has learnt since `begin` counts once it is settled: a push that raises has changed nothing.
     """
 
     def __init__(self, encodings: Sequence[Encoding | ReadingsEncoding], ahead: Sequence[int | None]) -> None:
@@ -38,6 +38,10 @@ class Arrivals:
         ]
         self._next: dict[int, FutureGuard] = {}
         self._rows = self._late = 0
+
+    def begin(self) -> None:
+        """Rows come: forget what a push that raised has shown."""
+        self._next.clear()
 
     def judge(self, stream: int, time: NDArray[np.int64], key: Bytes, now: int | None = None) -> Judged:
         """Which rows of a stream are from the future; ``now`` is by default this machine's."""

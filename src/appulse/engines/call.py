@@ -363,9 +363,11 @@ def common_time_type(streams: Sequence[Stream], schemas: Sequence[pa.Schema], na
     """The type of the answers' times."""
     kinds = [column_type(schema, s.time, name) for s, schema, name in zip(streams, schemas, names, strict=True)]
     for stream, kind in zip(streams, kinds, strict=True):
-        if not (is_time(kind) or is_number(kind)) and kind in _told(kinds):
+        if not (is_time(kind) or is_number(kind) or pa.types.is_null(kind)):
             raise BadArgument(f"time={stream.time!r} holds {kind}. Give a column of timestamps, dates or numbers.")
     kinds = _told(kinds)
+    if pa.types.is_null(kinds[0]):
+        return kinds[0]
     if len({is_time(kind) for kind in kinds}) > 1:
         raise BadArgument(
             f"The streams' times are {', '.join(map(str, kinds))}: timestamps and numbers do not mix. "
@@ -396,6 +398,7 @@ def known_dimensions(
             elif inner is not None and pa.types.is_fixed_size_list(inner):
                 d = inner.list_size
         if d is not None:
+            uncertainty.check_dimensions(f"The value of stream {name!r}", d)
             known[name] = d
     if len(set(known.values())) > 1:
         told = ", ".join(f"{name} has {d}" for name, d in known.items())

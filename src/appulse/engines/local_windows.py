@@ -48,6 +48,7 @@ class LocalWindowQueries:
     def push(self, tables: Mapping[str, pa.Table]) -> pa.Table:
         """Take in rows by stream name; the choices of rows that satisfy queries from now on."""
         limit = None if self.call.arrival else self._clock.frontier
+        self._arrivals.begin()
         came: dict[int, WindowRows] = {}
         rejected: list[pa.Table] = []
         for i, encoding in enumerate(self.call.encodings):

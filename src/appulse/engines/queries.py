@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from appulse.engines.call import column_type, common_time_type, is_joined, known_dimensions, within_tolerance
+from appulse.engines.pushes import fitted
 from appulse.errors import BadArgument, bad_rows, nearest
 from appulse.model import uncertainty
 from appulse.model.defects import BAD_CONDITION, NEVER_TRUE, as_json, concat_rejects, reject_schema
@@ -161,21 +162,11 @@ def threshold_of(probability: float | None, streams: Sequence[Stream]) -> float 
 def as_known(table: pa.Table, call: QueryCall) -> pa.Table:
     """A table with its columns in the types that conditions were read for; `BadArgument` where they do not fit."""
     check_columns(call.encoding, table.schema)
-    for name, kind in call.types:
-        if call.encoding.is_dimension(name):
-            continue
+    kinds = {name: kind for name, kind in call.types if not call.encoding.is_dimension(name)}
+    for name in kinds:
         if name not in table.column_names:
             raise BadArgument(f"The push has no column {name!r}, which earlier ones had.")
-        given = table.schema.field(name).type
-        if given != kind:
-            try:
-                column = table[name].cast(kind)
-            except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-                raise BadArgument(
-                    f"Column {name!r} was {kind} in the first push and is {given}: {error}. Cast it before the push."
-                ) from None
-            table = table.set_column(table.schema.get_field_index(name), name, column)
-    return table
+    return fitted(table, kinds)
 
 
 def check_queries(schema: pa.Schema) -> None:

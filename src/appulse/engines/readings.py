@@ -68,6 +68,7 @@ class LocalReadings:
         check_reading_columns(encoding, table.schema)
         readings, rejects = encode_readings(table, encoding)
         rejected, came, behind = [rejects], len(readings), 0
+        self._arrivals.begin()
         if len(judged := self._arrivals.judge(0, readings.time, readings.sensor)):
             rejected.append(refused_readings(readings.take(judged.rows), why.FUTURE, judged.details, encoding))
             readings = readings.take(np.setdiff1d(np.arange(len(readings)), judged.rows))

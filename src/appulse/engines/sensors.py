@@ -275,7 +275,7 @@ def _length(given: Any) -> int:
 
 
 def _by_sensor(windows: Mapping[Any, Any], kind: pa.DataType) -> tuple[tuple[bytes, int], ...]:
-    if not windows:
+    if not windows or pa.types.is_null(kind):  # there is no sensor yet
         return ()
     try:
         # A job file knows texts alone: they stand for whatever sensors are.

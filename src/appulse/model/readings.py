@@ -57,6 +57,11 @@ class ReadingsEncoding:
         """Whether values are 64 bits in order; others are labels."""
         return is_scalar(self.value_type)
 
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """The columns without which there is no reading."""
+        return self.sensor, self.time, self.value, *self.partition_by
+
     def columns(self) -> list[str]:
         """Every column that is read."""
         own = [self.lengths] if isinstance(self.lengths, str) else []

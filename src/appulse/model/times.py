@@ -140,6 +140,8 @@ def _scaled(
 
 def from_micros(micros: NDArray[np.int64], kind: pa.DataType, unit: str) -> pa.Array:
     """The times in the type they came in."""
+    if pa.types.is_null(kind):
+        return pa.nulls(len(micros))
     if pa.types.is_timestamp(kind):
         values = micros * 1_000 if kind.unit == "ns" else micros // _PER_ARROW_UNIT[kind.unit]
         return pa.array(values).view(kind)

@@ -156,14 +156,12 @@ class SimilarityJoin:
         mask: NDArray[np.bool_] = objects.number >= self._floor[group, stream]
         return mask
 
-    def live(self, now: int | None) -> list[tuple[int, int, Objects]]:
-        """The rows in the windows, by stream and lane; of time windows those of the tick ``now``."""
+    def live(self) -> list[tuple[int, int, Objects]]:
+        """The rows held that are in the windows, by stream and lane."""
         held = []
         for own, store in enumerate(self._stores):
             stream = int(self._stream_of[own])
             rows = self._live(own)
-            if self.plan.rule is None and now is not None:
-                rows = rows[store.time.view[rows] >= now - self._windows[own]]
             if len(rows):
                 objects = store.objects(self.plan.models[stream].form, rows, self._groups, self._differs)
                 held.append((stream, own % self.lanes, objects))
@@ -250,16 +248,28 @@ class SimilarityJoin:
                     f"Stream {self.plan.streams[own // self.lanes]!r} sends rows of {objects.d} dimensions to a window "
                     f"of {store.d}. Give Samples(names=...) so that every task agrees on their number."
                 )
-            if (np.diff(objects.time) < 0).any():
-                objects = objects.take(np.argsort(objects.time, kind="stable"))
+            ticks = self._ticks(objects.time, objects.frame)
+            if (np.diff(ticks) < 0).any():
+                objects = objects.take(np.argsort(ticks, kind="stable"))
             parts.append(self._extend(own, store, objects))
-        order = np.argsort(np.concatenate([p.time for p in parts]), kind="stable")
+        order = np.argsort(np.concatenate([self._ticks(p.time, p.frame) for p in parts]), kind="stable")
         return Arrivals(
             *(
                 np.concatenate([getattr(p, name) for p in parts])[order]
                 for name in ("time", "store", "row", "centre", "extent", "mass", "variance", "group", "differ", "frame")
             )
         )
+
+    def _ticks(self, time: NDArray[np.int64], frame: NDArray[np.int64] | None) -> NDArray[np.int64]:
+        """What tells which of two rows of a group came at the earlier tick.
+
+        Ticks that follow the order of arrival need not follow time. Frames of uncertain windows hold the newest number
+        of each stream, and at every tick of a group one of these has grown.
+        """
+        if frame is None or not self.plan.uncertain:
+            return time
+        newest: NDArray[np.int64] = frame[:, len(self.plan.streams) :].sum(axis=1)
+        return newest
 
     def _extend(self, own: int, store: Store, objects: Objects) -> Arrivals:
         model = self.plan.models[int(self._stream_of[own])]

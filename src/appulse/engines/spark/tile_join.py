@@ -214,7 +214,7 @@ class TileJoin:
         changes, known = self.call.plan.changes, operator.presence
         blocks = [
             block
-            for stream, lane, objects in operator.live(None)
+            for stream, lane, objects in operator.live()
             for block, _ in packed(objects if changes else replace(objects, frame=None), stream, lane)
         ]
         return blocks + ([PRESENCE + pack_presence(known)] if changes and known is not None else [])
