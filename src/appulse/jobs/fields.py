@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from appulse.model.times import duration
 
-__all__ = ["Duration", "Number", "OneOrMore", "Settings", "Table", "Text"]
+__all__ = ["Duration", "Number", "OneOrMore", "Place", "Settings", "Table", "Text"]
 
 
 class Table(BaseModel):
@@ -36,6 +37,16 @@ def _are_settings(given: dict[str, Any]) -> dict[str, Any]:
     return given
 
 
+def _is_place(path: str) -> str:
+    if "\0" in path:
+        raise ValueError(f"is {path!r}, wanted a path, which has no NUL.")
+    try:
+        Path(path).expanduser()
+    except RuntimeError as error:
+        raise ValueError(f"is {path!r}, and there is no such home folder. Write the folder out.") from error
+    return path
+
+
 def _as_list(given: Any) -> Any:
     return [given] if isinstance(given, str) else given
 
@@ -43,6 +54,8 @@ def _as_list(given: Any) -> Any:
 #: Before a list of texts: one text may stand alone.
 OneOrMore = BeforeValidator(_as_list)
 Text = Annotated[str, Field(min_length=1)]
+#: A path or a URI.
+Place = Annotated[Text, AfterValidator(_is_place)]
 Number = Annotated[float, AfterValidator(_is_finite)]
 Duration = Annotated[Any, AfterValidator(_is_duration)]
 Settings = Annotated[dict[str, Any], AfterValidator(_are_settings)]
