@@ -26,7 +26,8 @@ def lone_failures(*, quick: bool = True) -> int:
         environment = {name: value for name, value in os.environ.items() if name != "APPULSE_DATA"}
         environment["PYTHONPATH"] = str(copy / "src")
         marks = f"data and not long{' and not spark' if quick else ''}"
-        options = ["-q", "-p", "no:randomly", "-p", "no:cacheprovider", "-n", str(min(4, os.cpu_count() or 1))]
+        # In one process: most of the time goes into collecting all tests, which each process does for itself.
+        options = ["-q", "-p", "no:randomly", "-p", "no:cacheprovider"]
         done = subprocess.run(
             [sys.executable, "-m", "pytest", *options, "-m", marks, f"--junitxml={report}"],
             cwd=copy,
