@@ -16,14 +16,15 @@ from hypothesis import strategies as st
 import appulse as ap
 from appulse.engines.local_windows import LocalWindowQueries
 from tests import naive_queries, query_strategies
-from tests.test_real_data import CABS, DATA
+from tests.test_real_data import CABS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
-STOCKS = DATA / "sp500_5yr" / "all_stocks_5yr.parquet"
+STOCKS = "sp500_5yr/all_stocks_5yr.parquet"
 
 
 @settings(max_examples=200)
@@ -209,8 +210,8 @@ def _days() -> pa.Table:
     return pa.table(columns | {"Name": [f"STOCK_{i % 50:02}" for i in range(n)]})
 
 
-def _last_year() -> pa.Table:
-    table = pq.read_table(STOCKS)
+def _last_year(file: Path) -> pa.Table:
+    table = pq.read_table(file)
     return table.filter(pc.greater_equal(table["date"], pa.scalar(17_167, pa.int32()).cast(pa.date32())))
 
 
@@ -227,20 +228,16 @@ def _assert_pairs(found: pa.Table, expected: list[NDArray[np.int64]]) -> None:
     assert (found["probability"].to_numpy() == 1.0).all()
 
 
-@pytest.mark.parametrize(
-    "read",
-    [
-        pytest.param(
-            lambda: pq.read_table(CABS),
-            marks=pytest.mark.skipif(not CABS.exists(), reason=f"there is no {CABS}"),
-            id="san_francisco",
-        ),
-        pytest.param(_fixes, id="generated"),
-    ],
-)
-def test_fences_over_a_city_hold_the_cabs_within(read: Callable[[], pa.Table]) -> None:
+def test_fences_over_san_francisco_hold_the_cabs_within(data: Callable[[str], Path]) -> None:
+    _check_fences(_numbered(pq.read_table(data(CABS))))
+
+
+def test_fences_over_a_generated_city_hold_the_cabs_within() -> None:
+    _check_fences(_numbered(_fixes()))
+
+
+def _check_fences(fixes: pa.Table) -> None:
     """Of many sizes, corners on fixes, some for occupied cabs alone: each fix in each fence, to the last bit."""
-    fixes = _numbered(read())
     latitude, longitude, occupied = (fixes[name].to_numpy() for name in ("latitude", "longitude", "occupancy"))
     random = np.random.default_rng(1)
     corners = random.integers(0, len(fixes), 300)
@@ -262,18 +259,16 @@ def test_fences_over_a_city_hold_the_cabs_within(read: Callable[[], pa.Table]) -
     _assert_pairs(ap.match_queries(stream, pa.table({"query": np.arange(300), "condition": texts})), expected)
 
 
-@pytest.mark.parametrize(
-    "read",
-    [
-        pytest.param(
-            _last_year, marks=pytest.mark.skipif(not STOCKS.exists(), reason=f"there is no {STOCKS}"), id="sp500"
-        ),
-        pytest.param(_days, id="generated"),
-    ],
-)
-def test_price_alerts_tell_the_days_on_which_they_hold(read: Callable[[], pa.Table]) -> None:
+def test_alerts_on_stocks_tell_the_days_on_which_they_hold(data: Callable[[str], Path]) -> None:
+    _check_alerts(_numbered(_last_year(data(STOCKS))))
+
+
+def test_alerts_on_generated_prices_tell_the_days_on_which_they_hold() -> None:
+    _check_alerts(_numbered(_days()))
+
+
+def _check_alerts(days: pa.Table) -> None:
     """Levels passed within a day, large moves on much trade, dates, by stock; missing openings tell nothing."""
-    days = _numbered(read())
     close, opened = (days[name].to_numpy() for name in ("close", "open"))
     volume, date = days["volume"].to_numpy(), days["date"].cast(pa.int32()).to_numpy()
     name = np.array(days["Name"].to_pylist())

@@ -240,7 +240,7 @@ def _sites(locations: pa.Table, sensor: str, kind: pa.DataType, reach: Any) -> S
     at = at[order]
     limit = float(reach) + TOLERANCE * max(1.0, float(reach))
     pairs = cKDTree(at).query_pairs(limit * (1.0 + 1e-9), output_type="ndarray") if len(at) else np.empty((0, 2), int)
-    pairs = pairs[((at[pairs[:, 0]] - at[pairs[:, 1]]) ** 2).sum(axis=1) <= limit**2]
+    pairs = pairs[((at[pairs[:, 0]] - at[pairs[:, 1]]) ** 2).sum(axis=1) <= limit * limit]
     both = np.concatenate([pairs, pairs[:, ::-1]]).astype(np.int64)
     both = both[np.lexsort((both[:, 1], both[:, 0]))]
     first = np.searchsorted(both[:, 0], np.arange(len(at) + 1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
@@ -10,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from appulse.model.stream import ahead_micros
 from appulse.model.times import duration
 
-__all__ = ["Ahead", "Duration", "Number", "OneOrMore", "Settings", "Table", "Text"]
+__all__ = ["Ahead", "Duration", "Number", "OneOrMore", "Place", "Settings", "Table", "Text"]
 
 
 class Table(BaseModel):
@@ -43,6 +44,16 @@ def _are_settings(given: dict[str, Any]) -> dict[str, Any]:
     return given
 
 
+def _is_place(path: str) -> str:
+    if "\0" in path:
+        raise ValueError(f"is {path!r}, wanted a path, which has no NUL.")
+    try:
+        Path(path).expanduser()
+    except RuntimeError as error:
+        raise ValueError(f"is {path!r}, and there is no such home folder. Write the folder out.") from error
+    return path
+
+
 def _as_list(given: Any) -> Any:
     return [given] if isinstance(given, str) else given
 
@@ -50,6 +61,8 @@ def _as_list(given: Any) -> Any:
 #: Before a list of texts: one text may stand alone.
 OneOrMore = BeforeValidator(_as_list)
 Text = Annotated[str, Field(min_length=1)]
+#: A path or a URI.
+Place = Annotated[Text, AfterValidator(_is_place)]
 Number = Annotated[float, AfterValidator(_is_finite)]
 Duration = Annotated[Any, AfterValidator(_is_duration)]
 Ahead = Annotated[Any, AfterValidator(_is_ahead)]

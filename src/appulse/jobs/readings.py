@@ -9,8 +9,8 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from appulse.engines.phenomena import resolve_phenomena
 from appulse.engines.sensors import resolve_sensors
-from appulse.jobs.fields import Ahead, Duration, Number, OneOrMore, Settings, Table, Text
-from appulse.jobs.sources import Format
+from appulse.jobs.fields import Ahead, Duration, Number, OneOrMore, Table, Text
+from appulse.jobs.sources import DataTable
 from appulse.jobs.windows import WindowTable, as_window
 from appulse.windows.definitions import TimeWindow
 
@@ -72,12 +72,8 @@ class SensorJoinTable(SensorsTable):
         return {**self.shared(), "window": window, "carry": tuple(self.carry), "expand": self.expand}
 
 
-class LocationsTable(Table):
+class LocationsTable(DataTable):
     """Where sensors are: files with the column of sensors and two of coordinates."""
-
-    format: Format
-    path: Text
-    options: Settings = {}
 
 
 class PhenomenaTable(SensorsTable):

@@ -8,11 +8,11 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from appulse.errors import nearest
-from appulse.jobs.fields import Number, OneOrMore, Settings, Table, Text
+from appulse.jobs.fields import Number, OneOrMore, Place, Table, Text
 from appulse.jobs.imputers import ImputerTable
 from appulse.jobs.queries import QueriesTable
 from appulse.jobs.readings import PhenomenaTable, SensorJoinTable
-from appulse.jobs.sources import FilesTable, Format, SourceTable
+from appulse.jobs.sources import DataTable, FilesTable, SourceTable
 from appulse.jobs.windows import WindowTable, as_window
 from appulse.windows.definitions import TimeWindow
 
@@ -72,12 +72,8 @@ class WindowAggregateTable(OperatorTable):
         return self
 
 
-class SinkTable(Table):
+class SinkTable(DataTable):
     """Where answers, or rejects, go."""
-
-    format: Format
-    path: Text
-    options: Settings = {}
 
 
 class JobTable(Table):
@@ -96,7 +92,7 @@ class JobTable(Table):
     imputers: dict[str, ImputerTable] = {}
     sink: SinkTable
     rejects: SinkTable | None = None
-    checkpoint: Text | None = None
+    checkpoint: Place | None = None
     partitions: Annotated[int, Field(ge=1)] | None = None
     sample: Annotated[int, Field(ge=1)] | None = None
     prepare: Text | None = None
@@ -175,6 +171,20 @@ class JobTable(Table):
     def filling(self) -> dict[str, ImputerTable]:
         """What fills each source that has something to be filled by."""
         return dict.fromkeys(self.sources, self.imputer) if self.imputer is not None else self.imputers
+
+    @property
+    def data(self) -> dict[str, DataTable]:
+        """The files of rows that are read, each by its dotted path in the job file."""
+        found: dict[str, DataTable | None] = {f"sources.{name}": source for name, source in self.sources.items()}
+        found["readings"] = self.readings
+        found["phenomena.locations"] = None if self.phenomena is None else self.phenomena.locations
+        found["match_queries.changes"] = None if self.match_queries is None else self.match_queries.changes
+        found |= {f"{self.filler(name)}.repository": one.repository for name, one in self.filling.items()}
+        return {where: data for where, data in found.items() if data is not None}
+
+    def filler(self, source: str) -> str:
+        """The dotted path of what fills a source."""
+        return "imputer" if self.imputer is not None else f"imputers.{source}"
 
     @property
     def operator(self) -> str:
