@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from appulse.api.results import check_stream, is_spark, remember
-from appulse.engines.call import JoinCall, Options, resolve, stream_names
+from appulse.api.results import Pushes, check_stream, is_spark, remember
+from appulse.engines.call import JoinCall, resolve, stream_names
+from appulse.engines.options import Options, options_of
 from appulse.errors import BadArgument, NotBuilt
 from appulse.model.stream import Stream
 from appulse.windows.definitions import TimeWindow
@@ -48,7 +49,7 @@ def similarity_join(
     ``probabilities="bounds"`` may stop early: ``probability`` is then a proven lower bound, at least the threshold, and
     ``probability_upper`` an upper one. The pairs are the same.
     Spark frames give a Spark frame (streaming if they are), others a `pyarrow.Table`. Bad rows are in `rejects`, or
-    raise `BadInput` with ``on_reject="fail"``.
+    raise `BadInput` with ``on_reject="fail"``. ``options`` are for speed and the size of the output: see `Options`.
 
     ``imputer`` fills the values of streams that are `Incomplete`: one for all of them, a mapping by stream name, or
     ``"auto"``, which chooses one for each by how it fills values that are there (`AutoImputer`). The answers are those
@@ -171,9 +172,10 @@ class SimilarityJoin:
             "probabilities": probabilities,
             "values": values,
             "on_reject": on_reject,
-            "options": options or Options(),
+            "options": options_of(options, "similarity_join"),
             "imputer": imputer,
         }
+        self._pushes = Pushes()
         self._engine: LocalJoin | None = None
         self._held: dict[str, pa.Table] = {}
         self._drained = False
@@ -192,7 +194,8 @@ class SimilarityJoin:
         if self._drained:
             raise BadArgument("This join was drained: its streams have ended. Make a new SimilarityJoin.")
         if self._engine is not None:
-            return self._engine.push(tables)
+            with self._pushes:
+                return self._engine.push(tables)
         # Key and time types are settled once every stream has shown its columns; until then nothing can match, and
         # a silent stream makes no row late.
         for own, table in tables.items():
@@ -204,11 +207,16 @@ class SimilarityJoin:
             return self._resolve(shown).answer_schema.empty_table() if shown else pa.table({})
         self._engine, held = LocalJoin(self._resolve(list(self._streams)), standing=True), self._held
         self._held = {}
-        return self._engine.push(held)
+        with self._pushes:
+            return self._engine.push(held)
 
     def drain(self) -> pa.Table:
         """Complete what is held and end the streams; the pairs (or changes) that this completes."""
-        answers = self.push() if self._engine is None else self._engine.drain()
+        if self._engine is None:
+            answers = self.push()
+        else:
+            with self._pushes:
+                answers = self._engine.drain()
         self._drained = True
         return answers
 
@@ -216,6 +224,7 @@ class SimilarityJoin:
         """The pairs that stand: both rows in their windows at the newest tick answered so far."""
         if self._engine is None:
             raise BadArgument("Nothing stands yet: push every stream first, if only an empty frame.")
+        self._pushes.check()
         return self._engine.current()
 
     def rejects(self) -> pa.Table:
@@ -270,7 +279,7 @@ def explain_pair(
             probability=probability,
             window=window,
             imputer=imputer,
-            options=options or Options(),
+            options=options_of(options, "explain_pair"),
         )
     )
     print(text)  # noqa: T201 - what it is for
@@ -283,7 +292,7 @@ def _join(streams: tuple[Stream, ...], *, options: Options | None, **settings: A
     if len({id(stream) for stream in streams}) < len(streams):
         raise BadArgument(_TWICE)
     stream_names(streams, self_join=settings["self_join"])
-    options = options or Options()
+    options = options_of(options, "self_join" if settings["self_join"] else "similarity_join")
     spark = [is_spark(stream.frame) for stream in streams]
     if all(spark):
         from appulse.engines.spark.engine import spark_join
@@ -294,6 +303,7 @@ def _join(streams: tuple[Stream, ...], *, options: Options | None, **settings: A
             "The call mixes Spark frames with others. Convert them: spark.createDataFrame(...) or .toArrow()."
         )
     from appulse.engines.local import LocalJoin, as_table
+    from appulse.operators.output import Output
 
     tables = [as_table(stream.frame) for stream in streams]
     if settings["imputer"] is not None:
@@ -302,7 +312,8 @@ def _join(streams: tuple[Stream, ...], *, options: Options | None, **settings: A
         settings["imputer"] = all_chosen(settings["imputer"], streams, tables, self_join=settings["self_join"])
     call = resolve(streams, [table.schema for table in tables], options=options, **settings)
     engine = LocalJoin(call)
-    parts = [engine.push(dict(zip(call.plan.streams, tables, strict=True))), engine.drain()]
+    output = Output(options.max_output)  # of the whole call
+    parts = [engine.push(dict(zip(call.plan.streams, tables, strict=True)), output), engine.drain(output)]
     result = pa.concat_tables(parts)
     remember(result, engine.rejects(), engine.observed())
     return result
