@@ -64,9 +64,9 @@ class Options:
             given = getattr(self, name)
             if given is not None and (isinstance(given, bool) or not isinstance(given, Integral) or given < 1):
                 raise BadArgument(f"Options({name}={given!r}): give a whole number, at least 1.")
-        if self.side is not None and not (
-            isinstance(self.side, Real) and not isinstance(self.side, bool) and isfinite(self.side) and self.side > 0
-        ):
+        side: object = self.side
+        real = isinstance(side, Real) and not isinstance(side, bool)
+        if side is not None and not (real and isfinite(side) and side > 0):
             raise BadArgument(f"Options(side={self.side!r}): give a length above 0.")
 
 

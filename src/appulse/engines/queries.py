@@ -249,7 +249,9 @@ class LocalQueries:
 
     def judge(self, table: pa.Table, output: Output) -> tuple[pa.Table, pa.Table]:
         """Answers, counted by ``output``, and rejects of rows; neither is kept."""
-        begin, answers, rejects, watch = 0, [], [], Watch(len(table), _answered)
+        answers: list[pa.Table] = []
+        rejects: list[pa.Table] = []
+        begin, watch = 0, Watch(len(table), _answered)
         size = min(_ROWS_FIRST, max(_ROWS_LEAST, _PAIRS_AT_ONCE // max(1, len(self.queries))))
         while begin < len(table) or not answers:
             rows, refused = checked(table.slice(begin, size), self.call.encoding, self.call.columns)
