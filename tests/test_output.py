@@ -85,7 +85,9 @@ def test_an_aggregate_is_whole_or_stops(case: test_relational.Case, most: int) -
 @FEW
 @given(st.one_of(query_strategies.selections(bad=True), query_strategies.joins()), LIMITS)
 def test_queries_are_whole_or_stop(case: query_strategies.Case, most: int) -> None:
-    settings_ = {"probability": case.probability} | ({"window": case.window} if len(case.streams) > 1 else {})
+    settings_: dict[str, Any] = {"probability": case.probability} | (
+        {"window": case.window} if len(case.streams) > 1 else {}
+    )
     stopped_or_whole(
         lambda options: ap.match_queries(*case.framed(), case.query_table, **settings_, options=options), most
     )
@@ -220,9 +222,10 @@ def test_an_option_without_use_is_an_error(call: str, option: str) -> None:
 
 
 def test_options_are_checked() -> None:
-    for wrong in ({"partitions": True}, {"max_output": 0}, {"max_output": 1.5}, {"sweep": "layz"}, {"side": -1}):
+    wrongs: list[dict[str, Any]] = [{"partitions": True}, {"max_output": 0}, {"max_output": 1.5}]
+    for wrong in (*wrongs, {"sweep": "layz"}, {"side": -1}):
         with pytest.raises(ap.BadArgument, match=r"Options\("):
-            ap.Options(**wrong)  # type: ignore[arg-type]
+            ap.Options(**wrong)
     with pytest.raises(ap.BadArgument, match=r"Give ap\.Options"):
         ap.self_join(_stream(), **_NEAR, options={"index": "grid"})  # type: ignore[arg-type]
 

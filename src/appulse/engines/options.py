@@ -64,10 +64,12 @@ class Options:
             given = getattr(self, name)
             if given is not None and (isinstance(given, bool) or not isinstance(given, Integral) or given < 1):
                 raise BadArgument(f"Options({name}={given!r}): give a whole number, at least 1.")
-        side: object = self.side
-        real = isinstance(side, Real) and not isinstance(side, bool)
-        if side is not None and not (real and isfinite(side) and side > 0):
+        if self.side is not None and not _is_length(self.side):
             raise BadArgument(f"Options(side={self.side!r}): give a length above 0.")
+
+
+def _is_length(given: Any) -> bool:
+    return isinstance(given, Real) and not isinstance(given, bool) and isfinite(given) and float(given) > 0.0
 
 
 def options_of(given: Options | None, call: str) -> Options:
