@@ -68,8 +68,8 @@ class Options:
             raise BadArgument(f"Options(side={self.side!r}): give a length above 0.")
 
 
-def _is_length(given: Any) -> bool:
-    return isinstance(given, Real) and not isinstance(given, bool) and isfinite(given) and float(given) > 0.0
+def _is_length(given: object) -> bool:
+    return not isinstance(given, bool) and isinstance(given, Real) and isfinite(given) and float(given) > 0.0
 
 
 def options_of(given: Options | None, call: str) -> Options:
