@@ -17,7 +17,8 @@ import pyarrow as pa
 import pytest
 
 import appulse as ap
-from appulse.engines.call import JoinCall, Options, resolve
+from appulse.engines.call import JoinCall, resolve
+from appulse.engines.options import Options
 from appulse.engines.spark.files import Folder
 from appulse.engines.spark.inputs import blocks_of_task
 from appulse.engines.spark.state import Cache, Cached, TileState

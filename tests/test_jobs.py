@@ -310,6 +310,15 @@ def test_a_batch_job_counts_rows_and_tells_changes(job: Path, spark: SparkSessio
     pd.testing.assert_frame_equal(found, expected)
 
 
+def test_a_job_has_the_options_of_its_call(job: Path) -> None:
+    assert jobs.load(job).table.options() == ap.Options()
+    wrong(job, "checkpoint =", "partitions = 3\nmax_output = 70\ncheckpoint =")
+    assert jobs.load(job).table.options() == ap.Options(partitions=3, max_output=70)
+    wrong(job, "max_output = 70", "max_output = 0")
+    with pytest.raises(ap.JobError, match="max_output"):
+        jobs.load(job)
+
+
 def test_a_stream_in_files_of_text_needs_no_schema(job: Path, spark: SparkSession) -> None:
     for seed, name in enumerate(("near", "far"), 1):
         rows(seed).to_csv(job.parent / name / "rows.csv", index=False)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from pyspark.errors import StreamingQueryException
 
 import appulse as ap
-from appulse.engines.call import Options
+from appulse.engines.options import Options
 from appulse.engines.spark.checkpoint import Checkpoint
 from tests.strategies import Case, cases, pushes
 from tests.test_tiles import WINDOWS, rows_of

@@ -34,8 +34,7 @@ if TYPE_CHECKING:
         start,
         window_aggregate,
     )
-    from appulse.engines.call import Options
-    from appulse.engines.sensors import SensorOptions
+    from appulse.engines.options import Options
     from appulse.errors import (
         AppulseError,
         BadArgument,
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
         ExplodingOutput,
         JobError,
         NotBuilt,
+        OutputLimit,
         SessionError,
         StateError,
         StorageError,
@@ -87,8 +87,7 @@ _HOMES = {
         "start",
         "window_aggregate",
     ),
-    "appulse.engines.call": ("Options",),
-    "appulse.engines.sensors": ("SensorOptions",),
+    "appulse.engines.options": ("Options",),
     "appulse.errors": (
         "AppulseError",
         "BadArgument",
@@ -98,6 +97,7 @@ _HOMES = {
         "ExplodingOutput",
         "JobError",
         "NotBuilt",
+        "OutputLimit",
         "SessionError",
         "StateError",
         "StorageError",
@@ -150,6 +150,7 @@ __all__ = [
     "NearestImputer",
     "NotBuilt",
     "Options",
+    "OutputLimit",
     "Phenomena",
     "PointImputer",
     "QueryMatch",
@@ -157,7 +158,6 @@ __all__ = [
     "Samples",
     "SavedImputer",
     "SensorJoin",
-    "SensorOptions",
     "SessionError",
     "SimilarityJoin",
     "SpeedImputer",

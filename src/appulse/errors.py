@@ -3,6 +3,7 @@
     AppulseError
     ├── BadArgument     an argument of a call is wrong           (also a ValueError)
     ├── BadInput        rows are unusable and on_reject="fail"   (also a ValueError)
+    ├── OutputLimit     a call makes more than max_output rows    (also a RuntimeError)
     ├── JobError        a job file is wrong                      (also a ValueError)
     ├── SessionError    the Spark session or Java lacks something (also a RuntimeError)
     ├── CheckpointError a checkpoint does not fit the call        (also a RuntimeError)
@@ -34,6 +35,7 @@ __all__ = [
     "JobError",
     "LateRows",
     "NotBuilt",
+    "OutputLimit",
     "SessionError",
     "StateError",
     "StorageError",
@@ -41,6 +43,7 @@ __all__ = [
     "nearest",
     "tell_capped",
     "tell_exploding",
+    "warn_exploding",
     "warn_late",
 ]
 
@@ -55,6 +58,10 @@ class BadArgument(AppulseError, ValueError):
 
 class BadInput(AppulseError, ValueError):
     """Rows are unusable and the call was made with ``on_reject="fail"``."""
+
+
+class OutputLimit(AppulseError, RuntimeError):
+    """A call, a push or a task would put out more rows than ``Options(max_output=)`` allows."""
 
 
 class JobError(AppulseError, ValueError):
@@ -97,16 +104,15 @@ def tell_capped(rows: int) -> None:
 
 
 class ExplodingOutput(UserWarning):
-    """A join is about to have far more answers than rows."""
+    """A call is about to put out, or to compare, far more than anybody is likely to want."""
 
 
-def tell_exploding(answers: float, rows: int) -> None:
-    """Announce an output that is likely larger than anybody meant."""
-    warnings.warn(
+def tell_exploding(answers: float, rows: int, hint: str = "") -> None:
+    """Announce an output that is likely larger than anybody meant; ``hint`` says what may be wrong."""
+    warn_exploding(
         f"These {rows:,} rows will have about {answers:,.0f} answers, {answers / max(1, rows):,.0f} for each, by a "
-        "sample of their pairs. A smaller epsilon, a higher probability or a shorter window has fewer.",
-        ExplodingOutput,
-        stacklevel=3,
+        "sample of their pairs. A smaller epsilon, a higher probability or a shorter window has fewer. "
+        f"{hint}".rstrip()
     )
 
 
@@ -122,6 +128,11 @@ def warn_late(late: int, rows: int, because: str) -> None:
         LateRows,
         stacklevel=3,
     )
+
+
+def warn_exploding(text: str) -> None:
+    """Warn of an output, or of work, that is likely larger than anybody meant."""
+    warnings.warn(text, ExplodingOutput, stacklevel=4)
 
 
 def bad_rows(count: int, first: Mapping[str, object]) -> BadInput:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from appulse.api.results import check_stream, is_spark, remember
-from appulse.engines.call import JoinCall, Options, resolve, stream_names
+from appulse.api.results import Pushes, check_stream, is_spark, remember
+from appulse.engines.call import JoinCall, resolve, stream_names
+from appulse.engines.options import Options, options_of
 from appulse.engines.pushes import FirstTypes, schema_of
 from appulse.errors import BadArgument, NotBuilt
 from appulse.model.stream import Stream
@@ -52,7 +53,7 @@ def similarity_join(
     ``probabilities="bounds"`` may stop early: ``probability`` is then a proven lower bound, at least the threshold, and
     ``probability_upper`` an upper one. The pairs are the same.
     Spark frames give a Spark frame (streaming if they are), others a `pyarrow.Table`. Bad rows are in `rejects`, or
-    raise `BadInput` with ``on_reject="fail"``.
+    raise `BadInput` with ``on_reject="fail"``. ``options`` are for speed and the size of the output: see `Options`.
 
     ``imputer`` fills the values of streams that are `Incomplete`: one for all of them, a mapping by stream name, or
     ``"auto"``, which chooses one for each by how it fills values that are there (`AutoImputer`). The answers are those
@@ -175,9 +176,10 @@ class SimilarityJoin:
             "probabilities": probabilities,
             "values": values,
             "on_reject": on_reject,
-            "options": options or Options(),
+            "options": options_of(options, "similarity_join"),
             "imputer": imputer,
         }
+        self._pushes = Pushes()
         self._engine: LocalJoin | None = None
         self._held: list[dict[str, pa.Table]] = []
         self._types = {
@@ -205,7 +207,8 @@ class SimilarityJoin:
             raise BadArgument("This join was drained: its streams have ended. Make a new SimilarityJoin.")
         types = self._types | {own: self._types[own].and_those_of(table.schema) for own, table in tables.items()}
         if self._engine is not None:
-            answers = self._engine.push({own: types[own].fit(table) for own, table in tables.items()})
+            with self._pushes:
+                answers = self._engine.push({own: types[own].fit(table) for own, table in tables.items()})
             self._types = types
             return answers
         # Key and time types are settled once every stream has shown its columns, and two of them types; until then
@@ -213,7 +216,8 @@ class SimilarityJoin:
         held = [*self._held, tables] if tables else self._held
         shown = self._shown(held)
         if len(shown) == len(self._streams) and self._may_match(shown, types):
-            return self._start(held, types)
+            with self._pushes:
+                return self._start(held, types)
         if not shown:
             return pa.table({})
         call = self._resolve(held)
@@ -223,6 +227,10 @@ class SimilarityJoin:
 
     def drain(self) -> pa.Table:
         """Complete what is held and end the streams; the pairs (or changes) that this completes."""
+        with self._pushes:
+            return self._ended()
+
+    def _ended(self) -> pa.Table:
         parts, shown = [], self._shown(self._held)
         if self._engine is None and self._may_match(shown, self._types):
             parts.append(self._start(self._held, self._types))
@@ -233,6 +241,7 @@ class SimilarityJoin:
 
     def current(self) -> pa.Table:
         """The pairs that stand: what all changes so far add up to, whether or not changes are asked for."""
+        self._pushes.check()
         if self._engine is not None:
             return self._engine.current()
         shown = self._shown(self._held)
@@ -334,7 +343,7 @@ def explain_pair(
             probability=probability,
             window=window,
             imputer=imputer,
-            options=options or Options(),
+            options=options_of(options, "explain_pair"),
         )
     )
     print(text)  # noqa: T201 - what it is for
@@ -347,7 +356,7 @@ def _join(streams: tuple[Stream, ...], *, options: Options | None, **settings: A
     if len({id(stream) for stream in streams}) < len(streams):
         raise BadArgument(_TWICE)
     stream_names(streams, self_join=settings["self_join"])
-    options = options or Options()
+    options = options_of(options, "self_join" if settings["self_join"] else "similarity_join")
     spark = [is_spark(stream.frame) for stream in streams]
     if all(spark):
         from appulse.engines.spark.engine import spark_join
@@ -358,6 +367,7 @@ def _join(streams: tuple[Stream, ...], *, options: Options | None, **settings: A
             "The call mixes Spark frames with others. Convert them: spark.createDataFrame(...) or .toArrow()."
         )
     from appulse.engines.local import LocalJoin, as_table
+    from appulse.operators.output import Output
 
     tables = [as_table(stream.frame) for stream in streams]
     if settings["imputer"] is not None:
@@ -366,7 +376,8 @@ def _join(streams: tuple[Stream, ...], *, options: Options | None, **settings: A
         settings["imputer"] = all_chosen(settings["imputer"], streams, tables, self_join=settings["self_join"])
     call = resolve(streams, [table.schema for table in tables], options=options, **settings)
     engine = LocalJoin(call)
-    parts = [engine.push(dict(zip(call.plan.streams, tables, strict=True))), engine.drain()]
+    output = Output(options.max_output)  # of the whole call
+    parts = [engine.push(dict(zip(call.plan.streams, tables, strict=True)), output), engine.drain(output)]
     result = pa.concat_tables(parts)
     remember(result, engine.rejects(), engine.observed())
     return result

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from appulse.api.results import check_stream, is_spark, remember
+from appulse.api.results import Pushes, check_stream, is_spark, remember
 from appulse.engines.call import stream_names
+from appulse.engines.options import options_of
 from appulse.errors import BadArgument
 from appulse.model.stream import Stream
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from appulse.engines.local_windows import LocalWindowQueries
+    from appulse.engines.options import Options
     from appulse.engines.queries import LocalQueries
     from appulse.windows.definitions import Window
 
@@ -25,8 +27,8 @@ def match_queries(
     probability: float | None = None,
     window: Window | None = None,
     aggregate: Mapping[str, str | tuple[str, str]] | None = None,
-    spread: int | None = None,
     on_reject: str = "collect",
+    options: Options | None = None,
 ) -> Any:
     """Which of many standing queries each row of a stream satisfies, or each choice of rows of several streams.
 
@@ -46,8 +48,8 @@ def match_queries(
     ``partition_by`` between them) per tick at which something can match, with each name's value: expected ones, and
     for a mean the mean over the worlds in which there is one, with ``<name>_exists`` its probability.
 
-    ``spread`` is for more queries over one Spark frame than a worker can hold: they are held in so many parts that lie
-    apart in space, and rows go to the parts that they may match in. Answers stay; None: by the size of the queries.
+    ``options`` are for the size of the output, and partitions: see `Options`. More queries over one Spark frame than a
+    worker can hold are held in parts that lie apart in space, and rows go to the parts that they may match in.
 
     Columns: ``query, key, time, probability``, and ``values`` (JSON) with ``select``; a row per (query, row), in the
     order of rows. Over two streams ``query, left_key, left_time, right_key, right_time, probability``, over more of
@@ -63,11 +65,8 @@ def match_queries(
         check_stream(stream)
     if len({id(stream) for stream in given}) < len(given):
         raise BadArgument("The same Stream is given twice. Wrap the frame twice: two Streams are two streams.")
-    settings: dict[str, Any] = {"probability": probability, "on_reject": on_reject}
-    if spread is not None and (isinstance(spread, bool) or not isinstance(spread, int) or spread < 1):
-        raise BadArgument(f"spread={spread!r}. Give a number of parts, at least 1.")
-    if spread is not None and len(given) > 1:
-        raise BadArgument("spread= is for queries over one stream. Those over several are spread by partition_by.")
+    options = options_of(options, "match_queries")
+    settings: dict[str, Any] = {"probability": probability, "on_reject": on_reject, "options": options}
     if len(given) == 1:
         _refuse_of_one(window=window, aggregate=aggregate)
     if any(is_spark(stream.frame) for stream in given):
@@ -77,7 +76,7 @@ def match_queries(
             return spark_window_queries(given, frame, window=window, aggregate=aggregate, **settings)
         from appulse.engines.spark.queries import spark_queries
 
-        return spark_queries(given[0], frame, spread=spread, **settings)
+        return spark_queries(given[0], frame, **settings)
     from appulse.engines.local import as_table
     from appulse.engines.local_windows import LocalWindowQueries
     from appulse.engines.queries import LocalQueries, resolve_queries
@@ -99,12 +98,19 @@ def match_queries(
     return result
 
 
-def ask(rows: Stream, queries: Any, *, probability: float | None = None, on_reject: str = "collect") -> Any:
+def ask(
+    rows: Stream,
+    queries: Any,
+    *,
+    probability: float | None = None,
+    on_reject: str = "collect",
+    options: Options | None = None,
+) -> Any:
     """Which of the rows at hand satisfy new queries: `match_queries`, asked the other way round.
 
     Data and queries are equals: the answers are the same whoever came first.
     """
-    return match_queries(rows, queries, probability=probability, on_reject=on_reject)
+    return match_queries(rows, queries, probability=probability, on_reject=on_reject, options=options)
 
 
 class QueryMatch:
@@ -121,6 +127,7 @@ class QueryMatch:
         window: Window | None = None,
         aggregate: Mapping[str, str | tuple[str, str]] | None = None,
         on_reject: str = "collect",
+        options: Options | None = None,
     ) -> None:
         for stream in streams:
             if not isinstance(stream, Stream):
@@ -133,12 +140,14 @@ class QueryMatch:
         if len(streams) == 1:
             _refuse_of_one(window=window, aggregate=aggregate)
         self._streams = streams
-        self._settings: dict[str, Any] = {"probability": probability, "on_reject": on_reject}
+        options = options_of(options, "match_queries")
+        self._settings: dict[str, Any] = {"probability": probability, "on_reject": on_reject, "options": options}
         self._settings |= {"window": window, "aggregate": aggregate} if len(streams) > 1 else {}
         self._engine: LocalQueries | LocalWindowQueries | None = None
         self._waiting: list[pa.Table] = []
         self._held: list[dict[str, pa.Table]] = []
         self._drained = False
+        self._pushes = Pushes()
 
     def change(self, queries: Any) -> None:
         """Add and remove queries: a frame as `match_queries` takes it."""
@@ -184,7 +193,8 @@ class QueryMatch:
 
         self._drained = len(self._streams) > 1
         if isinstance(self._engine, LocalWindowQueries):
-            return self._engine.drain()
+            with self._pushes:
+                return self._engine.drain()
         return pa.table({}) if self._engine is None else self._engine.call.answer_schema.empty_table()
 
     def _push_one(self, table: pa.Table) -> pa.Table:
@@ -205,7 +215,8 @@ class QueryMatch:
         from appulse.engines.window_call import resolve_window_queries
 
         if isinstance(self._engine, LocalWindowQueries):
-            return self._engine.push(tables)
+            with self._pushes:
+                return self._engine.push(tables)
         first = self._first
         # Nothing is kept before it is known to be good: a push that raises may be made again.
         pushes = [*self._held, tables]

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from appulse.api.results import is_spark, remember
+from appulse.api.results import Pushes, is_spark, remember
+from appulse.engines.options import Options, options_of
 from appulse.engines.pushes import FirstTypes, schema_of
-from appulse.engines.sensors import SensorOptions
 from appulse.errors import BadArgument
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def sensor_join(
     over: Any = None,
     unit: str = "s",
     on_reject: str = "collect",
-    options: SensorOptions | None = None,
+    options: Options | None = None,
 ) -> Any:
     """Which sensors read alike: each reading with the readings of other sensors of like value, however many they are.
 
@@ -54,11 +54,10 @@ def sensor_join(
     first, and so are the times of each. That is the Cartesian product of the sensors' readings in factorised form;
     with ``expand=True`` there is a row for each of its elements, whose ``matches`` are (sensor, time, carried values).
     Bad rows are in `rejects`, or raise `BadInput` with ``on_reject="fail"``. Spark frames give a Spark frame (streaming
-    if they are), others a `pyarrow.Table`.
+    if they are), others a `pyarrow.Table`. ``options`` are for speed and the size of the output: see `Options`.
 
     Ali et al. 2007, Definition 1 and section 4.1.
     """
-    options = options or SensorOptions()
     settings: dict[str, Any] = {
         "sensor": sensor,
         "time": time,
@@ -75,20 +74,20 @@ def sensor_join(
         "over": over,
         "unit": unit,
         "on_reject": on_reject,
+        "options": options,
     }
     if is_spark(readings):
         from appulse.engines.spark.sensors import spark_sensors
 
-        return spark_sensors(readings, options=options, **settings)
+        return spark_sensors(readings, **settings)
     from appulse.engines.local import as_table
     from appulse.engines.readings import LocalReadings
     from appulse.engines.sensors import resolve_sensors
 
     table = as_table(readings)
-    call = resolve_sensors(table.schema, sweep=options.sweep, **settings)
-    engine = LocalReadings(call)
-    result = pa.concat_tables([call.answer_schema.empty_table(), *engine.push(table), *engine.drain()])
-    remember(result, engine.rejects(), call)
+    engine = LocalReadings(resolve_sensors(table.schema, **settings))
+    result = engine.answers(table)
+    remember(result, engine.rejects(), engine.call)
     return result
 
 
@@ -114,6 +113,7 @@ def phenomena(
     partition_by: str | Sequence[str] | None = None,
     unit: str = "s",
     on_reject: str = "collect",
+    options: Options | None = None,
 ) -> Any:
     """What is going on in a field of sensors: values that connected regions of sensors hold, and where these move.
 
@@ -138,7 +138,7 @@ def phenomena(
     ``emit="regions"`` gives all that stand at each tick that changed any of them. Bad rows, among them those of sensors
     without a location, are in `rejects`, or raise `BadInput` with ``on_reject="fail"``.
     Spark frames give a Spark frame (streaming if they are), others a `pyarrow.Table`; on Spark groups are spread, and
-    each is one task's.
+    each is one task's. ``options`` are for the size of the output, and partitions: see `Options`.
 
     Ali et al. 2005 and 2007.
     """
@@ -164,6 +164,7 @@ def phenomena(
         "partition_by": partition_by,
         "unit": unit,
         "on_reject": on_reject,
+        "options": options,
     }
     if is_spark(readings):
         from appulse.engines.spark.sensors import spark_phenomena
@@ -174,7 +175,7 @@ def phenomena(
 
     table = as_table(readings)
     engine = LocalReadings(resolve_phenomena(table.schema, **settings))
-    result = pa.concat_tables([engine.call.answer_schema.empty_table(), *engine.push(table), *engine.drain()])
+    result = engine.answers(table)
     remember(result, engine.rejects(), engine.call)
     return result
 
@@ -187,9 +188,11 @@ class _OverReadings:
     def __init__(self, **settings: Any) -> None:
         signature(self._call).bind(None, **settings)  # what is missing, or not known, is told here
         self._settings = settings
+        options_of(settings.get("options"), self._call.__name__)
         self._engine: LocalReadings | None = None
         self._types: FirstTypes | None = None
         self._held: list[pa.Table] = []  # pushes without types, and so without a reading that can be used
+        self._pushes = Pushes()
 
     def _resolve(self, schema: pa.Schema) -> ReadingsCall:
         raise NotImplementedError
@@ -202,11 +205,11 @@ class _OverReadings:
         from appulse.engines.local import as_table
 
         table = as_table(frame)
-        if self._engine is None or self._types is None or self._held:
-            return self._start([*self._held, table])
-        return pa.concat_tables(
-            [self._known.call.answer_schema.empty_table(), *self._known.push(self._types.fit(table))]
-        )
+        with self._pushes:
+            if self._engine is None or self._types is None or self._held:
+                return self._start([*self._held, table])
+            found = self._known.push(self._types.fit(table))
+            return pa.concat_tables([self._known.call.answer_schema.empty_table(), *found])
 
     def _start(self, pushes: list[pa.Table]) -> pa.Table:
         """Begin, or begin again while there are no types."""
@@ -226,7 +229,8 @@ class _OverReadings:
 
     def drain(self) -> pa.Table:
         """The readings have ended: the answers of what was held."""
-        return pa.concat_tables([self._known.call.answer_schema.empty_table(), *self._known.drain()])
+        with self._pushes:
+            return pa.concat_tables([self._known.call.answer_schema.empty_table(), *self._known.drain()])
 
     def rejects(self) -> pa.Table:
         """Every row that could not be used so far."""
@@ -251,9 +255,7 @@ class SensorJoin(_OverReadings):
     def _resolve(self, schema: pa.Schema) -> ReadingsCall:
         from appulse.engines.sensors import resolve_sensors
 
-        options = self._settings.get("options") or SensorOptions()
-        settings = {name: value for name, value in self._settings.items() if name != "options"}
-        return resolve_sensors(schema, sweep=options.sweep, live=True, **settings)
+        return resolve_sensors(schema, live=True, **self._settings)
 
 
 class Phenomena(_OverReadings):

@@ -11,12 +11,14 @@ import numpy as np
 import pyarrow as pa
 
 from appulse.engines.call import column_type, common_time_type, is_joined, known_dimensions
+from appulse.engines.options import Options, options_of
 from appulse.errors import BadArgument, bad_rows, nearest, tell_capped
 from appulse.model.encode import Encoding, check_columns, encode, held_as, infer_dimensions
 from appulse.model.strings import Bytes, decode, label_parts
 from appulse.model.times import from_micros
 from appulse.model.uncertainty import names
 from appulse.operators.attributes import dimension_of
+from appulse.operators.output import Output
 from appulse.operators.relational import AGGREGATES, CONDITIONAL, AggregatePlan, Asked, WindowAggregate
 from appulse.queries.condition import parse
 from appulse.windows.definitions import DeltaWindow, TimeWindow, Window
@@ -46,6 +48,7 @@ class AggregateCall:
     on_reject: str = "collect"
     dependent: tuple[str, ...] = ()  # the stream, if its rows are answers of a join
     ahead: tuple[int | None, ...] = (None,)  # microseconds
+    max_output: int | None = None
 
     bucketed = True  # rows wait for their ticks, in buckets of groups
     holds_back = True  # the end of the stream brings forth what waits
@@ -104,6 +107,7 @@ def resolve_aggregate(
     distribution: bool,
     single_valued: bool,
     on_reject: str,
+    options: Options | None = None,
 ) -> AggregateCall:
     """Check a call against the columns there are, and settle everything that follows from its arguments.
 
@@ -163,6 +167,7 @@ def resolve_aggregate(
         on_reject,
         (name,) if is_joined(schema) else (),
         (stream.ahead_micros,),
+        options_of(options, "window_aggregate").max_output,
     )
 
 
@@ -198,6 +203,7 @@ def run_local(call: AggregateCall, table: pa.Table) -> tuple[pa.Table, pa.Table]
     if len(rejects) and call.on_reject == "fail":
         raise bad_rows(len(rejects), rejects.slice(0, 1).to_pylist()[0])
     operator = WindowAggregate(call.plan)
+    operator.output = Output(call.max_output)
     answers = aggregate_table(operator.push([objects], ended=True), call)
     tell_capped(operator.capped)
     return answers, rejects

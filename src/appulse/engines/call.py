@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from appulse.engines.imputing import filled_columns, fills_of
+from appulse.engines.options import Options
 from appulse.errors import BadArgument, nearest
 from appulse.model import defects as why
 from appulse.model import structs, uncertainty
@@ -21,7 +22,7 @@ from appulse.model.strings import decode
 from appulse.model.times import from_micros, is_number, is_time
 from appulse.operators.attributes import Attribute, dimension_of
 from appulse.operators.numbering import Numbering
-from appulse.operators.plan import BOUNDS, INDEXES, JoinPlan
+from appulse.operators.plan import JoinPlan
 from appulse.queries.condition import parse
 from appulse.windows.definitions import DeltaWindow, TimeWindow, Window
 from appulse.windows.frames import rule_of
@@ -48,32 +49,6 @@ PAIRS = pa.list_(
 )
 # Its square has to be a double.
 _MOST_EPSILON = 1e150
-
-
-@dataclass(frozen=True)
-class Options:
-    """How a call is carried out; nothing here changes an answer.
-
-    ``bounds`` names the bounds in use, ``index`` is "auto", "grid" or "dense". On Spark, ``partitions`` is the number
-    of tiles and tasks of the join (default: the session's cores) and belongs to the checkpoint; ``sample`` maps
-    stream names to a small frame of typical rows, from which tiles are planned; ``side`` fixes the side of a tile's
-    cells.
-    """
-
-    bounds: frozenset[str] = BOUNDS
-    index: str = "auto"
-    partitions: int | None = None
-    sample: Any = None
-    side: float | None = None
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "bounds", frozenset(self.bounds))
-        for name in sorted(self.bounds - BOUNDS):
-            raise BadArgument(f"Options(bounds=) names {name!r}.{nearest(name, BOUNDS)}")
-        if self.index not in INDEXES:
-            raise BadArgument(f"Options(index={self.index!r}).{nearest(str(self.index), INDEXES)}")
-        if self.partitions is not None and self.partitions < 1:
-            raise BadArgument(f"Options(partitions={self.partitions}): give at least 1.")
 
 
 class AnyCall(Protocol):

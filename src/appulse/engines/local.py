@@ -13,12 +13,15 @@ from appulse.engines.arriving import Arrivals
 from appulse.engines.call import JoinCall, Observed, late_rejects, numbering_of, own_keys, refused, to_table
 from appulse.engines.imputing import refuse_in_order
 from appulse.engines.lazy import Unfilled
-from appulse.errors import BadArgument, bad_rows, tell_capped
+from appulse.errors import BadArgument, bad_rows, tell_capped, warn_exploding
 from appulse.model import defects as why
 from appulse.model.defects import concat_rejects
+from appulse.model.degrees import degrees_hint
 from appulse.model.encode import check_columns, checked, encode, infer_dimensions
+from appulse.model.uncertainty import names
 from appulse.operators.answers import Answers
 from appulse.operators.numbering import END, Released, in_own_window
+from appulse.operators.output import Output
 from appulse.operators.similarity_join import SimilarityJoin
 from appulse.windows.clock import Clock
 
@@ -57,9 +60,11 @@ class LocalJoin:
         self._unfilled = Unfilled.of(call)
         self._over: int | None = None  # under time windows: pairs that end before this have left
         self._rejects: list[pa.Table] = []
+        self._suspected = False
 
-    def push(self, tables: Mapping[str, pa.Table]) -> pa.Table:
-        """Take in rows by stream name; the answers they complete."""
+    def push(self, tables: Mapping[str, pa.Table], output: Output | None = None) -> pa.Table:
+        """Take in rows by stream name; the answers they complete, counted by ``output`` or else for themselves."""
+        self.operator.output = self._output() if output is None else output
         for encoding in self.call.encodings:
             if encoding.name in tables:
                 check_columns(encoding, tables[encoding.name].schema)
@@ -91,6 +96,7 @@ class LocalJoin:
                 objects = objects.take(np.flatnonzero(~behind))
             batches.append((i, objects))
         self.call = call
+        self._suspect([objects for _, objects in batches if len(objects)])
         for i, objects in batches:
             self._clock.see(i, objects)
         self._rejects += rejected
@@ -105,8 +111,9 @@ class LocalJoin:
         complete = END if self.call.arrival else self._clock.tick()
         return to_table(self._release(complete), self.call)
 
-    def drain(self) -> pa.Table:
-        """The streams have ended: the answers, and changes, of what was held."""
+    def drain(self, output: Output | None = None) -> pa.Table:
+        """The streams have ended: the answers, and changes, of what was held; counted as in `push`."""
+        self.operator.output = self._output() if output is None else output
         if self._numbering is not None:
             return to_table(self._release(END), self.call)
         return to_table(self._advance(self._clock.now), self.call)
@@ -116,12 +123,28 @@ class LocalJoin:
         plan = self.call.plan
         operator = self.operator
         if not plan.changes:
-            operator = SimilarityJoin(replace(plan, changes=True))
+            operator = SimilarityJoin(replace(plan, changes=True), output=self._output())
             presence = None if self._numbering is None else self._numbering.presence()
             operator.push(self.operator.live(), () if presence is None else (presence,))
             if self._over is not None:
                 operator.advance(self._over)
         return to_table(operator.standing.pairs, replace(self.call, plan=replace(plan, changes=False)))
+
+    def _output(self) -> Output:
+        return Output(self.call.options.max_output)
+
+    def _suspect(self, rows: list[Objects]) -> None:
+        """Warn, at the first rows, where they look like degrees and epsilon does not."""
+        if self._suspected or not rows:
+            return
+        self._suspected = True
+        centres = np.concatenate([objects.centre for objects in rows])
+        named = names(self.call.plan.models[0], centres.shape[1])
+        # Holes are NaN, and left out.
+        least, most = np.fmin.reduce(centres, axis=0), np.fmax.reduce(centres, axis=0)
+        hint = degrees_hint(named, self.call.plan.epsilon, least, most)
+        if hint:
+            warn_exploding(hint)
 
     def _advance(self, limit: int | None) -> Answers:
         """Under time windows: pairs that this ends, and nothing before ``limit`` will be asked for any more."""

@@ -11,12 +11,14 @@ import numpy as np
 import pyarrow as pa
 
 from appulse.engines.call import TOLERANCE, column_type
+from appulse.engines.options import Options, options_of
 from appulse.engines.sensors import SensorNames, group_columns, property_of
-from appulse.errors import BadArgument, nearest
+from appulse.errors import BadArgument, nearest, warn_exploding
 from appulse.kernels.bins import bin_floors
 from appulse.kernels.identities import APPEARS, DISAPPEARS
 from appulse.kernels.tracks import hulls
 from appulse.model.columns import chunk, floats, is_numeric
+from appulse.model.degrees import degrees_hint
 from appulse.model.readings import (
     ReadingsEncoding,
     check_reading_columns,
@@ -26,11 +28,12 @@ from appulse.model.stream import ahead_micros
 from appulse.model.strings import Labels, encode
 from appulse.model.times import UNITS, duration, from_micros
 from appulse.operators.happenings import Happenings, PhenomenaPlan, Sites
+from appulse.operators.output import Output
 from appulse.operators.phenomena import Phenomena
 from appulse.operators.phenomena_within import PhenomenaWithin
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -51,6 +54,7 @@ class PhenomenaCall:
     emit: str
     on_reject: str
     ahead: tuple[int | None, ...] = (None,)  # microseconds
+    max_output: int | None = None
 
     idle_after = (None,)
     arrival = False
@@ -105,6 +109,11 @@ class PhenomenaCall:
         """Columns of what a bucket puts out."""
         return self.answer_schema
 
+    @property
+    def stage_output(self) -> Output:
+        """What counts the rows that a bucket puts out."""
+        return Output(self.max_output)
+
     def operator(self) -> Phenomena | PhenomenaWithin:
         """A fresh one."""
         return Phenomena(self.plan) if self.plan.within is None else PhenomenaWithin(self.plan)
@@ -114,9 +123,9 @@ class PhenomenaCall:
         names = SensorNames(self.key_type)
         return (table_of(part, names, self) for part in found)
 
-    def finished(self, table: pa.Table) -> Iterable[pa.Table]:
-        """Nothing is left to be done."""
-        return (table,)
+    def finishing(self) -> Callable[[pa.Table], Iterable[pa.Table]]:
+        """What makes answers of tables: they are answers."""
+        return lambda table: (table,)
 
     def fingerprint(self) -> str:
         """A short text that differs when the meaning of the call does."""
@@ -151,8 +160,10 @@ def resolve_phenomena(
     partition_by: str | Sequence[str] | None = None,
     unit: str = "s",
     on_reject: str = "collect",
+    options: Options | None = None,
 ) -> PhenomenaCall:
     """Check a call against the columns there are, and settle everything that follows from its arguments."""
+    options = options_of(options, "phenomena")
     for what, given, known in (
         ("on_reject", on_reject, ("collect", "fail")),
         ("emit", emit, EMITS),
@@ -214,7 +225,7 @@ def resolve_phenomena(
     known_partitions = tuple((column, column_type(schema, column, "readings")) for column in partitions)
     late = 0 if lateness is None else duration(lateness, "lateness")
     future = (ahead_micros(ahead, live=live),)
-    return PhenomenaCall(plan, encoding, known_partitions, (late,), emit, on_reject, future)
+    return PhenomenaCall(plan, encoding, known_partitions, (late,), emit, on_reject, future, options.max_output)
 
 
 def _sites(locations: pa.Table, sensor: str, kind: pa.DataType, reach: Any) -> Sites:
@@ -238,6 +249,9 @@ def _sites(locations: pa.Table, sensor: str, kind: pa.DataType, reach: Any) -> S
     named = encode(names if pa.types.is_null(kind) else names.cast(kind)).to_list()
     order = sorted(range(len(named)), key=named.__getitem__)
     at = at[order]
+    hint = degrees_hint(others, float(reach), at.min(axis=0), at.max(axis=0), what="reach") if len(at) else ""
+    if hint:
+        warn_exploding(hint)
     limit = float(reach) + TOLERANCE * max(1.0, float(reach))
     pairs = cKDTree(at).query_pairs(limit * (1.0 + 1e-9), output_type="ndarray") if len(at) else np.empty((0, 2), int)
     pairs = pairs[((at[pairs[:, 0]] - at[pairs[:, 1]]) ** 2).sum(axis=1) <= limit * limit]

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from appulse.engines.call import column_type, common_time_type, is_joined, known_dimensions, within_tolerance
+from appulse.engines.options import Options, options_of
 from appulse.engines.pushes import fitted
 from appulse.errors import BadArgument, bad_rows, nearest
 from appulse.model import uncertainty
@@ -19,6 +20,7 @@ from appulse.model.encode import Encoding, as_samples, check_columns, checked, i
 from appulse.model.strings import encode
 from appulse.model.times import from_micros, is_number, is_time, to_micros
 from appulse.model.uncertainty import Exact
+from appulse.operators.output import Output, Watch
 from appulse.operators.query_match import Points, match
 from appulse.queries.condition import parse
 from appulse.queries.index import MOST
@@ -34,6 +36,9 @@ if TYPE_CHECKING:
     from appulse.operators.query_match import Matched
 
 ADD, REMOVE = "add", "remove"
+# Rows are matched in parts: the first of so many, or of so many pairs of rows and queries, and then of as many as have
+# about so many answers.
+_ROWS_FIRST, _ROWS_LEAST, _PAIRS_AT_ONCE, _ANSWERS_AT_ONCE = 4096, 64, 1 << 26, 1 << 23
 #: Columns of a frame of queries.
 QUERY, CONDITION, CHANGE, SELECT, UNTIL = "query", "condition", "change", "select", "until"
 
@@ -50,6 +55,7 @@ class QueryCall:
     selecting: bool = False
     on_reject: str = "collect"
     dependent: tuple[str, ...] = ()
+    max_output: int | None = None
     lateness: tuple[int, ...] = (0,)
     idle_after: tuple[int | None, ...] = (None,)
     ahead: tuple[int | None, ...] = (None,)
@@ -99,7 +105,13 @@ class QueryCall:
 
 
 def resolve_queries(
-    stream: Stream, table: pa.Table, queries: pa.Schema, *, probability: float | None, on_reject: str
+    stream: Stream,
+    table: pa.Table,
+    queries: pa.Schema,
+    *,
+    probability: float | None,
+    on_reject: str,
+    options: Options | None = None,
 ) -> QueryCall:
     """Check a call against the columns there are; ``table`` may have no rows, where its columns tell the dimensions."""
     name, schema = stream.name or "stream", table.schema
@@ -143,6 +155,7 @@ def resolve_queries(
         selecting=SELECT in queries.names,
         on_reject=on_reject,
         dependent=(name,) if is_joined(schema) else (),
+        max_output=options_of(options, "match_queries").max_output,
     )
 
 
@@ -222,14 +235,27 @@ class LocalQueries:
 
     def push(self, table: pa.Table) -> pa.Table:
         """The queries that rows satisfy."""
-        answers, rejects = self.judge(as_known(table, self.call))
+        answers, rejects = self.judge(as_known(table, self.call), Output(self.call.max_output))
         self._keep(rejects)
         return answers
 
-    def judge(self, table: pa.Table) -> tuple[pa.Table, pa.Table]:
-        """Answers and rejects of rows; neither is kept."""
-        rows, rejects = checked(table, self.call.encoding, self.call.columns)
-        return self.answers(rows, match(self.queries, points_of(rows, self.call), self.call.threshold)), rejects
+    def judge(self, table: pa.Table, output: Output) -> tuple[pa.Table, pa.Table]:
+        """Answers, counted by ``output``, and rejects of rows; neither is kept."""
+        answers: list[pa.Table] = []
+        rejects: list[pa.Table] = []
+        begin, watch = 0, Watch(len(table), _answered)
+        size = min(_ROWS_FIRST, max(_ROWS_LEAST, _PAIRS_AT_ONCE // max(1, len(self.queries))))
+        while begin < len(table) or not answers:
+            rows, refused = checked(table.slice(begin, size), self.call.encoding, self.call.columns)
+            found = match(self.queries, points_of(rows, self.call), self.call.threshold)
+            watch.add(len(found.slot))
+            output.add(len(found.slot))
+            answers.append(self.answers(rows, found))
+            rejects.append(refused)
+            # What comes next has about as many answers a row, and never more than there is room for.
+            a_row = max(1.0, 2.0 * watch.made / (begin + size))
+            begin, size = begin + size, max(_ROWS_LEAST, int(_ANSWERS_AT_ONCE / a_row))
+        return pa.concat_tables(answers), pa.concat_tables(rejects)
 
     def forget_rejects(self) -> None:
         """They have been told elsewhere."""
@@ -331,6 +357,13 @@ class LocalQueries:
             raise bad_rows(len(rejects), rejects.slice(0, 1).to_pylist()[0])
         if len(rejects):
             self._rejects.append(rejects)
+
+
+def _answered(made: float) -> str:
+    return (
+        f"Rows satisfy {made:,.0f} queries by now, a row of output each. Narrower conditions, a higher probability or "
+        "fewer queries have fewer; ap.QueryMatch.busiest() tells which match most."
+    )
 
 
 def changes_of(table: pa.Table) -> Iterator[tuple[str | None, pa.Table]]:

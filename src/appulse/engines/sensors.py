@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from appulse.engines.call import TOLERANCE, column_type
+from appulse.engines.options import Options, options_of
 from appulse.errors import BadArgument, nearest
 from appulse.kernels.sensor_join import expand
 from appulse.model.readings import (
@@ -22,12 +23,13 @@ from appulse.model.readings import (
 from appulse.model.stream import ahead_micros
 from appulse.model.strings import Bytes, Labels, decode, encode, label_parts
 from appulse.model.times import UNITS, duration, from_micros
+from appulse.operators.output import Output, Watch
 from appulse.operators.properties import KINDS, Property
-from appulse.operators.sensor_join import SWEEPS, SensorJoin, SensorPlan
+from appulse.operators.sensor_join import SensorJoin, SensorPlan
 from appulse.windows.definitions import TimeWindow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -36,28 +38,9 @@ if TYPE_CHECKING:
 
 #: Elements of a product that are held at once.
 _ELEMENTS = 1 << 16
+# From here on, a number is told by its order of magnitude.
+_READABLE = 1e15
 _TAKEN = ("value", "sensor", "time", "matches", "times")
-
-
-@dataclass(frozen=True)
-class SensorOptions:
-    """How a sensor join is carried out; nothing here changes an answer.
-
-    ``sweep`` tells when expired readings are forgotten: "periodic", "eager" (at each reading) or "lazy" (once there is
-    no room). On Spark, ``partitions`` is the number of buckets (default: the session's cores) and belongs to the
-    checkpoint; ``sample`` is a small frame of typical readings, by which values that most sensors hold are split over
-    all buckets.
-    """
-
-    sweep: str = "periodic"
-    partitions: int | None = None
-    sample: Any = None
-
-    def __post_init__(self) -> None:
-        if self.sweep not in SWEEPS:
-            raise BadArgument(f"SensorOptions(sweep={self.sweep!r}).{nearest(str(self.sweep), SWEEPS)}")
-        if self.partitions is not None and self.partitions < 1:
-            raise BadArgument(f"SensorOptions(partitions={self.partitions}): give at least 1.")
 
 
 @dataclass(frozen=True)
@@ -72,6 +55,7 @@ class SensorCall:
     expand: bool
     on_reject: str
     ahead: tuple[int | None, ...] = (None,)  # microseconds
+    max_output: int | None = None
 
     idle_after = (None,)
     arrival = False
@@ -120,6 +104,11 @@ class SensorCall:
         """Columns of what a bucket puts out: products are expanded behind it."""
         return self.factorised_schema
 
+    @property
+    def stage_output(self) -> Output:
+        """What counts the rows that a bucket puts out: of products, their elements are counted behind it."""
+        return Output(None if self.expand else self.max_output)
+
     def operator(self) -> SensorJoin:
         """A fresh one."""
         return SensorJoin(self.plan)
@@ -129,9 +118,20 @@ class SensorCall:
         names = SensorNames(self.key_type)
         return (table_of(part, names, self) for part in found)
 
-    def finished(self, table: pa.Table) -> Iterable[pa.Table]:
-        """With the elements of products, if they are asked for; a bounded number at a time."""
-        return expanded(table, self) if self.expand else (table,)
+    def finishing(self) -> Callable[[pa.Table], Iterable[pa.Table]]:
+        """What makes answers of tables: with the elements of products, if they are asked for."""
+        if not self.expand:
+            return lambda table: (table,)
+        output, watch = Output(self.max_output), Watch(0, _elements)
+
+        def finish(table: pa.Table) -> Iterator[pa.Table]:
+            made = elements_of(table)
+            watch.given += len(table)
+            watch.add(made)
+            output.add(made)
+            return expanded(table, self)
+
+        return finish
 
     def fingerprint(self) -> str:
         """A short text that differs when the meaning of the call does."""
@@ -159,9 +159,10 @@ def resolve_sensors(
     on_reject: str = "collect",
     similar: str = "value",
     over: Any = None,
-    sweep: str = "periodic",
+    options: Options | None = None,
 ) -> SensorCall:
     """Check a call against the columns there are, and settle everything that follows from its arguments."""
+    options = options_of(options, "sensor_join")
     if on_reject not in ("collect", "fail"):
         raise BadArgument(f"on_reject={on_reject!r}.{nearest(str(on_reject), ('collect', 'fail'))}")
     if unit != "ns" and unit not in UNITS:
@@ -208,7 +209,7 @@ def resolve_sensors(
         width=width or 1.0,
         by=by,
         carries=bool(carried),
-        sweep=sweep,
+        sweep=options.sweep,
     )
     return SensorCall(
         plan,
@@ -219,6 +220,7 @@ def resolve_sensors(
         expand,
         on_reject,
         (ahead_micros(ahead, live=live),),
+        options.max_output,
     )
 
 
@@ -363,6 +365,26 @@ def expanded(table: pa.Table, call: SensorCall) -> Iterator[pa.Table]:
         elements = pa.StructArray.from_arrays(parts, fields=fields)
         matches = pa.ListArray.from_arrays(pa.array(starts[: n + 1], pa.int32()), elements).cast(call.element_type)
         yield others.take(pa.array(rows[:n])).append_column("matches", matches).cast(call.answer_schema)
+
+
+def elements_of(table: pa.Table) -> float:
+    """How many rows `expanded` makes of factorised answers; infinity where a double does not hold it."""
+    total = 0.0
+    for found in table.column("matches").chunks:
+        sizes = np.diff(_offsets(found.flatten().field("times"))).astype(np.float64)
+        first = _offsets(found)[:-1]
+        if len(first):
+            with np.errstate(over="ignore"):
+                total += float(np.multiply.reduceat(sizes, first).sum())
+    return total
+
+
+def _elements(made: float) -> str:
+    number = f"{made:,.0f}" if made < _READABLE else f"{made:.1e}"
+    return (
+        f"The Cartesian products of the matches have {number} elements by now, a row each. Leave out expand=True: the "
+        "factorised form holds the same in a row per reading. Or give a shorter window, or a finer resolution."
+    )
 
 
 def _offsets(lists: pa.Array) -> NDArray[np.int64]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from appulse.engines.call import check_partitions, common_time_type, stream_names
+from appulse.engines.options import Options, options_of
 from appulse.engines.queries import QUERY, QueryCall, resolve_queries, threshold_of
 from appulse.errors import BadArgument, nearest
 from appulse.model.defects import as_json, as_text, reject_schema
@@ -45,6 +46,7 @@ class WindowCall:
     ahead: tuple[int | None, ...] = ()  # microseconds, per stream
     aggregates: tuple[Asked, ...] = ()  # in place of the choices themselves
     common_time: pa.DataType = field(default_factory=pa.int64)  # of times that are no stream's own
+    max_output: int | None = None
     bucketed: bool = field(default=True, init=False)
     holds_back: bool = field(default=True, init=False)
 
@@ -171,6 +173,7 @@ def resolve_window_queries(
     window: Window | None,
     on_reject: str,
     aggregate: Mapping[str, Any] | None = None,
+    options: Options | None = None,
 ) -> WindowCall:
     """Check a call against the columns there are."""
     if window is not None and not isinstance(window, TimeWindow | CountWindow):
@@ -194,6 +197,7 @@ def resolve_window_queries(
         tuple(stream.idle_after_micros for stream in streams),
         streams[0].order == "arrival",
         tuple(stream.ahead_micros for stream in streams),
+        max_output=options_of(options, "match_queries").max_output,
     )
     if aggregate is not None:
         call = replace(call, aggregates=_aggregates(call, aggregate, probability), common_time=common)

@@ -31,6 +31,7 @@ from appulse.errors import BadArgument, nearest
 from appulse.model.defects import NEVER_TRUE, as_json, concat_rejects
 from appulse.model.encode import keys_of
 from appulse.model.times import duration, from_micros
+from appulse.operators.output import Output
 from appulse.operators.query_windows import AGE, LAG, Equality, Joined, Wanted, match_choices
 from appulse.queries.columns import NUMBER, kind_of
 from appulse.queries.condition import Column, Comparison, parse, qualified
@@ -148,13 +149,20 @@ class WindowQueries:
         self._look_through()
         return gone
 
-    def answers(self, shown: Shown) -> pa.Table:
-        """The choices of rows that satisfy queries, and could not be made before; or what they add up to."""
+    def answers(self, shown: Shown, output: Output | None = None) -> pa.Table:
+        """The choices of rows that satisfy queries, and could not be made before; or what they add up to.
+
+        ``output`` counts them; without it they are counted for themselves.
+        """
+        output = Output(self.call.max_output) if output is None else output
         if self.call.aggregates:
-            return aggregate_table(
-                self.call, shown, self.queries, self._wanted(), [term.length for term in self._terms]
-            )
-        return self._table(shown, self.matched(shown))
+            lengths = [term.length for term in self._terms]
+            table = aggregate_table(self.call, shown, self.queries, self._wanted(), lengths)
+            output.add(len(table))
+            return table
+        found = self.matched(shown)
+        output.add(len(found.slot))
+        return self._table(shown, found)
 
     def matched(self, shown: Shown) -> Joined:
         """The same as numbers of rows and slots of queries."""

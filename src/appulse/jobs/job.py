@@ -15,10 +15,11 @@ from pydantic import ValidationError
 
 from appulse import api
 from appulse.engines.aggregate import resolve_unseen
-from appulse.engines.call import Options, column_type, resolve
+from appulse.engines.call import column_type, resolve
+from appulse.engines.options import Options
 from appulse.engines.phenomena import resolve_phenomena
 from appulse.engines.queries import LocalQueries, resolve_queries
-from appulse.engines.sensors import SensorOptions, resolve_sensors
+from appulse.engines.sensors import resolve_sensors
 from appulse.engines.window_call import resolve_window_queries
 from appulse.engines.window_queries import WindowQueries
 from appulse.errors import BadArgument, JobError
@@ -106,11 +107,13 @@ def build(job: Job, spark: SparkSession, *, streaming: bool = True) -> DataFrame
         return _sensed(job, table.readings, spark, streaming)
     streams = [source.stream(_frame(job, source, spark, streaming), name) for name, source in table.sources.items()]
     if (asked := table.window_aggregate) is not None:
-        aggregated: DataFrame = api.window_aggregate(streams[0], asked.aggregates, **_settings(asked))
+        aggregated: DataFrame = api.window_aggregate(
+            streams[0], asked.aggregates, options=table.options(), **_settings(asked)
+        )
         return aggregated
     if table.match_queries is not None:
         matched: DataFrame = api.match_queries(
-            *streams, queries=_queries(job, spark, streaming=streaming), **_asked_of(table)
+            *streams, queries=_queries(job, spark, streaming=streaming), options=table.options(), **_asked_of(table)
         )
         return matched
     typical = {} if table.sample is None else {name: _sample(job, name, spark) for name in table.sources}
@@ -120,7 +123,7 @@ def build(job: Job, spark: SparkSession, *, streaming: bool = True) -> DataFrame
         "window": table.join.window.build(),
         "emit": table.join.emit,
         "on_reject": table.join.on_reject,
-        "options": Options(partitions=table.partitions, sample=typical or None),
+        "options": table.options(typical or None),
         "imputer": _imputers(job, spark),
     }
     if table.self_join is not None:
@@ -307,14 +310,13 @@ def _sensed(job: Job, readings: FilesTable, spark: SparkSession, streaming: bool
     frame, table = _frame(job, readings, spark, streaming), job.table
     if (asked := table.sensor_join) is not None:
         typical = None if table.sample is None else _frame(job, readings, spark, streaming=False).limit(table.sample)
-        options = SensorOptions(partitions=table.partitions, sample=typical)
-        joined: DataFrame = api.sensor_join(frame, options=options, **asked.settings())
+        joined: DataFrame = api.sensor_join(frame, options=table.options(typical), **asked.settings())
         return joined
     if (regions := table.phenomena) is None:  # pragma: no cover - checked when the file was read
         raise JobError(f"{job.file} has neither [sensor_join] nor [phenomena].")
     where = regions.locations
     known = None if where is None else _frame(job, FilesTable(**where.model_dump()), spark, streaming=False)
-    found: DataFrame = api.phenomena(frame, **regions.settings(known))
+    found: DataFrame = api.phenomena(frame, options=table.options(), **regions.settings(known))
     return found
 
 

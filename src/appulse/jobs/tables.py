@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from appulse.engines.options import Options
 from appulse.errors import nearest
 from appulse.jobs.fields import Number, OneOrMore, Place, Table, Text
 from appulse.jobs.imputers import ImputerTable
@@ -95,6 +96,7 @@ class JobTable(Table):
     checkpoint: Place | None = None
     partitions: Annotated[int, Field(ge=1)] | None = None
     sample: Annotated[int, Field(ge=1)] | None = None
+    max_output: Annotated[int, Field(ge=1)] | None = None
     prepare: Text | None = None
 
     @model_validator(mode="before")
@@ -146,8 +148,8 @@ class JobTable(Table):
             raise ValueError(f"[{name}] reads [readings], a table with format and path, and no [sources].")
         if self.imputer is not None or self.imputers:
             raise ValueError(f"[imputer] fills the sources of a join, and [{name}] has none.")
-        if self.phenomena is not None and (self.sample is not None or self.partitions is not None):
-            raise ValueError("sample and partitions are for joins; [phenomena] are spread by partition_by.")
+        if self.phenomena is not None and self.sample is not None:
+            raise ValueError("sample plans the tiles of a join, and [phenomena] have none. Leave it out.")
         return True
 
     def _check_queries(self, asked: QueriesTable) -> None:
@@ -171,6 +173,10 @@ class JobTable(Table):
     def filling(self) -> dict[str, ImputerTable]:
         """What fills each source that has something to be filled by."""
         return dict.fromkeys(self.sources, self.imputer) if self.imputer is not None else self.imputers
+
+    def options(self, sample: Any = None) -> Options:
+        """How the call is carried out."""
+        return Options(partitions=self.partitions, sample=sample, max_output=self.max_output)
 
     @property
     def data(self) -> dict[str, DataTable]:

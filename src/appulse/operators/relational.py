@@ -23,10 +23,11 @@ from appulse.model.uncertainty import Form
 from appulse.operators.attributes import Attribute
 from appulse.operators.labels import LabelNumbers
 from appulse.operators.numbering import END, Numbering, Released, size_of
+from appulse.operators.output import Output, Watch
 from appulse.windows.frames import Rule
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -137,6 +138,7 @@ class WindowAggregate:
 
     def __init__(self, plan: AggregatePlan) -> None:
         self.plan = plan
+        self.output = Output()  # of the call, push or task at hand
         self._reset()
 
     def _reset(self) -> None:
@@ -180,6 +182,7 @@ class WindowAggregate:
         if advanced is None:
             return Aggregates(None, np.empty(0, np.int64), [_no_answer(self.plan)] * len(self.plan.asked))
         held, windows, stays = advanced
+        self.output.add(len(windows.tick))
         answers = _Evaluation(self.plan, held, windows).answers()
         self._held = held.take(np.flatnonzero(stays))
         return Aggregates(self._groups.labels(windows.group), windows.tick, answers)
@@ -314,6 +317,7 @@ class _Evaluation:
         self._exists = np.empty(len(windows.begin))
         kernels.existences(self._begin, self._end, self._exist, self._exists)
         self._counted: dict[int, NDArray[np.float64]] = {}
+        self._values = Watch(len(windows.begin), _values, values=True)
 
     def answers(self) -> list[Answer]:
         """One per aggregate asked for."""
@@ -357,13 +361,21 @@ class _Evaluation:
         )
         if not self._plan.distribution:
             return out, None
-        parts = [_shortened(value[a:b], chance[a:b], 0.0) for a, b in pairwise(at.tolist())]
-        return out, _joined(parts)
+        parts = (_shortened(value[a:b], chance[a:b], 0.0) for a, b in pairwise(at.tolist()))
+        return out, self._joined(parts)
 
     def _distribution(self, asked: Asked) -> Distribution:
         if asked.aggregate == "count":
-            return _joined([self._counts(a, b) for a, b in self._runs()])
-        return _joined([self._sums(asked, a, b) for a, b in self._runs()])
+            return self._joined(self._counts(a, b) for a, b in self._runs())
+        return self._joined(self._sums(asked, a, b) for a, b in self._runs())
+
+    def _joined(self, parts: Iterable[_Part]) -> Distribution:
+        """Distributions, whose values are counted while they are made."""
+        found = []
+        for part in parts:
+            self._values.add(len(part[0]))
+            found.append(part)
+        return _joined(found)
 
     def _runs(self) -> Iterator[tuple[int, int]]:
         return zip(self._begin.tolist(), self._end.tolist(), strict=True)
@@ -398,6 +410,13 @@ class _Evaluation:
     @cached_property
     def _sampled(self) -> Objects:
         return sampled(self._held, self._plan.model, 0.0)
+
+
+def _values(made: float) -> str:
+    return (
+        f"The distributions have {made:,.0f} values by now. distribution=True has up to 4,096 in each row: leave it "
+        "out, or give a shorter window, or a TumblingWindow, which has a row per block."
+    )
 
 
 #: Values in ascending order, their probabilities, and the error.

@@ -11,6 +11,7 @@ from pyspark.sql import types as T  # noqa: N812 - the house name of this module
 from pyspark.sql.pandas.types import from_arrow_type
 
 from appulse.engines.arriving import Arrivals
+from appulse.engines.options import options_of
 from appulse.engines.phenomena import resolve_phenomena
 from appulse.engines.sensors import SensorCall, resolve_sensors
 from appulse.engines.spark import tile_join
@@ -55,8 +56,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from appulse.engines.options import Options
     from appulse.engines.readings import ReadingsCall
-    from appulse.engines.sensors import SensorOptions
     from appulse.model.readings import Readings
 
 Routing = ValueRouting | GroupRouting
@@ -65,22 +66,22 @@ _BLOCKS = "tile int, block binary, ts timestamp"
 _BLOCK_ROWS = 1 << 20
 
 
-def spark_sensors(frame: DataFrame, *, options: SensorOptions, **settings: Any) -> DataFrame:
+def spark_sensors(frame: DataFrame, *, options: Options | None, **settings: Any) -> DataFrame:
     """The matches of a Spark frame of readings, lazily; streaming if it is."""
-    settings = with_lateness(frame, settings)
-    call = resolve_sensors(arrow_schema(frame.schema), sweep=options.sweep, live=frame.isStreaming, **settings)
+    options, settings = options_of(options, "sensor_join"), with_lateness(frame, settings)
+    call = resolve_sensors(arrow_schema(frame.schema), options=options, live=frame.isStreaming, **settings)
     buckets = options.partitions or default_partitions(frame.sparkSession, streaming=frame.isStreaming)
     if call.plan.by is not None:  # what a sensor did of late, no bucket of values knows
         return readings_result(frame, call, GroupRouting(buckets if call.partitions else 1))
     return readings_result(frame, call, value_routing(call.plan, buckets, _sampled(options.sample, call)))
 
 
-def spark_phenomena(frame: DataFrame, **settings: Any) -> DataFrame:
+def spark_phenomena(frame: DataFrame, *, options: Options | None, **settings: Any) -> DataFrame:
     """The phenomena of a Spark frame of readings, lazily; streaming if it is."""
-    settings = with_lateness(frame, settings)
-    call = resolve_phenomena(arrow_schema(frame.schema), live=frame.isStreaming, **settings)
-    buckets = default_partitions(frame.sparkSession, streaming=frame.isStreaming) if call.grouped else 1
-    return readings_result(frame, call, GroupRouting(buckets))
+    options, settings = options_of(options, "phenomena"), with_lateness(frame, settings)
+    call = resolve_phenomena(arrow_schema(frame.schema), options=options, live=frame.isStreaming, **settings)
+    buckets = options.partitions or default_partitions(frame.sparkSession, streaming=frame.isStreaming)
+    return readings_result(frame, call, GroupRouting(buckets if call.grouped else 1))
 
 
 def _sampled(sample: Any, call: SensorCall) -> Readings | None:
@@ -204,6 +205,7 @@ def _finished(tagged: DataFrame, call: ReadingsCall, answers: T.StructType, reje
     arrow = arrow_schema(schema)
 
     def expand_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        finish = call.finishing()
         for batch in batches:
             table = pa.Table.from_batches([batch])
             told = pa.compute.equal(table["tag"], "answer")
@@ -215,7 +217,7 @@ def _finished(tagged: DataFrame, call: ReadingsCall, answers: T.StructType, reje
             mine = table.filter(told)
             mine = mine.select([f"answer_{name}" for name in call.factorised_schema.names])
             mine = mine.rename_columns(call.factorised_schema.names).cast(call.factorised_schema)
-            for part in call.finished(mine):
+            for part in finish(mine):
                 yield tagged_rows("answer", part, arrow)
 
     return tagged.mapInArrow(expand_task, schema)

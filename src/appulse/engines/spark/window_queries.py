@@ -20,6 +20,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 
 from appulse.engines.arriving import Arrivals
 from appulse.engines.local import as_table
+from appulse.engines.options import Options, options_of
 from appulse.engines.queries import CHANGE, CONDITION, QUERY, SELECT, UNTIL, column_of
 from appulse.engines.spark import tile_join
 from appulse.engines.spark.engine import (
@@ -76,7 +77,9 @@ _BLOCKS = "tile int, block binary, ts timestamp"
 _CHANGES = (QUERY, CONDITION, CHANGE, SELECT, UNTIL)
 
 
-def spark_window_queries(streams: Sequence[Stream], queries: Any, **settings: Any) -> DataFrame:
+def spark_window_queries(
+    streams: Sequence[Stream], queries: Any, *, options: Options | None = None, **settings: Any
+) -> DataFrame:
     """The choices of rows of Spark frames that satisfy queries, lazily; streaming if they are."""
     frames = [stream.frame for stream in streams]
     if not all(isinstance(frame, DataFrame) for frame in frames):
@@ -103,11 +106,12 @@ def spark_window_queries(streams: Sequence[Stream], queries: Any, **settings: An
     else:
         table = queries.toArrow() if isinstance(queries, DataFrame) else as_table(queries)
     empty = [arrow_schema(frame.schema).empty_table() for frame in frames]
-    call = resolve_window_queries(streams, empty, table.schema, **settings)
+    options = options_of(options, "match_queries")
+    call = resolve_window_queries(streams, empty, table.schema, options=options, **settings)
     refused = WindowQueries(call).change(table).rejects
     fail_if_asked(call, refused)
     slots = shuffle_partitions(spark) if streaming else 0
-    buckets = default_partitions(spark, streaming=streaming)
+    buckets = options.partitions or default_partitions(spark, streaming=streaming)
     tiling = Tiling((Version(TilePlan(buckets, 1.0, 0.0, 0.0, slots=slots)),), 0)
     asked = _Asked(None if changing else packed(table), queries if changing else None, refused)
     return remember(_built(call, asked, streams, tiling, None))

@@ -25,6 +25,7 @@ from appulse.engines.window_queries import WindowQueries
 from appulse.engines.window_rows import END as ALL
 from appulse.engines.window_rows import HeldRows, WindowRows, taken_in
 from appulse.errors import bad_rows
+from appulse.operators.output import Output
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -191,7 +192,7 @@ class WindowStage:
         """Answer all there is: a batch query, in which every tick is complete."""
         bucket = self._fresh()
         came, _ = bucket.came(by_tag(blobs)[ROWS], None)
-        return self._queries(bucket).answers(bucket.held.push(came, ALL))
+        return self._queries(bucket).answers(bucket.held.push(came, ALL), Output(self.call.max_output))
 
     def _advance(
         self,
@@ -213,7 +214,8 @@ class WindowStage:
         reached = bucket.clock.tick() if self.call.arrival else bucket.clock.frontier
         frontier = NEVER if reached is None else reached
         shown = bucket.held.push(came, min(complete, ALL))
-        answers, longest = queries.answers(shown), queries.longest
+        # The queries may be those of another call that says the same, with another limit.
+        answers, longest = queries.answers(shown, Output(self.call.max_output)), queries.longest
         bucket.held.forget(shown, frontier, longest)
         timer = armed(bucket.held.due if queries.waits else None, timer, limit, arm)
         step = [bucket.step(min(complete, ALL), frontier, longest), *blocks]

@@ -1,0 +1,90 @@
+"""How calls are carried out: one set of options for all of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from math import isfinite
+from numbers import Integral, Real
+from typing import Any
+
+from appulse.errors import BadArgument, nearest
+from appulse.operators.plan import BOUNDS, INDEXES
+from appulse.operators.sensor_join import SWEEPS
+
+_JOINS = ("similarity_join", "self_join", "explain_pair")
+_ON_TILES = (*_JOINS, "sensor_join", "phenomena", "window_aggregate", "match_queries")
+#: The calls that each option makes a difference to; a call by hand takes those of its function.
+USED_BY = {
+    "bounds": _JOINS,
+    "index": _JOINS,
+    "side": _JOINS,
+    "sample": (*_JOINS, "sensor_join"),
+    "sweep": ("sensor_join",),
+    "partitions": _ON_TILES,
+    "max_output": (*_ON_TILES, "ask"),
+}
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a call is carried out; nothing here changes an answer.
+
+    ``max_output`` is how many rows a call may put out, or a push of a call by hand, or a task of a Spark batch or
+    micro-batch; beyond it the call raises `OutputLimit`, before memory is full. None: any number.
+    ``bounds`` names the bounds in use, ``index`` is "auto", "grid", "dense" or "sorted": of similarity joins.
+    ``sweep`` tells when a sensor join forgets expired readings: "periodic", "eager" (at each reading) or "lazy" (once
+    there is no room).
+    On Spark, ``partitions`` is the number of tiles or buckets, and so of tasks (default: the session's cores), and
+    belongs to the checkpoint; for queries over one stream it is the number of parts that they are held in, which lie
+    apart in space (default: by the size of the queries). ``sample`` is a small frame of typical rows, from which the
+    tiles of a join are planned (or a mapping of stream names to such), and by which a sensor join splits values that
+    most sensors hold; ``side`` fixes the side of a tile's cells.
+
+    A call by hand takes the options of its function, and one in process those of Spark, which make no difference to
+    it. An option that the function has no use for is a `BadArgument`, unless it has its default.
+    """
+
+    bounds: frozenset[str] = BOUNDS
+    index: str = "auto"
+    partitions: int | None = None
+    sample: Any = None
+    side: float | None = None
+    sweep: str = "periodic"
+    max_output: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "bounds", frozenset(self.bounds))
+        for name in sorted(self.bounds - BOUNDS):
+            raise BadArgument(f"Options(bounds=) names {name!r}.{nearest(name, BOUNDS)}")
+        if self.index not in INDEXES:
+            raise BadArgument(f"Options(index={self.index!r}).{nearest(str(self.index), INDEXES)}")
+        if self.sweep not in SWEEPS:
+            raise BadArgument(f"Options(sweep={self.sweep!r}).{nearest(str(self.sweep), SWEEPS)}")
+        for name in ("partitions", "max_output"):
+            given = getattr(self, name)
+            if given is not None and (isinstance(given, bool) or not isinstance(given, Integral) or given < 1):
+                raise BadArgument(f"Options({name}={given!r}): give a whole number, at least 1.")
+        if self.side is not None and not _is_length(self.side):
+            raise BadArgument(f"Options(side={self.side!r}): give a length above 0.")
+
+
+def _is_length(given: object) -> bool:
+    return not isinstance(given, bool) and isinstance(given, Real) and isfinite(given) and float(given) > 0.0
+
+
+def options_of(given: Options | None, call: str) -> Options:
+    """The options of a call, checked: `BadArgument` for one that makes no difference to it."""
+    if given is None:
+        return Options()
+    if not isinstance(given, Options):
+        raise BadArgument(f"options={given!r} is a {type(given).__name__}. Give ap.Options(...).")
+    for field in fields(Options):
+        value, users = getattr(given, field.name), USED_BY[field.name]
+        # A sample is a frame, which does not compare.
+        at_default = value is field.default or (field.name != "sample" and value == field.default)
+        if call not in users and not at_default:
+            known = [user for user in users if user != "explain_pair"]
+            raise BadArgument(
+                f"{call} has no use for Options({field.name}=), which is for {', '.join(known)}. Leave it out."
+            )
+    return given
