@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -134,7 +133,7 @@ class Checkpoint:
         if not lines:
             return
         more = [f"and {len(lines) - _MOST_LINES} more"] if len(lines) > _MOST_LINES else []
-        told = "\n".join(f"  {line}" for line in [*islice(lines, _MOST_LINES), *more])
+        told = "\n".join(f"  {line}" for line in [*lines[:_MOST_LINES], *more])
         raise CheckpointError(
             f"The checkpoint {self.path} belongs to another job:\n{told}\n"
             "Restore the job, or start with a new checkpoint."
