@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from appulse.engines.call import column_type, common_time_type, is_joined, known_dimensions
+from appulse.engines.meaning import of_call, of_stream, of_types
 from appulse.engines.options import Options, options_of
 from appulse.errors import BadArgument, bad_rows, nearest, tell_capped
 from appulse.model.encode import Encoding, check_columns, encode, held_as, infer_dimensions
+from appulse.model.meaning import digest
 from appulse.model.strings import Bytes, decode, label_parts
 from appulse.model.times import from_micros
 from appulse.model.uncertainty import names
@@ -22,18 +23,21 @@ from appulse.operators.output import Output
 from appulse.operators.relational import AGGREGATES, CONDITIONAL, AggregatePlan, Asked, WindowAggregate
 from appulse.queries.condition import parse
 from appulse.windows.definitions import DeltaWindow, TimeWindow, Window
-from appulse.windows.frames import rule_of
+from appulse.windows.frames import meaning_of, rule_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
+    from appulse.model.meaning import Meaning
     from appulse.model.stream import Stream
     from appulse.operators.relational import Aggregates, Answer, Distribution
 
 #: A distribution in an answer.
 DISTRIBUTION = pa.list_(pa.struct([("value", pa.float64()), ("probability", pa.float64())]))
+
+_DEFAULTS = {"distribution": False, "single_valued": False, "partition_types": {}}
 
 
 @dataclass(frozen=True)
@@ -78,11 +82,23 @@ class AggregateCall:
         """Of the stream's times."""
         return self.encoding.time_type
 
+    def meaning(self) -> Meaning:
+        """What is asked, in plain JSON."""
+        plan, stream = self.plan, self.encoding
+        arguments = {
+            "stream": of_stream(stream, self.lateness[0], self.idle_after[0], arrival=self.arrival),
+            "aggregates": [[asked.column, asked.aggregate] for asked in plan.asked],
+            "window": meaning_of(plan.rule, {stream.name: plan.length}, stream.measure),
+            "distribution": plan.distribution,
+            "single_valued": plan.single_valued,
+            "types": of_types([("key", self.key_type), ("time", self.time_type)]),
+            "partition_types": of_types(self.partitions),
+        }
+        return of_call("window_aggregate", arguments, _DEFAULTS)
+
     def fingerprint(self) -> str:
         """A short text that differs when the meaning of the call does."""
-        partitions = [(name, str(kind)) for name, kind in self.partitions]
-        text = repr((self.plan, self.encoding, partitions, self.lateness, self.idle_after))
-        return blake2b(text.encode(), digest_size=8).hexdigest()
+        return digest(self.meaning())
 
     @property
     def answer_schema(self) -> pa.Schema:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from hashlib import blake2b
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -11,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from appulse.engines.imputing import filled_columns, fills_of
+from appulse.engines.meaning import of_call, of_stream, of_types
 from appulse.engines.options import Options
 from appulse.errors import BadArgument, nearest
 from appulse.model import defects as why
@@ -18,6 +18,7 @@ from appulse.model import structs, uncertainty
 from appulse.model.defects import as_json, reject_schema
 from appulse.model.encode import Encoding, check_columns, gaussian_reach, held_as, reach_quantile
 from appulse.model.filled import FILLED, split_ways
+from appulse.model.meaning import digest, real
 from appulse.model.strings import decode
 from appulse.model.times import from_micros, is_number, is_time
 from appulse.operators.attributes import Attribute, dimension_of
@@ -25,13 +26,14 @@ from appulse.operators.numbering import Numbering
 from appulse.operators.plan import JoinPlan
 from appulse.queries.condition import parse
 from appulse.windows.definitions import DeltaWindow, TimeWindow, Window
-from appulse.windows.frames import rule_of
+from appulse.windows.frames import meaning_of, rule_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from appulse.model.meaning import Meaning
     from appulse.model.objects import Objects
     from appulse.model.stream import Stream
     from appulse.model.strings import Bytes
@@ -47,6 +49,13 @@ PROBABILITIES = ("exact", "bounds")
 PAIRS = pa.list_(
     pa.struct([("left", pa.list_(pa.float64())), ("right", pa.list_(pa.float64())), ("weight", pa.float64())])
 )
+_DEFAULTS = {
+    "different": None,
+    "imputer": None,
+    "emit": "matches",
+    "probabilities": "exact",
+    "values": False,
+}
 # Its square has to be a double.
 _MOST_EPSILON = 1e150
 
@@ -76,6 +85,7 @@ class AnyCall(Protocol):
     def holds_back(self) -> bool: ...
     @property
     def answer_schema(self) -> pa.Schema: ...
+    def meaning(self) -> Meaning: ...
     def fingerprint(self) -> str: ...
 
 
@@ -113,6 +123,7 @@ class JoinCall:
     dependent: tuple[str, ...] = ()  # streams whose rows are answers of a join
     imputes: bool = False  # whether answers tell what was filled
     ahead: tuple[int | None, ...] = ()  # microseconds, per stream
+    probability: float = 1.0  # as asked for; that of the plan has its tolerance taken off
     observed: Observed | None = field(default=None, compare=False)
 
     @property
@@ -150,12 +161,28 @@ class JoinCall:
         """Columns of the rejects."""
         return reject_schema(self.key_type, self.time_type)
 
+    def meaning(self) -> Meaning:
+        """What is asked, in plain JSON; settings of speed do not count."""
+        plan, waits = self.plan, zip(self.encodings, self.lateness, self.idle_after, strict=True)
+        fills = {one.name: one.fill.meaning() for one in self.encodings if one.fill is not None}
+        lengths = dict(zip(plan.streams, plan.windows, strict=True)) if plan.rule is None else {}
+        arguments = {
+            "streams": [of_stream(*one, arrival=self.arrival) for one in waits],
+            "epsilon": real(plan.epsilon),
+            "probability": real(self.probability),
+            "window": meaning_of(plan.rule, lengths, self.encodings[0].measure),
+            "different": self.encodings[0].differ,
+            "imputer": fills if self.imputes else None,
+            "emit": "changes" if plan.changes else "matches",
+            "probabilities": "bounds" if plan.bounded else "exact",
+            "values": plan.values,
+            "types": of_types([("key", self.key_type), ("time", self.time_type)]),
+        }
+        return of_call("self_join" if plan.self_join else "similarity_join", arguments, _DEFAULTS)
+
     def fingerprint(self) -> str:
-        """A short text that differs when the meaning of the call does; settings of speed do not count."""
-        plan = replace(self.plan, bounds=frozenset(), index="")
-        waiting = (self.lateness, self.idle_after, self.arrival)
-        text = repr((plan, self.encodings, waiting, str(self.key_type), str(self.time_type)))
-        return blake2b(text.encode(), digest_size=8).hexdigest()
+        """A short text that differs when the meaning of the call does."""
+        return digest(self.meaning())
 
     def with_dimensions(self, d: int) -> JoinCall:
         """The same call, once rows have told their number of dimensions."""
@@ -256,7 +283,7 @@ def resolve(
     dependent = tuple(name for name, schema in zip(names, schemas, strict=True) if is_joined(schema))
     settled = (plan, encodings, lateness, idle_after, arrival, key_type, time_type, on_reject, options, dependent)
     ahead = tuple(stream.ahead_micros for stream in streams)
-    return JoinCall(*settled, imputes=imputer is not None, ahead=ahead)
+    return JoinCall(*settled, imputes=imputer is not None, ahead=ahead, probability=probability)
 
 
 def within_tolerance(probability: float) -> float:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from hashlib import blake2b
+from dataclasses import dataclass
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from appulse.engines.call import TOLERANCE, column_type
+from appulse.engines.meaning import READINGS, of_alike, of_call, of_readings, types_of_readings
 from appulse.engines.options import Options, options_of
 from appulse.engines.sensors import SensorNames, group_columns, property_of
 from appulse.errors import BadArgument, nearest, warn_exploding
@@ -19,6 +19,7 @@ from appulse.kernels.identities import APPEARS, DISAPPEARS
 from appulse.kernels.tracks import hulls
 from appulse.model.columns import chunk, floats, is_numeric
 from appulse.model.degrees import degrees_hint
+from appulse.model.meaning import digest, real, seconds
 from appulse.model.readings import (
     ReadingsEncoding,
     check_reading_columns,
@@ -37,9 +38,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from appulse.model.meaning import Meaning
+
 
 EMITS = ("events", "regions")
 KINDS = ("appears", "moves", "disappears")
+_DEFAULTS = {"min_sensors": 2, "locations": None, "reach": None, "emit": "events"}
 _POINT = pa.list_(pa.float64())
 
 
@@ -55,6 +59,9 @@ class PhenomenaCall:
     on_reject: str
     ahead: tuple[int | None, ...] = (None,)  # microseconds
     max_output: int | None = None
+    resolution: float | None = None  # as asked for
+    within: float | None = None
+    reach: float | None = None
 
     idle_after = (None,)
     arrival = False
@@ -127,14 +134,26 @@ class PhenomenaCall:
         """What makes answers of tables: they are answers."""
         return lambda table: (table,)
 
+    def meaning(self) -> Meaning:
+        """What is asked, in plain JSON."""
+        plan = self.plan
+        arguments = of_readings(self.encoding, self.lateness[0])
+        arguments |= of_alike(self.resolution, self.within, plan.by)
+        arguments |= {
+            "strength": plan.strength,
+            "span": seconds(plan.span),
+            "min_sensors": plan.least,
+            "locations": None if plan.sites is None else plan.sites.meaning(),
+            "reach": None if self.reach is None else real(self.reach),
+            "horizon": seconds(plan.horizon),
+            "emit": self.emit,
+            "types": types_of_readings(self.encoding, self.partitions),
+        }
+        return of_call("phenomena", arguments, READINGS | _DEFAULTS)
+
     def fingerprint(self) -> str:
         """A short text that differs when the meaning of the call does."""
-        sites = self.plan.sites
-        places = () if sites is None else (sites.sensors, sites.at.tobytes(), sites.near.tobytes())
-        plan = replace(self.plan, sites=None)
-        encoding = replace(self.encoding, located=None)
-        text = repr((plan, places, encoding, self.partitions, self.lateness, self.emit))
-        return blake2b(text.encode(), digest_size=8).hexdigest()
+        return digest(self.meaning())
 
 
 def resolve_phenomena(
@@ -225,7 +244,8 @@ def resolve_phenomena(
     known_partitions = tuple((column, column_type(schema, column, "readings")) for column in partitions)
     late = 0 if lateness is None else duration(lateness, "lateness")
     future = (ahead_micros(ahead, live=live),)
-    return PhenomenaCall(plan, encoding, known_partitions, (late,), emit, on_reject, future, options.max_output)
+    asked = [None if given is None else float(given) for given in (resolution, within, reach)]
+    return PhenomenaCall(plan, encoding, known_partitions, (late,), emit, on_reject, future, options.max_output, *asked)
 
 
 def _sites(locations: pa.Table, sensor: str, kind: pa.DataType, reach: Any) -> Sites:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,12 +10,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from appulse.engines.call import column_type, common_time_type, is_joined, known_dimensions, within_tolerance
+from appulse.engines.meaning import of_call, of_stream, of_types
 from appulse.engines.options import Options, options_of
 from appulse.engines.pushes import fitted
 from appulse.errors import BadArgument, bad_rows, nearest
 from appulse.model import uncertainty
 from appulse.model.defects import BAD_CONDITION, NEVER_TRUE, as_json, concat_rejects, reject_schema
 from appulse.model.encode import Encoding, as_samples, check_columns, checked, infer_dimensions, keys_of
+from appulse.model.meaning import digest, real
 from appulse.model.strings import encode
 from appulse.model.times import from_micros, is_number, is_time, to_micros
 from appulse.model.uncertainty import Exact
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appulse.model.encode import Checked
+    from appulse.model.meaning import Meaning
     from appulse.model.stream import Stream
     from appulse.operators.query_match import Matched
 
@@ -50,7 +52,7 @@ class QueryCall:
     encoding: Encoding
     types: tuple[tuple[str, pa.DataType], ...]  # of all that a condition may name
     query_type: pa.DataType
-    threshold: float | None
+    probability: float | None
     schema: pa.Schema  # of the frame
     selecting: bool = False
     on_reject: str = "collect"
@@ -97,11 +99,24 @@ class QueryCall:
         """Columns of the rejects."""
         return reject_schema(self.key_type, self.time_type)
 
+    @property
+    def threshold(self) -> float | None:
+        """What probabilities have to reach; None where rows are certain."""
+        return None if self.probability is None else within_tolerance(self.probability)
+
+    def meaning(self) -> Meaning:
+        """What is asked, in plain JSON; the queries are no part of it."""
+        arguments = {
+            "streams": [of_stream(self.encoding) | {"columns": of_types(self.types)}],
+            "probability": None if self.probability is None else real(self.probability),
+            "select": self.selecting,
+            "types": of_types([("query", self.query_type)]),
+        }
+        return of_call("match_queries", arguments, {"probability": None, "select": False})
+
     def fingerprint(self) -> str:
-        """A short text that differs when the meaning of the call does; the queries are no part of it."""
-        types = [(name, str(kind)) for name, kind in self.types]
-        text = repr((self.encoding, types, str(self.query_type), self.threshold, self.selecting))
-        return blake2b(text.encode(), digest_size=8).hexdigest()
+        """A short text that differs when the meaning of the call does."""
+        return digest(self.meaning())
 
 
 def resolve_queries(
@@ -150,7 +165,7 @@ def resolve_queries(
         replace(encoding, dimensions=d),
         tuple(types.items()),
         plain_key(queries.field(QUERY).type),
-        threshold_of(probability, [stream]),
+        checked_probability(probability, [stream]),
         without_views(schema),
         selecting=SELECT in queries.names,
         on_reject=on_reject,
@@ -159,8 +174,8 @@ def resolve_queries(
     )
 
 
-def threshold_of(probability: float | None, streams: Sequence[Stream]) -> float | None:
-    """What a probability has to reach; None where rows are certain and nothing was asked for."""
+def checked_probability(probability: float | None, streams: Sequence[Stream]) -> float | None:
+    """The probability asked for; None where rows are certain and none was. `BadArgument` for others."""
     if probability is None:
         if all(isinstance(stream.value, Exact) and stream.existence is None for stream in streams):
             return None
@@ -169,7 +184,7 @@ def threshold_of(probability: float | None, streams: Sequence[Stream]) -> float 
         )
     if isinstance(probability, bool) or not isinstance(probability, int | float) or not 0.0 < probability <= 1.0:
         raise BadArgument(f"probability={probability!r}. Give a number in (0, 1].")
-    return within_tolerance(float(probability))
+    return float(probability)
 
 
 def as_known(table: pa.Table, call: QueryCall) -> pa.Table:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from hashlib import blake2b
+from dataclasses import dataclass
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +11,11 @@ import numpy as np
 import pyarrow as pa
 
 from appulse.engines.call import TOLERANCE, column_type
+from appulse.engines.meaning import READINGS, of_alike, of_call, of_readings, types_of_readings
 from appulse.engines.options import Options, options_of
 from appulse.errors import BadArgument, nearest
 from appulse.kernels.sensor_join import expand
+from appulse.model.meaning import digest, digest_of, seconds, without_defaults
 from appulse.model.readings import (
     ReadingsEncoding,
     check_reading_columns,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from appulse.model.meaning import Meaning
     from appulse.operators.names import Names
     from appulse.operators.sensor_join import Matches
 
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 _ELEMENTS = 1 << 16
 # From here on, a number is told by its order of magnitude.
 _READABLE = 1e15
+_NO_WINDOW = {"length": None, "per_sensor": None}
 _TAKEN = ("value", "sensor", "time", "matches", "times")
 
 
@@ -56,6 +59,8 @@ class SensorCall:
     on_reject: str
     ahead: tuple[int | None, ...] = (None,)  # microseconds
     max_output: int | None = None
+    resolution: float | None = None  # as asked for
+    within: float | None = None
 
     idle_after = (None,)
     arrival = False
@@ -133,11 +138,21 @@ class SensorCall:
 
         return finish
 
+    def meaning(self) -> Meaning:
+        """What is asked, in plain JSON; settings of speed do not count."""
+        arguments = of_readings(self.encoding, self.lateness[0])
+        arguments |= of_alike(self.resolution, self.within, self.plan.by)
+        arguments |= {
+            "window": _window_meaning(self.encoding),
+            "carry": list(self.encoding.carry),
+            "expand": self.expand,
+            "types": types_of_readings(self.encoding, [*self.partitions, *self.carried]),
+        }
+        return of_call("sensor_join", arguments, READINGS | {"expand": False})
+
     def fingerprint(self) -> str:
         """A short text that differs when the meaning of the call does."""
-        plan = replace(self.plan, sweep="")
-        text = repr((plan, self.encoding, self.partitions, self.carried, self.lateness, self.expand))
-        return blake2b(text.encode(), digest_size=8).hexdigest()
+        return digest(self.meaning())
 
 
 def resolve_sensors(
@@ -221,7 +236,24 @@ def resolve_sensors(
         on_reject,
         (ahead_micros(ahead, live=live),),
         options.max_output,
+        None if resolution is None else float(resolution),
+        None if within is None else float(within),
     )
+
+
+def _window_meaning(encoding: ReadingsEncoding) -> Meaning:
+    """The windows of sensors: a column, one for all, and those that sensors have of their own."""
+    if isinstance(encoding.lengths, str):
+        return {"column": encoding.lengths}
+    own = {"sensors": len(encoding.lengths), "digest": digest_of(_length_bytes(encoding.lengths))}
+    length = None if encoding.length is None else seconds(encoding.length)
+    return without_defaults({"length": length, "per_sensor": own if encoding.lengths else None}, _NO_WINDOW)
+
+
+def _length_bytes(lengths: Sequence[tuple[bytes, int]]) -> Iterator[bytes]:
+    for sensor, length in lengths:
+        yield sensor
+        yield length.to_bytes(8, "little")
 
 
 def property_of(similar: str, over: Any, width: float | None, value_type: pa.DataType) -> Property | None:

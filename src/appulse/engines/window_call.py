@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from appulse.engines.call import check_partitions, common_time_type, stream_names
+from appulse.engines.call import check_partitions, common_time_type, stream_names, within_tolerance
+from appulse.engines.meaning import of_call, of_stream, of_types
 from appulse.engines.options import Options, options_of
-from appulse.engines.queries import QUERY, QueryCall, resolve_queries, threshold_of
+from appulse.engines.queries import QUERY, QueryCall, checked_probability, resolve_queries
 from appulse.errors import BadArgument, nearest
 from appulse.model.defects import as_json, as_text, reject_schema
 from appulse.model.encode import keys_of
+from appulse.model.meaning import digest, real
 from appulse.model.times import from_micros
 from appulse.model.uncertainty import Exact
 from appulse.operators.query_aggregates import AGGREGATES, COUNT, MEAN, Asked
 from appulse.queries.columns import NUMBER, kind_of
 from appulse.windows.definitions import CountWindow, TimeWindow
+from appulse.windows.frames import meaning_of, rule_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appulse.model.encode import Encoding
+    from appulse.model.meaning import Meaning
     from appulse.model.stream import Stream
     from appulse.windows.definitions import Window
 
@@ -38,7 +41,7 @@ class WindowCall:
 
     streams: tuple[QueryCall, ...]
     window: Window | None
-    threshold: float | None
+    probability: float | None
     on_reject: str = "collect"
     lateness: tuple[int, ...] = ()  # microseconds, per stream
     idle_after: tuple[int | None, ...] = ()  # microseconds, per stream
@@ -125,15 +128,39 @@ class WindowCall:
         keys, times = {call.key_type for call in self.streams}, {call.time_type for call in self.streams}
         return reject_schema(*(kinds.pop() if len(kinds) == 1 else pa.string() for kinds in (keys, times)))
 
+    @property
+    def threshold(self) -> float | None:
+        """What probabilities have to reach; None where rows are certain, or nothing is chosen."""
+        return None if self.probability is None else within_tolerance(self.probability)
+
+    def meaning(self) -> Meaning:
+        """What is asked, in plain JSON; the queries are no part of it."""
+        waits = zip(self.streams, self.lateness, self.idle_after, strict=True)
+        asked = [[one.name, one.aggregate, *([] if one.column is None else [one.column])] for one in self.aggregates]
+        arguments = {
+            "streams": [
+                of_stream(one.encoding, *wait, arrival=self.arrival) | {"columns": of_types(one.types)}
+                for one, *wait in waits
+            ],
+            "probability": None if self.probability is None else real(self.probability),
+            "window": None if self.window is None else self._window,
+            "aggregate": asked,
+            "select": self.selecting,
+            "types": of_types([("query", self.streams[0].query_type), ("time", self.common_time)]),
+        }
+        defaults = {"probability": None, "window": None, "aggregate": [], "select": False}
+        return of_call("match_queries", arguments, defaults)
+
+    @property
+    def _window(self) -> Meaning:
+        assert self.window is not None  # noqa: S101 - else there is nothing to say
+        names = tuple(encoding.name for encoding in self.encodings)
+        lengths = self.window.micros(names) if isinstance(self.window, TimeWindow) else ()
+        return meaning_of(rule_of(self.window), dict(zip(names, lengths, strict=False)))
+
     def fingerprint(self) -> str:
-        """A short text that differs when the meaning of the call does; the queries are no part of it."""
-        text = repr(
-            (
-                [call.fingerprint() for call in self.streams],
-                *(self.window, self.threshold, self.lateness, self.idle_after, self.arrival, self.aggregates),
-            )
-        )
-        return blake2b(text.encode(), digest_size=8).hexdigest()
+        """A short text that differs when the meaning of the call does."""
+        return digest(self.meaning())
 
     def refused(
         self, stream: int, table: pa.Table, time: NDArray[np.int64], reason: str, details: Sequence[str]
@@ -178,7 +205,7 @@ def resolve_window_queries(
     """Check a call against the columns there are."""
     if window is not None and not isinstance(window, TimeWindow | CountWindow):
         raise BadArgument(f"window={window!r}. Queries over several streams take a TimeWindow or a CountWindow.")
-    threshold = None if aggregate is not None else threshold_of(probability, streams)
+    least = None if aggregate is not None else checked_probability(probability, streams)
     calls = [
         resolve_queries(replace(stream, name=name), table, queries, probability=1.0, on_reject=on_reject)
         for stream, table, name in zip(streams, tables, stream_names(streams), strict=True)
@@ -191,7 +218,7 @@ def resolve_window_queries(
     call = WindowCall(
         tuple(calls),
         window,
-        threshold,
+        least,
         on_reject,
         tuple(stream.lateness_micros for stream in streams),
         tuple(stream.idle_after_micros for stream in streams),

@@ -10,12 +10,14 @@ import numpy as np
 from appulse.errors import BadArgument, nearest
 from appulse.imputation.samples import Choices, expanded
 from appulse.imputation.simple import SimpleFill, as_points
+from appulse.model.meaning import real, without_defaults
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from appulse.imputation.repository import Floats, Ints
     from appulse.model.filled import Fill, Filled
+    from appulse.model.meaning import Meaning
 
 
 class LastValueImputer:
@@ -26,7 +28,7 @@ class LastValueImputer:
 
     def bind(self, attributes: Sequence[str]) -> Fill:  # noqa: ARG002 - it fills any
         """What fills rows with these attributes."""
-        return SimpleFill(("last value",), "last value", _last_values, in_order=True)
+        return SimpleFill(("last value",), {"kind": "LastValueImputer"}, _last_values, in_order=True)
 
 
 class SpeedImputer:
@@ -47,7 +49,9 @@ class SpeedImputer:
             if name not in attributes:
                 raise BadArgument(f"SpeedImputer names an attribute {name!r}.{nearest(name, attributes)}")
         speeds = np.array([self.speeds.get(name, math.inf) for name in attributes])
-        return SimpleFill(("neighbours in time",), f"speed {speeds.tolist()}", _Speeding(speeds), in_order=True)
+        meaning: Meaning = {"kind": "SpeedImputer", "speeds": {n: real(of) for n, of in self.speeds.items()}}
+        meaning = without_defaults(meaning, {"speeds": {}})
+        return SimpleFill(("neighbours in time",), meaning, _Speeding(speeds), in_order=True)
 
 
 def neighbours(values: Floats, time: Ints, group: Ints) -> tuple[Ints, Ints]:

@@ -10,6 +10,7 @@ from appulse.errors import BadArgument
 from appulse.imputation.in_time import neighbours
 from appulse.imputation.samples import Choices, expanded
 from appulse.imputation.simple import SimpleFill
+from appulse.model.meaning import without_defaults
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +37,8 @@ class InterpolationImputer:
 
     def bind(self, attributes: Sequence[str]) -> Fill:  # noqa: ARG002 - it fills any
         """What fills rows with these attributes."""
-        return SimpleFill(("interpolation",), f"interpolation {self.k}", _Interpolated(self.k), in_order=True)
+        meaning = without_defaults({"kind": "InterpolationImputer", "k": self.k}, {"k": 16})
+        return SimpleFill(("interpolation",), meaning, _Interpolated(self.k), in_order=True)
 
 
 class _Interpolated:

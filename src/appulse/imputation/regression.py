@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from appulse.errors import BadArgument
 from appulse.imputation.repository import Repository
 from appulse.imputation.samples import Choices, every_third, expanded
 from appulse.imputation.simple import SimpleFill
+from appulse.model.meaning import without_defaults
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,8 +36,9 @@ class RegressionImputer:
 
     def bind(self, attributes: Sequence[str]) -> Fill:
         """What fills rows with these attributes."""
-        told = blake2b(f"regression {self.k} {self.repository.version}".encode(), digest_size=8).hexdigest()
-        return SimpleFill(("regression",), told, _Regression(self.repository.matrix(attributes).T, self.k))
+        meaning = {"kind": "RegressionImputer", "repository": self.repository.meaning(), "k": self.k}
+        meaning = without_defaults(meaning, {"k": 64})
+        return SimpleFill(("regression",), meaning, _Regression(self.repository.matrix(attributes).T, self.k))
 
 
 class _Regression:

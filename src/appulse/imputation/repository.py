@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from appulse.model.meaning import Meaning
+
 Floats: TypeAlias = "NDArray[np.float64]"
 Ints: TypeAlias = "NDArray[np.int64]"
 _ARRAYS = ("columns", "order", "begin", "end", "bounds", "codes", "values", "counts")  # of an index
@@ -96,6 +98,10 @@ class Repository:
         return Repository(
             pa.table({name: np.concatenate([values, more[name]]) for name, values in self._columns.items()})
         )
+
+    def meaning(self) -> Meaning:
+        """Its columns and how many rows they have, with a digest of these."""
+        return {"columns": list(self.names), "rows": len(self), "digest": self.version}
 
     @cached_property
     def version(self) -> str:

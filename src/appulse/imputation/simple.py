@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hashlib import blake2b
+import pickle
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,30 +12,33 @@ from appulse.imputation.imputer import MARGINAL
 from appulse.imputation.repository import Repository
 from appulse.imputation.samples import Choices, expanded, thinned
 from appulse.model.filled import OBSERVED, Filled
+from appulse.model.meaning import digest_of, real, without_defaults
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from appulse.imputation.repository import Floats, Ints
     from appulse.model.filled import Fill
+    from appulse.model.meaning import Meaning
 
 
 class SimpleFill:
-    """Fills by a function; ``names`` are its ways, by number."""
+    """Fills by a function; ``names`` are its ways, by number, ``meaning`` is its imputer's."""
 
     def __init__(
         self,
         names: tuple[str, ...],
-        version: str,
+        meaning: Meaning,
         fill: Callable[[Floats, Ints, Ints], Filled],
         *,
         in_order: bool = False,
     ) -> None:
-        self.version, self.in_order = version, in_order
-        self._names, self._fill = names, fill
+        self.in_order = in_order
+        self._names, self._meaning, self._fill = names, meaning, fill
 
-    def __repr__(self) -> str:
-        return f"SimpleFill({self._names}, {self.version})"
+    def meaning(self) -> Meaning:
+        """See `appulse.model.filled.Fill`."""
+        return self._meaning
 
     def fill(self, values: Floats, time: Ints, group: Ints) -> Filled:
         """See `appulse.model.filled.Fill`."""
@@ -43,6 +46,18 @@ class SimpleFill:
 
     def told(self, way: int) -> str:
         return self._names[way]
+
+
+class _PointFill(SimpleFill):
+    """Fills by a model of another library."""
+
+    def __init__(self, name: str, columns: tuple[str, ...], fill: _Transformed) -> None:
+        super().__init__((name,), {"kind": "PointImputer", "columns": list(columns), "model": name}, fill)
+        self._model = fill.model
+
+    def meaning(self) -> Meaning:
+        """With what the model is, pickled: no words of ours tell it."""
+        return super().meaning() | {"content": digest_of([pickle.dumps(self._model, protocol=4)])}
 
 
 class MeanImputer:
@@ -54,7 +69,8 @@ class MeanImputer:
     def bind(self, attributes: Sequence[str]) -> Fill:
         """What fills rows with these attributes."""
         means = np.array([self.repository[name].mean() for name in attributes])
-        return SimpleFill(("mean",), f"mean {means.tolist()}", _Points(means))
+        meaning = {"kind": "MeanImputer", "repository": self.repository.meaning()}
+        return SimpleFill(("mean",), meaning, _Points(means))
 
 
 class ZeroFill:
@@ -62,7 +78,7 @@ class ZeroFill:
 
     def bind(self, attributes: Sequence[str]) -> Fill:
         """What fills rows with these attributes."""
-        return SimpleFill(("zero",), "zero", _Points(np.zeros(len(attributes))))
+        return SimpleFill(("zero",), {"kind": "ZeroFill"}, _Points(np.zeros(len(attributes))))
 
 
 class PointImputer:
@@ -85,7 +101,7 @@ class PointImputer:
                 f"PointImputer was fitted on {', '.join(self.columns)}, and the value has {', '.join(attributes)}."
             )
         name = type(self._model).__name__
-        return SimpleFill((name,), f"{name} {id(self._model)}", _Transformed(self._model, self._order(attributes)))
+        return _PointFill(name, self.columns, _Transformed(self._model, self._order(attributes)))
 
     def _order(self, attributes: Sequence[str]) -> Ints:
         return np.array([tuple(attributes).index(name) for name in self.columns], np.int64)
@@ -105,8 +121,9 @@ class NearestImputer:
 
     def bind(self, attributes: Sequence[str]) -> Fill:
         """What fills rows with these attributes."""
-        version = _digest(f"nearest {self.k}", self.repository)
-        return SimpleFill((f"nearest {self.k}",), version, _Nearest(self.repository.matrix(attributes).T, self.k))
+        meaning = {"kind": "NearestImputer", "repository": self.repository.meaning(), "k": self.k}
+        meaning = without_defaults(meaning, {"k": 10})
+        return SimpleFill((f"nearest {self.k}",), meaning, _Nearest(self.repository.matrix(attributes).T, self.k))
 
 
 class EditingRules:
@@ -131,8 +148,15 @@ class EditingRules:
     def bind(self, attributes: Sequence[str]) -> Fill:
         """What fills rows with these attributes."""
         told = tuple(f"{', '.join(by)} -> {name}" for name, by in self.rules.items())
-        version = _digest(repr((self.rules, self.bins, self.marginal)), self.repository)
-        return SimpleFill((MARGINAL, *told), version, _Edited(self, tuple(attributes)))
+        meaning = {
+            "kind": "EditingRules",
+            "repository": self.repository.meaning(),
+            "rules": [[name, list(by)] for name, by in self.rules.items()],
+            "bins": {name: real(width) for name, width in self.bins.items()},
+            "marginal": self.marginal,
+        }
+        meaning = without_defaults(meaning, {"marginal": 256})
+        return SimpleFill((MARGINAL, *told), meaning, _Edited(self, tuple(attributes)))
 
 
 # --- how they do it ---------------------------------------------------------------------------------------------
@@ -232,7 +256,3 @@ def as_points(values: Floats, points: Floats) -> Filled:
 
 def _repository(given: Any) -> Repository:
     return given if isinstance(given, Repository) else Repository(given)
-
-
-def _digest(settings: str, repository: Repository) -> str:
-    return blake2b((settings + repository.version).encode(), digest_size=8).hexdigest()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,6 +10,7 @@ from appulse.errors import BadArgument
 from appulse.imputation.in_time import neighbours
 from appulse.imputation.samples import Choices, every_third, expanded
 from appulse.imputation.simple import SimpleFill, as_points
+from appulse.model.meaning import digest_of, without_defaults
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,9 +49,10 @@ class TimeRegressionImputer:
     def bind(self, attributes: Sequence[str]) -> Fill:  # noqa: ARG002 - it fills any
         """What fills rows with these attributes."""
         way = "regression in time" if self.beside is None else "regression in time and on another stream"
-        seen = b"" if self.beside is None else b"".join(part.tobytes() for part in self.beside)
-        version = f"{way} {self.k} {blake2b(seen, digest_size=8).hexdigest()}"
-        return SimpleFill((way,), version, _Regressed(self.k, self.beside), in_order=True)
+        beside = None if self.beside is None else digest_of(part.tobytes() for part in self.beside)
+        meaning = {"kind": "TimeRegressionImputer", "k": self.k, "beside": beside}
+        meaning = without_defaults(meaning, {"k": 24, "beside": None})
+        return SimpleFill((way,), meaning, _Regressed(self.k, self.beside), in_order=True)
 
 
 class _Regressed:

@@ -20,6 +20,7 @@ from appulse.kernels.identities import (
     Place,
 )
 from appulse.kernels.tracks import TRACK, motion, spread
+from appulse.model.meaning import digest_of
 from appulse.model.readings import concat
 from appulse.model.strings import Bytes
 from appulse.operators.labels import LabelNumbers
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appulse.kernels.arrays import Ints
+    from appulse.model.meaning import Meaning
     from appulse.model.readings import Readings
     from appulse.operators.properties import Property
 
@@ -50,6 +52,11 @@ class Sites:
     at: NDArray[np.float64]
     first: NDArray[np.int64]
     near: NDArray[np.int64]
+
+    def meaning(self) -> Meaning:
+        """How many sensors are where; neighbours follow from that, and from how near they are to be."""
+        places = np.ascontiguousarray(self.at, "<f8") + 0.0
+        return {"sensors": len(self.sensors), "digest": digest_of([*self.sensors, places.tobytes()])}
 
 
 @dataclass(frozen=True)
