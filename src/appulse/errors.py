@@ -96,11 +96,14 @@ class ExplodingOutput(UserWarning):
     """A join is about to have far more answers than rows."""
 
 
-def tell_exploding(answers: float, rows: int) -> None:
-    """Announce an output that is likely larger than anybody meant."""
+_FEWER = "A smaller epsilon, a higher probability or a shorter window has fewer."
+
+
+def tell_exploding(answers: float, rows: int, fewer: str = _FEWER) -> None:
+    """Announce an output that is likely larger than anybody meant; ``fewer`` says what makes it smaller."""
     warnings.warn(
         f"These {rows:,} rows will have about {answers:,.0f} answers, {answers / max(1, rows):,.0f} for each, by a "
-        "sample of their pairs. A smaller epsilon, a higher probability or a shorter window has fewer.",
+        f"sample of their pairs. {fewer}",
         ExplodingOutput,
         stacklevel=3,
     )

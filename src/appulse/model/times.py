@@ -38,9 +38,7 @@ _NAMES = {
     **{unit: unit for unit in UNITS},
 }
 # Possessive where digits follow upon each other, so that reading is linear.
-_PART = re.compile(
-    r"\s*+((?:[0-9]++(?:\.[0-9]++)?|\.[0-9]++)(?:[eE][-+]?[0-9]+)?)\s*([A-Za-z]+)\s*(?:,|and\b)?"
-)
+_PART = re.compile(r"\s*+((?:[0-9]++(?:\.[0-9]++)?|\.[0-9]++)(?:[eE][-+]?[0-9]+)?)\s*([A-Za-z]+)\s*(?:,|and\b)?")
 _MOST_SHOWN = 100
 _WIDE = Context(prec=76)
 _PER_ARROW_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1}

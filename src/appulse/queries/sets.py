@@ -188,7 +188,7 @@ class QuerySet:
         """
         if until is not None:
             bounds = {**(bounds or {}), TIME: (np.where(until < MOST, LEAST, NULL), until)}
-        keys = self.typed(keys)
+        keys = as_keys(keys, self.key_type)
         texts = (texts.dictionary_decode() if pa.types.is_dictionary(texts.type) else texts).cast(pa.large_string())
         refused = [Refused(i, "the key is null") for i in np.flatnonzero(np.asarray(keys.is_null())).tolist()]
         refused += [
@@ -244,9 +244,18 @@ class QuerySet:
         return len(slots)
 
     def match(
-        self, columns: Mapping[str, pa.Array] | Rows, n: int, cluster: int | None = None, *, counted: bool = True
+        self,
+        columns: Mapping[str, pa.Array] | Rows,
+        n: int,
+        cluster: int | None = None,
+        *,
+        counted: bool = True,
+        probing: bool = False,
     ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """The queries that each of n rows satisfies, as (row, slot) pairs, each once; ``counted`` as their matches."""
+        """The queries that each of n rows satisfies, as (row, slot) pairs, each once; ``counted`` as their matches.
+
+        Who is only ``probing`` leaves no trace in any figure.
+        """
         rows_of = columns if isinstance(columns, Rows) else Rows(columns)
         points = np.empty((len(self._axes), n), np.int64)
         points[0] = rows_of.lane
@@ -262,10 +271,11 @@ class QuerySet:
             state = self._state[slots]
         if state is not None and (unsure := np.flatnonzero(~state & _EXACT)).size:
             stays = np.ones(len(rows), bool)
-            self._test(slots[unsure])
+            if not probing:
+                self._test(slots[unsure])
             stays[unsure] = self._hold(rows_of, rows[unsure], slots[unsure])
             rows, slots = rows[stays], slots[stays]
-        if counted:
+        if counted and not probing:
             self.count(slots)
         return rows, slots
 
@@ -288,7 +298,7 @@ class QuerySet:
 
     def find(self, keys: pa.Array) -> NDArray[np.int64]:
         """The slots of the queries with these keys that stand."""
-        return self._known.find(self.typed(keys), self._state)
+        return self._known.find(as_keys(keys, self.key_type), self._state)
 
     def described(self, slot: int) -> dict[str, Any]:
         """What is known of a query: its condition, how many boxes it has, whether they say it all, what came of it."""
@@ -329,18 +339,6 @@ class QuerySet:
         """The slots of the queries that stand and had the most candidates."""
         alive = np.flatnonzero(self._state[: self._size] & _ALIVE).astype(np.int32)
         return alive[np.argsort(-self.candidates(alive), kind="stable")[:n]]
-
-    def typed(self, keys: pa.Array) -> pa.Array:
-        """Keys in the type that all have here."""
-        if keys.type == self.key_type:
-            return keys
-        try:
-            return keys.cast(self.key_type)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise BadArgument(
-                f"The keys of these queries are {keys.type}, and those known already {self.key_type}: {error}. "
-                "Give all in one type."
-            ) from None
 
     def settle(self) -> None:
         """Build the index, now."""
@@ -575,6 +573,18 @@ def plain_key(kind: pa.DataType) -> pa.DataType:
     """The type that keys of queries of some type have in a set."""
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     return pa.string() if pa.types.is_string_view(kind) else kind
+
+
+def as_keys(keys: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Keys in the type that all have in a set; `BadArgument` where they do not fit."""
+    if keys.type == kind:
+        return keys
+    try:
+        return keys.cast(kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise BadArgument(
+            f"The keys of these queries are {keys.type}, and those known already {kind}: {error}. Give all in one type."
+        ) from None
 
 
 class _Growing:
