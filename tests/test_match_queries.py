@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 import appulse as ap
 from appulse.engines.local_windows import LocalWindowQueries
+from appulse.operators.query_estimate import Forecast
 from tests import naive_queries, query_strategies
 from tests.test_real_data import CABS
 
@@ -385,3 +387,38 @@ def test_windows_that_are_none_are_told() -> None:
     assert ["no window" in told[0], "at least 1" in told[1], "at least 1" in told[2], "DAYS" in told[3]] == [True] * 4
     with pytest.raises(ap.BadArgument, match="partition_by differs"):
         ap.match_queries(replace(left, partition_by="id"), right, pa.table({"query": [1], "condition": ["r.x = s.x"]}))
+
+
+def _many(n: int, name: str | None = None) -> ap.Stream:
+    table = pa.table({"k": np.arange(n), "t": np.arange(n) * 1e-3, "x": np.zeros(n)})
+    return ap.Stream(table, key="k", time="t", value=ap.Exact("x"), name=name)
+
+
+@pytest.mark.parametrize("window", ["1000 SECONDS", "600 ROWS"])
+def test_many_answers_are_announced_before_they_are_made(window: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("appulse.operators.estimate._MANY", 100_000)
+    one = pa.table({"query": [1], "condition": [f"a.x = b.x WITHIN {window}"]})
+    with pytest.warns(ap.ExplodingOutput, match=r"1,200 rows will have about 360,000 answers, 300 for each"):
+        assert len(ap.match_queries(_many(600, "a"), _many(600, "b"), queries=one)) == 360_000
+
+
+def test_few_answers_are_not_announced(recwarn: pytest.WarningsRecorder) -> None:
+    """Nor many choices, most of which are none."""
+    queries = pa.table({"query": [1, 2], "condition": ["a.k = b.k", "a.x > b.x"]})
+    ap.match_queries(_many(3000, "a"), _many(3000, "b"), queries=queries, window=ap.TimeWindow(1000))
+    assert not recwarn.list
+
+
+@settings(max_examples=100)
+@given(query_strategies.joins(arity=(2, 3), uncertain=False))
+def test_an_estimate_of_few_choices_is_their_number(case: query_strategies.Case) -> None:
+    """What is drawn is then all there is; and to look leaves no trace."""
+    with (
+        mock.patch("appulse.operators.query_estimate._ESTIMATED_FROM", 0),
+        mock.patch.object(Forecast, "announce", autospec=True, side_effect=Forecast.announce) as announced,
+    ):
+        found = ap.match_queries(*case.framed(), case.query_table, probability=case.probability, window=case.window)
+    naive_queries.assert_same(found, case.expected())
+    forecast = announced.call_args.args[0]
+    if all(stream.existence is None for stream in case.streams):
+        assert forecast.latest.answers == pytest.approx(len(found))

@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
+from time import process_time
 from typing import Any
 
 import numpy as np
@@ -77,6 +78,18 @@ def test_durations_that_are_none_say_so(given_: Any, message: str) -> None:
     """With what was given and what would do."""
     with pytest.raises(BadArgument, match=message):
         duration(given_, "lateness")
+
+
+@pytest.mark.parametrize(
+    "text", ["1" * 200_000, "1." * 100_000, "1e" + "1" * 200_000, "1s" * 100_000 + "x", " " * 200_000]
+)
+def test_durations_of_any_length_are_read_in_no_time(text: str) -> None:
+    """Digits after digits took time by the square of their number; and the message quotes only their beginning."""
+    begun = process_time()
+    with pytest.raises(BadArgument) as refused:
+        duration(text, "lateness")
+    assert process_time() - begun < 2.0
+    assert len(str(refused.value)) < 500
 
 
 @pytest.mark.parametrize("unit", [*UNITS, "ns"])

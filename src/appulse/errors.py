@@ -107,12 +107,17 @@ class ExplodingOutput(UserWarning):
     """A call is about to put out, or to compare, far more than anybody is likely to want."""
 
 
-def tell_exploding(answers: float, rows: int, hint: str = "") -> None:
-    """Announce an output that is likely larger than anybody meant; ``hint`` says what may be wrong."""
+_FEWER = "A smaller epsilon, a higher probability or a shorter window has fewer."
+
+
+def tell_exploding(answers: float, rows: int, fewer: str = _FEWER, hint: str = "") -> None:
+    """Announce an output that is likely larger than anybody meant.
+
+    ``fewer`` says what makes it smaller, ``hint`` what may be wrong.
+    """
     warn_exploding(
         f"These {rows:,} rows will have about {answers:,.0f} answers, {answers / max(1, rows):,.0f} for each, by a "
-        "sample of their pairs. A smaller epsilon, a higher probability or a shorter window has fewer. "
-        f"{hint}".rstrip()
+        f"sample of their pairs. {fewer} {hint}".rstrip()
     )
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 from appulse.api.results import Pushes, check_stream, is_spark, remember
 from appulse.engines.call import stream_names
 from appulse.engines.options import options_of
-from appulse.errors import BadArgument
+from appulse.errors import AppulseError, BadArgument
 from appulse.model.stream import Stream
 
 if TYPE_CHECKING:
@@ -150,7 +150,11 @@ class QueryMatch:
         self._pushes = Pushes()
 
     def change(self, queries: Any) -> None:
-        """Add and remove queries: a frame as `match_queries` takes it."""
+        """Add and remove queries: a frame as `match_queries` takes it. What raises has changed nothing.
+
+        Before the first push the stream's columns are not known: changes wait, and one that cannot be taken in raises
+        at that push, and is forgotten.
+        """
         from appulse.engines.local import as_table
         from appulse.engines.queries import check_queries
 
@@ -204,9 +208,8 @@ class QueryMatch:
             engine = LocalQueries(resolve_queries(self._streams[0], table, self._first.schema, **self._settings))
             if _untyped(table):
                 return engine.push(table)
-            for waiting in self._waiting:
-                engine.change(waiting)
-            self._engine, self._waiting = engine, []
+            self._start(engine)
+            self._engine = engine
         assert isinstance(self._engine, LocalQueries)  # noqa: S101 - of one stream
         return self._engine.push(table)
 
@@ -226,12 +229,20 @@ class QueryMatch:
             return pa.table({})
         tables_of = [shown[name] for name in self._names]
         engine = LocalWindowQueries(resolve_window_queries(self._streams, tables_of, first.schema, **self._settings))
-        for waiting in self._waiting:
-            engine.change(waiting)
+        self._start(engine)
         for held in pushes:
             answers = engine.push(held)  # before the last one some stream had no rows
         self._engine, self._waiting, self._held = engine, [], []
         return answers
+
+    def _start(self, engine: LocalQueries | LocalWindowQueries) -> None:
+        """Take in the changes that waited; one that raises is forgotten, so that the push may be made again."""
+        for i, waiting in enumerate(self._waiting):
+            try:
+                engine.change(waiting)
+            except AppulseError:
+                del self._waiting[i]
+                raise
 
     @property
     def _first(self) -> pa.Table:

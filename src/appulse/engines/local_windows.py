@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from appulse.engines.window_call import WindowCall
+    from appulse.engines.window_rows import Shown
 
 
 class LocalWindowQueries:
@@ -38,9 +39,8 @@ class LocalWindowQueries:
         return self.queries.call
 
     def change(self, table: pa.Table) -> None:
-        """Add and remove queries, in order; they count from the next push on."""
+        """Add and remove queries, in order; they count from the next push on. What raises has changed nothing."""
         if self.call.on_reject == "fail" and len(table):
-            # What raises has changed nothing.
             tried = WindowQueries(self.call).change(table).rejects
             self._checked(tried.filter(pc.not_equal(tried["reason"], NEVER_TRUE)))
         self._rejects.append(self.queries.change(table).rejects)
@@ -78,7 +78,7 @@ class LocalWindowQueries:
         for i, table in enumerate(tables):
             came[i], bad = taken_in(self.call, i, table)
             self._rejects += map(self._checked, bad)
-        return self.queries.answers(HeldRows(self.call).push(came, END))
+        return self._answers(HeldRows(self.call).push(came, END))
 
     def expire(self, before: object) -> int:
         """Forget queries that hold up to a time before this."""
@@ -98,8 +98,13 @@ class LocalWindowQueries:
 
     def _shown(self, came: Mapping[int, WindowRows], complete: int, frontier: int) -> pa.Table:
         shown = self.held.push(came, complete)
-        answers = self.queries.answers(shown)
+        answers = self._answers(shown)
         self.held.forget(shown, frontier, self.queries.longest)
+        return answers
+
+    def _answers(self, shown: Shown) -> pa.Table:
+        answers = self.queries.answers(shown)
+        self._rejects.append(self._checked(self.queries.failed()))
         return answers
 
     def _checked(self, rejects: pa.Table) -> pa.Table:

@@ -25,7 +25,7 @@ from appulse.operators.output import Output, Watch
 from appulse.operators.query_match import Points, match
 from appulse.queries.condition import parse
 from appulse.queries.index import MOST
-from appulse.queries.sets import QuerySet, plain_key
+from appulse.queries.sets import QuerySet, as_keys, plain_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -43,6 +43,7 @@ ADD, REMOVE = "add", "remove"
 _ROWS_FIRST, _ROWS_LEAST, _PAIRS_AT_ONCE, _ANSWERS_AT_ONCE = 4096, 64, 1 << 26, 1 << 23
 #: Columns of a frame of queries.
 QUERY, CONDITION, CHANGE, SELECT, UNTIL = "query", "condition", "change", "select", "until"
+_FAILED = {QUERY: "key", CONDITION: "text"}
 
 
 @dataclass(frozen=True)
@@ -211,6 +212,22 @@ def check_queries(schema: pa.Schema) -> None:
             raise BadArgument(f"Column {name!r} of the queries is {schema.field(name).type}. It has to be text.")
 
 
+def checked_changes(table: pa.Table, call: QueryCall) -> pa.Table:
+    """A frame of changes, its keys in the type that all have; `BadArgument` if as a whole it cannot be taken in.
+
+    All that can be wrong with more than a single query is found here, before anything is changed.
+    """
+    check_queries(table.schema)
+    if SELECT in table.column_names and not call.selecting:
+        raise BadArgument("The first frame of queries had no column 'select', and this one has. Give it to all.")
+    if UNTIL in table.column_names:
+        _check_until(table.schema.field(UNTIL).type, call.time_type)
+    table = table.cast(without_views(table.schema)).combine_chunks()
+    keys = column_of(table, QUERY)
+    known = plain_key(keys.type) if pa.types.is_null(call.query_type) else call.query_type
+    return table.set_column(table.schema.get_field_index(QUERY), QUERY, as_keys(keys, known))
+
+
 class LocalQueries:
     """Standing queries in process: changes and rows in, answers out."""
 
@@ -221,10 +238,12 @@ class LocalQueries:
         self._rejects: list[pa.Table] = []
 
     def change(self, table: pa.Table) -> pa.Table:
-        """Add and remove queries, in order; they count from the next push on. The changes that can be used."""
-        check_queries(table.schema)
+        """Add and remove queries, in order; they count from the next push on. The changes that can be used.
+
+        What raises has changed nothing.
+        """
+        table = checked_changes(table, self.call)
         if self.call.on_reject == "fail" and len(table):
-            # What raises has changed nothing.
             tried = LocalQueries(replace(self.call, on_reject="collect"))
             tried.change(table)
             bad = tried.rejects().filter(pc.equal(tried.rejects()["reason"], BAD_CONDITION))
@@ -232,9 +251,6 @@ class LocalQueries:
         if pa.types.is_null(self.call.query_type):  # of frames without rows so far
             self.call = replace(self.call, query_type=plain_key(table.schema.field(QUERY).type))
             self.queries = QuerySet(dict(self.call.types), self.call.query_type)
-        if SELECT in table.column_names and not self.call.selecting:
-            raise BadArgument("The first frame of queries had no column 'select', and this one has. Give it to all.")
-        table = table.cast(without_views(table.schema))
         usable = [table.slice(0, 0)]
         for kind, part in changes_of(table):
             wrong: list[tuple[int, str]] = []
@@ -252,6 +268,7 @@ class LocalQueries:
         """The queries that rows satisfy."""
         answers, rejects = self.judge(as_known(table, self.call), Output(self.call.max_output))
         self._keep(rejects)
+        self._keep(self.failed())
         return answers
 
     def judge(self, table: pa.Table, output: Output) -> tuple[pa.Table, pa.Table]:
@@ -271,6 +288,10 @@ class LocalQueries:
             a_row = max(1.0, 2.0 * watch.made / (begin + size))
             begin, size = begin + size, max(_ROWS_LEAST, int(_ANSWERS_AT_ONCE / a_row))
         return pa.concat_tables(answers), pa.concat_tables(rejects)
+
+    def failed(self) -> pa.Table:
+        """Queries removed since the last call because they could not be evaluated over rows, as rejects."""
+        return failed_queries(self.queries, self.call.reject_schema)
 
     def forget_rejects(self) -> None:
         """They have been told elsewhere."""
@@ -419,14 +440,17 @@ def last_changes(table: pa.Table) -> pa.Table:
     return kept.filter(pc.not_equal(pc.utf8_lower(kept[CHANGE]), REMOVE))
 
 
+def _check_until(kind: pa.DataType, own: pa.DataType) -> None:
+    """Raise `BadArgument` unless queries may end at times of this type, beside those of the stream."""
+    if not (pa.types.is_null(kind) or (is_time(own) and is_time(kind)) or (is_number(own) and is_number(kind))):
+        raise BadArgument(f"Column 'until' of the queries is {kind}, and the stream's times are {own}. Give such.")
+
+
 def until_of(table: pa.Table, call: QueryCall) -> tuple[NDArray[np.int64] | None, list[tuple[int, str]]]:
     """The last time at which queries hold, as a stream has its times; and those where that is none."""
     if UNTIL not in table.column_names:
         return None, []
     column = column_of(table, UNTIL)
-    kind, own = column.type, call.time_type
-    if not (pa.types.is_null(kind) or (is_time(own) and is_time(kind)) or (is_number(own) and is_number(kind))):
-        raise BadArgument(f"Column 'until' of the queries is {kind}, and the stream's times are {own}. Give such.")
     micros, null, strange = to_micros(column, call.encoding.unit)
     wrong = [(i, "until is not a finite time in range") for i in np.flatnonzero(strange & ~null).tolist()]
     return np.where(null, MOST, micros), wrong
@@ -478,6 +502,16 @@ def refused_queries(
         },
         schema=schema,
     )
+
+
+def failed_queries(queries: QuerySet, schema: pa.Schema) -> pa.Table:
+    """The queries that a set removed because they could not be evaluated over rows, as rejects, each once."""
+    failed = queries.failed()
+    if not failed:
+        return schema.empty_table()
+    table = pa.table({name: pa.concat_arrays([getattr(one, of) for one in failed]) for name, of in _FAILED.items()})
+    wrong = [(i, f"{one.reason} (over rows; the query was removed)") for i, one in enumerate(failed)]
+    return refused_queries(table, wrong, schema)
 
 
 def points_of(rows: Checked, call: QueryCall) -> Points:

@@ -37,7 +37,9 @@ _NAMES = {
     "week": "w",
     **{unit: unit for unit in UNITS},
 }
-_PART = re.compile(r"\s*([0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)\s*([A-Za-z]+)\s*(?:,|and\b)?")
+# Possessive where digits follow upon each other, so that reading is linear.
+_PART = re.compile(r"\s*+((?:[0-9]++(?:\.[0-9]++)?|\.[0-9]++)(?:[eE][-+]?[0-9]+)?)\s*([A-Za-z]+)\s*(?:,|and\b)?")
+_MOST_SHOWN = 100
 _WIDE = Context(prec=76)
 _PER_ARROW_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1}
 # Times and durations stay below these, so that their sums fit int64 (about 146,000 and 73,000 years).
@@ -71,12 +73,14 @@ def _parse(text: str, what: str) -> int:
     while position < len(text):
         match = _PART.match(text, position)
         if match is None:
-            raise BadArgument(f"{what} {text!r} is not a duration. Write it like '10 seconds' or '1 hour 30 minutes'.")
+            raise BadArgument(
+                f"{what} {_shown(text)} is not a duration. Write it like '10 seconds' or '1 hour 30 minutes'."
+            )
         number, name = match.groups()
         lowered = name.lower()
         unit = _NAMES.get(lowered) or _NAMES.get(lowered.removesuffix("s"))
         if unit is None:
-            raise BadArgument(f"{what} {text!r} has the unknown unit {name!r}.{nearest(lowered, _NAMES)}")
+            raise BadArgument(f"{what} {_shown(text)} has the unknown unit {_shown(name)}.{nearest(lowered, _NAMES)}")
         micros += float(number) * UNITS[unit]
         position = match.end()
     if position == 0:
@@ -84,9 +88,14 @@ def _parse(text: str, what: str) -> int:
     return _whole(micros, text, what)
 
 
+def _shown(value: object) -> str:
+    """As messages show it; of a long text its beginning."""
+    return repr(value) if not isinstance(value, str) or len(value) <= _MOST_SHOWN else f"{value[:_MOST_SHOWN]!r}..."
+
+
 def _whole(micros: float, given: object, what: str) -> int:
     if abs(micros) >= _MOST_DURATION:
-        raise BadArgument(f"{what} is {given!r}, longer than 73,000 years. Give less.")
+        raise BadArgument(f"{what} is {_shown(given)}, longer than 73,000 years. Give less.")
     return round(micros)
 
 

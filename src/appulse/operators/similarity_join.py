@@ -215,7 +215,7 @@ class SimilarityJoin:
         )
         self.output.expected = self.estimate.answers
         if self.estimate.explodes:
-            tell_exploding(self.estimate.answers, self.estimate.rows, self._suspected())
+            tell_exploding(self.estimate.answers, self.estimate.rows, hint=self._suspected())
         elif explodes(self.estimate.pairings, self._matching.given, values=True):
             self._matching.announced = True
             warn_exploding(

@@ -9,6 +9,7 @@ Where they are a stream themselves, rows and changes make one stream, and a micr
 from __future__ import annotations
 
 import time
+import warnings
 from base64 import b64decode, b64encode
 from collections import OrderedDict
 from functools import partial
@@ -31,16 +32,17 @@ from appulse.engines.queries import (
     UNTIL,
     LocalQueries,
     QueryCall,
+    checked_changes,
     last_changes,
     resolve_queries,
 )
 from appulse.engines.spark.engine import SparkResult, bad_rows_of, default_partitions, observed, remember
-from appulse.engines.spark.inputs import gathered, quoted
+from appulse.engines.spark.inputs import fail_if_asked, gathered, quoted
 from appulse.engines.spark.tables import packed, unpacked
 from appulse.engines.spark.tagged import METRICS, arrow_schema, reject_type, select_tag, tagged_rows, tagged_schema
 from appulse.engines.spark.tiles import TilePlan
 from appulse.engines.spark.tiling import Tiling, Version
-from appulse.errors import BadArgument, bad_rows
+from appulse.errors import BadArgument
 from appulse.operators.output import Output
 
 if TYPE_CHECKING:
@@ -131,7 +133,9 @@ def spark_queries(
                 "Options(partitions=) is for queries that are no stream: every worker holds all of those that change. "
                 "Leave it out."
             )
-        call = resolve_queries(stream, empty, arrow_schema(queries.schema), **settings)
+        changes = arrow_schema(queries.schema).empty_table()
+        call = resolve_queries(stream, empty, changes.schema, **settings)
+        checked_changes(changes, call)
         return remember(_build_changing(call, stream, queries, tiling))
     table = queries.toArrow() if isinstance(queries, DataFrame) else as_table(queries)
     call = resolve_queries(stream, empty, table.schema, **settings)
@@ -262,6 +266,8 @@ def _matcher(
         engine, output = standing(call, changes), Output(call.max_output)
         for table in gathered(batches):
             found, _ = _judged(engine, table, output)
+            for failed in engine.failed().to_pylist():  # the rejects of a batch are known without its answers
+                warnings.warn(f"A query was removed: {failed['values']}: {failed['detail']}", stacklevel=2)
             yield from found.cast(arrow).to_batches()
 
     return match_task
@@ -278,12 +284,15 @@ def _tagged_matcher(
         for table in gathered(batches):
             begun = time.perf_counter()
             found, rejects = _judged(engine, table, output)
+            failed = engine.failed()
+            fail_if_asked(call, failed)
             yield tagged_rows("answer", found, arrow)
-            if len(rejects):
-                yield tagged_rows("reject", rejects, arrow)
+            for bad in (rejects, failed):
+                if len(bad):
+                    yield tagged_rows("reject", bad, arrow)
             figures = {
                 "rows": len(table) - len(rejects),
-                "rejected": len(rejects),
+                "rejected": len(rejects) + len(failed),
                 "answers": len(found),
                 "queries": len(engine.queries),
                 "query_version": version,
@@ -298,6 +307,5 @@ def _tagged_matcher(
 
 def _judged(engine: LocalQueries, table: pa.Table, output: Output) -> tuple[pa.Table, pa.Table]:
     found, rejects = engine.judge(table, output)
-    if len(rejects) and engine.call.on_reject == "fail":
-        raise bad_rows(len(rejects), rejects.slice(0, 1).to_pylist()[0])
+    fail_if_asked(engine.call, rejects)
     return found, rejects

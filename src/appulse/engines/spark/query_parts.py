@@ -112,6 +112,8 @@ def _matcher(
                 engine = standing(call, [held[key]])
                 found, _ = engine.judge(unpacked(blob[1:]), output)
                 yield tagged_rows("answer", found, arrow)
+                if len(failed := engine.failed()):
+                    yield tagged_rows("reject", failed, arrow)
                 figures: dict[str, Any] = {
                     "answers": len(found),
                     "queries": len(engine.queries),

@@ -8,6 +8,7 @@ is.
 from __future__ import annotations
 
 import time
+import warnings
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -159,10 +160,10 @@ class WindowStage:
         answers, timer, written = self._advance(
             key, cached, came, blocks, limit, timer, state, arm, ended=bool(given[END])
         )
-        rejects = [refused, *late] if key == self.first else late
+        queries = self._queries(bucket)
+        rejects = [*([refused] if key == self.first else []), *late, queries.failed()]
         self._fail_if_asked(rejects)
         out = given[REJECTS] + [table_bytes(REJECTS, table) for table in rejects if len(table)]
-        queries = self._queries(bucket)
         figures = {
             "tile": -1 - key,
             "rows": sum(map(len, came.values())),
@@ -192,7 +193,11 @@ class WindowStage:
         """Answer all there is: a batch query, in which every tick is complete."""
         bucket = self._fresh()
         came, _ = bucket.came(by_tag(blobs)[ROWS], None)
-        return self._queries(bucket).answers(bucket.held.push(came, ALL), Output(self.call.max_output))
+        queries = self._queries(bucket)
+        answers = queries.answers(bucket.held.push(came, ALL), Output(self.call.max_output))
+        for failed in queries.failed().to_pylist():  # the rejects of a batch are known without its answers
+            warnings.warn(f"A query was removed: {failed['values']}: {failed['detail']}", stacklevel=2)
+        return answers
 
     def _advance(
         self,
