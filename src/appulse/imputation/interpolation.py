@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from appulse.errors import BadArgument
-from appulse.imputation.in_time import neighbours
+from appulse.imputation.in_time import Rescaled, neighbours
 from appulse.imputation.samples import Choices, expanded
 from appulse.imputation.simple import SimpleFill
 
@@ -36,7 +36,7 @@ class InterpolationImputer:
 
     def bind(self, attributes: Sequence[str]) -> Fill:  # noqa: ARG002 - it fills any
         """What fills rows with these attributes."""
-        return SimpleFill(("interpolation",), f"interpolation {self.k}", _Interpolated(self.k), in_order=True)
+        return SimpleFill(("interpolation",), f"interpolation {self.k}", Rescaled(_Interpolated(self.k)), in_order=True)
 
 
 class _Interpolated:

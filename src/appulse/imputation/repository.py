@@ -107,6 +107,23 @@ class Repository:
         return digest.hexdigest()
 
 
+def units(rows: Floats) -> tuple[Floats, Floats]:
+    """The middle of each column and its standard deviation, which is infinite where it never varies.
+
+    In deviations from the middle, such a column is 0 everywhere: it does not tell rows apart. Neither result overflows.
+    """
+    low, high = rows.min(axis=0), rows.max(axis=0)
+    half = high / 2 - low / 2
+    share = (rows / 2 - low / 2) / np.where(half > 0.0, half, 1.0)
+    return low / 2 + high / 2, np.where(half > 0.0, half * (2.0 * share.std(axis=0)), np.inf)
+
+
+def in_deviations(values: Floats, deviation: Floats) -> Floats:
+    """Values as multiples of `units`' deviations, cut off where the square of a distance would overflow."""
+    found: Floats = np.clip(values / deviation, -1e150, 1e150)
+    return found
+
+
 class Constraints:
     """Boxes around objects over some axes, one for each of many rules: (rules, axes) each.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from appulse.errors import BadArgument
-from appulse.imputation.in_time import neighbours
+from appulse.imputation.in_time import Rescaled, neighbours, without_overflow
 from appulse.imputation.samples import Choices, every_third, expanded
 from appulse.imputation.simple import SimpleFill, as_points
 
@@ -51,7 +51,7 @@ class TimeRegressionImputer:
         way = "regression in time" if self.beside is None else "regression in time and on another stream"
         seen = b"" if self.beside is None else b"".join(part.tobytes() for part in self.beside)
         version = f"{way} {self.k} {blake2b(seen, digest_size=8).hexdigest()}"
-        return SimpleFill((way,), version, _Regressed(self.k, self.beside), in_order=True)
+        return SimpleFill((way,), version, Rescaled(_Regressed(self.k, self.beside)), in_order=True)
 
 
 class _Regressed:
@@ -100,7 +100,7 @@ class _Series:
     def look_at(self, values: Floats, time: Ints) -> None:
         """Regress on what another stream measured, rows in any order."""
         order = np.argsort(time, kind="stable")
-        values, at = values[order], time[order].astype(np.float64)
+        values, at = values[order] / without_overflow(values), time[order].astype(np.float64)
         there = np.asarray(~np.isnan(values).any(axis=1))
         if there.sum() < 2:
             return
