@@ -6,12 +6,12 @@ from functools import cached_property
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import narwhals as nw
 import numpy as np
 import pyarrow as pa
 
 from appulse.errors import BadArgument, nearest
 from appulse.kernels import neighbours as kernels
+from appulse.model.columns import arrow_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,16 +25,11 @@ _ARRAYS = ("columns", "order", "begin", "end", "bounds", "codes", "values", "cou
 
 def table_of(frame: Any) -> pa.Table:
     """Any frame of complete rows as an Arrow table; a Spark frame is collected."""
-    if isinstance(frame, pa.Table):
-        return frame
-    if hasattr(frame, "toArrow"):
-        collected: pa.Table = frame.toArrow()
-        return collected
-    try:
-        return nw.from_native(frame, eager_only=True).to_arrow()
-    except TypeError:
+    table = arrow_table(frame.toArrow() if hasattr(frame, "toArrow") else frame)
+    if table is None:
         kind = f"{type(frame).__module__}.{type(frame).__name__}"
-        raise BadArgument(f"A repository is a {kind}. Give a Spark, pyarrow, pandas or Polars frame.") from None
+        raise BadArgument(f"A repository is a {kind}. Give a Spark, pyarrow, pandas or Polars frame.")
+    return table
 
 
 class Repository:

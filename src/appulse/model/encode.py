@@ -14,7 +14,7 @@ from appulse.errors import BadArgument, nearest
 from appulse.kernels.moments import summarise
 from appulse.model import defects as why
 from appulse.model import structs, uncertainty
-from appulse.model.columns import chunk, floats, is_list, is_numeric, without_views
+from appulse.model.columns import chunk, floats, is_list, is_numeric, plain_types
 from appulse.model.defects import Defects, as_json, as_text, check_partition, reject_schema
 from appulse.model.filled import OBSERVED, Fill, with_ways
 from appulse.model.objects import Objects
@@ -215,7 +215,7 @@ class Checked:
 
 def checked(table: pa.Table, encoding: Encoding, also: Sequence[str] = ()) -> tuple[Checked, pa.Table]:
     """The good rows, with these columns too, and the bad rows as rejects."""
-    table = without_views(table.select(list(dict.fromkeys([*encoding.columns(), *also]))).combine_chunks())
+    table = plain_types(table.select(list(dict.fromkeys([*encoding.columns(), *also]))).combine_chunks())
     if isinstance(encoding.model, Samples) and structs.is_samples(table.schema.field(encoding.model.column).type):
         table, model = structs.opened(table, encoding.model)
         encoding = replace(encoding, model=model)
