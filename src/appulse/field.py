@@ -42,6 +42,25 @@ def _events(frame: Any) -> pa.Table:
     return events
 
 
+def _has(table: pa.Table, what: str, **columns: str) -> None:
+    """Raise `BadArgument` where a column, by the argument that names it, is not there."""
+    for argument, column in columns.items():
+        if column not in table.column_names:
+            raise BadArgument(
+                f"{argument}={column!r}: the {what} have no such column.{nearest(str(column), table.column_names)} "
+                f"They have: {', '.join(table.column_names)}."
+            )
+
+
+def _check_resolution(table: pa.Table, value: str, resolution: object) -> None:
+    """Raise `BadArgument` unless values can be cut into bins of this width."""
+    if isinstance(resolution, bool) or not isinstance(resolution, int | float) or not 0.0 < resolution < np.inf:
+        raise BadArgument(f"resolution={resolution!r}: give a number above 0, the width of a bin.")
+    kind = table.schema.field(value).type
+    if not is_numeric(kind):
+        raise BadArgument(f"value={value!r} is {kind}, and resolution= is for numbers. Cast it before the call.")
+
+
 def memberships(events: Any) -> pa.Table:
     """Who was in which phenomenon, and when: ``phenomenon, value, sensor, since, until``, in order of ``since``.
 
@@ -72,7 +91,12 @@ def going_on(events: Any, at: Any = None) -> pa.Table:
     """The phenomena that stand at a time (default: at the end): their last event until then, and ``since`` when."""
     events = _events(events)
     if at is not None:
-        events = events.filter(pc.less_equal(events["time"], pa.scalar(at, events.schema.field("time").type)))
+        kind = events.schema.field("time").type
+        try:
+            until = pa.scalar(at, kind)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            raise BadArgument(f"at={at!r}: {error}. Give a time as the events have them, {kind}.") from None
+        events = events.filter(pc.less_equal(events["time"], until))
     numbers = np.asarray(events["phenomenon"])
     last = {int(number): row for row, number in enumerate(numbers)}
     kinds = events["event"].to_pylist()
@@ -95,6 +119,7 @@ def guided_sampling(events: Any, locations: Any, sensor: str, reach: float, at: 
     from scipy.spatial import cKDTree
 
     locations = as_table(locations)
+    _has(locations, "locations", sensor=sensor)
     names = chunk(locations[sensor]).to_pylist()
     others = [name for name in locations.column_names if name != sensor]
     at_all = np.column_stack([floats(locations[name]) for name in others])
@@ -114,8 +139,14 @@ def guided_sampling(events: Any, locations: Any, sensor: str, reach: float, at: 
 
 
 def tagged(readings: Any, events: Any, *, sensor: str, time: str, value: str, resolution: float | None) -> pa.Table:
-    """The readings with ``phenomenon``: that which their sensor was in with their value, at their time; else null."""
+    """The readings with ``phenomenon``: that which their sensor was in with their value, at their time; else null.
+
+    Raises `BadArgument` for a column that the readings do not have, or whose type is not that of the events.
+    """
     readings, members = as_table(readings), memberships(events)
+    _has(readings, "readings", sensor=sensor, time=time, value=value)
+    if resolution is not None:
+        _check_resolution(readings, value, resolution)
     code, held = _codes(readings[sensor], members["sensor"])
     bins = _bins(readings[value], resolution)
     kinds = _bins(members["value"], resolution, of_bins=True)
@@ -157,7 +188,14 @@ def _codes(values: pa.ChunkedArray | pa.Array, known: pa.ChunkedArray | pa.Array
     """Numbers of values, and of those known: equal ones alike; -1 for a value that is not known."""
     known, values = chunk(known), chunk(values)
     names = known.unique()
-    values = values if values.type == names.type else values.cast(names.type)
+    if values.type != names.type:
+        try:
+            values = values.cast(names.type)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise BadArgument(
+                f"The readings have {values.type} where the events have {names.type}: {error}. Give the readings that "
+                "the events are of, or cast the column."
+            ) from None
     return [
         np.asarray(pc.fill_null(pc.index_in(some, value_set=names), -1)).astype(np.int64) for some in (values, known)
     ]
@@ -208,6 +246,9 @@ def compression(readings: Any, events: Any, *, sensor: str, time: str, value: st
     an event for 24 besides (number, time, value).
     """
     events = _events(events)
+    readings = as_table(readings)
+    _has(readings, "readings", sensor=sensor, time=time, value=value)
+    _check_resolution(readings, value, resolution)
     known = tagged(readings, events, sensor=sensor, time=time, value=value, resolution=resolution)
     inside = np.asarray(known["phenomenon"].is_valid())
     corners = events["hull"] if "hull" in events.column_names else events["sensors"]

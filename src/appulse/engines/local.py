@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import narwhals as nw
 import numpy as np
 import pyarrow as pa
 
@@ -15,6 +14,7 @@ from appulse.engines.imputing import refuse_in_order
 from appulse.engines.lazy import Unfilled
 from appulse.errors import BadArgument, bad_rows, tell_capped, warn_exploding
 from appulse.model import defects as why
+from appulse.model.columns import arrow_table
 from appulse.model.defects import concat_rejects
 from appulse.model.degrees import degrees_hint
 from appulse.model.encode import check_columns, checked, encode, infer_dimensions
@@ -32,18 +32,14 @@ if TYPE_CHECKING:
 
 
 def as_table(frame: Any) -> pa.Table:
-    """A pyarrow, pandas or Polars frame as an Arrow table."""
-    if isinstance(frame, pa.Table):
-        return frame
-    if isinstance(frame, pa.RecordBatch):
-        return pa.Table.from_batches([frame])
-    try:
-        return nw.from_native(frame, eager_only=True).to_arrow()
-    except TypeError:
+    """A pyarrow, pandas or Polars frame as an Arrow table, in plain types."""
+    table = arrow_table(frame)
+    if table is None:
         kind = f"{type(frame).__module__}.{type(frame).__name__}"
         raise BadArgument(
             f"A stream's frame is a {kind}. Give a Spark DataFrame, or a pyarrow, pandas or Polars table."
-        ) from None
+        )
+    return table
 
 
 class LocalJoin:

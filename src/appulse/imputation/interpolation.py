@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from appulse.errors import BadArgument
-from appulse.imputation.in_time import neighbours
+from appulse.imputation.in_time import Rescaled, neighbours
 from appulse.imputation.samples import Choices, expanded
 from appulse.imputation.simple import SimpleFill
 from appulse.model.meaning import without_defaults
@@ -38,7 +38,7 @@ class InterpolationImputer:
     def bind(self, attributes: Sequence[str]) -> Fill:  # noqa: ARG002 - it fills any
         """What fills rows with these attributes."""
         meaning = without_defaults({"kind": "InterpolationImputer", "k": self.k}, {"k": 16})
-        return SimpleFill(("interpolation",), meaning, _Interpolated(self.k), in_order=True)
+        return SimpleFill(("interpolation",), meaning, Rescaled(_Interpolated(self.k)), in_order=True)
 
 
 class _Interpolated:

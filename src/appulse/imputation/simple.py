@@ -9,7 +9,7 @@ import numpy as np
 
 from appulse.errors import BadArgument
 from appulse.imputation.imputer import MARGINAL
-from appulse.imputation.repository import Repository
+from appulse.imputation.repository import Repository, in_deviations, units
 from appulse.imputation.samples import Choices, expanded, thinned
 from appulse.model.filled import OBSERVED, Filled
 from appulse.model.meaning import digest_of, real, without_defaults
@@ -42,7 +42,8 @@ class SimpleFill:
 
     def fill(self, values: Floats, time: Ints, group: Ints) -> Filled:
         """See `appulse.model.filled.Fill`."""
-        return self._fill(values, time, group)
+        with np.errstate(over="ignore", invalid="ignore"):  # what is beyond a double becomes a reject
+            return self._fill(values, time, group)
 
     def told(self, way: int) -> str:
         return self._names[way]
@@ -68,7 +69,10 @@ class MeanImputer:
 
     def bind(self, attributes: Sequence[str]) -> Fill:
         """What fills rows with these attributes."""
-        means = np.array([self.repository[name].mean() for name in attributes])
+        rows = self.repository.matrix(attributes)
+        with np.errstate(over="ignore", invalid="ignore"):
+            means = rows.mean(axis=1)
+        means = np.where(np.isfinite(means), means, (rows / rows.shape[1]).sum(axis=1))  # their sum may overflow
         meaning = {"kind": "MeanImputer", "repository": self.repository.meaning()}
         return SimpleFill(("mean",), meaning, _Points(means))
 
@@ -110,8 +114,9 @@ class PointImputer:
 class NearestImputer:
     """Fills holes from the ``k`` nearest rows of a repository, the nearer with more weight.
 
-    Distances are Euclidean over the observed attributes, each in units of its deviation in the repository. Weights are
-    1 / distance; rows at no distance leave nothing to the others. All holes of a row are filled from the same rows.
+    Distances are Euclidean over the observed attributes, each in units of its deviation in the repository; one that
+    never varies there is left out. Weights are 1 / distance; rows at no distance leave nothing to the others. All holes
+    of a row are filled from the same rows.
     """
 
     def __init__(self, repository: Any, k: int = 10) -> None:
@@ -187,7 +192,7 @@ class _Transformed:
 class _Nearest:
     def __init__(self, rows: Floats, k: int) -> None:
         self.rows, self.k = rows, min(k, len(rows))
-        self.scale = np.maximum(rows.std(axis=0), 1e-300)
+        self.deviation = units(rows)[1]
 
     def __call__(self, values: Floats, _time: Ints, _group: Ints) -> Filled:
         return expanded(values, self._choices)
@@ -196,8 +201,9 @@ class _Nearest:
         from scipy.spatial import cKDTree
 
         seen = np.setdiff1d(np.arange(values.shape[1]), holes)
-        tree = cKDTree(self.rows[:, seen] / self.scale[seen])
-        distance, place = tree.query(values[:, seen] / self.scale[seen], k=np.arange(1, self.k + 1))
+        tree = cKDTree(in_deviations(self.rows[:, seen], self.deviation[seen]))
+        asked = in_deviations(values[:, seen], self.deviation[seen])
+        distance, place = tree.query(asked, k=np.arange(1, self.k + 1))
         same = distance == 0.0
         weight = np.where(same.any(axis=1, keepdims=True), same, 1.0 / np.where(same, 1.0, distance))
         shares = weight / weight.sum(axis=1, keepdims=True)

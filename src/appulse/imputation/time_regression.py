@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from appulse.errors import BadArgument
-from appulse.imputation.in_time import neighbours
+from appulse.imputation.in_time import Rescaled, neighbours, without_overflow
 from appulse.imputation.samples import Choices, every_third, expanded
 from appulse.imputation.simple import SimpleFill, as_points
 from appulse.model.meaning import digest_of, without_defaults
@@ -52,7 +52,7 @@ class TimeRegressionImputer:
         beside = None if self.beside is None else digest_of(part.tobytes() for part in self.beside)
         meaning = {"kind": "TimeRegressionImputer", "k": self.k, "beside": beside}
         meaning = without_defaults(meaning, {"k": 24, "beside": None})
-        return SimpleFill((way,), meaning, _Regressed(self.k, self.beside), in_order=True)
+        return SimpleFill((way,), meaning, Rescaled(_Regressed(self.k, self.beside)), in_order=True)
 
 
 class _Regressed:
@@ -101,7 +101,7 @@ class _Series:
     def look_at(self, values: Floats, time: Ints) -> None:
         """Regress on what another stream measured, rows in any order."""
         order = np.argsort(time, kind="stable")
-        values, at = values[order], time[order].astype(np.float64)
+        values, at = values[order] / without_overflow(values), time[order].astype(np.float64)
         there = np.asarray(~np.isnan(values).any(axis=1))
         if there.sum() < 2:
             return

@@ -14,9 +14,9 @@ from appulse.errors import BadArgument, nearest
 from appulse.kernels.moments import summarise
 from appulse.model import defects as why
 from appulse.model import structs, uncertainty
-from appulse.model.columns import chunk, floats, is_list, is_numeric, without_views
+from appulse.model.columns import chunk, floats, is_list, is_numeric, plain_types
 from appulse.model.defects import Defects, as_json, as_text, check_partition, reject_schema
-from appulse.model.filled import Fill, with_ways
+from appulse.model.filled import OBSERVED, Fill, with_ways
 from appulse.model.objects import Objects
 from appulse.model.points import ball_points, normal_points
 from appulse.model.strings import Labels
@@ -222,7 +222,7 @@ class Checked:
 
 def checked(table: pa.Table, encoding: Encoding, also: Sequence[str] = ()) -> tuple[Checked, pa.Table]:
     """The good rows, with these columns too, and the bad rows as rejects."""
-    table = without_views(table.select(list(dict.fromkeys([*encoding.columns(), *also]))).combine_chunks())
+    table = plain_types(table.select(list(dict.fromkeys([*encoding.columns(), *also]))).combine_chunks())
     if isinstance(encoding.model, Samples):
         table = _typed_lists(table, encoding.model)
     if isinstance(encoding.model, Samples) and structs.is_samples(table.schema.field(encoding.model.column).type):
@@ -234,11 +234,18 @@ def checked(table: pa.Table, encoding: Encoding, also: Sequence[str] = ()) -> tu
     rows = Checked(
         table, time, _check_existence(table, encoding, defects), _check_measure(table, encoding, defects), values
     )
-    rejects = _rejects(table, encoding, defects)
-    if defects.bad.any():
-        rows = rows.take(np.flatnonzero(~defects.bad))
+    good = np.flatnonzero(~defects.bad)
+    rows = rows if len(good) == len(table) else rows.take(good)
     if encoding.fill is not None:
-        rows = _filled(rows, encoding, encoding.fill)
+        rows, failed = _filled(rows, encoding, encoding.fill)
+        if failed.any():
+            rows = rows.take(np.flatnonzero(~failed))
+            defects.mark(
+                np.isin(np.arange(len(table)), good[failed]),
+                why.NON_FINITE,
+                lambda _: "what is missing cannot be filled with finite numbers",
+            )
+    rejects = _rejects(table, encoding, defects)
     if encoding.where:
         kept, values = _filtered(rows.table, rows.values, encoding)
         rows = replace(rows.take(kept), values=values)
@@ -380,8 +387,8 @@ def holes_of(table: pa.Table, model: Exact | Incomplete) -> NDArray[np.float64]:
     return np.column_stack([floats(table[c]) for c in model.columns])
 
 
-def _filled(rows: Checked, encoding: Encoding, fill: Fill) -> Checked:
-    """Rows with what they may be in place of their holes."""
+def _filled(rows: Checked, encoding: Encoding, fill: Fill) -> tuple[Checked, NDArray[np.bool_]]:
+    """Rows with what they may be in place of their holes; and those that have no sample, or one that is not finite."""
     labels = Labels.of([rows.table[c] for c in encoding.partition_by]) if encoding.partition_by else None
     group = np.zeros(len(rows.time), np.int64) if labels is None else labels.codes.astype(np.int64)
     filled = fill.fill(rows.values.centre, rows.time, group)
@@ -390,7 +397,10 @@ def _filled(rows: Checked, encoding: Encoding, fill: Fill) -> Checked:
     # Rounded as weights are that were given, so that rows filled beforehand are the same to the last bit.
     weights = np.where(total[owner] > 1.0, filled.weights / total[owner], filled.weights)
     values = replace(rows.values, first=filled.first, rows=filled.rows, weights=weights)
-    return replace(rows, values=values, way=filled.way)
+    # Holes may be left as they are, to be filled later.
+    strange = (~np.isfinite(filled.rows) & (filled.way != OBSERVED)[owner]).any(axis=1) | ~np.isfinite(weights)
+    failed = (np.diff(filled.first) == 0) | (np.bincount(owner[strange], minlength=len(group)) > 0)
+    return replace(rows, values=values, way=filled.way), failed
 
 
 def _check_samples(table: pa.Table, model: Samples, d: int | None, defects: Defects) -> Values:

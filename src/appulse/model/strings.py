@@ -260,6 +260,19 @@ def _decimal_rows(array: pa.Array) -> NDArray[np.uint8]:
     return rows
 
 
+def numbered(array: pa.Array) -> tuple[NDArray[np.int64], list[bytes]]:
+    """Numbers of values, equal ones alike and null as 0, and the canonical bytes of each that occurs."""
+    if not (pa.types.is_nested(array.type) or isinstance(array, pa.ExtensionArray) or pa.types.is_interval(array.type)):
+        encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
+        return np.asarray(encoded.indices.fill_null(0)).astype(np.int64), encode(encoded.dictionary).to_list()
+    own = encode(array.drop_null()).to_list()
+    values = sorted(set(own))
+    index = {value: i for i, value in enumerate(values)}
+    codes = np.zeros(len(array), np.int64)
+    codes[np.asarray(array.is_valid())] = [index[value] for value in own]
+    return codes, values
+
+
 @dataclass(frozen=True, slots=True)
 class Labels:
     """A column of labels, most of them repeated: ``values[codes[i]]`` is the i-th; empty bytes stand for null."""
@@ -285,17 +298,7 @@ class Labels:
             column = given.combine_chunks() if isinstance(given, pa.ChunkedArray) else given
             column = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
             null |= np.asarray(column.is_null())
-            if pa.types.is_nested(column.type):
-                filled = column.drop_null()
-                own = encode(filled).to_list()
-                values = sorted(set(own))
-                index = {value: i for i, value in enumerate(values)}
-                mine = np.zeros(len(column), np.int64)
-                mine[np.asarray(column.is_valid())] = [index[value] for value in own]
-            else:
-                encoded = column.dictionary_encode()
-                values = encode(encoded.dictionary).to_list()
-                mine = np.asarray(encoded.indices.fill_null(0)).astype(np.int64)
+            mine, values = numbered(column)
             if codes is None:
                 codes, parts = mine, [_prefixed(value) for value in values] or [b""]
                 continue
