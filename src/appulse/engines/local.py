@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
 from appulse.engines.arriving import Arrivals
 from appulse.engines.call import JoinCall, Observed, late_rejects, numbering_of, own_keys, refused, to_table
@@ -27,6 +26,8 @@ from appulse.windows.clock import Clock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    import pyarrow as pa
 
     from appulse.model.objects import Objects
 
