@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -154,16 +155,16 @@ def stamped(table: pa.Table) -> pa.Table:
     return table.set_column(table.schema.get_field_index("t"), "t", times)
 
 
-def stream(name: str | None = None, **settings: object) -> ap.Stream:
+def stream(name: str | None = None, **settings: Any) -> ap.Stream:
     given = {"key": "id", "time": "t", "value": ap.Exact("x"), "lateness": "2 minutes", "name": name, **settings}
-    return ap.Stream(None, **given)  # type: ignore[arg-type]
+    return ap.Stream(None, **given)
 
 
 def reasons(rejects: pa.Table) -> dict[str, int]:
     return {row["values"]: row["counts"] for row in rejects["reason"].value_counts().to_pylist()}
 
 
-JOIN = {"epsilon": 0.1, "probability": 0.5, "window": ap.TimeWindow(5)}
+JOIN: dict[str, Any] = {"epsilon": 0.1, "probability": 0.5, "window": ap.TimeWindow(5)}
 
 
 @pytest.mark.parametrize("step", [1, 40, 1000])

@@ -20,7 +20,7 @@ from appulse.queries.sets import QuerySet
 from appulse.queries.templates import Template
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from hypothesis.strategies import DrawFn
 
@@ -192,7 +192,7 @@ def test_a_poisoned_query_over_several_streams_changes_nothing_for_the_others(da
         data.draw(st.one_of(soups(), mutations(fine), constants())) + data.draw(ends)
         for _ in range(data.draw(st.integers(1, 4)))
     ]
-    window = data.draw(st.sampled_from((ap.CountWindow(2), ap.CountWindow(2**63 - 1), ap.TimeWindow(1))))
+    window: Any = data.draw(st.sampled_from((ap.CountWindow(2), ap.CountWindow(2**63 - 1), ap.TimeWindow(1))))
 
     def asked(conditions: Sequence[str]) -> list[tuple[Any, ...]]:
         found = ap.match_queries(_stream("r"), _stream("s"), queries=_queries(conditions), window=window)
@@ -291,8 +291,8 @@ def test_a_change_that_raises_has_changed_nothing(wrong: str, several: bool) -> 
         return table.set_column(table.column_names.index("condition"), "condition", pa.array(conditions, pa.string()))
 
     def new() -> ap.QueryMatch:
-        window = {"window": ap.TimeWindow(0)} if several else {}
-        matching = ap.QueryMatch(*(_stream(name, None) for name in names), **window)
+        window = ap.TimeWindow(0) if several else None
+        matching = ap.QueryMatch(*(_stream(name, None) for name in names), window=window)
         matching.change(changed(_queries(["r.x > 0", "r.x > 2"])))
         return matching
 
@@ -312,7 +312,7 @@ def test_a_change_that_raises_has_changed_nothing(wrong: str, several: bool) -> 
 
 # --- large texts ------------------------------------------------------------------------------------------------
 
-SHAPES = {
+SHAPES: dict[str, Callable[[int], str]] = {
     "and": lambda n: " AND ".join(["x>0"] * (n // 8)),
     "in": lambda n: f"x IN ({', '.join(map(str, range(10000, 10000 + n // 7)))})",
     "texts": lambda n: f"s IN ({', '.join(repr(str(i)) for i in range(10000, 10000 + n // 9))})",

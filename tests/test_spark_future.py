@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -46,7 +46,7 @@ def test_a_stream_goes_on_after_a_row_from_the_future(
     frame = frame.option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in"))
     model = ap.Exact("x")
     stream = ap.Stream(frame, key="id", time="t", value=model, lateness="2 minutes", name="rows")
-    settings = {"epsilon": 0.1, "probability": 0.5, "window": window}
+    settings: dict[str, Any] = {"epsilon": 0.1, "probability": 0.5, "window": window}
     answers, rejects = drained(ap.self_join(stream, **settings), tmp_path / "out")
     by_hand = ap.SimilarityJoin(rows=ap.Stream(None, key="id", time="t", value=model, lateness="2 minutes"), **settings)
     parts = [by_hand.push(rows=table.slice(begin, STEP)) for begin in range(0, len(table), STEP)]
