@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from appulse.engines.local import as_table
 from appulse.errors import BadArgument, nearest
 from appulse.kernels.bins import bin_floors, bin_keys
-from appulse.model.columns import chunk, floats, is_numeric
+from appulse.model.columns import chunk, floats, is_list, is_numeric
 
 if TYPE_CHECKING:
     from typing import Any
@@ -36,6 +36,10 @@ def _events(frame: Any) -> pa.Table:
                 f"The events have no column {name!r}.{nearest(name, events.column_names)} "
                 "Give what ap.phenomena(..., emit='events') told."
             )
+    for name in ("value", "sensors"):
+        kind = events.schema.field(name).type
+        if pa.types.is_nested(kind.value_type if name == "sensors" and is_list(kind) else kind):
+            raise BadArgument(f"The events have {name} of type {kind}. Cast the column of the readings to text first.")
     first = events.schema.get_field_index("phenomenon")
     if first > 0 and any(len(pc.unique(events.column(i))) > 1 for i in range(first)):
         raise BadArgument("The events are of several groups, each with numbers of its own. Filter one of them first.")
@@ -79,12 +83,12 @@ def memberships(events: Any) -> pa.Table:
         now[number] = members
     values = dict(zip(events["phenomenon"].to_pylist(), events["value"].to_pylist(), strict=True))
     rows += [(number, values[number], sensor, since, None) for (number, sensor), since in held.items()]
+    rows.sort(key=lambda row: (row[3], row[0], row[2]))
     kinds = [pa.int64(), events.schema.field("value").type, events.schema.field("sensors").type.value_type]
     kinds += [events.schema.field("time").type] * 2
     names = ("phenomenon", "value", "sensor", "since", "until")
     columns = zip(*rows, strict=True) if rows else [()] * 5
-    table = pa.table({n: pa.array(list(c), k) for n, c, k in zip(names, columns, kinds, strict=True)})
-    return table.sort_by([("since", "ascending"), ("phenomenon", "ascending"), ("sensor", "ascending")])
+    return pa.table({n: pa.array(list(c), k) for n, c, k in zip(names, columns, kinds, strict=True)})
 
 
 def going_on(events: Any, at: Any = None) -> pa.Table:
@@ -120,6 +124,9 @@ def guided_sampling(events: Any, locations: Any, sensor: str, reach: float, at: 
 
     locations = as_table(locations)
     _has(locations, "locations", sensor=sensor)
+    kind = locations.schema.field(sensor).type
+    if pa.types.is_nested(kind):
+        raise BadArgument(f"sensor={sensor!r} is {kind}. Cast it to text, here and in the readings.")
     names = chunk(locations[sensor]).to_pylist()
     others = [name for name in locations.column_names if name != sensor]
     at_all = np.column_stack([floats(locations[name]) for name in others])
@@ -186,7 +193,9 @@ def _last(place: NDArray[np.int64], begin: NDArray[np.int64], asked: NDArray[np.
 
 def _codes(values: pa.ChunkedArray | pa.Array, known: pa.ChunkedArray | pa.Array) -> Any:
     """Numbers of values, and of those known: equal ones alike; -1 for a value that is not known."""
-    known, values = chunk(known), chunk(values)
+    known, values = (
+        part.cast(pa.float32()) if pa.types.is_float16(part.type) else part for part in (chunk(known), chunk(values))
+    )
     names = known.unique()
     if values.type != names.type:
         try:

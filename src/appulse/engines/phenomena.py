@@ -264,7 +264,7 @@ def _sites(locations: pa.Table, sensor: str, kind: pa.DataType, reach: Any) -> S
         )
     names = chunk(locations[sensor])
     at = np.column_stack([floats(locations[name]) for name in others])
-    if names.null_count or not np.isfinite(at).all() or len(names.unique()) < len(names):
+    if names.null_count or not np.isfinite(at).all() or len(set(encode(names).to_list())) < len(names):
         raise BadArgument("locations= has a sensor twice, or without a name or a place. Give each one row, with both.")
     named = encode(names if pa.types.is_null(kind) else names.cast(kind)).to_list()
     order = sorted(range(len(named)), key=named.__getitem__)

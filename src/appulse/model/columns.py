@@ -103,7 +103,10 @@ def plain_types(table: pa.Table) -> pa.Table:
         column = table.column(i)
         if pa.types.is_run_end_encoded(field.type):
             column = pa.chunked_array([pc.run_end_decode(part) for part in column.chunks], field.type.value_type)
-        table = table.set_column(i, field.with_type(kind), column.cast(kind))
+        # Arrow's own cast of list views makes arrays that are not valid.
+        views = "list_view" in str(field.type)
+        column = pa.array(column.to_pylist(), kind) if views else column.cast(kind)
+        table = table.set_column(i, field.with_type(kind), column)
     return table
 
 

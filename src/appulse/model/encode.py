@@ -179,6 +179,9 @@ def _check_lists(model: Samples, stream: str, schema: pa.Schema) -> None:
     weights = None if model.weights is None else schema.field(model.weights).type
     if weights is not None and not (is_list(weights) or pa.types.is_null(weights)):
         raise BadArgument(f"weights={model.weights!r} of stream {stream!r} is no list. Give list<double>.")
+    if model.weights is not None and not is_numeric(schema.field(model.weights).type.value_type):
+        kind = schema.field(model.weights).type
+        raise BadArgument(f"weights={model.weights!r} of stream {stream!r} is {kind}. Give list<double>.")
 
 
 def _check_dimensions(where: Where, encoding: Encoding, d: int) -> None:
@@ -383,7 +386,11 @@ def _check_incomplete(table: pa.Table, model: Incomplete, defects: Defects) -> V
 
 
 def holes_of(table: pa.Table, model: Exact | Incomplete) -> NDArray[np.float64]:
-    """The values of a table, NaN where they are missing."""
+    """The values of a table, NaN where they are missing; `BadArgument` where they are no numbers."""
+    for column in model.columns:
+        kind = table.schema.field(column).type
+        if not is_numeric(kind):
+            raise BadArgument(f"Column {column!r} is {kind}, not a number. Cast it before the call.")
     return np.column_stack([floats(table[c]) for c in model.columns])
 
 
