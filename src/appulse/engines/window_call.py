@@ -136,8 +136,7 @@ class WindowCall:
         asked = [[one.name, one.aggregate, *([] if one.column is None else [one.column])] for one in self.aggregates]
         arguments = {
             "streams": [
-                of_stream(one.encoding, *wait, arrival=self.arrival) | {"columns": of_types(one.types)}
-                for one, *wait in waits
+                of_stream(one.encoding, *wait, arrival=self.arrival) | of_types([], one.types) for one, *wait in waits
             ],
             "probability": None if self.probability is None else real(self.probability),
             "window": None if self.window is None else self._window,
