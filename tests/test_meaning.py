@@ -229,7 +229,7 @@ def test_differences_are_told_in_the_words_of_the_call() -> None:
         'emit: the checkpoint has none, the job asks for "changes"',
         "epsilon: the checkpoint has 50.0, the job asks for 60.0",
         'streams.a.lateness: the checkpoint has "5 seconds", the job asks for none',
-        'streams.b.value.model: the checkpoint has "Exact", the job asks for "Gaussian"',
+        'streams.b.value.kind: the checkpoint has "Exact", the job asks for "Gaussian"',
         'streams.b.value.sigma: the checkpoint has none, the job asks for "s"',
     ]
     renamed = differences(meaning_of("similarity_join"), meaning_of("similarity_join", left_name="vans"))

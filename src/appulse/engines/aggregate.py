@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 #: A distribution in an answer.
 DISTRIBUTION = pa.list_(pa.struct([("value", pa.float64()), ("probability", pa.float64())]))
 
-_DEFAULTS = {"distribution": False, "single_valued": False, "partition_types": {}}
+_DEFAULTS = {"distribution": False, "single_valued": False}
 
 
 @dataclass(frozen=True)
@@ -91,8 +91,7 @@ class AggregateCall:
             "window": meaning_of(plan.rule, {stream.name: plan.length}, stream.measure),
             "distribution": plan.distribution,
             "single_valued": plan.single_valued,
-            "types": of_types([("key", self.key_type), ("time", self.time_type)]),
-            "partition_types": of_types(self.partitions),
+            "types": of_types([("key", self.key_type), ("time", self.time_type)], self.partitions),
         }
         return of_call("window_aggregate", arguments, _DEFAULTS)
 

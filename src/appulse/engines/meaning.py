@@ -55,13 +55,23 @@ def of_stream(
     )
 
 
-def of_types(columns: Iterable[tuple[str, pa.DataType]]) -> Meaning:
-    """The types of columns, by name."""
-    return {name: of_type(kind) for name, kind in columns}
+def of_types(own: Iterable[tuple[str, pa.DataType]], columns: Iterable[tuple[str, pa.DataType]] = ()) -> Meaning:
+    """Types by what they are of, and those of further columns by name."""
+    further = {name: of_type(kind) for name, kind in columns}
+    return {name: of_type(kind) for name, kind in own} | without_defaults({"columns": further}, {"columns": {}})
 
 
-READINGS = {"partition_by": [], "carry": [], "unit": "s", "lateness": seconds(0)}
-READINGS |= {"resolution": None, "within": None, "similar": "value", "over": None}
+#: The defaults of calls over readings.
+READINGS: Meaning = {
+    "partition_by": [],
+    "carry": [],
+    "unit": "s",
+    "lateness": seconds(0),
+    "resolution": None,
+    "within": None,
+    "similar": "value",
+    "over": None,
+}
 
 
 def of_readings(encoding: ReadingsEncoding, lateness: int) -> Meaning:
@@ -89,4 +99,4 @@ def of_alike(resolution: float | None, within: float | None, by: Property | None
 def types_of_readings(encoding: ReadingsEncoding, others: Iterable[tuple[str, pa.DataType]]) -> Meaning:
     """The types of their columns, by what these are."""
     own = [("sensor", encoding.key_type), ("time", encoding.time_type), ("value", encoding.value_type)]
-    return of_types(own) | without_defaults({"others": of_types(others)}, {"others": {}})
+    return of_types(own, others)

@@ -108,7 +108,7 @@ class QueryCall:
     def meaning(self) -> Meaning:
         """What is asked, in plain JSON; the queries are no part of it."""
         arguments = {
-            "streams": [of_stream(self.encoding) | {"columns": of_types(self.types)}],
+            "streams": [of_stream(self.encoding) | of_types([], self.types)],
             "probability": None if self.probability is None else real(self.probability),
             "select": self.selecting,
             "types": of_types([("query", self.query_type)]),

@@ -135,12 +135,11 @@ class WindowCall:
 
     def meaning(self) -> Meaning:
         """What is asked, in plain JSON; the queries are no part of it."""
-        waits = zip(self.streams, self.lateness, self.idle_after, strict=True)
         asked = [[one.name, one.aggregate, *([] if one.column is None else [one.column])] for one in self.aggregates]
         arguments = {
             "streams": [
-                of_stream(one.encoding, *wait, arrival=self.arrival) | {"columns": of_types(one.types)}
-                for one, *wait in waits
+                of_stream(one.encoding, late, idle, arrival=self.arrival) | of_types([], one.types)
+                for one, late, idle in zip(self.streams, self.lateness, self.idle_after, strict=True)
             ],
             "probability": None if self.probability is None else real(self.probability),
             "window": None if self.window is None else self._window,
@@ -148,7 +147,7 @@ class WindowCall:
             "select": self.selecting,
             "types": of_types([("query", self.streams[0].query_type), ("time", self.common_time)]),
         }
-        defaults = {"probability": None, "window": None, "aggregate": [], "select": False}
+        defaults: Meaning = {"probability": None, "window": None, "aggregate": [], "select": False}
         return of_call("match_queries", arguments, defaults)
 
     @property

@@ -71,7 +71,7 @@ def seconds(micros: int) -> str:
 
 def of_model(model: Model) -> Meaning:
     """An uncertainty model with its columns."""
-    found: Meaning = {"model": _MODELS[type(model)]}
+    found: Meaning = {"kind": _MODELS[type(model)]}
     if isinstance(model, Samples):
         names = None if model.names is None else list(model.names)
         found |= {"column": model.column, "weights": model.weights, "names": names}
@@ -185,12 +185,12 @@ def differences(kept: Any, asked: Any, where: str = "") -> Iterator[str]:
                 kept.get(name, _NONE), asked.get(name, _NONE), f"{where}.{name}" if where else str(name)
             )
         return
-    by_name = _by_name(kept), _by_name(asked)
-    if by_name[0] is not None and by_name[1] is not None:
-        if list(by_name[0]) == list(by_name[1]):
-            yield from differences(*by_name, where)
+    ours, theirs = _by_name(kept), _by_name(asked)
+    if ours is not None and theirs is not None:
+        if list(ours) == list(theirs):
+            yield from differences(ours, theirs, where)
             return
-        kept, asked = map(list, by_name)
+        kept, asked = list(ours), list(theirs)
     yield f"{where}: the checkpoint has {_told(kept)}, the job asks for {_told(asked)}"
 
 

@@ -32,7 +32,7 @@ _COARSER = 16.0
 _PAIR_COST = 0.005
 _MOST_CLASSES = 12
 _HOT = ("hot", "hot_classes", "hot_first", "hot_tiles")
-_DEFAULTS = {"coarse_side": 0.0, "slots": 0, **{name: [] for name in _HOT}}
+_DEFAULTS: Meaning = {"coarse_side": 0.0, "slots": 0, **{name: [] for name in _HOT}}
 
 
 @dataclass(frozen=True)
@@ -88,10 +88,9 @@ class TilePlan:
     @staticmethod
     def of(meaning: Meaning) -> TilePlan:
         """The plan with this meaning."""
-        known = _DEFAULTS | meaning
-        hot = {name: tuple(map(int, known[name])) for name in _HOT}
-        sides = {name: float(known[name]) for name in ("side", "coarse_side", "margin")}
-        return TilePlan(int(known["tiles"]), **sides, **hot, slots=int(known["slots"]))
+        known: Meaning = _DEFAULTS | meaning
+        known |= {name: tuple(map(int, known[name])) for name in _HOT}
+        return TilePlan(**known)
 
     def fingerprint(self) -> str:
         """A short text that differs when the plan does."""
