@@ -8,23 +8,25 @@ themselves), and queries asked only where a phenomenon is.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from appulse.arguments import Name, Positive, checked, shown
 from appulse.engines.local import as_table
+from appulse.engines.phenomena import Reach
 from appulse.errors import BadArgument, nearest
 from appulse.kernels.bins import bin_floors, bin_keys
-from appulse.model.columns import chunk, floats, is_numeric
+from appulse.model.columns import as_array, chunk, column, floats, is_list, is_numeric, number_column
+from appulse.model.times import is_time
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from numpy.typing import NDArray
 
 _NEEDED = ("phenomenon", "event", "time", "value", "sensors")
+_TYPES = {"phenomenon": pa.types.is_integer, "time": lambda kind: is_time(kind) or is_numeric(kind), "sensors": is_list}
 
 
 def _events(frame: Any) -> pa.Table:
@@ -35,6 +37,12 @@ def _events(frame: Any) -> pa.Table:
             raise BadArgument(
                 f"The events have no column {name!r}.{nearest(name, events.column_names)} "
                 "Give what ap.phenomena(..., emit='events') told."
+            )
+    for name, fits in _TYPES.items():
+        kind = events.schema.field(name).type
+        if not fits(kind):
+            raise BadArgument(
+                f"Column {name!r} of the events is {kind}. Give what ap.phenomena(..., emit='events') told."
             )
     first = events.schema.get_field_index("phenomenon")
     if first > 0 and any(len(pc.unique(events.column(i))) > 1 for i in range(first)):
@@ -72,7 +80,9 @@ def going_on(events: Any, at: Any = None) -> pa.Table:
     """The phenomena that stand at a time (default: at the end): their last event until then, and ``since`` when."""
     events = _events(events)
     if at is not None:
-        events = events.filter(pc.less_equal(events["time"], pa.scalar(at, events.schema.field("time").type)))
+        kind = events.schema.field("time").type
+        until = as_array([at], kind, f"going_on(at={shown(at)}): give a time as the events have them, {kind}.")
+        events = events.filter(pc.less_equal(events["time"], until[0]))
     numbers = np.asarray(events["phenomenon"])
     last = {int(number): row for row, number in enumerate(numbers)}
     kinds = events["event"].to_pylist()
@@ -85,7 +95,8 @@ def going_on(events: Any, at: Any = None) -> pa.Table:
     return events.select(kept).take(pa.array(standing, pa.int64())).append_column("since", since)
 
 
-def guided_sampling(events: Any, locations: Any, sensor: str, reach: float, at: Any = None) -> pa.Table:
+@checked
+def guided_sampling(events: Any, locations: Any, sensor: Name, reach: Reach, at: Any = None) -> pa.Table:
     """Which sensors may sample less at a time (default: at the end): ``sensor, role, may_rest``.
 
     A sensor whose neighbours, at most ``reach`` away, are in the same phenomena as itself is ``inside`` of them, or
@@ -95,9 +106,10 @@ def guided_sampling(events: Any, locations: Any, sensor: str, reach: float, at: 
     from scipy.spatial import cKDTree
 
     locations = as_table(locations)
-    names = chunk(locations[sensor]).to_pylist()
+    places = column(locations, sensor, "The locations")
+    names = places.to_pylist()
     others = [name for name in locations.column_names if name != sensor]
-    at_all = np.column_stack([floats(locations[name]) for name in others])
+    at_all = np.column_stack([number_column(locations, name, "Locations") for name in others])
     standing = going_on(events, at)
     member: dict[Any, frozenset[int]] = {name: frozenset() for name in names}
     for number, sensors in zip(standing["phenomenon"].to_pylist(), standing["sensors"].to_pylist(), strict=True):
@@ -110,19 +122,24 @@ def guided_sampling(events: Any, locations: Any, sensor: str, reach: float, at: 
         alike = all(member[other] == member[name] for other in neighbours)
         roles.append("boundary" if not alike else "inside" if member[name] else "outside")
         rests.append(alike and bool(neighbours))
-    return pa.table({"sensor": chunk(locations[sensor]), "role": roles, "may_rest": rests})
+    return pa.table({"sensor": places, "role": roles, "may_rest": rests})
 
 
-def tagged(readings: Any, events: Any, *, sensor: str, time: str, value: str, resolution: float | None) -> pa.Table:
+@checked
+def tagged(
+    readings: Any, events: Any, *, sensor: Name, time: Name, value: Name, resolution: Positive | None
+) -> pa.Table:
     """The readings with ``phenomenon``: that which their sensor was in with their value, at their time; else null."""
     readings, members = as_table(readings), memberships(events)
-    code, held = _codes(readings[sensor], members["sensor"])
-    bins = _bins(readings[value], resolution)
-    kinds = _bins(members["value"], resolution, of_bins=True)
-    same, known = _codes(bins, kinds)
+    code, held = _codes(column(readings, sensor, "The readings"), members["sensor"], f"sensor={sensor!r}")
+    values = column(readings, value, "The readings")
+    if resolution is not None and not (is_numeric(values.type) and is_numeric(members["value"].type)):
+        raise BadArgument(f"resolution= is for numbers, and value={value!r} holds {values.type}. Leave it out.")
+    bins, kinds = _bins(values, resolution), _bins(members["value"], resolution, of_bins=True)
+    same, known = _codes(bins, kinds, f"value={value!r}")
     wide = int(known.max(initial=0)) + 1
-    when, begin = _times(readings[time]), _times(members["since"])
-    end = np.where(np.asarray(members["until"].is_null()), np.iinfo(np.int64).max, _times(members["until"]))
+    when, begin = _times(column(readings, time, "The readings"), f"time={time!r}"), _times(members["since"], "since")
+    end = np.where(np.asarray(members["until"].is_null()), np.iinfo(np.int64).max, _times(members["until"], "until"))
     place = held * wide + known
     order = np.lexsort((begin, place))
     place, begin, end = place[order], begin[order], end[order]
@@ -153,11 +170,14 @@ def _last(place: NDArray[np.int64], begin: NDArray[np.int64], asked: NDArray[np.
     return found
 
 
-def _codes(values: pa.ChunkedArray | pa.Array, known: pa.ChunkedArray | pa.Array) -> Any:
+def _codes(values: pa.ChunkedArray | pa.Array, known: pa.ChunkedArray | pa.Array, what: str) -> Any:
     """Numbers of values, and of those known: equal ones alike; -1 for a value that is not known."""
     known, values = chunk(known), chunk(values)
     names = known.unique()
-    values = values if values.type == names.type else values.cast(names.type)
+    try:
+        values = values if values.type == names.type else values.cast(names.type)
+    except pa.ArrowException:
+        raise BadArgument(f"{what} holds {values.type}, and the events {names.type}. Cast one of them.") from None
     return [
         np.asarray(pc.fill_null(pc.index_in(some, value_set=names), -1)).astype(np.int64) for some in (values, known)
     ]
@@ -177,8 +197,10 @@ def _bins(values: pa.ChunkedArray, resolution: float | None, *, of_bins: bool = 
     return pa.array(lower)
 
 
-def _times(column: pa.ChunkedArray) -> NDArray[np.int64]:
-    array = chunk(column)
+def _times(given: pa.ChunkedArray | pa.Array, what: str) -> NDArray[np.int64]:
+    array = chunk(given)
+    if not (is_time(array.type) or is_numeric(array.type)):
+        raise BadArgument(f"{what} holds {array.type}. Give a column of timestamps, dates or numbers.")
     if pa.types.is_timestamp(array.type):
         array = array.cast(pa.timestamp("us", array.type.tz)).view(pa.int64())
     elif is_numeric(array.type):
@@ -201,7 +223,10 @@ class Compression:
     worst: float
 
 
-def compression(readings: Any, events: Any, *, sensor: str, time: str, value: str, resolution: float) -> Compression:
+@checked
+def compression(
+    readings: Any, events: Any, *, sensor: Name, time: Name, value: Name, resolution: Positive
+) -> Compression:
     """What it saves, and costs, to send the boundaries of phenomena in place of the readings inside of them.
 
     A reading is taken for 24 bytes (sensor, time, value), a corner of a boundary for 8 (the sensor that stands there),

@@ -6,27 +6,28 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from appulse.api.results import check_stream, is_spark, remember
+from appulse.api.results import FRAMED, Described, Framed, is_spark, remember
+from appulse.arguments import Count, OnReject, Probability, checked
 from appulse.engines.call import stream_names
+from appulse.engines.window_call import Aggregate
 from appulse.errors import BadArgument
 from appulse.model.stream import Stream
+from appulse.windows.definitions import GivenWindow
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from appulse.engines.local_windows import LocalWindowQueries
     from appulse.engines.queries import LocalQueries
-    from appulse.windows.definitions import Window
 
 
+@checked
 def match_queries(
     *streams: Any,
     queries: Any = None,
-    probability: float | None = None,
-    window: Window | None = None,
-    aggregate: Mapping[str, str | tuple[str, str]] | None = None,
-    spread: int | None = None,
-    on_reject: str = "collect",
+    probability: Probability | None = None,
+    window: GivenWindow | None = None,
+    aggregate: Aggregate | None = None,
+    spread: Count | None = None,
+    on_reject: OnReject = "collect",
 ) -> Any:
     """Which of many standing queries each row of a stream satisfies, or each choice of rows of several streams.
 
@@ -60,12 +61,10 @@ def match_queries(
     """
     given, frame = _with_queries(streams, queries, "match_queries")
     for stream in given:
-        check_stream(stream)
+        FRAMED(stream, "match_queries(", ")")
     if len({id(stream) for stream in given}) < len(given):
         raise BadArgument("The same Stream is given twice. Wrap the frame twice: two Streams are two streams.")
     settings: dict[str, Any] = {"probability": probability, "on_reject": on_reject}
-    if spread is not None and (isinstance(spread, bool) or not isinstance(spread, int) or spread < 1):
-        raise BadArgument(f"spread={spread!r}. Give a number of parts, at least 1.")
     if spread is not None and len(given) > 1:
         raise BadArgument("spread= is for queries over one stream. Those over several are spread by partition_by.")
     if len(given) == 1:
@@ -99,7 +98,8 @@ def match_queries(
     return result
 
 
-def ask(rows: Stream, queries: Any, *, probability: float | None = None, on_reject: str = "collect") -> Any:
+@checked
+def ask(rows: Framed, queries: Any, *, probability: Probability | None = None, on_reject: OnReject = "collect") -> Any:
     """Which of the rows at hand satisfy new queries: `match_queries`, asked the other way round.
 
     Data and queries are equals: the answers are the same whoever came first.
@@ -107,6 +107,7 @@ def ask(rows: Stream, queries: Any, *, probability: float | None = None, on_reje
     return match_queries(rows, queries, probability=probability, on_reject=on_reject)
 
 
+@checked
 class QueryMatch:
     """Standing queries by hand, without Spark: they come and go, rows are pushed, answers come out at once.
 
@@ -116,17 +117,12 @@ class QueryMatch:
 
     def __init__(
         self,
-        *streams: Stream,
-        probability: float | None = None,
-        window: Window | None = None,
-        aggregate: Mapping[str, str | tuple[str, str]] | None = None,
-        on_reject: str = "collect",
+        *streams: Described,
+        probability: Probability | None = None,
+        window: GivenWindow | None = None,
+        aggregate: Aggregate | None = None,
+        on_reject: OnReject = "collect",
     ) -> None:
-        for stream in streams:
-            if not isinstance(stream, Stream):
-                raise BadArgument(
-                    f"QueryMatch got a {type(stream).__name__}. Describe the stream: ap.Stream(None, ...)."
-                )
         self._names = stream_names(streams) if len(streams) > 1 else (streams[0].name or "stream",) if streams else ()
         if not streams:
             raise BadArgument("QueryMatch() got no stream. Describe it: ap.QueryMatch(ap.Stream(None, ...)).")
@@ -236,7 +232,8 @@ class QueryMatch:
         """
         return self._known.explain(query)
 
-    def busiest(self, n: int = 10) -> pa.Table:
+    @checked
+    def busiest(self, n: Count = 10) -> pa.Table:
         """The queries that cost most so far: ``query, condition, matches, candidates``, by `candidates`."""
         return self._known.busiest(n)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
-from numbers import Real
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
+from appulse.arguments import Kind, Positive, checked, number, one_of, several, whole
 from appulse.engines.imputing import filled_columns, fills_of
 from appulse.errors import BadArgument, nearest
 from appulse.model import defects as why
@@ -23,7 +23,7 @@ from appulse.operators.attributes import Attribute, dimension_of
 from appulse.operators.numbering import Numbering
 from appulse.operators.plan import BOUNDS, INDEXES, JoinPlan
 from appulse.queries.condition import parse
-from appulse.windows.definitions import DeltaWindow, TimeWindow, Window
+from appulse.windows.definitions import DeltaWindow, TimeWindow
 from appulse.windows.frames import rule_of
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from appulse.operators.cost import Choice
     from appulse.operators.estimate import Estimate
     from appulse.operators.pairings import Pairings
+    from appulse.windows.definitions import Window
 
 TOLERANCE = 1e-9
 EMITS = ("matches", "changes")
@@ -46,33 +47,33 @@ PAIRS = pa.list_(
     pa.struct([("left", pa.list_(pa.float64())), ("right", pa.list_(pa.float64())), ("weight", pa.float64())])
 )
 # Its square has to be a double.
-_MOST_EPSILON = 1e150
+Epsilon: TypeAlias = Annotated[float, number(least=0.0, most=1e150)]
+Emit: TypeAlias = Annotated[str, one_of(*EMITS)]
+Probabilities: TypeAlias = Annotated[str, one_of(*PROBABILITIES)]
 
 
+#: Of tiles, buckets and tasks.
+Partitions: TypeAlias = Annotated[int, whole(1, (1 << 31) - 1)]
+_NAMED = several(one_of(*sorted(BOUNDS)), "some of the names of bounds")
+_Bounds: TypeAlias = Annotated[frozenset[str], Kind(_NAMED.wanted, lambda value: frozenset(_NAMED.take(value)))]
+
+
+@checked
 @dataclass(frozen=True)
 class Options:
     """How a call is carried out; nothing here changes an answer.
 
-    ``bounds`` names the bounds in use, ``index`` is "auto", "grid" or "dense". On Spark, ``partitions`` is the number
-    of tiles and tasks of the join (default: the session's cores) and belongs to the checkpoint; ``sample`` maps
-    stream names to a small frame of typical rows, from which tiles are planned; ``side`` fixes the side of a tile's
-    cells.
+    ``bounds`` names the bounds in use, ``index`` is "auto", "grid", "dense" or "sorted". On Spark, ``partitions`` is
+    the number of tiles and tasks of the join (default: the session's cores) and belongs to the checkpoint; ``sample``
+    maps stream names to a small frame of typical rows, from which tiles are planned; ``side`` fixes the side of a
+    tile's cells.
     """
 
-    bounds: frozenset[str] = BOUNDS
-    index: str = "auto"
-    partitions: int | None = None
+    bounds: _Bounds = BOUNDS
+    index: Annotated[str, one_of(*INDEXES)] = "auto"
+    partitions: Partitions | None = None
     sample: Any = None
-    side: float | None = None
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "bounds", frozenset(self.bounds))
-        for name in sorted(self.bounds - BOUNDS):
-            raise BadArgument(f"Options(bounds=) names {name!r}.{nearest(name, BOUNDS)}")
-        if self.index not in INDEXES:
-            raise BadArgument(f"Options(index={self.index!r}).{nearest(str(self.index), INDEXES)}")
-        if self.partitions is not None and self.partitions < 1:
-            raise BadArgument(f"Options(partitions={self.partitions}): give at least 1.")
+    side: Positive | None = None
 
 
 class AnyCall(Protocol):
@@ -201,19 +202,6 @@ def resolve(
 ) -> JoinCall:
     """Check a call against the columns there are, and settle everything that follows from its arguments."""
     names = stream_names(streams, self_join=self_join)
-    if not (_is_real(epsilon) and 0.0 <= float(epsilon) <= _MOST_EPSILON):
-        raise BadArgument(f"epsilon={epsilon!r}: give a finite distance, at least 0 (and at most {_MOST_EPSILON:g}).")
-    if not (_is_real(probability) and 0.0 < float(probability) <= 1.0):
-        raise BadArgument(f"probability={probability!r}: give a number above 0, at most 1.")
-    epsilon, probability = float(epsilon), float(probability)
-    if not isinstance(window, Window):
-        raise BadArgument(f"window={window!r} is no window. Give one such as ap.TimeWindow('5 minutes').")
-    if emit not in EMITS:
-        raise BadArgument(f"emit={emit!r}.{nearest(str(emit), EMITS)}")
-    if on_reject not in ("collect", "fail"):
-        raise BadArgument(f"on_reject={on_reject!r}.{nearest(str(on_reject), ('collect', 'fail'))}")
-    if probabilities not in PROBABILITIES:
-        raise BadArgument(f"probabilities={probabilities!r}.{nearest(str(probabilities), PROBABILITIES)}")
     if values and probabilities == "bounds":
         raise BadArgument(
             "values=True tells the samples that match, whose weights sum to the exact probability. "
@@ -287,10 +275,6 @@ def within_tolerance(probability: float) -> float:
 def is_joined(schema: pa.Schema) -> bool:
     """Whether rows are answers of a join, which share rows, so that they do not exist independently."""
     return {"left_stream", "left_key", "right_stream", "right_key", "probability"} <= set(schema.names)
-
-
-def _is_real(value: object) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def _check_order(streams: Sequence[Stream], names: Sequence[str]) -> bool:

@@ -5,22 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from appulse.engines.call import TOLERANCE, column_type
-from appulse.errors import BadArgument, nearest
+from appulse.arguments import Kind, checked, one_of
+from appulse.engines.call import TOLERANCE, Partitions, column_type
+from appulse.errors import BadArgument
 from appulse.kernels.sensor_join import expand
+from appulse.model.columns import as_array
 from appulse.model.readings import (
     ReadingsEncoding,
     check_reading_columns,
     values_of,
 )
 from appulse.model.strings import Bytes, Labels, decode, encode, label_parts
-from appulse.model.times import UNITS, duration, from_micros
+from appulse.model.times import DURATION, duration, from_micros
 from appulse.operators.properties import KINDS, Property
 from appulse.operators.sensor_join import SWEEPS, SensorJoin, SensorPlan
 from appulse.windows.definitions import TimeWindow
@@ -38,6 +39,27 @@ _ELEMENTS = 1 << 16
 _TAKEN = ("value", "sensor", "time", "matches", "times")
 
 
+def _window(value: Any) -> Any:
+    if isinstance(value, TimeWindow | str):
+        return value
+    if isinstance(value, Mapping):
+        lengths = {sensor: own.length if isinstance(own, TimeWindow) else own for sensor, own in value.items()}
+        return {sensor: DURATION.take(length) for sensor, length in lengths.items()}
+    return DURATION.take(value)
+
+
+SensorWindow: TypeAlias = Annotated[
+    Any,
+    Kind(
+        "ap.TimeWindow('10 seconds'), a mapping from sensors to durations (None: all others), or the name of a column "
+        "that holds each sensor's window in seconds",
+        _window,
+    ),
+]
+Similar: TypeAlias = Annotated[str, one_of("value", *KINDS)]
+
+
+@checked
 @dataclass(frozen=True)
 class SensorOptions:
     """How a sensor join is carried out; nothing here changes an answer.
@@ -48,15 +70,9 @@ class SensorOptions:
     all buckets.
     """
 
-    sweep: str = "periodic"
-    partitions: int | None = None
+    sweep: Annotated[str, one_of(*SWEEPS)] = "periodic"
+    partitions: Partitions | None = None
     sample: Any = None
-
-    def __post_init__(self) -> None:
-        if self.sweep not in SWEEPS:
-            raise BadArgument(f"SensorOptions(sweep={self.sweep!r}).{nearest(str(self.sweep), SWEEPS)}")
-        if self.partitions is not None and self.partitions < 1:
-            raise BadArgument(f"SensorOptions(partitions={self.partitions}): give at least 1.")
 
 
 @dataclass(frozen=True)
@@ -148,7 +164,7 @@ def resolve_sensors(
     within: float | None = None,
     window: Any = None,
     lateness: Any = None,
-    partition_by: str | Sequence[str] | None = None,
+    partition_by: Sequence[str] | None = None,
     carry: Sequence[str] = (),
     expand: bool = False,
     unit: str = "s",
@@ -158,25 +174,17 @@ def resolve_sensors(
     sweep: str = "periodic",
 ) -> SensorCall:
     """Check a call against the columns there are, and settle everything that follows from its arguments."""
-    if on_reject not in ("collect", "fail"):
-        raise BadArgument(f"on_reject={on_reject!r}.{nearest(str(on_reject), ('collect', 'fail'))}")
-    if unit != "ns" and unit not in UNITS:
-        raise BadArgument(f"unit={unit!r}.{nearest(str(unit), UNITS)}")
     if similar == "summary" and within is not None:
         raise BadArgument("within= goes with values and slopes. For summaries give resolution=.")
     if resolution is not None and within is not None:
         raise BadArgument("resolution= and within= are given both. Bins, or values at most so far apart: give one.")
-    for what, given, least in (("resolution", resolution, 0.0), ("within", within, -1.0)):
-        if given is not None and not (_is_real(given) and np.isfinite(given) and given > least):
-            raise BadArgument(f"{what}={given!r}: give a number {'above 0' if least == 0.0 else 'of at least 0'}.")
-    partitions = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by or ())
-    carried = (carry,) if isinstance(carry, str) else tuple(carry)
+    partitions, carried = tuple(partition_by or ()), tuple(carry)
     _check_carried(carried, (sensor, time, *partitions))
     for column in (sensor, time, value):
         column_type(schema, column, "readings")
     length, lengths = _windows(window, schema, column_type(schema, sensor, "readings"))
-    reach = None if within is None else float(within) + TOLERANCE * max(1.0, float(within))
-    width = float(resolution) if resolution is not None else None if reach is None else 3.0 * reach
+    reach = None if within is None else within + TOLERANCE * max(1.0, within)
+    width = resolution if resolution is not None else None if reach is None else 3.0 * reach
     by = property_of(similar, over, width, column_type(schema, value, "readings"))
     encoding = ReadingsEncoding(
         name="readings",
@@ -219,8 +227,6 @@ def resolve_sensors(
 
 def property_of(similar: str, over: Any, width: float | None, value_type: pa.DataType) -> Property | None:
     """The property that readings match by; None: their values."""
-    if similar not in ("value", *KINDS):
-        raise BadArgument(f"similar={similar!r}.{nearest(str(similar), ('value', *KINDS))}")
     if similar == "value":
         if over is not None:
             raise BadArgument(
@@ -254,35 +260,25 @@ def _windows(
     if isinstance(window, Mapping):
         rest = window.get(None)
         own = _by_sensor({sensor: own for sensor, own in window.items() if sensor is not None}, sensor_type)
-        return None if rest is None else _length(rest), own
+        return None if rest is None else duration(rest, "window"), own
     if isinstance(window, str) and window in schema.names:
         return None, window
-    if isinstance(window, str) or _is_real(window):
-        return duration(window, "window"), ()
-    raise BadArgument(
-        f"window={window!r}. Give ap.TimeWindow('10 seconds'), a mapping from sensors to durations (None: all others), "
-        "or the name of a column that holds each sensor's window in seconds."
-    )
-
-
-def _length(given: Any) -> int:
-    return duration(given.length if isinstance(given, TimeWindow) else given, "window")
+    return duration(window, "window"), ()
 
 
 def _by_sensor(windows: Mapping[Any, Any], kind: pa.DataType) -> tuple[tuple[bytes, int], ...]:
     if not windows:
         return ()
+    wrong = f"window= names sensors that are no {kind}, as the sensors are."
+    # A job file knows texts alone: they stand for whatever sensors are.
+    named = all(isinstance(sensor, str) for sensor in windows)
+    sensors = as_array(list(windows), None if named else kind, wrong)
     try:
-        # A job file knows texts alone: they stand for whatever sensors are.
-        named = all(isinstance(sensor, str) for sensor in windows)
-        sensors = pa.array(list(windows)).cast(kind) if named else pa.array(list(windows), kind)
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise BadArgument(f"window= names sensors that are no {kind}, as the sensors are: {error}.") from None
-    return tuple(sorted(zip(encode(sensors).to_list(), map(_length, windows.values()), strict=True)))
-
-
-def _is_real(value: object) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
+        sensors = sensors.cast(kind)
+    except pa.ArrowException as error:
+        raise BadArgument(f"{wrong} ({error})") from None
+    lengths = (duration(length, "window") for length in windows.values())
+    return tuple(sorted(zip(encode(sensors).to_list(), lengths, strict=True)))
 
 
 class SensorNames:

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import numpy as np
 
+from appulse.arguments import NAME, NOT_NEGATIVE, Kind, Names, Unfit, checked, either, mapping
 from appulse.errors import BadArgument, nearest
 from appulse.imputation.samples import Choices, expanded
 from appulse.imputation.simple import SimpleFill, as_points
+from appulse.model.filled import Fill
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from appulse.imputation.repository import Floats, Ints
-    from appulse.model.filled import Fill, Filled
+    from appulse.model.filled import Filled
+
+
+def _infinite(value: Any) -> float:
+    if value != math.inf:
+        raise Unfit
+    return math.inf
+
+
+_INFINITE = Kind("infinite", _infinite)
 
 
 class LastValueImputer:
@@ -24,11 +34,19 @@ class LastValueImputer:
     Rows before the first value take the first one that comes; where none ever does, 0. It needs whole frames.
     """
 
-    def bind(self, attributes: Sequence[str]) -> Fill:  # noqa: ARG002 - it fills any
+    @checked
+    def bind(self, attributes: Names) -> Fill:  # noqa: ARG002 - it fills any
         """What fills rows with these attributes."""
         return SimpleFill(("last value",), "last value", _last_values, in_order=True)
 
 
+_Speeds: TypeAlias = Annotated[
+    Mapping[str, float],
+    mapping(NAME, either(NOT_NEGATIVE, _INFINITE), "a mapping from attributes to speeds, at least 0"),
+]
+
+
+@checked
 class SpeedImputer:
     """Fills a hole with the values before and after it in the stream, as far as a greatest speed lets them be.
 
@@ -38,10 +56,11 @@ class SpeedImputer:
     lost. It needs whole frames.
     """
 
-    def __init__(self, speeds: Mapping[str, float] | None = None) -> None:
+    def __init__(self, speeds: _Speeds | None = None) -> None:
         self.speeds = dict(speeds or {})
 
-    def bind(self, attributes: Sequence[str]) -> Fill:
+    @checked
+    def bind(self, attributes: Names) -> Fill:
         """What fills rows with these attributes."""
         for name in self.speeds:
             if name not in attributes:

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 
-from appulse.errors import BadArgument
+from appulse.arguments import Names, checked, whole
 from appulse.imputation.in_time import neighbours
 from appulse.imputation.samples import Choices, expanded
 from appulse.imputation.simple import SimpleFill
+from appulse.model.filled import Fill
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from appulse.imputation.repository import Floats, Ints
-    from appulse.model.filled import Fill, Filled
+    from appulse.model.filled import Filled
 
 _MOST_SAMPLES = 1024  # of a row: quantiles of few holes, coarser ones of many
 
 
+@checked
 class InterpolationImputer:
     """Fills a hole on the line between the values before and after it in the stream, give or take the errors of that.
 
@@ -29,12 +29,11 @@ class InterpolationImputer:
     frames.
     """
 
-    def __init__(self, k: int = 16) -> None:
-        if not isinstance(k, int) or isinstance(k, bool) or k < 1:
-            raise BadArgument(f"InterpolationImputer(k={k!r}): give a whole number of errors, at least 1.")
+    def __init__(self, k: Annotated[int, whole(1, 1 << 16)] = 16) -> None:
         self.k = k
 
-    def bind(self, attributes: Sequence[str]) -> Fill:  # noqa: ARG002 - it fills any
+    @checked
+    def bind(self, attributes: Names) -> Fill:  # noqa: ARG002 - it fills any
         """What fills rows with these attributes."""
         return SimpleFill(("interpolation",), f"interpolation {self.k}", _Interpolated(self.k), in_order=True)
 
