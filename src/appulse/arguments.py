@@ -23,6 +23,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
+from errno import ENAMETOOLONG
 from functools import wraps
 from inspect import Parameter, signature
 from numbers import Integral
@@ -174,7 +175,7 @@ def function(*arguments: str) -> Kind:
     wanted = f"a function of {' and '.join(arguments)}"
 
     def take(value: Any) -> Any:
-        if not callable(value):
+        if not callable(value) or isinstance(value, type):
             raise Unfit
         with suppress(ValueError):  # of some builtins nothing is known
             signature(value).bind(*arguments)
@@ -224,7 +225,13 @@ def _path(value: Any) -> Path:
     path = Path(value) if isinstance(value, PathLike) else Path(_name(value))
     if "\0" in str(path):
         raise Unfit("a path holds no NUL. Give another.")
-    return path.expanduser()
+    path = path.expanduser()
+    try:
+        path.exists()
+    except OSError as error:
+        if error.errno == ENAMETOOLONG:
+            raise Unfit("the path is longer than the system takes. Give another.") from None
+    return path
 
 
 ANYTHING = Kind("anything", lambda value: value)
@@ -241,6 +248,7 @@ Probability: TypeAlias = Annotated[float, number(above=0.0, most=1.0)]
 Count: TypeAlias = Annotated[int, whole(1)]
 Name: TypeAlias = Annotated[str, NAME]
 Names: TypeAlias = Annotated[Sequence[str], several(NAME, "the name of a column, or several", single=str)]
+SomeNames: TypeAlias = Annotated[Sequence[str], several(NAME, "the name of a column, or several", least=1, single=str)]
 OnReject: TypeAlias = Annotated[str, one_of("collect", "fail")]
 Folder: TypeAlias = Annotated[str | Path, Kind("a path", _path)]
 

@@ -16,6 +16,7 @@ from appulse.arguments import (
     Folder,
     Kind,
     Names,
+    SomeNames,
     checked,
     either,
     instance,
@@ -165,7 +166,7 @@ class DependencyImputer:
         return found
 
     @checked
-    def bind(self, attributes: Names) -> DependencyFill:
+    def bind(self, attributes: SomeNames) -> DependencyFill:
         """What fills rows with these attributes."""
         for name in attributes:
             if name not in self.repository.names:

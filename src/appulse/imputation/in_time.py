@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import numpy as np
 
-from appulse.arguments import NAME, NOT_NEGATIVE, Kind, Names, Unfit, checked, either, mapping
+from appulse.arguments import NAME, NOT_NEGATIVE, Kind, SomeNames, Unfit, checked, either, mapping
 from appulse.errors import BadArgument, nearest
 from appulse.imputation.samples import Choices, expanded
 from appulse.imputation.simple import SimpleFill, as_points
@@ -35,7 +35,7 @@ class LastValueImputer:
     """
 
     @checked
-    def bind(self, attributes: Names) -> Fill:  # noqa: ARG002 - it fills any
+    def bind(self, attributes: SomeNames) -> Fill:  # noqa: ARG002 - it fills any
         """What fills rows with these attributes."""
         return SimpleFill(("last value",), "last value", _last_values, in_order=True)
 
@@ -60,7 +60,7 @@ class SpeedImputer:
         self.speeds = dict(speeds or {})
 
     @checked
-    def bind(self, attributes: Names) -> Fill:
+    def bind(self, attributes: SomeNames) -> Fill:
         """What fills rows with these attributes."""
         for name in self.speeds:
             if name not in attributes:

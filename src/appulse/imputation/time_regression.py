@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import numpy as np
 
-from appulse.arguments import Count, Kind, Names, Unfit, checked
+from appulse.arguments import Kind, SomeNames, Unfit, checked, whole
 from appulse.imputation.in_time import neighbours
 from appulse.imputation.samples import Choices, every_third, expanded
 from appulse.imputation.simple import SimpleFill, as_points
@@ -33,7 +33,7 @@ def _beside(value: Any) -> tuple[Floats, Ints]:
 
 
 _Beside: TypeAlias = Annotated[
-    "tuple[Floats, Ints]", Kind("a pair of arrays: values (n, d), and n times in whole microseconds", _beside)
+    tuple[Any, Any], Kind("a pair of arrays: values (n, d), and n times in whole microseconds", _beside)
 ]
 
 
@@ -55,11 +55,11 @@ class TimeRegressionImputer:
     regressed on, too.
     """
 
-    def __init__(self, k: Count = 24, beside: _Beside | None = None) -> None:
+    def __init__(self, k: Annotated[int, whole(1, 1 << 16)] = 24, beside: _Beside | None = None) -> None:
         self.k, self.beside = k, beside
 
     @checked
-    def bind(self, attributes: Names) -> Fill:  # noqa: ARG002 - it fills any
+    def bind(self, attributes: SomeNames) -> Fill:  # noqa: ARG002 - it fills any
         """What fills rows with these attributes."""
         way = "regression in time" if self.beside is None else "regression in time and on another stream"
         seen = b"" if self.beside is None else b"".join(part.tobytes() for part in self.beside)

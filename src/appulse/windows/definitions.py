@@ -18,6 +18,7 @@ from appulse.arguments import (
     instance,
     mapping,
     one_of,
+    shown,
     whole,
 )
 from appulse.errors import BadArgument, nearest
@@ -63,7 +64,7 @@ class TimeWindow:
         for name in own:
             if name not in streams:
                 raise BadArgument(
-                    f"TimeWindow(per_stream=) names {name!r}, which is no stream.{nearest(name, streams)}"
+                    f"TimeWindow(per_stream=) names {shown(name)}, which is no stream.{nearest(str(name), streams)}"
                 )
         return tuple(duration(own.get(name, self.length), "TimeWindow") for name in streams)
 
