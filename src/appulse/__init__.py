@@ -117,7 +117,6 @@ _HOMES = {
         "CountWindow",
         "DeltaWindow",
         "TimeWindow",
-        "TimeWindow",
         "TumblingWindow",
         "UncertainCountWindow",
     ),

@@ -8,23 +8,25 @@ themselves), and queries asked only where a phenomenon is.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from appulse.arguments import Name, Positive, checked, shown
 from appulse.engines.local import as_table
+from appulse.engines.phenomena import Reach
 from appulse.errors import BadArgument, nearest
 from appulse.kernels.bins import bin_floors, bin_keys
-from appulse.model.columns import chunk, floats, is_list, is_numeric
+from appulse.model.columns import as_array, chunk, column, floats, is_list, is_numeric, number_column
+from appulse.model.times import is_time
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from numpy.typing import NDArray
 
 _NEEDED = ("phenomenon", "event", "time", "value", "sensors")
+_TYPES = {"phenomenon": pa.types.is_integer, "time": lambda kind: is_time(kind) or is_numeric(kind), "sensors": is_list}
 
 
 def _events(frame: Any) -> pa.Table:
@@ -36,6 +38,12 @@ def _events(frame: Any) -> pa.Table:
                 f"The events have no column {name!r}.{nearest(name, events.column_names)} "
                 "Give what ap.phenomena(..., emit='events') told."
             )
+    for name, fits in _TYPES.items():
+        kind = events.schema.field(name).type
+        if not fits(kind):
+            raise BadArgument(
+                f"Column {name!r} of the events is {kind}. Give what ap.phenomena(..., emit='events') told."
+            )
     for name in ("value", "sensors"):
         kind = events.schema.field(name).type
         if pa.types.is_nested(kind.value_type if name == "sensors" and is_list(kind) else kind):
@@ -44,25 +52,6 @@ def _events(frame: Any) -> pa.Table:
     if first > 0 and any(len(pc.unique(events.column(i))) > 1 for i in range(first)):
         raise BadArgument("The events are of several groups, each with numbers of its own. Filter one of them first.")
     return events
-
-
-def _has(table: pa.Table, what: str, **columns: str) -> None:
-    """Raise `BadArgument` where a column, by the argument that names it, is not there."""
-    for argument, column in columns.items():
-        if column not in table.column_names:
-            raise BadArgument(
-                f"{argument}={column!r}: the {what} have no such column.{nearest(str(column), table.column_names)} "
-                f"They have: {', '.join(table.column_names)}."
-            )
-
-
-def _check_resolution(table: pa.Table, value: str, resolution: object) -> None:
-    """Raise `BadArgument` unless values can be cut into bins of this width."""
-    if isinstance(resolution, bool) or not isinstance(resolution, int | float) or not 0.0 < resolution < np.inf:
-        raise BadArgument(f"resolution={resolution!r}: give a number above 0, the width of a bin.")
-    kind = table.schema.field(value).type
-    if not is_numeric(kind):
-        raise BadArgument(f"value={value!r} is {kind}, and resolution= is for numbers. Cast it before the call.")
 
 
 def memberships(events: Any) -> pa.Table:
@@ -96,11 +85,8 @@ def going_on(events: Any, at: Any = None) -> pa.Table:
     events = _events(events)
     if at is not None:
         kind = events.schema.field("time").type
-        try:
-            until = pa.scalar(at, kind)
-        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-            raise BadArgument(f"at={at!r}: {error}. Give a time as the events have them, {kind}.") from None
-        events = events.filter(pc.less_equal(events["time"], until))
+        until = as_array([at], kind, f"going_on(at={shown(at)}): give a time as the events have them, {kind}.")
+        events = events.filter(pc.less_equal(events["time"], until[0]))
     numbers = np.asarray(events["phenomenon"])
     last = {int(number): row for row, number in enumerate(numbers)}
     kinds = events["event"].to_pylist()
@@ -113,7 +99,8 @@ def going_on(events: Any, at: Any = None) -> pa.Table:
     return events.select(kept).take(pa.array(standing, pa.int64())).append_column("since", since)
 
 
-def guided_sampling(events: Any, locations: Any, sensor: str, reach: float, at: Any = None) -> pa.Table:
+@checked
+def guided_sampling(events: Any, locations: Any, sensor: Name, reach: Reach, at: Any = None) -> pa.Table:
     """Which sensors may sample less at a time (default: at the end): ``sensor, role, may_rest``.
 
     A sensor whose neighbours, at most ``reach`` away, are in the same phenomena as itself is ``inside`` of them, or
@@ -123,13 +110,12 @@ def guided_sampling(events: Any, locations: Any, sensor: str, reach: float, at: 
     from scipy.spatial import cKDTree
 
     locations = as_table(locations)
-    _has(locations, "locations", sensor=sensor)
-    kind = locations.schema.field(sensor).type
-    if pa.types.is_nested(kind):
-        raise BadArgument(f"sensor={sensor!r} is {kind}. Cast it to text, here and in the readings.")
-    names = chunk(locations[sensor]).to_pylist()
+    places = column(locations, sensor, "The locations")
+    if pa.types.is_nested(places.type):
+        raise BadArgument(f"sensor={sensor!r} is {places.type}. Cast it to text, here and in the readings.")
+    names = places.to_pylist()
     others = [name for name in locations.column_names if name != sensor]
-    at_all = np.column_stack([floats(locations[name]) for name in others])
+    at_all = np.column_stack([number_column(locations, name, "Locations") for name in others])
     standing = going_on(events, at)
     member: dict[Any, frozenset[int]] = {name: frozenset() for name in names}
     for number, sensors in zip(standing["phenomenon"].to_pylist(), standing["sensors"].to_pylist(), strict=True):
@@ -142,25 +128,27 @@ def guided_sampling(events: Any, locations: Any, sensor: str, reach: float, at: 
         alike = all(member[other] == member[name] for other in neighbours)
         roles.append("boundary" if not alike else "inside" if member[name] else "outside")
         rests.append(alike and bool(neighbours))
-    return pa.table({"sensor": chunk(locations[sensor]), "role": roles, "may_rest": rests})
+    return pa.table({"sensor": places, "role": roles, "may_rest": rests})
 
 
-def tagged(readings: Any, events: Any, *, sensor: str, time: str, value: str, resolution: float | None) -> pa.Table:
+@checked
+def tagged(
+    readings: Any, events: Any, *, sensor: Name, time: Name, value: Name, resolution: Positive | None
+) -> pa.Table:
     """The readings with ``phenomenon``: that which their sensor was in with their value, at their time; else null.
 
     Raises `BadArgument` for a column that the readings do not have, or whose type is not that of the events.
     """
     readings, members = as_table(readings), memberships(events)
-    _has(readings, "readings", sensor=sensor, time=time, value=value)
-    if resolution is not None:
-        _check_resolution(readings, value, resolution)
-    code, held = _codes(readings[sensor], members["sensor"])
-    bins = _bins(readings[value], resolution)
-    kinds = _bins(members["value"], resolution, of_bins=True)
-    same, known = _codes(bins, kinds)
+    code, held = _codes(column(readings, sensor, "The readings"), members["sensor"], f"sensor={sensor!r}")
+    values = column(readings, value, "The readings")
+    if resolution is not None and not (is_numeric(values.type) and is_numeric(members["value"].type)):
+        raise BadArgument(f"resolution= is for numbers, and value={value!r} holds {values.type}. Leave it out.")
+    bins, kinds = _bins(values, resolution), _bins(members["value"], resolution, of_bins=True)
+    same, known = _codes(bins, kinds, f"value={value!r}")
     wide = int(known.max(initial=0)) + 1
-    when, begin = _times(readings[time]), _times(members["since"])
-    end = np.where(np.asarray(members["until"].is_null()), np.iinfo(np.int64).max, _times(members["until"]))
+    when, begin = _times(column(readings, time, "The readings"), f"time={time!r}"), _times(members["since"], "since")
+    end = np.where(np.asarray(members["until"].is_null()), np.iinfo(np.int64).max, _times(members["until"], "until"))
     place = held * wide + known
     order = np.lexsort((begin, place))
     place, begin, end = place[order], begin[order], end[order]
@@ -191,20 +179,16 @@ def _last(place: NDArray[np.int64], begin: NDArray[np.int64], asked: NDArray[np.
     return found
 
 
-def _codes(values: pa.ChunkedArray | pa.Array, known: pa.ChunkedArray | pa.Array) -> Any:
+def _codes(values: pa.ChunkedArray | pa.Array, known: pa.ChunkedArray | pa.Array, what: str) -> Any:
     """Numbers of values, and of those known: equal ones alike; -1 for a value that is not known."""
     known, values = (
         part.cast(pa.float32()) if pa.types.is_float16(part.type) else part for part in (chunk(known), chunk(values))
     )
     names = known.unique()
-    if values.type != names.type:
-        try:
-            values = values.cast(names.type)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise BadArgument(
-                f"The readings have {values.type} where the events have {names.type}: {error}. Give the readings that "
-                "the events are of, or cast the column."
-            ) from None
+    try:
+        values = values if values.type == names.type else values.cast(names.type)
+    except pa.ArrowException:
+        raise BadArgument(f"{what} holds {values.type}, and the events {names.type}. Cast one of them.") from None
     return [
         np.asarray(pc.fill_null(pc.index_in(some, value_set=names), -1)).astype(np.int64) for some in (values, known)
     ]
@@ -224,8 +208,10 @@ def _bins(values: pa.ChunkedArray, resolution: float | None, *, of_bins: bool = 
     return pa.array(lower)
 
 
-def _times(column: pa.ChunkedArray) -> NDArray[np.int64]:
-    array = chunk(column)
+def _times(given: pa.ChunkedArray | pa.Array, what: str) -> NDArray[np.int64]:
+    array = chunk(given)
+    if not (is_time(array.type) or is_numeric(array.type)):
+        raise BadArgument(f"{what} holds {array.type}. Give a column of timestamps, dates or numbers.")
     if pa.types.is_timestamp(array.type):
         array = array.cast(pa.timestamp("us", array.type.tz)).view(pa.int64())
     elif is_numeric(array.type):
@@ -248,7 +234,10 @@ class Compression:
     worst: float
 
 
-def compression(readings: Any, events: Any, *, sensor: str, time: str, value: str, resolution: float) -> Compression:
+@checked
+def compression(
+    readings: Any, events: Any, *, sensor: Name, time: Name, value: Name, resolution: Positive
+) -> Compression:
     """What it saves, and costs, to send the boundaries of phenomena in place of the readings inside of them.
 
     A reading is taken for 24 bytes (sensor, time, value), a corner of a boundary for 8 (the sensor that stands there),
@@ -256,8 +245,6 @@ def compression(readings: Any, events: Any, *, sensor: str, time: str, value: st
     """
     events = _events(events)
     readings = as_table(readings)
-    _has(readings, "readings", sensor=sensor, time=time, value=value)
-    _check_resolution(readings, value, resolution)
     known = tagged(readings, events, sensor=sensor, time=time, value=value, resolution=resolution)
     inside = np.asarray(known["phenomenon"].is_valid())
     corners = events["hull"] if "hull" in events.column_names else events["sensors"]

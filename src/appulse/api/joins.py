@@ -4,40 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import pyarrow as pa
 
-from appulse.api.results import Pushes, check_stream, is_spark, remember
-from appulse.engines.call import JoinCall, resolve, stream_names
+from appulse.api.results import Described, Framed, Pushes, is_spark, remember
+from appulse.arguments import Name, OnReject, Probability, checked, instance
+from appulse.engines.call import Emit, Epsilon, JoinCall, Probabilities, resolve, stream_names
+from appulse.engines.imputing import Imputers
 from appulse.engines.options import Options, options_of
 from appulse.engines.pushes import FirstTypes, schema_of
 from appulse.errors import BadArgument, NotBuilt
 from appulse.model.stream import Stream
-from appulse.windows.definitions import TimeWindow
+from appulse.windows.definitions import GivenWindow, TimeWindow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from appulse.engines.local import LocalJoin
-    from appulse.windows.definitions import Window
 
+_Named: TypeAlias = Annotated[Stream, instance(Stream, "a Stream under its name, or an argument that there is")]
 _TWICE = "The same Stream is given twice among several. Pair it with itself by self_join, apart."
 
 
+@checked
 def similarity_join(
-    left: Stream,
-    right: Stream,
-    *more: Stream,
-    epsilon: float,
-    probability: float,
-    window: Window,
-    imputer: Any = None,
+    left: Framed,
+    right: Framed,
+    *more: Framed,
+    epsilon: Epsilon,
+    probability: Probability,
+    window: GivenWindow,
+    imputer: Imputers | None = None,
     metric: str = "euclidean",
-    emit: str = "matches",
-    probabilities: str = "exact",
+    emit: Emit = "matches",
+    probabilities: Probabilities = "exact",
     values: bool = False,
-    on_reject: str = "collect",
+    on_reject: OnReject = "collect",
     options: Options | None = None,
 ) -> Any:
     """Pairs of rows of different streams within ``epsilon`` with probability at least ``probability``.
@@ -94,19 +97,20 @@ def similarity_join(
     )
 
 
+@checked
 def self_join(
-    stream: Stream,
+    stream: Framed,
     *,
-    epsilon: float,
-    probability: float,
-    window: Window,
-    different: str | None = None,
-    imputer: Any = None,
+    epsilon: Epsilon,
+    probability: Probability,
+    window: GivenWindow,
+    different: Name | None = None,
+    imputer: Imputers | None = None,
     metric: str = "euclidean",
-    emit: str = "matches",
-    probabilities: str = "exact",
+    emit: Emit = "matches",
+    probabilities: Probabilities = "exact",
     values: bool = False,
-    on_reject: str = "collect",
+    on_reject: OnReject = "collect",
     options: Options | None = None,
 ) -> Any:
     """Unordered pairs of rows of one stream, the earlier on the left, no row with itself.
@@ -131,6 +135,7 @@ def self_join(
     )
 
 
+@checked
 class SimilarityJoin:
     """The join by hand, without Spark: push rows as they come, take the answers they complete.
 
@@ -141,21 +146,18 @@ class SimilarityJoin:
     def __init__(
         self,
         *,
-        epsilon: float,
-        probability: float,
-        window: Window,
-        different: str | None = None,
-        emit: str = "matches",
-        probabilities: str = "exact",
+        epsilon: Epsilon,
+        probability: Probability,
+        window: GivenWindow,
+        different: Name | None = None,
+        emit: Emit = "matches",
+        probabilities: Probabilities = "exact",
         values: bool = False,
-        on_reject: str = "collect",
+        on_reject: OnReject = "collect",
         options: Options | None = None,
-        imputer: Any = None,
-        **streams: Stream,
+        imputer: Imputers | None = None,
+        **streams: _Named,
     ) -> None:
-        for name, stream in streams.items():
-            if not isinstance(stream, Stream):
-                raise BadArgument(f"SimilarityJoin({name}=...) is no Stream, and no argument it knows.")
         if not streams:
             raise BadArgument("SimilarityJoin has no streams. Give it some: left=ap.Stream(None, ...), right=...")
         if len({id(stream) for stream in streams.values()}) < len(streams):
@@ -310,16 +312,17 @@ class SimilarityJoin:
         return resolve([self._streams[own][1] for own in shown], schemas, self_join=len(shown) == 1, **settings)
 
 
+@checked
 def explain_pair(
     left_row: Any,
     right_row: Any,
     *,
-    left: Stream,
-    right: Stream | None = None,
-    epsilon: float,
-    probability: float,
-    window: Window | None = None,
-    imputer: Any = None,
+    left: Described,
+    right: Described | None = None,
+    epsilon: Epsilon,
+    probability: Probability,
+    window: GivenWindow | None = None,
+    imputer: Imputers | None = None,
     options: Options | None = None,
 ) -> str:
     """Print, and return, why two rows are an answer or none: each bound with its numbers, and which one decided.
@@ -330,11 +333,6 @@ def explain_pair(
     """
     from appulse.engines.explain_pair import explained_pair
 
-    for stream in (left, left if right is None else right):
-        if not isinstance(stream, Stream):
-            raise BadArgument(
-                f"explain_pair() got a {type(stream).__name__}. Describe the stream: ap.Stream(None, ...)."
-            )
     text = "\n".join(
         explained_pair(
             (left_row, right_row),
@@ -351,8 +349,6 @@ def explain_pair(
 
 
 def _join(streams: tuple[Stream, ...], *, options: Options | None, **settings: Any) -> Any:
-    for stream in streams:
-        check_stream(stream)
     if len({id(stream) for stream in streams}) < len(streams):
         raise BadArgument(_TWICE)
     stream_names(streams, self_join=settings["self_join"])

@@ -6,28 +6,28 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from appulse.api.results import Pushes, check_stream, is_spark, remember
+from appulse.api.results import FRAMED, Described, Framed, Pushes, is_spark, remember
+from appulse.arguments import Count, OnReject, Probability, checked
 from appulse.engines.call import stream_names
-from appulse.engines.options import options_of
+from appulse.engines.options import Options, options_of
+from appulse.engines.window_call import Aggregate
 from appulse.errors import AppulseError, BadArgument
 from appulse.model.stream import Stream
+from appulse.windows.definitions import GivenWindow
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from appulse.engines.local_windows import LocalWindowQueries
-    from appulse.engines.options import Options
     from appulse.engines.queries import LocalQueries
-    from appulse.windows.definitions import Window
 
 
+@checked
 def match_queries(
     *streams: Any,
     queries: Any = None,
-    probability: float | None = None,
-    window: Window | None = None,
-    aggregate: Mapping[str, str | tuple[str, str]] | None = None,
-    on_reject: str = "collect",
+    probability: Probability | None = None,
+    window: GivenWindow | None = None,
+    aggregate: Aggregate | None = None,
+    on_reject: OnReject = "collect",
     options: Options | None = None,
 ) -> Any:
     """Which of many standing queries each row of a stream satisfies, or each choice of rows of several streams.
@@ -62,7 +62,7 @@ def match_queries(
     """
     given, frame = _with_queries(streams, queries, "match_queries")
     for stream in given:
-        check_stream(stream)
+        FRAMED(stream, "match_queries(", ")")
     if len({id(stream) for stream in given}) < len(given):
         raise BadArgument("The same Stream is given twice. Wrap the frame twice: two Streams are two streams.")
     options = options_of(options, "match_queries")
@@ -98,12 +98,13 @@ def match_queries(
     return result
 
 
+@checked
 def ask(
-    rows: Stream,
+    rows: Framed,
     queries: Any,
     *,
-    probability: float | None = None,
-    on_reject: str = "collect",
+    probability: Probability | None = None,
+    on_reject: OnReject = "collect",
     options: Options | None = None,
 ) -> Any:
     """Which of the rows at hand satisfy new queries: `match_queries`, asked the other way round.
@@ -113,6 +114,7 @@ def ask(
     return match_queries(rows, queries, probability=probability, on_reject=on_reject, options=options)
 
 
+@checked
 class QueryMatch:
     """Standing queries by hand, without Spark: they come and go, rows are pushed, answers come out at once.
 
@@ -122,18 +124,13 @@ class QueryMatch:
 
     def __init__(
         self,
-        *streams: Stream,
-        probability: float | None = None,
-        window: Window | None = None,
-        aggregate: Mapping[str, str | tuple[str, str]] | None = None,
-        on_reject: str = "collect",
+        *streams: Described,
+        probability: Probability | None = None,
+        window: GivenWindow | None = None,
+        aggregate: Aggregate | None = None,
+        on_reject: OnReject = "collect",
         options: Options | None = None,
     ) -> None:
-        for stream in streams:
-            if not isinstance(stream, Stream):
-                raise BadArgument(
-                    f"QueryMatch got a {type(stream).__name__}. Describe the stream: ap.Stream(None, ...)."
-                )
         self._names = stream_names(streams) if len(streams) > 1 else (streams[0].name or "stream",) if streams else ()
         if not streams:
             raise BadArgument("QueryMatch() got no stream. Describe it: ap.QueryMatch(ap.Stream(None, ...)).")
@@ -258,7 +255,8 @@ class QueryMatch:
         """
         return self._known.explain(query)
 
-    def busiest(self, n: int = 10) -> pa.Table:
+    @checked
+    def busiest(self, n: Count = 10) -> pa.Table:
         """The queries that cost most so far: ``query, condition, matches, candidates``, by `candidates`."""
         return self._known.busiest(n)
 

@@ -8,34 +8,38 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from appulse.api.results import Pushes, is_spark, remember
+from appulse.arguments import Count, Name, Names, NotNegative, OnReject, Positive, checked, taken
 from appulse.engines.options import Options, options_of
+from appulse.engines.phenomena import EmitPhenomena, Reach
 from appulse.engines.pushes import FirstTypes, schema_of
+from appulse.engines.sensors import SensorWindow, Similar
 from appulse.errors import BadArgument
+from appulse.model.stream import Ahead, Unit
+from appulse.model.times import Duration
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from appulse.engines.readings import LocalReadings, ReadingsCall
 
 
+@checked
 def sensor_join(
     readings: Any,
     *,
-    sensor: str,
-    time: str,
-    value: str,
-    resolution: float | None = None,
-    within: float | None = None,
-    window: Any,
-    lateness: Any = None,
-    ahead: float | str | None = "1 hour",
-    partition_by: str | Sequence[str] | None = None,
-    carry: Sequence[str] = (),
+    sensor: Name,
+    time: Name,
+    value: Name,
+    resolution: Positive | None = None,
+    within: NotNegative | None = None,
+    window: SensorWindow,
+    lateness: Duration | None = None,
+    ahead: Ahead = "1 hour",
+    partition_by: Names | None = None,
+    carry: Names = (),
     expand: bool = False,
-    similar: str = "value",
-    over: Any = None,
-    unit: str = "s",
-    on_reject: str = "collect",
+    similar: Similar = "value",
+    over: Duration | None = None,
+    unit: Unit = "s",
+    on_reject: OnReject = "collect",
     options: Options | None = None,
 ) -> Any:
     """Which sensors read alike: each reading with the readings of other sensors of like value, however many they are.
@@ -91,28 +95,29 @@ def sensor_join(
     return result
 
 
+@checked
 def phenomena(
     readings: Any,
     *,
-    sensor: str,
-    time: str,
-    value: str,
-    resolution: float | None = None,
-    within: float | None = None,
-    strength: int,
-    span: Any,
-    min_sensors: int = 2,
+    sensor: Name,
+    time: Name,
+    value: Name,
+    resolution: Positive | None = None,
+    within: NotNegative | None = None,
+    strength: Count,
+    span: Duration,
+    min_sensors: Count = 2,
     locations: Any = None,
-    reach: float | None = None,
-    horizon: Any = None,
-    similar: str = "value",
-    over: Any = None,
-    emit: str = "events",
-    lateness: Any = None,
-    ahead: float | str | None = "1 hour",
-    partition_by: str | Sequence[str] | None = None,
-    unit: str = "s",
-    on_reject: str = "collect",
+    reach: Reach | None = None,
+    horizon: Duration | None = None,
+    similar: Similar = "value",
+    over: Duration | None = None,
+    emit: EmitPhenomena = "events",
+    lateness: Duration | None = None,
+    ahead: Ahead = "1 hour",
+    partition_by: Names | None = None,
+    unit: Unit = "s",
+    on_reject: OnReject = "collect",
     options: Options | None = None,
 ) -> Any:
     """What is going on in a field of sensors: values that connected regions of sensors hold, and where these move.
@@ -187,7 +192,7 @@ class _OverReadings:
 
     def __init__(self, **settings: Any) -> None:
         signature(self._call).bind(None, **settings)  # what is missing, or not known, is told here
-        self._settings = settings
+        self._settings = taken(self._call, settings, type(self).__name__)
         options_of(settings.get("options"), self._call.__name__)
         self._engine: LocalReadings | None = None
         self._types: FirstTypes | None = None

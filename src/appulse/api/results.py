@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import pyarrow as pa
 
+from appulse.arguments import Kind, Unfit, checked, instance
 from appulse.errors import BadArgument, OutputLimit
 from appulse.model.stream import Stream
 
@@ -15,25 +16,56 @@ if TYPE_CHECKING:
 
     from appulse.engines.call import AnyCall
 
+
+def _framed(stream: Any) -> Stream:
+    if not isinstance(stream, Stream):
+        raise Unfit
+    if stream.frame is None:
+        raise Unfit("the stream has no frame. Streams without one are for ap.SimilarityJoin and ap.QueryMatch.")
+    return stream
+
+
+#: A stream over a frame.
+FRAMED = Kind("a Stream. Wrap the frame: ap.Stream(frame, ...)", _framed)
+Framed: TypeAlias = Annotated[Stream, FRAMED]
+#: A stream whose rows come later.
+Described: TypeAlias = Annotated[Stream, instance(Stream, "a Stream. Describe it: ap.Stream(None, ...)")]
+
+
+def _result(value: Any) -> Any:
+    if not (isinstance(value, pa.Table) or is_spark(value)):
+        raise Unfit
+    return value
+
+
+def _spark(value: Any) -> Any:
+    if not is_spark(value):
+        raise Unfit
+    return value
+
+
+_Result: TypeAlias = Annotated[Any, Kind("the result of a call, itself", _result)]
+SparkResult: TypeAlias = Annotated[Any, Kind("the Spark frame that a call returned, itself", _spark)]
+
 # Arrow tables take no attributes: what stands behind results is kept beside them.
 _RESULTS: dict[int, tuple[weakref.ref[Any], pa.Table, AnyCall]] = {}
 
 
-def rejects(result: Any) -> Any:
+@checked
+def rejects(result: _Result) -> Any:
     """The rows of a call that could not be used: ``stream, key, time, reason, detail, values`` (JSON).
 
     ``result`` is what the call returned, itself. On a streaming result this raises: `start` writes rejects there.
     """
     if isinstance(result, pa.Table):
         return kept(result)[1]
-    if is_spark(result):
-        from appulse.engines.spark.engine import rejects_of
+    from appulse.engines.spark.engine import rejects_of
 
-        return rejects_of(result)
-    raise BadArgument(f"rejects() got a {type(result).__name__}. Pass the result of a call, itself.")
+    return rejects_of(result)
 
 
-def explain(result: Any) -> str:
+@checked
+def explain(result: _Result) -> str:
     """Print, and return, how a call is carried out: streams, window, how probabilities come about, index, tiles.
 
     ``result`` is what the call returned, itself. Of a join in process it also tells the index that each stream's rows
@@ -44,24 +76,14 @@ def explain(result: Any) -> str:
 
     if isinstance(result, pa.Table):
         lines = explained(kept(result)[2], None)
-    elif is_spark(result):
+    else:
         from appulse.engines.spark.engine import result_of
 
         known = result_of(result)
         lines = explained(known.call, known.tiling.latest.tiles)
-    else:
-        raise BadArgument(f"explain() got a {type(result).__name__}. Pass the result of a call, itself.")
     text = "\n".join(lines)
     print(text)  # noqa: T201 - what it is for
     return text
-
-
-def check_stream(stream: Any) -> None:
-    """Raise `BadArgument` unless this is a `Stream` with a frame."""
-    if not isinstance(stream, Stream):
-        raise BadArgument(f"A stream of the call is a {type(stream).__name__}. Wrap the frame: ap.Stream(frame, ...).")
-    if stream.frame is None:
-        raise BadArgument("A stream of the call has no frame. Streams without one are for ap.SimilarityJoin.")
 
 
 def remember(result: pa.Table, rejected: pa.Table, call: AnyCall) -> None:

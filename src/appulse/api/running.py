@@ -2,18 +2,61 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, TypeAlias
+
+from appulse.api.results import SparkResult
+from appulse.arguments import (
+    ANYTHING,
+    TEXT,
+    Kind,
+    Name,
+    Unfit,
+    checked,
+    either,
+    function,
+    instance,
+    mapping,
+    whole,
+)
+from appulse.engines.call import Partitions
 
 
+def _pair(value: Any) -> tuple[str, dict[str, Any]]:
+    if not isinstance(value, tuple | list) or len(value) != 2:
+        raise Unfit
+    return TEXT.take(value[0]), _OPTIONS.take(value[1])
+
+
+def _session(value: Any) -> Any:
+    if not any(kind.__module__.startswith("pyspark.sql") for kind in type(value).__mro__):
+        raise Unfit
+    return value
+
+
+_OPTIONS = mapping(TEXT, ANYTHING, "a dict of options")
+_FORMAT = Kind("a ('format', {options}) pair such as ('parquet', {'path': 'out/pairs'})", _pair)
+_Sink: TypeAlias = Annotated[Any, either(_FORMAT, function("batch frame", "batch id"))]
+_OnBatch: TypeAlias = Annotated[Any, function("the metrics of a batch")]
+_Cores: TypeAlias = Annotated[int, whole(1, 1 << 16)]
+_Setting: TypeAlias = Annotated[
+    str | int | float | bool, instance(str | int | float | bool, "text, a number, True or False")
+]
+_Session: TypeAlias = Annotated[Any, Kind("a SparkSession, such as ap.session()", _session)]
+_Port: TypeAlias = Annotated[
+    int | str, either(Kind("a port such as 9464", whole(0).take), Kind("'host:port'", TEXT.take))
+]
+
+
+@checked
 def start(
-    result: Any,
-    sink: Any,
-    rejects: Any = None,
+    result: SparkResult,
+    sink: _Sink,
+    rejects: _Sink | None = None,
     *,
-    checkpoint: str,
-    partitions: int | None = None,
+    checkpoint: Name,
+    partitions: Partitions | None = None,
     drain: bool = False,
-    trigger: dict[str, Any] | None = None,
+    trigger: Annotated[dict[str, Any], _OPTIONS] | None = None,
 ) -> Any:
     """Run a streaming result as one query that writes answers to ``sink`` and bad rows to ``rejects``.
 
@@ -28,7 +71,8 @@ def start(
     )
 
 
-def listen(spark: Any, on_batch: Any = None, prometheus: int | str | None = None) -> Any:
+@checked
+def listen(spark: _Session, on_batch: _OnBatch | None = None, prometheus: _Port | None = None) -> Any:
     """Tell of every micro-batch of the streaming queries of a session, those of `start` and of ``writeStream``.
 
     ``on_batch`` is a function of a dict: ``query_id, name, batch_id, timestamp`` (ISO 8601, the start of the batch),
@@ -45,7 +89,8 @@ def listen(spark: Any, on_batch: Any = None, prometheus: int | str | None = None
     return start_listening(spark, on_batch, prometheus)
 
 
-def session(cores: int | None = None, **settings: Any) -> Any:
+@checked
+def session(cores: _Cores | None = None, **settings: _Setting) -> Any:
     """A local SparkSession with what appulse needs, Java found or brought along."""
     from appulse.engines.spark.session import session as make_session
 

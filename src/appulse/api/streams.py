@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any
 
-from appulse.api.results import check_stream, is_spark, remember
-from appulse.engines.options import options_of
-from appulse.errors import BadArgument
+from appulse.api.results import Described, Framed, is_spark, remember
+from appulse.arguments import Names, OnReject, Probability, checked, function
+from appulse.engines.aggregate import Aggregates
+from appulse.engines.imputing import OneImputer
+from appulse.engines.options import Options, options_of
+from appulse.imputation.dependencies import DifferentialDependency
 from appulse.model.stream import Stream
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from appulse.engines.options import Options
-    from appulse.imputation.dependencies import DifferentialDependency
-    from appulse.windows.definitions import Window
+from appulse.windows.definitions import GivenWindow
 
 
-def filter(stream: Stream, condition: str) -> Stream:  # noqa: A001 - the contract's name, used as ap.filter
+@checked
+def filter(stream: Described, condition: str) -> Stream:  # noqa: A001 - the contract's name, used as ap.filter
     """The stream with those rows, and samples of rows, that satisfy a condition; nothing is computed yet.
 
     ``condition`` is a SQL boolean expression over the stream's columns and the dimensions of its value: comparisons,
@@ -32,13 +31,12 @@ def filter(stream: Stream, condition: str) -> Stream:  # noqa: A001 - the contra
     """
     from appulse.queries.condition import parse
 
-    if not isinstance(stream, Stream):
-        raise BadArgument(f"filter() got a {type(stream).__name__}. Wrap the frame: ap.Stream(frame, ...).")
     parse(condition)
     return replace(stream, where=(*stream.where, condition))
 
 
-def impute(stream: Stream, imputer: Any) -> Stream:
+@checked
+def impute(stream: Framed, imputer: OneImputer) -> Stream:
     """The stream with what is missing in its rows filled by an imputer: a stream of samples.
 
     ``stream`` has the value ``Incomplete(...)``. Its frame gets the columns ``imputed`` (the samples),
@@ -49,7 +47,6 @@ def impute(stream: Stream, imputer: Any) -> Stream:
     """
     from appulse.engines import imputing
 
-    check_stream(stream)
     model = imputing.incomplete_model(stream)
     if is_spark(stream.frame):
         from appulse.engines.spark.imputing import filled_frame
@@ -62,11 +59,12 @@ def impute(stream: Stream, imputer: Any) -> Stream:
     return imputing.filled_stream(stream, imputing.filled_table(table, stream, fill))
 
 
+@checked
 def discover_dependencies(
     repository: Any,
-    columns: Sequence[str] | None = None,
-    confidence: float = 0.95,
-    progress: Callable[[str], None] | None = None,
+    columns: Names | None = None,
+    confidence: Probability = 0.95,
+    progress: Annotated[Callable[[str], None], function("a text")] | None = None,
     *,
     conditional: bool = False,
 ) -> list[DifferentialDependency]:
@@ -86,14 +84,15 @@ def discover_dependencies(
     return [found.rule for found in discovered(repository, columns, confidence, progress, conditional=conditional)]
 
 
+@checked
 def window_aggregate(
-    stream: Stream,
-    aggregates: Mapping[str, str | Sequence[str]],
+    stream: Framed,
+    aggregates: Aggregates,
     *,
-    window: Window,
+    window: GivenWindow,
     distribution: bool = False,
     single_valued: bool = False,
-    on_reject: str = "collect",
+    on_reject: OnReject = "collect",
     options: Options | None = None,
 ) -> Any:
     """Aggregates of a stream's values over its window, at every tick, over all possible worlds.
@@ -114,7 +113,6 @@ def window_aggregate(
 
     Dallachiesa et al. 2015, sections 3.3 and 7.3.
     """
-    check_stream(stream)
     settings: dict[str, Any] = {
         "window": window,
         "distribution": distribution,

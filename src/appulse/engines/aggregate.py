@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
+from appulse.arguments import NAME, mapping, one_of, several
 from appulse.engines.call import column_type, common_time_type, is_joined, known_dimensions
 from appulse.engines.meaning import of_call, of_stream, of_types
 from appulse.engines.options import Options, options_of
@@ -26,14 +27,20 @@ from appulse.windows.definitions import DeltaWindow, TimeWindow, Window
 from appulse.windows.frames import meaning_of, rule_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
     from appulse.model.meaning import Meaning
     from appulse.model.stream import Stream
-    from appulse.operators.relational import Aggregates, Answer, Distribution
+    from appulse.operators.relational import Aggregates as Found
+    from appulse.operators.relational import Answer, Distribution
+    from appulse.windows.definitions import Window
 
+_GIVEN = several(one_of(*AGGREGATES), "one aggregate, or several", least=1, single=str)
+Aggregates: TypeAlias = Annotated[
+    Mapping[str, str | Sequence[str]], mapping(NAME, _GIVEN, "a mapping such as {'load': ['sum', 'max']}", least=1)
+]
 #: A distribution in an answer.
 DISTRIBUTION = pa.list_(pa.struct([("value", pa.float64()), ("probability", pa.float64())]))
 
@@ -116,7 +123,7 @@ class AggregateCall:
 def resolve_aggregate(
     stream: Stream,
     table: pa.Table,
-    aggregates: Mapping[str, str | Sequence[str]],
+    aggregates: Mapping[str, Sequence[str]],
     *,
     window: Window,
     distribution: bool,
@@ -129,10 +136,6 @@ def resolve_aggregate(
     ``table`` may be a sample of the rows, or have none: it is asked for the dimensions where nothing else tells them.
     """
     name, schema = stream.name or "stream", table.schema
-    if not isinstance(window, Window):
-        raise BadArgument(f"window={window!r} is no window. Give one such as ap.TimeWindow('5 minutes').")
-    if on_reject not in ("collect", "fail"):
-        raise BadArgument(f"on_reject={on_reject!r}.{nearest(str(on_reject), ('collect', 'fail'))}")
     where = tuple(map(parse, stream.where))
     model = held_as(stream.value, where)
     key_type = column_type(schema, stream.key, name)
@@ -197,18 +200,13 @@ def resolve_unseen(stream: Stream, schema: pa.Schema, aggregates: Mapping[str, A
     return resolve_aggregate(stream, schema.empty_table(), aggregates, **settings)
 
 
-def _asked(aggregates: Mapping[str, str | Sequence[str]], dimensions: Sequence[str]) -> Iterator[Asked]:
-    if not isinstance(aggregates, Mapping) or not aggregates:
-        raise BadArgument(f"The aggregates are {aggregates!r}. Give a mapping such as {{'load': ['sum', 'max']}}.")
+def _asked(aggregates: Mapping[str, Sequence[str]], dimensions: Sequence[str]) -> Iterator[Asked]:
     for column, given in aggregates.items():
         if column not in dimensions:
             raise BadArgument(f"The value has no dimension {column!r}.{nearest(str(column), dimensions)}")
-        several = [given] if isinstance(given, str) else list(given)
-        if not several or len(set(several)) < len(several):
-            raise BadArgument(f"The aggregates of {column!r} are {given!r}. Name at least one, each once.")
-        for aggregate in several:
-            if aggregate not in AGGREGATES:
-                raise BadArgument(f"{aggregate!r} is no aggregate.{nearest(str(aggregate), AGGREGATES)}")
+        if len(set(given)) < len(given):
+            raise BadArgument(f"The aggregates of {column!r} are {given!r}. Name each once.")
+        for aggregate in given:
             yield Asked(column, dimensions.index(column), aggregate)
 
 
@@ -224,7 +222,7 @@ def run_local(call: AggregateCall, table: pa.Table) -> tuple[pa.Table, pa.Table]
     return answers, rejects
 
 
-def aggregate_table(found: Aggregates, call: AggregateCall) -> pa.Table:
+def aggregate_table(found: Found, call: AggregateCall) -> pa.Table:
     """Answers as a table in the types the user gave."""
     columns = [*_partition_columns(found, call), from_micros(found.time, call.encoding.time_type, call.encoding.unit)]
     for asked, answer in zip(call.plan.asked, found.answers, strict=True):
@@ -232,7 +230,7 @@ def aggregate_table(found: Aggregates, call: AggregateCall) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=call.answer_schema)
 
 
-def _partition_columns(found: Aggregates, call: AggregateCall) -> Iterator[pa.Array]:
+def _partition_columns(found: Found, call: AggregateCall) -> Iterator[pa.Array]:
     if not call.partitions:
         return
     if found.group is None:  # there are no rows

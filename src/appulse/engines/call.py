@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from numbers import Real
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
+from appulse.arguments import number, one_of
 from appulse.engines.imputing import filled_columns, fills_of
 from appulse.engines.meaning import of_call, of_stream, of_types
 from appulse.engines.options import Options
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from appulse.operators.cost import Choice
     from appulse.operators.estimate import Estimate
     from appulse.operators.pairings import Pairings
+    from appulse.windows.definitions import Window
 
 TOLERANCE = 1e-9
 EMITS = ("matches", "changes")
@@ -57,7 +58,9 @@ _DEFAULTS = {
     "values": False,
 }
 # Its square has to be a double.
-_MOST_EPSILON = 1e150
+Epsilon: TypeAlias = Annotated[float, number(least=0.0, most=1e150)]
+Emit: TypeAlias = Annotated[str, one_of(*EMITS)]
+Probabilities: TypeAlias = Annotated[str, one_of(*PROBABILITIES)]
 
 
 class AnyCall(Protocol):
@@ -207,19 +210,6 @@ def resolve(
 ) -> JoinCall:
     """Check a call against the columns there are, and settle everything that follows from its arguments."""
     names = stream_names(streams, self_join=self_join)
-    if not (_is_real(epsilon) and 0.0 <= float(epsilon) <= _MOST_EPSILON):
-        raise BadArgument(f"epsilon={epsilon!r}: give a finite distance, at least 0 (and at most {_MOST_EPSILON:g}).")
-    if not (_is_real(probability) and 0.0 < float(probability) <= 1.0):
-        raise BadArgument(f"probability={probability!r}: give a number above 0, at most 1.")
-    epsilon, probability = float(epsilon), float(probability)
-    if not isinstance(window, Window):
-        raise BadArgument(f"window={window!r} is no window. Give one such as ap.TimeWindow('5 minutes').")
-    if emit not in EMITS:
-        raise BadArgument(f"emit={emit!r}.{nearest(str(emit), EMITS)}")
-    if on_reject not in ("collect", "fail"):
-        raise BadArgument(f"on_reject={on_reject!r}.{nearest(str(on_reject), ('collect', 'fail'))}")
-    if probabilities not in PROBABILITIES:
-        raise BadArgument(f"probabilities={probabilities!r}.{nearest(str(probabilities), PROBABILITIES)}")
     if values and probabilities == "bounds":
         raise BadArgument(
             "values=True tells the samples that match, whose weights sum to the exact probability. "
@@ -294,10 +284,6 @@ def within_tolerance(probability: float) -> float:
 def is_joined(schema: pa.Schema) -> bool:
     """Whether rows are answers of a join, which share rows, so that they do not exist independently."""
     return {"left_stream", "left_key", "right_stream", "right_key", "probability"} <= set(schema.names)
-
-
-def _is_real(value: object) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def _check_order(streams: Sequence[Stream], names: Sequence[str]) -> bool:

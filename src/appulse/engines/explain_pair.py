@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from appulse.arguments import NAME, shown
 from appulse.engines.call import TOLERANCE, JoinCall, resolve
 from appulse.engines.local import LocalJoin, as_table
 from appulse.errors import BadArgument, bad_rows
 from appulse.kernels.bounds import cantelli, cantelli_on_square, reverse_markov
 from appulse.kernels.gaussian import phi
 from appulse.kernels.moments import shapes
+from appulse.model.columns import as_array
 from appulse.model.encode import encode, holes_of, infer_dimensions, sampled
 from appulse.model.filled import OBSERVED
 from appulse.model.uncertainty import Gaussian, Incomplete
@@ -103,7 +105,11 @@ def explained_pair(
 
 
 def _one_row(row: Any, side: str) -> pa.Table:
-    table = pa.Table.from_pylist([dict(row)]) if isinstance(row, Mapping) else as_table(row)
+    if isinstance(row, Mapping):
+        wrong = f"{side}_row={shown(row)}: give a mapping of columns to values, or a frame of one row."
+        named = [NAME(name, f"{side}_row: column ") for name in row]
+        row = pa.table(dict(zip(named, (as_array([value], None, wrong) for value in row.values()), strict=True)))
+    table = as_table(row)
     if len(table) != 1:
         raise BadArgument(f"{side}_row has {len(table)} rows. Give one, as a mapping of columns or a frame.")
     return table

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
+from appulse.arguments import NAME, NOTHING, either, has, mapping, one_of
 from appulse.errors import BadArgument, nearest
 from appulse.imputation.choosing import AutoImputer
 from appulse.model.encode import holes_of
@@ -28,6 +29,12 @@ if TYPE_CHECKING:
     from appulse.model.strings import Bytes
     from appulse.model.uncertainty import Model
 
+_ONE = either(one_of("auto"), has("bind", "an imputer such as ap.DependencyImputer(repository, rules)"))
+#: What fills one stream, or each of several.
+OneImputer: TypeAlias = Annotated[Any, _ONE]
+Imputers: TypeAlias = Annotated[
+    Any, either(_ONE, mapping(NAME, either(_ONE, NOTHING), "a mapping from names of streams to imputers"))
+]
 #: Columns that `impute` adds: samples, their weights, and what was filled by what.
 SAMPLES, WEIGHTS, TOLD = "imputed", "imputed_weights", "filled"
 
@@ -53,11 +60,6 @@ def bound(imputer: Any, model: Incomplete) -> Fill:
         raise BadArgument(
             "imputer='auto' chooses by whole frames, in process, and here rows come piece by piece. Choose on a frame "
             "of typical rows (ap.AutoImputer().chosen), or name an imputer with a repository."
-        )
-    if not hasattr(imputer, "bind"):
-        raise BadArgument(
-            f"imputer={imputer!r} is no imputer. Give one such as ap.DependencyImputer(repository, rules), or a "
-            "mapping from names of streams to imputers."
         )
     fill: Fill = imputer.bind(model.columns)
     return fill
@@ -155,9 +157,7 @@ def filled_columns(carried: Bytes, stream: NDArray[np.int64], encodings: Sequenc
 
 def chosen_for(imputer: Any, stream: Stream, table: pa.Table, beside: Mapping[str, Any] | None = None) -> Any:
     """The imputer of a stream, chosen by its rows where it is automatic; ``beside`` is what it is joined with."""
-    if isinstance(imputer, str):
-        if imputer != "auto":
-            raise BadArgument(f"imputer={imputer!r}.{nearest(imputer, ['auto'])}")
+    if imputer == "auto":
         imputer = AutoImputer()
     if not isinstance(imputer, AutoImputer) or not isinstance(stream.value, Incomplete):
         return imputer

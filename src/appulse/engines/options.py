@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from math import isfinite
-from numbers import Integral, Real
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
-from appulse.errors import BadArgument, nearest
+from appulse.arguments import Count, Kind, Positive, checked, one_of, several, whole
+from appulse.errors import BadArgument
 from appulse.operators.plan import BOUNDS, INDEXES
 from appulse.operators.sensor_join import SWEEPS
 
@@ -25,6 +24,13 @@ USED_BY = {
 }
 
 
+#: Of tiles, buckets and tasks.
+Partitions: TypeAlias = Annotated[int, whole(1, (1 << 31) - 1)]
+_NAMED = several(one_of(*sorted(BOUNDS)), "some of the names of bounds")
+_Bounds: TypeAlias = Annotated[frozenset[str], Kind(_NAMED.wanted, lambda value: frozenset(_NAMED.take(value)))]
+
+
+@checked
 @dataclass(frozen=True)
 class Options:
     """How a call is carried out; nothing here changes an answer.
@@ -44,40 +50,19 @@ class Options:
     it. An option that the function has no use for is a `BadArgument`, unless it has its default.
     """
 
-    bounds: frozenset[str] = BOUNDS
-    index: str = "auto"
-    partitions: int | None = None
+    bounds: _Bounds = BOUNDS
+    index: Annotated[str, one_of(*INDEXES)] = "auto"
+    partitions: Partitions | None = None
     sample: Any = None
-    side: float | None = None
-    sweep: str = "periodic"
-    max_output: int | None = None
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "bounds", frozenset(self.bounds))
-        for name in sorted(self.bounds - BOUNDS):
-            raise BadArgument(f"Options(bounds=) names {name!r}.{nearest(name, BOUNDS)}")
-        if self.index not in INDEXES:
-            raise BadArgument(f"Options(index={self.index!r}).{nearest(str(self.index), INDEXES)}")
-        if self.sweep not in SWEEPS:
-            raise BadArgument(f"Options(sweep={self.sweep!r}).{nearest(str(self.sweep), SWEEPS)}")
-        for name in ("partitions", "max_output"):
-            given = getattr(self, name)
-            if given is not None and (isinstance(given, bool) or not isinstance(given, Integral) or given < 1):
-                raise BadArgument(f"Options({name}={given!r}): give a whole number, at least 1.")
-        if self.side is not None and not _is_length(self.side):
-            raise BadArgument(f"Options(side={self.side!r}): give a length above 0.")
-
-
-def _is_length(given: object) -> bool:
-    return not isinstance(given, bool) and isinstance(given, Real) and isfinite(given) and float(given) > 0.0
+    side: Positive | None = None
+    sweep: Annotated[str, one_of(*SWEEPS)] = "periodic"
+    max_output: Count | None = None
 
 
 def options_of(given: Options | None, call: str) -> Options:
     """The options of a call, checked: `BadArgument` for one that makes no difference to it."""
     if given is None:
         return Options()
-    if not isinstance(given, Options):
-        raise BadArgument(f"options={given!r} is a {type(given).__name__}. Give ap.Options(...).")
     for field in fields(Options):
         value, users = getattr(given, field.name), USED_BY[field.name]
         # A sample is a frame, which does not compare.

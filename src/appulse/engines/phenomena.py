@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
+from appulse.arguments import number, one_of
 from appulse.engines.call import TOLERANCE, column_type
 from appulse.engines.meaning import READINGS, of_alike, of_call, of_readings, types_of_readings
 from appulse.engines.options import Options, options_of
 from appulse.engines.sensors import SensorNames, group_columns, property_of
-from appulse.errors import BadArgument, nearest, warn_exploding
+from appulse.errors import BadArgument, warn_exploding
 from appulse.kernels.bins import bin_floors
 from appulse.kernels.identities import APPEARS, DISAPPEARS
 from appulse.kernels.tracks import hulls
@@ -27,7 +27,7 @@ from appulse.model.readings import (
 )
 from appulse.model.stream import ahead_micros
 from appulse.model.strings import Labels, encode
-from appulse.model.times import UNITS, duration, from_micros
+from appulse.model.times import duration, from_micros
 from appulse.operators.happenings import Happenings, PhenomenaPlan, Sites
 from appulse.operators.output import Output
 from appulse.operators.phenomena import Phenomena
@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 
 
 EMITS = ("events", "regions")
+# Its square has to be a double.
+Reach: TypeAlias = Annotated[float, number(least=0.0, most=1e150)]
+EmitPhenomena: TypeAlias = Annotated[str, one_of(*EMITS)]
 KINDS = ("appears", "moves", "disappears")
 _DEFAULTS = {"min_sensors": 2, "locations": None, "reach": None, "emit": "events"}
 _POINT = pa.list_(pa.float64())
@@ -174,41 +177,27 @@ def resolve_phenomena(
     over: Any = None,
     emit: str = "events",
     lateness: Any = None,
-    ahead: Any = None,
+    ahead: Any = "1 hour",
     live: bool = False,
-    partition_by: str | Sequence[str] | None = None,
+    partition_by: Sequence[str] | None = None,
     unit: str = "s",
     on_reject: str = "collect",
     options: Options | None = None,
 ) -> PhenomenaCall:
     """Check a call against the columns there are, and settle everything that follows from its arguments."""
     options = options_of(options, "phenomena")
-    for what, given, known in (
-        ("on_reject", on_reject, ("collect", "fail")),
-        ("emit", emit, EMITS),
-        ("unit", unit, ("ns", *UNITS)),
-    ):
-        if given not in known:
-            raise BadArgument(f"{what}={given!r}.{nearest(str(given), known)}")
-    for what, number in (("strength", strength), ("min_sensors", min_sensors)):
-        if not (_is_real(number) and number == int(number) and number >= 1):
-            raise BadArgument(f"{what}={number!r}: give a whole number, at least 1.")
     if similar == "summary" and within is not None:
         raise BadArgument("within= goes with values and slopes. For summaries give resolution=.")
     if resolution is not None and within is not None:
         raise BadArgument("resolution= and within= are given both. Bins, or values at most so far apart: give one.")
-    if resolution is not None and not (_is_real(resolution) and np.isfinite(resolution) and resolution > 0.0):
-        raise BadArgument(f"resolution={resolution!r}: give a number above 0.")
-    if within is not None and not (_is_real(within) and np.isfinite(within) and within >= 0.0):
-        raise BadArgument(f"within={within!r}: give a number of at least 0.")
     if (locations is None) != (reach is None):
         raise BadArgument("locations= and reach= go together: where sensors are, and how far neighbours are apart.")
-    partitions = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by or ())
+    partitions = tuple(partition_by or ())
     key_type = column_type(schema, sensor, "readings")
-    sites = None if locations is None else _sites(locations, sensor, key_type, reach)
+    sites = None if locations is None or reach is None else _sites(locations, sensor, key_type, reach)
     reached = duration(span, "span")
-    near = None if within is None else float(within) + TOLERANCE * max(1.0, float(within))
-    width = near if resolution is None else float(resolution)
+    near = None if within is None else within + TOLERANCE * max(1.0, within)
+    width = near if resolution is None else resolution
     value_type = column_type(schema, value, "readings")
     by = property_of(similar, span if over is None and similar != "value" else over, width, value_type)
     encoding = ReadingsEncoding(
@@ -230,9 +219,9 @@ def resolve_phenomena(
     check_reading_columns(encoding, schema)
     plan = PhenomenaPlan(
         regions=emit == "regions",
-        strength=int(strength),
+        strength=strength,
         span=reached,
-        least=int(min_sensors),
+        least=min_sensors,
         horizon=reached if horizon is None else duration(horizon, "horizon"),
         binned=resolution is not None if by is None else by.binned and near is None,
         width=width or 1.0,
@@ -248,12 +237,10 @@ def resolve_phenomena(
     return PhenomenaCall(plan, encoding, known_partitions, (late,), emit, on_reject, future, options.max_output, *asked)
 
 
-def _sites(locations: pa.Table, sensor: str, kind: pa.DataType, reach: Any) -> Sites:
+def _sites(locations: pa.Table, sensor: str, kind: pa.DataType, reach: float) -> Sites:
     """Where sensors are, in the order of their names, and which are neighbours."""
     from scipy.spatial import cKDTree
 
-    if not (_is_real(reach) and np.isfinite(reach) and reach >= 0.0):
-        raise BadArgument(f"reach={reach!r}: give a distance of at least 0, in the unit of the locations.")
     if sensor not in locations.column_names:
         raise BadArgument(f"locations= has no column {sensor!r}. It has: {', '.join(locations.column_names)}.")
     others = [name for name in locations.column_names if name != sensor]
@@ -269,20 +256,16 @@ def _sites(locations: pa.Table, sensor: str, kind: pa.DataType, reach: Any) -> S
     named = encode(names if pa.types.is_null(kind) else names.cast(kind)).to_list()
     order = sorted(range(len(named)), key=named.__getitem__)
     at = at[order]
-    hint = degrees_hint(others, float(reach), at.min(axis=0), at.max(axis=0), what="reach") if len(at) else ""
+    hint = degrees_hint(others, reach, at.min(axis=0), at.max(axis=0), what="reach") if len(at) else ""
     if hint:
         warn_exploding(hint)
-    limit = float(reach) + TOLERANCE * max(1.0, float(reach))
+    limit = reach + TOLERANCE * max(1.0, reach)
     pairs = cKDTree(at).query_pairs(limit * (1.0 + 1e-9), output_type="ndarray") if len(at) else np.empty((0, 2), int)
     pairs = pairs[((at[pairs[:, 0]] - at[pairs[:, 1]]) ** 2).sum(axis=1) <= limit * limit]
     both = np.concatenate([pairs, pairs[:, ::-1]]).astype(np.int64)
     both = both[np.lexsort((both[:, 1], both[:, 0]))]
     first = np.searchsorted(both[:, 0], np.arange(len(at) + 1))
     return Sites(tuple(named[row] for row in order), at, first, np.ascontiguousarray(both[:, 1]))
-
-
-def _is_real(value: object) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def table_of(found: Happenings, names: SensorNames, call: PhenomenaCall) -> pa.Table:

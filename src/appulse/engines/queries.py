@@ -9,12 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from appulse.arguments import shown
 from appulse.engines.call import column_type, common_time_type, is_joined, known_dimensions, within_tolerance
 from appulse.engines.meaning import of_call, of_stream, of_types
 from appulse.engines.options import Options, options_of
 from appulse.engines.pushes import fitted
 from appulse.errors import BadArgument, bad_rows, nearest
 from appulse.model import uncertainty
+from appulse.model.columns import as_array
 from appulse.model.defects import BAD_CONDITION, NEVER_TRUE, as_json, concat_rejects, reject_schema
 from appulse.model.encode import Encoding, as_samples, check_columns, checked, infer_dimensions, keys_of
 from appulse.model.meaning import digest, real
@@ -131,8 +133,6 @@ def resolve_queries(
 ) -> QueryCall:
     """Check a call against the columns there are; ``table`` may have no rows, where its columns tell the dimensions."""
     name, schema = stream.name or "stream", table.schema
-    if on_reject not in ("collect", "fail"):
-        raise BadArgument(f"on_reject={on_reject!r}.{nearest(str(on_reject), ('collect', 'fail'))}")
     encoding = Encoding(
         name=name,
         model=stream.value,
@@ -183,9 +183,7 @@ def checked_probability(probability: float | None, streams: Sequence[Stream]) ->
         raise BadArgument(
             "probability= is missing, and rows are uncertain. Give the least they have to reach, in (0, 1]."
         )
-    if isinstance(probability, bool) or not isinstance(probability, int | float) or not 0.0 < probability <= 1.0:
-        raise BadArgument(f"probability={probability!r}. Give a number in (0, 1].")
-    return float(probability)
+    return probability
 
 
 def as_known(table: pa.Table, call: QueryCall) -> pa.Table:
@@ -458,17 +456,22 @@ def until_of(table: pa.Table, call: QueryCall) -> tuple[NDArray[np.int64] | None
 
 def micros_before(before: object, call: QueryCall) -> int:
     """The time before which queries are forgotten, in microseconds; given as the stream has its times."""
-    micros, null, strange = to_micros(pa.array([before]), call.encoding.unit)
+    wrong = f"expire({shown(before)}): give a time as the stream has them."
+    given = as_array([before], None, wrong)
+    if not (is_time(given.type) if is_time(call.time_type) else is_number(given.type)):
+        raise BadArgument(wrong)
+    micros, null, strange = to_micros(given, call.encoding.unit)
     if null[0] or strange[0]:
-        raise BadArgument(f"expire({before!r}): give a time as the stream has them.")
+        raise BadArgument(wrong)
     return int(micros[0])
 
 
 def explained_query(queries: QuerySet, query: object) -> dict[str, Any]:
     """What is known of a query that stands."""
-    slots = queries.find(pa.array([query], queries.key_type))
+    wrong = f"No query {shown(query)} stands: it was never added, was refused, or has been removed."
+    slots = queries.find(as_array([query], queries.key_type, wrong))
     if not len(slots):
-        raise BadArgument(f"No query {query!r} stands: it was never added, was refused, or has been removed.")
+        raise BadArgument(wrong)
     return queries.described(int(slots[0]))
 
 

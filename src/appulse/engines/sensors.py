@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
+from appulse.arguments import Kind, one_of
 from appulse.engines.call import TOLERANCE, column_type
 from appulse.engines.meaning import READINGS, of_alike, of_call, of_readings, types_of_readings
 from appulse.engines.options import Options, options_of
-from appulse.errors import BadArgument, nearest
+from appulse.errors import BadArgument
 from appulse.kernels.sensor_join import expand
+from appulse.model.columns import as_array
 from appulse.model.meaning import digest, digest_of, seconds, without_defaults
 from appulse.model.readings import (
     ReadingsEncoding,
@@ -23,7 +24,7 @@ from appulse.model.readings import (
 )
 from appulse.model.stream import ahead_micros
 from appulse.model.strings import Bytes, Labels, decode, encode, label_parts
-from appulse.model.times import UNITS, duration, from_micros
+from appulse.model.times import DURATION, duration, from_micros
 from appulse.operators.output import Output, Watch
 from appulse.operators.properties import KINDS, Property
 from appulse.operators.sensor_join import SensorJoin, SensorPlan
@@ -44,6 +45,26 @@ _ELEMENTS = 1 << 16
 _READABLE = 1e15
 _NO_WINDOW = {"length": None, "per_sensor": None}
 _TAKEN = ("value", "sensor", "time", "matches", "times")
+
+
+def _window(value: Any) -> Any:
+    if isinstance(value, TimeWindow | str):
+        return value
+    if isinstance(value, Mapping):
+        lengths = {sensor: own.length if isinstance(own, TimeWindow) else own for sensor, own in value.items()}
+        return {sensor: DURATION.take(length) for sensor, length in lengths.items()}
+    return DURATION.take(value)
+
+
+SensorWindow: TypeAlias = Annotated[
+    Any,
+    Kind(
+        "ap.TimeWindow('10 seconds'), a mapping from sensors to durations (None: all others), or the name of a column "
+        "that holds each sensor's window in seconds",
+        _window,
+    ),
+]
+Similar: TypeAlias = Annotated[str, one_of("value", *KINDS)]
 
 
 @dataclass(frozen=True)
@@ -165,9 +186,9 @@ def resolve_sensors(
     within: float | None = None,
     window: Any = None,
     lateness: Any = None,
-    ahead: Any = None,
+    ahead: Any = "1 hour",
     live: bool = False,
-    partition_by: str | Sequence[str] | None = None,
+    partition_by: Sequence[str] | None = None,
     carry: Sequence[str] = (),
     expand: bool = False,
     unit: str = "s",
@@ -178,25 +199,17 @@ def resolve_sensors(
 ) -> SensorCall:
     """Check a call against the columns there are, and settle everything that follows from its arguments."""
     options = options_of(options, "sensor_join")
-    if on_reject not in ("collect", "fail"):
-        raise BadArgument(f"on_reject={on_reject!r}.{nearest(str(on_reject), ('collect', 'fail'))}")
-    if unit != "ns" and unit not in UNITS:
-        raise BadArgument(f"unit={unit!r}.{nearest(str(unit), UNITS)}")
     if similar == "summary" and within is not None:
         raise BadArgument("within= goes with values and slopes. For summaries give resolution=.")
     if resolution is not None and within is not None:
         raise BadArgument("resolution= and within= are given both. Bins, or values at most so far apart: give one.")
-    for what, given, least in (("resolution", resolution, 0.0), ("within", within, -1.0)):
-        if given is not None and not (_is_real(given) and np.isfinite(given) and given > least):
-            raise BadArgument(f"{what}={given!r}: give a number {'above 0' if least == 0.0 else 'of at least 0'}.")
-    partitions = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by or ())
-    carried = (carry,) if isinstance(carry, str) else tuple(carry)
+    partitions, carried = tuple(partition_by or ()), tuple(carry)
     _check_carried(carried, (sensor, time, *partitions))
     for column in (sensor, time, value):
         column_type(schema, column, "readings")
     length, lengths = _windows(window, schema, column_type(schema, sensor, "readings"))
-    reach = None if within is None else float(within) + TOLERANCE * max(1.0, float(within))
-    width = float(resolution) if resolution is not None else None if reach is None else 3.0 * reach
+    reach = None if within is None else within + TOLERANCE * max(1.0, within)
+    width = resolution if resolution is not None else None if reach is None else 3.0 * reach
     by = property_of(similar, over, width, column_type(schema, value, "readings"))
     encoding = ReadingsEncoding(
         name="readings",
@@ -258,8 +271,6 @@ def _length_bytes(lengths: Sequence[tuple[bytes, int]]) -> Iterator[bytes]:
 
 def property_of(similar: str, over: Any, width: float | None, value_type: pa.DataType) -> Property | None:
     """The property that readings match by; None: their values."""
-    if similar not in ("value", *KINDS):
-        raise BadArgument(f"similar={similar!r}.{nearest(str(similar), ('value', *KINDS))}")
     if similar == "value":
         if over is not None:
             raise BadArgument(
@@ -293,35 +304,25 @@ def _windows(
     if isinstance(window, Mapping):
         rest = window.get(None)
         own = _by_sensor({sensor: own for sensor, own in window.items() if sensor is not None}, sensor_type)
-        return None if rest is None else _length(rest), own
+        return None if rest is None else duration(rest, "window"), own
     if isinstance(window, str) and window in schema.names:
         return None, window
-    if isinstance(window, str) or _is_real(window):
-        return duration(window, "window"), ()
-    raise BadArgument(
-        f"window={window!r}. Give ap.TimeWindow('10 seconds'), a mapping from sensors to durations (None: all others), "
-        "or the name of a column that holds each sensor's window in seconds."
-    )
-
-
-def _length(given: Any) -> int:
-    return duration(given.length if isinstance(given, TimeWindow) else given, "window")
+    return duration(window, "window"), ()
 
 
 def _by_sensor(windows: Mapping[Any, Any], kind: pa.DataType) -> tuple[tuple[bytes, int], ...]:
     if not windows or pa.types.is_null(kind):  # there is no sensor yet
         return ()
+    wrong = f"window= names sensors that are no {kind}, as the sensors are."
+    # A job file knows texts alone: they stand for whatever sensors are.
+    named = all(isinstance(sensor, str) for sensor in windows)
+    sensors = as_array(list(windows), None if named else kind, wrong)
     try:
-        # A job file knows texts alone: they stand for whatever sensors are.
-        named = all(isinstance(sensor, str) for sensor in windows)
-        sensors = pa.array(list(windows)).cast(kind) if named else pa.array(list(windows), kind)
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise BadArgument(f"window= names sensors that are no {kind}, as the sensors are: {error}.") from None
-    return tuple(sorted(zip(encode(sensors).to_list(), map(_length, windows.values()), strict=True)))
-
-
-def _is_real(value: object) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
+        sensors = sensors.cast(kind)
+    except pa.ArrowException as error:
+        raise BadArgument(f"{wrong} ({error})") from None
+    lengths = (duration(length, "window") for length in windows.values())
+    return tuple(sorted(zip(encode(sensors).to_list(), lengths, strict=True)))
 
 
 class SensorNames:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import pyarrow as pa
 
+from appulse.arguments import NAME, TEXT, mapping, several, shown
 from appulse.engines.call import check_partitions, common_time_type, stream_names, within_tolerance
 from appulse.engines.meaning import of_call, of_stream, of_types
 from appulse.engines.options import Options, options_of
@@ -33,6 +34,17 @@ if TYPE_CHECKING:
     from appulse.model.meaning import Meaning
     from appulse.model.stream import Stream
     from appulse.windows.definitions import Window
+
+
+Aggregate: TypeAlias = Annotated[
+    Mapping[str, str | tuple[str, str]],
+    mapping(
+        NAME,
+        several(TEXT, "'count', ('sum', 'r.v') or ('mean', 'r.v')", least=1, single=str),
+        "a mapping such as {'n': 'count', 'mean_v': ('mean', 'r.v')}",
+        least=1,
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -203,7 +215,7 @@ def resolve_window_queries(
 ) -> WindowCall:
     """Check a call against the columns there are."""
     if window is not None and not isinstance(window, TimeWindow | CountWindow):
-        raise BadArgument(f"window={window!r}. Queries over several streams take a TimeWindow or a CountWindow.")
+        raise BadArgument(f"window={shown(window)}. Queries over several streams take a TimeWindow or a CountWindow.")
     least = None if aggregate is not None else checked_probability(probability, streams)
     calls = [
         resolve_queries(replace(stream, name=name), table, queries, probability=1.0, on_reject=on_reject)
@@ -234,7 +246,7 @@ def resolve_window_queries(
     return call
 
 
-def _aggregates(call: WindowCall, given: Mapping[str, Any], probability: float | None) -> tuple[Asked, ...]:
+def _aggregates(call: WindowCall, given: Mapping[str, Sequence[str]], probability: float | None) -> tuple[Asked, ...]:
     """The aggregates of a call; `BadArgument` where they are none."""
     if probability is not None:
         raise BadArgument("probability= goes with choices of rows; aggregates weigh all of them. Leave it out.")
@@ -244,8 +256,6 @@ def _aggregates(call: WindowCall, given: Mapping[str, Any], probability: float |
         raise BadArgument(
             "Column 'select' of the queries names columns of rows, and aggregates have none. Leave it out."
         )
-    if not isinstance(given, Mapping) or not given:
-        raise BadArgument(f"aggregate={given!r}. Give a mapping such as {{'n': 'count', 'mean_v': ('mean', 'r.v')}}.")
     uncertain = [
         one.encoding.name
         for one in call.streams
@@ -254,12 +264,12 @@ def _aggregates(call: WindowCall, given: Mapping[str, Any], probability: float |
     asked = []
     taken = {QUERY, "time", *(name for name, _ in call.partitions)}
     for name, how in given.items():
-        aggregate, column = (how, None) if isinstance(how, str) else (*how, None, None)[:2]
+        aggregate, column = (*how, None)[:2]
         if aggregate not in AGGREGATES:
             raise BadArgument(
                 f"aggregate={{{name!r}: {how!r}}}: {aggregate!r} is none.{nearest(str(aggregate), AGGREGATES)}"
             )
-        if (column is None) != (aggregate == COUNT):
+        if (column is None) != (aggregate == COUNT) or len(how) > 2:
             raise BadArgument(f"aggregate={{{name!r}: {how!r}}}: give 'count', ('sum', 'r.v') or ('mean', 'r.v').")
         if column is not None and (column not in call.types or kind_of(call.types[column]) != NUMBER):
             known = [own for own, kind in call.types.items() if kind_of(kind) == NUMBER]

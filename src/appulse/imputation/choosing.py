@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from appulse.arguments import Count, SomeNames, checked
 from appulse.errors import BadArgument
 from appulse.imputation.discovery import discovered
-from appulse.imputation.imputer import DependencyImputer
+from appulse.imputation.imputer import DependencyImputer, Rules
 from appulse.imputation.in_time import LastValueImputer, SpeedImputer
 from appulse.imputation.interpolation import InterpolationImputer
 from appulse.imputation.regression import RegressionImputer
@@ -17,16 +18,15 @@ from appulse.imputation.repository import Repository
 from appulse.imputation.scores import Score, pooled, scored
 from appulse.imputation.simple import MeanImputer, NearestImputer
 from appulse.imputation.time_regression import TimeRegressionImputer
+from appulse.model.filled import Fill
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from appulse.imputation.dependencies import DifferentialDependency
     from appulse.imputation.imputer import Imputer
     from appulse.imputation.repository import Floats, Ints
-    from appulse.model.filled import Fill
 
 _LEAST_ROWS = 16
 _SAME = 1.02  # scores whose ratio is less tell no difference: that of 64 samples is 1/64 above their distribution's
@@ -35,6 +35,7 @@ _ENOUGH = 1000  # values taken out
 _SHIFTS = (0.381966, 0.618034, 0.236068, 0.763932)
 
 
+@checked
 class AutoImputer:
     """Chooses an imputer for each stream: values that are there are taken out, and the best at filling them is it.
 
@@ -46,16 +47,15 @@ class AutoImputer:
     on the repository; they are not checked again. It needs whole frames.
     """
 
-    def __init__(
-        self, repository: Any = None, sample: int = 20_000, rules: Sequence[DifferentialDependency] | None = None
-    ) -> None:
+    def __init__(self, repository: Any = None, sample: Count = 20_000, rules: Rules | None = None) -> None:
         given = repository is None or isinstance(repository, Repository)
         self.repository: Repository | None = repository if given else Repository(repository)
         self.sample, self.rules = sample, rules
         self.scores: dict[str, Score] = {}
         self._by_dependencies: dict[tuple[tuple[str, ...], str], DependencyImputer] = {}
 
-    def bind(self, attributes: Sequence[str]) -> Fill:
+    @checked
+    def bind(self, attributes: SomeNames) -> Fill:
         """Not before an imputer has been chosen."""
         raise BadArgument(
             f"No imputer has been chosen for {', '.join(attributes)}: rows come piece by piece. Choose one on a frame "

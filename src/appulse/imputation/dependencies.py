@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
+from appulse.arguments import NAME, NOT_NEGATIVE, REAL, Kind, Name, NotNegative, Probability, Unfit, checked, mapping
 from appulse.errors import BadArgument, nearest
 from appulse.model.meaning import real, without_defaults
 
@@ -22,6 +21,31 @@ if TYPE_CHECKING:
 _FIELDS = ("determinants", "dependent", "tolerance", "confidence", "where")
 
 
+def _range(value: Any) -> tuple[float, float]:
+    if not isinstance(value, tuple | list) or len(value) != 2:
+        raise Unfit
+    low, high = (REAL.take(end) for end in value)
+    if low > high:
+        raise Unfit(f"no number lies in [{low:g}, {high:g}]. Give a pair (low, high).")
+    return low, high
+
+
+_Tolerances: TypeAlias = Annotated[
+    Mapping[str, float],
+    mapping(
+        NAME,
+        NOT_NEGATIVE,
+        "a mapping of at least one attribute to its tolerance, a finite number of at least 0: {'temperature': 0.5}",
+        least=1,
+    ),
+]
+_Ranges: TypeAlias = Annotated[
+    Mapping[str, tuple[float, float]],
+    mapping(NAME, Kind("a pair (low, high)", _range), "a mapping from attributes to a pair (low, high) each"),
+]
+
+
+@checked
 @dataclass(frozen=True, init=False)
 class DifferentialDependency:
     """Rows that differ by at most these tolerances in the determinants differ by at most ``tolerance`` in another.
@@ -42,32 +66,22 @@ class DifferentialDependency:
 
     def __init__(
         self,
-        determinants: Mapping[str, float],
-        dependent: str,
-        tolerance: float,
-        confidence: float = 1.0,
-        where: Mapping[str, tuple[float, float]] | None = None,
+        determinants: _Tolerances,
+        dependent: Name,
+        tolerance: NotNegative,
+        confidence: Probability = 1.0,
+        where: _Ranges | None = None,
     ) -> None:
-        if not isinstance(determinants, Mapping) or not determinants:
-            raise BadArgument(
-                f"DifferentialDependency({determinants!r}, ...): give at least one attribute with its tolerance, e.g. "
-                "{'temperature': 0.5}."
-            )
-        for name in (*determinants, dependent, *(where or {})):
-            if not isinstance(name, str) or not name:
-                raise BadArgument(f"A DifferentialDependency names an attribute {name!r}. Give names of columns.")
         if dependent in determinants or dependent in (where or {}):
             raise BadArgument(
                 f"A DifferentialDependency fills {dependent!r} from itself. Leave it out of determinants and where."
             )
         set_field = object.__setattr__
-        set_field(self, "determinants", tuple((name, _length(name, of)) for name, of in determinants.items()))
+        set_field(self, "determinants", tuple(determinants.items()))
         set_field(self, "dependent", dependent)
-        set_field(self, "tolerance", _length(dependent, tolerance))
-        if not (_is_number(confidence) and 0.0 < confidence <= 1.0):
-            raise BadArgument(f"A DifferentialDependency has confidence={confidence!r}. Give a number in (0, 1].")
-        set_field(self, "confidence", float(confidence))
-        set_field(self, "where", tuple((name, _range(name, of)) for name, of in (where or {}).items()))
+        set_field(self, "tolerance", tolerance)
+        set_field(self, "confidence", confidence)
+        set_field(self, "where", tuple((where or {}).items()))
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -148,22 +162,3 @@ def _as_table(rule: DifferentialDependency) -> str:
     ranges = ", ".join(f"{json.dumps(name)} = [{low!r}, {high!r}]" for name, (low, high) in rule.where)
     lines += [f"where = {{{ranges}}}"] if ranges else []
     return "\n".join([*lines, ""])
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
-
-
-def _length(name: str, value: Any) -> float:
-    if not (_is_number(value) and math.isfinite(value) and value >= 0):
-        raise BadArgument(f"A DifferentialDependency has {name!r} within {value!r}. Give a finite number, at least 0.")
-    return float(value)
-
-
-def _range(name: str, value: Any) -> tuple[float, float]:
-    if not isinstance(value, tuple | list) or len(value) != 2 or not all(map(_is_number, value)):
-        raise BadArgument(f"A DifferentialDependency has where {name!r} in {value!r}. Give a pair (low, high).")
-    low, high = float(value[0]), float(value[1])
-    if not low <= high:
-        raise BadArgument(f"A DifferentialDependency has where {name!r} in {value!r}: no number lies in there.")
-    return low, high

@@ -66,8 +66,6 @@ def discovered(
     """
     known = repository if isinstance(repository, Repository) else Repository(repository, columns)
     names = tuple(known.names if columns is None else columns)
-    if not 0.0 < confidence <= 1.0:
-        raise BadArgument(f"confidence={confidence!r}: give a number in (0, 1].")
     if len(names) < 2:
         raise BadArgument("Dependencies need at least two columns of numbers, one to tell the other by.")
     found = []

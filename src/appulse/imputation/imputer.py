@@ -2,30 +2,43 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeAlias
 
 import numpy as np
 
+from appulse.arguments import (
+    NAME,
+    NOTHING,
+    REAL,
+    Count,
+    Folder,
+    Kind,
+    Names,
+    SomeNames,
+    checked,
+    either,
+    instance,
+    mapping,
+    several,
+)
 from appulse.errors import BadArgument, nearest
 from appulse.imputation.dependencies import DifferentialDependency
 from appulse.imputation.lattice import MOST_RULES, Lattice
 from appulse.imputation.repository import Repository
 from appulse.imputation.samples import Choices, expanded
-from appulse.imputation.verification import check
+from appulse.imputation.verification import Verification, check
 from appulse.model.meaning import digest, without_defaults
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from numpy.typing import NDArray
 
     from appulse.imputation.repository import Floats, Ints
-    from appulse.imputation.verification import Verification
     from appulse.model.filled import Fill, Filled
     from appulse.model.meaning import Meaning
 
 MARGINAL = "marginal"
+_MISSING = Kind("NaN", lambda value: None if np.isnan(value) else REAL.take(value))
 _MOST_RULES = 62  # a bit each
 
 
@@ -37,6 +50,24 @@ class Imputer(Protocol):
         ...
 
 
+Rules: TypeAlias = Annotated[
+    Sequence[DifferentialDependency],
+    several(
+        instance(DifferentialDependency, "a rule"),
+        "a list of rules: ap.DifferentialDependency(...)",
+        single=DifferentialDependency,
+    ),
+]
+_Verified: TypeAlias = Annotated[
+    Sequence[Verification], several(instance(Verification, "how a rule fared"), "what verified= of an imputer told")
+]
+_Row: TypeAlias = Annotated[
+    Mapping[str, float | None],
+    mapping(NAME, either(REAL, NOTHING, _MISSING), "a mapping from attributes to numbers, None where one is missing"),
+]
+
+
+@checked
 class DependencyImputer:
     """Fills what is missing with what the matching rows of a repository have there.
 
@@ -58,22 +89,16 @@ class DependencyImputer:
     def __init__(
         self,
         repository: Any,
-        rules: Sequence[DifferentialDependency],
+        rules: Rules,
         *,
         joint: bool = False,
-        marginal: int = 256,
-        instances: int | None = None,
-        verified: Sequence[Verification] | None = None,
+        marginal: Count = 256,
+        instances: Count | None = None,
+        verified: _Verified | None = None,
     ) -> None:
         self.repository = repository if isinstance(repository, Repository) else Repository(repository)
         self.rules = tuple(rules)
-        self.joint, self.most_marginal, self.instances = bool(joint), marginal, instances
-        for what, value in (("marginal", marginal), ("instances", 1 if instances is None else instances)):
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise BadArgument(f"DependencyImputer({what}={value!r}): give a whole number, at least 1.")
-        for rule in self.rules:
-            if not isinstance(rule, DifferentialDependency):
-                raise BadArgument(f"DependencyImputer got a rule {rule!r}. Give ap.DifferentialDependency(...).")
+        self.joint, self.most_marginal, self.instances = joint, marginal, instances
         if len(self.rules) > _MOST_RULES:
             raise BadArgument(f"DependencyImputer got {len(self.rules)} rules; at most {_MOST_RULES} are supported.")
         #: What has been made so far, by what it fills and the numbers of its rules.
@@ -85,17 +110,19 @@ class DependencyImputer:
         """The arguments beside repository and rules."""
         return {"joint": self.joint, "marginal": self.most_marginal, "instances": self.instances}
 
-    def save(self, folder: str | Path) -> int:
+    @checked
+    def save(self, folder: Folder) -> int:
         """Put it into a folder as its newest version, with indexes and checks done; returns the version's number.
 
         `SavedImputer` and `load` take it from there. Versions of a folder differ in rows alone.
         """
         from appulse.imputation.versions import save
 
-        return save(self, Path(folder).expanduser())
+        return save(self, folder)
 
     @classmethod
-    def load(cls, folder: str | Path, version: int | None = None) -> DependencyImputer:
+    @checked
+    def load(cls, folder: Folder, version: Count | None = None) -> DependencyImputer:
         """What `save` put into a folder, by default its newest version.
 
         Rows and indexes are mapped into memory, so this takes as long as reading the file once, to see that it is
@@ -103,9 +130,10 @@ class DependencyImputer:
         """
         from appulse.imputation.versions import load
 
-        return load(Path(folder).expanduser(), version)
+        return load(folder, version)
 
-    def prepare(self, attributes: Sequence[str] | None = None) -> None:
+    @checked
+    def prepare(self, attributes: Names | None = None) -> None:
         """Make the indexes for single holes, of the repository's columns or these, now and not when first needed."""
         names = tuple(self.repository.names if attributes is None else attributes)
         for name in names:
@@ -147,7 +175,8 @@ class DependencyImputer:
             found.append(check(self.repository, rule, index))
         return found
 
-    def bind(self, attributes: Sequence[str]) -> DependencyFill:
+    @checked
+    def bind(self, attributes: SomeNames) -> DependencyFill:
         """What fills rows with these attributes."""
         for name in attributes:
             if name not in self.repository.names:
@@ -181,7 +210,8 @@ class DependencyImputer:
         """The name of a way to fill: its rules, or ``"marginal"``."""
         return " and ".join(str(rule) for k, rule in enumerate(self.rules) if way >> k & 1) or MARGINAL
 
-    def explain(self, row: Mapping[str, float | None]) -> list[dict[str, Any]]:
+    @checked
+    def explain(self, row: _Row) -> list[dict[str, Any]]:
         """What fills each hole of a row: ``attribute``, ``rule``, and the ``rows`` behind it, by place.
 
         Where the marginal does, these are all rows of the repository.

@@ -3,25 +3,37 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import numpy as np
 
+from appulse.arguments import NAME, NOT_NEGATIVE, Kind, SomeNames, Unfit, checked, either, mapping
 from appulse.errors import BadArgument, nearest
 from appulse.imputation.samples import Choices, expanded
 from appulse.imputation.simple import SimpleFill, as_points
+from appulse.model.filled import Fill
 from appulse.model.meaning import real, without_defaults
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable
 
     from appulse.imputation.repository import Floats, Ints
-    from appulse.model.filled import Fill, Filled
+    from appulse.model.filled import Filled
     from appulse.model.meaning import Meaning
 
 
 _LARGE = 256  # binary exponent of values beyond which products of several may overflow
+
+
+def _infinite(value: Any) -> float:
+    if value != math.inf:
+        raise Unfit
+    return math.inf
+
+
+_INFINITE = Kind("infinite", _infinite)
 
 
 class LastValueImputer:
@@ -30,11 +42,19 @@ class LastValueImputer:
     Rows before the first value take the first one that comes; where none ever does, 0. It needs whole frames.
     """
 
-    def bind(self, attributes: Sequence[str]) -> Fill:  # noqa: ARG002 - it fills any
+    @checked
+    def bind(self, attributes: SomeNames) -> Fill:  # noqa: ARG002 - it fills any
         """What fills rows with these attributes."""
         return SimpleFill(("last value",), {"kind": "LastValueImputer"}, _last_values, in_order=True)
 
 
+_Speeds: TypeAlias = Annotated[
+    Mapping[str, float],
+    mapping(NAME, either(NOT_NEGATIVE, _INFINITE), "a mapping from attributes to speeds, at least 0"),
+]
+
+
+@checked
 class SpeedImputer:
     """Fills a hole with the values before and after it in the stream, as far as a greatest speed lets them be.
 
@@ -44,10 +64,11 @@ class SpeedImputer:
     lost. It needs whole frames.
     """
 
-    def __init__(self, speeds: Mapping[str, float] | None = None) -> None:
+    def __init__(self, speeds: _Speeds | None = None) -> None:
         self.speeds = dict(speeds or {})
 
-    def bind(self, attributes: Sequence[str]) -> Fill:
+    @checked
+    def bind(self, attributes: SomeNames) -> Fill:
         """What fills rows with these attributes."""
         for name in self.speeds:
             if name not in attributes:

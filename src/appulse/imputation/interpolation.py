@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 
-from appulse.errors import BadArgument
+from appulse.arguments import SomeNames, checked, whole
 from appulse.imputation.in_time import Rescaled, neighbours
 from appulse.imputation.samples import Choices, expanded
 from appulse.imputation.simple import SimpleFill
+from appulse.model.filled import Fill
 from appulse.model.meaning import without_defaults
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from appulse.imputation.repository import Floats, Ints
-    from appulse.model.filled import Fill, Filled
+    from appulse.model.filled import Filled
 
 _MOST_SAMPLES = 1024  # of a row: quantiles of few holes, coarser ones of many
 
 
+@checked
 class InterpolationImputer:
     """Fills a hole on the line between the values before and after it in the stream, give or take the errors of that.
 
@@ -30,12 +30,11 @@ class InterpolationImputer:
     frames.
     """
 
-    def __init__(self, k: int = 16) -> None:
-        if not isinstance(k, int) or isinstance(k, bool) or k < 1:
-            raise BadArgument(f"InterpolationImputer(k={k!r}): give a whole number of errors, at least 1.")
+    def __init__(self, k: Annotated[int, whole(1, 1 << 16)] = 16) -> None:
         self.k = k
 
-    def bind(self, attributes: Sequence[str]) -> Fill:  # noqa: ARG002 - it fills any
+    @checked
+    def bind(self, attributes: SomeNames) -> Fill:  # noqa: ARG002 - it fills any
         """What fills rows with these attributes."""
         meaning = without_defaults({"kind": "InterpolationImputer", "k": self.k}, {"k": 16})
         return SimpleFill(("interpolation",), meaning, Rescaled(_Interpolated(self.k)), in_order=True)

@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from appulse.errors import BadArgument
+from appulse.arguments import Count, SomeNames, checked
 from appulse.imputation.repository import Repository, in_deviations, units
 from appulse.imputation.samples import Choices, every_third, expanded
 from appulse.imputation.simple import SimpleFill
+from appulse.model.filled import Fill
 from appulse.model.meaning import without_defaults
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from appulse.imputation.repository import Floats, Ints
-    from appulse.model.filled import Fill, Filled
+    from appulse.model.filled import Filled
 
 
+@checked
 class RegressionImputer:
     """Fills holes with what a linear regression on the observed attributes foretells, give or take its errors nearby.
 
@@ -29,13 +29,12 @@ class RegressionImputer:
     repository.
     """
 
-    def __init__(self, repository: Any, k: int = 64) -> None:
-        if not isinstance(k, int) or isinstance(k, bool) or k < 1:
-            raise BadArgument(f"RegressionImputer(k={k!r}): give a whole number of rows, at least 1.")
+    def __init__(self, repository: Any, k: Count = 64) -> None:
         self.repository = repository if isinstance(repository, Repository) else Repository(repository)
         self.k = k
 
-    def bind(self, attributes: Sequence[str]) -> Fill:
+    @checked
+    def bind(self, attributes: SomeNames) -> Fill:
         """What fills rows with these attributes."""
         meaning = {"kind": "RegressionImputer", "repository": self.repository.meaning(), "k": self.k}
         meaning = without_defaults(meaning, {"k": 64})

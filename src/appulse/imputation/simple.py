@@ -3,23 +3,35 @@
 from __future__ import annotations
 
 import pickle
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import numpy as np
 
+from appulse.arguments import NAME, POSITIVE, Count, SomeNames, checked, has, mapping, several
 from appulse.errors import BadArgument
 from appulse.imputation.imputer import MARGINAL
 from appulse.imputation.repository import Repository, in_deviations, units
 from appulse.imputation.samples import Choices, expanded, thinned
-from appulse.model.filled import OBSERVED, Filled
+from appulse.model.filled import OBSERVED, Fill, Filled
 from appulse.model.meaning import digest_of, real, without_defaults
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable
 
     from appulse.imputation.repository import Floats, Ints
-    from appulse.model.filled import Fill
     from appulse.model.meaning import Meaning
+
+
+_Model: TypeAlias = Annotated[Any, has("transform", "an object that can transform(matrix)")]
+_FITTED = has("fit", "an object that can fit(matrix)")
+_Rules: TypeAlias = Annotated[
+    Mapping[str, Sequence[str]],
+    mapping(NAME, several(NAME, "names", single=str), "a mapping from attributes to their determinants"),
+]
+_Bins: TypeAlias = Annotated[
+    Mapping[str, float], mapping(NAME, POSITIVE, "a mapping from attributes to widths above 0")
+]
 
 
 class SimpleFill:
@@ -61,13 +73,15 @@ class _PointFill(SimpleFill):
         return super().meaning() | {"content": digest_of([pickle.dumps(self._model, protocol=4)])}
 
 
+@checked
 class MeanImputer:
     """Fills every hole with the attribute's mean over a repository of complete rows."""
 
     def __init__(self, repository: Any) -> None:
         self.repository = _repository(repository)
 
-    def bind(self, attributes: Sequence[str]) -> Fill:
+    @checked
+    def bind(self, attributes: SomeNames) -> Fill:
         """What fills rows with these attributes."""
         rows = self.repository.matrix(attributes)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -80,25 +94,28 @@ class MeanImputer:
 class ZeroFill:
     """Fills every hole with 0: what a join does that ignores the matter (Ren et al. 2019, section 1)."""
 
-    def bind(self, attributes: Sequence[str]) -> Fill:
+    @checked
+    def bind(self, attributes: SomeNames) -> Fill:
         """What fills rows with these attributes."""
         return SimpleFill(("zero",), {"kind": "ZeroFill"}, _Points(np.zeros(len(attributes))))
 
 
+@checked
 class PointImputer:
     """Fills holes by any object with ``transform(matrix)``, such as an imputer of scikit-learn that was fitted.
 
     ``columns`` are those it was fitted on, in order; with a ``repository`` it is fitted here.
     """
 
-    def __init__(self, model: Any, columns: Sequence[str], repository: Any = None) -> None:
-        if not hasattr(model, "transform"):
-            raise BadArgument(f"PointImputer got a {type(model).__name__}, which cannot transform(matrix).")
+    def __init__(self, model: _Model, columns: SomeNames, repository: Any = None) -> None:
         self.columns, self._model = tuple(columns), model
         if repository is not None:
-            model.fit(_repository(repository).matrix(self.columns).T)
+            _FITTED(model, "PointImputer(model=", ", repository=...)").fit(
+                _repository(repository).matrix(self.columns).T
+            )
 
-    def bind(self, attributes: Sequence[str]) -> Fill:
+    @checked
+    def bind(self, attributes: SomeNames) -> Fill:
         """What fills rows with these attributes."""
         if set(attributes) != set(self.columns):
             raise BadArgument(
@@ -111,6 +128,7 @@ class PointImputer:
         return np.array([tuple(attributes).index(name) for name in self.columns], np.int64)
 
 
+@checked
 class NearestImputer:
     """Fills holes from the ``k`` nearest rows of a repository, the nearer with more weight.
 
@@ -119,18 +137,18 @@ class NearestImputer:
     of a row are filled from the same rows.
     """
 
-    def __init__(self, repository: Any, k: int = 10) -> None:
-        if not isinstance(k, int) or isinstance(k, bool) or k < 1:
-            raise BadArgument(f"NearestImputer(k={k!r}): give a whole number of rows, at least 1.")
+    def __init__(self, repository: Any, k: Count = 10) -> None:
         self.repository, self.k = _repository(repository), k
 
-    def bind(self, attributes: Sequence[str]) -> Fill:
+    @checked
+    def bind(self, attributes: SomeNames) -> Fill:
         """What fills rows with these attributes."""
         meaning = {"kind": "NearestImputer", "repository": self.repository.meaning(), "k": self.k}
         meaning = without_defaults(meaning, {"k": 10})
         return SimpleFill((f"nearest {self.k}",), meaning, _Nearest(self.repository.matrix(attributes).T, self.k))
 
 
+@checked
 class EditingRules:
     """Fills a hole from the rows of a repository that are equal in the determinants, once these are cut into bins.
 
@@ -139,18 +157,17 @@ class EditingRules:
     compare with as er+join, in our reading: its text is lost.
     """
 
-    def __init__(
-        self, repository: Any, rules: Mapping[str, Sequence[str]], bins: Mapping[str, float], *, marginal: int = 256
-    ) -> None:
-        self.repository, self.rules, self.bins = _repository(repository), dict(rules), dict(bins)
+    def __init__(self, repository: Any, rules: _Rules, bins: _Bins, *, marginal: Count = 256) -> None:
+        self.repository, self.rules, self.bins = _repository(repository), rules, bins
         self.marginal = marginal
         for name, determinants in self.rules.items():
             for one in (name, *determinants):
                 self.repository.matrix([one])  # raises for a column that is not there
-            if lacking := [one for one in determinants if not float(self.bins.get(one, 0.0)) > 0.0]:
+            if lacking := [one for one in determinants if one not in self.bins]:
                 raise BadArgument(f"EditingRules: {lacking[0]!r} decides {name!r} and has no width in bins=.")
 
-    def bind(self, attributes: Sequence[str]) -> Fill:
+    @checked
+    def bind(self, attributes: SomeNames) -> Fill:
         """What fills rows with these attributes."""
         told = tuple(f"{', '.join(by)} -> {name}" for name, by in self.rules.items())
         meaning = {

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import numpy as np
 
-from appulse.errors import BadArgument
+from appulse.arguments import Kind, SomeNames, Unfit, checked, whole
 from appulse.imputation.in_time import Rescaled, neighbours, without_overflow
 from appulse.imputation.samples import Choices, every_third, expanded
 from appulse.imputation.simple import SimpleFill, as_points
+from appulse.model.filled import Fill
 from appulse.model.meaning import digest_of, without_defaults
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from appulse.imputation.repository import Floats, Ints
-    from appulse.model.filled import Fill, Filled
+    from appulse.model.filled import Filled
 
 _MOST_ROWS = 2000  # to learn from
 _LEAST_ROWS = 3  # for each number that is regressed on: of fewer just the mean error is learned
@@ -24,6 +23,21 @@ _PENALTIES = (1e-3, 1e-2, 1e-1, 1.0, np.inf)  # of weights, in deviations
 _FEW = 8  # rows whose nearest ones are found sooner by a look at all than by a tree
 
 
+def _beside(value: Any) -> tuple[Floats, Ints]:
+    if not isinstance(value, tuple | list) or len(value) != 2:
+        raise Unfit
+    values, time = np.asarray(value[0], np.float64), np.asarray(value[1])
+    if values.ndim != 2 or time.shape != values.shape[:1] or time.dtype.kind not in "iu":
+        raise Unfit
+    return values, time.astype(np.int64)
+
+
+_Beside: TypeAlias = Annotated[
+    tuple[Any, Any], Kind("a pair of arrays: values (n, d), and n times in whole microseconds", _beside)
+]
+
+
+@checked
 class TimeRegressionImputer:
     """Fills a hole between its neighbours in time, corrected by the observed attributes, give or take errors nearby.
 
@@ -41,12 +55,11 @@ class TimeRegressionImputer:
     regressed on, too.
     """
 
-    def __init__(self, k: int = 24, beside: tuple[Floats, Ints] | None = None) -> None:
-        if not isinstance(k, int) or isinstance(k, bool) or k < 1:
-            raise BadArgument(f"TimeRegressionImputer(k={k!r}): give a whole number of errors, at least 1.")
+    def __init__(self, k: Annotated[int, whole(1, 1 << 16)] = 24, beside: _Beside | None = None) -> None:
         self.k, self.beside = k, beside
 
-    def bind(self, attributes: Sequence[str]) -> Fill:  # noqa: ARG002 - it fills any
+    @checked
+    def bind(self, attributes: SomeNames) -> Fill:  # noqa: ARG002 - it fills any
         """What fills rows with these attributes."""
         way = "regression in time" if self.beside is None else "regression in time and on another stream"
         beside = None if self.beside is None else digest_of(part.tobytes() for part in self.beside)

@@ -12,6 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from appulse.arguments import Folder, SomeNames, checked
 from appulse.errors import BadArgument, StateError, StorageError
 from appulse.imputation import arrays
 from appulse.imputation.dependencies import from_toml, to_toml
@@ -21,7 +22,7 @@ from appulse.imputation.repository import Index, Repository
 from appulse.imputation.verification import Verification
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from appulse.imputation.imputer import DependencyFill
     from appulse.imputation.repository import Floats, Ints
@@ -150,6 +151,7 @@ def _refuse_others(header: dict[str, Any], folder: Path, number: int) -> None:
 # --- the newest version, whichever that is --------------------------------------------------------------------------
 
 
+@checked
 class SavedImputer:
     """The imputer in a folder that `DependencyImputer.save` put there: its newest version.
 
@@ -159,11 +161,12 @@ class SavedImputer:
     they were. Raises `BadArgument` where the folder holds none.
     """
 
-    def __init__(self, folder: str | Path) -> None:
-        self.folder = Path(folder).expanduser().resolve()
+    def __init__(self, folder: Folder) -> None:
+        self.folder = Path(folder).resolve()
         newest_in(self.folder)
 
-    def bind(self, attributes: Sequence[str]) -> VersionedFill:
+    @checked
+    def bind(self, attributes: SomeNames) -> VersionedFill:
         """What fills rows with these attributes."""
         return VersionedFill(self.folder, tuple(attributes), newest_in(self.folder))
 

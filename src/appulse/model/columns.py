@@ -9,9 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from appulse.errors import BadArgument
+from appulse.arguments import shown
+from appulse.errors import BadArgument, nearest
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
 
@@ -26,6 +29,29 @@ def chunk(column: pa.ChunkedArray | pa.Array) -> pa.Array:
         if column.num_chunks
         else (pa.array([], column.type))
     )
+
+
+def as_array(values: Sequence[Any], kind: pa.DataType | None, wrong: str) -> pa.Array:
+    """What a user gave as a column of a type; a `BadArgument` that says what is ``wrong`` where Arrow cannot."""
+    try:
+        return pa.array(values, kind)
+    except Exception as error:  # noqa: BLE001 - values of any type, and Arrow's errors are of many
+        raise BadArgument(f"{wrong} ({type(error).__name__}: {error})") from None
+
+
+def column(table: pa.Table, name: str, what: str) -> pa.Array:
+    """A column of a user's frame; `BadArgument` if there is none."""
+    if name not in table.column_names:
+        raise BadArgument(f"{what} have no column {shown(name)}.{nearest(name, table.column_names)}")
+    return chunk(table[name])
+
+
+def number_column(table: pa.Table, name: str, what: str) -> NDArray[np.float64]:
+    """A column of numbers of a user's frame, null as NaN; `BadArgument` if it is none."""
+    found = column(table, name, what)
+    if not is_numeric(found.type):
+        raise BadArgument(f"Column {shown(name)} of the {what.lower()} is {found.type}. Give numbers.")
+    return floats(found)
 
 
 def floats(column: pa.ChunkedArray | pa.Array) -> NDArray[np.float64]:

@@ -4,27 +4,40 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any, TypeAlias
 
-from appulse.errors import BadArgument, nearest
+from appulse.arguments import TEXT, Kind, Name, Names, checked, instance, one_of, several
 from appulse.model import uncertainty
-from appulse.model.times import UNITS, duration
-from appulse.model.uncertainty import Ball, Exact, Gaussian, Incomplete, Model, Samples
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from appulse.model.times import UNITS, Duration, duration
+from appulse.model.uncertainty import Model
 
 ORDERS = ("time", "arrival")
-_AHEAD = "1 hour"
 
 
-def ahead_micros(ahead: float | str | None, *, live: bool) -> int | None:
+def ahead_micros(ahead: object, *, live: bool) -> int | None:
     """How far rows may be ahead of others, in microseconds; None: any time, as where rows are not ``live``."""
     unlimited = isinstance(ahead, float) and math.isinf(ahead) and ahead > 0.0
-    micros = None if unlimited else duration(_AHEAD if ahead is None else ahead, "ahead")
-    return micros if live else None
+    return duration(ahead, "ahead") if live and not unlimited else None
 
 
+def _ahead(value: Any) -> Any:
+    ahead_micros(value, live=True)
+    return value
+
+
+#: How far a row may be ahead: a duration, or `math.inf`.
+Ahead: TypeAlias = Annotated[Any, Kind("a duration such as '1 hour', or math.inf for any time", _ahead)]
+#: How times that are plain numbers are counted.
+Unit: TypeAlias = Annotated[str, one_of(*UNITS, "ns")]
+_GivenModel: TypeAlias = Annotated[
+    Model,
+    instance(
+        Model, "an uncertainty model: Exact, Samples, Gaussian, Ball or Incomplete, e.g. ap.Gaussian('x', sigma=15.0)"
+    ),
+]
+
+
+@checked
 @dataclass(frozen=True, eq=False)
 class Stream:
     """Rows of uncertain objects in time.
@@ -42,38 +55,21 @@ class Stream:
     """
 
     frame: Any
-    key: str
-    time: str
-    value: Model
-    existence: str | None = None
-    partition_by: Sequence[str] | str | None = None
-    lateness: float | str | None = None
-    idle_after: float | str | None = None
-    ahead: float | str | None = _AHEAD
-    order: str = "time"
-    unit: str = "s"
-    name: str | None = None
-    where: tuple[str, ...] = ()
+    key: Name
+    time: Name
+    value: _GivenModel
+    existence: Name | None = None
+    partition_by: Names | None = None
+    lateness: Duration | None = None
+    idle_after: Duration | None = None
+    ahead: Ahead = "1 hour"
+    order: Annotated[str, one_of(*ORDERS)] = "time"
+    unit: Unit = "s"
+    name: Name | None = None
+    where: Annotated[tuple[str, ...], several(TEXT, "a tuple of conditions", single=str)] = ()
 
     def __post_init__(self) -> None:
-        if not isinstance(self.value, Exact | Samples | Gaussian | Ball | Incomplete):
-            raise BadArgument(
-                f"Stream(value={self.value!r}) is no uncertainty model. Give Exact, Samples, Gaussian, Ball or "
-                "Incomplete, e.g. value=ap.Gaussian('x', 'y', sigma=15.0)."
-            )
-        for what in ("key", "time"):
-            if not isinstance(getattr(self, what), str):
-                raise BadArgument(f"Stream({what}={getattr(self, what)!r}): give a column name.")
-        if self.order not in ORDERS:
-            raise BadArgument(f"Stream(order={self.order!r}).{nearest(str(self.order), ORDERS)}")
-        if self.unit not in (*UNITS, "ns"):
-            raise BadArgument(f"Stream(unit={self.unit!r}).{nearest(str(self.unit), (*UNITS, 'ns'))}")
-        by = (self.partition_by,) if isinstance(self.partition_by, str) else tuple(self.partition_by or ())
-        object.__setattr__(self, "partition_by", by)
-        for what in ("lateness", "idle_after"):
-            if getattr(self, what) is not None:
-                duration(getattr(self, what), what)
-        ahead_micros(self.ahead, live=False)
+        object.__setattr__(self, "partition_by", self.partition_by or ())
 
     @property
     def partitions(self) -> tuple[str, ...]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import re
 from datetime import timedelta
 from decimal import Context, Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
+from appulse.arguments import REAL, Kind, Unfit, shown
 from appulse.errors import BadArgument, nearest
 
 if TYPE_CHECKING:
@@ -50,53 +50,51 @@ MIN_TIME = -(1 << 62)
 
 def duration(value: object, what: str = "duration") -> int:
     """Microseconds of ``"10 seconds"``, ``"1 minute 30 seconds"``, a number of seconds or a timedelta."""
-    if isinstance(value, timedelta):
-        micros = value // timedelta(microseconds=1)
-    elif isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool):
-        if not math.isfinite(value):
-            raise BadArgument(f"{what} is {value!r}. Give a finite number of seconds, at least 0.")
-        micros = _whole(float(value) * 1_000_000, value, what)
-    elif isinstance(value, str):
-        micros = _parse(value, what)
-    else:
-        raise BadArgument(
-            f"{what} is {value!r} ({type(value).__name__}). Give a number of seconds, a timedelta, or text such as "
-            "'10 seconds'."
-        )
-    if micros < 0:
-        raise BadArgument(f"{what} is {value!r}, which is negative. Give at least 0.")
+    micros: int = _DURATION(value, f"{what}=")
     return micros
 
 
-def _parse(text: str, what: str) -> int:
+def as_micros(value: Any) -> int:
+    """As `duration`, for a kind of argument."""
+    if isinstance(value, timedelta):
+        micros = _whole(value // timedelta(microseconds=1))
+    elif isinstance(value, str):
+        micros = _whole(_parse(value))
+    else:
+        micros = _whole(REAL.take(value) * 1_000_000)
+    if micros < 0:
+        raise Unfit("it is negative. Give at least 0.")
+    return micros
+
+
+def _parse(text: str) -> float:
     position, micros = 0, 0.0
     while position < len(text):
         match = _PART.match(text, position)
         if match is None:
-            raise BadArgument(
-                f"{what} {_shown(text)} is not a duration. Write it like '10 seconds' or '1 hour 30 minutes'."
-            )
+            raise Unfit("it is not a duration. Write it like '10 seconds' or '1 hour 30 minutes'.")
         number, name = match.groups()
         lowered = name.lower()
         unit = _NAMES.get(lowered) or _NAMES.get(lowered.removesuffix("s"))
         if unit is None:
-            raise BadArgument(f"{what} {_shown(text)} has the unknown unit {_shown(name)}.{nearest(lowered, _NAMES)}")
+            raise Unfit(f"it has the unknown unit {shown(name)}.{nearest(lowered, _NAMES)}")
         micros += float(number) * UNITS[unit]
         position = match.end()
     if position == 0:
-        raise BadArgument(f"{what} is empty. Write it like '10 seconds'.")
-    return _whole(micros, text, what)
+        raise Unfit("it is empty. Write it like '10 seconds'.")
+    return micros
 
 
-def _shown(value: object) -> str:
-    """As messages show it; of a long text its beginning."""
-    return repr(value) if not isinstance(value, str) or len(value) <= _MOST_SHOWN else f"{value[:_MOST_SHOWN]!r}..."
-
-
-def _whole(micros: float, given: object, what: str) -> int:
+def _whole(micros: float) -> int:
     if abs(micros) >= _MOST_DURATION:
-        raise BadArgument(f"{what} is {_shown(given)}, longer than 73,000 years. Give less.")
+        raise Unfit("it is longer than 73,000 years. Give less.")
     return round(micros)
+
+
+_DURATION = Kind("a number of seconds, a timedelta, or text such as '10 seconds'", as_micros)
+#: A duration that is kept as it was given.
+DURATION = Kind(_DURATION.wanted, lambda value: (as_micros(value), value)[1])
+Duration: TypeAlias = Annotated[float | str | timedelta, DURATION]
 
 
 def is_time(kind: pa.DataType) -> bool:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
+from appulse.arguments import NAME, NOT_NEGATIVE, Kind, Name, Names, checked, either, several, whole
 from appulse.errors import BadArgument
 
 #: A block of objects has one byte for the number of dimensions.
 MOST_DIMENSIONS = 255
+_SPREAD = either(Kind("a column name", NAME.take), Kind("a number that is finite and at least 0", NOT_NEGATIVE.take))
+_Spread: TypeAlias = Annotated[str | float, _SPREAD]
+_Spreads: TypeAlias = Annotated[Sequence[str | float], several(_SPREAD, "one of these per column")]
+_Points: TypeAlias = Annotated[int, whole(1, 100_000, of="points")]
 
 
 class Form(IntEnum):
@@ -23,18 +28,20 @@ class Form(IntEnum):
     BALL = 3
 
 
+@checked
 @dataclass(frozen=True, init=False)
 class Exact:
     """A position without error: d numeric columns, one sample."""
 
     columns: tuple[str, ...]
 
-    def __init__(self, *columns: str) -> None:
+    def __init__(self, *columns: Name) -> None:
         object.__setattr__(self, "columns", _columns("Exact", columns))
 
     form = Form.POINT
 
 
+@checked
 @dataclass(frozen=True)
 class Samples:
     """Weighted samples: ``column`` of list<list<double>> (list<double> in one dimension), ``weights`` of list<double>.
@@ -43,18 +50,18 @@ class Samples:
     are the dimensions' names in conditions and metrics, and fix their number.
     """
 
-    column: str
-    weights: str | None = None
-    names: tuple[str, ...] | None = None
+    column: Name
+    weights: Name | None = None
+    names: Names | None = None
 
     form = Form.SAMPLES
 
     def __post_init__(self) -> None:
-        _columns("Samples", (self.column,))
         if self.names is not None:
-            object.__setattr__(self, "names", _columns("Samples(names=)", tuple(self.names)))
+            _columns("Samples(names=)", tuple(self.names))
 
 
+@checked
 @dataclass(frozen=True, init=False)
 class Gaussian:
     """Normal noise around d columns; ``sigma`` a column, a number, or one of these per dimension.
@@ -68,20 +75,15 @@ class Gaussian:
 
     form = Form.GAUSSIAN
 
-    def __init__(
-        self, *columns: str, sigma: str | float | tuple[str | float, ...] | list[str | float], samples: int = 64
-    ) -> None:
+    def __init__(self, *columns: Name, sigma: _Spread | _Spreads, samples: _Points = 64) -> None:
         object.__setattr__(self, "columns", _columns("Gaussian", columns))
-        object.__setattr__(self, "samples", _points("Gaussian", samples))
-        if isinstance(sigma, tuple | list):
-            if len(sigma) != len(columns):
-                raise BadArgument(
-                    f"Gaussian has {len(columns)} columns and {len(sigma)} sigmas. Give one sigma, or one per column."
-                )
-            spread = tuple(_spread("sigma", s) for s in sigma)
-            object.__setattr__(self, "sigma", spread[0] if len(set(spread)) == 1 else spread)
-        else:
-            object.__setattr__(self, "sigma", _spread("sigma", sigma))
+        object.__setattr__(self, "samples", samples)
+        if isinstance(sigma, tuple) and len(sigma) != len(columns):
+            raise BadArgument(
+                f"Gaussian has {len(columns)} columns and {len(sigma)} sigmas. Give one sigma, or one per column."
+            )
+        alike = isinstance(sigma, tuple) and len(set(sigma)) == 1
+        object.__setattr__(self, "sigma", sigma[0] if alike else sigma)
 
     @property
     def isotropic(self) -> bool:
@@ -89,6 +91,7 @@ class Gaussian:
         return not isinstance(self.sigma, tuple)
 
 
+@checked
 @dataclass(frozen=True, init=False)
 class Ball:
     """Uniform in a ball around d columns; ``radius`` a column or a number; ``samples`` deterministic points."""
@@ -99,12 +102,13 @@ class Ball:
 
     form = Form.BALL
 
-    def __init__(self, *columns: str, radius: str | float, samples: int = 64) -> None:
+    def __init__(self, *columns: Name, radius: _Spread, samples: _Points = 64) -> None:
         object.__setattr__(self, "columns", _columns("Ball", columns))
-        object.__setattr__(self, "radius", _spread("radius", radius))
-        object.__setattr__(self, "samples", _points("Ball", samples))
+        object.__setattr__(self, "radius", radius)
+        object.__setattr__(self, "samples", samples)
 
 
+@checked
 @dataclass(frozen=True, init=False)
 class Incomplete:
     """d numeric columns, some of them missing (null or NaN) in some rows; needs an imputer, which makes samples of it.
@@ -114,7 +118,7 @@ class Incomplete:
 
     columns: tuple[str, ...]
 
-    def __init__(self, *columns: str) -> None:
+    def __init__(self, *columns: Name) -> None:
         object.__setattr__(self, "columns", _columns("Incomplete", columns))
 
     form = Form.SAMPLES
@@ -173,23 +177,9 @@ def columns(model: Model) -> tuple[str, ...]:
 
 
 def _columns(model: str, given: tuple[str, ...]) -> tuple[str, ...]:
-    if not given or not all(isinstance(c, str) and c for c in given):
-        raise BadArgument(f"{model} got columns {given!r}. Name at least one column, e.g. Exact('x', 'y').")
+    if not given:
+        raise BadArgument(f"{model} got no columns. Name at least one column, e.g. Exact('x', 'y').")
     if len(set(given)) < len(given):
         raise BadArgument(f"{model} names a column twice: {given!r}. Each dimension needs its own column.")
     check_dimensions(model, len(given))
     return given
-
-
-def _points(model: str, samples: int) -> int:
-    if not isinstance(samples, int) or isinstance(samples, bool) or samples < 1:
-        raise BadArgument(f"{model}(samples={samples!r}): give a whole number of points, at least 1.")
-    return samples
-
-
-def _spread(what: str, value: object) -> str | float:
-    if isinstance(value, str) and value:
-        return value
-    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0:
-        return float(value)
-    raise BadArgument(f"{what}={value!r}: give a column name or a number that is finite and at least 0.")
