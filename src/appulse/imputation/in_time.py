@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import numpy as np
 
-from appulse.arguments import NAME, NOT_NEGATIVE, Kind, SomeNames, Unfit, checked, either, mapping
+from appulse.arguments import NAME, Attributes, checked, mapping, number
 from appulse.errors import BadArgument, nearest
 from appulse.imputation.samples import Choices, expanded
 from appulse.imputation.simple import SimpleFill, as_points
@@ -19,15 +19,6 @@ if TYPE_CHECKING:
     from appulse.model.filled import Filled
 
 
-def _infinite(value: Any) -> float:
-    if value != math.inf:
-        raise Unfit
-    return math.inf
-
-
-_INFINITE = Kind("infinite", _infinite)
-
-
 class LastValueImputer:
     """Fills a hole with the attribute's last value before it in the stream, within its partition.
 
@@ -35,14 +26,14 @@ class LastValueImputer:
     """
 
     @checked
-    def bind(self, attributes: SomeNames) -> Fill:  # noqa: ARG002 - it fills any
+    def bind(self, attributes: Attributes) -> Fill:  # noqa: ARG002 - it fills any
         """What fills rows with these attributes."""
         return SimpleFill(("last value",), "last value", _last_values, in_order=True)
 
 
 _Speeds: TypeAlias = Annotated[
     Mapping[str, float],
-    mapping(NAME, either(NOT_NEGATIVE, _INFINITE), "a mapping from attributes to speeds, at least 0"),
+    mapping(NAME, number(least=0.0, infinite=True), "a mapping from attributes to speeds, at least 0"),
 ]
 
 
@@ -60,7 +51,7 @@ class SpeedImputer:
         self.speeds = dict(speeds or {})
 
     @checked
-    def bind(self, attributes: SomeNames) -> Fill:
+    def bind(self, attributes: Attributes) -> Fill:
         """What fills rows with these attributes."""
         for name in self.speeds:
             if name not in attributes:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 
-from appulse.arguments import SomeNames, checked, whole
+from appulse.arguments import Attributes, checked, whole
 from appulse.imputation.in_time import neighbours
 from appulse.imputation.samples import Choices, expanded
 from appulse.imputation.simple import SimpleFill
@@ -33,7 +33,7 @@ class InterpolationImputer:
         self.k = k
 
     @checked
-    def bind(self, attributes: SomeNames) -> Fill:  # noqa: ARG002 - it fills any
+    def bind(self, attributes: Attributes) -> Fill:  # noqa: ARG002 - it fills any
         """What fills rows with these attributes."""
         return SimpleFill(("interpolation",), f"interpolation {self.k}", _Interpolated(self.k), in_order=True)
 

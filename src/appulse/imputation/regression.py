@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from appulse.arguments import Count, SomeNames, checked
+from appulse.arguments import Attributes, Count, checked
 from appulse.imputation.repository import Repository
 from appulse.imputation.samples import Choices, every_third, expanded
 from appulse.imputation.simple import SimpleFill
@@ -33,7 +33,7 @@ class RegressionImputer:
         self.k = k
 
     @checked
-    def bind(self, attributes: SomeNames) -> Fill:
+    def bind(self, attributes: Attributes) -> Fill:
         """What fills rows with these attributes."""
         told = blake2b(f"regression {self.k} {self.repository.version}".encode(), digest_size=8).hexdigest()
         return SimpleFill(("regression",), told, _Regression(self.repository.matrix(attributes).T, self.k))

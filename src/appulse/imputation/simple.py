@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import numpy as np
 
-from appulse.arguments import NAME, POSITIVE, Count, SomeNames, checked, has, mapping, several
+from appulse.arguments import NAME, POSITIVE, Attributes, Count, checked, has, mapping, several
 from appulse.errors import BadArgument
 from appulse.imputation.imputer import MARGINAL
 from appulse.imputation.repository import Repository
@@ -65,7 +65,7 @@ class MeanImputer:
         self.repository = _repository(repository)
 
     @checked
-    def bind(self, attributes: SomeNames) -> Fill:
+    def bind(self, attributes: Attributes) -> Fill:
         """What fills rows with these attributes."""
         means = np.array([self.repository[name].mean() for name in attributes])
         return SimpleFill(("mean",), f"mean {means.tolist()}", _Points(means))
@@ -75,7 +75,7 @@ class ZeroFill:
     """Fills every hole with 0: what a join does that ignores the matter (Ren et al. 2019, section 1)."""
 
     @checked
-    def bind(self, attributes: SomeNames) -> Fill:
+    def bind(self, attributes: Attributes) -> Fill:
         """What fills rows with these attributes."""
         return SimpleFill(("zero",), "zero", _Points(np.zeros(len(attributes))))
 
@@ -87,7 +87,7 @@ class PointImputer:
     ``columns`` are those it was fitted on, in order; with a ``repository`` it is fitted here.
     """
 
-    def __init__(self, model: _Model, columns: SomeNames, repository: Any = None) -> None:
+    def __init__(self, model: _Model, columns: Attributes, repository: Any = None) -> None:
         self.columns, self._model = tuple(columns), model
         if repository is not None:
             _FITTED(model, "PointImputer(model=", ", repository=...)").fit(
@@ -95,7 +95,7 @@ class PointImputer:
             )
 
     @checked
-    def bind(self, attributes: SomeNames) -> Fill:
+    def bind(self, attributes: Attributes) -> Fill:
         """What fills rows with these attributes."""
         if set(attributes) != set(self.columns):
             raise BadArgument(
@@ -120,7 +120,7 @@ class NearestImputer:
         self.repository, self.k = _repository(repository), k
 
     @checked
-    def bind(self, attributes: SomeNames) -> Fill:
+    def bind(self, attributes: Attributes) -> Fill:
         """What fills rows with these attributes."""
         version = _digest(f"nearest {self.k}", self.repository)
         return SimpleFill((f"nearest {self.k}",), version, _Nearest(self.repository.matrix(attributes).T, self.k))
@@ -145,7 +145,7 @@ class EditingRules:
                 raise BadArgument(f"EditingRules: {lacking[0]!r} decides {name!r} and has no width in bins=.")
 
     @checked
-    def bind(self, attributes: SomeNames) -> Fill:
+    def bind(self, attributes: Attributes) -> Fill:
         """What fills rows with these attributes."""
         told = tuple(f"{', '.join(by)} -> {name}" for name, by in self.rules.items())
         version = _digest(repr((self.rules, self.bins, self.marginal)), self.repository)

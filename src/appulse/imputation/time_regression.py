@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import numpy as np
 
-from appulse.arguments import Kind, SomeNames, Unfit, checked, whole
+from appulse.arguments import Attributes, Kind, Unfit, checked, whole
 from appulse.imputation.in_time import neighbours
 from appulse.imputation.samples import Choices, every_third, expanded
 from appulse.imputation.simple import SimpleFill, as_points
@@ -59,7 +59,7 @@ class TimeRegressionImputer:
         self.k, self.beside = k, beside
 
     @checked
-    def bind(self, attributes: SomeNames) -> Fill:  # noqa: ARG002 - it fills any
+    def bind(self, attributes: Attributes) -> Fill:  # noqa: ARG002 - it fills any
         """What fills rows with these attributes."""
         way = "regression in time" if self.beside is None else "regression in time and on another stream"
         seen = b"" if self.beside is None else b"".join(part.tobytes() for part in self.beside)
