@@ -87,7 +87,9 @@ def test_spark_tells_of_its_tiles(spark: SparkSession) -> None:
     assert "on Spark: one bucket on one core, of" in ap.explain(queried(frame, probability=0.5))
 
 
-@pytest.mark.parametrize(("given", "message"), [(ROWS, "is not what a call"), ([1], "explain\\(\\) got a list")])
+@pytest.mark.parametrize(
+    ("given", "message"), [(ROWS, "is not what a call"), ([1], "give the result of a call, itself, got list")]
+)
 def test_only_results_explain_themselves(given: Any, message: str) -> None:
     with pytest.raises(ap.BadArgument, match=message):
         ap.explain(given)

@@ -68,7 +68,7 @@ def test_durations_are_text_numbers_of_seconds_or_timedeltas(given_: Any, micros
         ("5 fortnights", "unknown unit 'fortnights'"),
         ("5 secnods", "Did you mean"),
         (True, "bool"),
-        (None, "NoneType"),
+        (None, "None"),
         (1e300, "longer than"),
         ("1e400 weeks", "longer than"),
         (timedelta(days=-1), "negative"),
@@ -317,7 +317,7 @@ def test_labels_are_equal_for_equal_rows_only() -> None:
         (lambda: ap.Gaussian("x", sigma="s", samples=0), "at least 1"),
         (lambda: ap.Ball("x", radius=None), "column name or a number"),  # type: ignore[arg-type]
         (lambda: ap.Ball("x", radius=1.0, samples=True), "whole number"),
-        (lambda: ap.Samples(""), "Name at least one"),
+        (lambda: ap.Samples(""), "the name is empty"),
         (lambda: ap.Samples("s", names=("a", "a")), "twice"),
     ],
 )

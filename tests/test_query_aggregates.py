@@ -175,7 +175,7 @@ def test_aggregates_that_are_none_are_told() -> None:
         ({"n": ("count", "r.x")}, "give 'count'"),
         ({"n": ("sum", "r.name")}, "no column of numbers"),
         ({"time": "count"}, "would be named 'time'"),
-        ({}, "Give a mapping"),
+        ({}, "give a mapping"),
     ):
         with pytest.raises(ap.BadArgument, match=words):
             call(aggregate=given_)

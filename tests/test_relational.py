@@ -337,7 +337,7 @@ def test_a_dimension_that_is_not_there_is_told() -> None:
         ap.self_join(ap.filter(stream, "nothing = 2"), **settings)
     with pytest.raises(ap.BadArgument, match="position 4: a number cannot be compared with a text"):
         ap.self_join(ap.filter(stream, "ts = 'a'"), **settings)
-    with pytest.raises(ap.BadArgument, match=r"filter\(\) got a Table"):
+    with pytest.raises(ap.BadArgument, match=r"filter\(stream=.*Stream.*got pyarrow\.Table"):
         ap.filter(table, "ts = 1")
 
 
@@ -647,10 +647,10 @@ def test_a_stream_without_rows_has_an_answer_without_rows() -> None:
     ("change", "match"),
     [
         ({"aggregates": {"z": "sum"}}, "no dimension 'z'"),
-        ({"aggregates": {"x": "median"}}, "'median' is no aggregate"),
+        ({"aggregates": {"x": "median"}}, "Did you mean 'mean'"),
         ({"aggregates": {"x": []}}, "at least one"),
-        ({"aggregates": {}}, "Give a mapping"),
-        ({"window": 3}, "is no window"),
+        ({"aggregates": {}}, "give a mapping"),
+        ({"window": 3}, "give a window"),
         ({"aggregates": {"x": ["sum", "mean"]}, "single_valued": True}, "is for sums"),
         ({"distribution": True, "single_valued": True}, "is for sums"),
         ({"on_reject": "sink"}, "on_reject="),

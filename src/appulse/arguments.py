@@ -69,10 +69,14 @@ class Kind:
 # --- kinds ----------------------------------------------------------------------------------------------------------
 
 
-def number(*, least: float = -math.inf, above: float = -math.inf, most: float = math.inf) -> Kind:
-    """A finite number in a range."""
+def number(
+    *, least: float = -math.inf, above: float = -math.inf, most: float = math.inf, infinite: bool = False
+) -> Kind:
+    """A number in a range, finite unless it may be ``infinite``."""
     ends = [f"at least {least:g}"] * (least > -math.inf) + [f"above {above:g}"] * (above > -math.inf)
-    wanted = ", ".join(["a finite number", *ends, *[f"at most {most:g}"] * (most < math.inf)])
+    wanted = ", ".join(
+        ["a number" if infinite else "a finite number", *ends, *[f"at most {most:g}"] * (most < math.inf)]
+    )
 
     def take(value: Any) -> float:
         if not isinstance(value, RealNumber | Decimal) or isinstance(value, bool | np.timedelta64):
@@ -81,6 +85,8 @@ def number(*, least: float = -math.inf, above: float = -math.inf, most: float = 
             given = float(value)
         except OverflowError:
             raise Unfit(f"give {wanted}, and below 1.8e308.") from None
+        if math.isinf(given) and infinite and given >= least:
+            return given
         if not (math.isfinite(given) and above < given <= most and given >= least):
             raise Unfit(f"give {wanted}.")
         return given
@@ -235,6 +241,14 @@ def _path(value: Any) -> Path:
 
 
 ANYTHING = Kind("anything", lambda value: value)
+
+
+def _attributes(value: Any) -> tuple[str, ...]:
+    letters = list(value) if isinstance(value, str) else value  # "ab" is ("a", "b"), as for any sequence
+    names: tuple[str, ...] = several(NAME, "names of attributes", least=1).take(letters)
+    return names
+
+
 TEXT = Kind("text", _text)
 NAME = Kind("the name of a column", _name)
 FLAG = Kind("True or False", _flag)
@@ -248,7 +262,7 @@ Probability: TypeAlias = Annotated[float, number(above=0.0, most=1.0)]
 Count: TypeAlias = Annotated[int, whole(1)]
 Name: TypeAlias = Annotated[str, NAME]
 Names: TypeAlias = Annotated[Sequence[str], several(NAME, "the name of a column, or several", single=str)]
-SomeNames: TypeAlias = Annotated[Sequence[str], several(NAME, "the name of a column, or several", least=1, single=str)]
+Attributes: TypeAlias = Annotated[Sequence[str], Kind("names of attributes", _attributes)]
 OnReject: TypeAlias = Annotated[str, one_of("collect", "fail")]
 Folder: TypeAlias = Annotated[str | Path, Kind("a path", _path)]
 

@@ -29,7 +29,7 @@ def _framed(stream: Any) -> Stream:
 FRAMED = Kind("a Stream. Wrap the frame: ap.Stream(frame, ...)", _framed)
 Framed: TypeAlias = Annotated[Stream, FRAMED]
 #: A stream whose rows come later.
-Described: TypeAlias = Annotated[Stream, instance(Stream, "a Stream. Describe it: ap.Stream(None, ...)")]
+Described: TypeAlias = Annotated[Stream, instance(Stream, "a Stream. Describe the stream: ap.Stream(None, ...)")]
 
 
 def _result(value: Any) -> Any:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from appulse.operators.relational import Answer, Distribution
     from appulse.windows.definitions import Window
 
-_GIVEN = several(one_of(*AGGREGATES), "one aggregate, or several", least=1, single=str)
+_GIVEN = several(one_of(*AGGREGATES), "at least one aggregate", least=1, single=str)
 Aggregates: TypeAlias = Annotated[
     Mapping[str, str | Sequence[str]], mapping(NAME, _GIVEN, "a mapping such as {'load': ['sum', 'max']}", least=1)
 ]

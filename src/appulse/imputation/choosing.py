@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from appulse.arguments import Count, SomeNames, checked
+from appulse.arguments import Attributes, Count, checked
 from appulse.errors import BadArgument
 from appulse.imputation.discovery import discovered
 from appulse.imputation.imputer import DependencyImputer, Rules
@@ -55,7 +55,7 @@ class AutoImputer:
         self._by_dependencies: dict[tuple[tuple[str, ...], str], DependencyImputer] = {}
 
     @checked
-    def bind(self, attributes: SomeNames) -> Fill:
+    def bind(self, attributes: Attributes) -> Fill:
         """Not before an imputer has been chosen."""
         raise BadArgument(
             f"No imputer has been chosen for {', '.join(attributes)}: rows come piece by piece. Choose one on a frame "

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
-from appulse.arguments import NAME, NOT_NEGATIVE, REAL, Kind, Name, NotNegative, Probability, Unfit, checked, mapping
+from appulse.arguments import NAME, NOT_NEGATIVE, Kind, Name, NotNegative, Probability, Unfit, checked, mapping, number
 from appulse.errors import BadArgument, nearest
 from appulse.model.meaning import real, without_defaults
 
@@ -21,12 +21,15 @@ if TYPE_CHECKING:
 _FIELDS = ("determinants", "dependent", "tolerance", "confidence", "where")
 
 
+_END = number(infinite=True)
+
+
 def _range(value: Any) -> tuple[float, float]:
     if not isinstance(value, tuple | list) or len(value) != 2:
         raise Unfit
-    low, high = (REAL.take(end) for end in value)
+    low, high = (_END.take(end) for end in value)
     if low > high:
-        raise Unfit(f"no number lies in [{low:g}, {high:g}]. Give a pair (low, high).")
+        raise Unfit("no number lies in there. Give a pair (low, high).")
     return low, high
 
 

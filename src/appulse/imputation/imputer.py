@@ -11,11 +11,10 @@ from appulse.arguments import (
     NAME,
     NOTHING,
     REAL,
+    Attributes,
     Count,
     Folder,
     Kind,
-    Names,
-    SomeNames,
     checked,
     either,
     instance,
@@ -133,7 +132,7 @@ class DependencyImputer:
         return load(folder, version)
 
     @checked
-    def prepare(self, attributes: Names | None = None) -> None:
+    def prepare(self, attributes: Attributes | None = None) -> None:
         """Make the indexes for single holes, of the repository's columns or these, now and not when first needed."""
         names = tuple(self.repository.names if attributes is None else attributes)
         for name in names:
@@ -176,7 +175,7 @@ class DependencyImputer:
         return found
 
     @checked
-    def bind(self, attributes: SomeNames) -> DependencyFill:
+    def bind(self, attributes: Attributes) -> DependencyFill:
         """What fills rows with these attributes."""
         for name in attributes:
             if name not in self.repository.names:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import numpy as np
 
-from appulse.arguments import NAME, NOT_NEGATIVE, Kind, SomeNames, Unfit, checked, either, mapping
+from appulse.arguments import NAME, Attributes, checked, mapping, number
 from appulse.errors import BadArgument, nearest
 from appulse.imputation.samples import Choices, expanded
 from appulse.imputation.simple import SimpleFill, as_points
@@ -27,15 +27,6 @@ if TYPE_CHECKING:
 _LARGE = 256  # binary exponent of values beyond which products of several may overflow
 
 
-def _infinite(value: Any) -> float:
-    if value != math.inf:
-        raise Unfit
-    return math.inf
-
-
-_INFINITE = Kind("infinite", _infinite)
-
-
 class LastValueImputer:
     """Fills a hole with the attribute's last value before it in the stream, within its partition.
 
@@ -43,14 +34,14 @@ class LastValueImputer:
     """
 
     @checked
-    def bind(self, attributes: SomeNames) -> Fill:  # noqa: ARG002 - it fills any
+    def bind(self, attributes: Attributes) -> Fill:  # noqa: ARG002 - it fills any
         """What fills rows with these attributes."""
         return SimpleFill(("last value",), {"kind": "LastValueImputer"}, _last_values, in_order=True)
 
 
 _Speeds: TypeAlias = Annotated[
     Mapping[str, float],
-    mapping(NAME, either(NOT_NEGATIVE, _INFINITE), "a mapping from attributes to speeds, at least 0"),
+    mapping(NAME, number(least=0.0, infinite=True), "a mapping from attributes to speeds, at least 0"),
 ]
 
 
@@ -68,7 +59,7 @@ class SpeedImputer:
         self.speeds = dict(speeds or {})
 
     @checked
-    def bind(self, attributes: SomeNames) -> Fill:
+    def bind(self, attributes: Attributes) -> Fill:
         """What fills rows with these attributes."""
         for name in self.speeds:
             if name not in attributes:

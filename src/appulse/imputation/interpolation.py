@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 
-from appulse.arguments import SomeNames, checked, whole
+from appulse.arguments import Attributes, checked, whole
 from appulse.imputation.in_time import Rescaled, neighbours
 from appulse.imputation.samples import Choices, expanded
 from appulse.imputation.simple import SimpleFill
@@ -34,7 +34,7 @@ class InterpolationImputer:
         self.k = k
 
     @checked
-    def bind(self, attributes: SomeNames) -> Fill:  # noqa: ARG002 - it fills any
+    def bind(self, attributes: Attributes) -> Fill:  # noqa: ARG002 - it fills any
         """What fills rows with these attributes."""
         meaning = without_defaults({"kind": "InterpolationImputer", "k": self.k}, {"k": 16})
         return SimpleFill(("interpolation",), meaning, Rescaled(_Interpolated(self.k)), in_order=True)

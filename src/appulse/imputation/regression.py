@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from appulse.arguments import Count, SomeNames, checked
+from appulse.arguments import Attributes, Count, checked
 from appulse.imputation.repository import Repository, in_deviations, units
 from appulse.imputation.samples import Choices, every_third, expanded
 from appulse.imputation.simple import SimpleFill
@@ -34,7 +34,7 @@ class RegressionImputer:
         self.k = k
 
     @checked
-    def bind(self, attributes: SomeNames) -> Fill:
+    def bind(self, attributes: Attributes) -> Fill:
         """What fills rows with these attributes."""
         meaning = {"kind": "RegressionImputer", "repository": self.repository.meaning(), "k": self.k}
         meaning = without_defaults(meaning, {"k": 64})

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import numpy as np
 
-from appulse.arguments import NAME, POSITIVE, Count, SomeNames, checked, has, mapping, several
+from appulse.arguments import NAME, POSITIVE, Attributes, Count, checked, has, mapping, several
 from appulse.errors import BadArgument
 from appulse.imputation.imputer import MARGINAL
 from appulse.imputation.repository import Repository, in_deviations, units
@@ -81,7 +81,7 @@ class MeanImputer:
         self.repository = _repository(repository)
 
     @checked
-    def bind(self, attributes: SomeNames) -> Fill:
+    def bind(self, attributes: Attributes) -> Fill:
         """What fills rows with these attributes."""
         rows = self.repository.matrix(attributes)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -95,7 +95,7 @@ class ZeroFill:
     """Fills every hole with 0: what a join does that ignores the matter (Ren et al. 2019, section 1)."""
 
     @checked
-    def bind(self, attributes: SomeNames) -> Fill:
+    def bind(self, attributes: Attributes) -> Fill:
         """What fills rows with these attributes."""
         return SimpleFill(("zero",), {"kind": "ZeroFill"}, _Points(np.zeros(len(attributes))))
 
@@ -107,7 +107,7 @@ class PointImputer:
     ``columns`` are those it was fitted on, in order; with a ``repository`` it is fitted here.
     """
 
-    def __init__(self, model: _Model, columns: SomeNames, repository: Any = None) -> None:
+    def __init__(self, model: _Model, columns: Attributes, repository: Any = None) -> None:
         self.columns, self._model = tuple(columns), model
         if repository is not None:
             _FITTED(model, "PointImputer(model=", ", repository=...)").fit(
@@ -115,7 +115,7 @@ class PointImputer:
             )
 
     @checked
-    def bind(self, attributes: SomeNames) -> Fill:
+    def bind(self, attributes: Attributes) -> Fill:
         """What fills rows with these attributes."""
         if set(attributes) != set(self.columns):
             raise BadArgument(
@@ -141,7 +141,7 @@ class NearestImputer:
         self.repository, self.k = _repository(repository), k
 
     @checked
-    def bind(self, attributes: SomeNames) -> Fill:
+    def bind(self, attributes: Attributes) -> Fill:
         """What fills rows with these attributes."""
         meaning = {"kind": "NearestImputer", "repository": self.repository.meaning(), "k": self.k}
         meaning = without_defaults(meaning, {"k": 10})
@@ -167,7 +167,7 @@ class EditingRules:
                 raise BadArgument(f"EditingRules: {lacking[0]!r} decides {name!r} and has no width in bins=.")
 
     @checked
-    def bind(self, attributes: SomeNames) -> Fill:
+    def bind(self, attributes: Attributes) -> Fill:
         """What fills rows with these attributes."""
         told = tuple(f"{', '.join(by)} -> {name}" for name, by in self.rules.items())
         meaning = {

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import numpy as np
 
-from appulse.arguments import Kind, SomeNames, Unfit, checked, whole
+from appulse.arguments import Attributes, Kind, Unfit, checked, whole
 from appulse.imputation.in_time import Rescaled, neighbours, without_overflow
 from appulse.imputation.samples import Choices, every_third, expanded
 from appulse.imputation.simple import SimpleFill, as_points
@@ -59,7 +59,7 @@ class TimeRegressionImputer:
         self.k, self.beside = k, beside
 
     @checked
-    def bind(self, attributes: SomeNames) -> Fill:  # noqa: ARG002 - it fills any
+    def bind(self, attributes: Attributes) -> Fill:  # noqa: ARG002 - it fills any
         """What fills rows with these attributes."""
         way = "regression in time" if self.beside is None else "regression in time and on another stream"
         beside = None if self.beside is None else digest_of(part.tobytes() for part in self.beside)

@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from appulse.arguments import Folder, SomeNames, checked
+from appulse.arguments import Attributes, Folder, checked
 from appulse.errors import BadArgument, StateError, StorageError
 from appulse.imputation import arrays
 from appulse.imputation.dependencies import from_toml, to_toml
@@ -166,7 +166,7 @@ class SavedImputer:
         newest_in(self.folder)
 
     @checked
-    def bind(self, attributes: SomeNames) -> VersionedFill:
+    def bind(self, attributes: Attributes) -> VersionedFill:
         """What fills rows with these attributes."""
         return VersionedFill(self.folder, tuple(attributes), newest_in(self.folder))
 
