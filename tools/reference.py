@@ -66,6 +66,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "CappedWindow",
         "CheckpointError",
         "ExplodingOutput",
+        "LateRows",
         "JobError",
         "NotBuilt",
         "OutputLimit",
