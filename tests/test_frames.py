@@ -259,7 +259,7 @@ def test_types_are_plain_from_the_door_on(kind: str) -> None:
         "partition": ap.window_aggregate(stream(frame, partition_by="c"), {"x": "sum"}, window=ap.CountWindow(2))["c"],
         "key": ap.match_queries(stream(frame, key="c"), asked())["key"],
         "query": ap.match_queries(stream(pa.table(REST)), queries_of(frame, "query"))["query"],
-        "sensor": sensors(frame, sensor="c")["left_sensor"],
+        "sensor": sensors(frame, sensor="c", value="e", within=9.0)["sensor"],
         "value": sensors(frame, value="c")["value"],
     }
     for part, values in found.items():
@@ -272,7 +272,7 @@ def test_equal_values_of_sensors_may_be_of_any_type() -> None:
     for kind in ("struct<a: int64, b: string_view>", "list<item: double>", "map<string, int64>", "decimal32(5, 2)"):
         frame = pa.table({**REST, "c": COLUMNS[kind]})
         (row,) = sensors(frame, value="c").to_pylist()
-        assert (row["left_sensor"], row["right_sensor"]) == ("y", "z")
+        assert (row["sensor"], [match["sensor"] for match in row["matches"]]) == ("z", ["y"])
         assert row["value"] == COLUMNS[kind][1].as_py()
         assert readings_by_hand(frame)["value"].to_pylist() == [row["value"]]
 
