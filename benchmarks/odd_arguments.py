@@ -376,10 +376,11 @@ def _definitions() -> Iterator[Target]:
         "match_queries": lambda one: ap.match_queries(one, QUERIES, probability=0.5),
         "window_aggregate": lambda one: ap.window_aggregate(one, {"x": "sum"}, **sums),
         "filter": lambda one: ap.filter(one, "x > 0"),
-        "impute": lambda one: ap.impute(one, ap.MeanImputer(WHOLE)),
     }
     for name, use in uses.items():
         yield Target(f"Stream, for {name}", lambda use=use, **a: use(ap.Stream(**a)), usual)
+    holed = usual | {"frame": HOLED, "value": ap.Incomplete("x", "y")}
+    yield Target("Stream, for impute", lambda **a: ap.impute(ap.Stream(**a), ap.MeanImputer(WHOLE)), holed)
     options = {"bounds": frozenset({"mass"}), "index": "auto", "partitions": None, "sample": None, "side": None}
     yield Target("Options", lambda **a: ap.self_join(stream(), options=ap.Options(**a), **question), options)
     yield Target("SensorOptions", ap.SensorOptions, {"sweep": "periodic", "partitions": None, "sample": None})

@@ -22,6 +22,7 @@ import types
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import date, timedelta
 from decimal import Decimal
 from errno import ENAMETOOLONG
 from functools import wraps
@@ -366,7 +367,7 @@ class _Short(Repr):
 
     def repr_instance(self, x: Any, level: int) -> str:
         """Frames and models have long ones."""
-        plain = isinstance(x, RealNumber | Decimal | complex | np.generic) or type(x).__module__ == "datetime"
+        plain = x is None or isinstance(x, RealNumber | Decimal | complex | np.generic | str | bytes | date | timedelta)
         return super().repr_instance(x, level) if plain else f"<{_type_of(x)}>"
 
 
