@@ -381,7 +381,7 @@ def _definitions() -> Iterator[Target]:
         yield Target(f"Stream, for {name}", lambda use=use, **a: use(ap.Stream(**a)), usual)
     holed = usual | {"frame": HOLED, "value": ap.Incomplete("x", "y")}
     yield Target("Stream, for impute", lambda **a: ap.impute(ap.Stream(**a), ap.MeanImputer(WHOLE)), holed)
-    options = {"bounds": frozenset({"mass"}), "index": "auto", "partitions": None, "sample": None, "side": None}
+    options = {"bounds": frozenset({"moment"}), "index": "auto", "partitions": None, "sample": None, "side": None}
     yield Target("Options", lambda **a: ap.self_join(stream(), options=ap.Options(**a), **question), options)
     yield Target("SensorOptions", ap.SensorOptions, {"sweep": "periodic", "partitions": None, "sample": None})
 
