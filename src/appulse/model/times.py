@@ -46,7 +46,7 @@ _MOST_TIME, _MOST_DURATION = 2.0**62, 2.0**61
 
 def duration(value: object, what: str = "duration") -> int:
     """Microseconds of ``"10 seconds"``, ``"1 minute 30 seconds"``, a number of seconds or a timedelta."""
-    micros: int = _DURATION(value, f"{what}=")
+    micros: int = _DURATION(value, f"{what} ")
     return micros
 
 
