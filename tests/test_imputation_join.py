@@ -80,7 +80,7 @@ def test_impute_needs_what_it_can_fill() -> None:
     with pytest.raises(ap.BadArgument, match="no column 'C'"):
         ap.impute(stream(HOLED.drop_columns("C")), imputer)
     impute: Any = ap.impute
-    with pytest.raises(ap.BadArgument, match="Wrap the frame.*got int"):
+    with pytest.raises(ap.BadArgument, match=r"Wrap the frame.*got int"):
         impute(3, imputer)
 
 
