@@ -356,17 +356,17 @@ def _definitions() -> Iterator[Target]:
         ap.self_join(stream(existence="p"), **question | {"window": window})
         ap.window_aggregate(stream(existence="p"), {"x": "sum"}, window=window)
 
-    for kind, usual in (
+    windows: tuple[tuple[Any, dict[str, Any]], ...] = (
         (ap.TimeWindow, {"length": 1, "per_stream": None}),
         (ap.CountWindow, {"size": 2}),
         (ap.UncertainCountWindow, {"size": 2, "confidence": 0.5, "method": "exact", "max_rows": None}),
         (ap.DeltaWindow, {"column": "x", "bound": 1.0, "confidence": None}),
         (ap.TumblingWindow, {"length": 2}),
-    ):
-        make: Any = kind
-        yield Target(kind.__name__, lambda make=make, **a: within(make(**a)), usual)
+    )
+    for make, taken in windows:
+        yield Target(make.__name__, lambda make=make, **a: within(make(**a)), taken)
 
-    usual = {
+    usual: dict[str, Any] = {
         "frame": ROWS,
         "key": "k",
         "time": "t",
@@ -375,7 +375,7 @@ def _definitions() -> Iterator[Target]:
         "partition_by": None,
     }
     usual |= {"lateness": None, "idle_after": None, "order": "time", "unit": "s", "name": None, "where": ()}
-    sums = {"window": ap.CountWindow(2)}
+    sums: dict[str, Any] = {"window": ap.CountWindow(2)}
     uses: dict[str, Callable[[ap.Stream], object]] = {
         "self_join": lambda one: ap.self_join(one, **question),
         "similarity_join": lambda one: ap.similarity_join(one, stream(), **question | sums),
@@ -395,7 +395,7 @@ def _definitions() -> Iterator[Target]:
 def _joins() -> Iterator[Target]:
     usual: dict[str, Any] = {"epsilon": 1.0, "probability": 0.5, "window": ap.TimeWindow(3), "imputer": None}
     modes = {"emit": "matches", "probabilities": "exact", "values": False, "on_reject": "collect", "options": None}
-    both = {"left": stream(), "right": stream()}
+    both: dict[str, Any] = {"left": stream(), "right": stream()}
     yield Target("similarity_join", ap.similarity_join, both | usual | {"metric": "euclidean"} | modes)
     yield Target(
         "similarity_join, of more", lambda more: ap.similarity_join(*both.values(), more, **usual), {"more": stream()}

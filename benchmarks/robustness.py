@@ -27,7 +27,7 @@ from benchmarks.harness import arguments, report, say
 from benchmarks.odd_arguments import escapes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 _CALLS = 25_000
 _SIZES = (3_000, 10_000, 30_000, 100_000, 999_999)
@@ -206,17 +206,17 @@ def poisoned_query_others_lost() -> float:
     return lost
 
 
-def _queries(conditions: list[str | None]) -> pa.Table:
+def _queries(conditions: Sequence[str | None]) -> pa.Table:
     # Good queries go by their texts: their answers are the same whatever stands beside them.
     names = [str(text) for text in conditions]
     return pa.table({"query": names, "condition": pa.array(conditions, pa.string())})
 
 
-def _by_call(conditions: list[str | None], streams: tuple[str, ...]) -> Counter[str]:
+def _by_call(conditions: Sequence[str | None], streams: tuple[str, ...]) -> Counter[str]:
     return _counted(ap.match_queries(*(_stream(_ROWS, name) for name in streams), queries=_queries(conditions)))
 
 
-def _by_push(conditions: list[str | None], streams: tuple[str, ...]) -> Counter[str]:
+def _by_push(conditions: Sequence[str | None], streams: tuple[str, ...]) -> Counter[str]:
     match = ap.QueryMatch(*(_stream(None, name) for name in streams))
     match.change(_queries(conditions))
     if len(streams) == 1:

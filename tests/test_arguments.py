@@ -47,10 +47,13 @@ def _is_made(name: str) -> bool:
 
 
 @checked
-def _call(
+def _checked_call(
     real: Real = 0.0, size: Count = 1, by: Names = (), *more: Name, flag: bool = False, **others: NotNegative
 ) -> Any:
     return real, size, by, more, flag, others
+
+
+_call: Any = _checked_call  # wrong types are what is tried
 
 
 def test_what_stands_for_a_number_or_a_name_is_converted() -> None:
@@ -67,7 +70,7 @@ def test_what_stands_for_a_number_or_a_name_is_converted() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: _call("5"), r"^_call\(real='5'\): give a finite number, got text\.$"),
+        (lambda: _call("5"), r"^_checked_call\(real='5'\): give a finite number, got text\.$"),
         (lambda: _call(True), "got bool"),
         (lambda: _call(np.nan), "give a finite number"),
         (lambda: _call(10**400), r"below 1\.8e308"),
@@ -76,7 +79,7 @@ def test_what_stands_for_a_number_or_a_name_is_converted() -> None:
         (lambda: _call(size=np.timedelta64(3, "s")), r"got numpy\.timedelta64"),
         (lambda: _call(by=["x", 3]), "the name of a column, or several, got list"),
         (lambda: _call(by="\ud800"), "got text"),
-        (lambda: _call(0, 1, (), 3), r"^_call\(3\): give the name of a column"),
+        (lambda: _call(0, 1, (), 3), r"^_checked_call\(3\): give the name of a column"),
         (lambda: _call(flag=1), r"flag=1\): give True or False"),
         (lambda: _call(others=-1), r"others=-1\): give a finite number, at least 0\."),
         (lambda: _call(np.zeros(1000)), r"real=<numpy\.ndarray>"),

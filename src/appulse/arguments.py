@@ -80,7 +80,7 @@ def number(
     )
 
     def take(value: Any) -> float:
-        if not isinstance(value, RealNumber | Decimal) or isinstance(value, bool | np.timedelta64):
+        if isinstance(value, bool | np.timedelta64) or not isinstance(value, RealNumber | Decimal):
             raise Unfit
         try:
             given = float(value)
@@ -101,7 +101,7 @@ def whole(least: int | None = None, most: int = _MOST_WHOLE, of: str = "") -> Ki
     wanted = f"a whole number{f' of {of}' if of else ''}" + ("" if least is None else f", at least {least}")
 
     def take(value: Any) -> int:
-        if not isinstance(value, Integral) or isinstance(value, bool | np.timedelta64):
+        if isinstance(value, bool | np.timedelta64) or not isinstance(value, Integral):
             raise Unfit
         given = int(value)
         if given > most:

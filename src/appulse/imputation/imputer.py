@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeAlias
 
 import numpy as np
@@ -116,7 +117,7 @@ class DependencyImputer:
         """
         from appulse.imputation.versions import save
 
-        return save(self, folder)
+        return save(self, Path(folder))
 
     @classmethod
     @checked
@@ -128,7 +129,7 @@ class DependencyImputer:
         """
         from appulse.imputation.versions import load
 
-        return load(folder, version)
+        return load(Path(folder), version)
 
     @checked
     def prepare(self, attributes: Attributes | None = None) -> None:
