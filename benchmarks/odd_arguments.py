@@ -436,9 +436,16 @@ def _joins() -> Iterator[Target]:
 
 def _queries() -> Iterator[Target]:
     modes = {"probability": None, "window": None, "aggregate": None, "spread": None, "on_reject": "collect"}
-    yield Target("match_queries", ap.match_queries, {"one": stream(), "queries": QUERIES} | modes)
+
+    def matched(one: Any, *others: Any, **settings: Any) -> None:
+        ap.match_queries(one, *others, **settings)
+
+    def matched_of_two(a: Any, b: Any, **settings: Any) -> None:
+        matched(a, b, **settings)
+
+    yield Target("match_queries", matched, {"one": stream(), "queries": QUERIES} | modes)
     two = {"a": stream(name="a"), "b": stream(name="b"), "queries": JOINS}
-    yield Target("match_queries, of two", ap.match_queries, two | modes)
+    yield Target("match_queries, of two", matched_of_two, two | modes)
     yield Target(
         "match_queries, aggregate",
         lambda how, part: [
