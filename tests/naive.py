@@ -648,8 +648,10 @@ def worlds_in_windows(rows: Iterable[Row], a: Row, b: Row, tick: int, size: int,
     return total
 
 
-def micros_of_duration(length: float | str) -> int:
+def micros_of_duration(length: float | str | timedelta) -> int:
     """Microseconds of a number of seconds, or of text such as "10 seconds"."""
+    if isinstance(length, timedelta):
+        return length // timedelta(microseconds=1)
     if not isinstance(length, str):
         return round(Fraction(length) * 10**6)
     number, unit = length.split()

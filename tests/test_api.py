@@ -73,7 +73,7 @@ def test_numbers_may_be_numpys_and_windows_timedeltas() -> None:
     """Whatever is a number or a duration."""
     from datetime import timedelta
 
-    window = ap.TimeWindow(timedelta(seconds=10))  # type: ignore[arg-type]  # documented in text
+    window = ap.TimeWindow(timedelta(seconds=10))
     usual = _join()
     for settings in (
         {"epsilon": np.int64(1)},
