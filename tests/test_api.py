@@ -675,7 +675,7 @@ def test_a_push_that_raises_settles_no_dimensions() -> None:
 
 def test_rejects_are_there_whichever_streams_have_spoken() -> None:
     """Before and after the drain; rows that nothing can be joined with are judged when they come."""
-    stream = {"key": "k", "time": "t", "value": ap.Exact("x")}
+    stream: dict[str, Any] = {"key": "k", "time": "t", "value": ap.Exact("x")}
     bad = pa.table({"k": pa.array([None], pa.string()), "t": [1], "x": [0.0]})
     join = ap.SimilarityJoin(a=ap.Stream(None, **stream), b=ap.Stream(None, **stream), **QUESTION)
     join.push(a=bad)
