@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from appulse.arguments import Kind, checked, one_of
+from appulse.arguments import NAMES, Kind, checked, one_of
 from appulse.engines.call import TOLERANCE, Partitions, column_type
 from appulse.errors import BadArgument
 from appulse.kernels.sensor_join import expand
@@ -178,7 +178,7 @@ def resolve_sensors(
         raise BadArgument("within= goes with values and slopes. For summaries give resolution=.")
     if resolution is not None and within is not None:
         raise BadArgument("resolution= and within= are given both. Bins, or values at most so far apart: give one.")
-    partitions, carried = tuple(partition_by or ()), tuple(carry)
+    partitions, carried = NAMES(partition_by or (), "partition_by="), NAMES(carry, "carry=")
     _check_carried(carried, (sensor, time, *partitions))
     for column in (sensor, time, value):
         column_type(schema, column, "readings")
