@@ -692,7 +692,9 @@ def test_rejects_are_there_whichever_streams_have_spoken() -> None:
 
 def test_the_end_answers_streams_that_had_to_wait_for_others() -> None:
     """A stream that never showed its columns has no rows."""
-    streams = {name: ap.Stream(None, key="k", time="t", value=ap.Exact("x")) for name in ("a", "b", "c")}
+    streams: dict[str, Any] = {
+        name: ap.Stream(None, key="k", time="t", value=ap.Exact("x")) for name in ("a", "b", "c")
+    }
     join = ap.SimilarityJoin(**streams, **QUESTION)
     assert len(join.push(a=_one(), c=_one())) == 0
     assert join.drain()["right_stream"].to_pylist() == ["c"]
@@ -705,7 +707,7 @@ _UNTYPED = [pd.DataFrame(columns=["k", "t", "x"]), pa.table({name: pa.nulls(1) f
 @pytest.mark.parametrize("untyped", _UNTYPED)
 def test_columns_without_types_settle_none(untyped: Any) -> None:
     """Whoever brings them: types are those of the first push that has some."""
-    streams = {name: ap.Stream(None, key="k", time="t", value=ap.Exact("x")) for name in ("a", "b")}
+    streams: dict[str, Any] = {name: ap.Stream(None, key="k", time="t", value=ap.Exact("x")) for name in ("a", "b")}
     join = ap.SimilarityJoin(**streams, **QUESTION)
     assert len(join.push(a=untyped, b=untyped)) == 0
     assert len(join.current()) == 0
