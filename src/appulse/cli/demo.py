@@ -44,7 +44,7 @@ def demo(
 def _weather(console: Console, folder: Path) -> None:
     from appulse.cli.demos.weather import AIRPORTS, read, write
     from appulse.jobs import load
-    from appulse.report.results import read_results
+    from appulse.lab.results import read_results
 
     reports = read()
     for made in _MADE:
@@ -69,7 +69,7 @@ def _weather(console: Console, folder: Path) -> None:
 
 
 def _draw(console: Console, pairs: pd.DataFrame, reports: pd.DataFrame, file: Path) -> None:
-    from appulse.report.weather import draw_weather
+    from appulse.cli.demos.picture import draw_weather
 
     finding = draw_weather(pairs, reports, file)
     console.print(f"5. {finding}.\n   The picture: [bold]{file.resolve()}[/]")
