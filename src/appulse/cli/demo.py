@@ -12,6 +12,7 @@ from rich.console import Console
 
 from appulse.cli.console import errors_told
 from appulse.cli.run import carry_out
+from appulse.engines.spark.installation import need_spark
 from appulse.errors import JobError, nearest
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ def demo(
     with errors_told(console):
         if name not in _DEMOS:
             raise JobError(f"There is no demo {name!r}.{nearest(name, _DEMOS)}")
+        need_spark()
         _weather(console, out / name)
     console.print(f"All of it took {time.perf_counter() - begin:.0f} seconds.")
 
