@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from appulse.network import (
+from appulse.lab.network import (
     Assembled,
     Clusters,
     Everyone,

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 from scipy.optimize import nnls
 
-from appulse.network import Clusters, Observations, Settings, Sizes, Topology, centralised, cost, simulate
-from appulse.network.store import Store
+from appulse.lab.network import Clusters, Observations, Settings, Sizes, Topology, centralised, cost, simulate
+from appulse.lab.network.store import Store
 from appulse.operators.sensor_join import SensorJoin, SensorPlan
 from benchmarks import sensor_fields as fields
 from benchmarks.harness import say
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from appulse.network import Outcome
+    from appulse.lab.network import Outcome
 
 RUNS = 3
 SIZES = tuple(range(200, 2001, 200))

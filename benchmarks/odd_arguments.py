@@ -528,13 +528,13 @@ def _readings() -> Iterator[Target]:
     yield Target("SensorJoin", partial(by_hand, ap.SensorJoin), {"frame": READINGS} | join)
     yield Target("Phenomena", partial(by_hand, ap.Phenomena), {"frame": READINGS} | regions)
     events = ap.phenomena(READINGS, **regions)
-    yield Target("field.memberships", ap.field.memberships, {"events": events})
-    yield Target("field.going_on", ap.field.going_on, {"events": events, "at": None})
+    yield Target("lab.field.memberships", ap.lab.field.memberships, {"events": events})
+    yield Target("lab.field.going_on", ap.lab.field.going_on, {"events": events, "at": None})
     sampling = {"events": events, "locations": PLACES, "sensor": "k", "reach": 2.0, "at": None}
-    yield Target("field.guided_sampling", ap.field.guided_sampling, sampling)
+    yield Target("lab.field.guided_sampling", ap.lab.field.guided_sampling, sampling)
     tagged = {"readings": READINGS, "events": events} | columns | {"resolution": 0.5}
-    yield Target("field.tagged", ap.field.tagged, tagged)
-    yield Target("field.compression", ap.field.compression, tagged)
+    yield Target("lab.field.tagged", ap.lab.field.tagged, tagged)
+    yield Target("lab.field.compression", ap.lab.field.compression, tagged)
 
 
 def _imputers() -> Iterator[Target]:

@@ -109,7 +109,7 @@ def guided(runs: int) -> list[Curves]:
     )
     events = events.filter(pa.compute.equal(events["value"], HEAVY))
     told = time.perf_counter()
-    known = ap.field.tagged(readings, events, sensor="station", time="time", value="pm", resolution=HEAVY)
+    known = ap.lab.field.tagged(readings, events, sensor="station", time="time", value="pm", resolution=HEAVY)
     seconds = {"phenomena": [told - begun], "tags": [time.perf_counter() - told]}
     inside = known.filter(known["phenomenon"].is_valid())
     low = np.linspace(HEAVY, 2 * HEAVY, CONDITIONS, endpoint=False).round(2).tolist()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.stats import t as student
 
-from appulse.report.style import PALETTE, style
+from appulse.lab.style import PALETTE, style
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

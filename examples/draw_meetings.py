@@ -12,11 +12,11 @@ from pathlib import Path
 import pandas as pd
 import prepare_cabs
 import prepare_geolife
+from meetings import at_places, draw_meetings, meetings
 from tracks import project
 
 from appulse.errors import AppulseError
-from appulse.report.meetings import at_places, draw_meetings, meetings
-from appulse.report.results import read_results
+from appulse.lab.results import read_results
 
 OUT = Path(__file__).resolve().parent.parent / "out"
 CITIES = {"cabs": prepare_cabs.CITY, "geolife": prepare_geolife.CITY}

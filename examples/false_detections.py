@@ -17,10 +17,10 @@ import numpy as np
 import pandas as pd
 import prepare_cabs
 from data_folder import data_at
+from reliability import draw_reliability, reliability
 from tracks import project
 
 import appulse as ap
-from appulse.report.reliability import draw_reliability, reliability
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

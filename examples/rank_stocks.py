@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from appulse.errors import AppulseError
-from appulse.report.results import read_results
+from appulse.lab.results import read_results
 
 PAIRS = Path(__file__).resolve().parent.parent / "out" / "stocks" / "pairs"
 

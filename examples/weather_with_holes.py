@@ -24,7 +24,7 @@ import pandas as pd
 
 import appulse as ap
 from appulse.cli.demos.weather import read
-from appulse.report.style import INK, PALETTE, QUIET, style, titled
+from appulse.lab.style import INK, PALETTE, QUIET, style, titled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -18,7 +18,7 @@ from appulse.cli.console import errors_told, size, span
 from appulse.cli.progress import batch_of
 from appulse.cli.running import interrupts, log_file, stderr_to, watch
 from appulse.errors import BadInput
-from appulse.report.results import read_results
+from appulse.lab.results import read_results
 from tests.test_jobs import in_order, in_process, job, wrong
 
 if TYPE_CHECKING:

@@ -58,7 +58,7 @@ def test_deep_look_runs_a_query_and_leaves_a_running_session_be(spark: SparkSess
     ],
 )
 def test_versions_of_packages(monkeypatch: pytest.MonkeyPatch, version: str | None, state: str) -> None:
-    monkeypatch.setattr(doctor, "installed", lambda _: version)
+    monkeypatch.setattr(doctor, "installed", {"pandas": version, "pyspark": "4.3.0"}.get)
     found = finding("pandas")
     assert found.state == state
     assert (found.remedy == 'pip install "pandas>=2.2,<3"') == (state == "wrong")

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from appulse.report.reliability import draw_reliability, reliability
+from examples.reliability import draw_reliability, reliability
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -32,7 +32,7 @@ def _members_at(events: pa.Table, time: int) -> dict[int, tuple[float, set[str]]
 @settings(max_examples=60, deadline=None)
 def test_memberships_are_the_events_by_sensor(case: Case) -> None:
     events = _events(case)
-    rows = ap.field.memberships(events).to_pylist()
+    rows = ap.lab.field.memberships(events).to_pylist()
     for time in {row[1] for row in case.rows}:
         wanted = {(n, value, s) for n, (value, sensors) in _members_at(events, time).items() for s in sensors}
         found = {
@@ -47,7 +47,7 @@ def test_memberships_are_the_events_by_sensor(case: Case) -> None:
 @settings(max_examples=60, deadline=None)
 def test_readings_are_tagged_with_what_they_are_part_of(case: Case) -> None:
     events = _events(case)
-    result = ap.field.tagged(
+    result = ap.lab.field.tagged(
         case.table, events, sensor="mote", time="ts", value="v", resolution=case.resolution
     ).to_pylist()
     for row in result:
@@ -65,7 +65,7 @@ def test_readings_are_tagged_with_what_they_are_part_of(case: Case) -> None:
 def test_what_is_going_on(case: Case) -> None:
     events = _events(case)
     for time in (LATER + 3, LATER + 8, None):
-        standing = ap.field.going_on(events, time).to_pylist()
+        standing = ap.lab.field.going_on(events, time).to_pylist()
         wanted = _members_at(events, time or LATER + 100)
         assert {row["phenomenon"]: (row["value"], set(row["sensors"])) for row in standing} == wanted
         for row in standing:
@@ -86,7 +86,7 @@ def _front() -> tuple[pa.Table, pa.Table]:
 
 def test_sensors_away_from_boundaries_may_rest() -> None:
     _, events = _front()
-    rows = ap.field.guided_sampling(events, LINE, "mote", 1.2).to_pylist()
+    rows = ap.lab.field.guided_sampling(events, LINE, "mote", 1.2).to_pylist()
     assert {row["sensor"]: (row["role"], row["may_rest"]) for row in rows} == {
         "a": ("inside", True),
         "b": ("inside", True),
@@ -99,7 +99,7 @@ def test_sensors_away_from_boundaries_may_rest() -> None:
 
 def test_boundaries_in_place_of_readings() -> None:
     table, events = _front()
-    saved = ap.field.compression(table, events, sensor="mote", time="ts", value="v", resolution=5.0)
+    saved = ap.lab.field.compression(table, events, sensor="mote", time="ts", value="v", resolution=5.0)
     inside = 5 * 4  # of five sensors, from the second tick on
     assert saved.share == pytest.approx(inside / 30)
     assert saved.error == saved.worst == 2.5
@@ -110,7 +110,7 @@ def test_boundaries_in_place_of_readings() -> None:
 def test_conditions_asked_only_where_a_phenomenon_is() -> None:
     """The same answers as from all readings, which know what they are part of."""
     table, events = _front()
-    known = ap.field.tagged(table, events, sensor="mote", time="ts", value="v", resolution=5.0)
+    known = ap.lab.field.tagged(table, events, sensor="mote", time="ts", value="v", resolution=5.0)
     queries = pa.table({"query": ["hot", "cold"], "condition": ["v > 20", "v <= 20"]})
     everywhere = queries.set_column(
         1, "condition", pa.array(["phenomenon IS NOT NULL AND v > 20", "phenomenon IS NOT NULL AND v <= 20"])
@@ -127,19 +127,19 @@ def test_conditions_asked_only_where_a_phenomenon_is() -> None:
 
 def test_events_of_one_group_are_asked_for() -> None:
     with pytest.raises(ap.BadArgument, match="no column 'event'"):
-        ap.field.memberships(pa.table({"phenomenon": [1]}))
+        ap.lab.field.memberships(pa.table({"phenomenon": [1]}))
     rows = [(sensor, LATER, 1.0, room) for sensor in "ab" for room in "xy"]
     events = ap.phenomena(table_of(rows), sensor="mote", time="ts", value="v", strength=1, span=1, partition_by="room")
     with pytest.raises(ap.BadArgument, match="several groups"):
-        ap.field.going_on(events)
+        ap.lab.field.going_on(events)
 
 
 def test_misspelt_columns_are_told_with_the_nearest() -> None:
     table, events = _front()
     names: dict[str, Any] = {"sensor": "mote", "time": "ts", "value": "v", "resolution": 5.0}
-    for call in (ap.field.tagged, ap.field.compression):
+    for call in (ap.lab.field.tagged, ap.lab.field.compression):
         for argument, wrong, near in (("sensor", "moet", "mote"), ("time", "tz", "ts"), ("value", "vv", "v")):
             with pytest.raises(ap.BadArgument, match=f"{wrong}.*{near}"):
                 call(table, events, **(names | {argument: wrong}))
     with pytest.raises(ap.BadArgument, match=r"moet.*mote"):
-        ap.field.guided_sampling(events, LINE, "moet", 1.2)
+        ap.lab.field.guided_sampling(events, LINE, "moet", 1.2)

@@ -124,8 +124,8 @@ def phenomena(frame: Any, **changes: Any) -> pa.Table:
 def tagged(frame: Any, **changes: Any) -> pa.Table:
     names = {"sensor": "k", "time": "t", "value": "x", "resolution": None} | changes
     events = phenomena(frame, **{name: of for name, of in names.items() if name != "resolution"})
-    ap.field.going_on(events)
-    return ap.field.tagged(frame, events, **names)
+    ap.lab.field.going_on(events)
+    return ap.lab.field.tagged(frame, events, **names)
 
 
 #: Every call, with the column ``c`` in every part that it can have there.
@@ -203,7 +203,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "tagged, value": lambda f: tagged(f, value="c"),
     "tagged, bins": lambda f: tagged(f, value="c", resolution=1.0),
     "tagged, time": lambda f: tagged(f, time="c"),
-    "guided": lambda f: ap.field.guided_sampling(phenomena(f), places_of(f), "c", 1.0),
+    "guided": lambda f: ap.lab.field.guided_sampling(phenomena(f), places_of(f), "c", 1.0),
 }
 
 

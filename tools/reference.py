@@ -56,7 +56,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "ZeroFill",
         "PointImputer",
     ),
-    "Sensor networks": ("sensor_join", "SensorJoin", "phenomena", "Phenomena", "field", "network"),
+    "Sensor networks": ("sensor_join", "SensorJoin", "phenomena", "Phenomena", "lab"),
     "Standing queries": ("match_queries", "ask", "QueryMatch"),
     "Operators that compose": ("filter", "window_aggregate"),
     "Results": ("rejects", "explain", "explain_pair", "start", "listen"),
@@ -123,13 +123,13 @@ def page() -> str:
 
 
 def module(name: str, value: Any) -> Iterator[str]:
-    """The lines about a module of more functions: all of them, or what its ``__all__`` names."""
+    """The lines about a module of more functions: all of them, or what its ``__all__`` names; modules of it, too."""
     yield f"### `{name}`\n"
     yield f"{prose(value)}\n"
     own = [other for other, one in vars(value).items() if getattr(one, "__module__", None) == value.__name__]
     for other in getattr(value, "__all__", [other for other in own if not other.startswith("_")]):
-        if not inspect.ismodule(getattr(value, other)):
-            yield from entry(f"{name}.{other}", getattr(value, other))
+        part, one = f"{name}.{other}", getattr(value, other)
+        yield from module(part, one) if inspect.ismodule(one) else entry(part, one)
 
 
 def entry(name: str, value: Any) -> Iterator[str]:

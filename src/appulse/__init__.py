@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from appulse import field, network
+    from appulse import lab
     from appulse.api import (
         Phenomena,
         QueryMatch,
@@ -123,8 +123,8 @@ _HOMES = {
         "UncertainCountWindow",
     ),
 }
-#: Modules of more functions, as `ap.field`.
-_ROOMS = ("field", "network")
+#: Packages of more functions, as in `ap.lab.field`.
+_ROOMS = ("lab",)
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
@@ -176,12 +176,11 @@ __all__ = [
     "discover_dependencies",
     "explain",
     "explain_pair",
-    "field",
     "filter",
     "impute",
+    "lab",
     "listen",
     "match_queries",
-    "network",
     "phenomena",
     "rejects",
     "self_join",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import pyarrow as pa
 
 from appulse.arguments import Kind, Unfit, checked, instance
+from appulse.engines.spark.installation import need_spark
 from appulse.errors import BadArgument, OutputLimit
 from appulse.model.stream import Stream
 
@@ -101,10 +102,16 @@ def kept(result: pa.Table) -> tuple[Any, pa.Table, AnyCall]:
 
 
 def is_spark(frame: Any) -> bool:
-    """Whether this is a Spark DataFrame, classic or Connect, without importing Spark."""
-    return any(
+    """Whether this is a Spark DataFrame, classic or Connect, without importing Spark.
+
+    Raises `SessionError` if it is and the extra is not installed that Spark needs here.
+    """
+    spark = any(
         kind.__module__.startswith("pyspark.sql") and kind.__name__ == "DataFrame" for kind in type(frame).__mro__
     )
+    if spark:
+        need_spark()
+    return spark
 
 
 class Pushes:

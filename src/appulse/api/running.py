@@ -19,6 +19,7 @@ from appulse.arguments import (
     whole,
 )
 from appulse.engines.options import Partitions
+from appulse.engines.spark.installation import need_spark
 
 
 def _pair(value: Any) -> tuple[str, dict[str, Any]]:
@@ -91,7 +92,12 @@ def listen(spark: _Session, on_batch: _OnBatch | None = None, prometheus: _Port 
 
 @checked
 def session(cores: _Cores | None = None, **settings: _Setting) -> Any:
-    """A local SparkSession with what appulse needs, Java found or brought along."""
+    """A local SparkSession with what appulse needs, Java found or brought along.
+
+    Raises `SessionError` where the extra ``appulse[spark]`` is not installed, no Java runs Spark, or a session runs
+    with other settings.
+    """
+    need_spark()
     from appulse.engines.spark.session import session as make_session
 
     return make_session(cores, **settings)

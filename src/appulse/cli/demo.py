@@ -12,6 +12,7 @@ from rich.console import Console
 
 from appulse.cli.console import errors_told
 from appulse.cli.run import carry_out
+from appulse.engines.spark.installation import need_spark
 from appulse.errors import JobError, nearest
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ def demo(
     with errors_told(console):
         if name not in _DEMOS:
             raise JobError(f"There is no demo {name!r}.{nearest(name, _DEMOS)}")
+        need_spark()
         _weather(console, out / name)
     console.print(f"All of it took {time.perf_counter() - begin:.0f} seconds.")
 
@@ -44,7 +46,7 @@ def demo(
 def _weather(console: Console, folder: Path) -> None:
     from appulse.cli.demos.weather import AIRPORTS, read, write
     from appulse.jobs import load
-    from appulse.report.results import read_results
+    from appulse.lab.results import read_results
 
     reports = read()
     for made in _MADE:
@@ -69,7 +71,7 @@ def _weather(console: Console, folder: Path) -> None:
 
 
 def _draw(console: Console, pairs: pd.DataFrame, reports: pd.DataFrame, file: Path) -> None:
-    from appulse.report.weather import draw_weather
+    from appulse.cli.demos.picture import draw_weather
 
     finding = draw_weather(pairs, reports, file)
     console.print(f"5. {finding}.\n   The picture: [bold]{file.resolve()}[/]")

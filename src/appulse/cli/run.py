@@ -16,6 +16,7 @@ from rich.text import Text
 
 from appulse.cli.console import INTERRUPTED, errors_told
 from appulse.cli.running import interrupts, log_file, stderr_to, watch
+from appulse.engines.spark.installation import need_spark
 from appulse.errors import JobError
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ def run(
         from appulse.jobs import load
 
         checked = load(job)
+        need_spark()
         _must_have_input(checked)
     settings: dict[str, Any] = {} if master is None else {"spark.master": master}
     carry_out(

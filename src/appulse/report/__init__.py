@@ -1,1 +1,1 @@
-"""Results in, pictures out. Nothing here knows Spark; matplotlib is imported when something is drawn."""
+"""Results in, pages out: HTML with pictures in SVG. Nothing here knows Spark, pandas or a library that draws."""

