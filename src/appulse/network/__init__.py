@@ -7,7 +7,8 @@ from appulse.network import cost
 from appulse.network.assembling import Assembled, assemble, centralised
 from appulse.network.filters import Bloom, Filters, KeySets, Quotient
 from appulse.network.probing import Everyone, Feedback
-from appulse.network.simulation import Outcome, Settings, simulate
+from appulse.network.settings import Settings
+from appulse.network.simulation import Outcome, simulate
 from appulse.network.store import Observations
 from appulse.network.timing import Timing
 from appulse.network.topology import Clusters, Topology, grid_cells, heed

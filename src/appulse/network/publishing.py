@@ -11,7 +11,7 @@ from appulse.network.filters import keys_of
 if TYPE_CHECKING:
     from appulse.kernels.arrays import Flags, Ints
     from appulse.network.filters import Filters
-    from appulse.network.simulation import Settings
+    from appulse.network.settings import Settings
     from appulse.network.store import Observations
     from appulse.network.topology import Clusters
     from appulse.network.traffic import Traffic
