@@ -12,7 +12,7 @@ import appulse as ap
 from appulse.imputation.discovery import discovered
 from appulse.imputation.repository import Repository
 from appulse.imputation.scores import mask, scored
-from benchmarks.ids_claims import all_of, imputer_of
+from benchmarks.ids_data import all_of, imputer_of
 from benchmarks.incomplete_data import holes
 from benchmarks.incomplete_quality import ALPHA, NEAR, WINDOW, contestants, f_score, joined, pairs_of
 from benchmarks.incomplete_rivals import close_pairs, ignoring

@@ -24,6 +24,8 @@ import appulse as ap
 from benchmarks import incomplete_data as data_sets
 from benchmarks.harness import say
 from benchmarks.ids import JoinIDS, Question, Switches, straight
+from benchmarks.ids_accuracy import accuracy, levels, sparse
+from benchmarks.ids_data import all_of, imputer_of
 from benchmarks.ids_index import cost, index_of
 from benchmarks.incomplete_data import DataSet, holes
 from benchmarks.incomplete_quality import NEAR
@@ -98,26 +100,6 @@ def given(name: str, d: int, repository: int, width: float, marginal: int) -> Gi
     data = all_of(_ROWS, d, repository)[name]()
     imputer = imputer_of(data, width, marginal)
     return Given(data, imputer, index_of(imputer, data.names), index_of(imputer, data.names, scan=True))
-
-
-def all_of(n: int, d: int, repository: int) -> dict[str, Callable[[], DataSet]]:
-    """The data sets by name; synthetic ones have d attributes."""
-    return data_sets.all_of(n, repository) | {
-        "uniform": lambda: data_sets.uniform(n, d, repository),
-        "correlated": lambda: data_sets.correlated(n, d, repository),
-        "anticorrelated": lambda: data_sets.anticorrelated(n, d, repository),
-    }
-
-
-def imputer_of(data: DataSet, width: float, marginal: int = 256) -> ap.DependencyImputer:
-    """A rule for each attribute by each of the next three, all with the same tolerance."""
-    names = data.names
-    rules = [
-        ap.DifferentialDependency({names[(k + step) % len(names)]: width}, name, 10.0)
-        for k, name in enumerate(names)
-        for step in range(1, min(len(names), 4))
-    ]
-    return ap.DependencyImputer(data.complete, rules, marginal=marginal, verified=())
 
 
 def rows_of(data: DataSet, m: int) -> list[Matrix]:
@@ -361,8 +343,6 @@ def clusters() -> list[Curves]:
 
 def all_parts(*, quick: bool) -> list[Part]:
     """The parts of the page, in order."""
-    from benchmarks.ids_accuracy import accuracy, levels, sparse  # which takes its settings from here
-
     return [
         *table_3(quick=quick),
         *ablation(quick=quick),

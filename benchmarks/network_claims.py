@@ -18,7 +18,7 @@ from appulse.operators.sensor_join import SensorJoin, SensorPlan
 from benchmarks import sensor_fields as fields
 from benchmarks.harness import say
 from benchmarks.mjoin import BUCKETS, MJoin
-from benchmarks.network import Case, case, policies, same, updates
+from benchmarks.network_cases import Case, case, policies, same, updates
 from benchmarks.tables import Curves, Estimate, estimate
 
 if TYPE_CHECKING:

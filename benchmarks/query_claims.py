@@ -21,9 +21,9 @@ import pyarrow as pa
 
 import appulse as ap
 from appulse.queries.sets import QuerySet
-from benchmarks.continuous_queries import NAMES, Ours, OurWindows, agreed, agreed_windows, ordered
 from benchmarks.harness import say
 from benchmarks.ibs import IBS
+from benchmarks.query_ours import NAMES, Ours, OurWindows, agreed, agreed_windows, ordered
 from benchmarks.query_sets import conjunctions, join_queries, range_queries, rows
 from benchmarks.spatial_join_cq import ARRIVAL, HILBERT, Z_ORDER, SharedJoinIBS, SpatialJoinCQ, SpatialJoinWindows
 from benchmarks.tables import Curves, Estimate, estimate

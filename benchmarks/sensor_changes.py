@@ -11,8 +11,8 @@ import numpy as np
 from benchmarks import sensor_fields as fields
 from benchmarks.harness import say
 from benchmarks.mjoin import BUCKETS
-from benchmarks.sensor_claims import CONTESTANTS, LAPS, Given, answers, lap, updates
-from benchmarks.sensor_join import Ours
+from benchmarks.sensor_laps import CONTESTANTS, LAPS, Given, answers, lap, updates
+from benchmarks.sensor_ours import Ours
 from benchmarks.tables import Curves, Estimate, estimate
 
 if TYPE_CHECKING:

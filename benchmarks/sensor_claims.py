@@ -11,17 +11,17 @@ answer of its value; it is right if they are what they would be had nothing been
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, partial
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from benchmarks import sensor_fields as fields
 from benchmarks.harness import say
-from benchmarks.mjoin import Factorised, JoinTree, MJoin
-from benchmarks.sensor_join import Ours
+from benchmarks.mjoin import MJoin
+from benchmarks.sensor_changes import changing
+from benchmarks.sensor_laps import CONTESTANTS, LAPS, START, Given, Lap, lap, updates
 from benchmarks.sensor_uses import features, guided
 from benchmarks.tables import Curves, Estimate, estimate
 
@@ -34,10 +34,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 BUSY = 0.95
-PARTS = 9  # batches of what is measured; the first of them is not timed
-LAPS = 3  # of which the median counts, batch by batch
 ROUNDS = 3  # in which the share of readings taken in settles
-START = 2 * fields.WINDOW  # of what is measured: tables have been filled once over
 SECONDS = 20.0  # measured
 BOARD, SIZES = (5, 10, 15, 20, 25), (200, 500, 1000, 2000)
 MEASURES = {
@@ -56,81 +53,6 @@ PRINTED = {
 }
 
 
-@dataclass(frozen=True)
-class Given:
-    """Readings to join, with whole numbers for values; those from ``START`` on are measured."""
-
-    field: fields.Readings
-    bins: Ints
-    kinds: int
-
-    @staticmethod
-    def of(field: fields.Readings, resolution: float | None = None) -> Given:
-        """The readings of a field."""
-        bins = field.bins(resolution)
-        return Given(field, bins, len(np.unique(bins)))
-
-    @property
-    def rate(self) -> float:
-        """Readings a second."""
-        return fields.SECOND * len(self.field) / float(np.ptp(self.field.time))
-
-    def thinned(self, share: float) -> Ints:
-        """Readings that are taken in, drawn alike for all; a smaller share is a part of a larger one."""
-        chance = np.random.default_rng([3, len(self.field)]).random(len(self.field))
-        return np.flatnonzero(chance < share)
-
-
-CONTESTANTS: dict[str, Callable[[int, int], Any]] = {
-    "HMJ tree": lambda streams, kinds: JoinTree(streams, fields.WINDOW, kinds),
-    "MJoin": lambda streams, _: MJoin(streams, fields.WINDOW),
-    "ours": lambda *_: Ours(fields.WINDOW),
-}
-
-
-@dataclass(frozen=True)
-class Lap:
-    """Seconds a reading, by batch; how many each reading taken in met, and one number for their sensors."""
-
-    costs: NDArray[np.float64]
-    kept: Ints
-    met: Ints
-    sets: NDArray[np.uint64]
-
-    @property
-    def cost(self) -> float:
-        """Seconds a reading."""
-        return float(self.costs.mean())
-
-
-def lap(contestant: Any, given: Given, kept: Ints) -> Lap:
-    """Push what is taken in; CPU seconds of this thread, once windows are full."""
-    field, warm = given.field, int(np.searchsorted(given.field.time[kept], START))
-    bounds = np.concatenate([[0], np.linspace(warm, len(kept), PARTS + 1).astype(int)])
-    costs, told = [], []
-    for begin, end in pairwise(bounds.tolist()):
-        mine = kept[begin:end]
-        batch = field.time[mine], field.sensor[mine], given.bins[mine]
-        begun = time.thread_time()
-        found = contestant.push(*batch)
-        costs.append((time.thread_time() - begun) / max(len(mine), 1))
-        told.append(answers(contestant, found, batch[1]))
-    met, sets = (np.concatenate(parts) for parts in zip(*told, strict=True))
-    return Lap(np.array(costs[2:]), kept, met, sets)
-
-
-def answers(contestant: Any, found: Any, sensor: Ints) -> tuple[Ints, NDArray[np.uint64]]:
-    """How many readings each one met, and one number for the set of its answer's sensors; 0 without an answer."""
-    met, sets = np.zeros(len(sensor), np.int64), np.zeros(len(sensor), np.uint64)
-    if isinstance(contestant, Ours):
-        found = contestant.factorised(found) if found else None
-    if isinstance(found, Factorised) and len(found.probe):
-        number = np.random.default_rng(5).integers(0, 2**63, 1 + max(sensor.max(), found.sensor.max()), np.uint64)
-        met[found.probe] = np.diff(found.begin[found.first])
-        sets[found.probe] = number[sensor[found.probe]] + np.add.reduceat(number[found.sensor], found.first[:-1])
-    return met, sets
-
-
 def agree(laps: dict[str, Lap]) -> None:
     """Raise unless all met as many readings of the same sensors."""
     for name, one in laps.items():
@@ -143,15 +65,6 @@ def delay(times: Ints, seconds: float) -> float:
     at = times / fields.SECOND
     done = seconds * np.arange(1, len(at) + 1)
     return float((done + np.maximum.accumulate(at - (done - seconds)) - at).mean())
-
-
-def updates(given: Given, one: Lap, whole: Lap) -> tuple[int, int]:
-    """Updates of phenomena in the measured part: all, and those that are right."""
-    has = (one.sets != 0) & (given.field.time[one.kept] >= START)
-    sets, bins, true = one.sets[has], given.bins[one.kept[has]], whole.sets[one.kept[has]]
-    order = np.argsort(bins, kind="stable")
-    changed = np.append(True, (np.diff(bins[order]) != 0) | (np.diff(sets[order]) != 0))[: len(order)]
-    return int(changed.sum()), int((changed & (sets == true)[order]).sum())
 
 
 def measured(given: Given, whole: dict[str, Lap], limit: float) -> dict[str, dict[str, float]]:
@@ -289,8 +202,6 @@ def synthetic(sensors: int, seed: int) -> Given:
 
 def measure(folder: Path | None, *, quick: bool) -> None:
     """Measure claim by claim, print the tables, and write them to a folder if there is one."""
-    from benchmarks.sensor_changes import changing  # which measures with what is defined here
-
     runs, begun = (1 if quick else 5), time.perf_counter()
     parts: list[str] = []
     if folder is not None:

@@ -27,12 +27,11 @@ import numpy as np
 import pyarrow as pa
 
 import appulse as ap
-from appulse.model.readings import Readings as Rows
-from appulse.model.strings import Bytes
-from appulse.operators.sensor_join import SensorJoin, SensorPlan
 from benchmarks.harness import arguments, read_stream, report, say, scratch, timed, write_stream
 from benchmarks.mjoin import DistributedMJoin, Factorised, FlinkMultiJoin, JoinTree, MJoin
+from benchmarks.sensor_claims import measure
 from benchmarks.sensor_fields import DOMAIN, SECOND, WINDOW, dealt, ordered, synthetic
+from benchmarks.sensor_ours import Ours
 from benchmarks.sensor_rivals import DuckDB
 
 if TYPE_CHECKING:
@@ -49,32 +48,6 @@ SENSORS = 2_000
 # Before anything is timed: the window is full, and everything compiled.
 WARM = 12.0
 SPARK_ROWS = {True: 1_000_000, False: 4_000_000}
-
-
-class Ours:
-    """The operator, as engines run it; sensors are byte strings, as they come from the door."""
-
-    def __init__(self, window: int) -> None:
-        self._join = SensorJoin(SensorPlan(window, pa.int64()))
-
-    def push(self, time: Ints, sensor: Ints, bins: Ints) -> list[Any]:
-        """Join readings, in order, with those before them."""
-        names = Bytes.fixed(sensor.astype(">u8").view(np.uint8).reshape(-1, 8))
-        return self._join.push([Rows(time, names, bins, bins)])
-
-    def factorised(self, found: list[Any]) -> Factorised:
-        """As the others tell it."""
-        known = self._join.sensors.strings.slice(1, len(self._join.sensors)).data.view(">u8")
-        place = np.concatenate([[-1], known.astype(np.int64)])
-        groups = np.cumsum([0, *(len(part.sensor) for part in found)])
-        times = np.cumsum([0, *(len(part.time) for part in found)])
-        return Factorised(
-            np.concatenate([part.probe for part in found]),
-            np.concatenate([*(p.first[:-1] + g for p, g in zip(found, groups, strict=False)), groups[-1:]]),
-            place[np.concatenate([part.sensor for part in found])],
-            np.concatenate([*(p.begin[:-1] + t for p, t in zip(found, times, strict=False)), times[-1:]]),
-            np.concatenate([part.time for part in found]),
-        )
 
 
 @dataclass(frozen=True)
@@ -217,8 +190,6 @@ def main() -> None:
             figures["spark_of_empty"] = on_spark(spark, folder, SPARK_ROWS[bool(given.quick)])
         spark.stop()
     if "claims" in only:
-        from benchmarks.sensor_claims import measure  # which measures with what is defined here
-
         measure(Path(given.plots) if given.plots else None, quick=given.quick)
     report(figures, as_json=given.json)
 

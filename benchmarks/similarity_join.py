@@ -21,7 +21,6 @@ With ``--only claims --plots FOLDER`` the claims U1-U8 are measured.
 
 from __future__ import annotations
 
-import time
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -29,10 +28,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-import appulse as ap
+from benchmarks import usj_claims
 from benchmarks.harness import arguments, report, say
 from benchmarks.usj import Grid, Question, WoP
-from benchmarks.usj_data import Sides, Stream, fitted, objects, uniform
+from benchmarks.usj_data import Sides, fitted, objects, uniform
+from benchmarks.usj_ours import Ours, check, took
 from benchmarks.usj_rivals import DuckDB, NumPy
 
 if TYPE_CHECKING:
@@ -45,57 +45,10 @@ SHARE, MANY, MOST_RADIUS = 0.002, 0.05, 0.22
 PARTS = ("point", "duckdb", "growth", "bounds", "grouped", "claims")
 
 
-class Ours:
-    """A join with its windows full, and the time that pushes take from then on."""
-
-    def __init__(
-        self, sides: Sides, question: Question, probabilities: str = "exact", options: ap.Options | None = None
-    ) -> None:
-        self.question = question
-        self.tables = [side.table(question.per_tick) for side in sides]
-        self.join = ap.SimilarityJoin(
-            left=Stream.described(),
-            right=Stream.described(),
-            epsilon=question.epsilon,
-            probability=question.alpha,
-            window=ap.CountWindow(question.w),
-            probabilities=probabilities,
-            options=options,
-        )
-        self.tick = 0
-
-    def push(self, ticks: int) -> pa.Table:
-        """The next ticks at once. The last of them is held until the next one comes."""
-        rows = self.tick * self.question.per_tick, ticks * self.question.per_tick
-        self.tick += ticks
-        left, right = (table.slice(*rows) for table in self.tables)
-        return self.join.push(left=left, right=right)
-
-    def counts(self) -> dict[str, int]:
-        """What each bound decided so far."""
-        engine = self.join._engine  # noqa: SLF001 - metrics of a join by hand have no door yet
-        return {} if engine is None else dict(engine.operator.counts)
-
-
-def took(call: Callable[[], Any]) -> float:
-    """Seconds of the processor."""
-    begun = time.process_time()
-    call()
-    return time.process_time() - begun
-
-
 def point(rng: np.random.Generator, n: int, share: float = SHARE) -> tuple[Sides, Question]:
     """Data of the operating point, and the question: ``n`` objects a stream, a share of whose pairs are answers."""
     sides = objects(rng, (uniform(rng, n, D), uniform(rng, n, D)), 0.0, MOST_RADIUS, SAMPLES)
     return sides, Question(fitted(rng, sides, share, ALPHA), ALPHA, W)
-
-
-def check(ours: pa.Table, pairs: set[tuple[int, int]], who: str) -> None:
-    """Raise unless the answers are these pairs."""
-    mine = set(zip(ours["left_key"].to_pylist(), ours["right_key"].to_pylist(), strict=True))
-    if mine != pairs:
-        raise RuntimeError(f"{who}: answers differ from ours: {sorted(mine ^ pairs)[:3]}")
-    say(f"{who}: {len(pairs)} answers, as ours")
 
 
 def contest(rng: np.random.Generator, rounds: int, *, with_duckdb: bool) -> dict[str, float]:
@@ -257,8 +210,6 @@ def main() -> None:
     if "growth" in parts:
         figures["w_growth"] = growth(rng, 100_000, 5 if asked.quick else 15)
     if "claims" in parts:
-        from benchmarks import usj_claims
-
         usj_claims.measure(quick=asked.quick, folder=Path(asked.plots) if asked.plots else None)
     report(figures, as_json=asked.json)
 

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from benchmarks.harness import say
-from benchmarks.similarity_join import Ours, check, took
 from benchmarks.tables import Curves, Estimate, estimate
 from benchmarks.usj import Grid, Question, WoP
 from benchmarks.usj_data import Sides, fitted, gps, objects, sensors
+from benchmarks.usj_ours import Ours, check, took
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -193,7 +193,7 @@ def test_factorised_output_costs_by_its_matches() -> None:
 
 def test_the_benchmarks_case_answers_as_one_head() -> None:
     """What `benchmarks/network.py` measures on, small: nothing lost by filters, not every update right by feedback."""
-    from benchmarks.network import case, policies, same, updates
+    from benchmarks.network_cases import case, policies, same, updates
 
     one = case(200, 1, 12.0)
     made = policies(len(one.clusters), 1)

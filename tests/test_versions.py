@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 import appulse as ap
 from appulse.imputation import arrays
-from appulse.imputation.versions import SavedImputer, chosen, file_of, numbers_in, read_file, write_file
+from appulse.imputation.imputer import read, stored
+from appulse.imputation.storage import file_of, numbers_in, write_file
+from appulse.imputation.versions import SavedImputer, chosen
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,8 +54,8 @@ def test_what_is_read_fills_as_what_was_written(
     path = tmp_path_factory.mktemp("saved") / "one"
     imputer = ap.DependencyImputer(rows(seed, n), RULES[:rules], joint=joint, marginal=5, instances=40)
     expected = fills(imputer, holed(seed))
-    write_file(imputer, path)
-    found = read_file(path, check=True)
+    write_file(stored(imputer), path)
+    found = read(path, check=True)
     assert fills(found, holed(seed)) == expected
     assert found.version == imputer.version
     assert found.verified == imputer.verified
@@ -118,7 +120,7 @@ def test_what_was_damaged_is_told(tmp_path: Path) -> None:
     for size in (0, 8, 31, 100, begin, len(whole) - 200):
         path.write_bytes(whole[:size])
         with pytest.raises(ap.AppulseError, match="can be used"):
-            read_file(path, check=False)
+            read(path, check=False)
     path.write_bytes(whole)
     fills(ap.DependencyImputer.load(tmp_path), holed(0))
 
@@ -131,7 +133,7 @@ def test_only_arrays_of_numbers_and_formats_that_are_known(tmp_path: Path) -> No
     header, held = arrays.read(tmp_path / "other", check=True)
     assert (json.dumps(header), held["a"].shape) == ('{"format": 99}', (0, 3))
     with pytest.raises(ap.AppulseError, match="format 99"):
-        read_file(tmp_path / "other", check=True)
+        read(tmp_path / "other", check=True)
     with pytest.raises(FileExistsError):
         arrays.write(tmp_path / "other", {}, {})
 

@@ -51,7 +51,13 @@ COMMANDS: dict[str, list[list[str]]] = {
     "demo": [["appulse", "demo"]],
     "test": [[*TESTS]],
     "test-long": [[*TESTS, "-m", "long", "--hypothesis-profile=long"]],
-    "lint": [["ruff", "check"], ["ruff", "format", "--check"], ["mypy"], ["lint-imports", "--no-logo"]],
+    "lint": [
+        ["ruff", "check"],
+        ["ruff", "format", "--check"],
+        ["mypy"],
+        ["lint-imports", "--no-logo"],
+        ["python", "-m", "tools.circles"],
+    ],
     "lock": [[*LOCK_COMMAND.split(), "make lock"]],
     "docs-check": [["python", "tools/check_docs.py"]],
 }

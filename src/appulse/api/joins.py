@@ -10,12 +10,12 @@ import pyarrow as pa
 
 from appulse.api.results import Described, Framed, Pushes, is_spark, remember
 from appulse.arguments import Name, OnReject, Probability, checked, instance
-from appulse.engines.call import Emit, Epsilon, JoinCall, Probabilities, resolve, stream_names
+from appulse.engines.call import Emit, Epsilon, JoinCall, Probabilities, resolve
 from appulse.engines.imputing import Imputers
 from appulse.engines.options import Options, options_of
 from appulse.engines.pushes import FirstTypes, schema_of
 from appulse.errors import BadArgument, NotBuilt
-from appulse.model.stream import Stream
+from appulse.model.stream import Stream, stream_names
 from appulse.windows.definitions import GivenWindow, TimeWindow
 
 if TYPE_CHECKING:

@@ -8,11 +8,10 @@ import pyarrow as pa
 
 from appulse.api.results import FRAMED, Described, Framed, Pushes, is_spark, remember
 from appulse.arguments import Count, OnReject, Probability, checked
-from appulse.engines.call import stream_names
 from appulse.engines.options import Options, options_of
 from appulse.engines.window_call import Aggregate
 from appulse.errors import AppulseError, BadArgument
-from appulse.model.stream import Stream
+from appulse.model.stream import Stream, stream_names
 from appulse.windows.definitions import GivenWindow
 
 if TYPE_CHECKING:

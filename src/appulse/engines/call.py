@@ -19,6 +19,7 @@ from appulse.model.defects import as_json, reject_schema
 from appulse.model.encode import Encoding, check_columns, gaussian_reach, held_as, reach_quantile
 from appulse.model.filled import FILLED, split_ways
 from appulse.model.meaning import digest, real
+from appulse.model.stream import stream_names
 from appulse.model.strings import decode
 from appulse.model.times import from_micros, is_number, is_time
 from appulse.operators.attributes import Attribute, dimension_of
@@ -292,22 +293,6 @@ def _check_order(streams: Sequence[Stream], names: Sequence[str]) -> bool:
     if len(set(orders.values())) > 1:
         raise BadArgument(f"order differs over the streams: {orders}. Give every stream the same.")
     return streams[0].order == "arrival"
-
-
-def stream_names(streams: Sequence[Stream], *, self_join: bool = False) -> tuple[str, ...]:
-    """Names of the streams of a call: ``left, right, s3, ...`` unless they have their own."""
-    if not self_join and len(streams) < 2:
-        raise BadArgument(
-            f"A join needs at least two streams, got {len(streams)}. To pair a stream with itself: self_join."
-        )
-    if len(streams) > 16:
-        raise BadArgument(f"A join of {len(streams)} streams: at most 16 are supported.")
-    default = ["left", "right", *(f"s{i}" for i in range(3, 17))]
-    names = tuple(s.name if s.name is not None else default[i] for i, s in enumerate(streams))
-    for name in names:
-        if names.count(name) > 1:
-            raise BadArgument(f"Two streams are named {name!r}. Give each its own Stream(name=...).")
-    return names
 
 
 def column_type(schema: pa.Schema, column: str, stream: str) -> pa.DataType:

@@ -14,6 +14,7 @@ from appulse.errors import BadArgument, nearest
 from appulse.imputation.choosing import AutoImputer
 from appulse.model.encode import holes_of
 from appulse.model.filled import FILLED, column_of, split_ways
+from appulse.model.stream import stream_names
 from appulse.model.strings import Labels
 from appulse.model.times import to_micros
 from appulse.model.uncertainty import Incomplete, Samples
@@ -180,8 +181,6 @@ def _usable(stream: Stream, table: pa.Table) -> tuple[NDArray[np.float64], NDArr
 
 def all_chosen(imputer: Any, streams: Sequence[Stream], tables: Sequence[pa.Table], *, self_join: bool) -> Any:
     """The imputer of a call, those chosen that are automatic: then a mapping by stream name."""
-    from appulse.engines.call import stream_names
-
     names = stream_names(streams, self_join=self_join)
     given = imputer if isinstance(imputer, Mapping) else dict.fromkeys(names, imputer)
     if not any(isinstance(one, str | AutoImputer) for one in given.values()):

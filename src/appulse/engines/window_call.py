@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import pyarrow as pa
 
 from appulse.arguments import NAME, TEXT, mapping, several, shown
-from appulse.engines.call import check_partitions, common_time_type, stream_names, within_tolerance
+from appulse.engines.call import check_partitions, common_time_type, within_tolerance
 from appulse.engines.meaning import of_call, of_stream, of_types
 from appulse.engines.options import Options, options_of
 from appulse.engines.queries import QUERY, QueryCall, checked_probability, resolve_queries
@@ -17,6 +17,7 @@ from appulse.errors import BadArgument, nearest
 from appulse.model.defects import as_json, as_text, reject_schema
 from appulse.model.encode import keys_of
 from appulse.model.meaning import digest, real
+from appulse.model.stream import stream_names
 from appulse.model.times import from_micros
 from appulse.model.uncertainty import Exact
 from appulse.operators.query_aggregates import AGGREGATES, COUNT, MEAN, Asked

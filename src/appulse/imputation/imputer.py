@@ -23,6 +23,7 @@ from appulse.arguments import (
     several,
 )
 from appulse.errors import BadArgument, nearest
+from appulse.imputation import storage
 from appulse.imputation.dependencies import DifferentialDependency
 from appulse.imputation.lattice import MOST_RULES, Lattice
 from appulse.imputation.repository import Repository
@@ -31,6 +32,8 @@ from appulse.imputation.verification import Verification, check
 from appulse.model.meaning import digest, without_defaults
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from numpy.typing import NDArray
 
     from appulse.imputation.repository import Floats, Ints
@@ -116,9 +119,8 @@ class DependencyImputer:
 
         `SavedImputer` and `load` take it from there. Versions of a folder differ in rows alone.
         """
-        from appulse.imputation.versions import save
-
-        return save(self, Path(folder))
+        self.prepare()
+        return storage.save(stored(self), Path(folder))
 
     @classmethod
     @checked
@@ -128,9 +130,8 @@ class DependencyImputer:
         Rows and indexes are mapped into memory, so this takes as long as reading the file once, to see that it is
         whole.
         """
-        from appulse.imputation.versions import load
-
-        return load(Path(folder), version)
+        number = storage.newest_in(Path(folder)) if version is None else version
+        return read(storage.file_of(Path(folder), number), check=True)
 
     @checked
     def prepare(self, attributes: Attributes | None = None) -> None:
@@ -241,6 +242,20 @@ class DependencyImputer:
             for name, (low, high) in rule.where:
                 inside &= (self.repository[name] >= low) & (self.repository[name] <= high)
         return [int(i) for i in np.flatnonzero(inside)]
+
+
+def stored(imputer: DependencyImputer) -> storage.Stored:
+    """What a file is to hold of an imputer."""
+    made = imputer.repository, imputer.rules, imputer.settings, imputer.verified, imputer.lattices
+    return storage.Stored(*made)
+
+
+def read(path: Path, *, check: bool) -> DependencyImputer:
+    """The imputer in a file, mapped into memory; ``check`` reads all of it once."""
+    held = storage.read_file(path, check=check)
+    imputer = DependencyImputer(held.repository, held.rules, **held.settings, verified=held.verified)
+    imputer.lattices.update(held.lattices)
+    return imputer
 
 
 class DependencyFill:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from appulse.arguments import TEXT, Kind, Name, Names, checked, instance, one_of, several
+from appulse.errors import BadArgument
 from appulse.model import uncertainty
 from appulse.model.times import UNITS, Duration, duration
 from appulse.model.uncertainty import Model
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 ORDERS = ("time", "arrival")
 
@@ -96,3 +100,19 @@ class Stream:
         """Every column the stream reads, each once."""
         wanted = [self.key, self.time, *uncertainty.columns(self.value), self.existence, *self.partitions, *further]
         return list(dict.fromkeys(c for c in wanted if c is not None))
+
+
+def stream_names(streams: Sequence[Stream], *, self_join: bool = False) -> tuple[str, ...]:
+    """Names of the streams of a call: ``left, right, s3, ...`` unless they have their own."""
+    if not self_join and len(streams) < 2:
+        raise BadArgument(
+            f"A join needs at least two streams, got {len(streams)}. To pair a stream with itself: self_join."
+        )
+    if len(streams) > 16:
+        raise BadArgument(f"A join of {len(streams)} streams: at most 16 are supported.")
+    default = ["left", "right", *(f"s{i}" for i in range(3, 17))]
+    names = tuple(s.name if s.name is not None else default[i] for i, s in enumerate(streams))
+    for name in names:
+        if names.count(name) > 1:
+            raise BadArgument(f"Two streams are named {name!r}. Give each its own Stream(name=...).")
+    return names

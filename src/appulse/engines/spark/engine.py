@@ -22,11 +22,11 @@ from pyspark.sql import types as T  # noqa: N812
 from appulse.engines.call import AnyCall, Call, JoinCall, resolve, to_table
 from appulse.engines.spark.imputing import with_shared_fills
 from appulse.engines.spark.inputs import MARKS, encoded, gathered, quoted, union, with_watermark_delay
-from appulse.engines.spark.metrics import LEVELS
 from appulse.engines.spark.number_stage import NumberStage
 from appulse.engines.spark.processor import AnswerProcessor, NumberProcessor
 from appulse.engines.spark.session import check_session
 from appulse.engines.spark.tagged import (
+    LEVELS,
     METRICS,
     arrow_schema,
     decoded,

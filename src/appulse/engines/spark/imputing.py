@@ -17,8 +17,9 @@ from pyspark.sql.pandas.types import from_arrow_type
 from appulse.engines.imputing import SAMPLES, TOLD, WEIGHTS, check_filled, filled_field, filled_table, refuse_in_order
 from appulse.engines.spark.inputs import gathered
 from appulse.engines.spark.tagged import arrow_schema
-from appulse.imputation.imputer import DependencyFill, DependencyImputer
-from appulse.imputation.versions import VersionedFill, chosen, mapped, write_file
+from appulse.imputation.imputer import DependencyFill, DependencyImputer, stored
+from appulse.imputation.storage import write_file
+from appulse.imputation.versions import VersionedFill, chosen, mapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -131,7 +132,7 @@ def _file_name(fill: DependencyFill, spark: SparkSession) -> str:
     key = (spark.sparkContext.applicationId, imputer.version, len(imputer.lattices))
     if key not in known:
         path = Path(_folder().name) / f"{uuid4().hex}.repository"
-        write_file(imputer, path)
+        write_file(stored(imputer), path)
         spark.sparkContext.addFile(str(path))
         known[key] = path.name
     return known[key]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 from py4j.protocol import Py4JJavaError
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
+from appulse.engines.spark.tagged import LEVELS
 from appulse.errors import BadArgument
 
 if TYPE_CHECKING:
@@ -24,13 +25,10 @@ if TYPE_CHECKING:
 
     from appulse.engines.spark.prometheus import Page
 
-__all__ = ["LEVELS", "Listening", "listen"]
+__all__ = ["Listening", "listen"]
 
 Metrics = dict[str, Any]
 Take = Callable[[Metrics], object]
-
-#: Figures that stand after a micro-batch; all others happened in it.
-LEVELS = frozenset({"state_rows", "state_bytes", "repository", "queries", "query_version"})
 
 # Figures of micro-batches that Spark did not observe, by query and batch; nobody may listen.
 _TOLD: dict[tuple[str, int], Metrics] = {}

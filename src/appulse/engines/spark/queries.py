@@ -11,9 +11,7 @@ from __future__ import annotations
 import time
 import warnings
 from base64 import b64decode, b64encode
-from collections import OrderedDict
 from functools import partial
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -37,7 +35,9 @@ from appulse.engines.queries import (
     resolve_queries,
 )
 from appulse.engines.spark.engine import SparkResult, bad_rows_of, default_partitions, observed, remember
+from appulse.engines.spark.held_queries import BATCHES, Held, batches_of, standing
 from appulse.engines.spark.inputs import fail_if_asked, gathered, quoted
+from appulse.engines.spark.query_parts import matched_in_parts
 from appulse.engines.spark.tables import packed, unpacked
 from appulse.engines.spark.tagged import METRICS, arrow_schema, reject_type, select_tag, tagged_rows, tagged_schema
 from appulse.engines.spark.tiles import TilePlan
@@ -51,63 +51,13 @@ if TYPE_CHECKING:
     from appulse.engines.spark.files import Folder
     from appulse.model.stream import Stream
 
-# Sets of queries that a worker process keeps.
-_MOST_KEPT = 2
 # Queries that take more than this, beyond their texts, are held in parts.
 _MOST_BYTES = 4 << 30
 # Micro-batches with changes that are kept apart.
 _MOST_CHANGES = 32
 _HISTORY = "appulse-queries"
-_BATCHES = b"appulse batches"
 _ROW, _CHANGED = "row", "changed"
 _CHANGES = (QUERY, CONDITION, CHANGE, SELECT, UNTIL)
-_KEPT: OrderedDict[tuple[str, ...], LocalQueries] = OrderedDict()
-
-
-class Held:
-    """Changes of a set of queries on their way to workers: as Arrow's own bytes, known by what they say."""
-
-    def __init__(self, spark: Any, table: pa.Table, covers: tuple[str, ...] = ()) -> None:
-        """``covers`` are the digests of the changes that these are made of."""
-        data = packed(table)
-        self.batches = batches_of(table) or 1  # micro-batches that brought them
-        self.digest, self.covers = blake2b(data, digest_size=8).hexdigest(), covers
-        # Spark Connect has no broadcasts: there they travel with the plan.
-        self._data: Any = spark.sparkContext.broadcast(data) if hasattr(spark, "_jsc") else data
-
-    @property
-    def table(self) -> pa.Table:
-        """The changes."""
-        return unpacked(self._data if isinstance(self._data, bytes) else self._data.value)
-
-
-def batches_of(table: pa.Table) -> int:
-    """The number of micro-batches whose changes a table has in place of all before; 0 if it has those of one."""
-    return int((table.schema.metadata or {}).get(_BATCHES, 0))
-
-
-def standing(call: QueryCall, changes: Sequence[Held]) -> LocalQueries:
-    """The set of queries after these changes, indexed.
-
-    A worker process keeps it, and goes on from what it has: what came since is all that it takes in.
-    """
-    wanted = (call.fingerprint(), *(held.digest for held in changes))
-    before = (call.fingerprint(), *changes[0].covers) if changes else wanted
-    known = [key for key in _KEPT if key == wanted[: len(key)] or key == before]
-    done = max(known, key=len, default=None)
-    if done is None:
-        engine, first = LocalQueries(call), 0
-    else:
-        engine, first = _KEPT.pop(done), 1 if done == before != wanted[: len(done)] else len(done) - 1
-    for held in changes[first:]:
-        engine.change(held.table)
-    if first < len(changes):
-        engine.forget_rejects()  # they are told by the driver
-        engine.queries.settle()
-    _KEPT[wanted] = engine
-    while len(_KEPT) > _MOST_KEPT:
-        _KEPT.popitem(last=False)
-    return engine
 
 
 def spark_queries(
@@ -156,8 +106,6 @@ def _build(call: QueryCall, held: Held, stream: Stream, tiling: Tiling, refused:
         first = select_tag(told, "reject", rejects)
     apart = None
     if parts > 1:
-        from appulse.engines.spark.query_parts import matched_in_parts  # built upon this module
-
         apart = matched_in_parts(call, held.table, stream, schema, parts)
     if stream.frame.isStreaming:
         tagged, bad = rows.mapInArrow(_tagged_matcher(call, [held], schema), schema) if apart is None else apart, None
@@ -241,7 +189,7 @@ class Changing:
             last = known[-1][0]
             table = last_changes(pa.concat_tables([held.table for _, held in known], promote_options="permissive"))
             batches = sum(held.batches for _, held in known)
-            table = table.replace_schema_metadata({_BATCHES: str(batches)})
+            table = table.replace_schema_metadata({BATCHES: str(batches)})
             self._folder.write(f"{_HISTORY}/{last:012d}", b64encode(packed(table)).decode())
             for at, _ in known[:-1]:
                 self._folder.remove(f"{_HISTORY}/{at:012d}")

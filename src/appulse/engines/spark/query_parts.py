@@ -16,8 +16,8 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - the house name of this module
 
 from appulse.engines.queries import CHANGE, LocalQueries, last_changes, points_of
+from appulse.engines.spark.held_queries import Held, standing
 from appulse.engines.spark.inputs import fail_if_asked, gathered, quoted
-from appulse.engines.spark.queries import Held, standing
 from appulse.engines.spark.tables import packed, unpacked
 from appulse.engines.spark.tagged import arrow_schema, decoded, tagged_rows
 from appulse.engines.spark.tile_join import REJECTS, metrics_blob, table_bytes

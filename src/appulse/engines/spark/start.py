@@ -17,8 +17,8 @@ from appulse.engines.spark.engine import SparkResult, result_of
 from appulse.engines.spark.failures import Query, writing
 from appulse.engines.spark.files import replace_batch
 from appulse.engines.spark.jdbc import replace_rows
-from appulse.engines.spark.metrics import LEVELS, tell
-from appulse.engines.spark.tagged import METRICS, select_tag
+from appulse.engines.spark.metrics import tell
+from appulse.engines.spark.tagged import LEVELS, METRICS, select_tag
 from appulse.errors import BadArgument, warn_late
 from appulse.model.times import shown_time
 

@@ -54,6 +54,8 @@ METRICS = (
     "repository",
     "seconds",
 )
+#: Figures that stand after a micro-batch; all others happened in it.
+LEVELS = frozenset({"state_rows", "state_bytes", "repository", "queries", "query_version"})
 
 
 def result_schemas(call: JoinCall, streams: Sequence[Stream]) -> tuple[T.StructType, T.StructType]:

@@ -7,7 +7,8 @@ from appulse.lab.network import cost
 from appulse.lab.network.assembling import Assembled, assemble, centralised
 from appulse.lab.network.filters import Bloom, Filters, KeySets, Quotient
 from appulse.lab.network.probing import Everyone, Feedback
-from appulse.lab.network.simulation import Outcome, Settings, simulate
+from appulse.lab.network.settings import Settings
+from appulse.lab.network.simulation import Outcome, simulate
 from appulse.lab.network.store import Observations
 from appulse.lab.network.timing import Timing
 from appulse.lab.network.topology import Clusters, Topology, grid_cells, heed

@@ -11,7 +11,7 @@ from appulse.lab.network.filters import keys_of
 if TYPE_CHECKING:
     from appulse.kernels.arrays import Flags, Ints
     from appulse.lab.network.filters import Filters
-    from appulse.lab.network.simulation import Settings
+    from appulse.lab.network.settings import Settings
     from appulse.lab.network.store import Observations
     from appulse.lab.network.topology import Clusters
     from appulse.lab.network.traffic import Traffic

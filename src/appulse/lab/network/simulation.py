@@ -7,7 +7,7 @@ at the earliest. So all heads can do a round's work at once, and the outcome fol
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,35 +17,16 @@ from appulse.lab.network.assembling import Assembled, assemble
 from appulse.lab.network.filters import Filters
 from appulse.lab.network.probing import Everyone
 from appulse.lab.network.publishing import Publisher
+from appulse.lab.network.settings import Settings
 from appulse.lab.network.store import Met, Observations, Store
-from appulse.lab.network.timing import Timing
-from appulse.lab.network.traffic import Parcels, Sizes, Traffic
+from appulse.lab.network.traffic import Parcels, Traffic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from appulse.kernels.arrays import Ints
     from appulse.lab.network.probing import Policy
-    from appulse.lab.network.timing import Rule
     from appulse.lab.network.topology import Clusters
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How the network is run.
-
-    ``capacity`` is what each head can do in a round, in units of a handled probe: what is more waits, and readings
-    that come meanwhile are shed at random (Sec. 7.2). ``work`` is what a probe or a reading costs at each head.
-    ``order`` (heads, heads - 1) is the order in which each asks the others; by default that of a short tour.
-    """
-
-    timing: Timing = field(default_factory=Timing)
-    seed: int = 0
-    retention: Rule = "corrected"
-    capacity: float | None = None
-    work: Sequence[float] | float = 1.0
-    sizes: Sizes = field(default_factory=Sizes)
-    order: Ints | None = None
 
 
 @dataclass(frozen=True)
