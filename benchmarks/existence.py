@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,13 +13,14 @@ import pyarrow.parquet as pq
 from scipy.optimize import brentq
 from scipy.stats import truncexpon, truncnorm
 
+from examples.data_folder import data_at
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float64]
 
 #: One parquet file per set, z-normalised series as rows.
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "ucr"
 SETS = (
     "50words",
     "Adiac",
@@ -90,9 +90,9 @@ def errors(rng: np.random.Generator, shape: tuple[int, int], sd: float, distribu
 @cache
 def series(name: str) -> Floats:
     """All series of a UCR set, as rows."""
-    path = DATA / f"{name}.parquet"
+    path = data_at(f"ucr/{name}.parquet")
     if not path.exists():
-        sys.exit(f"{path} is not there; put the UCR sets, one parquet file each, into {DATA}")
+        sys.exit(f"{path} is not there; put the UCR sets, one parquet file each, into {path.parent}")
     table = pq.read_table(path)
     columns = [column for column in table.column_names if column[0] == "t" and column[1:].isdigit()]
     return np.stack([table[column].to_numpy() for column in columns], axis=1)

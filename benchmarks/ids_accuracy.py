@@ -12,12 +12,12 @@ import appulse as ap
 from appulse.imputation.discovery import discovered
 from appulse.imputation.repository import Repository
 from appulse.imputation.scores import mask, scored
-from benchmarks import incomplete_data as data_sets
 from benchmarks.ids_claims import all_of, imputer_of
 from benchmarks.incomplete_data import holes
 from benchmarks.incomplete_quality import ALPHA, NEAR, WINDOW, contestants, f_score, joined, pairs_of
 from benchmarks.incomplete_rivals import close_pairs, ignoring
 from benchmarks.tables import Curves, Estimate, estimate
+from examples.data_folder import data_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,7 +44,7 @@ def levels(*, quick: bool) -> list[Curves]:
     n = 500 if quick else 3000
     found = []
     for name in ("correlated", "weather", "air"):
-        if name != "correlated" and not data_sets.DATA.is_dir():
+        if name != "correlated" and not data_at().is_dir():
             continue
         data = all_of(n, 4, 30_000 if name != "air" else 5000)[name]()
         masked = mask(data.left, 1.0, 1, 0)
@@ -86,7 +86,7 @@ def sparse(*, quick: bool) -> list[Curves]:
     sizes = (100, 1000, 10_000) if quick else (100, 300, 1000, 3000, 10_000, 30_000)
     found = []
     for name in ("correlated", "weather"):
-        if name != "correlated" and not data_sets.DATA.is_dir():
+        if name != "correlated" and not data_at().is_dir():
             continue
         data = all_of(1000, 4, 30_000)[name]()
         masked = mask(data.left, 1.0, 1, 0)

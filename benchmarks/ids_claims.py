@@ -28,6 +28,7 @@ from benchmarks.ids_index import cost, index_of
 from benchmarks.incomplete_data import DataSet, holes
 from benchmarks.incomplete_quality import NEAR
 from benchmarks.tables import Curves, Estimate
+from examples.data_folder import data_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -48,7 +49,7 @@ WHO = ("DD+join", "Join-iDS", "ours")
 _ROWS = 10_256  # of a stream: a window of 10,000 and the ticks to be measured
 _FEW = 0.3  # seconds that the slow ones get at a place
 CLOSE = 0.1  # of the pairs, where dimensions are compared at as many answers
-REAL = data_sets.DATA.is_dir()
+REAL = data_at().is_dir()
 SETS = (("correlated", 3, 0.01), *((("weather", 4, 0.02),) if REAL else ()))  # with attributes, tolerance of rules
 
 

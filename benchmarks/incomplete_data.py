@@ -6,7 +6,6 @@ Attributes are normalised to [0, 1] by the repository's ranges. Rows of both str
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +13,7 @@ import pandas as pd
 import pyarrow as pa
 
 import appulse as ap
+from examples.data_folder import data_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Matrix = NDArray[np.float64]
-
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
 @dataclass(frozen=True)
@@ -105,7 +103,7 @@ def anticorrelated(n: int, d: int, repository: int, seed: int = 0) -> DataSet:
 
 def intel(n: int, repository: int) -> DataSet:
     """Temperatures of sensors 1 to 4 of the Intel lab against those of 5 to 8; the first day is the repository."""
-    frame = pd.read_parquet(DATA / "intel_lab" / "temperature_52_sensors_30s_2days.parquet")
+    frame = pd.read_parquet(data_at("intel_lab/temperature_52_sensors_30s_2days.parquet"))
     rows = frame[[f"c{k:02}" for k in range(1, 9)]].to_numpy(float)
     past = rows[:2880]
     known = np.vstack([past[:, :4], past[:, 4:]])[:repository]
@@ -114,7 +112,7 @@ def intel(n: int, repository: int) -> DataSet:
 
 def weather(n: int, repository: int) -> DataSet:
     """Temperature, humidity, pressure, wind of Portland against Seattle; other years and a city: the repository."""
-    folder = DATA / "weather_hourly_36_cities"
+    folder = data_at("weather_hourly_36_cities")
     kinds = ("temperature_degC", "humidity", "pressure", "wind_speed")
     frames = [pd.read_parquet(folder / f"five_years_8_cities_{kind}.parquet") for kind in kinds]
 
@@ -129,7 +127,7 @@ def weather(n: int, repository: int) -> DataSet:
 
 def stocks(n: int, repository: int) -> DataSet:
     """Open, high, low and close of stocks A to L against those of the others; earlier days are the repository."""
-    frame = pd.read_parquet(DATA / "sp500_5yr" / "all_stocks_5yr.parquet").dropna()
+    frame = pd.read_parquet(data_at("sp500_5yr/all_stocks_5yr.parquet")).dropna()
     frame = frame.sort_values(["date", "Name"])
     values = frame[["open", "high", "low", "close"]].to_numpy(float)
     early = (frame["Name"] < "M").to_numpy()
@@ -140,7 +138,7 @@ def stocks(n: int, repository: int) -> DataSet:
 
 def air(n: int, repository: int) -> DataSet:
     """Temperature, humidity and two gas sensors of an Italian street, the even hours against the odd ones."""
-    frame = pd.read_parquet(DATA / "uci_air_quality" / "AirQualityUCI.parquet")
+    frame = pd.read_parquet(data_at("uci_air_quality/AirQualityUCI.parquet"))
     rows = frame[["T", "RH", "PT08.S1(CO)", "PT08.S5(O3)"]].to_numpy(float)
     rows = rows[(rows > -200).all(axis=1)]
     known = rows[: -2 * n] if len(rows) > 3 * n else rows[: len(rows) // 2]
@@ -161,7 +159,7 @@ def beijing_stations(n: int, repository: int) -> DataSet:
 
     The hours at which all eight were measured; those before the last n, in what was not hidden, are the repository.
     """
-    folder = DATA / "beijing_36_pm25"
+    folder = data_at("beijing_36_pm25")
     truth, seen = (
         pd.read_parquet(folder / f"pm25_{kind}.parquet").drop(columns="datetime").to_numpy(float)[:, :8]
         for kind in ("ground", "missing")
@@ -185,7 +183,7 @@ def beijing_air(n: int, repository: int) -> DataSet:
 
     What these two really lack nobody knows: so they get the real gaps of four others each, a year apart.
     """
-    frame = pd.read_parquet(DATA / "beijing_multisite_air" / "prsa_2013_2017.parquet")
+    frame = pd.read_parquet(data_at("beijing_multisite_air/prsa_2013_2017.parquet"))
     kinds = ["PM2.5", "NO2", "CO", "O3"]
     of = {name: part[kinds].to_numpy(float) for name, part in frame.groupby("station")}
     stations = [name for name in of if name not in ("Dongsi", "Tiantan")]
@@ -210,7 +208,7 @@ def all_of(n: int, repository: int) -> dict[str, Callable[[], DataSet]]:
         "correlated": lambda: correlated(n, 3, repository),
         "anticorrelated": lambda: anticorrelated(n, 3, repository),
     }
-    if DATA.is_dir():
+    if data_at().is_dir():
         made |= {
             "intel": lambda: intel(n, repository),
             "weather": lambda: weather(n, repository),

@@ -46,7 +46,7 @@ class ScanImputer:
         def fill(values: Matrix, _time: Ints, _group: Ints) -> Filled:
             return expanded(values, choices)
 
-        return SimpleFill(("scan",), imputer.version, fill)
+        return SimpleFill(("scan",), {"kind": "ScanImputer", "of": imputer.meaning()}, fill)
 
     def _scanned(self, values: Matrix, holes: Ints, hole: int, names: tuple[str, ...], repository: Matrix) -> Choices:
         lattice = self.imputer.lattice((names[hole],), names)

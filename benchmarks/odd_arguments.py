@@ -231,7 +231,6 @@ VALUES: tuple[Callable[[], Any], ...] = (
                 ap.Gaussian("x", sigma=1.0),
                 ap.Incomplete("x", "y"),
                 ap.Options(),
-                ap.SensorOptions(),
             ),
             *(
                 ap.TimeWindow(1),
@@ -374,7 +373,15 @@ def _definitions() -> Iterator[Target]:
         "existence": None,
         "partition_by": None,
     }
-    usual |= {"lateness": None, "idle_after": None, "order": "time", "unit": "s", "name": None, "where": ()}
+    usual |= {
+        "lateness": None,
+        "ahead": "1 hour",
+        "idle_after": None,
+        "order": "time",
+        "unit": "s",
+        "name": None,
+        "where": (),
+    }
     sums: dict[str, Any] = {"window": ap.CountWindow(2)}
     uses: dict[str, Callable[[ap.Stream], object]] = {
         "self_join": lambda one: ap.self_join(one, **question),
@@ -387,9 +394,16 @@ def _definitions() -> Iterator[Target]:
         yield Target(f"Stream, for {name}", lambda use=use, **a: use(ap.Stream(**a)), usual)
     holed = usual | {"frame": HOLED, "value": ap.Incomplete("x", "y")}
     yield Target("Stream, for impute", lambda **a: ap.impute(ap.Stream(**a), ap.MeanImputer(WHOLE)), holed)
-    options = {"bounds": frozenset({"moment"}), "index": "auto", "partitions": None, "sample": None, "side": None}
+    options = {
+        "bounds": frozenset({"moment"}),
+        "index": "auto",
+        "partitions": None,
+        "sample": None,
+        "side": None,
+        "sweep": "periodic",
+        "max_output": None,
+    }
     yield Target("Options", lambda **a: ap.self_join(stream(), options=ap.Options(**a), **question), options)
-    yield Target("SensorOptions", ap.SensorOptions, {"sweep": "periodic", "partitions": None, "sample": None})
 
 
 def _joins() -> Iterator[Target]:
@@ -435,7 +449,7 @@ def _joins() -> Iterator[Target]:
 
 
 def _queries() -> Iterator[Target]:
-    modes = {"probability": None, "window": None, "aggregate": None, "spread": None, "on_reject": "collect"}
+    modes = {"probability": None, "window": None, "aggregate": None, "on_reject": "collect"}
 
     def matched(one: Any, *others: Any, **settings: Any) -> None:
         ap.match_queries(one, *others, **settings)
@@ -484,7 +498,7 @@ def _queries() -> Iterator[Target]:
 
 def _readings() -> Iterator[Target]:
     columns = {"sensor": "k", "time": "t", "value": "x"}
-    alike = {"resolution": 0.5, "within": None, "similar": "value", "over": None, "lateness": None}
+    alike = {"resolution": 0.5, "within": None, "similar": "value", "over": None, "lateness": None, "ahead": "1 hour"}
     usual: dict[str, Any] = columns | alike | {"partition_by": None, "unit": "s", "on_reject": "collect"}
     join = usual | {"window": 10, "carry": (), "expand": False, "options": None}
     regions = usual | {"strength": 1, "span": 5, "min_sensors": 1, "locations": PLACES, "reach": 2.0, "horizon": None}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -12,8 +11,9 @@ import pyarrow as pa
 import appulse as ap
 from benchmarks.harness import say
 from benchmarks.tables import Curves, estimate
+from examples.data_folder import data_at
 
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "beijing_36_pm25"
+DATA = "beijing_36_pm25"
 HEAVY = 150.0  # µg/m³: heavy pollution, HJ 633-2012
 CONDITIONS = 1000
 
@@ -90,8 +90,8 @@ def guided(runs: int) -> list[Curves]:
 
     Hourly PM2.5 of 36 stations of Beijing; a phenomenon is heavy smog at 4 stations, 30 km from one to the next.
     """
-    if not DATA.exists():
-        say(f"conditions by phenomena: there is no {DATA}")
+    if not data_at(DATA).exists():
+        say(f"conditions by phenomena: there is no {data_at(DATA)}")
         return []
     readings, places = _beijing()
     begun = time.perf_counter()
@@ -140,9 +140,9 @@ def _beijing() -> tuple[pa.Table, pa.Table]:
     """Readings in order of time, and where stations are, in kilometres."""
     import pandas as pd
 
-    wide = pd.read_parquet(DATA / "pm25_ground.parquet").rename(columns={"datetime": "time"})
+    wide = pd.read_parquet(data_at(DATA) / "pm25_ground.parquet").rename(columns={"datetime": "time"})
     long = wide.melt("time", var_name="station", value_name="pm").dropna().sort_values(["time", "station"])
-    sites = pd.read_parquet(DATA / "pm25_latlng.parquet")
+    sites = pd.read_parquet(data_at(DATA) / "pm25_latlng.parquet")
     east = (sites["longitude"] - 116.4) * 111.32 * np.cos(np.radians(39.93))
     places = pd.DataFrame({"station": sites["sensor_id"], "x": east, "y": (sites["latitude"] - 39.93) * 110.57})
     return pa.Table.from_pandas(long, preserve_index=False), pa.Table.from_pandas(places, preserve_index=False)

@@ -7,7 +7,6 @@ A real value is a centre; its object has samples in a ball around it, whose radi
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import appulse as ap
+from examples.data_folder import data_at
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,10 +24,9 @@ if TYPE_CHECKING:
 
     Matrix = NDArray[np.float64]
 
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
-TRACK = DATA / "gps_commute_castanet" / "track.parquet"
-PEOPLE = DATA / "geolife" / "users_000_010_october_2008.parquet"
-LAB = DATA / "intel_lab" / "temperature_52_sensors_30s_2days.parquet"
+TRACK = "gps_commute_castanet/track.parquet"
+PEOPLE = "geolife/users_000_010_october_2008.parquet"
+LAB = "intel_lab/temperature_52_sensors_30s_2days.parquet"
 NAMES = ("x", "y", "z", "u", "v")
 
 
@@ -92,9 +91,9 @@ def gps(rng: np.random.Generator, n: int, d: int) -> tuple[Matrix, Matrix]:
     The commuter's fixes, and those of the people of GeoLife, each thinned to spread over the whole, so that a window
     sees more than one street. More than three dimensions add the speed along two of them.
     """
-    if TRACK.exists() and PEOPLE.exists():
-        own = pq.read_table(TRACK)
-        people = pq.read_table(PEOPLE)
+    if data_at(TRACK).exists() and data_at(PEOPLE).exists():
+        own = pq.read_table(data_at(TRACK))
+        people = pq.read_table(data_at(PEOPLE))
         people = people.filter(pc.equal(people["user"], "000"))
         tracks = [
             np.column_stack([own[name].to_numpy() for name in ("lat", "lon", "ele")]),
@@ -107,8 +106,8 @@ def gps(rng: np.random.Generator, n: int, d: int) -> tuple[Matrix, Matrix]:
 
 def sensors(rng: np.random.Generator, n: int, d: int) -> tuple[Matrix, Matrix]:
     """Temperatures of d sensors and of d others, sensors as dimensions; generated without data."""
-    if LAB.exists():
-        table = pq.read_table(LAB)
+    if data_at(LAB).exists():
+        table = pq.read_table(data_at(LAB))
         readings = np.column_stack([table[f"c{k + 1:02}"].to_numpy() for k in range(2 * d)])
     else:
         day = np.sin(np.arange(5760) / 2880 * 2 * np.pi)[:, None]
@@ -117,9 +116,10 @@ def sensors(rng: np.random.Generator, n: int, d: int) -> tuple[Matrix, Matrix]:
 
 
 def walk(rng: np.random.Generator, n: int) -> Matrix:
-    """A way that drifts: steps that keep their direction for a while."""
-    steps = np.cumsum(rng.normal(0.0, 1.0, (n, 3)), axis=0)
-    return np.cumsum(steps / (1.0 + np.arange(n))[:, None] ** 0.5, axis=0)
+    """Ways between a dozen places, a hundred fixes each, to and fro: any stretch of it comes by most of them."""
+    stops = rng.random((12, 3))[rng.integers(12, size=n // 100 + 2)]
+    way = np.column_stack([np.interp(np.arange(n) / 100, np.arange(len(stops)), stops[:, k]) for k in range(3)])
+    return way + rng.normal(0.0, 0.005, (n, 3))
 
 
 def _with_speed(track: Matrix) -> Matrix:

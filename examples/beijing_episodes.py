@@ -17,13 +17,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from data_folder import data_at
 from tracks import project
 
 import appulse as ap
 from appulse.report.field_page import phenomena_page
 
 ROOT = Path(__file__).resolve().parent.parent
-DATA = ROOT.parent / "shared" / "data" / "beijing_36_pm25"
+DATA = "beijing_36_pm25"  # of the data
 CENTRE = (39.93, 116.40)
 CLASSES = {0.0: "clean", 75.0: "polluted", 150.0: "heavy smog"}  # by the lower end, µg/m³
 
@@ -31,7 +32,7 @@ CLASSES = {0.0: "clean", 75.0: "polluted", 150.0: "heavy smog"}  # by the lower 
 def main() -> None:
     """Find the phenomena and write the page."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument("--data", type=Path, default=data_at(DATA))
     parser.add_argument("--begin", type=pd.Timestamp, default=pd.Timestamp("2014-11-17"))
     parser.add_argument("--days", type=int, default=14)
     parser.add_argument("--out", type=Path, default=ROOT / "out" / "beijing" / "episodes.html")

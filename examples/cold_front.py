@@ -17,13 +17,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from data_folder import data_at
 from tracks import project
 
 import appulse as ap
 from appulse.report.field_page import phenomena_page
 
 ROOT = Path(__file__).resolve().parent.parent
-DATA = ROOT.parent / "shared" / "data" / "weather_hourly_36_cities"
+DATA = "weather_hourly_36_cities"  # of the data
 CENTRE = (39.0, -96.0)
 STEP = 0.5 / 3600  # kelvin a second: half a kelvin an hour
 
@@ -31,7 +32,7 @@ STEP = 0.5 / 3600  # kelvin a second: half a kelvin an hour
 def main() -> None:
     """Find the phenomena and write the page."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument("--data", type=Path, default=data_at(DATA))
     parser.add_argument("--begin", type=pd.Timestamp, default=pd.Timestamp("2016-12-06"))
     parser.add_argument("--days", type=int, default=14)
     parser.add_argument("--out", type=Path, default=ROOT / "out" / "weather" / "front.html")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 import prepare_cabs
+from data_folder import data_at
 from tracks import project
 
 import appulse as ap
@@ -38,7 +39,7 @@ LAST, ENOUGH = 5, 3  # of the last 5 fixes of a cab at least 3 outside
 def main() -> None:
     """Say how the answers compare with the worlds, and draw it."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--tracks", type=Path, default=prepare_cabs.TRACKS)
+    parser.add_argument("--tracks", type=Path, default=data_at(prepare_cabs.TRACKS))
     parser.add_argument("--worlds", type=int, default=1000)
     parser.add_argument("--picture", type=Path, default=OUT)
     asked = parser.parse_args()

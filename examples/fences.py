@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import prepare_cabs
 import pyarrow as pa
+from data_folder import data_at
 from tracks import project
 
 import appulse as ap
@@ -29,7 +30,7 @@ LEAST = 0.1  # a fence of 20 metres holds no such fix with more than a quarter
 def main() -> None:
     """Match the fixes as they are, and as they may be; say what came of it."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--tracks", type=Path, default=prepare_cabs.TRACKS)
+    parser.add_argument("--tracks", type=Path, default=data_at(prepare_cabs.TRACKS))
     parser.add_argument("--fences", type=int, default=1_000_000)
     asked = parser.parse_args()
     real = asked.tracks.exists()

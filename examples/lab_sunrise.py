@@ -17,12 +17,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from data_folder import data_at
 
 import appulse as ap
 from appulse.report.field_page import phenomena_page
 
 ROOT = Path(__file__).resolve().parent.parent
-DATA = ROOT.parent / "shared" / "data" / "intel_lab"
+DATA = "intel_lab"  # of the data
 MIDNIGHT = pd.Timestamp("2004-02-28")  # the first day of the study; that of the copy is not known
 MOTES = [mote for mote in range(1, 55) if mote not in (5, 15)]  # in the order of the columns
 
@@ -30,7 +31,7 @@ MOTES = [mote for mote in range(1, 55) if mote not in (5, 15)]  # in the order o
 def main() -> None:
     """Find the phenomena and write the page."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument("--data", type=Path, default=data_at(DATA))
     parser.add_argument("--begin", type=float, default=4.0, help="hours after midnight")
     parser.add_argument("--hours", type=float, default=14.0)
     parser.add_argument("--out", type=Path, default=ROOT / "out" / "lab" / "sunrise.html")

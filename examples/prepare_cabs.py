@@ -13,10 +13,11 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from data_folder import data_at
 from tracks import project, stretches, write_stream
 
 ROOT = Path(__file__).resolve().parent.parent
-TRACKS = ROOT.parent / "shared" / "data" / "sf_cabspotting" / "five_cabs.parquet"
+TRACKS = "sf_cabspotting/five_cabs.parquet"  # of the data
 CITY = (37.76, -122.42)
 CABS = ("abboip", "aiwalb", "akgicjud", "ugthfu", "uvreoipy")
 PLACES = {  # where the twin's cabs wait for fares: latitude, longitude
@@ -31,7 +32,7 @@ PLACES = {  # where the twin's cabs wait for fares: latitude, longitude
 def main() -> None:
     """Write the streams and say where they are."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--tracks", type=Path, default=TRACKS)
+    parser.add_argument("--tracks", type=Path, default=data_at(TRACKS))
     parser.add_argument("--out", type=Path, default=ROOT / "out" / "cabs" / "input")
     asked = parser.parse_args()
     if asked.tracks.exists():

@@ -13,10 +13,11 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from data_folder import data_at
 from tracks import project, stretches, write_stream
 
 ROOT = Path(__file__).resolve().parent.parent
-TRACKS = ROOT.parent / "shared" / "data" / "geolife" / "users_000_010_october_2008.parquet"
+TRACKS = "geolife/users_000_010_october_2008.parquet"  # of the data
 CITY = (39.98, 116.33)
 USERS = [f"{number:03d}" for number in range(10)]
 
@@ -24,7 +25,7 @@ USERS = [f"{number:03d}" for number in range(10)]
 def main() -> None:
     """Write the stream and say where it is."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--tracks", type=Path, default=TRACKS)
+    parser.add_argument("--tracks", type=Path, default=data_at(TRACKS))
     parser.add_argument("--out", type=Path, default=ROOT / "out" / "geolife" / "input")
     asked = parser.parse_args()
     if asked.tracks.exists():

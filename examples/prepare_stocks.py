@@ -18,10 +18,11 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from data_folder import data_at
 from tracks import stretches, write_stream
 
 ROOT = Path(__file__).resolve().parent.parent
-PRICES = ROOT.parent / "shared" / "data" / "sp500_5yr" / "all_stocks_5yr.parquet"
+PRICES = "sp500_5yr/all_stocks_5yr.parquet"  # of the data
 FOUR = ["open", "high", "low", "close"]
 RADIUS = 0.1  # of the day's range
 
@@ -29,7 +30,7 @@ RADIUS = 0.1  # of the day's range
 def main() -> None:
     """Write the stream and say where it is."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--prices", type=Path, default=PRICES)
+    parser.add_argument("--prices", type=Path, default=data_at(PRICES))
     parser.add_argument("--out", type=Path, default=ROOT / "out" / "stocks" / "input")
     asked = parser.parse_args()
     if asked.prices.exists():

@@ -1,4 +1,4 @@
-"""What tests share: one Spark session a process, started when the first of them asks, and the Hypothesis profiles."""
+"""What tests share: one Spark session a process, started when the first asks, Hypothesis profiles, and real data."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+from examples.data_folder import data_at
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -22,11 +25,38 @@ settings.register_profile(
 settings.load_profile("quick")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "data: looks for real data; passes or skips where there is none")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark whatever uses the session as `spark`."""
+    """Mark whatever uses the session as `spark`, and what uses data as `data`."""
     for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.spark)
+        for name in ("spark", "data"):
+            if name in getattr(item, "fixturenames", ()):
+                item.add_marker(name)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Hide the data from all tests but those marked `data`: so no other can come to need it."""
+    with pytest.MonkeyPatch.context() as patch:
+        if item.get_closest_marker("data") is None:
+            patch.setenv("APPULSE_DATA", "")
+        return (yield)
+
+
+@pytest.fixture
+def data() -> Callable[[str], Path]:
+    """Where a file of the data is; the test skips if it is not there."""
+
+    def found(path: str) -> Path:
+        place = data_at(path)
+        if not place.exists():
+            pytest.skip(f"there is no {place}")
+        return place
+
+    return found
 
 
 @pytest.fixture(scope="session")

@@ -204,32 +204,36 @@ def defects(row: Mapping[str, Any], stream: ap.Stream, d: int, attribute: str | 
 
 
 def _sample_defects(row: Mapping[str, Any], model: ap.Samples, d: int) -> set[str]:
-    found = set()
     samples = row[model.column] or []
     if not samples:
         return {"empty samples"}
-    for sample in samples:
-        if sample is None:  # a missing number, or a missing list of them
-            found |= {"wrong dimension", "non-finite value"}
-            continue
-        coordinates = sample if isinstance(sample, list) else [sample]
-        if len(coordinates) != d:
-            found.add("wrong dimension")
-        if not all(math.isfinite(_number(x)) for x in coordinates):
-            found.add("non-finite value")
     if model.weights is None:
-        return found
+        return set().union(*(_point_defects(sample, d) for sample in samples))
     weights = row[model.weights] or []
     if len(weights) != len(samples):
-        found.add("wrong dimension")
+        return {"wrong dimension"}.union(*(_point_defects(sample, d) for sample in samples))
+    # What weighs nothing is not looked at.
+    found = set().union(*(_point_defects(s, d) for s, w in zip(samples, weights, strict=True) if w != 0))
     if any(not math.isfinite(_number(w)) for w in weights):
         return found | {"non-finite value"}
     if any(w < 0 for w in weights):
         found.add("negative weight")
     if sum(map(Fraction, weights)) > 1 + TOLERANCE:
         found.add("weights above 1")
-    if not any(weights) or sum(map(Fraction, weights)) <= 0:
+    if sum(map(Fraction, weights)) <= 0:
         found.add("empty samples")
+    return found
+
+
+def _point_defects(sample: Any, d: int) -> set[str]:
+    if sample is None:  # a missing number, or a missing list of them
+        return {"wrong dimension", "non-finite value"}
+    found = set()
+    coordinates = sample if isinstance(sample, list) else [sample]
+    if len(coordinates) != d:
+        found.add("wrong dimension")
+    if not all(math.isfinite(_number(x)) for x in coordinates):
+        found.add("non-finite value")
     return found
 
 
@@ -249,12 +253,13 @@ def object_of(row: Mapping[str, Any], stream: ap.Stream) -> Object:
     model = stream.value
     existence = Fraction(1) if stream.existence is None else Fraction(row[stream.existence])
     if isinstance(model, ap.Samples):
-        samples = [tuple(map(float, s)) if isinstance(s, list) else (float(s),) for s in row[model.column]]
+        samples = row[model.column]
         n = len(samples)
         weights = [Fraction(1, n)] * n if model.weights is None else [Fraction(w) for w in row[model.weights]]
         total = max(Fraction(1), sum(weights, Fraction(0)))  # at most 1 + 1e-9, and then taken as 1
         kept = [(s, existence * w / total) for s, w in zip(samples, weights, strict=True) if w != 0]
-        return Object(tuple(s for s, _ in kept), tuple(w for _, w in kept))
+        listed = [tuple(map(float, s)) if isinstance(s, list) else (float(s),) for s, _ in kept]
+        return Object(tuple(listed), tuple(w for _, w in kept))
     centre = np.array([float(row[column]) for column in model.columns])
     spread = np.array(spreads(row, model))
     if isinstance(model, ap.Exact):
@@ -699,6 +704,8 @@ def key_order(key: Any) -> Any:
     """Text by its UTF-8 bytes, everything else by itself; nested keys somehow, their bytes are not known here."""
     if isinstance(key, dict | list):
         return plain(key)
+    if isinstance(key, float):
+        return key, math.copysign(1.0, key)
     return key.encode() if isinstance(key, str) else key
 
 

@@ -35,7 +35,13 @@ KEY_TYPES = {
     "struct": pa.struct([("a", pa.int64()), ("b", pa.string())]),
     "timestamp": pa.timestamp("us"),
 }
-_MORE_KEY_TYPES = {"unsigned": pa.uint64(), "bool": pa.bool_(), "date": pa.date32(), "large": pa.large_string()}
+_MORE_KEY_TYPES = {
+    "unsigned": pa.uint64(),
+    "bool": pa.bool_(),
+    "float": pa.float64(),
+    "date": pa.date32(),
+    "large": pa.large_string(),
+}
 TIME_TYPES = {
     "int": pa.int64(),
     "float": pa.float64(),
@@ -188,6 +194,7 @@ def _key(kind: str) -> SearchStrategy[Any]:
         ),
         "timestamp": small.map(lambda i: _DAY + timedelta(microseconds=i)),
         "bool": st.booleans(),
+        "float": st.sampled_from((0.0, -0.0, 0.5, -1.5)),
         "date": small.map(lambda i: date(1969, 12, 30) + timedelta(days=i)),
     }[kind]
 
@@ -303,7 +310,11 @@ def _row(draw: DrawFn, shape: _Shape) -> dict[str, Any]:
         samples = [[draw(shape.points_at) for _ in range(shape.d)] for _ in range(n)]
         row["samples"] = [sample[0] for sample in samples] if shape.model == "line" else samples
         if shape.model == "weighted":
-            row["weights"] = draw(sample_weights(n))
+            row["weights"] = weights = draw(sample_weights(n))
+            odd = [None, [NAN] * shape.d, [0.0] * (shape.d + 1), [None] * shape.d]
+            for i in range(n):
+                if weights[i] == 0.0 and draw(st.booleans()):  # what weighs nothing may be anything
+                    samples[i] = draw(st.sampled_from(odd))
     else:
         for k in range(shape.d):
             row[f"x{k}"] = draw(shape.points_at)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import appulse as ap
 from appulse.engines.aggregate import AggregateCall, aggregate_table, resolve_aggregate
-from appulse.engines.call import Clock, late_rejects
+from appulse.engines.call import late_rejects
 from appulse.engines.spark import aggregate_stage
 from appulse.engines.spark.aggregate_stage import AggregateStage
 from appulse.engines.spark.inputs import blocks_of_task
@@ -28,6 +28,7 @@ from appulse.engines.spark.tiling import Tiling, Version
 from appulse.model.encode import encode
 from appulse.operators.numbering import END
 from appulse.operators.relational import WindowAggregate
+from appulse.windows.clock import Clock
 from tests.fake_spark import FakeAggregate, FakeHandle
 from tests.test_relational import ALL, SCHEMA, Case, cases
 
@@ -48,7 +49,7 @@ class Pushed:
         objects, rejects = encode(table, self.call.encoding)
         frontier = self._clock.frontier
         late = (objects.time < frontier) if frontier is not None and not self.call.arrival else objects.time > END
-        told = late_rejects(objects, late.nonzero()[0], frontier or 0, self.call.encoding)
+        told = late_rejects(objects.take(late.nonzero()[0]), frontier or 0, self.call.encoding)
         self.rejects += rejects.to_pylist() + told.to_pylist()
         objects = objects.take((~late).nonzero()[0])
         self._clock.see(0, objects)

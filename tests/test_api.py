@@ -16,6 +16,7 @@ import pytest
 
 import appulse as ap
 from appulse import api
+from appulse.model.columns import plain_type
 from tests import naive
 
 QUESTION: dict[str, Any] = {"epsilon": 1.0, "probability": 0.5, "window": ap.TimeWindow("10 seconds")}
@@ -317,10 +318,10 @@ def test_keys_come_out_in_the_type_they_came_in(kind: str) -> None:
     table = _table(bad=[0.0, None, 0.5]).set_column(0, "id", key)
     result = ap.self_join(_stream(table, value=ap.Exact("bad")), **QUESTION)
     for side in ("left_key", "right_key"):
-        assert result.schema.field(side).type == key.type
+        assert result.schema.field(side).type == plain_type(key.type)
     assert result["left_key"].to_pylist() + result["right_key"].to_pylist() == [key[0].as_py(), key[2].as_py()]
     assert ap.rejects(result)["key"].to_pylist() == [key[1].as_py()]
-    assert ap.rejects(result).schema.field("key").type == key.type
+    assert ap.rejects(result).schema.field("key").type == plain_type(key.type)
     nothing = ap.self_join(_stream(table.slice(0, 0)), **QUESTION)
     assert nothing.schema == result.schema
 
@@ -348,6 +349,22 @@ def test_keys_of_differing_types_become_text(left: str, right: str, expected: pa
     assert (result["left_key"][0].as_py(), result["right_key"][0].as_py()) == values
     assert ap.rejects(result).schema.field("key").type == expected
     assert len(ap.rejects(result)) == 2
+
+
+def test_a_negative_zero_comes_out_as_a_key() -> None:
+    """Also within others. It sorts before 0.0, and as a partition it is 0.0."""
+    keys = pa.array([0.0, -0.0, 1.0])
+    for column in (keys, pa.StructArray.from_arrays([keys], ["a"])):
+        table = pa.table({"id": column, "ts": [0.0] * 3, "x": [0.0] * 3, "p": [0.0, -0.0, 1.0]})
+        stream = ap.Stream(table, key="id", time="ts", value=ap.Exact("x"), partition_by="p")
+        found = ap.self_join(stream, **QUESTION)
+        assert str(found["left_key"].to_pylist()) in ("[-0.0]", "[{'a': -0.0}]")
+        assert str(found["right_key"].to_pylist()) in ("[0.0]", "[{'a': 0.0}]")
+    sums = ap.window_aggregate(stream, {"x": "count"}, window=ap.TimeWindow(1))
+    assert sorted(zip(map(str, sums["p"].to_pylist()), sums["x_count"].to_pylist(), strict=True)) == [
+        ("0.0", 2.0),
+        ("1.0", 1.0),
+    ]
 
 
 def test_integer_keys_of_differing_width_stay_numbers() -> None:
@@ -413,7 +430,7 @@ def test_timestamps_and_numbers_do_not_mix() -> None:
         _join(_table(), stamps)
     join = ap.SimilarityJoin(a=_stream(None), **QUESTION)
     join.push(a=_table())
-    with pytest.raises(ap.BadArgument, match="do not mix"):
+    with pytest.raises(ap.BadArgument, match="was double in earlier pushes and is timestamp"):
         join.push(a=stamps)
 
 
@@ -580,8 +597,142 @@ def test_keys_that_do_not_fit_those_of_earlier_pushes_are_refused() -> None:
     """With both types."""
     join = ap.SimilarityJoin(a=_stream(None), **QUESTION)
     join.push(a=_table())
-    with pytest.raises(ap.BadArgument, match="are string and do not fit int64"):
+    with pytest.raises(ap.BadArgument, match="'id' of stream 'a' was int64 in earlier pushes and is string"):
         join.push(a=_table().set_column(0, "id", KEYS["text"]))
+
+
+def _one(key: Any = 1, time: Any = 1, **columns: Any) -> pa.Table:
+    return pa.table({"k": [key], "t": [time], "x": [0.0]} | {name: [value] for name, value in columns.items()})
+
+
+def _pushing(kind: str) -> tuple[Any, Any]:
+    """A call by hand, as what pushes to it and what tells how many answers and rejects it has in the end."""
+    stream = ap.Stream(None, key="k", time="t", value=ap.Exact("x"))
+    if kind == "join":
+        join = ap.SimilarityJoin(a=stream, **QUESTION)
+        return lambda frame: join.push(a=frame), lambda: (len(join.drain()), len(join.rejects()))
+    if kind == "queries":
+        match = ap.QueryMatch(stream)
+        match.change(pa.table({"query": [1], "condition": ["x >= 0"]}))
+        return match.push, lambda: (len(match.drain()), len(match.rejects()))
+    columns = {"sensor": "k", "time": "t", "value": "x"}
+    by_hand = (
+        ap.SensorJoin(**columns, window=ap.TimeWindow(9))
+        if kind == "sensors"
+        else ap.Phenomena(**columns, strength=1, span=9)
+    )
+    return by_hand.push, lambda: (len(by_hand.drain()), len(by_hand.rejects()))
+
+
+@pytest.mark.parametrize("kind", ["join", "queries", "sensors", "phenomena"])
+@pytest.mark.parametrize(
+    "odd",
+    [
+        pa.table({"k": [7, 8], "t": [4.0, 2.75], "x": [0.0, 0.0]}),
+        _one(key="q"),
+        _one(key=1.5),
+        _one(time=datetime(2024, 1, 1, tzinfo=UTC)),
+    ],
+)
+def test_a_push_that_does_not_fit_the_types_of_the_first_is_refused_whole(kind: str, odd: pa.Table) -> None:
+    """Never cut; what fits goes on in the type of the first."""
+    ends = []
+    for second, refused in ((_one(2, 2), False), (_one(2.0, 2.0), True)):
+        push, end = _pushing(kind)
+        answers = [push(_one())]
+        if refused:
+            with pytest.raises(ap.BadArgument, match=r"was int64 in earlier pushes and is|do not mix"):
+                push(odd)
+        answers += [push(second), push(_one(3, 3))]
+        ends.append((pa.concat_tables(answers).to_pylist(), end()))
+    assert ends[0] == ends[1]
+    assert ends[0][1][1] == 0
+
+
+def test_numbers_are_not_rounded_to_the_type_of_the_first_push() -> None:
+    """Nor times to dates."""
+    for first, fits, odd in (
+        (pa.array([0.5], pa.float32()), 0.25, 0.1),
+        (pa.array([date(2024, 1, 1)]), datetime(2024, 1, 2), datetime(2024, 1, 2, 3)),  # noqa: DTZ001
+        (pa.array([Decimal("1.25")]), 2.5, 2.125),
+    ):
+        join = ap.SimilarityJoin(a=ap.Stream(None, key="k", time="t", value=ap.Exact("x")), **QUESTION)
+        join.push(a=_one().set_column(1, "t", first))
+        with pytest.raises(ap.BadArgument, match="'t' of stream 'a' was"):
+            join.push(a=_one(time=odd))
+        join.push(a=_one(time=fits))
+
+
+def test_a_push_that_raises_settles_no_dimensions() -> None:
+    """Those are of the rows that were taken."""
+    one, two = (pa.table({"k": [1], "t": [0], "x": [[[0.0] * d]], "e": [1.0]}) for d in (1, 2))
+    stream = ap.Stream(None, key="k", time="t", value=ap.Samples("x"), existence="e")
+    join = ap.SimilarityJoin(a=stream, **QUESTION, on_reject="fail")
+    with pytest.raises(ap.BadInput):
+        join.push(a=two.set_column(3, "e", pa.array([2.0])))
+    join.push(a=one)
+
+
+def test_rejects_are_there_whichever_streams_have_spoken() -> None:
+    """Before and after the drain; rows that nothing can be joined with are judged when they come."""
+    stream: dict[str, Any] = {"key": "k", "time": "t", "value": ap.Exact("x")}
+    bad = pa.table({"k": pa.array([None], pa.string()), "t": [1], "x": [0.0]})
+    join = ap.SimilarityJoin(a=ap.Stream(None, **stream), b=ap.Stream(None, **stream), **QUESTION)
+    join.push(a=bad)
+    assert join.rejects()["reason"].to_pylist() == ["null key"]
+    assert len(join.drain()) == 0
+    assert join.rejects()["reason"].to_pylist() == ["null key"]
+    assert len(join.current()) == 0
+    strict = ap.SimilarityJoin(a=ap.Stream(None, **stream), b=ap.Stream(None, **stream), **QUESTION, on_reject="fail")
+    with pytest.raises(ap.BadInput):
+        strict.push(a=bad)
+    strict.push(a=_one("a"))
+    assert len(strict.push(b=_one("b"))) == 1
+
+
+def test_the_end_answers_streams_that_had_to_wait_for_others() -> None:
+    """A stream that never showed its columns has no rows."""
+    streams = {name: ap.Stream(None, key="k", time="t", value=ap.Exact("x")) for name in ("a", "b", "c")}
+    join = ap.SimilarityJoin(**streams, **QUESTION)
+    assert len(join.push(a=_one(), c=_one())) == 0
+    assert join.drain()["right_stream"].to_pylist() == ["c"]
+    assert len(join.current()) == 1
+
+
+_UNTYPED = [pd.DataFrame(columns=["k", "t", "x"]), pa.table({name: pa.nulls(1) for name in ("k", "t", "x")})]
+
+
+@pytest.mark.parametrize("untyped", _UNTYPED)
+def test_columns_without_types_settle_none(untyped: Any) -> None:
+    """Whoever brings them: types are those of the first push that has some."""
+    streams = {name: ap.Stream(None, key="k", time="t", value=ap.Exact("x")) for name in ("a", "b")}
+    join = ap.SimilarityJoin(**streams, **QUESTION)
+    assert len(join.push(a=untyped, b=untyped)) == 0
+    assert len(join.current()) == 0
+    assert len(join.rejects()) == 2 * len(untyped)
+    assert len(join.push(b=_one(1))) == 0
+    assert join.push(a=_one("q"))["right_key"].to_pylist() == ["1"]
+    assert len(join.rejects()) == 2 * len(untyped)
+    for kind in ("sensors", "phenomena"):
+        push, end = _pushing(kind)
+        for table in (untyped, untyped, _one(), _one(2)):
+            push(table)
+        assert end() == (1, 2 * len(untyped))
+    third = ap.SimilarityJoin(**streams, c=ap.Stream(None, key="k", time="t", value=ap.Exact("x")), **QUESTION)
+    assert len(third.push(a=untyped, b=_one(), c=_one())) == 1
+    with pytest.raises(ap.BadArgument, match="'t' of stream 'a' was int64"):
+        third.push(a=_one(time=1.5))
+    assert len(third.push(a=_one(time=1.0))) == 2
+
+
+@pytest.mark.parametrize("untyped", _UNTYPED)
+def test_a_call_on_columns_without_types_has_no_answers(untyped: Any) -> None:
+    """And rejects all its rows."""
+    for value in (ap.Exact("x"), ap.Samples("x"), ap.Gaussian("x", sigma="x")):
+        stream = ap.Stream(untyped, key="k", time="t", value=value, partition_by="k")
+        found = ap.self_join(stream, **QUESTION)
+        assert len(found) == 0
+        assert ap.rejects(found)["reason"].to_pylist() == ["null time"] * len(untyped)
 
 
 def test_partitions_keep_their_type_over_pushes() -> None:

@@ -72,6 +72,15 @@ def test_answers_go_to_stdout_unless_told_otherwise(files: Path) -> None:
     ]
 
 
+def test_more_answers_than_asked_for_are_an_error(files: Path) -> None:
+    enough = call("queries.csv", "rows.csv", "--max-output", 3)
+    assert enough.exit_code == 0, enough.output
+    told = call("queries.csv", "rows.csv", "--max-output", 2, "--out", "answers.csv")
+    assert told.exit_code == 1
+    assert "The output has at least 3 rows, and max_output is 2" in told.stderr
+    assert not (files / "answers.csv").exists()
+
+
 def test_uncertain_rows(files: Path) -> None:
     told = call("queries.sql", "rows.parquet", "--value", "x", "--sigma", 40, "--existence", "sure")
     assert (told.exit_code, "probability= is missing" in told.stderr) == (2, True)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import appulse as ap
-from appulse.operators import estimate as estimates
+from appulse.operators import output
 
 SAMPLES = ap.Samples("s", weights="w")
 
@@ -139,7 +139,7 @@ def test_an_output_that_will_explode_is_announced(monkeypatch: pytest.MonkeyPatc
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         ap.similarity_join(left, right, epsilon=0.5, **question)
-    monkeypatch.setattr(estimates, "_MANY", 100_000)
+    monkeypatch.setattr(output, "MANY", 100_000)
     with pytest.warns(ap.ExplodingOutput, match=r"1,200 rows will have about \d{3},\d{3} answers"):
         ap.similarity_join(left, right, epsilon=20.0, **question)
 

@@ -13,10 +13,11 @@ import pytest
 from appulse.report.reliability import draw_reliability, reliability
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
 ROOT = Path(__file__).resolve().parent.parent
-TRACKS = ROOT.parent / "shared" / "data" / "sf_cabspotting" / "five_cabs.parquet"
 ERRORS = 4  # standard errors a point may be off
 
 
@@ -75,9 +76,8 @@ def test_generated_cabs_alarms_come_true_as_often_as_they_say(example: Any) -> N
     _check_outside(example, rows, 400)
 
 
-@pytest.mark.skipif(not TRACKS.exists(), reason=f"there is no {TRACKS}")
-def test_cabs_alarms_come_true_as_often_as_they_say(example: Any) -> None:
-    fixes = example.prepare_cabs.read(TRACKS)
+def test_cabs_alarms_come_true_as_often_as_they_say(example: Any, data: Callable[[str], Path]) -> None:
+    fixes = example.prepare_cabs.read(data(example.prepare_cabs.TRACKS))
     rows = example.trust(fixes[fixes["time"] < fixes["time"].min() + pd.Timedelta("7D")])
     _check(example, rows, 400, 500)
 

@@ -17,7 +17,8 @@ import pyarrow as pa
 import pytest
 
 import appulse as ap
-from appulse.engines.call import JoinCall, Options, resolve
+from appulse.engines.call import JoinCall, resolve
+from appulse.engines.options import Options
 from appulse.engines.spark.files import Folder
 from appulse.engines.spark.inputs import blocks_of_task
 from appulse.engines.spark.state import Cache, Cached, TileState
@@ -177,8 +178,13 @@ def again(run: Path, tmp_path: Path) -> Path:
 
 
 def test_a_changed_job_against_an_old_checkpoint(spark: SparkSession, source: Path, run: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"another job: .*Restore the job, or start with a new checkpoint"):
+    """Users are told what differs, in the words of the call."""
+    with pytest.raises(CheckpointError) as told:
         start(result(spark, source, "time", epsilon=0.5), run)
+    first, *lines, last = str(told.value).splitlines()
+    assert first.endswith("belongs to another job:")
+    assert lines == ["  epsilon: the checkpoint has 0.4, the job asks for 0.5"]
+    assert last == "Restore the job, or start with a new checkpoint."
 
 
 def test_another_number_of_partitions(joined: DataFrame, run: Path) -> None:
@@ -196,7 +202,7 @@ def test_a_closed_checkpoint(joined: DataFrame, again: Path) -> None:
 def test_a_damaged_description(joined: DataFrame, again: Path, damage: str) -> None:
     path = again / "checkpoint" / "appulse.json"
     text = path.read_bytes()
-    damaged = {"empty": b"", "cut": text[:-9], "noise": b"\xff\x00" * 40, "list": b"[1]", "bare": b'{"format": 2}'}
+    damaged = {"empty": b"", "cut": text[:-9], "noise": b"\xff\x00" * 40, "list": b"[1]", "bare": b'{"format": 3}'}
     path.write_bytes(damaged[damage])
     with pytest.raises(CheckpointError, match=r"appulse.json is damaged. Restore the checkpoint"):
         start(joined, again)
@@ -205,7 +211,7 @@ def test_a_damaged_description(joined: DataFrame, again: Path, damage: str) -> N
 def test_a_description_of_another_format(joined: DataFrame, again: Path) -> None:
     path = again / "checkpoint" / "appulse.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"format": 99}))
-    with pytest.raises(CheckpointError, match=r"has format 99, .* Use the appulse that wrote it"):
+    with pytest.raises(CheckpointError, match=r"was written by appulse 0.1.0 \(format 99\). .* reads formats up to 3"):
         start(joined, again)
 
 

@@ -132,3 +132,14 @@ def test_events_of_one_group_are_asked_for() -> None:
     events = ap.phenomena(table_of(rows), sensor="mote", time="ts", value="v", strength=1, span=1, partition_by="room")
     with pytest.raises(ap.BadArgument, match="several groups"):
         ap.field.going_on(events)
+
+
+def test_misspelt_columns_are_told_with_the_nearest() -> None:
+    table, events = _front()
+    names: dict[str, Any] = {"sensor": "mote", "time": "ts", "value": "v", "resolution": 5.0}
+    for call in (ap.field.tagged, ap.field.compression):
+        for argument, wrong, near in (("sensor", "moet", "mote"), ("time", "tz", "ts"), ("value", "vv", "v")):
+            with pytest.raises(ap.BadArgument, match=f"{wrong}.*{near}"):
+                call(table, events, **(names | {argument: wrong}))
+    with pytest.raises(ap.BadArgument, match=r"moet.*mote"):
+        ap.field.guided_sampling(events, LINE, "moet", 1.2)

@@ -284,3 +284,107 @@ def test_regression_in_time_goes_by_no_order_of_rows(seed: int, n: int) -> None:
     again = fill.fill(values[::-1], time[::-1], group[::-1])
     mean, other = (np.add.reduceat(one.rows * one.weights[:, None], one.first[:-1]) for one in (whole, again))
     assert other[::-1] == pytest.approx(mean)
+
+
+# --- any repository, any imputer --------------------------------------------------------------------------------
+
+plain = st.sampled_from((0.0, 0.1, 0.5, 1.0, 7.0, -3.0))
+extreme = st.sampled_from((1e12, 1e12 + 0.5, 1e-300, 5e-324, 1e155, -1e200, 1.7e308, -1.7e308))
+
+
+@st.composite
+def repositories(draw: st.DrawFn, names: str, values: st.SearchStrategy[float]) -> pa.Table:
+    """Small repositories: of one row, with columns that never vary, with rows that are there twice."""
+    n = draw(st.sampled_from((1, 1, 2, 3, 8)))
+    columns = {}
+    for name in names:
+        column = draw(st.lists(values, min_size=n, max_size=n))
+        columns[name] = column[:1] * n if draw(st.booleans()) else column
+    table = pa.table(columns)
+    return pa.concat_tables([table, table]) if draw(st.booleans()) else table
+
+
+@st.composite
+def incomplete(draw: st.DrawFn, names: str, values: st.SearchStrategy[float]) -> pa.Table:
+    n = draw(st.integers(1, 6))
+    row = st.tuples(st.integers(0, 3), *(st.one_of(values, values, st.none()) for _ in names))
+    rows = draw(st.lists(row, min_size=n, max_size=n))
+    kinds = [pa.int64()] + [pa.float64()] * len(names)
+    columns = [pa.array(column, kind) for column, kind in zip(zip(*rows, strict=True), kinds, strict=True)]
+    return pa.table([pa.array(range(n)), *columns], names=["k", "t", *names])
+
+
+def every_imputer(repository: pa.Table, names: str) -> dict[str, Any]:
+    by = {name: [other for other in names if other != name] for name in names}
+    rules = [ap.DifferentialDependency(dict.fromkeys(others, 0.5), name, 1e6) for name, others in by.items()]
+    return {
+        "mean": MeanImputer(repository),
+        "nearest": NearestImputer(repository, k=3),
+        "regression": ap.RegressionImputer(repository, k=4),
+        "rules": EditingRules(repository, by, dict.fromkeys(names, 0.5)),
+        "dependencies": ap.DependencyImputer(repository, rules, verified=()),
+        "jointly": ap.DependencyImputer(repository, rules, joint=True, verified=()),
+        "last value": LastValueImputer(),
+        "speed": SpeedImputer(),
+        "interpolation": ap.InterpolationImputer(k=3),
+        "in time": ap.TimeRegressionImputer(k=4),
+        "auto": ap.AutoImputer(repository),
+        "auto, on its own": ap.AutoImputer(),
+    }
+
+
+@given(st.data(), st.sampled_from(("ab", "abc")), st.sampled_from((plain, st.one_of(plain, extreme))))
+def test_a_row_is_filled_or_a_reject_whatever_the_repository(
+    data: st.DataObject, names: str, values: st.SearchStrategy[float]
+) -> None:
+    repository, table = data.draw(repositories(names, values)), data.draw(incomplete(names, values))
+    stream = ap.Stream(table, key="k", time="t", value=ap.Incomplete(*names))
+    imputers = every_imputer(repository, names)
+    name = data.draw(st.sampled_from(sorted(imputers)))
+    imputed = ap.impute(stream, imputers[name])
+    assert imputed.frame is not None
+    bad = {row["key"]: row["reason"] for row in ap.rejects(ap.self_join(imputed, **CLOSE)).to_pylist()}
+    for row in imputed.frame.to_pylist():
+        if row["k"] in bad:
+            assert bad[row["k"]]
+            continue
+        assert np.isfinite(row["imputed"]).all()
+        assert np.isfinite(row["imputed_weights"]).all()
+        assert abs(sum(row["imputed_weights"]) - 1.0) < 1e-9
+        for k, attribute in enumerate(names):
+            assert row[attribute] is None or {sample[k] for sample in row["imputed"]} == {row[attribute]}
+    joined = ap.self_join(stream, imputer=imputers[name], **CLOSE)
+    assert answers(joined) == answers(ap.self_join(imputed, **CLOSE))
+    unusable = {row["key"] for row in ap.rejects(joined).to_pylist()}
+    assert unusable == set(bad)
+
+
+CLOSE: dict[str, Any] = {"epsilon": 1.0, "probability": 0.25, "window": ap.TimeWindow(2)}
+
+
+def answers(pairs: pa.Table) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row[name] for name in pairs.column_names[:8]) for row in pairs.to_pylist())
+
+
+def test_what_never_varies_tells_nothing_apart() -> None:
+    never = pa.table({"a": [1.0, 2.0, 3.0], "b": [0.1, 0.1, 0.1]})
+    assert fills(NearestImputer(never, k=3).bind("ab"), [(2.0, None)]) == [[([2.0, 0.1], 1.0)]]
+    near = fills(NearestImputer(never, k=3).bind("ab"), [(None, 9.0)])[0]
+    assert sorted(near) == [([a, 9.0], 1 / 3) for a in (1.0, 2.0, 3.0)]
+    by_regression = fills(ap.RegressionImputer(never, k=1).bind("ab"), [(None, 9.0), (5.0, None)])
+    assert by_regression == [[([2.0, 9.0], 1.0)], [([5.0, 0.1], 1.0)]]
+    one = pa.table({"a": [1.0], "b": [2.0]})
+    for imputer in (NearestImputer(one), ap.RegressionImputer(one)):
+        assert fills(imputer.bind("ab"), [(4.0, None), (None, 4.0)]) == [[([4.0, 2.0], 1.0)], [([1.0, 4.0], 1.0)]]
+
+
+def test_what_cannot_be_filled_with_a_double_is_a_reject() -> None:
+    doubled = pa.table({"a": [1.0, 2.0, 4.0], "b": [2.0, 4.0, 8.0]})
+    table = pa.table({"k": [1, 2], "t": [0, 0], "a": [1.5e308, 3.0], "b": pa.array([None, None], pa.float64())})
+    stream = ap.Stream(table, key="k", time="t", value=ap.Incomplete("a", "b"))
+    imputer = ap.RegressionImputer(doubled)
+    for pairs in (ap.self_join(stream, imputer=imputer, **CLOSE), ap.self_join(ap.impute(stream, imputer), **CLOSE)):
+        (reject,) = ap.rejects(pairs).to_pylist()
+        assert (reject["key"], reject["reason"]) == (1, "non-finite value")
+    with pytest.raises(ap.BadInput, match="cannot be filled"):
+        ap.self_join(stream, imputer=imputer, on_reject="fail", **CLOSE)

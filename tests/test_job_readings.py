@@ -128,7 +128,7 @@ def test_a_sensor_join_and_phenomena_run_as_the_calls_do(folder: Path, spark: Sp
         ),
         ("[phenomena]", "[sensor_join]", "sensor_join.strength: unknown key."),
         ("[phenomena]", "sample = 5\n[phenomena]", "rejects.sample: unknown key."),
-        ("checkpoint =", "sample = 5\ncheckpoint =", "sample and partitions are for joins"),
+        ("checkpoint =", "sample = 5\ncheckpoint =", "sample plans the tiles of a join, and [phenomena] have none"),
         ('[readings]\nformat = "parquet"\npath = "readings"\n', "", "[phenomena] reads [readings]"),
         ("[readings]", "[reading]", "reading: unknown key. Did you mean 'readings'?"),
         ("[readings]\n", '[readings]\nkey = "mote"\n', "readings.key: unknown key."),

@@ -97,6 +97,54 @@ def test_a_job_is_right_and_knows_its_places(job: Path) -> None:
     assert checked.missing() == []
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        (
+            'path = "near"',
+            'path = "near\\u0000"',
+            "sources.near.path: is 'near\\x00', wanted a path, which has no NUL.",
+        ),
+        (
+            'path = "near"',
+            'path = "~nobody-of-this-name"',
+            "sources.near.path: is '~nobody-of-this-name', and there is no",
+        ),
+        ('path = "near"', 'path = "half.parquet"', "sources.near.path: {0}/half.parquet cannot be read as Parquet: "),
+        ('path = "pairs"', 'path = "\\u0000"', "sink.path: is '\\x00', wanted a path, which has no NUL."),
+    ],
+)
+def test_odd_paths_and_files_half_written_are_told(job: Path, old: str, new: str, told: str) -> None:
+    (job.parent / "half.parquet").write_bytes(b"PAR1")
+    (problem,) = wrong(job, old, new)
+    assert problem.startswith(told.format(job.parent))
+
+
+def test_defaults_that_are_no_table_are_told_beside_what_else_is_wrong(job: Path) -> None:
+    text = job.read_text()
+    job.write_text("defaults = 5\n" + text[: text.index("[defaults]")] + text[text.index("[sources.near]") :])
+    told = [str(problem) for problem in jobs.validate(job)]
+    assert told[0] == "defaults: is 5 (a number), wanted a table."
+    assert "sources.near.key: is missing, and has no default." in told
+
+
+def test_patterns_name_files_and_what_cannot_be_looked_at_is_missing(job: Path) -> None:
+    (job.parent / "loop").symlink_to("loop")
+    for path, there in (
+        ("n*r", True),
+        ("ne**", True),
+        ("near/0.*", True),
+        ("loop", False),
+        ("n" * 300, False),
+        ("[", False),
+    ):
+        text = JOB.replace('path = "near"', f'path = "{path}"')
+        job.write_text(text)
+        assert jobs.validate(job) == []
+        missing = [problem.where for problem in jobs.load(job).missing()]
+        assert missing == ([] if there else ["sources.near.path"]), path
+
+
 def test_paths_may_be_absolute_at_home_or_elsewhere(job: Path) -> None:
     checked = jobs.load(job)
     assert checked.place("/data/x") == "/data/x"
@@ -264,6 +312,15 @@ def test_a_batch_job_counts_rows_and_tells_changes(job: Path, spark: SparkSessio
     order = ["change", "left_key", "right_key"]
     found, expected = (table.sort_values(order, ignore_index=True) for table in (found, expected))
     pd.testing.assert_frame_equal(found, expected)
+
+
+def test_a_job_has_the_options_of_its_call(job: Path) -> None:
+    assert jobs.load(job).table.options() == ap.Options()
+    wrong(job, "checkpoint =", "partitions = 3\nmax_output = 70\ncheckpoint =")
+    assert jobs.load(job).table.options() == ap.Options(partitions=3, max_output=70)
+    wrong(job, "max_output = 70", "max_output = 0")
+    with pytest.raises(ap.JobError, match="max_output"):
+        jobs.load(job)
 
 
 def test_a_stream_in_files_of_text_needs_no_schema(job: Path, spark: SparkSession) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
@@ -15,15 +16,17 @@ from hypothesis import strategies as st
 
 import appulse as ap
 from appulse.engines.local_windows import LocalWindowQueries
+from appulse.operators.query_estimate import Forecast
 from tests import naive_queries, query_strategies
-from tests.test_real_data import CABS, DATA
+from tests.test_real_data import CABS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
-STOCKS = DATA / "sp500_5yr" / "all_stocks_5yr.parquet"
+STOCKS = "sp500_5yr/all_stocks_5yr.parquet"
 
 
 @settings(max_examples=200)
@@ -209,8 +212,8 @@ def _days() -> pa.Table:
     return pa.table(columns | {"Name": [f"STOCK_{i % 50:02}" for i in range(n)]})
 
 
-def _last_year() -> pa.Table:
-    table = pq.read_table(STOCKS)
+def _last_year(file: Path) -> pa.Table:
+    table = pq.read_table(file)
     return table.filter(pc.greater_equal(table["date"], pa.scalar(17_167, pa.int32()).cast(pa.date32())))
 
 
@@ -227,20 +230,16 @@ def _assert_pairs(found: pa.Table, expected: list[NDArray[np.int64]]) -> None:
     assert (found["probability"].to_numpy() == 1.0).all()
 
 
-@pytest.mark.parametrize(
-    "read",
-    [
-        pytest.param(
-            lambda: pq.read_table(CABS),
-            marks=pytest.mark.skipif(not CABS.exists(), reason=f"there is no {CABS}"),
-            id="san_francisco",
-        ),
-        pytest.param(_fixes, id="generated"),
-    ],
-)
-def test_fences_over_a_city_hold_the_cabs_within(read: Callable[[], pa.Table]) -> None:
+def test_fences_over_san_francisco_hold_the_cabs_within(data: Callable[[str], Path]) -> None:
+    _check_fences(_numbered(pq.read_table(data(CABS))))
+
+
+def test_fences_over_a_generated_city_hold_the_cabs_within() -> None:
+    _check_fences(_numbered(_fixes()))
+
+
+def _check_fences(fixes: pa.Table) -> None:
     """Of many sizes, corners on fixes, some for occupied cabs alone: each fix in each fence, to the last bit."""
-    fixes = _numbered(read())
     latitude, longitude, occupied = (fixes[name].to_numpy() for name in ("latitude", "longitude", "occupancy"))
     random = np.random.default_rng(1)
     corners = random.integers(0, len(fixes), 300)
@@ -262,18 +261,16 @@ def test_fences_over_a_city_hold_the_cabs_within(read: Callable[[], pa.Table]) -
     _assert_pairs(ap.match_queries(stream, pa.table({"query": np.arange(300), "condition": texts})), expected)
 
 
-@pytest.mark.parametrize(
-    "read",
-    [
-        pytest.param(
-            _last_year, marks=pytest.mark.skipif(not STOCKS.exists(), reason=f"there is no {STOCKS}"), id="sp500"
-        ),
-        pytest.param(_days, id="generated"),
-    ],
-)
-def test_price_alerts_tell_the_days_on_which_they_hold(read: Callable[[], pa.Table]) -> None:
+def test_alerts_on_stocks_tell_the_days_on_which_they_hold(data: Callable[[str], Path]) -> None:
+    _check_alerts(_numbered(_last_year(data(STOCKS))))
+
+
+def test_alerts_on_generated_prices_tell_the_days_on_which_they_hold() -> None:
+    _check_alerts(_numbered(_days()))
+
+
+def _check_alerts(days: pa.Table) -> None:
     """Levels passed within a day, large moves on much trade, dates, by stock; missing openings tell nothing."""
-    days = _numbered(read())
     close, opened = (days[name].to_numpy() for name in ("close", "open"))
     volume, date = days["volume"].to_numpy(), days["date"].cast(pa.int32()).to_numpy()
     name = np.array(days["Name"].to_pylist())
@@ -360,7 +357,7 @@ def test_later_pushes_come_in_the_types_of_the_first() -> None:
     first = pa.table({"id": [1], "ts": [1.0], "x": [1.5], "t": ["u"]})
     assert len(by_hand.push(first)) == 1
     assert len(by_hand.push(first.set_column(2, "x", pa.array([2])))) == 1
-    with pytest.raises(ap.BadArgument, match="'t' was string in the first push and is list"):
+    with pytest.raises(ap.BadArgument, match="'t' was string in earlier pushes and is list"):
         by_hand.push(first.set_column(3, "t", pa.array([[1]])))
     with pytest.raises(ap.BadArgument, match="no column 't', which earlier"):
         by_hand.push(first.drop_columns(["t"]))
@@ -390,3 +387,38 @@ def test_windows_that_are_none_are_told() -> None:
     assert ["no window" in told[0], "at least 1" in told[1], "at least 1" in told[2], "DAYS" in told[3]] == [True] * 4
     with pytest.raises(ap.BadArgument, match="partition_by differs"):
         ap.match_queries(replace(left, partition_by="id"), right, pa.table({"query": [1], "condition": ["r.x = s.x"]}))
+
+
+def _many(n: int, name: str | None = None) -> ap.Stream:
+    table = pa.table({"k": np.arange(n), "t": np.arange(n) * 1e-3, "x": np.zeros(n)})
+    return ap.Stream(table, key="k", time="t", value=ap.Exact("x"), name=name)
+
+
+@pytest.mark.parametrize("window", ["1000 SECONDS", "600 ROWS"])
+def test_many_answers_are_announced_before_they_are_made(window: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("appulse.operators.output.MANY", 100_000)
+    one = pa.table({"query": [1], "condition": [f"a.x = b.x WITHIN {window}"]})
+    with pytest.warns(ap.ExplodingOutput, match=r"1,200 rows will have about 360,000 answers, 300 for each"):
+        assert len(ap.match_queries(_many(600, "a"), _many(600, "b"), queries=one)) == 360_000
+
+
+def test_few_answers_are_not_announced(recwarn: pytest.WarningsRecorder) -> None:
+    """Nor many choices, most of which are none."""
+    queries = pa.table({"query": [1, 2], "condition": ["a.k = b.k", "a.x > b.x"]})
+    ap.match_queries(_many(3000, "a"), _many(3000, "b"), queries=queries, window=ap.TimeWindow(1000))
+    assert not recwarn.list
+
+
+@settings(max_examples=100)
+@given(query_strategies.joins(arity=(2, 3), uncertain=False))
+def test_an_estimate_of_few_choices_is_their_number(case: query_strategies.Case) -> None:
+    """What is drawn is then all there is; and to look leaves no trace."""
+    with (
+        mock.patch("appulse.operators.query_estimate._ESTIMATED_FROM", 0),
+        mock.patch.object(Forecast, "announce", autospec=True, side_effect=Forecast.announce) as announced,
+    ):
+        found = ap.match_queries(*case.framed(), case.query_table, probability=case.probability, window=case.window)
+    naive_queries.assert_same(found, case.expected())
+    forecast = announced.call_args.args[0]
+    if all(stream.existence is None for stream in case.streams):
+        assert forecast.latest.answers == pytest.approx(len(found))

@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
+from time import process_time
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 
 import appulse as ap
 from appulse.errors import BadArgument
-from appulse.model.encode import Encoding, encode, gaussian_reach, reach_quantile, sampled
+from appulse.model.encode import Encoding, encode, gaussian_reach, infer_dimensions, reach_quantile, sampled
 from appulse.model.objects import Objects, concat
 from appulse.model.strings import Bytes, Labels, decode
 from appulse.model.strings import encode as canonical
@@ -77,6 +78,18 @@ def test_durations_that_are_none_say_so(given_: Any, message: str) -> None:
     """With what was given and what would do."""
     with pytest.raises(BadArgument, match=message):
         duration(given_, "lateness")
+
+
+@pytest.mark.parametrize(
+    "text", ["1" * 200_000, "1." * 100_000, "1e" + "1" * 200_000, "1s" * 100_000 + "x", " " * 200_000]
+)
+def test_durations_of_any_length_are_read_in_no_time(text: str) -> None:
+    """Digits after digits took time by the square of their number; and the message quotes only their beginning."""
+    begun = process_time()
+    with pytest.raises(BadArgument) as refused:
+        duration(text, "lateness")
+    assert process_time() - begun < 2.0
+    assert len(str(refused.value)) < 500
 
 
 @pytest.mark.parametrize("unit", [*UNITS, "ns"])
@@ -297,7 +310,7 @@ def test_labels_are_equal_for_equal_rows_only() -> None:
     [
         (ap.Exact, "at least one column"),
         (lambda: ap.Exact("x", "x"), "twice"),
-        (lambda: ap.Exact(*[f"x{k}" for k in range(17)]), "At most 16"),
+        (lambda: ap.Exact(*[f"x{k}" for k in range(256)]), "At most 255"),
         (lambda: ap.Gaussian("x", sigma=-1.0), "at least 0"),
         (lambda: ap.Gaussian("x", sigma=NAN), "finite"),
         (lambda: ap.Gaussian("x", "y", sigma=["a"]), "2 columns and 1 sigmas"),
@@ -392,6 +405,44 @@ def test_every_bad_row_is_rejected_with_its_reason(
     assert rejects[0]["stream"] == "s"
     values = json.loads(rejects[0]["values"])
     assert set(columns) - {"id", "ts"} <= set(values)
+
+
+@pytest.mark.parametrize("odd", [[NAN, 0.0], [None, 0.0], [0.0], [0.0, 0.0, 0.0], None])
+@pytest.mark.parametrize("as_structs", [False, True])
+def test_samples_that_weigh_nothing_are_not_looked_at(odd: Any, *, as_structs: bool) -> None:
+    """Whatever they hold; nor do they tell how many dimensions there are."""
+    samples, weights = [odd, [1.0, 2.0], odd], [0.0, 0.5, 0.0]
+    columns: dict[str, Any] = {"s": pa.array([samples], _SAMPLES), "w": [weights]}
+    model = ap.Samples("s", "w")
+    if as_structs:
+        listed = [{"at": sample, "weight": weight} for sample, weight in zip(samples, weights, strict=True)]
+        columns = {
+            "s": pa.array([listed], pa.list_(pa.struct([("at", _SAMPLES.value_type), ("weight", pa.float64())])))
+        }
+        model = ap.Samples("s")
+    d = infer_dimensions(pa.table(columns), model)
+    assert d == 2
+    objects, rejects = _encoded(model, columns, dimensions=d)
+    assert rejects == []
+    assert objects.samples.tolist() == [1.0, 2.0]
+    assert objects.mass.tolist() == [0.5]
+
+
+def test_samples_have_at_most_as_many_dimensions_as_columns_may_have() -> None:
+    """One limit for all models."""
+    most = pa.table({"s": pa.array([[[0.0] * 255]], _SAMPLES)})
+    assert infer_dimensions(most, ap.Samples("s")) == 255
+    more = pa.table({"s": pa.array([[[0.0] * 256]], _SAMPLES)})
+    with pytest.raises(ap.BadArgument, match="At most 255"):
+        infer_dimensions(more, ap.Samples("s"))
+    stream = ap.Stream(
+        pa.table({"id": [1], "ts": [0], "s": pa.array([[[0.0] * 256]], pa.list_(pa.list_(pa.float64(), 256)))}),
+        key="id",
+        time="ts",
+        value=ap.Samples("s"),
+    )
+    with pytest.raises(ap.BadArgument, match="At most 255"):
+        ap.self_join(stream, epsilon=1, probability=0.5, window=ap.TimeWindow(1))
 
 
 def test_good_rows_pass_between_bad_ones() -> None:

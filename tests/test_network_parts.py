@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -27,7 +26,9 @@ from appulse.network import (
     simulate,
 )
 
-DATA = Path(__file__).parents[2] / "shared" / "data" / "intel_lab"
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
 
 
 def scattered(n: int, seed: int) -> Topology:
@@ -79,14 +80,12 @@ def test_routes_take_the_links_of_fewest_transmissions() -> None:
         Topology.by_quality(np.zeros((2, 2)), np.zeros((2, 2)))
 
 
-def test_a_lab_with_its_measured_links() -> None:
+def test_a_lab_with_its_measured_links(data: Callable[[str], Path]) -> None:
     """53 motes: hops from the quality of links between them."""
-    if not DATA.is_dir():
-        pytest.skip("the data of the Intel lab is not at hand")
     import pyarrow.parquet as pq
 
-    places = pq.read_table(DATA / "mote_locs.parquet").to_pandas().set_index("moteid")
-    links = pq.read_table(DATA / "connectivity.parquet").to_pandas().dropna()
+    places = pq.read_table(data("intel_lab/mote_locs.parquet")).to_pandas().set_index("moteid")
+    links = pq.read_table(data("intel_lab/connectivity.parquet")).to_pandas().dropna()
     quality = np.zeros((55, 55))
     quality[links["sender_id"], links["receiver_id"]] = links["probability"]
     motes = [mote for mote in range(1, 55) if mote != 5]  # nobody ever heard mote 5

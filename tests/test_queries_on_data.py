@@ -1,6 +1,6 @@
 """Standing queries on real measurements: rules over Beijing's air by pandas, joins of two cities' weather by loops.
 
-Each test on data of `../shared/data` has a small generated twin that always runs.
+Each test on real data has a small generated twin that always runs.
 """
 
 from __future__ import annotations
@@ -13,22 +13,16 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 
 import appulse as ap
-from tests.test_real_data import DATA
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-AIR = DATA / "beijing_multisite_air" / "prsa_2013_2017.parquet"
-WEATHER = DATA / "weather_hourly_36_cities"
+AIR = "beijing_multisite_air/prsa_2013_2017.parquet"
+WEATHER = "weather_hourly_36_cities"
 MEASURED = ("temperature", "pressure", "humidity", "wind_speed")
-
-
-def _needs(path: Path) -> pytest.MarkDecorator:
-    return pytest.mark.skipif(not path.exists(), reason=f"there is no {path}")
 
 
 # --- threshold rules over one stream ----------------------------------------------------------------------------
@@ -71,9 +65,9 @@ RULES = (
 )
 
 
-def _beijing() -> pa.Table:
+def _beijing(file: Path) -> pa.Table:
     """The year 2015 of twelve stations, in which every measure has gaps."""
-    air = pq.read_table(AIR, filters=[("year", "=", 2015)])
+    air = pq.read_table(file, filters=[("year", "=", 2015)])
     parts = air.select(["year", "month", "day", "hour"]).to_pandas()
     return air.append_column("time", pa.array(pd.to_datetime(parts), pa.timestamp("us")))
 
@@ -101,13 +95,16 @@ def _drawn(random: np.random.Generator, known: dict[str, Any], rule: Rule) -> li
     return sorted(values) if rule.drawn[0] == rule.drawn[-1] else values
 
 
-@pytest.mark.parametrize(
-    ("read", "n"),
-    [pytest.param(_beijing, 2000, marks=_needs(AIR), id="beijing"), pytest.param(_generated_air, 800, id="generated")],
-)
-def test_rules_over_air_with_gaps_hold_as_pandas_says(read: Callable[[], pa.Table], n: int) -> None:
+def test_rules_over_beijings_air_hold_as_pandas_says(data: Callable[[str], Path]) -> None:
+    _check_rules(_beijing(data(AIR)), 2000)
+
+
+def test_rules_over_generated_air_with_gaps_hold_as_pandas_says() -> None:
+    _check_rules(_generated_air(), 800)
+
+
+def _check_rules(air: pa.Table, n: int) -> None:
     """Rules of one station, of two or of all; thresholds lie on readings, and a gap is no answer but to IS NULL."""
-    air = read()
     air = air.append_column("row", pa.array(np.arange(len(air))))
     rows = air.to_pandas(types_mapper={pa.float64(): pd.Float64Dtype()}.get).astype({"wd": "string"})
     known = {name: rows[name].dropna().to_numpy() for rule in RULES for name in rule.drawn}
@@ -154,10 +151,10 @@ JOINS: dict[str, Callable[[Any, Any, float], bool]] = {
 REACHES = {"3 HOURS": 3, "90 MINUTES": 1, "0.5 DAYS": 12, "1 ROW": 0, "4 ROWS": 3}
 
 
-def _two_cities() -> list[pa.Table]:
+def _two_cities(folder: Path) -> list[pa.Table]:
     """Ten days of May 2013, when Los Angeles and San Diego both lack pressures and humidities."""
     names = ("temperature_degC", *MEASURED[1:])
-    tables = [pd.read_parquet(WEATHER / f"five_years_8_cities_{name}.parquet").set_index("datetime") for name in names]
+    tables = [pd.read_parquet(folder / f"five_years_8_cities_{name}.parquet").set_index("datetime") for name in names]
     days = [table.loc["2013-05-06":"2013-05-15"] for table in tables]
     cities = [pd.concat([day[city] for day in days], axis=1, keys=MEASURED) for city in ("Los Angeles", "San Diego")]
     return [pa.Table.from_pandas(city.rename_axis("time").reset_index(), preserve_index=False) for city in cities]
@@ -175,15 +172,17 @@ def _generated_weather() -> list[pa.Table]:
     return found
 
 
-@pytest.mark.parametrize(
-    "read",
-    [pytest.param(_two_cities, marks=_needs(WEATHER), id="cities"), pytest.param(_generated_weather, id="generated")],
-)
-def test_two_cities_meet_as_nested_loops_say(read: Callable[[], list[pa.Table]]) -> None:
+def test_two_cities_meet_as_nested_loops_say(data: Callable[[str], Path]) -> None:
+    _check_joins(_two_cities(data(WEATHER)))
+
+
+def test_two_generated_cities_meet_as_nested_loops_say() -> None:
+    _check_joins(_generated_weather())
+
+
+def _check_joins(both: list[pa.Table]) -> None:
     """Differences, equalities and gaps of both, within hours, days and rows."""
-    cities = {
-        n: city.append_column("hour", pa.array(np.arange(len(city)))) for n, city in zip("ab", read(), strict=True)
-    }
+    cities = {n: city.append_column("hour", pa.array(np.arange(len(city)))) for n, city in zip("ab", both, strict=True)}
     left, right = (list(city.to_pandas().itertuples(index=False)) for city in cities.values())
     texts: list[str] = []
     expected: list[tuple[int, int, int]] = []

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from appulse.engines.queries import LocalQueries, resolve_queries
 from appulse.engines.spark.query_parts import routed
 from appulse.engines.spark.tables import unpacked
+from appulse.operators.output import Output
 from appulse.queries.index import BoxIndex
 from appulse.queries.parts import parted
 from appulse.queries.sets import QuerySet, Rows
@@ -42,7 +43,7 @@ def test_parts_answer_as_the_slow_twin(data: st.DataObject) -> None:
     for key, blob in routed(whole.call, parts, keys, table):
         if blob[:1] == b"r":
             own = _engine(case, case.query_table.take(pa.array(members[key])))
-            found.append(own.judge(unpacked(blob[1:]))[0])
+            found.append(own.judge(unpacked(blob[1:]), Output())[0])
     naive_queries.assert_same(pa.concat_tables(found), case.expected())
 
 

@@ -519,3 +519,29 @@ def test_columns_may_be_named_like_anything() -> None:
     assert added.refused == []
     rows, slots = queries.match({"?0": pa.array([3.0, 0.0]), "?1": pa.array([1.0, 5.0])}, 2)
     assert sorted(zip(rows.tolist(), slots.tolist(), strict=True)) == [(0, 0), (1, 1), (1, 2)]
+
+
+@pytest.mark.parametrize("more", ["", " AND d < 0.5", " /* by itself */"])
+def test_texts_that_end_in_nul_are_texts_of_their_own(more: str) -> None:
+    """Also where a condition is read by itself."""
+    types = {"s": pa.string(), "d": pa.decimal128(10, 2)}
+    columns = {"s": pa.array(["a", "a\0", "a\0\0"]), "d": pa.array([Decimal("0.10")] * 3, types["d"])}
+    queries = QuerySet(types, pa.int64())
+    texts = [f"s {operator} 'a\0'{more}" for operator in ("=", "<>", "<", ">=")]
+    assert not queries.add(pa.array(range(4)), pa.array(texts)).refused
+    assert _found(queries, columns, 3) == [(0, 1), (0, 2), (1, 0), (1, 3), (2, 1), (2, 3)]
+
+
+@pytest.mark.parametrize("sides", ["DATE '{}' {} '{}'", "'{}' {} DATE '{}'", "TIMESTAMP '{}' {} DATE '{}'"])
+def test_constant_times_compare_with_texts_as_times(sides: str) -> None:
+    """Texts of one shape that are no times are rejects of their own."""
+    days = ("2024-01-01", "2024-01-02", "2024-01-01T00:00Z")
+    pairs = [(a, o, b) for a in days for b in days for o in ("=", "<", "<>")]
+    texts = [sides.format(a, o, b) for a, o, b in pairs]
+    queries = QuerySet(TYPES, pa.int64())
+    wrong = [sides.format("2024-01-01", "=", "nonsense")] * 2
+    refused = queries.add(pa.array(range(len(pairs) + 2)), pa.array([wrong[0], *texts, wrong[1]])).refused
+    assert [one.row for one in refused] == [0, len(pairs) + 1]
+    truth = {"=": "__eq__", "<": "__lt__", "<>": "__ne__"}
+    expected = [i + 1 for i, (a, o, b) in enumerate(pairs) if getattr(a[:10], truth[o])(b[:10])]
+    assert sorted(key for _, key in _found(queries, _numbers([0.0]), 1)) == expected

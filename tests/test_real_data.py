@@ -1,13 +1,12 @@
 """Real data against brute force by NumPy and scipy: cabs near each other, people who met, a lab like the day before.
 
-Each test on data of `../shared/data` has a small generated twin that always runs.
+Each test on real data has a small generated twin that always runs.
 """
 
 from __future__ import annotations
 
 import os
 from itertools import pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,20 +20,18 @@ import appulse as ap
 from tests.test_spark_join import drained, read_stream
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
     from numpy.typing import NDArray
     from pyspark.sql import SparkSession
 
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
-CABS = DATA / "sf_cabspotting" / "five_cabs.parquet"
-PEOPLE = DATA / "geolife" / "users_000_010_october_2008.parquet"
-LAB = DATA / "intel_lab" / "temperature_52_sensors_30s_2days.parquet"
+CABS = "sf_cabspotting/five_cabs.parquet"
+PEOPLE = "geolife/users_000_010_october_2008.parquet"
+LAB = "intel_lab/temperature_52_sensors_30s_2days.parquet"
 METRES_PER_DEGREE = 111_194.93
 
 Pairs = dict[tuple[int, int], float]
-
-
-def _needs(path: Path) -> pytest.MarkDecorator:
-    return pytest.mark.skipif(not path.exists(), reason=f"there is no {path}")
 
 
 def _projected(table: pa.Table, who: str, time: str) -> pa.Table:
@@ -53,12 +50,12 @@ def _projected(table: pa.Table, who: str, time: str) -> pa.Table:
     return fixes.append_column("fix", pa.array(np.arange(len(fixes))))
 
 
-def _cabs() -> pa.Table:
-    return _projected(pq.read_table(CABS), "cab", "time")
+def _cabs(file: Path) -> pa.Table:
+    return _projected(pq.read_table(file), "cab", "time")
 
 
-def _people() -> pa.Table:
-    table = pq.read_table(PEOPLE)
+def _people(file: Path) -> pa.Table:
+    table = pq.read_table(file)
     table = table.filter(pc.less(table["user"], "010"))
     return _projected(table, "user", "datetime")
 
@@ -181,10 +178,9 @@ def _check_met(fixes: pa.Table, least: int) -> None:
     assert {pair: found[pair] for pair in some} == pytest.approx(some, abs=1e-9)
 
 
-@_needs(CABS)
-def test_cabs_within_200_metres() -> None:
+def test_cabs_within_200_metres(data: Callable[[str], Path]) -> None:
     """Five cabs of San Francisco over 24 days."""
-    _check_near(_cabs(), 1000)
+    _check_near(_cabs(data(CABS)), 1000)
 
 
 def test_generated_cabs_within_200_metres() -> None:
@@ -192,10 +188,9 @@ def test_generated_cabs_within_200_metres() -> None:
     _check_near(_walkers(5, 120, 25.0, 30), 1000)
 
 
-@_needs(PEOPLE)
-def test_people_who_met() -> None:
+def test_people_who_met(data: Callable[[str], Path]) -> None:
     """Ten people of Beijing in the autumn of 2008, with a fix every few seconds."""
-    _check_met(_people(), 1000)
+    _check_met(_people(data(PEOPLE)), 1000)
 
 
 def test_generated_people_who_met() -> None:
@@ -208,9 +203,9 @@ def test_generated_people_who_met() -> None:
 EPOCH = 30  # seconds
 
 
-def _lab(epochs: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _lab(file: Path, epochs: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The nights of two days of the Intel lab, by eight motes that dropped no reading."""
-    motes = pq.read_table(LAB, columns=[f"c{i:02}" for i in (1, 7, 13, 20, 27, 34, 41, 48)]).to_pandas().to_numpy()
+    motes = pq.read_table(file, columns=[f"c{i:02}" for i in (1, 7, 13, 20, 27, 34, 41, 48)]).to_pandas().to_numpy()
     return motes[:epochs], motes[2880 : 2880 + epochs]
 
 
@@ -279,10 +274,9 @@ def _check_nights(
     assert len(rejects) == 0
 
 
-@_needs(LAB)
-def test_nights_of_a_lab_alike(spark: SparkSession, tmp_path: Path) -> None:
+def test_nights_of_a_lab_alike(data: Callable[[str], Path], spark: SparkSession, tmp_path: Path) -> None:
     """The Intel lab on two days, in count windows of a thousand."""
-    _check_nights(spark, tmp_path, _lab(1300), 1000, 1000)
+    _check_nights(spark, tmp_path, _lab(data(LAB), 1300), 1000, 1000)
 
 
 def test_generated_nights_alike(spark: SparkSession, tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 import appulse as ap
 from appulse.engines.aggregate import aggregate_table, resolve_aggregate
-from appulse.engines.call import Options, resolve
+from appulse.engines.call import resolve
+from appulse.engines.options import Options
 from appulse.model.encode import encode
 from appulse.model.points import normal_points
 from appulse.operators.numbering import END
@@ -511,6 +512,80 @@ def test_large_values_cost_no_digits() -> None:
         assert far - 1e7 == pytest.approx(near, abs=1e-7)
         near, far = (np.array(table[f"{name}_std"].to_pylist()) for table in found)
         assert far == pytest.approx(near, abs=1e-7)
+
+
+MAGNITUDES = (
+    st.sampled_from((1e308, -1e308, 1.7e308, 1e200, -1e200, 1e155, 3.0, 0.0)),
+    st.sampled_from((1e12, 1e12 + 1, 1e12 + 2, 1e12 + 0.5, 1e12 - 7)),
+    st.sampled_from((1e15, 1e15 + 1, 1e15 + 2.5, -1e15)),
+    st.sampled_from((1e-200, 3e-200, -2e-170, 1e-300)),
+)
+
+
+@given(st.data(), st.sampled_from(MAGNITUDES), st.sampled_from(("exact", "samples", "weighted")))
+def test_values_of_any_size_aggregate_to_every_digit(
+    data: st.DataObject, values: st.SearchStrategy[float], model: str
+) -> None:
+    """Means are right to the rounding of the largest value, deviations to that of themselves."""
+    case = data.draw(cases())
+    rows = tuple(
+        {**row, "x": data.draw(values), "s": [data.draw(values) for _ in row["s"]], "g": "a", "p": max(row["p"], 0.25)}
+        for row in case.rows
+    )
+    case = replace(case, rows=rows, model=model, grouped=False)
+    found = ap.window_aggregate(case.stream, {"x": ALL}, window=case.window, distribution=True).to_pylist()
+    expected = list(naive.windows(case.naive_rows, case.window))
+    assert len(found) == len(expected)
+    for answer, window in zip(found, expected, strict=True):
+        largest = max(abs(Fraction(value)) for row in window.rows for value, _ in row.samples)
+        for aggregate in ALL:
+            exists, worlds = naive.distribution(window, aggregate)
+            if not exists:
+                continue
+            mean = sum((value * chance for value, chance in worlds.items()), Fraction(0))
+            variance = sum(((value - mean) ** 2 * chance for value, chance in worlds.items()), Fraction(0))
+            rounding = 0 if aggregate == "count" else largest * len(window.rows) / 10**15
+            assert near(answer[f"x_{aggregate}"], mean, rounding), aggregate
+            least = rounding if variance == 0 else 0  # what never varies may be off by rounding
+            assert near(answer[f"x_{aggregate}_std"], root(variance), least), aggregate
+            for atom in answer[f"x_{aggregate}_distribution"]:
+                assert any(near(atom["value"], value, rounding) for value in worlds), aggregate
+
+
+def near(found: float, exact: Fraction, rounding: Fraction | int) -> bool:
+    """Whether a number is the exact one to nine digits, or infinite where that is beyond a double."""
+    greatest = Fraction(1.7976931348623157e308)
+    if abs(exact) > greatest:
+        return math.isinf(found) or abs(exact) < greatest * (1 + Fraction(1, 10**9))
+    return math.isfinite(found) and abs(Fraction(found) - exact) <= abs(exact) / 10**9 + rounding
+
+
+def root(square: Fraction) -> Fraction:
+    """The square root, to thirty digits."""
+    if square == 0:
+        return square
+    bits = max(0, 200 + square.denominator.bit_length() - square.numerator.bit_length())
+    bits += bits % 2
+    return Fraction(math.isqrt((square.numerator << bits) // square.denominator), 1 << bits // 2)
+
+
+def test_extremes_of_large_values_are_not_infinite() -> None:
+    table = pa.table({"id": [0, 1], "ts": [0, 0], "x": [1e308, -1e308], "p": [0.5, 0.5]})
+    stream = ap.Stream(table, key="id", time="ts", value=ap.Exact("x"), existence="p")
+    (row,) = ap.window_aggregate(stream, {"x": ["max", "min", "mean"]}, window=ap.CountWindow(2)).to_pylist()
+    assert row["x_max"] == pytest.approx(1e308 / 3)
+    assert row["x_min"] == pytest.approx(-1e308 / 3)
+    assert row["x_max_std"] == pytest.approx(math.sqrt(8 / 9) * 1e308)
+    assert (row["x_mean"], row["x_mean_exists"]) == (0.0, 0.75)
+
+
+def test_extremes_far_from_zero_lose_no_digits() -> None:
+    rows = {"id": [0, 1], "ts": [0, 0], "p": [0.5, 0.5]}
+    for far in (1e12, 1e15):
+        table = pa.table({**rows, "s": [[far, far + 1], [far + 1, far + 2]], "w": [[0.5, 0.5]] * 2})
+        stream = ap.Stream(table, key="id", time="ts", value=ap.Samples("s", "w", names=("x",)), existence="p")
+        (row,) = ap.window_aggregate(stream, {"x": ["max"]}, window=ap.CountWindow(2)).to_pylist()
+        assert row["x_max_std"] == pytest.approx(math.sqrt(17 / 36), rel=1e-12)
 
 
 def test_certain_rows_make_plain_aggregates() -> None:

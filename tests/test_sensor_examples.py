@@ -5,10 +5,13 @@ from __future__ import annotations
 import runpy
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "examples"
@@ -65,12 +68,10 @@ def test_pages_are_written_where_the_data_is_not_at_hand(
     assert "<svg" in page.read_text("utf-8")
 
 
-def test_the_front_of_december_2016(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_front_of_december_2016(monkeypatch: pytest.MonkeyPatch, data: Callable[[str], Path]) -> None:
     """Cold air came over the plains on the 18th, and to the east coast on the 19th."""
     module = example("cold_front.py", monkeypatch)
-    if not module["DATA"].is_dir():
-        pytest.skip("the hourly weather of 36 cities is not at hand")
-    wide, cities = module["read"](module["DATA"])
+    wide, cities = module["read"](data(module["DATA"]))
     days = wide[wide["time"].between("2016-12-16", "2016-12-20")]
     found = told(module["fronts"](module["daily"](days), cities))
     fast = found[found["value"] < -0.75 / 3600].sort_index()

@@ -109,7 +109,7 @@ def test_equals_the_twin(case: Case) -> None:
 def test_no_sweep_order_or_batch_changes_an_answer(case: Case, sweep: str, chance: Any) -> None:
     rows = list(case.rows)
     chance.shuffle(rows)
-    join = ap.SensorJoin(**case.arguments(), lateness=12, options=ap.SensorOptions(sweep=sweep))
+    join = ap.SensorJoin(**case.arguments(), lateness=12, options=ap.Options(sweep=sweep))
     found: Counter[Any] = Counter()
     while rows:
         n = chance.randint(1, 8)

@@ -58,7 +58,7 @@ def test_answers_and_rejects_are_those_of_the_twin_long(case: strategies.Case) -
 
 
 @settings(max_examples=40)
-@given(strategies.cases(dimensions=(4, 5, 16), bad=False, most=4))
+@given(strategies.cases(dimensions=(4, 5, 17, 40), bad=False, most=4))
 def test_more_than_three_dimensions_are_like_the_first_three(case: strategies.Case) -> None:
     """The grid sees three of them only."""
     _check_twin(case)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from pyspark.errors import StreamingQueryException
 
 import appulse as ap
-from appulse.engines.call import Options
+from appulse.engines.options import Options
 from appulse.engines.spark.checkpoint import Checkpoint
 from tests.strategies import Case, cases, pushes
 from tests.test_tiles import WINDOWS, rows_of
@@ -163,7 +163,7 @@ def test_a_new_version_of_the_plan_takes_over(spark: SparkSession, tmp_path: Pat
         query.awaitTermination()
     assert rows_of([spark.read.parquet(str(tmp_path / "out")).toArrow()]) == rows_of([case.run()])
     stored = json.loads((tmp_path / "checkpoint" / "appulse.json").read_text())
-    assert [version["since"] for version in stored["versions"]][1:] == [5_900_001]
+    assert [version["since"] for version in stored["tiles"]["versions"][1:]] == [5_900_001]
 
 
 def test_a_sink_that_fails_now_and_then_loses_nothing(spark: SparkSession, tmp_path: Path) -> None:

@@ -101,12 +101,16 @@ def test_batch_streaming_and_in_process_answer_alike(
     assert _rows(found) == _rows(expected)
     assert _rows(ap.rejects(result).toArrow()) == rejected
 
-    apart = ap.match_queries(_stream(batch, **changes), queries, probability=probability, spread=3)
+    apart = ap.match_queries(
+        _stream(batch, **changes), queries, probability=probability, options=ap.Options(partitions=3)
+    )
     assert _rows(apart.toArrow()) == _rows(expected)
 
     given = spark.createDataFrame(queries)
     spread = 3 if changes else None
-    streamed = ap.match_queries(_stream(streaming, **changes), given, probability=probability, spread=spread)
+    streamed = ap.match_queries(
+        _stream(streaming, **changes), given, probability=probability, options=ap.Options(partitions=spread)
+    )
     assert streamed.isStreaming
     answers, rejects = drained(streamed, tmp_path / "out")
     assert _rows(answers) == _rows(expected)

@@ -52,7 +52,7 @@ def test_batch_streaming_and_in_process_answer_alike(spark: SparkSession, tmp_pa
         settings = arguments | more
         inside = ap.sensor_join(table, **settings)
         assert len(inside) > N / 2
-        options = ap.SensorOptions(partitions=3, sample=table.slice(0, 60))
+        options = ap.Options(partitions=3, sample=table.slice(0, 60))
         batch = ap.sensor_join(spark.read.parquet(str(folder)), **settings, options=options)
         found = batch.toArrow()
         assert found.schema.names == inside.schema.names

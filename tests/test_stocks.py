@@ -13,10 +13,11 @@ import appulse as ap
 from appulse import jobs
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).resolve().parent.parent
-PRICES = ROOT.parent / "shared" / "data" / "sp500_5yr" / "all_stocks_5yr.parquet"
 
 
 @pytest.fixture(autouse=True)
@@ -54,10 +55,9 @@ def _in_order(table: pd.DataFrame) -> pd.DataFrame:
     return table.sort_values(keys, ignore_index=True)
 
 
-@pytest.mark.skipif(not PRICES.exists(), reason=f"there is no {PRICES}")
-def test_google_is_most_like_google(spark: SparkSession) -> None:
+def test_google_is_most_like_google(data: Callable[[str], Path], spark: SparkSession) -> None:
     """Six weeks of 2015 and some fifty stocks: the two classes of shares in one company come out on top."""
-    prices = pd.read_parquet(PRICES)
+    prices = pd.read_parquet(data(import_module("prepare_stocks").PRICES))
     names = {"GOOG", "GOOGL", *prices["Name"].unique()[::10]}
     days = prices["date"].astype(str).between("2015-06-15", "2015-07-31")
     ranked = _check(spark, prices[days & prices["Name"].isin(names)], 0.5)

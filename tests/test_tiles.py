@@ -15,8 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import appulse as ap
-from appulse.engines.call import JoinCall, Options, resolve
+from appulse.engines.call import JoinCall, resolve
 from appulse.engines.local import LocalJoin
+from appulse.engines.options import Options
 from appulse.engines.spark import number_stage, tile_join
 from appulse.engines.spark.codec import pack, unpack
 from appulse.engines.spark.state import Cache, TileState

@@ -119,7 +119,16 @@ def test_numpy_and_duckdb_answer_as_brute_force(case: tuple[Sides, Question, int
             assert all(got[p] == pytest.approx(close / sides[0].l ** 2, abs=1e-12) for p, close in wanted.items())
 
 
+@pytest.mark.data
 def test_grid_answers_as_the_scan_and_ours_on_the_papers_data() -> None:
+    _check_grid()
+
+
+def test_grid_answers_as_the_scan_and_ours_on_generated_twins() -> None:
+    _check_grid()
+
+
+def _check_grid() -> None:
     rng = np.random.default_rng(5)
     for make in (gps, sensors):
         sides = objects(rng, make(rng, 300, 3), 0.0, 0.1, 20, "UG")
@@ -242,7 +251,16 @@ def test_a_window_is_empty_again_after_its_objects_left() -> None:
 # --- data -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.data
 def test_data_are_what_the_paper_says() -> None:
+    _check_data()
+
+
+def test_generated_twins_are_what_the_paper_says() -> None:
+    _check_data()
+
+
+def _check_data() -> None:
     rng = np.random.default_rng(2)
     for gaussian in (False, True):
         radius = radii(rng, 5_000, 0.01, 0.03, gaussian=gaussian)

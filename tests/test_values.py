@@ -71,6 +71,27 @@ def test_pairs_are_the_close_samples(left: list[Row], right: list[Row], window: 
         assert sum(found.values()) == pytest.approx(answer["probability"], abs=1e-12)
 
 
+@pytest.mark.parametrize(
+    "model",
+    [
+        ap.Gaussian("x", "y", sigma="s"),
+        ap.Gaussian("x", "y", sigma=["s", "s2"]),
+        ap.Ball("x", "y", radius="s"),
+        ap.Exact("x", "y"),
+    ],
+)
+def test_a_value_without_spread_is_one_point(model: Any) -> None:
+    """It is listed once; beside it in the frame others keep their points."""
+    columns = {"id": [1, 2], "ts": [0, 0], "x": [0.0, 0.0], "y": [0.25, 0.25], "s": [0.0, 0.01], "s2": [0.0, 0.0]}
+    pair = [ap.Stream(pa.table(columns), key="id", time="ts", value=model) for _ in range(2)]
+    found = ap.similarity_join(*pair, epsilon=1, probability=0.5, window=ap.TimeWindow(1), values=True).to_pylist()
+    points = 1 if isinstance(model, ap.Exact) else 64
+    listed = {(row["left_key"], row["right_key"]): len(row["pairs"]) for row in found}
+    assert listed == {(1, 1): 1, (1, 2): points, (2, 1): points, (2, 2): points**2}
+    assert found[0]["pairs"] == [{"left": [0.0, 0.25], "right": [0.0, 0.25], "weight": 1.0}]
+    assert [row["probability"] for row in found] == pytest.approx([1.0] * 4)
+
+
 @given(rows(1), rows(1))
 def test_filter_and_sum_over_a_pair_are_those_of_possible_worlds(left: list[Row], right: list[Row]) -> None:
     """A pair's values are filtered, then summed: as if every world had been gone through."""

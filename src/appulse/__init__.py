@@ -34,8 +34,7 @@ if TYPE_CHECKING:
         start,
         window_aggregate,
     )
-    from appulse.engines.call import Options
-    from appulse.engines.sensors import SensorOptions
+    from appulse.engines.options import Options
     from appulse.errors import (
         AppulseError,
         BadArgument,
@@ -44,7 +43,9 @@ if TYPE_CHECKING:
         CheckpointError,
         ExplodingOutput,
         JobError,
+        LateRows,
         NotBuilt,
+        OutputLimit,
         SessionError,
         StateError,
         StorageError,
@@ -87,8 +88,7 @@ _HOMES = {
         "start",
         "window_aggregate",
     ),
-    "appulse.engines.call": ("Options",),
-    "appulse.engines.sensors": ("SensorOptions",),
+    "appulse.engines.options": ("Options",),
     "appulse.errors": (
         "AppulseError",
         "BadArgument",
@@ -97,7 +97,9 @@ _HOMES = {
         "CheckpointError",
         "ExplodingOutput",
         "JobError",
+        "LateRows",
         "NotBuilt",
+        "OutputLimit",
         "SessionError",
         "StateError",
         "StorageError",
@@ -145,10 +147,12 @@ __all__ = [
     "InterpolationImputer",
     "JobError",
     "LastValueImputer",
+    "LateRows",
     "MeanImputer",
     "NearestImputer",
     "NotBuilt",
     "Options",
+    "OutputLimit",
     "Phenomena",
     "PointImputer",
     "QueryMatch",
@@ -156,7 +160,6 @@ __all__ = [
     "Samples",
     "SavedImputer",
     "SensorJoin",
-    "SensorOptions",
     "SessionError",
     "SimilarityJoin",
     "SpeedImputer",

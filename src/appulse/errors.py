@@ -3,6 +3,7 @@
     AppulseError
     ├── BadArgument     an argument of a call is wrong           (also a ValueError)
     ├── BadInput        rows are unusable and on_reject="fail"   (also a ValueError)
+    ├── OutputLimit     a call makes more than max_output rows    (also a RuntimeError)
     ├── JobError        a job file is wrong                      (also a ValueError)
     ├── SessionError    the Spark session or Java lacks something (also a RuntimeError)
     ├── CheckpointError a checkpoint does not fit the call        (also a RuntimeError)
@@ -10,7 +11,9 @@
     ├── StorageError    a disk is full, a path not writable       (also an OSError)
     └── NotBuilt        part of the contract that does not stand yet (also a NotImplementedError)
 
-Warnings beside it: CappedWindow, ExplodingOutput. A message says what failed, what was there, and what to do next.
+Warnings beside it: CappedWindow, ExplodingOutput, LateRows.
+
+A message says what failed, what was there, and what to do next.
 """
 
 from __future__ import annotations
@@ -30,7 +33,9 @@ __all__ = [
     "CheckpointError",
     "ExplodingOutput",
     "JobError",
+    "LateRows",
     "NotBuilt",
+    "OutputLimit",
     "SessionError",
     "StateError",
     "StorageError",
@@ -38,6 +43,8 @@ __all__ = [
     "nearest",
     "tell_capped",
     "tell_exploding",
+    "warn_exploding",
+    "warn_late",
 ]
 
 
@@ -51,6 +58,10 @@ class BadArgument(AppulseError, ValueError):
 
 class BadInput(AppulseError, ValueError):
     """Rows are unusable and the call was made with ``on_reject="fail"``."""
+
+
+class OutputLimit(AppulseError, RuntimeError):
+    """A call, a push or a task would put out more rows than ``Options(max_output=)`` allows."""
 
 
 class JobError(AppulseError, ValueError):
@@ -93,17 +104,40 @@ def tell_capped(rows: int) -> None:
 
 
 class ExplodingOutput(UserWarning):
-    """A join is about to have far more answers than rows."""
+    """A call is about to put out, or to compare, far more than anybody is likely to want."""
 
 
-def tell_exploding(answers: float, rows: int) -> None:
-    """Announce an output that is likely larger than anybody meant."""
-    warnings.warn(
+_FEWER = "A smaller epsilon, a higher probability or a shorter window has fewer."
+
+
+def tell_exploding(answers: float, rows: int, fewer: str = _FEWER, hint: str = "") -> None:
+    """Announce an output that is likely larger than anybody meant.
+
+    ``fewer`` says what makes it smaller, ``hint`` what may be wrong.
+    """
+    warn_exploding(
         f"These {rows:,} rows will have about {answers:,.0f} answers, {answers / max(1, rows):,.0f} for each, by a "
-        "sample of their pairs. A smaller epsilon, a higher probability or a shorter window has fewer.",
-        ExplodingOutput,
+        f"sample of their pairs. {fewer} {hint}".rstrip()
+    )
+
+
+class LateRows(UserWarning):
+    """More than half of the rows that came were late."""
+
+
+def warn_late(late: int, rows: int, because: str) -> None:
+    """Warn that most rows were late, and why."""
+    warnings.warn(
+        f"{late:,} of the last {rows:,} rows came late and are rejects. {because} If that clock is wrong, give "
+        "Stream(ahead=) less; if rows do come this late, give Stream(lateness=) more.",
+        LateRows,
         stacklevel=3,
     )
+
+
+def warn_exploding(text: str) -> None:
+    """Warn of an output, or of work, that is likely larger than anybody meant."""
+    warnings.warn(text, ExplodingOutput, stacklevel=4)
 
 
 def bad_rows(count: int, first: Mapping[str, object]) -> BadInput:

@@ -44,6 +44,10 @@ def _events(frame: Any) -> pa.Table:
             raise BadArgument(
                 f"Column {name!r} of the events is {kind}. Give what ap.phenomena(..., emit='events') told."
             )
+    for name in ("value", "sensors"):
+        kind = events.schema.field(name).type
+        if pa.types.is_nested(kind.value_type if name == "sensors" and is_list(kind) else kind):
+            raise BadArgument(f"The events have {name} of type {kind}. Cast the column of the readings to text first.")
     first = events.schema.get_field_index("phenomenon")
     if first > 0 and any(len(pc.unique(events.column(i))) > 1 for i in range(first)):
         raise BadArgument("The events are of several groups, each with numbers of its own. Filter one of them first.")
@@ -68,12 +72,12 @@ def memberships(events: Any) -> pa.Table:
         now[number] = members
     values = dict(zip(events["phenomenon"].to_pylist(), events["value"].to_pylist(), strict=True))
     rows += [(number, values[number], sensor, since, None) for (number, sensor), since in held.items()]
+    rows.sort(key=lambda row: (row[3], row[0], row[2]))
     kinds = [pa.int64(), events.schema.field("value").type, events.schema.field("sensors").type.value_type]
     kinds += [events.schema.field("time").type] * 2
     names = ("phenomenon", "value", "sensor", "since", "until")
     columns = zip(*rows, strict=True) if rows else [()] * 5
-    table = pa.table({n: pa.array(list(c), k) for n, c, k in zip(names, columns, kinds, strict=True)})
-    return table.sort_by([("since", "ascending"), ("phenomenon", "ascending"), ("sensor", "ascending")])
+    return pa.table({n: pa.array(list(c), k) for n, c, k in zip(names, columns, kinds, strict=True)})
 
 
 def going_on(events: Any, at: Any = None) -> pa.Table:
@@ -107,6 +111,8 @@ def guided_sampling(events: Any, locations: Any, sensor: Name, reach: Reach, at:
 
     locations = as_table(locations)
     places = column(locations, sensor, "The locations")
+    if pa.types.is_nested(places.type):
+        raise BadArgument(f"sensor={sensor!r} is {places.type}. Cast it to text, here and in the readings.")
     names = places.to_pylist()
     others = [name for name in locations.column_names if name != sensor]
     at_all = np.column_stack([number_column(locations, name, "Locations") for name in others])
@@ -129,7 +135,10 @@ def guided_sampling(events: Any, locations: Any, sensor: Name, reach: Reach, at:
 def tagged(
     readings: Any, events: Any, *, sensor: Name, time: Name, value: Name, resolution: Positive | None
 ) -> pa.Table:
-    """The readings with ``phenomenon``: that which their sensor was in with their value, at their time; else null."""
+    """The readings with ``phenomenon``: that which their sensor was in with their value, at their time; else null.
+
+    Raises `BadArgument` for a column that the readings do not have, or whose type is not that of the events.
+    """
     readings, members = as_table(readings), memberships(events)
     code, held = _codes(column(readings, sensor, "The readings"), members["sensor"], f"sensor={sensor!r}")
     values = column(readings, value, "The readings")
@@ -172,7 +181,9 @@ def _last(place: NDArray[np.int64], begin: NDArray[np.int64], asked: NDArray[np.
 
 def _codes(values: pa.ChunkedArray | pa.Array, known: pa.ChunkedArray | pa.Array, what: str) -> Any:
     """Numbers of values, and of those known: equal ones alike; -1 for a value that is not known."""
-    known, values = chunk(known), chunk(values)
+    known, values = (
+        part.cast(pa.float32()) if pa.types.is_float16(part.type) else part for part in (chunk(known), chunk(values))
+    )
     names = known.unique()
     try:
         values = values if values.type == names.type else values.cast(names.type)
@@ -233,6 +244,7 @@ def compression(
     an event for 24 besides (number, time, value).
     """
     events = _events(events)
+    readings = as_table(readings)
     known = tagged(readings, events, sensor=sensor, time=time, value=value, resolution=resolution)
     inside = np.asarray(known["phenomenon"].is_valid())
     corners = events["hull"] if "hull" in events.column_names else events["sensors"]

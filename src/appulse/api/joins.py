@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import pyarrow as pa
 
-from appulse.api.results import Described, Framed, is_spark, remember
+from appulse.api.results import Described, Framed, Pushes, is_spark, remember
 from appulse.arguments import Name, OnReject, Probability, checked, instance
-from appulse.engines.call import Emit, Epsilon, JoinCall, Options, Probabilities, resolve, stream_names
+from appulse.engines.call import Emit, Epsilon, JoinCall, Probabilities, resolve, stream_names
 from appulse.engines.imputing import Imputers
+from appulse.engines.options import Options, options_of
+from appulse.engines.pushes import FirstTypes, schema_of
 from appulse.errors import BadArgument, NotBuilt
 from appulse.model.stream import Stream
 from appulse.windows.definitions import GivenWindow, TimeWindow
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from appulse.engines.local import LocalJoin
 
 _Named: TypeAlias = Annotated[Stream, instance(Stream, "a Stream under its name, or an argument that there is")]
@@ -51,7 +56,7 @@ def similarity_join(
     ``probabilities="bounds"`` may stop early: ``probability`` is then a proven lower bound, at least the threshold, and
     ``probability_upper`` an upper one. The pairs are the same.
     Spark frames give a Spark frame (streaming if they are), others a `pyarrow.Table`. Bad rows are in `rejects`, or
-    raise `BadInput` with ``on_reject="fail"``.
+    raise `BadInput` with ``on_reject="fail"``. ``options`` are for speed and the size of the output: see `Options`.
 
     ``imputer`` fills the values of streams that are `Incomplete`: one for all of them, a mapping by stream name, or
     ``"auto"``, which chooses one for each by how it fills values that are there (`AutoImputer`). The answers are those
@@ -173,16 +178,25 @@ class SimilarityJoin:
             "probabilities": probabilities,
             "values": values,
             "on_reject": on_reject,
-            "options": options or Options(),
+            "options": options_of(options, "similarity_join"),
             "imputer": imputer,
         }
+        self._pushes = Pushes()
         self._engine: LocalJoin | None = None
-        self._held: dict[str, pa.Table] = {}
+        self._held: list[dict[str, pa.Table]] = []
+        self._types = {
+            own: FirstTypes(f"stream {own!r}", [*self._identity(own), *([different] if different is not None else [])])
+            for own in self._streams
+        }
         self._drained = False
 
     def push(self, **frames: Any) -> pa.Table:
-        """Take in rows of any of the streams; the pairs they complete."""
-        from appulse.engines.local import LocalJoin, as_table
+        """Take in rows of any of the streams; the pairs they complete.
+
+        A push whose keys, times or partitions do not fit the types of the first one is a `BadArgument`. What raises
+        has changed nothing.
+        """
+        from appulse.engines.local import as_table, check_rows
 
         known = {name for name, _ in self._streams.values()}
         for name in frames:
@@ -193,50 +207,109 @@ class SimilarityJoin:
         }
         if self._drained:
             raise BadArgument("This join was drained: its streams have ended. Make a new SimilarityJoin.")
+        types = self._types | {own: self._types[own].and_those_of(table.schema) for own, table in tables.items()}
         if self._engine is not None:
-            return self._engine.push(tables)
-        # Key and time types are settled once every stream has shown its columns; until then nothing can match, and
-        # a silent stream makes no row late.
-        for own, table in tables.items():
-            self._held[own] = pa.concat_tables(
-                [*([self._held[own]] if own in self._held else []), table], promote_options="permissive"
-            )
-        if len(self._held) < len(self._streams):
-            shown = list(self._held) or list(self._streams)[:0]
-            return self._resolve(shown).answer_schema.empty_table() if shown else pa.table({})
-        self._engine, held = LocalJoin(self._resolve(list(self._streams)), standing=True), self._held
-        self._held = {}
-        return self._engine.push(held)
+            with self._pushes:
+                answers = self._engine.push({own: types[own].fit(table) for own, table in tables.items()})
+            self._types = types
+            return answers
+        # Key and time types are settled once every stream has shown its columns, and two of them types; until then
+        # nothing can match.
+        held = [*self._held, tables] if tables else self._held
+        shown = self._shown(held)
+        if len(shown) == len(self._streams) and self._may_match(shown, types):
+            with self._pushes:
+                return self._start(held, types)
+        if not shown:
+            return pa.table({})
+        call = self._resolve(held)
+        check_rows(call, {own: types[own].fit(table) for own, table in tables.items()})
+        self._held, self._types = held, types
+        return call.answer_schema.empty_table()
 
     def drain(self) -> pa.Table:
         """Complete what is held and end the streams; the pairs (or changes) that this completes."""
-        answers = self.push() if self._engine is None else self._engine.drain()
+        with self._pushes:
+            return self._ended()
+
+    def _ended(self) -> pa.Table:
+        parts, shown = [], self._shown(self._held)
+        if self._engine is None and self._may_match(shown, self._types):
+            parts.append(self._start(self._held, self._types))
         self._drained = True
-        return answers
+        if self._engine is not None:
+            return pa.concat_tables([*parts, self._engine.drain()])
+        return self._resolve(self._held).answer_schema.empty_table() if shown else pa.table({})
 
     def current(self) -> pa.Table:
-        """The pairs that stand: both rows in their windows at the newest tick answered so far."""
-        if self._engine is None:
+        """The pairs that stand: what all changes so far add up to, whether or not changes are asked for."""
+        self._pushes.check()
+        if self._engine is not None:
+            return self._engine.current()
+        shown = self._shown(self._held)
+        if not shown or (len(shown) < len(self._streams) and not self._drained):
             raise BadArgument("Nothing stands yet: push every stream first, if only an empty frame.")
-        return self._engine.current()
+        return self._resolve(self._held, emit="matches").answer_schema.empty_table()
 
     def rejects(self) -> pa.Table:
         """Every row that could not be used so far."""
-        if self._engine is None:
-            raise BadArgument(
-                "Nothing has been judged yet: rejects are known once every stream has been pushed, if only empty."
-            )
-        return self._engine.rejects()
+        from appulse.engines.local import rejected
 
-    def _resolve(self, shown: list[str]) -> JoinCall:
+        if self._engine is not None:
+            return self._engine.rejects()
+        if not self._held:
+            raise BadArgument("Nothing has been judged yet: push some rows first, if only an empty frame.")
+        call = self._resolve(self._held)
+        found = (rejected(call, {own: self._types[own].fit(t) for own, t in push.items()}) for push in self._held)
+        return pa.concat_tables([call.reject_schema.empty_table(), *found])
+
+    def _shown(self, held: Sequence[dict[str, pa.Table]]) -> list[str]:
+        """The streams that have shown their columns, in the order of the call."""
+        return [own for own in self._streams if any(own in push for push in held)]
+
+    def _may_match(self, shown: Sequence[str], types: dict[str, FirstTypes]) -> bool:
+        """Whether there are types, and so perhaps rows, of enough streams for a pair."""
+        typed = [own for own in shown if types[own].knows(self._identity(own))]
+        return len(typed) >= min(2, len(self._streams))
+
+    def _identity(self, own: str) -> tuple[str, ...]:
+        """The columns of a stream that have to have types."""
+        stream = self._streams[own][1]
+        return stream.key, stream.time, *stream.partitions
+
+    def _start(self, held: Sequence[dict[str, pa.Table]], types: dict[str, FirstTypes]) -> pa.Table:
+        """Join what has been held, push by push."""
+        from appulse.engines.local import LocalJoin
+
+        call = self._resolve(held)
+        # Streams that have no types so far will have those of the others.
+        columns = zip(*(self._identity(own) for own in self._streams), strict=True)
+        groups = [
+            next(kind for own, name in zip(self._streams, names, strict=True) if (kind := types[own].of(name)))
+            for names in list(columns)[2:]
+        ]
+        common = (call.key_type, call.time_type, *groups)
+        types = {
+            own: known.and_rather(dict(zip(self._identity(own), common, strict=True))) for own, known in types.items()
+        }
+        engine = LocalJoin(call, standing=True)
+        found = [engine.push({own: types[own].fit(table) for own, table in push.items()}) for push in held]
+        self._engine, self._held, self._types = engine, [], types
+        return pa.concat_tables(found)
+
+    def _resolve(self, held: Sequence[dict[str, pa.Table]], **others: Any) -> JoinCall:
         """The call over the streams that have shown their columns."""
-        streams = [self._streams[own][1] for own in shown]
-        settings = self._settings
+        shown = self._shown(held)
+        settings = self._settings | others
         if len(shown) < len(self._streams):
-            window = settings["window"]
-            if isinstance(window, TimeWindow):  # its per_stream may name a stream not shown yet
-                settings = settings | {"window": TimeWindow(window.length)}
-        return resolve(streams, [self._held[own].schema for own in shown], self_join=len(streams) == 1, **settings)
+            window, imputer = settings["window"], settings["imputer"]
+            if isinstance(window, TimeWindow) and window.per_stream:  # may name a stream not shown yet
+                own = {name: length for name, length in window.per_stream.items() if name in shown}
+                settings["window"] = TimeWindow(window.length, per_stream=own)
+            if isinstance(imputer, Mapping):
+                settings["imputer"] = {name: given for name, given in imputer.items() if name in shown}
+        schemas = [schema_of([push[own] for push in held if own in push]) for own in shown]
+        return resolve([self._streams[own][1] for own in shown], schemas, self_join=len(shown) == 1, **settings)
 
 
 @checked
@@ -268,7 +341,7 @@ def explain_pair(
             probability=probability,
             window=window,
             imputer=imputer,
-            options=options or Options(),
+            options=options_of(options, "explain_pair"),
         )
     )
     print(text)  # noqa: T201 - what it is for
@@ -279,7 +352,7 @@ def _join(streams: tuple[Stream, ...], *, options: Options | None, **settings: A
     if len({id(stream) for stream in streams}) < len(streams):
         raise BadArgument(_TWICE)
     stream_names(streams, self_join=settings["self_join"])
-    options = options or Options()
+    options = options_of(options, "self_join" if settings["self_join"] else "similarity_join")
     spark = [is_spark(stream.frame) for stream in streams]
     if all(spark):
         from appulse.engines.spark.engine import spark_join
@@ -290,6 +363,7 @@ def _join(streams: tuple[Stream, ...], *, options: Options | None, **settings: A
             "The call mixes Spark frames with others. Convert them: spark.createDataFrame(...) or .toArrow()."
         )
     from appulse.engines.local import LocalJoin, as_table
+    from appulse.operators.output import Output
 
     tables = [as_table(stream.frame) for stream in streams]
     if settings["imputer"] is not None:
@@ -298,7 +372,8 @@ def _join(streams: tuple[Stream, ...], *, options: Options | None, **settings: A
         settings["imputer"] = all_chosen(settings["imputer"], streams, tables, self_join=settings["self_join"])
     call = resolve(streams, [table.schema for table in tables], options=options, **settings)
     engine = LocalJoin(call)
-    parts = [engine.push(dict(zip(call.plan.streams, tables, strict=True))), engine.drain()]
+    output = Output(options.max_output)  # of the whole call
+    parts = [engine.push(dict(zip(call.plan.streams, tables, strict=True)), output), engine.drain(output)]
     result = pa.concat_tables(parts)
     remember(result, engine.rejects(), engine.observed())
     return result

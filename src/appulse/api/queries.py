@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from appulse.api.results import FRAMED, Described, Framed, is_spark, remember
+from appulse.api.results import FRAMED, Described, Framed, Pushes, is_spark, remember
 from appulse.arguments import Count, OnReject, Probability, checked
 from appulse.engines.call import stream_names
+from appulse.engines.options import Options, options_of
 from appulse.engines.window_call import Aggregate
-from appulse.errors import BadArgument
+from appulse.errors import AppulseError, BadArgument
 from appulse.model.stream import Stream
 from appulse.windows.definitions import GivenWindow
 
@@ -26,8 +27,8 @@ def match_queries(
     probability: Probability | None = None,
     window: GivenWindow | None = None,
     aggregate: Aggregate | None = None,
-    spread: Count | None = None,
     on_reject: OnReject = "collect",
+    options: Options | None = None,
 ) -> Any:
     """Which of many standing queries each row of a stream satisfies, or each choice of rows of several streams.
 
@@ -47,8 +48,8 @@ def match_queries(
     ``partition_by`` between them) per tick at which something can match, with each name's value: expected ones, and
     for a mean the mean over the worlds in which there is one, with ``<name>_exists`` its probability.
 
-    ``spread`` is for more queries over one Spark frame than a worker can hold: they are held in so many parts that lie
-    apart in space, and rows go to the parts that they may match in. Answers stay; None: by the size of the queries.
+    ``options`` are for the size of the output, and partitions: see `Options`. More queries over one Spark frame than a
+    worker can hold are held in parts that lie apart in space, and rows go to the parts that they may match in.
 
     Columns: ``query, key, time, probability``, and ``values`` (JSON) with ``select``; a row per (query, row), in the
     order of rows. Over two streams ``query, left_key, left_time, right_key, right_time, probability``, over more of
@@ -64,9 +65,8 @@ def match_queries(
         FRAMED(stream, "match_queries(", ")")
     if len({id(stream) for stream in given}) < len(given):
         raise BadArgument("The same Stream is given twice. Wrap the frame twice: two Streams are two streams.")
-    settings: dict[str, Any] = {"probability": probability, "on_reject": on_reject}
-    if spread is not None and len(given) > 1:
-        raise BadArgument("spread= is for queries over one stream. Those over several are spread by partition_by.")
+    options = options_of(options, "match_queries")
+    settings: dict[str, Any] = {"probability": probability, "on_reject": on_reject, "options": options}
     if len(given) == 1:
         _refuse_of_one(window=window, aggregate=aggregate)
     if any(is_spark(stream.frame) for stream in given):
@@ -76,7 +76,7 @@ def match_queries(
             return spark_window_queries(given, frame, window=window, aggregate=aggregate, **settings)
         from appulse.engines.spark.queries import spark_queries
 
-        return spark_queries(given[0], frame, spread=spread, **settings)
+        return spark_queries(given[0], frame, **settings)
     from appulse.engines.local import as_table
     from appulse.engines.local_windows import LocalWindowQueries
     from appulse.engines.queries import LocalQueries, resolve_queries
@@ -99,12 +99,19 @@ def match_queries(
 
 
 @checked
-def ask(rows: Framed, queries: Any, *, probability: Probability | None = None, on_reject: OnReject = "collect") -> Any:
+def ask(
+    rows: Framed,
+    queries: Any,
+    *,
+    probability: Probability | None = None,
+    on_reject: OnReject = "collect",
+    options: Options | None = None,
+) -> Any:
     """Which of the rows at hand satisfy new queries: `match_queries`, asked the other way round.
 
     Data and queries are equals: the answers are the same whoever came first.
     """
-    return match_queries(rows, queries, probability=probability, on_reject=on_reject)
+    return match_queries(rows, queries, probability=probability, on_reject=on_reject, options=options)
 
 
 @checked
@@ -122,6 +129,7 @@ class QueryMatch:
         window: GivenWindow | None = None,
         aggregate: Aggregate | None = None,
         on_reject: OnReject = "collect",
+        options: Options | None = None,
     ) -> None:
         self._names = stream_names(streams) if len(streams) > 1 else (streams[0].name or "stream",) if streams else ()
         if not streams:
@@ -129,15 +137,21 @@ class QueryMatch:
         if len(streams) == 1:
             _refuse_of_one(window=window, aggregate=aggregate)
         self._streams = streams
-        self._settings: dict[str, Any] = {"probability": probability, "on_reject": on_reject}
+        options = options_of(options, "match_queries")
+        self._settings: dict[str, Any] = {"probability": probability, "on_reject": on_reject, "options": options}
         self._settings |= {"window": window, "aggregate": aggregate} if len(streams) > 1 else {}
         self._engine: LocalQueries | LocalWindowQueries | None = None
         self._waiting: list[pa.Table] = []
         self._held: list[dict[str, pa.Table]] = []
         self._drained = False
+        self._pushes = Pushes()
 
     def change(self, queries: Any) -> None:
-        """Add and remove queries: a frame as `match_queries` takes it."""
+        """Add and remove queries: a frame as `match_queries` takes it. What raises has changed nothing.
+
+        Before the first push the stream's columns are not known: changes wait, and one that cannot be taken in raises
+        at that push, and is forgotten.
+        """
         from appulse.engines.local import as_table
         from appulse.engines.queries import check_queries
 
@@ -180,7 +194,8 @@ class QueryMatch:
 
         self._drained = len(self._streams) > 1
         if isinstance(self._engine, LocalWindowQueries):
-            return self._engine.drain()
+            with self._pushes:
+                return self._engine.drain()
         return pa.table({}) if self._engine is None else self._engine.call.answer_schema.empty_table()
 
     def _push_one(self, table: pa.Table) -> pa.Table:
@@ -190,9 +205,8 @@ class QueryMatch:
             engine = LocalQueries(resolve_queries(self._streams[0], table, self._first.schema, **self._settings))
             if _untyped(table):
                 return engine.push(table)
-            for waiting in self._waiting:
-                engine.change(waiting)
-            self._engine, self._waiting = engine, []
+            self._start(engine)
+            self._engine = engine
         assert isinstance(self._engine, LocalQueries)  # noqa: S101 - of one stream
         return self._engine.push(table)
 
@@ -201,7 +215,8 @@ class QueryMatch:
         from appulse.engines.window_call import resolve_window_queries
 
         if isinstance(self._engine, LocalWindowQueries):
-            return self._engine.push(tables)
+            with self._pushes:
+                return self._engine.push(tables)
         first = self._first
         # Nothing is kept before it is known to be good: a push that raises may be made again.
         pushes = [*self._held, tables]
@@ -211,12 +226,20 @@ class QueryMatch:
             return pa.table({})
         tables_of = [shown[name] for name in self._names]
         engine = LocalWindowQueries(resolve_window_queries(self._streams, tables_of, first.schema, **self._settings))
-        for waiting in self._waiting:
-            engine.change(waiting)
+        self._start(engine)
         for held in pushes:
             answers = engine.push(held)  # before the last one some stream had no rows
         self._engine, self._waiting, self._held = engine, [], []
         return answers
+
+    def _start(self, engine: LocalQueries | LocalWindowQueries) -> None:
+        """Take in the changes that waited; one that raises is forgotten, so that the push may be made again."""
+        for i, waiting in enumerate(self._waiting):
+            try:
+                engine.change(waiting)
+            except AppulseError:
+                del self._waiting[i]
+                raise
 
     @property
     def _first(self) -> pa.Table:

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from appulse.api.results import is_spark, remember
+from appulse.api.results import Pushes, is_spark, remember
 from appulse.arguments import Count, Name, Names, NotNegative, OnReject, Positive, checked, taken
+from appulse.engines.options import Options, options_of
 from appulse.engines.phenomena import EmitPhenomena, Reach
-from appulse.engines.sensors import SensorOptions, SensorWindow, Similar
+from appulse.engines.pushes import FirstTypes, schema_of
+from appulse.engines.sensors import SensorWindow, Similar
 from appulse.errors import BadArgument
-from appulse.model.stream import Unit
+from appulse.model.stream import Ahead, Unit
 from appulse.model.times import Duration
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ def sensor_join(
     within: NotNegative | None = None,
     window: SensorWindow,
     lateness: Duration | None = None,
+    ahead: Ahead = "1 hour",
     partition_by: Names | None = None,
     carry: Names = (),
     expand: bool = False,
@@ -37,7 +40,7 @@ def sensor_join(
     over: Duration | None = None,
     unit: Unit = "s",
     on_reject: OnReject = "collect",
-    options: SensorOptions | None = None,
+    options: Options | None = None,
 ) -> Any:
     """Which sensors read alike: each reading with the readings of other sensors of like value, however many they are.
 
@@ -55,11 +58,10 @@ def sensor_join(
     first, and so are the times of each. That is the Cartesian product of the sensors' readings in factorised form;
     with ``expand=True`` there is a row for each of its elements, whose ``matches`` are (sensor, time, carried values).
     Bad rows are in `rejects`, or raise `BadInput` with ``on_reject="fail"``. Spark frames give a Spark frame (streaming
-    if they are), others a `pyarrow.Table`.
+    if they are), others a `pyarrow.Table`. ``options`` are for speed and the size of the output: see `Options`.
 
     Ali et al. 2007, Definition 1 and section 4.1.
     """
-    options = options or SensorOptions()
     settings: dict[str, Any] = {
         "sensor": sensor,
         "time": time,
@@ -68,6 +70,7 @@ def sensor_join(
         "within": within,
         "window": window,
         "lateness": lateness,
+        "ahead": ahead,
         "partition_by": partition_by,
         "carry": carry,
         "expand": expand,
@@ -75,20 +78,20 @@ def sensor_join(
         "over": over,
         "unit": unit,
         "on_reject": on_reject,
+        "options": options,
     }
     if is_spark(readings):
         from appulse.engines.spark.sensors import spark_sensors
 
-        return spark_sensors(readings, options=options, **settings)
+        return spark_sensors(readings, **settings)
     from appulse.engines.local import as_table
     from appulse.engines.readings import LocalReadings
     from appulse.engines.sensors import resolve_sensors
 
     table = as_table(readings)
-    call = resolve_sensors(table.schema, sweep=options.sweep, **settings)
-    engine = LocalReadings(call)
-    result = pa.concat_tables([call.answer_schema.empty_table(), *engine.push(table), *engine.drain()])
-    remember(result, engine.rejects(), call)
+    engine = LocalReadings(resolve_sensors(table.schema, **settings))
+    result = engine.answers(table)
+    remember(result, engine.rejects(), engine.call)
     return result
 
 
@@ -111,9 +114,11 @@ def phenomena(
     over: Duration | None = None,
     emit: EmitPhenomena = "events",
     lateness: Duration | None = None,
+    ahead: Ahead = "1 hour",
     partition_by: Names | None = None,
     unit: Unit = "s",
     on_reject: OnReject = "collect",
+    options: Options | None = None,
 ) -> Any:
     """What is going on in a field of sensors: values that connected regions of sensors hold, and where these move.
 
@@ -138,7 +143,7 @@ def phenomena(
     ``emit="regions"`` gives all that stand at each tick that changed any of them. Bad rows, among them those of sensors
     without a location, are in `rejects`, or raise `BadInput` with ``on_reject="fail"``.
     Spark frames give a Spark frame (streaming if they are), others a `pyarrow.Table`; on Spark groups are spread, and
-    each is one task's.
+    each is one task's. ``options`` are for the size of the output, and partitions: see `Options`.
 
     Ali et al. 2005 and 2007.
     """
@@ -160,9 +165,11 @@ def phenomena(
         "over": over,
         "emit": emit,
         "lateness": lateness,
+        "ahead": ahead,
         "partition_by": partition_by,
         "unit": unit,
         "on_reject": on_reject,
+        "options": options,
     }
     if is_spark(readings):
         from appulse.engines.spark.sensors import spark_phenomena
@@ -173,7 +180,7 @@ def phenomena(
 
     table = as_table(readings)
     engine = LocalReadings(resolve_phenomena(table.schema, **settings))
-    result = pa.concat_tables([engine.call.answer_schema.empty_table(), *engine.push(table), *engine.drain()])
+    result = engine.answers(table)
     remember(result, engine.rejects(), engine.call)
     return result
 
@@ -186,24 +193,49 @@ class _OverReadings:
     def __init__(self, **settings: Any) -> None:
         signature(self._call).bind(None, **settings)  # what is missing, or not known, is told here
         self._settings = taken(self._call, settings, type(self).__name__)
+        options_of(settings.get("options"), self._call.__name__)
         self._engine: LocalReadings | None = None
+        self._types: FirstTypes | None = None
+        self._held: list[pa.Table] = []  # pushes without types, and so without a reading that can be used
+        self._pushes = Pushes()
 
     def _resolve(self, schema: pa.Schema) -> ReadingsCall:
         raise NotImplementedError
 
     def push(self, frame: Any) -> pa.Table:
-        """Take in readings; the answers of the ticks that this completes."""
+        """Take in readings; the answers of the ticks that this completes.
+
+        A push whose columns do not fit the types of the first one is a `BadArgument`. What raises has changed nothing.
+        """
         from appulse.engines.local import as_table
-        from appulse.engines.readings import LocalReadings
 
         table = as_table(frame)
-        if self._engine is None:
-            self._engine = LocalReadings(self._resolve(table.schema))
-        return pa.concat_tables([self._known.call.answer_schema.empty_table(), *self._known.push(table)])
+        with self._pushes:
+            if self._engine is None or self._types is None or self._held:
+                return self._start([*self._held, table])
+            found = self._known.push(self._types.fit(table))
+            return pa.concat_tables([self._known.call.answer_schema.empty_table(), *found])
+
+    def _start(self, pushes: list[pa.Table]) -> pa.Table:
+        """Begin, or begin again while there are no types."""
+        from appulse.engines.readings import LocalReadings
+
+        schema = schema_of(pushes)
+        call = self._resolve(schema)
+        encoding = call.encoding
+        types = FirstTypes("the readings", [*encoding.identity, *encoding.carry]).and_those_of(schema)
+        typed = types.knows(encoding.identity)
+        if typed:  # what is carried with the first readings stays without a type if it had none
+            types = types.and_rather(dict.fromkeys(encoding.carry, pa.null()))
+        engine = LocalReadings(call)
+        found = [part for push in pushes for part in engine.push(types.fit(push))]
+        self._engine, self._types, self._held = engine, types, [] if typed else pushes
+        return pa.concat_tables([call.answer_schema.empty_table(), *found])
 
     def drain(self) -> pa.Table:
         """The readings have ended: the answers of what was held."""
-        return pa.concat_tables([self._known.call.answer_schema.empty_table(), *self._known.drain()])
+        with self._pushes:
+            return pa.concat_tables([self._known.call.answer_schema.empty_table(), *self._known.drain()])
 
     def rejects(self) -> pa.Table:
         """Every row that could not be used so far."""
@@ -228,9 +260,7 @@ class SensorJoin(_OverReadings):
     def _resolve(self, schema: pa.Schema) -> ReadingsCall:
         from appulse.engines.sensors import resolve_sensors
 
-        options = self._settings.get("options") or SensorOptions()
-        settings = {name: value for name, value in self._settings.items() if name != "options"}
-        return resolve_sensors(schema, sweep=options.sweep, **settings)
+        return resolve_sensors(schema, live=True, **self._settings)
 
 
 class Phenomena(_OverReadings):
@@ -248,4 +278,4 @@ class Phenomena(_OverReadings):
 
         locations = self._settings.get("locations")
         known = None if locations is None else as_table(locations)
-        return resolve_phenomena(schema, **(self._settings | {"locations": known}))
+        return resolve_phenomena(schema, live=True, **(self._settings | {"locations": known}))

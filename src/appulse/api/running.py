@@ -18,7 +18,7 @@ from appulse.arguments import (
     mapping,
     whole,
 )
-from appulse.engines.call import Partitions
+from appulse.engines.options import Partitions
 
 
 def _pair(value: Any) -> tuple[str, dict[str, Any]]:

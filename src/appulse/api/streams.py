@@ -10,6 +10,7 @@ from appulse.api.results import Described, Framed, is_spark, remember
 from appulse.arguments import Names, OnReject, Probability, checked, function
 from appulse.engines.aggregate import Aggregates
 from appulse.engines.imputing import OneImputer
+from appulse.engines.options import Options, options_of
 from appulse.imputation.dependencies import DifferentialDependency
 from appulse.model.stream import Stream
 from appulse.windows.definitions import GivenWindow
@@ -92,6 +93,7 @@ def window_aggregate(
     distribution: bool = False,
     single_valued: bool = False,
     on_reject: OnReject = "collect",
+    options: Options | None = None,
 ) -> Any:
     """Aggregates of a stream's values over its window, at every tick, over all possible worlds.
 
@@ -107,7 +109,7 @@ def window_aggregate(
     row per tick and group, under a `TumblingWindow` one per block, at its end. ``single_valued=True`` gives the sum
     over the window's rows of their mean values, as if all of them existed. Bad rows are in `rejects`, or raise
     `BadInput` with ``on_reject="fail"``. Spark frames give a Spark frame (streaming if they are), others a
-    `pyarrow.Table`.
+    `pyarrow.Table`. ``options`` are for the size of the output, and partitions: see `Options`.
 
     Dallachiesa et al. 2015, sections 3.3 and 7.3.
     """
@@ -116,6 +118,7 @@ def window_aggregate(
         "distribution": distribution,
         "single_valued": single_valued,
         "on_reject": on_reject,
+        "options": options_of(options, "window_aggregate"),
     }
     if is_spark(stream.frame):
         from appulse.engines.spark.aggregate import spark_aggregate

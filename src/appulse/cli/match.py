@@ -50,6 +50,9 @@ def match(
     probability: Annotated[
         float | None, typer.Option(help="What uncertain rows have to reach at least.", show_default=False)
     ] = None,
+    max_output: Annotated[
+        int | None, typer.Option(metavar="ROWS", help="Stop where there would be more answers.", show_default=False)
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Write answers to this .csv or .parquet; default: CSV on stdout.")
     ] = None,
@@ -62,6 +65,7 @@ def match(
     begin = clock.perf_counter()
     with errors_told(console):
         from appulse import api
+        from appulse.engines.options import Options
         from appulse.jobs.queries import TABLES, ending_of, read_queries, read_table
         from appulse.model.stream import Stream
 
@@ -71,7 +75,7 @@ def match(
         asked, given = read_queries(queries), read_table(rows)
         model = _model(given, value, sigma, (key, time, existence))
         stream = Stream(given, key=key, time=time, value=model, existence=existence, name="rows")
-        answers = api.match_queries(stream, asked, probability=probability)
+        answers = api.match_queries(stream, asked, probability=probability, options=Options(max_output=max_output))
         refused = api.rejects(answers)
         _write(answers, out)
         if rejects is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import numpy as np
@@ -12,22 +11,27 @@ import pyarrow as pa
 
 from appulse.arguments import NAME, mapping, one_of, several
 from appulse.engines.call import column_type, common_time_type, is_joined, known_dimensions
+from appulse.engines.meaning import of_call, of_stream, of_types
+from appulse.engines.options import Options, options_of
 from appulse.errors import BadArgument, bad_rows, nearest, tell_capped
 from appulse.model.encode import Encoding, check_columns, encode, held_as, infer_dimensions
+from appulse.model.meaning import digest
 from appulse.model.strings import Bytes, decode, label_parts
 from appulse.model.times import from_micros
 from appulse.model.uncertainty import names
 from appulse.operators.attributes import dimension_of
+from appulse.operators.output import Output
 from appulse.operators.relational import AGGREGATES, CONDITIONAL, AggregatePlan, Asked, WindowAggregate
 from appulse.queries.condition import parse
-from appulse.windows.definitions import DeltaWindow, TimeWindow
-from appulse.windows.frames import rule_of
+from appulse.windows.definitions import DeltaWindow, TimeWindow, Window
+from appulse.windows.frames import meaning_of, rule_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
+    from appulse.model.meaning import Meaning
     from appulse.model.stream import Stream
     from appulse.operators.relational import Aggregates as Found
     from appulse.operators.relational import Answer, Distribution
@@ -38,6 +42,8 @@ _MAPPED = mapping(NAME, _GIVEN, "a mapping such as {'load': ['sum', 'max']}", le
 Aggregates: TypeAlias = Annotated[Mapping[str, str | Sequence[str]], _MAPPED]
 #: A distribution in an answer.
 DISTRIBUTION = pa.list_(pa.struct([("value", pa.float64()), ("probability", pa.float64())]))
+
+_DEFAULTS = {"distribution": False, "single_valued": False}
 
 
 @dataclass(frozen=True)
@@ -51,6 +57,8 @@ class AggregateCall:
     idle_after: tuple[int | None, ...] = (None,)
     on_reject: str = "collect"
     dependent: tuple[str, ...] = ()  # the stream, if its rows are answers of a join
+    ahead: tuple[int | None, ...] = (None,)  # microseconds
+    max_output: int | None = None
 
     bucketed = True  # rows wait for their ticks, in buckets of groups
     holds_back = True  # the end of the stream brings forth what waits
@@ -80,11 +88,22 @@ class AggregateCall:
         """Of the stream's times."""
         return self.encoding.time_type
 
+    def meaning(self) -> Meaning:
+        """What is asked, in plain JSON."""
+        plan, stream = self.plan, self.encoding
+        arguments = {
+            "stream": of_stream(stream, self.lateness[0], self.idle_after[0], arrival=self.arrival),
+            "aggregates": [[asked.column, asked.aggregate] for asked in plan.asked],
+            "window": meaning_of(plan.rule, {stream.name: plan.length}, stream.measure),
+            "distribution": plan.distribution,
+            "single_valued": plan.single_valued,
+            "types": of_types([("key", self.key_type), ("time", self.time_type)], self.partitions),
+        }
+        return of_call("window_aggregate", arguments, _DEFAULTS)
+
     def fingerprint(self) -> str:
         """A short text that differs when the meaning of the call does."""
-        partitions = [(name, str(kind)) for name, kind in self.partitions]
-        text = repr((self.plan, self.encoding, partitions, self.lateness, self.idle_after))
-        return blake2b(text.encode(), digest_size=8).hexdigest()
+        return digest(self.meaning())
 
     @property
     def answer_schema(self) -> pa.Schema:
@@ -109,6 +128,7 @@ def resolve_aggregate(
     distribution: bool,
     single_valued: bool,
     on_reject: str,
+    options: Options | None = None,
 ) -> AggregateCall:
     """Check a call against the columns there are, and settle everything that follows from its arguments.
 
@@ -163,6 +183,8 @@ def resolve_aggregate(
         (stream.idle_after_micros,),
         on_reject,
         (name,) if is_joined(schema) else (),
+        (stream.ahead_micros,),
+        options_of(options, "window_aggregate").max_output,
     )
 
 
@@ -193,6 +215,7 @@ def run_local(call: AggregateCall, table: pa.Table) -> tuple[pa.Table, pa.Table]
     if len(rejects) and call.on_reject == "fail":
         raise bad_rows(len(rejects), rejects.slice(0, 1).to_pylist()[0])
     operator = WindowAggregate(call.plan)
+    operator.output = Output(call.max_output)
     answers = aggregate_table(operator.push([objects], ended=True), call)
     tell_capped(operator.capped)
     return answers, rejects

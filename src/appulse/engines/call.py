@@ -3,36 +3,40 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from appulse.arguments import Kind, Positive, checked, number, one_of, several, whole
+from appulse.arguments import number, one_of
 from appulse.engines.imputing import filled_columns, fills_of
+from appulse.engines.meaning import of_call, of_stream, of_types
+from appulse.engines.options import Options
 from appulse.errors import BadArgument, nearest
 from appulse.model import defects as why
 from appulse.model import structs, uncertainty
 from appulse.model.defects import as_json, reject_schema
 from appulse.model.encode import Encoding, check_columns, gaussian_reach, held_as, reach_quantile
 from appulse.model.filled import FILLED, split_ways
+from appulse.model.meaning import digest, real
 from appulse.model.strings import decode
 from appulse.model.times import from_micros, is_number, is_time
 from appulse.operators.attributes import Attribute, dimension_of
 from appulse.operators.numbering import Numbering
-from appulse.operators.plan import BOUNDS, INDEXES, JoinPlan
+from appulse.operators.plan import JoinPlan
 from appulse.queries.condition import parse
-from appulse.windows.definitions import DeltaWindow, TimeWindow
-from appulse.windows.frames import rule_of
+from appulse.windows.definitions import DeltaWindow, TimeWindow, Window
+from appulse.windows.frames import meaning_of, rule_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from appulse.model.meaning import Meaning
     from appulse.model.objects import Objects
     from appulse.model.stream import Stream
+    from appulse.model.strings import Bytes
     from appulse.operators.answers import Answers
     from appulse.operators.cost import Choice
     from appulse.operators.estimate import Estimate
@@ -46,34 +50,17 @@ PROBABILITIES = ("exact", "bounds")
 PAIRS = pa.list_(
     pa.struct([("left", pa.list_(pa.float64())), ("right", pa.list_(pa.float64())), ("weight", pa.float64())])
 )
+_DEFAULTS = {
+    "different": None,
+    "imputer": None,
+    "emit": "matches",
+    "probabilities": "exact",
+    "values": False,
+}
 # Its square has to be a double.
 Epsilon: TypeAlias = Annotated[float, number(least=0.0, most=1e150)]
 Emit: TypeAlias = Annotated[str, one_of(*EMITS)]
 Probabilities: TypeAlias = Annotated[str, one_of(*PROBABILITIES)]
-
-
-#: Of tiles, buckets and tasks.
-Partitions: TypeAlias = Annotated[int, whole(1, (1 << 31) - 1)]
-_NAMED = several(one_of(*sorted(BOUNDS)), "some of the names of bounds")
-_Bounds: TypeAlias = Annotated[frozenset[str], Kind(_NAMED.wanted, lambda value: frozenset(_NAMED.take(value)))]
-
-
-@checked
-@dataclass(frozen=True)
-class Options:
-    """How a call is carried out; nothing here changes an answer.
-
-    ``bounds`` names the bounds in use, ``index`` is "auto", "grid", "dense" or "sorted". On Spark, ``partitions`` is
-    the number of tiles and tasks of the join (default: the session's cores) and belongs to the checkpoint; ``sample``
-    maps stream names to a small frame of typical rows, from which tiles are planned; ``side`` fixes the side of a
-    tile's cells.
-    """
-
-    bounds: _Bounds = BOUNDS
-    index: Annotated[str, one_of(*INDEXES)] = "auto"
-    partitions: Partitions | None = None
-    sample: Any = None
-    side: Positive | None = None
 
 
 class AnyCall(Protocol):
@@ -83,6 +70,8 @@ class AnyCall(Protocol):
     def lateness(self) -> tuple[int, ...]: ...
     @property
     def idle_after(self) -> tuple[int | None, ...]: ...
+    @property
+    def ahead(self) -> tuple[int | None, ...]: ...
     @property
     def arrival(self) -> bool: ...
     @property
@@ -99,6 +88,7 @@ class AnyCall(Protocol):
     def holds_back(self) -> bool: ...
     @property
     def answer_schema(self) -> pa.Schema: ...
+    def meaning(self) -> Meaning: ...
     def fingerprint(self) -> str: ...
 
 
@@ -135,6 +125,8 @@ class JoinCall:
     options: Options = field(default_factory=Options)
     dependent: tuple[str, ...] = ()  # streams whose rows are answers of a join
     imputes: bool = False  # whether answers tell what was filled
+    ahead: tuple[int | None, ...] = ()  # microseconds, per stream
+    probability: float = 1.0  # as asked for; that of the plan has its tolerance taken off
     observed: Observed | None = field(default=None, compare=False)
 
     @property
@@ -172,12 +164,28 @@ class JoinCall:
         """Columns of the rejects."""
         return reject_schema(self.key_type, self.time_type)
 
+    def meaning(self) -> Meaning:
+        """What is asked, in plain JSON; settings of speed do not count."""
+        plan, waits = self.plan, zip(self.encodings, self.lateness, self.idle_after, strict=True)
+        fills = {one.name: one.fill.meaning() for one in self.encodings if one.fill is not None}
+        lengths = dict(zip(plan.streams, plan.windows, strict=True)) if plan.rule is None else {}
+        arguments = {
+            "streams": [of_stream(*one, arrival=self.arrival) for one in waits],
+            "epsilon": real(plan.epsilon),
+            "probability": real(self.probability),
+            "window": meaning_of(plan.rule, lengths, self.encodings[0].measure),
+            "different": self.encodings[0].differ,
+            "imputer": fills if self.imputes else None,
+            "emit": "changes" if plan.changes else "matches",
+            "probabilities": "bounds" if plan.bounded else "exact",
+            "values": plan.values,
+            "types": of_types([("key", self.key_type), ("time", self.time_type)]),
+        }
+        return of_call("self_join" if plan.self_join else "similarity_join", arguments, _DEFAULTS)
+
     def fingerprint(self) -> str:
-        """A short text that differs when the meaning of the call does; settings of speed do not count."""
-        plan = replace(self.plan, bounds=frozenset(), index="")
-        waiting = (self.lateness, self.idle_after, self.arrival)
-        text = repr((plan, self.encodings, waiting, str(self.key_type), str(self.time_type)))
-        return blake2b(text.encode(), digest_size=8).hexdigest()
+        """A short text that differs when the meaning of the call does."""
+        return digest(self.meaning())
 
     def with_dimensions(self, d: int) -> JoinCall:
         """The same call, once rows have told their number of dimensions."""
@@ -264,7 +272,8 @@ def resolve(
     arrival = arrival and plan.rule is not None
     dependent = tuple(name for name, schema in zip(names, schemas, strict=True) if is_joined(schema))
     settled = (plan, encodings, lateness, idle_after, arrival, key_type, time_type, on_reject, options, dependent)
-    return JoinCall(*settled, imputes=imputer is not None)
+    ahead = tuple(stream.ahead_micros for stream in streams)
+    return JoinCall(*settled, imputes=imputer is not None, ahead=ahead, probability=probability)
 
 
 def within_tolerance(probability: float) -> float:
@@ -342,9 +351,11 @@ def common_time_type(streams: Sequence[Stream], schemas: Sequence[pa.Schema], na
     """The type of the answers' times."""
     kinds = [column_type(schema, s.time, name) for s, schema, name in zip(streams, schemas, names, strict=True)]
     for stream, kind in zip(streams, kinds, strict=True):
-        if not (is_time(kind) or is_number(kind)) and kind in _told(kinds):
+        if not (is_time(kind) or is_number(kind) or pa.types.is_null(kind)):
             raise BadArgument(f"time={stream.time!r} holds {kind}. Give a column of timestamps, dates or numbers.")
     kinds = _told(kinds)
+    if pa.types.is_null(kinds[0]):
+        return kinds[0]
     if len({is_time(kind) for kind in kinds}) > 1:
         raise BadArgument(
             f"The streams' times are {', '.join(map(str, kinds))}: timestamps and numbers do not mix. "
@@ -375,6 +386,7 @@ def known_dimensions(
             elif inner is not None and pa.types.is_fixed_size_list(inner):
                 d = inner.list_size
         if d is not None:
+            uncertainty.check_dimensions(f"The value of stream {name!r}", d)
             known[name] = d
     if len(set(known.values())) > 1:
         told = ", ".join(f"{name} has {d}" for name, d in known.items())
@@ -444,22 +456,35 @@ def _times(micros: NDArray[np.int64], stream: NDArray[np.int64], call: JoinCall)
     return pa.concat_arrays(parts).take(pa.array(stream * len(micros) + np.arange(len(micros))))
 
 
-def late_rejects(objects: Objects, rows: NDArray[np.int64], frontier: int, encoding: Encoding) -> pa.Table:
+def late_rejects(late: Objects, frontier: int, encoding: Encoding) -> pa.Table:
     """Rows that came too late, as rejects that say by how much."""
-    names = uncertainty.names(encoding.model, objects.d)
-    late = objects.take(rows)
-    behind = (frontier - late.time) / 1e6
+    return refused(late, encoding, why.LATE, behind_frontier(late.time, frontier))
+
+
+def behind_frontier(time: NDArray[np.int64], frontier: int) -> list[str]:
+    """How late each row is."""
+    return [f"{s:.6f} seconds behind the slowest stream's frontier" for s in ((frontier - time) / 1e6).tolist()]
+
+
+def refused(bad: Objects, encoding: Encoding, reason: str, details: Sequence[str]) -> pa.Table:
+    """Encoded rows as rejects."""
+    names = uncertainty.names(encoding.model, bad.d)
     return pa.table(
         {
-            "stream": [encoding.name] * len(rows),
-            "key": decode(split_ways(late.key, late.d)[0] if encoding.tells_filled else late.key, encoding.key_type),
-            "time": from_micros(late.time, encoding.time_type, encoding.unit),
-            "reason": [why.LATE] * len(rows),
-            "detail": [f"{seconds:.6f} seconds behind the slowest stream's frontier" for seconds in behind.tolist()],
-            "values": [as_json(dict(zip(names, centre, strict=True))) for centre in late.centre.tolist()],
+            "stream": [encoding.name] * len(bad),
+            "key": decode(own_keys(bad, encoding), encoding.key_type),
+            "time": from_micros(bad.time, encoding.time_type, encoding.unit),
+            "reason": [reason] * len(bad),
+            "detail": list(details),
+            "values": [as_json(dict(zip(names, centre, strict=True))) for centre in bad.centre.tolist()],
         },
         schema=reject_schema(encoding.key_type, encoding.time_type),
     )
+
+
+def own_keys(objects: Objects, encoding: Encoding) -> Bytes:
+    """The keys of the rows, without what they carry of how holes were filled."""
+    return split_ways(objects.key, objects.d)[0] if encoding.tells_filled else objects.key
 
 
 def numbering_of(call: JoinCall, places: int = 1, *, standing: bool = False) -> Numbering:
@@ -478,61 +503,3 @@ def numbering_of(call: JoinCall, places: int = 1, *, standing: bool = False) -> 
         least=0.0 if standing else plan.least_inside,
         attribute=None if rule.column is None else Attribute(rule.column, plan.models),
     )
-
-
-class Timed(Protocol):
-    """Rows with times in microseconds."""
-
-    @property
-    def time(self) -> NDArray[np.int64]: ...
-    def __len__(self) -> int: ...
-
-
-@dataclass
-class Clock:
-    """How far the streams of a call have come: what makes a tick complete, and a row late.
-
-    Each stream is as far as its newest row less its lateness, the call as far as its slowest stream. A stream silent
-    for its ``idle_after``, by the time of the others, is left out. In whole milliseconds, rounded so that no row
-    within its lateness is ever late: what Spark's watermark does.
-    """
-
-    lateness: Sequence[int]
-    idle_after: Sequence[int | None]
-    newest: list[int | None]
-    first: int | None = None
-    frontier: int | None = None
-
-    @staticmethod
-    def of(call: AnyCall) -> Clock:
-        return Clock(call.lateness, call.idle_after, [None] * len(call.lateness))
-
-    def see(self, stream: int, objects: Timed) -> None:
-        """Take note of rows that came in time."""
-        if len(objects) == 0:
-            return
-        least, most = int(objects.time.min()), int(objects.time.max())
-        known = self.newest[stream]
-        self.newest[stream] = most if known is None else max(known, most)
-        self.first = least if self.first is None else min(self.first, least)
-
-    @property
-    def now(self) -> int | None:
-        """The newest time seen, of any stream."""
-        return max((time for time in self.newest if time is not None), default=None)
-
-    def tick(self) -> int | None:
-        """Ticks before this (microseconds) are complete; None while a stream is awaited. It never goes back."""
-        now, reached = self.now, []
-        if now is None or self.first is None:
-            return self.frontier
-        for newest, late, idle in zip(self.newest, self.lateness, self.idle_after, strict=True):
-            silent = now - (self.first if newest is None else newest)
-            if idle is not None and silent > idle:
-                continue
-            if newest is None:
-                return self.frontier
-            reached.append((newest // 1000 - -(-late // 1000)) * 1000)
-        least = min(reached)
-        self.frontier = least if self.frontier is None else max(self.frontier, least)
-        return self.frontier

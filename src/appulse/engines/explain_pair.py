@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from appulse.engines.call import Options
+    from appulse.engines.options import Options
     from appulse.model.encode import Encoding
     from appulse.model.filled import Fill
     from appulse.model.objects import Objects

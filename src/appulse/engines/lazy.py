@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from appulse.engines.call import JoinCall
     from appulse.model.encode import Encoding
+    from appulse.model.meaning import Meaning
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
@@ -60,9 +61,9 @@ class HolesLeft:
 
     in_order = False
 
-    @property
-    def version(self) -> str:
-        return self.whole.version
+    def meaning(self) -> Meaning:
+        """That of the fill whose work it leaves undone."""
+        return self.whole.meaning()
 
     def told(self, way: int) -> str:
         return self.whole.told(way)

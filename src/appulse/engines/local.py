@@ -5,40 +5,42 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import narwhals as nw
 import numpy as np
-import pyarrow as pa
 
-from appulse.engines.call import Clock, JoinCall, Observed, late_rejects, numbering_of, to_table
+from appulse.engines.arriving import Arrivals
+from appulse.engines.call import JoinCall, Observed, late_rejects, numbering_of, own_keys, refused, to_table
 from appulse.engines.imputing import refuse_in_order
 from appulse.engines.lazy import Unfilled
-from appulse.errors import BadArgument, bad_rows, tell_capped
+from appulse.errors import BadArgument, bad_rows, tell_capped, warn_exploding
+from appulse.model import defects as why
+from appulse.model.columns import arrow_table
 from appulse.model.defects import concat_rejects
-from appulse.model.encode import check_columns, encode, infer_dimensions
+from appulse.model.degrees import degrees_hint
+from appulse.model.encode import check_columns, checked, encode, infer_dimensions
+from appulse.model.uncertainty import names
 from appulse.operators.answers import Answers
 from appulse.operators.numbering import END, Released, in_own_window
+from appulse.operators.output import Output
 from appulse.operators.similarity_join import SimilarityJoin
+from appulse.windows.clock import Clock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from appulse.model.encode import Encoding
+    import pyarrow as pa
+
     from appulse.model.objects import Objects
 
 
 def as_table(frame: Any) -> pa.Table:
-    """A pyarrow, pandas or Polars frame as an Arrow table."""
-    if isinstance(frame, pa.Table):
-        return frame
-    if isinstance(frame, pa.RecordBatch):
-        return pa.Table.from_batches([frame])
-    try:
-        return nw.from_native(frame, eager_only=True).to_arrow()
-    except TypeError:
+    """A pyarrow, pandas or Polars frame as an Arrow table, in plain types."""
+    table = arrow_table(frame)
+    if table is None:
         kind = f"{type(frame).__module__}.{type(frame).__name__}"
         raise BadArgument(
             f"A stream's frame is a {kind}. Give a Spark DataFrame, or a pyarrow, pandas or Polars table."
-        ) from None
+        )
+    return table
 
 
 class LocalJoin:
@@ -51,62 +53,101 @@ class LocalJoin:
         self.operator = SimilarityJoin(call.plan)
         self._numbering = None if call.plan.rule is None else numbering_of(call, standing=standing)
         self._clock = Clock.of(call)
+        self._arrivals = Arrivals(call.encodings, call.ahead)
         self._unfilled = Unfilled.of(call)
+        self._over: int | None = None  # under time windows: pairs that end before this have left
         self._rejects: list[pa.Table] = []
-        self._label_types: dict[str, pa.DataType] = {}
+        self._suspected = False
 
-    def push(self, tables: Mapping[str, pa.Table]) -> pa.Table:
-        """Take in rows by stream name; the answers they complete."""
+    def push(self, tables: Mapping[str, pa.Table], output: Output | None = None) -> pa.Table:
+        """Take in rows by stream name; the answers they complete, counted by ``output`` or else for themselves."""
+        self.operator.output = self._output() if output is None else output
         for encoding in self.call.encodings:
             if encoding.name in tables:
                 check_columns(encoding, tables[encoding.name].schema)
-        self._learn_dimensions(tables)
+        call = _with_dimensions(self.call, tables)
         limit = self._late_before()
         # Nothing is kept before all of it is known to be good: a push that raises has changed nothing.
+        self._arrivals.begin()
         batches: list[tuple[int, Objects]] = []
         rejected: list[pa.Table] = []
-        for i, encoding in enumerate(self.call.encodings if self._unfilled is None else self._unfilled.encodings):
+        came = behind_all = 0
+        for i, encoding in enumerate(call.encodings if self._unfilled is None else self._unfilled.encodings):
             table = tables.get(encoding.name)
             if table is None:
                 continue
-            objects, rejects = encode(self._with_known_labels(table, encoding), encoding)
+            objects, rejects = encode(table, encoding)
             rejected += self._checked(rejects)
+            came += len(objects)
+            if len(judged := self._arrivals.judge(i, objects.time, own_keys(objects, encoding))):
+                ahead = objects.take(judged.rows)
+                ahead = ahead if self._unfilled is None else self._unfilled.filled(i, ahead)
+                rejected += self._checked(refused(ahead, encoding, why.FUTURE, judged.details))
+                objects = objects.take(np.setdiff1d(np.arange(len(objects)), judged.rows))
             if limit is not None and (objects.time < limit).any():
                 behind = objects.time < limit
+                behind_all += int(behind.sum())
                 late = objects.take(np.flatnonzero(behind))
                 late = late if self._unfilled is None else self._unfilled.filled(i, late)
-                rejected += self._checked(late_rejects(late, np.arange(len(late)), limit, encoding))
+                rejected += self._checked(late_rejects(late, limit, encoding))
                 objects = objects.take(np.flatnonzero(~behind))
             batches.append((i, objects))
+        self.call = call
+        self._suspect([objects for _, objects in batches if len(objects)])
         for i, objects in batches:
             self._clock.see(i, objects)
         self._rejects += rejected
+        self._arrivals.settle()
+        self._arrivals.count(came, behind_all, self._clock)
         if self._numbering is None:
-            left = [] if limit is None else [self._advance(limit)]
-            self._clock.tick()
             answers = self.operator.push(self._ready([(i, 0, objects) for i, objects in batches]))
-            return to_table(Answers.concat([*left, answers]), self.call)
+            self._clock.tick()
+            return to_table(Answers.concat([answers, self._advance(self._late_before())]), self.call)
         for i, objects in batches:
             self._numbering.hold(i, objects)
         complete = END if self.call.arrival else self._clock.tick()
         return to_table(self._release(complete), self.call)
 
-    def drain(self) -> pa.Table:
-        """The streams have ended: the answers, and changes, of what was held."""
+    def drain(self, output: Output | None = None) -> pa.Table:
+        """The streams have ended: the answers, and changes, of what was held; counted as in `push`."""
+        self.operator.output = self._output() if output is None else output
         if self._numbering is not None:
             return to_table(self._release(END), self.call)
-        now = self._clock.now
-        return to_table(Answers.concat([]) if now is None else self.operator.advance(now), self.call)
+        return to_table(self._advance(self._clock.now), self.call)
 
     def current(self) -> pa.Table:
-        """The pairs that stand at the newest tick there was, by a join from scratch."""
-        plan = replace(self.call.plan, changes=False)
-        live = self.operator.live(self._clock.now)
-        presence = None if self._numbering is None else self._numbering.presence()
-        answers = SimilarityJoin(plan).push(live, () if presence is None else (presence,))
-        return to_table(answers, replace(self.call, plan=plan))
+        """The pairs that have entered and not left: as they were reported, or else by a join from scratch."""
+        plan = self.call.plan
+        operator = self.operator
+        if not plan.changes:
+            operator = SimilarityJoin(replace(plan, changes=True), output=self._output())
+            presence = None if self._numbering is None else self._numbering.presence()
+            operator.push(self.operator.live(), () if presence is None else (presence,))
+            if self._over is not None:
+                operator.advance(self._over)
+        return to_table(operator.standing.pairs, replace(self.call, plan=replace(plan, changes=False)))
 
-    def _advance(self, limit: int) -> Answers:
+    def _output(self) -> Output:
+        return Output(self.call.options.max_output)
+
+    def _suspect(self, rows: list[Objects]) -> None:
+        """Warn, at the first rows, where they look like degrees and epsilon does not."""
+        if self._suspected or not rows:
+            return
+        self._suspected = True
+        centres = np.concatenate([objects.centre for objects in rows])
+        named = names(self.call.plan.models[0], centres.shape[1])
+        # Holes are NaN, and left out.
+        least, most = np.fmin.reduce(centres, axis=0), np.fmax.reduce(centres, axis=0)
+        hint = degrees_hint(named, self.call.plan.epsilon, least, most)
+        if hint:
+            warn_exploding(hint)
+
+    def _advance(self, limit: int | None) -> Answers:
+        """Under time windows: pairs that this ends, and nothing before ``limit`` will be asked for any more."""
+        if limit is None:
+            return Answers.concat([])
+        self._over = limit
         if self._unfilled is not None:
             self._unfilled.advance(limit)
         return self.operator.advance(limit)
@@ -153,39 +194,39 @@ class LocalJoin:
         """Every row that could not be used so far."""
         return concat_rejects(self._rejects, self.call.reject_schema)
 
-    def _with_known_labels(self, table: pa.Table, encoding: Encoding) -> pa.Table:
-        """The table with partitions in the types of earlier pushes: pandas makes 1 a 1.0 where a null is beside it."""
-        columns = {f"partition {i + 1}": column for i, column in enumerate(encoding.partition_by)}
-        columns |= {"different": encoding.differ} if encoding.differ is not None else {}
-        for what, column in columns.items():
-            kind = table.schema.field(column).type
-            kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-            known = self._label_types.get(what, kind)
-            known = self._label_types[what] = kind if pa.types.is_null(known) else known
-            if kind != known:
-                try:
-                    cast = table[column].cast(known)
-                except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-                    raise BadArgument(
-                        f"Column {column!r} of stream {encoding.name!r} was {known} in earlier pushes and is {kind}: "
-                        f"{error}. Cast it before the push."
-                    ) from None
-                table = table.set_column(table.schema.get_field_index(column), column, cast)
-        return table
-
     def _checked(self, rejects: pa.Table) -> list[pa.Table]:
-        if len(rejects) == 0:
-            return []
-        if self.call.on_reject == "fail":
-            raise bad_rows(len(rejects), rejects.slice(0, 1).to_pylist()[0])
-        return [rejects]
+        return [_kept(rejects, self.call)] if len(rejects) else []
 
-    def _learn_dimensions(self, tables: Mapping[str, pa.Table]) -> None:
-        if self.call.encodings[0].dimensions is not None:
-            return
-        for encoding in self.call.encodings:
-            table = tables.get(encoding.name)
-            d = None if table is None else infer_dimensions(table, encoding.model)
-            if d is not None:
-                self.call = self.call.with_dimensions(d)
-                return
+
+def rejected(call: JoinCall, tables: Mapping[str, pa.Table]) -> pa.Table:
+    """The rows that cannot be used, of tables by stream name that are not joined yet."""
+    call = _with_dimensions(call, tables)
+    parts = []
+    for encoding in call.encodings:
+        if encoding.name in tables:
+            check_columns(encoding, tables[encoding.name].schema)
+            parts.append(checked(tables[encoding.name], replace(encoding, fill=None, where=()))[1])
+    return concat_rejects(parts, call.reject_schema)
+
+
+def check_rows(call: JoinCall, tables: Mapping[str, pa.Table]) -> None:
+    """Raise `BadArgument` for columns that cannot serve, and `BadInput` for rows where the call wants that."""
+    _kept(rejected(call, tables), call)
+
+
+def _kept(rejects: pa.Table, call: JoinCall) -> pa.Table:
+    if len(rejects) and call.on_reject == "fail":
+        raise bad_rows(len(rejects), rejects.slice(0, 1).to_pylist()[0])
+    return rejects
+
+
+def _with_dimensions(call: JoinCall, tables: Mapping[str, pa.Table]) -> JoinCall:
+    """The call, with the number of dimensions that rows tell if it has none."""
+    if call.encodings[0].dimensions is not None:
+        return call
+    for encoding in call.encodings:
+        table = tables.get(encoding.name)
+        d = None if table is None else infer_dimensions(table, encoding.model)
+        if d is not None:
+            return call.with_dimensions(d)
+    return call

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from hashlib import blake2b
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import numpy as np
@@ -11,27 +10,35 @@ import pyarrow as pa
 
 from appulse.arguments import NAMES, number, one_of
 from appulse.engines.call import TOLERANCE, column_type
+from appulse.engines.meaning import READINGS, of_alike, of_call, of_readings, types_of_readings
+from appulse.engines.options import Options, options_of
 from appulse.engines.sensors import SensorNames, group_columns, property_of
-from appulse.errors import BadArgument
+from appulse.errors import BadArgument, warn_exploding
 from appulse.kernels.bins import bin_floors
 from appulse.kernels.identities import APPEARS, DISAPPEARS
 from appulse.kernels.tracks import hulls
 from appulse.model.columns import chunk, floats, is_numeric
+from appulse.model.degrees import degrees_hint
+from appulse.model.meaning import digest, real, seconds
 from appulse.model.readings import (
     ReadingsEncoding,
     check_reading_columns,
     values_of,
 )
+from appulse.model.stream import ahead_micros
 from appulse.model.strings import Labels, encode
 from appulse.model.times import duration, from_micros
 from appulse.operators.happenings import Happenings, PhenomenaPlan, Sites
+from appulse.operators.output import Output
 from appulse.operators.phenomena import Phenomena
 from appulse.operators.phenomena_within import PhenomenaWithin
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
+
+    from appulse.model.meaning import Meaning
 
 
 EMITS = ("events", "regions")
@@ -39,6 +46,7 @@ EMITS = ("events", "regions")
 Reach: TypeAlias = Annotated[float, number(least=0.0, most=1e150)]
 EmitPhenomena: TypeAlias = Annotated[str, one_of(*EMITS)]
 KINDS = ("appears", "moves", "disappears")
+_DEFAULTS = {"min_sensors": 2, "locations": None, "reach": None, "emit": "events"}
 _POINT = pa.list_(pa.float64())
 
 
@@ -52,6 +60,11 @@ class PhenomenaCall:
     lateness: tuple[int, ...]
     emit: str
     on_reject: str
+    ahead: tuple[int | None, ...] = (None,)  # microseconds
+    max_output: int | None = None
+    resolution: float | None = None  # as asked for
+    within: float | None = None
+    reach: float | None = None
 
     idle_after = (None,)
     arrival = False
@@ -106,6 +119,11 @@ class PhenomenaCall:
         """Columns of what a bucket puts out."""
         return self.answer_schema
 
+    @property
+    def stage_output(self) -> Output:
+        """What counts the rows that a bucket puts out."""
+        return Output(self.max_output)
+
     def operator(self) -> Phenomena | PhenomenaWithin:
         """A fresh one."""
         return Phenomena(self.plan) if self.plan.within is None else PhenomenaWithin(self.plan)
@@ -115,18 +133,30 @@ class PhenomenaCall:
         names = SensorNames(self.key_type)
         return (table_of(part, names, self) for part in found)
 
-    def finished(self, table: pa.Table) -> Iterable[pa.Table]:
-        """Nothing is left to be done."""
-        return (table,)
+    def finishing(self) -> Callable[[pa.Table], Iterable[pa.Table]]:
+        """What makes answers of tables: they are answers."""
+        return lambda table: (table,)
+
+    def meaning(self) -> Meaning:
+        """What is asked, in plain JSON."""
+        plan = self.plan
+        arguments = of_readings(self.encoding, self.lateness[0])
+        arguments |= of_alike(self.resolution, self.within, plan.by)
+        arguments |= {
+            "strength": plan.strength,
+            "span": seconds(plan.span),
+            "min_sensors": plan.least,
+            "locations": None if plan.sites is None else plan.sites.meaning(),
+            "reach": None if self.reach is None else real(self.reach),
+            "horizon": seconds(plan.horizon),
+            "emit": self.emit,
+            "types": types_of_readings(self.encoding, self.partitions),
+        }
+        return of_call("phenomena", arguments, READINGS | _DEFAULTS)
 
     def fingerprint(self) -> str:
         """A short text that differs when the meaning of the call does."""
-        sites = self.plan.sites
-        places = () if sites is None else (sites.sensors, sites.at.tobytes(), sites.near.tobytes())
-        plan = replace(self.plan, sites=None)
-        encoding = replace(self.encoding, located=None)
-        text = repr((plan, places, encoding, self.partitions, self.lateness, self.emit))
-        return blake2b(text.encode(), digest_size=8).hexdigest()
+        return digest(self.meaning())
 
 
 def resolve_phenomena(
@@ -147,11 +177,15 @@ def resolve_phenomena(
     over: Any = None,
     emit: str = "events",
     lateness: Any = None,
+    ahead: Any = "1 hour",
+    live: bool = False,
     partition_by: Sequence[str] | None = None,
     unit: str = "s",
     on_reject: str = "collect",
+    options: Options | None = None,
 ) -> PhenomenaCall:
     """Check a call against the columns there are, and settle everything that follows from its arguments."""
+    options = options_of(options, "phenomena")
     if similar == "summary" and within is not None:
         raise BadArgument("within= goes with values and slopes. For summaries give resolution=.")
     if resolution is not None and within is not None:
@@ -198,7 +232,9 @@ def resolve_phenomena(
     )
     known_partitions = tuple((column, column_type(schema, column, "readings")) for column in partitions)
     late = 0 if lateness is None else duration(lateness, "lateness")
-    return PhenomenaCall(plan, encoding, known_partitions, (late,), emit, on_reject)
+    future = (ahead_micros(ahead, live=live),)
+    asked = [None if given is None else float(given) for given in (resolution, within, reach)]
+    return PhenomenaCall(plan, encoding, known_partitions, (late,), emit, on_reject, future, options.max_output, *asked)
 
 
 def _sites(locations: pa.Table, sensor: str, kind: pa.DataType, reach: float) -> Sites:
@@ -215,14 +251,17 @@ def _sites(locations: pa.Table, sensor: str, kind: pa.DataType, reach: float) ->
         )
     names = chunk(locations[sensor])
     at = np.column_stack([floats(locations[name]) for name in others])
-    if names.null_count or not np.isfinite(at).all() or len(names.unique()) < len(names):
+    if names.null_count or not np.isfinite(at).all() or len(set(encode(names).to_list())) < len(names):
         raise BadArgument("locations= has a sensor twice, or without a name or a place. Give each one row, with both.")
-    named = encode(names.cast(kind)).to_list()
+    named = encode(names if pa.types.is_null(kind) else names.cast(kind)).to_list()
     order = sorted(range(len(named)), key=named.__getitem__)
     at = at[order]
+    hint = degrees_hint(others, reach, at.min(axis=0), at.max(axis=0), what="reach") if len(at) else ""
+    if hint:
+        warn_exploding(hint)
     limit = reach + TOLERANCE * max(1.0, reach)
     pairs = cKDTree(at).query_pairs(limit * (1.0 + 1e-9), output_type="ndarray") if len(at) else np.empty((0, 2), int)
-    pairs = pairs[((at[pairs[:, 0]] - at[pairs[:, 1]]) ** 2).sum(axis=1) <= limit**2]
+    pairs = pairs[((at[pairs[:, 0]] - at[pairs[:, 1]]) ** 2).sum(axis=1) <= limit * limit]
     both = np.concatenate([pairs, pairs[:, ::-1]]).astype(np.int64)
     both = both[np.lexsort((both[:, 1], both[:, 0]))]
     first = np.searchsorted(both[:, 0], np.arange(len(at) + 1))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,18 +11,23 @@ import pyarrow.compute as pc
 
 from appulse.arguments import shown
 from appulse.engines.call import column_type, common_time_type, is_joined, known_dimensions, within_tolerance
+from appulse.engines.meaning import of_call, of_stream, of_types
+from appulse.engines.options import Options, options_of
+from appulse.engines.pushes import fitted
 from appulse.errors import BadArgument, bad_rows, nearest
 from appulse.model import uncertainty
 from appulse.model.columns import as_array
 from appulse.model.defects import BAD_CONDITION, NEVER_TRUE, as_json, concat_rejects, reject_schema
 from appulse.model.encode import Encoding, as_samples, check_columns, checked, infer_dimensions, keys_of
+from appulse.model.meaning import digest, real
 from appulse.model.strings import encode
 from appulse.model.times import from_micros, is_number, is_time, to_micros
 from appulse.model.uncertainty import Exact
+from appulse.operators.output import Output, Watch
 from appulse.operators.query_match import Points, match
 from appulse.queries.condition import parse
 from appulse.queries.index import MOST
-from appulse.queries.sets import QuerySet, plain_key
+from appulse.queries.sets import QuerySet, as_keys, plain_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,12 +35,17 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appulse.model.encode import Checked
+    from appulse.model.meaning import Meaning
     from appulse.model.stream import Stream
     from appulse.operators.query_match import Matched
 
 ADD, REMOVE = "add", "remove"
+# Rows are matched in parts: the first of so many, or of so many pairs of rows and queries, and then of as many as have
+# about so many answers.
+_ROWS_FIRST, _ROWS_LEAST, _PAIRS_AT_ONCE, _ANSWERS_AT_ONCE = 4096, 64, 1 << 26, 1 << 23
 #: Columns of a frame of queries.
 QUERY, CONDITION, CHANGE, SELECT, UNTIL = "query", "condition", "change", "select", "until"
+_FAILED = {QUERY: "key", CONDITION: "text"}
 
 
 @dataclass(frozen=True)
@@ -46,13 +55,15 @@ class QueryCall:
     encoding: Encoding
     types: tuple[tuple[str, pa.DataType], ...]  # of all that a condition may name
     query_type: pa.DataType
-    threshold: float | None
+    probability: float | None
     schema: pa.Schema  # of the frame
     selecting: bool = False
     on_reject: str = "collect"
     dependent: tuple[str, ...] = ()
+    max_output: int | None = None
     lateness: tuple[int, ...] = (0,)
     idle_after: tuple[int | None, ...] = (None,)
+    ahead: tuple[int | None, ...] = (None,)
     arrival: bool = True
     bucketed: bool = field(default=False, init=False)
     grouped: bool = field(default=False, init=False)
@@ -91,15 +102,34 @@ class QueryCall:
         """Columns of the rejects."""
         return reject_schema(self.key_type, self.time_type)
 
+    @property
+    def threshold(self) -> float | None:
+        """What probabilities have to reach; None where rows are certain."""
+        return None if self.probability is None else within_tolerance(self.probability)
+
+    def meaning(self) -> Meaning:
+        """What is asked, in plain JSON; the queries are no part of it."""
+        arguments = {
+            "streams": [of_stream(self.encoding) | of_types([], self.types)],
+            "probability": None if self.probability is None else real(self.probability),
+            "select": self.selecting,
+            "types": of_types([("query", self.query_type)]),
+        }
+        return of_call("match_queries", arguments, {"probability": None, "select": False})
+
     def fingerprint(self) -> str:
-        """A short text that differs when the meaning of the call does; the queries are no part of it."""
-        types = [(name, str(kind)) for name, kind in self.types]
-        text = repr((self.encoding, types, str(self.query_type), self.threshold, self.selecting))
-        return blake2b(text.encode(), digest_size=8).hexdigest()
+        """A short text that differs when the meaning of the call does."""
+        return digest(self.meaning())
 
 
 def resolve_queries(
-    stream: Stream, table: pa.Table, queries: pa.Schema, *, probability: float | None, on_reject: str
+    stream: Stream,
+    table: pa.Table,
+    queries: pa.Schema,
+    *,
+    probability: float | None,
+    on_reject: str,
+    options: Options | None = None,
 ) -> QueryCall:
     """Check a call against the columns there are; ``table`` may have no rows, where its columns tell the dimensions."""
     name, schema = stream.name or "stream", table.schema
@@ -136,43 +166,34 @@ def resolve_queries(
         replace(encoding, dimensions=d),
         tuple(types.items()),
         plain_key(queries.field(QUERY).type),
-        threshold_of(probability, [stream]),
+        checked_probability(probability, [stream]),
         without_views(schema),
         selecting=SELECT in queries.names,
         on_reject=on_reject,
         dependent=(name,) if is_joined(schema) else (),
+        max_output=options_of(options, "match_queries").max_output,
     )
 
 
-def threshold_of(probability: float | None, streams: Sequence[Stream]) -> float | None:
-    """What a probability has to reach; None where rows are certain and nothing was asked for."""
+def checked_probability(probability: float | None, streams: Sequence[Stream]) -> float | None:
+    """The probability asked for; None where rows are certain and none was. `BadArgument` for others."""
     if probability is None:
         if all(isinstance(stream.value, Exact) and stream.existence is None for stream in streams):
             return None
         raise BadArgument(
             "probability= is missing, and rows are uncertain. Give the least they have to reach, in (0, 1]."
         )
-    return within_tolerance(probability)
+    return probability
 
 
 def as_known(table: pa.Table, call: QueryCall) -> pa.Table:
     """A table with its columns in the types that conditions were read for; `BadArgument` where they do not fit."""
     check_columns(call.encoding, table.schema)
-    for name, kind in call.types:
-        if call.encoding.is_dimension(name):
-            continue
+    kinds = {name: kind for name, kind in call.types if not call.encoding.is_dimension(name)}
+    for name in kinds:
         if name not in table.column_names:
             raise BadArgument(f"The push has no column {name!r}, which earlier ones had.")
-        given = table.schema.field(name).type
-        if given != kind:
-            try:
-                column = table[name].cast(kind)
-            except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-                raise BadArgument(
-                    f"Column {name!r} was {kind} in the first push and is {given}: {error}. Cast it before the push."
-                ) from None
-            table = table.set_column(table.schema.get_field_index(name), name, column)
-    return table
+    return fitted(table, kinds)
 
 
 def check_queries(schema: pa.Schema) -> None:
@@ -189,6 +210,22 @@ def check_queries(schema: pa.Schema) -> None:
             raise BadArgument(f"Column {name!r} of the queries is {schema.field(name).type}. It has to be text.")
 
 
+def checked_changes(table: pa.Table, call: QueryCall) -> pa.Table:
+    """A frame of changes, its keys in the type that all have; `BadArgument` if as a whole it cannot be taken in.
+
+    All that can be wrong with more than a single query is found here, before anything is changed.
+    """
+    check_queries(table.schema)
+    if SELECT in table.column_names and not call.selecting:
+        raise BadArgument("The first frame of queries had no column 'select', and this one has. Give it to all.")
+    if UNTIL in table.column_names:
+        _check_until(table.schema.field(UNTIL).type, call.time_type)
+    table = table.cast(without_views(table.schema)).combine_chunks()
+    keys = column_of(table, QUERY)
+    known = plain_key(keys.type) if pa.types.is_null(call.query_type) else call.query_type
+    return table.set_column(table.schema.get_field_index(QUERY), QUERY, as_keys(keys, known))
+
+
 class LocalQueries:
     """Standing queries in process: changes and rows in, answers out."""
 
@@ -199,10 +236,12 @@ class LocalQueries:
         self._rejects: list[pa.Table] = []
 
     def change(self, table: pa.Table) -> pa.Table:
-        """Add and remove queries, in order; they count from the next push on. The changes that can be used."""
-        check_queries(table.schema)
+        """Add and remove queries, in order; they count from the next push on. The changes that can be used.
+
+        What raises has changed nothing.
+        """
+        table = checked_changes(table, self.call)
         if self.call.on_reject == "fail" and len(table):
-            # What raises has changed nothing.
             tried = LocalQueries(replace(self.call, on_reject="collect"))
             tried.change(table)
             bad = tried.rejects().filter(pc.equal(tried.rejects()["reason"], BAD_CONDITION))
@@ -210,9 +249,6 @@ class LocalQueries:
         if pa.types.is_null(self.call.query_type):  # of frames without rows so far
             self.call = replace(self.call, query_type=plain_key(table.schema.field(QUERY).type))
             self.queries = QuerySet(dict(self.call.types), self.call.query_type)
-        if SELECT in table.column_names and not self.call.selecting:
-            raise BadArgument("The first frame of queries had no column 'select', and this one has. Give it to all.")
-        table = table.cast(without_views(table.schema))
         usable = [table.slice(0, 0)]
         for kind, part in changes_of(table):
             wrong: list[tuple[int, str]] = []
@@ -228,14 +264,32 @@ class LocalQueries:
 
     def push(self, table: pa.Table) -> pa.Table:
         """The queries that rows satisfy."""
-        answers, rejects = self.judge(as_known(table, self.call))
+        answers, rejects = self.judge(as_known(table, self.call), Output(self.call.max_output))
         self._keep(rejects)
+        self._keep(self.failed())
         return answers
 
-    def judge(self, table: pa.Table) -> tuple[pa.Table, pa.Table]:
-        """Answers and rejects of rows; neither is kept."""
-        rows, rejects = checked(table, self.call.encoding, self.call.columns)
-        return self.answers(rows, match(self.queries, points_of(rows, self.call), self.call.threshold)), rejects
+    def judge(self, table: pa.Table, output: Output) -> tuple[pa.Table, pa.Table]:
+        """Answers, counted by ``output``, and rejects of rows; neither is kept."""
+        answers: list[pa.Table] = []
+        rejects: list[pa.Table] = []
+        begin, watch = 0, Watch(len(table), _answered)
+        size = min(_ROWS_FIRST, max(_ROWS_LEAST, _PAIRS_AT_ONCE // max(1, len(self.queries))))
+        while begin < len(table) or not answers:
+            rows, refused = checked(table.slice(begin, size), self.call.encoding, self.call.columns)
+            found = match(self.queries, points_of(rows, self.call), self.call.threshold)
+            watch.add(len(found.slot))
+            output.add(len(found.slot))
+            answers.append(self.answers(rows, found))
+            rejects.append(refused)
+            # What comes next has about as many answers a row, and never more than there is room for.
+            a_row = max(1.0, 2.0 * watch.made / (begin + size))
+            begin, size = begin + size, max(_ROWS_LEAST, int(_ANSWERS_AT_ONCE / a_row))
+        return pa.concat_tables(answers), pa.concat_tables(rejects)
+
+    def failed(self) -> pa.Table:
+        """Queries removed since the last call because they could not be evaluated over rows, as rejects."""
+        return failed_queries(self.queries, self.call.reject_schema)
 
     def forget_rejects(self) -> None:
         """They have been told elsewhere."""
@@ -339,6 +393,13 @@ class LocalQueries:
             self._rejects.append(rejects)
 
 
+def _answered(made: float) -> str:
+    return (
+        f"Rows satisfy {made:,.0f} queries by now, a row of output each. Narrower conditions, a higher probability or "
+        "fewer queries have fewer; ap.QueryMatch.busiest() tells which match most."
+    )
+
+
 def changes_of(table: pa.Table) -> Iterator[tuple[str | None, pa.Table]]:
     """Queries that are added or removed one after the other, as parts with what is done to them, in small letters."""
     table = table.combine_chunks()
@@ -377,14 +438,17 @@ def last_changes(table: pa.Table) -> pa.Table:
     return kept.filter(pc.not_equal(pc.utf8_lower(kept[CHANGE]), REMOVE))
 
 
+def _check_until(kind: pa.DataType, own: pa.DataType) -> None:
+    """Raise `BadArgument` unless queries may end at times of this type, beside those of the stream."""
+    if not (pa.types.is_null(kind) or (is_time(own) and is_time(kind)) or (is_number(own) and is_number(kind))):
+        raise BadArgument(f"Column 'until' of the queries is {kind}, and the stream's times are {own}. Give such.")
+
+
 def until_of(table: pa.Table, call: QueryCall) -> tuple[NDArray[np.int64] | None, list[tuple[int, str]]]:
     """The last time at which queries hold, as a stream has its times; and those where that is none."""
     if UNTIL not in table.column_names:
         return None, []
     column = column_of(table, UNTIL)
-    kind, own = column.type, call.time_type
-    if not (pa.types.is_null(kind) or (is_time(own) and is_time(kind)) or (is_number(own) and is_number(kind))):
-        raise BadArgument(f"Column 'until' of the queries is {kind}, and the stream's times are {own}. Give such.")
     micros, null, strange = to_micros(column, call.encoding.unit)
     wrong = [(i, "until is not a finite time in range") for i in np.flatnonzero(strange & ~null).tolist()]
     return np.where(null, MOST, micros), wrong
@@ -441,6 +505,16 @@ def refused_queries(
         },
         schema=schema,
     )
+
+
+def failed_queries(queries: QuerySet, schema: pa.Schema) -> pa.Table:
+    """The queries that a set removed because they could not be evaluated over rows, as rejects, each once."""
+    failed = queries.failed()
+    if not failed:
+        return schema.empty_table()
+    table = pa.table({name: pa.concat_arrays([getattr(one, of) for one in failed]) for name, of in _FAILED.items()})
+    wrong = [(i, f"{one.reason} (over rows; the query was removed)") for i, one in enumerate(failed)]
+    return refused_queries(table, wrong, schema)
 
 
 def points_of(rows: Checked, call: QueryCall) -> Points:

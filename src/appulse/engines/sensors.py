@@ -3,39 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from hashlib import blake2b
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from appulse.arguments import NAMES, Kind, checked, one_of
-from appulse.engines.call import TOLERANCE, Partitions, column_type
+from appulse.arguments import NAMES, Kind, one_of
+from appulse.engines.call import TOLERANCE, column_type
+from appulse.engines.meaning import READINGS, of_alike, of_call, of_readings, types_of_readings
+from appulse.engines.options import Options, options_of
 from appulse.errors import BadArgument
 from appulse.kernels.sensor_join import expand
 from appulse.model.columns import as_array
+from appulse.model.meaning import digest, digest_of, seconds, without_defaults
 from appulse.model.readings import (
     ReadingsEncoding,
     check_reading_columns,
     values_of,
 )
+from appulse.model.stream import ahead_micros
 from appulse.model.strings import Bytes, Labels, decode, encode, label_parts
 from appulse.model.times import DURATION, duration, from_micros
+from appulse.operators.output import Output, Watch
 from appulse.operators.properties import KINDS, Property
-from appulse.operators.sensor_join import SWEEPS, SensorJoin, SensorPlan
+from appulse.operators.sensor_join import SensorJoin, SensorPlan
 from appulse.windows.definitions import TimeWindow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
+    from appulse.model.meaning import Meaning
     from appulse.operators.names import Names
     from appulse.operators.sensor_join import Matches
 
 #: Elements of a product that are held at once.
 _ELEMENTS = 1 << 16
+# From here on, a number is told by its order of magnitude.
+_READABLE = 1e15
+_NO_WINDOW = {"length": None, "per_sensor": None}
 _TAKEN = ("value", "sensor", "time", "matches", "times")
 
 
@@ -59,22 +67,6 @@ SensorWindow: TypeAlias = Annotated[
 Similar: TypeAlias = Annotated[str, one_of("value", *KINDS)]
 
 
-@checked
-@dataclass(frozen=True)
-class SensorOptions:
-    """How a sensor join is carried out; nothing here changes an answer.
-
-    ``sweep`` tells when expired readings are forgotten: "periodic", "eager" (at each reading) or "lazy" (once there is
-    no room). On Spark, ``partitions`` is the number of buckets (default: the session's cores) and belongs to the
-    checkpoint; ``sample`` is a small frame of typical readings, by which values that most sensors hold are split over
-    all buckets.
-    """
-
-    sweep: Annotated[str, one_of(*SWEEPS)] = "periodic"
-    partitions: Partitions | None = None
-    sample: Any = None
-
-
 @dataclass(frozen=True)
 class SensorCall:
     """A checked call without its frame: travels to workers."""
@@ -86,6 +78,10 @@ class SensorCall:
     lateness: tuple[int, ...]
     expand: bool
     on_reject: str
+    ahead: tuple[int | None, ...] = (None,)  # microseconds
+    max_output: int | None = None
+    resolution: float | None = None  # as asked for
+    within: float | None = None
 
     idle_after = (None,)
     arrival = False
@@ -134,6 +130,11 @@ class SensorCall:
         """Columns of what a bucket puts out: products are expanded behind it."""
         return self.factorised_schema
 
+    @property
+    def stage_output(self) -> Output:
+        """What counts the rows that a bucket puts out: of products, their elements are counted behind it."""
+        return Output(None if self.expand else self.max_output)
+
     def operator(self) -> SensorJoin:
         """A fresh one."""
         return SensorJoin(self.plan)
@@ -143,15 +144,36 @@ class SensorCall:
         names = SensorNames(self.key_type)
         return (table_of(part, names, self) for part in found)
 
-    def finished(self, table: pa.Table) -> Iterable[pa.Table]:
-        """With the elements of products, if they are asked for; a bounded number at a time."""
-        return expanded(table, self) if self.expand else (table,)
+    def finishing(self) -> Callable[[pa.Table], Iterable[pa.Table]]:
+        """What makes answers of tables: with the elements of products, if they are asked for."""
+        if not self.expand:
+            return lambda table: (table,)
+        output, watch = Output(self.max_output), Watch(0, _elements)
+
+        def finish(table: pa.Table) -> Iterator[pa.Table]:
+            made = elements_of(table)
+            watch.given += len(table)
+            watch.add(made)
+            output.add(made)
+            return expanded(table, self)
+
+        return finish
+
+    def meaning(self) -> Meaning:
+        """What is asked, in plain JSON; settings of speed do not count."""
+        arguments = of_readings(self.encoding, self.lateness[0])
+        arguments |= of_alike(self.resolution, self.within, self.plan.by)
+        arguments |= {
+            "window": _window_meaning(self.encoding),
+            "carry": list(self.encoding.carry),
+            "expand": self.expand,
+            "types": types_of_readings(self.encoding, [*self.partitions, *self.carried]),
+        }
+        return of_call("sensor_join", arguments, READINGS | {"expand": False})
 
     def fingerprint(self) -> str:
         """A short text that differs when the meaning of the call does."""
-        plan = replace(self.plan, sweep="")
-        text = repr((plan, self.encoding, self.partitions, self.carried, self.lateness, self.expand))
-        return blake2b(text.encode(), digest_size=8).hexdigest()
+        return digest(self.meaning())
 
 
 def resolve_sensors(
@@ -164,6 +186,8 @@ def resolve_sensors(
     within: float | None = None,
     window: Any = None,
     lateness: Any = None,
+    ahead: Any = "1 hour",
+    live: bool = False,
     partition_by: Sequence[str] | None = None,
     carry: Sequence[str] = (),
     expand: bool = False,
@@ -171,9 +195,10 @@ def resolve_sensors(
     on_reject: str = "collect",
     similar: str = "value",
     over: Any = None,
-    sweep: str = "periodic",
+    options: Options | None = None,
 ) -> SensorCall:
     """Check a call against the columns there are, and settle everything that follows from its arguments."""
+    options = options_of(options, "sensor_join")
     if similar == "summary" and within is not None:
         raise BadArgument("within= goes with values and slopes. For summaries give resolution=.")
     if resolution is not None and within is not None:
@@ -212,7 +237,7 @@ def resolve_sensors(
         width=width or 1.0,
         by=by,
         carries=bool(carried),
-        sweep=sweep,
+        sweep=options.sweep,
     )
     return SensorCall(
         plan,
@@ -222,7 +247,26 @@ def resolve_sensors(
         (0 if lateness is None else duration(lateness, "lateness"),),
         expand,
         on_reject,
+        (ahead_micros(ahead, live=live),),
+        options.max_output,
+        None if resolution is None else float(resolution),
+        None if within is None else float(within),
     )
+
+
+def _window_meaning(encoding: ReadingsEncoding) -> Meaning:
+    """The windows of sensors: a column, one for all, and those that sensors have of their own."""
+    if isinstance(encoding.lengths, str):
+        return {"column": encoding.lengths}
+    own = {"sensors": len(encoding.lengths), "digest": digest_of(_length_bytes(encoding.lengths))}
+    length = None if encoding.length is None else seconds(encoding.length)
+    return without_defaults({"length": length, "per_sensor": own if encoding.lengths else None}, _NO_WINDOW)
+
+
+def _length_bytes(lengths: Sequence[tuple[bytes, int]]) -> Iterator[bytes]:
+    for sensor, length in lengths:
+        yield sensor
+        yield length.to_bytes(8, "little")
 
 
 def property_of(similar: str, over: Any, width: float | None, value_type: pa.DataType) -> Property | None:
@@ -267,7 +311,7 @@ def _windows(
 
 
 def _by_sensor(windows: Mapping[Any, Any], kind: pa.DataType) -> tuple[tuple[bytes, int], ...]:
-    if not windows:
+    if not windows or pa.types.is_null(kind):  # there is no sensor yet
         return ()
     wrong = f"window= names sensors that are no {kind}, as the sensors are."
     # A job file knows texts alone: they stand for whatever sensors are.
@@ -354,6 +398,26 @@ def expanded(table: pa.Table, call: SensorCall) -> Iterator[pa.Table]:
         elements = pa.StructArray.from_arrays(parts, fields=fields)
         matches = pa.ListArray.from_arrays(pa.array(starts[: n + 1], pa.int32()), elements).cast(call.element_type)
         yield others.take(pa.array(rows[:n])).append_column("matches", matches).cast(call.answer_schema)
+
+
+def elements_of(table: pa.Table) -> float:
+    """How many rows `expanded` makes of factorised answers; infinity where a double does not hold it."""
+    total = 0.0
+    for found in table.column("matches").chunks:
+        sizes = np.diff(_offsets(found.flatten().field("times"))).astype(np.float64)
+        first = _offsets(found)[:-1]
+        if len(first):
+            with np.errstate(over="ignore"):
+                total += float(np.multiply.reduceat(sizes, first).sum())
+    return total
+
+
+def _elements(made: float) -> str:
+    number = f"{made:,.0f}" if made < _READABLE else f"{made:.1e}"
+    return (
+        f"The Cartesian products of the matches have {number} elements by now, a row each. Leave out expand=True: the "
+        "factorised form holds the same in a row per reading. Or give a shorter window, or a finer resolution."
+    )
 
 
 def _offsets(lists: pa.Array) -> NDArray[np.int64]:

@@ -10,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from appulse.engines.aggregate import resolve_aggregate, run_local
-from appulse.engines.call import JoinCall, Options, resolve
+from appulse.engines.call import JoinCall, resolve
 from appulse.engines.local import LocalJoin
+from appulse.engines.options import Options
 from appulse.engines.phenomena import resolve_phenomena
 from appulse.engines.queries import LocalQueries, resolve_queries
 from appulse.engines.readings import LocalReadings

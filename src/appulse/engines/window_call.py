@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import pyarrow as pa
 
 from appulse.arguments import NAME, TEXT, mapping, several, shown
-from appulse.engines.call import check_partitions, common_time_type, stream_names
-from appulse.engines.queries import QUERY, QueryCall, resolve_queries, threshold_of
+from appulse.engines.call import check_partitions, common_time_type, stream_names, within_tolerance
+from appulse.engines.meaning import of_call, of_stream, of_types
+from appulse.engines.options import Options, options_of
+from appulse.engines.queries import QUERY, QueryCall, checked_probability, resolve_queries
 from appulse.errors import BadArgument, nearest
-from appulse.model.defects import LATE, as_json, as_text, reject_schema
+from appulse.model.defects import as_json, as_text, reject_schema
 from appulse.model.encode import keys_of
+from appulse.model.meaning import digest, real
 from appulse.model.times import from_micros
 from appulse.model.uncertainty import Exact
 from appulse.operators.query_aggregates import AGGREGATES, COUNT, MEAN, Asked
 from appulse.queries.columns import NUMBER, kind_of
 from appulse.windows.definitions import CountWindow, TimeWindow
+from appulse.windows.frames import meaning_of, rule_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appulse.model.encode import Encoding
+    from appulse.model.meaning import Meaning
     from appulse.model.stream import Stream
     from appulse.windows.definitions import Window
 
@@ -47,13 +51,15 @@ class WindowCall:
 
     streams: tuple[QueryCall, ...]
     window: Window | None
-    threshold: float | None
+    probability: float | None
     on_reject: str = "collect"
     lateness: tuple[int, ...] = ()  # microseconds, per stream
     idle_after: tuple[int | None, ...] = ()  # microseconds, per stream
     arrival: bool = False  # rows are taken as they come
+    ahead: tuple[int | None, ...] = ()  # microseconds, per stream
     aggregates: tuple[Asked, ...] = ()  # in place of the choices themselves
     common_time: pa.DataType = field(default_factory=pa.int64)  # of times that are no stream's own
+    max_output: int | None = None
     bucketed: bool = field(default=True, init=False)
     holds_back: bool = field(default=True, init=False)
 
@@ -132,28 +138,52 @@ class WindowCall:
         keys, times = {call.key_type for call in self.streams}, {call.time_type for call in self.streams}
         return reject_schema(*(kinds.pop() if len(kinds) == 1 else pa.string() for kinds in (keys, times)))
 
-    def fingerprint(self) -> str:
-        """A short text that differs when the meaning of the call does; the queries are no part of it."""
-        text = repr(
-            (
-                [call.fingerprint() for call in self.streams],
-                *(self.window, self.threshold, self.lateness, self.idle_after, self.arrival, self.aggregates),
-            )
-        )
-        return blake2b(text.encode(), digest_size=8).hexdigest()
+    @property
+    def threshold(self) -> float | None:
+        """What probabilities have to reach; None where rows are certain, or nothing is chosen."""
+        return None if self.probability is None else within_tolerance(self.probability)
 
-    def late(self, stream: int, table: pa.Table, time: NDArray[np.int64], frontier: int) -> pa.Table:
-        """Rows that came too late, as rejects that say by how much."""
+    def meaning(self) -> Meaning:
+        """What is asked, in plain JSON; the queries are no part of it."""
+        asked = [[one.name, one.aggregate, *([] if one.column is None else [one.column])] for one in self.aggregates]
+        arguments = {
+            "streams": [
+                of_stream(one.encoding, late, idle, arrival=self.arrival) | of_types([], one.types)
+                for one, late, idle in zip(self.streams, self.lateness, self.idle_after, strict=True)
+            ],
+            "probability": None if self.probability is None else real(self.probability),
+            "window": None if self.window is None else self._window,
+            "aggregate": asked,
+            "select": self.selecting,
+            "types": of_types([("query", self.streams[0].query_type), ("time", self.common_time)]),
+        }
+        defaults: Meaning = {"probability": None, "window": None, "aggregate": [], "select": False}
+        return of_call("match_queries", arguments, defaults)
+
+    @property
+    def _window(self) -> Meaning:
+        assert self.window is not None  # noqa: S101 - else there is nothing to say
+        names = tuple(encoding.name for encoding in self.encodings)
+        lengths = self.window.micros(names) if isinstance(self.window, TimeWindow) else ()
+        return meaning_of(rule_of(self.window), dict(zip(names, lengths, strict=False)))
+
+    def fingerprint(self) -> str:
+        """A short text that differs when the meaning of the call does."""
+        return digest(self.meaning())
+
+    def refused(
+        self, stream: int, table: pa.Table, time: NDArray[np.int64], reason: str, details: Sequence[str]
+    ) -> pa.Table:
+        """Rows as rejects, with what is wrong with the time of each."""
         call, n = self.streams[stream], len(table)
         names = [name for name, _ in call.types if name in table.column_names]
-        behind = (frontier - time) / 1e6
         rejects = pa.table(
             {
                 "stream": [call.encoding.name] * n,
                 "key": keys_of(table, call.encoding),
                 "time": from_micros(time, call.time_type, call.encoding.unit),
-                "reason": [LATE] * n,
-                "detail": [f"{seconds:.6f} seconds behind the slowest stream's frontier" for seconds in behind],
+                "reason": [reason] * n,
+                "detail": list(details),
                 "values": [as_json(row) for row in table.select(names).to_pylist()],
             },
             schema=reject_schema(call.key_type, call.time_type),
@@ -179,11 +209,12 @@ def resolve_window_queries(
     window: Window | None,
     on_reject: str,
     aggregate: Mapping[str, Any] | None = None,
+    options: Options | None = None,
 ) -> WindowCall:
     """Check a call against the columns there are."""
     if window is not None and not isinstance(window, TimeWindow | CountWindow):
         raise BadArgument(f"window={shown(window)}. Queries over several streams take a TimeWindow or a CountWindow.")
-    threshold = None if aggregate is not None else threshold_of(probability, streams)
+    least = None if aggregate is not None else checked_probability(probability, streams)
     calls = [
         resolve_queries(replace(stream, name=name), table, queries, probability=1.0, on_reject=on_reject)
         for stream, table, name in zip(streams, tables, stream_names(streams), strict=True)
@@ -196,11 +227,13 @@ def resolve_window_queries(
     call = WindowCall(
         tuple(calls),
         window,
-        threshold,
+        least,
         on_reject,
         tuple(stream.lateness_micros for stream in streams),
         tuple(stream.idle_after_micros for stream in streams),
         streams[0].order == "arrival",
+        tuple(stream.ahead_micros for stream in streams),
+        max_output=options_of(options, "match_queries").max_output,
     )
     if aggregate is not None:
         call = replace(

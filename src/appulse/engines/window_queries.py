@@ -17,26 +17,28 @@ from appulse.engines.queries import (
     REMOVE,
     SELECT,
     changes_of,
-    check_queries,
+    checked_changes,
     column_of,
+    failed_queries,
     micros_before,
     refused_queries,
     unknown_change,
     until_of,
     without,
-    without_views,
 )
 from appulse.engines.window_aggregates import aggregate_table
 from appulse.errors import BadArgument, nearest
 from appulse.model.defects import NEVER_TRUE, as_json, concat_rejects
 from appulse.model.encode import keys_of
 from appulse.model.times import duration, from_micros
+from appulse.operators.output import Output
+from appulse.operators.query_estimate import Forecast, estimated_choices, fresh_rows
 from appulse.operators.query_windows import AGE, LAG, Equality, Joined, Wanted, match_choices
 from appulse.queries.columns import NUMBER, kind_of
-from appulse.queries.condition import Column, Comparison, parse, qualified
+from appulse.queries.condition import MOST_LENGTH, Column, Comparison, parse, qualified, too_long
 from appulse.queries.index import MOST, NULL
 from appulse.queries.keys import is_axis
-from appulse.queries.sets import Lane, QuerySet, plain_key
+from appulse.queries.sets import Lane, QuerySet, plain_key, told
 from appulse.queries.templates import Template, together
 from appulse.windows.definitions import CountWindow, TimeWindow
 
@@ -58,8 +60,8 @@ _TAIL = re.compile(
     r"(?P<unit>MILLISECOND|SECOND|MINUTE|HOUR|DAY|ROW)S?\s*",
     re.IGNORECASE | re.DOTALL,
 )
-
-
+# More rows than there can be: a window of more holds all of them, too. It has more digits than this.
+_MOST_ROWS, _MOST_DIGITS = 1 << 62, 18
 # Queries removed or replaced since windows were last looked through: so many do not matter.
 _FEW_GONE = 64
 
@@ -88,6 +90,7 @@ class WindowQueries:
         self.call = call
         self._names = call.names
         self._columns = {one.encoding.name: [name for name, _ in one.types] for one in call.streams}
+        self._forecast = Forecast()
         self._begin()
 
     def _begin(self) -> None:
@@ -116,16 +119,13 @@ class WindowQueries:
         return found
 
     def change(self, table: pa.Table) -> Changed:
-        """Add and remove queries, in order."""
-        check_queries(table.schema)
+        """Add and remove queries, in order. What raises has changed nothing."""
+        table = checked_changes(table, self.call.streams[0])
         if pa.types.is_null(self.call.streams[0].query_type):  # of frames without rows so far
             first, *others = self.call.streams
             first = replace(first, query_type=plain_key(table.schema.field(QUERY).type))
             self.call = replace(self.call, streams=(first, *others))
             self._begin()
-        if SELECT in table.column_names and not self.call.selecting:
-            raise BadArgument("The first frame of queries had no column 'select', and this one has. Give it to all.")
-        table = table.cast(without_views(table.schema))
         rejects, usable = [], [table.slice(0, 0)]
         for kind, part in changes_of(table):
             wrong: list[tuple[int, str]] = []
@@ -148,17 +148,30 @@ class WindowQueries:
         self._look_through()
         return gone
 
-    def answers(self, shown: Shown) -> pa.Table:
-        """The choices of rows that satisfy queries, and could not be made before; or what they add up to."""
+    def failed(self) -> pa.Table:
+        """Queries removed since the last call because they could not be evaluated over rows, as rejects."""
+        return failed_queries(self.queries, self.call.reject_schema)
+
+    def answers(self, shown: Shown, output: Output | None = None) -> pa.Table:
+        """The choices of rows that satisfy queries, and could not be made before; or what they add up to.
+
+        ``output`` counts them; without it they are counted for themselves.
+        """
+        output = Output(self.call.max_output) if output is None else output
         if self.call.aggregates:
-            return aggregate_table(
-                self.call, shown, self.queries, self._wanted(), [term.length for term in self._terms]
-            )
-        return self._table(shown, self.matched(shown))
+            lengths = [term.length for term in self._terms]
+            table = aggregate_table(self.call, shown, self.queries, self._wanted(), lengths)
+            output.add(len(table))
+            return table
+        found = self.matched(shown)
+        output.add(len(found.slot))
+        return self._table(shown, found)
 
     def matched(self, shown: Shown) -> Joined:
         """The same as numbers of rows and slots of queries."""
-        return match_choices(self.queries, shown, self._names, self._wanted(), self.call.threshold)
+        given = self.queries, shown, self._names, self._wanted()
+        self._forecast.announce(fresh_rows(shown), lambda: estimated_choices(*given))
+        return match_choices(*given, self.call.threshold)
 
     def _wanted(self) -> list[Wanted]:
         """What choices queries ask for."""
@@ -198,25 +211,21 @@ class WindowQueries:
         conditions = (
             column_of(table, CONDITION).cast(pa.string()).to_pylist() if CONDITION in table.column_names else []
         )
-        split = [_split(text) for text in conditions or [None] * len(table)]
         until, wrong = until_of(table, self.call.streams[0])
         selects = column_of(table, SELECT).to_pylist() if SELECT in table.column_names else [None] * len(table)
+        texts: dict[int, str | None] = {}
         terms: dict[int, Term] = {}
-        for i, ((text, within), select) in enumerate(zip(split, selects, strict=True)):
+        for i, (given, select) in enumerate(zip(conditions or [None] * len(table), selects, strict=True)):
             try:
-                window = self._window(within)
-                if window is None and text is not None:
-                    wrong.append((i, _NO_ROWS if within is not None else _NO_WINDOW))
-                length, rows = window or ((0,) * len(self.call.streams), False)
-                terms[i] = Term(length, rows, () if select is None else self._selected(select))
-            except BadArgument as error:
-                wrong.append((i, str(error)))
+                texts[i], terms[i] = self._term(given, select)
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is this query's
+                wrong.append((i, told(error)))
         good = np.setdiff1d(np.arange(len(table)), [i for i, _ in wrong])
         chosen = [terms[i] for i in good.tolist()]
         before = len(self.queries)
         added = self.queries.add(
             column_of(table, QUERY).take(pa.array(good)),
-            pa.array([split[i][0] for i in good.tolist()], pa.string()),
+            pa.array([texts[i] for i in good.tolist()], pa.string()),
             np.array([self._terms.setdefault(term, len(self._terms)) for term in chosen], np.int32),
             self._bounds([(term.length, term.rows) for term in chosen]),
             None if until is None else until[good],
@@ -257,18 +266,33 @@ class WindowQueries:
                 raise BadArgument(f"select names {name!r}, which is {told}.{nearest(name, known)}")
         return tuple(known[name][0] for name in names)
 
-    def _window(self, within: tuple[str, str] | None) -> tuple[tuple[int, ...], bool] | None:
+    def _term(self, given: str | None, select: str | None) -> tuple[str | None, Term]:
+        """The condition of a query, and what it says beside; `BadArgument` if it cannot be used."""
+        selected = () if select is None else self._selected(select)
+        if given is None:
+            return None, Term((0,) * len(self.call.streams), rows=False, selected=selected)
+        if len(given) > MOST_LENGTH:
+            raise BadArgument(too_long(len(given)))
+        text, within = _split(given)
+        length, rows = self._window(within)
+        return text, Term(length, rows, selected)
+
+    def _window(self, within: tuple[str, str] | None) -> tuple[tuple[int, ...], bool]:
         """Each stream's window in microseconds or rows, and whether these are rows."""
         streams = tuple(call.encoding.name for call in self.call.streams)
+        window = self.call.window
         if within is None:
-            if isinstance(self.call.window, TimeWindow):
-                return self.call.window.micros(streams), False
-            return (
-                ((self.call.window.size,) * len(streams), True) if isinstance(self.call.window, CountWindow) else None
-            )
+            if isinstance(window, TimeWindow):
+                return window.micros(streams), False
+            if isinstance(window, CountWindow):
+                return (min(window.size, _MOST_ROWS),) * len(streams), True
+            raise BadArgument(_NO_WINDOW)
         length, unit = within
         if unit == "ROW":
-            return ((int(length),) * len(streams), True) if length.isdigit() and int(length) > 0 else None
+            digits = length.lstrip("0")
+            if not digits.isdigit():
+                raise BadArgument(_NO_ROWS)
+            return (_MOST_ROWS if len(digits) > _MOST_DIGITS else int(digits),) * len(streams), True
         return (duration(f"{length} {unit.lower()}s", "WITHIN"),) * len(streams), False
 
     def _bounds(self, lengths: Sequence[tuple[tuple[int, ...], bool]]) -> dict[str, Range]:
@@ -315,9 +339,9 @@ def _read(columns: Mapping[str, Sequence[str]], text: str) -> Condition:
     return qualified(parse(text, tuple(columns)), columns)
 
 
-def _split(text: str | None) -> tuple[str | None, tuple[str, str] | None]:
+def _split(text: str) -> tuple[str, tuple[str, str] | None]:
     """A condition without its window, and that window, as (length, unit)."""
-    found = None if text is None else _TAIL.fullmatch(text)
+    found = _TAIL.fullmatch(text)
     if found is None or _ends_in_comment(found["condition"]):
         return text, None
     return found["condition"], (found["length"], found["unit"].upper())

@@ -10,7 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from appulse.engines.call import behind_frontier
 from appulse.engines.queries import as_known, column_of, points_of, without_views
+from appulse.model.defects import FUTURE, LATE
 from appulse.model.encode import checked, keys_of
 from appulse.model.strings import Labels, encode
 from appulse.operators.labels import LabelNumbers
@@ -18,13 +20,17 @@ from appulse.operators.query_match import Points
 from appulse.operators.query_windows import Sampled, Side
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from appulse.engines.queries import QueryCall
     from appulse.engines.window_call import WindowCall
     from appulse.model.encode import Checked
+    from appulse.model.strings import Bytes
+    from appulse.windows.future import Judged
+
+    Judge = Callable[[NDArray[np.int64], Bytes], Judged]
 
 # The number of a row, while it is checked.
 _ROW = "\0row"
@@ -216,9 +222,12 @@ class HeldRows:
 
 
 def taken_in(
-    call: WindowCall, stream: int, table: pa.Table, frontier: int | None = None
+    call: WindowCall, stream: int, table: pa.Table, frontier: int | None = None, judge: Judge | None = None
 ) -> tuple[WindowRows, list[pa.Table]]:
-    """The good rows of a stream, and rejects for the others: rows before ``frontier`` are late."""
+    """The good rows of a stream, and rejects for the others: before ``frontier`` they are late.
+
+    ``judge`` says which are from the future.
+    """
     one = call.streams[stream]
     table = as_known(table, one).select(one.columns).combine_chunks()
     table = table.cast(without_views(table.schema))
@@ -228,9 +237,18 @@ def taken_in(
     at = rows.table[_ROW]
     good = table if len(at) == len(table) else table.take(at)
     came = WindowRows.of(good, replace(rows, table=rows.table.drop_columns([_ROW])), one)
+    judged = None if judge is None else judge(came.time, encode(keys_of(came.table, one.encoding)))
+    if judged is not None and len(judged):
+        ahead = np.zeros(len(came), bool)
+        ahead[judged.rows] = True
+        at = np.argsort(judged.rows)
+        details = [judged.details[i] for i in at.tolist()]
+        rejects.append(call.refused(stream, came.where(ahead).table, came.time[ahead], FUTURE, details))
+        came = came.where(~ahead)
     if frontier is not None and (came.time < frontier).any():
         behind = came.time < frontier
-        rejects.append(call.late(stream, came.where(behind).table, came.time[behind], frontier))
+        details = behind_frontier(came.time[behind], frontier)
+        rejects.append(call.refused(stream, came.where(behind).table, came.time[behind], LATE, details))
         came = came.where(~behind)
     return came, rejects
 

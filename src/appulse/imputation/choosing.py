@@ -89,8 +89,9 @@ class AutoImputer:
 
     def best(self) -> str:
         """The name of the one that was chosen last."""
-        least = min(score.crps for score in self.scores.values())
-        close = [name for name, score in self.scores.items() if score.crps <= _SAME * least]
+        # A fill that is not finite has no score, and that of a perfect one may be below 0 by rounding.
+        scores = {name: max(0.0, min(np.inf, score.crps)) for name, score in self.scores.items()}
+        close = [name for name, score in scores.items() if score <= _SAME * min(scores.values())]
         return min(close, key=lambda name: self.scores[name].spread)
 
     def candidates(

@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from appulse.arguments import NAME, NOT_NEGATIVE, Kind, Name, NotNegative, Probability, Unfit, checked, mapping, number
 from appulse.errors import BadArgument, nearest
+from appulse.model.meaning import real, without_defaults
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    from appulse.model.meaning import Meaning
 
 _FIELDS = ("determinants", "dependent", "tolerance", "confidence", "where")
 
@@ -87,6 +90,19 @@ class DifferentialDependency:
     def reads(self) -> tuple[str, ...]:
         """The attributes that have to be known to take the rule, each once."""
         return tuple(dict.fromkeys([name for name, _ in self.determinants] + [name for name, _ in self.where]))
+
+    def meaning(self) -> Meaning:
+        """The rule in plain JSON."""
+        return without_defaults(
+            {
+                "determinants": [[name, real(of)] for name, of in self.determinants],
+                "dependent": self.dependent,
+                "tolerance": real(self.tolerance),
+                "confidence": real(self.confidence),
+                "where": [[name, real(low), real(high)] for name, (low, high) in self.where],
+            },
+            {"confidence": 1.0, "where": []},
+        )
 
     def __str__(self) -> str:
         close = ", ".join(f"{name}({of:g})" for name, of in self.determinants)

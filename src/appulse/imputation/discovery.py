@@ -45,6 +45,7 @@ class Discovery:
     tightness: float
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def discovered(
     repository: Any,
     columns: Sequence[str] | None = None,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeAlias
 
@@ -29,12 +28,14 @@ from appulse.imputation.lattice import MOST_RULES, Lattice
 from appulse.imputation.repository import Repository
 from appulse.imputation.samples import Choices, expanded
 from appulse.imputation.verification import Verification, check
+from appulse.model.meaning import digest, without_defaults
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appulse.imputation.repository import Floats, Ints
     from appulse.model.filled import Fill, Filled
+    from appulse.model.meaning import Meaning
 
 MARGINAL = "marginal"
 _MISSING = Kind("NaN", lambda value: None if np.isnan(value) else REAL.take(value))
@@ -138,11 +139,20 @@ class DependencyImputer:
         for name in names:
             self.lattice((name,), names)
 
+    def meaning(self) -> Meaning:
+        """What it is made of, in plain JSON."""
+        return self.meaning_over({"repository": self.repository.meaning()})
+
+    def meaning_over(self, rows: Meaning) -> Meaning:
+        """Its rules and settings, with what is said of the rows they are used on."""
+        rules = [rule.meaning() for rule in self.rules]
+        meaning = {"kind": "DependencyImputer", "rules": rules, **self.settings, **rows}
+        return without_defaults(meaning, {"joint": False, "marginal": 256, "instances": None})
+
     @property
     def version(self) -> str:
         """A short text that differs where fills may."""
-        settings = repr((self.rules, *self.settings.values()))
-        return blake2b((self.repository.version + settings).encode(), digest_size=8).hexdigest()
+        return digest(self.meaning())
 
     def append(self, rows: Any) -> None:
         """More complete rows: from now on rows are filled from all of them. Rules have to hold on them, too."""
@@ -241,12 +251,9 @@ class DependencyFill:
     def __init__(self, imputer: DependencyImputer, attributes: tuple[str, ...]) -> None:
         self.imputer, self.attributes = imputer, attributes
 
-    @property
-    def version(self) -> str:
-        return self.imputer.version
-
-    def __repr__(self) -> str:
-        return f"DependencyFill({self.version}, {self.attributes})"
+    def meaning(self) -> Meaning:
+        """See `appulse.model.filled.Fill`."""
+        return self.imputer.meaning()
 
     def told(self, way: int) -> str:
         return self.imputer.told(way)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import numpy as np
@@ -13,10 +14,17 @@ from appulse.errors import BadArgument, nearest
 from appulse.imputation.samples import Choices, expanded
 from appulse.imputation.simple import SimpleFill, as_points
 from appulse.model.filled import Fill
+from appulse.model.meaning import real, without_defaults
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from appulse.imputation.repository import Floats, Ints
     from appulse.model.filled import Filled
+    from appulse.model.meaning import Meaning
+
+
+_LARGE = 256  # binary exponent of values beyond which products of several may overflow
 
 
 class LastValueImputer:
@@ -28,7 +36,7 @@ class LastValueImputer:
     @checked
     def bind(self, attributes: Attributes) -> Fill:  # noqa: ARG002 - it fills any
         """What fills rows with these attributes."""
-        return SimpleFill(("last value",), "last value", _last_values, in_order=True)
+        return SimpleFill(("last value",), {"kind": "LastValueImputer"}, _last_values, in_order=True)
 
 
 _Speeds: TypeAlias = Annotated[
@@ -57,7 +65,9 @@ class SpeedImputer:
             if name not in attributes:
                 raise BadArgument(f"SpeedImputer names an attribute {name!r}.{nearest(name, attributes)}")
         speeds = np.array([self.speeds.get(name, math.inf) for name in attributes])
-        return SimpleFill(("neighbours in time",), f"speed {speeds.tolist()}", _Speeding(speeds), in_order=True)
+        meaning: Meaning = {"kind": "SpeedImputer", "speeds": {n: real(of) for n, of in self.speeds.items()}}
+        meaning = without_defaults(meaning, {"speeds": {}})
+        return SimpleFill(("neighbours in time",), meaning, _Speeding(speeds), in_order=True)
 
 
 def neighbours(values: Floats, time: Ints, group: Ints) -> tuple[Ints, Ints]:
@@ -77,6 +87,27 @@ def neighbours(values: Floats, time: Ints, group: Ints) -> tuple[Ints, Ints]:
         before[order, k] = np.where(last >= start, order[np.maximum(last, 0)], -1)
         after[order, k] = np.where(following <= stop, order[np.minimum(following, n - 1)], -1)
     return before, after
+
+
+class Rescaled:
+    """A fill that is the same in any unit, in one for each attribute in which nothing on the way to it overflows."""
+
+    def __init__(self, fill: Callable[[Floats, Ints, Ints], Filled]) -> None:
+        self.fill = fill
+
+    def __call__(self, values: Floats, time: Ints, group: Ints) -> Filled:
+        unit = without_overflow(values)
+        if (unit == 1.0).all():
+            return self.fill(values, time, group)
+        filled = self.fill(values / unit, time, group)
+        given = np.repeat(values, np.diff(filled.first), axis=0)
+        return replace(filled, rows=np.where(np.isnan(given), filled.rows * unit, given))
+
+
+def without_overflow(values: Floats) -> Floats:
+    """A unit for each column, a power of two: 1, but for large values their greatest."""
+    exponent = np.frexp(np.abs(np.nan_to_num(values)).max(axis=0, initial=0.0))[1]
+    return np.where(exponent > _LARGE, np.ldexp(1.0, np.minimum(exponent, 1023)), 1.0)
 
 
 def _last_values(values: Floats, time: Ints, group: Ints) -> Filled:

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 
 from appulse.arguments import Attributes, checked, whole
-from appulse.imputation.in_time import neighbours
+from appulse.imputation.in_time import Rescaled, neighbours
 from appulse.imputation.samples import Choices, expanded
 from appulse.imputation.simple import SimpleFill
 from appulse.model.filled import Fill
+from appulse.model.meaning import without_defaults
 
 if TYPE_CHECKING:
     from appulse.imputation.repository import Floats, Ints
@@ -35,7 +36,8 @@ class InterpolationImputer:
     @checked
     def bind(self, attributes: Attributes) -> Fill:  # noqa: ARG002 - it fills any
         """What fills rows with these attributes."""
-        return SimpleFill(("interpolation",), f"interpolation {self.k}", _Interpolated(self.k), in_order=True)
+        meaning = without_defaults({"kind": "InterpolationImputer", "k": self.k}, {"k": 16})
+        return SimpleFill(("interpolation",), meaning, Rescaled(_Interpolated(self.k)), in_order=True)
 
 
 class _Interpolated:

@@ -38,6 +38,7 @@ class Lattice:
     downward (Ren et al. 2019, section 3). ``known`` is that of the same lattice, made before.
     """
 
+    @np.errstate(over="ignore", invalid="ignore")  # a range may be beyond a double
     def __init__(
         self,
         repository: Repository,

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from appulse.arguments import Attributes, Count, checked
-from appulse.imputation.repository import Repository
+from appulse.imputation.repository import Repository, in_deviations, units
 from appulse.imputation.samples import Choices, every_third, expanded
 from appulse.imputation.simple import SimpleFill
 from appulse.model.filled import Fill
+from appulse.model.meaning import without_defaults
 
 if TYPE_CHECKING:
     from appulse.imputation.repository import Floats, Ints
@@ -24,8 +24,9 @@ class RegressionImputer:
 
     The regression is of least squares over a repository, for each set of holes; the errors are those it makes at the
     ``3 * k`` rows nearest in the observed attributes, each in units of its deviation: every third of them in order, so
-    that ``k`` samples tell as much as three times as many would by chance. All holes of a row are filled together.
-    Samples are values that need not occur in the repository.
+    that ``k`` samples tell as much as three times as many would by chance. An attribute that never varies in the
+    repository is left out. All holes of a row are filled together. Samples are values that need not occur in the
+    repository.
     """
 
     def __init__(self, repository: Any, k: Count = 64) -> None:
@@ -35,14 +36,15 @@ class RegressionImputer:
     @checked
     def bind(self, attributes: Attributes) -> Fill:
         """What fills rows with these attributes."""
-        told = blake2b(f"regression {self.k} {self.repository.version}".encode(), digest_size=8).hexdigest()
-        return SimpleFill(("regression",), told, _Regression(self.repository.matrix(attributes).T, self.k))
+        meaning = {"kind": "RegressionImputer", "repository": self.repository.meaning(), "k": self.k}
+        meaning = without_defaults(meaning, {"k": 64})
+        return SimpleFill(("regression",), meaning, _Regression(self.repository.matrix(attributes).T, self.k))
 
 
 class _Regression:
     def __init__(self, rows: Floats, k: int) -> None:
         self.rows, self.near = rows, min(3 * k, len(rows))
-        self.scale = np.maximum(rows.std(axis=0), 1e-300)
+        self.centre, self.deviation = units(rows)
         self._known: dict[bytes, tuple[Any, Floats, Floats]] = {}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -55,8 +57,10 @@ class _Regression:
         seen = np.setdiff1d(np.arange(values.shape[1]), holes)
         tree, weights, errors = self._fitted(seen, holes)
         n = len(values)
-        _, place = tree.query(values[:, seen] / self.scale[seen], k=np.arange(1, self.near + 1))
-        samples = (_with_one(values[:, seen]) @ weights)[:, None, :] + every_third(errors[place])
+        asked = in_deviations(values[:, seen], self.deviation[seen])
+        _, place = tree.query(asked, k=np.arange(1, self.near + 1))
+        found = (self._from_middle(values, seen) @ weights)[:, None, :] + every_third(errors[place])
+        samples = self.centre[holes] + found * np.where(np.isinf(self.deviation), 0.0, self.deviation)[holes]
         k = samples.shape[1]
         begin, count = np.arange(n) * k, np.full(n, k)
         shares = np.full(n * k, 1.0 / k)
@@ -66,12 +70,14 @@ class _Regression:
         from scipy.spatial import cKDTree
 
         if holes.tobytes() not in self._known:
-            given = _with_one(self.rows[:, seen])
-            weights = np.asarray(np.linalg.lstsq(given, self.rows[:, holes], rcond=None)[0], np.float64)
-            errors = self.rows[:, holes] - given @ weights
-            self._known[holes.tobytes()] = cKDTree(self.rows[:, seen] / self.scale[seen]), weights, errors
+            given, wanted = self._from_middle(self.rows, seen), self._from_middle(self.rows, holes)[:, :-1]
+            weights = np.asarray(np.linalg.lstsq(given, wanted, rcond=None)[0], np.float64)
+            tree = cKDTree(in_deviations(self.rows[:, seen], self.deviation[seen]))
+            self._known[holes.tobytes()] = tree, weights, wanted - given @ weights
         return self._known[holes.tobytes()]
 
-
-def _with_one(values: Floats) -> Floats:
-    return np.column_stack([values, np.ones(len(values))])
+    def _from_middle(self, values: Floats, columns: Ints) -> Floats:
+        """How many deviations some attributes lie off their middle; and a 1, for the constant."""
+        deviation = self.deviation[columns]
+        off = np.where(np.isinf(deviation), 0.0, values[:, columns] - self.centre[columns])
+        return np.column_stack([off / deviation, np.ones(len(values))])

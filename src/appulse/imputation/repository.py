@@ -6,17 +6,19 @@ from functools import cached_property
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import narwhals as nw
 import numpy as np
 import pyarrow as pa
 
 from appulse.errors import BadArgument, nearest
 from appulse.kernels import neighbours as kernels
+from appulse.model.columns import arrow_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
+
+    from appulse.model.meaning import Meaning
 
 Floats: TypeAlias = "NDArray[np.float64]"
 Ints: TypeAlias = "NDArray[np.int64]"
@@ -25,16 +27,11 @@ _ARRAYS = ("columns", "order", "begin", "end", "bounds", "codes", "values", "cou
 
 def table_of(frame: Any) -> pa.Table:
     """Any frame of complete rows as an Arrow table; a Spark frame is collected."""
-    if isinstance(frame, pa.Table):
-        return frame
-    if hasattr(frame, "toArrow"):
-        collected: pa.Table = frame.toArrow()
-        return collected
-    try:
-        return nw.from_native(frame, eager_only=True).to_arrow()
-    except TypeError:
+    table = arrow_table(frame.toArrow() if hasattr(frame, "toArrow") else frame)
+    if table is None:
         kind = f"{type(frame).__module__}.{type(frame).__name__}"
-        raise BadArgument(f"A repository is a {kind}. Give a Spark, pyarrow, pandas or Polars frame.") from None
+        raise BadArgument(f"A repository is a {kind}. Give a Spark, pyarrow, pandas or Polars frame.")
+    return table
 
 
 class Repository:
@@ -97,6 +94,10 @@ class Repository:
             pa.table({name: np.concatenate([values, more[name]]) for name, values in self._columns.items()})
         )
 
+    def meaning(self) -> Meaning:
+        """Its columns and how many rows they have, with a digest of these."""
+        return {"columns": list(self.names), "rows": len(self), "digest": self.version}
+
     @cached_property
     def version(self) -> str:
         """A short text that differs where the rows do."""
@@ -105,6 +106,23 @@ class Repository:
             digest.update(name.encode() + b"\0")
             digest.update(values.tobytes())
         return digest.hexdigest()
+
+
+def units(rows: Floats) -> tuple[Floats, Floats]:
+    """The middle of each column and its standard deviation, which is infinite where it never varies.
+
+    In deviations from the middle, such a column is 0 everywhere: it does not tell rows apart. Neither result overflows.
+    """
+    low, high = rows.min(axis=0), rows.max(axis=0)
+    half = high / 2 - low / 2
+    share = (rows / 2 - low / 2) / np.where(half > 0.0, half, 1.0)
+    return low / 2 + high / 2, np.where(half > 0.0, half * (2.0 * share.std(axis=0)), np.inf)
+
+
+def in_deviations(values: Floats, deviation: Floats) -> Floats:
+    """Values as multiples of `units`' deviations, cut off where the square of a distance would overflow."""
+    found: Floats = np.clip(values / deviation, -1e150, 1e150)
+    return found
 
 
 class Constraints:

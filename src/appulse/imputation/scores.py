@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from appulse.imputation.repository import units
 from appulse.kernels.differences import mean_differences
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ def below(values: Floats, shares: Floats, first: Ints, truth: Floats) -> Floats:
     return np.bincount(owner, shares * ((x < y) + 0.5 * (x == y)), n).astype(np.float64)
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def scored(
     imputer: Imputer,
     attributes: Sequence[str],
@@ -83,8 +85,6 @@ def scored(
     at = (nothing if time is None else time)[rows], (nothing if group is None else group)[rows]
     filled = fill.fill(masked[rows], *at)
     owner = np.repeat(np.arange(len(rows)), np.diff(filled.first))
-    spread = np.nanstd(truth, axis=0)
-    spread[spread <= 1e-12 * np.abs(truth[~np.isnan(truth)]).max(initial=0.0)] = 1.0  # an attribute that never varies
     found, spreads, squares, places = [], [], [], []
     for k in range(truth.shape[1]):
         holes = np.flatnonzero(np.isnan(masked[rows, k]) & ~np.isnan(truth[rows, k]))
@@ -94,12 +94,15 @@ def scored(
         number[holes] = np.arange(len(holes))
         own = number[owner] >= 0
         first = np.concatenate([[0], np.cumsum(np.diff(filled.first)[holes])])
-        values, shares, real = filled.rows[own, k], filled.weights[own], truth[rows[holes], k]
+        known = truth[~np.isnan(truth[:, k]), k]
+        deviation = float(units(known[:, None])[1][0])
+        unit = deviation if deviation < np.inf else 1.0  # of an attribute that never varies
+        values, shares, real = filled.rows[own, k] / unit, filled.weights[own], truth[rows[holes], k] / unit
         off, apart = _parts(values, shares, first, real)
-        found.append((off - apart / 2) / spread[k])
-        spreads.append(apart / spread[k])
+        found.append(off - apart / 2)
+        spreads.append(apart)
         means = np.bincount(number[owner[own]], values * shares, len(holes))
-        squares.append(((means - real) / spread[k]) ** 2)
+        squares.append((means - real) ** 2)
         places.append(below(values, shares, first, real))
     if not found:
         return Score(0.0, 0.0, 0.0, 0.0, 0)

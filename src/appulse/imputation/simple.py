@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Mapping, Sequence
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import numpy as np
@@ -11,14 +11,16 @@ import numpy as np
 from appulse.arguments import NAME, POSITIVE, Attributes, Count, checked, has, mapping, several
 from appulse.errors import BadArgument
 from appulse.imputation.imputer import MARGINAL
-from appulse.imputation.repository import Repository
+from appulse.imputation.repository import Repository, in_deviations, units
 from appulse.imputation.samples import Choices, expanded, thinned
 from appulse.model.filled import OBSERVED, Fill, Filled
+from appulse.model.meaning import digest_of, real, without_defaults
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from appulse.imputation.repository import Floats, Ints
+    from appulse.model.meaning import Meaning
 
 
 _Model: TypeAlias = Annotated[Any, has("transform", "an object that can transform(matrix)")]
@@ -33,28 +35,42 @@ _Bins: TypeAlias = Annotated[
 
 
 class SimpleFill:
-    """Fills by a function; ``names`` are its ways, by number."""
+    """Fills by a function; ``names`` are its ways, by number, ``meaning`` is its imputer's."""
 
     def __init__(
         self,
         names: tuple[str, ...],
-        version: str,
+        meaning: Meaning,
         fill: Callable[[Floats, Ints, Ints], Filled],
         *,
         in_order: bool = False,
     ) -> None:
-        self.version, self.in_order = version, in_order
-        self._names, self._fill = names, fill
+        self.in_order = in_order
+        self._names, self._meaning, self._fill = names, meaning, fill
 
-    def __repr__(self) -> str:
-        return f"SimpleFill({self._names}, {self.version})"
+    def meaning(self) -> Meaning:
+        """See `appulse.model.filled.Fill`."""
+        return self._meaning
 
     def fill(self, values: Floats, time: Ints, group: Ints) -> Filled:
         """See `appulse.model.filled.Fill`."""
-        return self._fill(values, time, group)
+        with np.errstate(over="ignore", invalid="ignore"):  # what is beyond a double becomes a reject
+            return self._fill(values, time, group)
 
     def told(self, way: int) -> str:
         return self._names[way]
+
+
+class _PointFill(SimpleFill):
+    """Fills by a model of another library."""
+
+    def __init__(self, name: str, columns: tuple[str, ...], fill: _Transformed) -> None:
+        super().__init__((name,), {"kind": "PointImputer", "columns": list(columns), "model": name}, fill)
+        self._model = fill.model
+
+    def meaning(self) -> Meaning:
+        """With what the model is, pickled: no words of ours tell it."""
+        return super().meaning() | {"content": digest_of([pickle.dumps(self._model, protocol=4)])}
 
 
 @checked
@@ -67,8 +83,12 @@ class MeanImputer:
     @checked
     def bind(self, attributes: Attributes) -> Fill:
         """What fills rows with these attributes."""
-        means = np.array([self.repository[name].mean() for name in attributes])
-        return SimpleFill(("mean",), f"mean {means.tolist()}", _Points(means))
+        rows = self.repository.matrix(attributes)
+        with np.errstate(over="ignore", invalid="ignore"):
+            means = rows.mean(axis=1)
+        means = np.where(np.isfinite(means), means, (rows / rows.shape[1]).sum(axis=1))  # their sum may overflow
+        meaning = {"kind": "MeanImputer", "repository": self.repository.meaning()}
+        return SimpleFill(("mean",), meaning, _Points(means))
 
 
 class ZeroFill:
@@ -77,7 +97,7 @@ class ZeroFill:
     @checked
     def bind(self, attributes: Attributes) -> Fill:
         """What fills rows with these attributes."""
-        return SimpleFill(("zero",), "zero", _Points(np.zeros(len(attributes))))
+        return SimpleFill(("zero",), {"kind": "ZeroFill"}, _Points(np.zeros(len(attributes))))
 
 
 @checked
@@ -102,7 +122,7 @@ class PointImputer:
                 f"PointImputer was fitted on {', '.join(self.columns)}, and the value has {', '.join(attributes)}."
             )
         name = type(self._model).__name__
-        return SimpleFill((name,), f"{name} {id(self._model)}", _Transformed(self._model, self._order(attributes)))
+        return _PointFill(name, self.columns, _Transformed(self._model, self._order(attributes)))
 
     def _order(self, attributes: Sequence[str]) -> Ints:
         return np.array([tuple(attributes).index(name) for name in self.columns], np.int64)
@@ -112,8 +132,9 @@ class PointImputer:
 class NearestImputer:
     """Fills holes from the ``k`` nearest rows of a repository, the nearer with more weight.
 
-    Distances are Euclidean over the observed attributes, each in units of its deviation in the repository. Weights are
-    1 / distance; rows at no distance leave nothing to the others. All holes of a row are filled from the same rows.
+    Distances are Euclidean over the observed attributes, each in units of its deviation in the repository; one that
+    never varies there is left out. Weights are 1 / distance; rows at no distance leave nothing to the others. All holes
+    of a row are filled from the same rows.
     """
 
     def __init__(self, repository: Any, k: Count = 10) -> None:
@@ -122,8 +143,9 @@ class NearestImputer:
     @checked
     def bind(self, attributes: Attributes) -> Fill:
         """What fills rows with these attributes."""
-        version = _digest(f"nearest {self.k}", self.repository)
-        return SimpleFill((f"nearest {self.k}",), version, _Nearest(self.repository.matrix(attributes).T, self.k))
+        meaning = {"kind": "NearestImputer", "repository": self.repository.meaning(), "k": self.k}
+        meaning = without_defaults(meaning, {"k": 10})
+        return SimpleFill((f"nearest {self.k}",), meaning, _Nearest(self.repository.matrix(attributes).T, self.k))
 
 
 @checked
@@ -148,8 +170,15 @@ class EditingRules:
     def bind(self, attributes: Attributes) -> Fill:
         """What fills rows with these attributes."""
         told = tuple(f"{', '.join(by)} -> {name}" for name, by in self.rules.items())
-        version = _digest(repr((self.rules, self.bins, self.marginal)), self.repository)
-        return SimpleFill((MARGINAL, *told), version, _Edited(self, tuple(attributes)))
+        meaning = {
+            "kind": "EditingRules",
+            "repository": self.repository.meaning(),
+            "rules": [[name, list(by)] for name, by in self.rules.items()],
+            "bins": {name: real(width) for name, width in self.bins.items()},
+            "marginal": self.marginal,
+        }
+        meaning = without_defaults(meaning, {"marginal": 256})
+        return SimpleFill((MARGINAL, *told), meaning, _Edited(self, tuple(attributes)))
 
 
 # --- how they do it ---------------------------------------------------------------------------------------------
@@ -180,7 +209,7 @@ class _Transformed:
 class _Nearest:
     def __init__(self, rows: Floats, k: int) -> None:
         self.rows, self.k = rows, min(k, len(rows))
-        self.scale = np.maximum(rows.std(axis=0), 1e-300)
+        self.deviation = units(rows)[1]
 
     def __call__(self, values: Floats, _time: Ints, _group: Ints) -> Filled:
         return expanded(values, self._choices)
@@ -189,8 +218,9 @@ class _Nearest:
         from scipy.spatial import cKDTree
 
         seen = np.setdiff1d(np.arange(values.shape[1]), holes)
-        tree = cKDTree(self.rows[:, seen] / self.scale[seen])
-        distance, place = tree.query(values[:, seen] / self.scale[seen], k=np.arange(1, self.k + 1))
+        tree = cKDTree(in_deviations(self.rows[:, seen], self.deviation[seen]))
+        asked = in_deviations(values[:, seen], self.deviation[seen])
+        distance, place = tree.query(asked, k=np.arange(1, self.k + 1))
         same = distance == 0.0
         weight = np.where(same.any(axis=1, keepdims=True), same, 1.0 / np.where(same, 1.0, distance))
         shares = weight / weight.sum(axis=1, keepdims=True)
@@ -249,7 +279,3 @@ def as_points(values: Floats, points: Floats) -> Filled:
 
 def _repository(given: Any) -> Repository:
     return given if isinstance(given, Repository) else Repository(given)
-
-
-def _digest(settings: str, repository: Repository) -> str:
-    return blake2b((settings + repository.version).encode(), digest_size=8).hexdigest()

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import numpy as np
 
 from appulse.arguments import Attributes, Kind, Unfit, checked, whole
-from appulse.imputation.in_time import neighbours
+from appulse.imputation.in_time import Rescaled, neighbours, without_overflow
 from appulse.imputation.samples import Choices, every_third, expanded
 from appulse.imputation.simple import SimpleFill, as_points
 from appulse.model.filled import Fill
+from appulse.model.meaning import digest_of, without_defaults
 
 if TYPE_CHECKING:
     from appulse.imputation.repository import Floats, Ints
@@ -62,9 +62,10 @@ class TimeRegressionImputer:
     def bind(self, attributes: Attributes) -> Fill:  # noqa: ARG002 - it fills any
         """What fills rows with these attributes."""
         way = "regression in time" if self.beside is None else "regression in time and on another stream"
-        seen = b"" if self.beside is None else b"".join(part.tobytes() for part in self.beside)
-        version = f"{way} {self.k} {blake2b(seen, digest_size=8).hexdigest()}"
-        return SimpleFill((way,), version, _Regressed(self.k, self.beside), in_order=True)
+        beside = None if self.beside is None else digest_of(part.tobytes() for part in self.beside)
+        meaning = {"kind": "TimeRegressionImputer", "k": self.k, "beside": beside}
+        meaning = without_defaults(meaning, {"k": 24, "beside": None})
+        return SimpleFill((way,), meaning, Rescaled(_Regressed(self.k, self.beside)), in_order=True)
 
 
 class _Regressed:
@@ -113,7 +114,7 @@ class _Series:
     def look_at(self, values: Floats, time: Ints) -> None:
         """Regress on what another stream measured, rows in any order."""
         order = np.argsort(time, kind="stable")
-        values, at = values[order], time[order].astype(np.float64)
+        values, at = values[order] / without_overflow(values), time[order].astype(np.float64)
         there = np.asarray(~np.isnan(values).any(axis=1))
         if there.sum() < 2:
             return

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from appulse.imputation.imputer import DependencyFill
     from appulse.imputation.repository import Floats, Ints
     from appulse.model.filled import Filled
+    from appulse.model.meaning import Meaning
 
 _ENDING = ".repository"
 _FORMAT = 1
@@ -179,13 +180,11 @@ class VersionedFill:
         self.folder, self.attributes, self.number = folder, attributes, number
         mapped(file_of(folder, number)).bind(attributes)  # raises for attributes that it does not have
 
-    def __repr__(self) -> str:
-        # Of any version: a query goes on with a repository that has grown.
-        return f"VersionedFill({str(self.folder)!r}, {self.attributes})"
-
-    @property
-    def version(self) -> str:
-        return f"{self.folder} {self.number}"
+    def meaning(self) -> Meaning:
+        """Of any version: a query goes on with a repository that has grown."""
+        saved = mapped(file_of(self.folder, self.number))
+        columns = list(saved.repository.names)
+        return saved.meaning_over({"kind": "SavedImputer", "folder": str(self.folder), "columns": columns})
 
     def of(self, number: int) -> VersionedFill:
         """The same by another version."""

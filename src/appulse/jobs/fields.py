@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
+from appulse.model.stream import ahead_micros
 from appulse.model.times import duration
 
-__all__ = ["Duration", "Number", "OneOrMore", "Settings", "Table", "Text"]
+__all__ = ["Ahead", "Duration", "Number", "OneOrMore", "Place", "Settings", "Table", "Text"]
 
 
 class Table(BaseModel):
@@ -20,6 +22,12 @@ class Table(BaseModel):
 
 def _is_duration(value: Any) -> Any:
     duration(value, "the duration")  # a BadArgument is a ValueError, which pydantic reports in its place
+    return value
+
+
+def _is_ahead(value: Any) -> Any:
+    if value is not None:
+        ahead_micros(value, live=True)
     return value
 
 
@@ -36,6 +44,16 @@ def _are_settings(given: dict[str, Any]) -> dict[str, Any]:
     return given
 
 
+def _is_place(path: str) -> str:
+    if "\0" in path:
+        raise ValueError(f"is {path!r}, wanted a path, which has no NUL.")
+    try:
+        Path(path).expanduser()
+    except RuntimeError as error:
+        raise ValueError(f"is {path!r}, and there is no such home folder. Write the folder out.") from error
+    return path
+
+
 def _as_list(given: Any) -> Any:
     return [given] if isinstance(given, str) else given
 
@@ -43,6 +61,9 @@ def _as_list(given: Any) -> Any:
 #: Before a list of texts: one text may stand alone.
 OneOrMore = BeforeValidator(_as_list)
 Text = Annotated[str, Field(min_length=1)]
+#: A path or a URI.
+Place = Annotated[Text, AfterValidator(_is_place)]
 Number = Annotated[float, AfterValidator(_is_finite)]
 Duration = Annotated[Any, AfterValidator(_is_duration)]
+Ahead = Annotated[Any, AfterValidator(_is_ahead)]
 Settings = Annotated[dict[str, Any], AfterValidator(_are_settings)]

@@ -14,8 +14,8 @@ from appulse.imputation.imputer import DependencyImputer
 from appulse.imputation.regression import RegressionImputer
 from appulse.imputation.simple import MeanImputer, NearestImputer, ZeroFill
 from appulse.imputation.versions import SavedImputer
-from appulse.jobs.fields import Number, Settings, Table, Text
-from appulse.jobs.sources import Format
+from appulse.jobs.fields import Number, Place, Table, Text
+from appulse.jobs.sources import DataTable
 
 __all__ = ["ImputerTable", "RepositoryTable"]
 
@@ -30,12 +30,8 @@ _OPTIONS = {
 _NEEDED = {"repository": "a table with format and path", "path": "the folder that the imputer was saved to"}
 
 
-class RepositoryTable(Table):
+class RepositoryTable(DataTable):
     """Files of complete rows."""
-
-    format: Format
-    path: Text
-    options: Settings = {}
 
 
 class DependencyTable(Table):
@@ -64,13 +60,13 @@ class ImputerTable(Table):
         "DependencyImputer", "RegressionImputer", "NearestImputer", "MeanImputer", "ZeroFill", "SavedImputer"
     ] = "DependencyImputer"
     repository: RepositoryTable | None = None
-    rules: Text | None = None
+    rules: Place | None = None
     dependency: list[Annotated[DependencyTable, AfterValidator(_is_rule)]] = []
     joint: bool = False
     marginal: Annotated[int, Field(ge=1)] = 256
     instances: Annotated[int, Field(ge=1)] | None = None
     k: Annotated[int, Field(ge=1)] | None = None
-    path: Text | None = None
+    path: Place | None = None
 
     @model_validator(mode="after")
     def _has_what_its_kind_takes(self) -> ImputerTable:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
 import tomllib
 from dataclasses import dataclass
+from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from pydantic import ValidationError
 
 from appulse import api
 from appulse.engines.aggregate import resolve_unseen
-from appulse.engines.call import Options, column_type, resolve
+from appulse.engines.call import column_type, resolve
+from appulse.engines.options import Options
 from appulse.engines.phenomena import resolve_phenomena
 from appulse.engines.queries import LocalQueries, resolve_queries
-from appulse.engines.sensors import SensorOptions, resolve_sensors
+from appulse.engines.sensors import resolve_sensors
 from appulse.engines.window_call import resolve_window_queries
 from appulse.engines.window_queries import WindowQueries
 from appulse.errors import BadArgument, JobError
@@ -26,7 +30,6 @@ from appulse.jobs.tables import JobTable
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
@@ -49,7 +52,7 @@ class Job:
 
     def place(self, path: str) -> str:
         """A path of the file: as it is if absolute or a URI, else from the file's folder."""
-        return path if "://" in path else str((self.file.parent / Path(path).expanduser()).resolve())
+        return path if "://" in path else os.path.realpath(self.file.parent / Path(path).expanduser())
 
     @property
     def checkpoint(self) -> str | None:
@@ -68,22 +71,13 @@ class Job:
 
     def missing(self) -> list[Problem]:
         """The sources that have no files yet, as far as this machine can tell."""
-        paths = {f"sources.{name}.path": source.path for name, source in self.table.sources.items()}
-        if self.table.readings is not None:
-            paths["readings.path"] = self.table.readings.path
-        if self.table.phenomena is not None and self.table.phenomena.locations is not None:
-            paths["phenomena.locations.path"] = self.table.phenomena.locations.path
-        if (asked := self.table.match_queries) is not None:
-            own = {"path": asked.path, "changes.path": None if asked.changes is None else asked.changes.path}
-            paths |= {f"match_queries.{name}": path for name, path in own.items() if path is not None}
-        for name, one in self.table.filling.items():
-            where = "imputer" if one is self.table.imputer else f"imputers.{name}"
-            if one.repository is not None:
-                paths[f"{where}.repository.path"] = one.repository.path
-            elif one.path is not None:
-                paths[f"{where}.path"] = one.path
+        table = self.table
+        paths = {where: data.path for where, data in table.data.items()}
+        if (asked := table.match_queries) is not None and asked.path is not None:
+            paths["match_queries"] = asked.path
+        paths |= {table.filler(name): one.path for name, one in table.filling.items() if one.path is not None}
         return [
-            Problem(where, f"there are no files at {self.place(path)}.")
+            Problem(f"{where}.path", f"there are no files at {self.place(path)}.")
             for where, path in paths.items()
             if "://" not in path and not _files(self.place(path))
         ]
@@ -113,11 +107,13 @@ def build(job: Job, spark: SparkSession, *, streaming: bool = True) -> DataFrame
         return _sensed(job, table.readings, spark, streaming)
     streams = [source.stream(_frame(job, source, spark, streaming), name) for name, source in table.sources.items()]
     if (asked := table.window_aggregate) is not None:
-        aggregated: DataFrame = api.window_aggregate(streams[0], asked.aggregates, **_settings(asked))
+        aggregated: DataFrame = api.window_aggregate(
+            streams[0], asked.aggregates, options=table.options(), **_settings(asked)
+        )
         return aggregated
     if table.match_queries is not None:
         matched: DataFrame = api.match_queries(
-            *streams, queries=_queries(job, spark, streaming=streaming), **_asked_of(table)
+            *streams, queries=_queries(job, spark, streaming=streaming), options=table.options(), **_asked_of(table)
         )
         return matched
     typical = {} if table.sample is None else {name: _sample(job, name, spark) for name in table.sources}
@@ -127,7 +123,7 @@ def build(job: Job, spark: SparkSession, *, streaming: bool = True) -> DataFrame
         "window": table.join.window.build(),
         "emit": table.join.emit,
         "on_reject": table.join.on_reject,
-        "options": Options(partitions=table.partitions, sample=typical or None),
+        "options": table.options(typical or None),
         "imputer": _imputers(job, spark),
     }
     if table.self_join is not None:
@@ -159,33 +155,34 @@ def run(
 def _read(path: Path) -> tuple[Job | None, list[Problem]]:
     try:
         given = tomllib.loads(path.read_text(encoding="utf-8"))
-        job = Job(path, JobTable.model_validate(given))
-        return job, _against_files(job)
     except FileNotFoundError:
         return None, [Problem("", f"there is no file {path}.")]
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:
+    except (OSError, ValueError, RecursionError) as problem:
         return None, [Problem("", f"{path} cannot be read as TOML: {problem}.")]
+    try:
+        job = Job(path, JobTable.model_validate(given))
     except ValidationError as failure:
         return None, problems_of(failure, given)
+    return job, _against_files(job)
 
 
 def _against_files(job: Job) -> list[Problem]:
     """Columns the job asks for and its files lack; Parquet files that are there tell, others are not opened."""
-    import pyarrow.parquet as pq
-
     table = job.table
+    known, unreadable = _schemas(job)
+    if unreadable:
+        return unreadable
     if table.readings is not None:
-        return _check_readings(job, table.readings)
+        return _check_readings(job, table.readings, known.get("readings"))
     try:
-        fills = _unread_imputers(job)
+        fills = _unread_imputers(job, known)
     except BadArgument as problem:
         return [Problem("imputer" if table.imputer is not None else "imputers", str(problem))]
     schemas = []
-    for source in table.sources.values():
-        files = _files(job.place(source.path))
-        if source.format != "parquet" or source.schema_ is not None or not files:
+    for name, source in table.sources.items():
+        if source.schema_ is not None or f"sources.{name}" not in known:
             return []
-        schemas.append(pq.read_schema(files[0]))
+        schemas.append(known[f"sources.{name}"])
     streams = [source.stream(None, name) for name, source in table.sources.items()]
     try:
         if table.window_aggregate is not None:
@@ -214,6 +211,22 @@ def _against_files(job: Job) -> list[Problem]:
     return []
 
 
+def _schemas(job: Job) -> tuple[dict[str, pa.Schema], list[Problem]]:
+    """The columns of Parquet files that are there, by where the job names them, and those that cannot be read."""
+    import pyarrow.parquet as pq
+
+    known, unreadable = {}, []
+    for where, data in job.table.data.items():
+        files = _files(job.place(data.path))
+        if data.format != "parquet" or not files:
+            continue
+        try:
+            known[where] = pq.read_schema(files[0])
+        except (OSError, pa.ArrowException) as error:
+            unreadable.append(Problem(f"{where}.path", f"{files[0]} cannot be read as Parquet: {error}"))
+    return known, unreadable
+
+
 def _imputers(job: Job, spark: SparkSession) -> dict[str, Any] | None:
     """What fills each source; a repository that several share is read once."""
 
@@ -226,15 +239,12 @@ def _imputers(job: Job, spark: SparkSession) -> dict[str, Any] | None:
     return {name: made[id(one)] for name, one in job.table.filling.items()} or None
 
 
-def _unread_imputers(job: Job) -> dict[str, Any] | None:
+def _unread_imputers(job: Job, known: dict[str, pa.Schema]) -> dict[str, Any] | None:
     """In the place of imputers: what they need is checked as far as it can be without reading rows."""
-    import pyarrow.parquet as pq
-
     found = {}
     for name, one in job.table.filling.items():
-        known = one.repository
-        files = _files(job.place(known.path)) if known is not None and known.format == "parquet" else []
-        found[name] = one.unread(job.place, pq.read_schema(files[0]).names if files else None)
+        schema = known.get(f"{job.table.filler(name)}.repository")
+        found[name] = one.unread(job.place, None if schema is None else schema.names)
     return found or None
 
 
@@ -300,25 +310,21 @@ def _sensed(job: Job, readings: FilesTable, spark: SparkSession, streaming: bool
     frame, table = _frame(job, readings, spark, streaming), job.table
     if (asked := table.sensor_join) is not None:
         typical = None if table.sample is None else _frame(job, readings, spark, streaming=False).limit(table.sample)
-        options = SensorOptions(partitions=table.partitions, sample=typical)
-        joined: DataFrame = api.sensor_join(frame, options=options, **asked.settings())
+        joined: DataFrame = api.sensor_join(frame, options=table.options(typical), **asked.settings())
         return joined
     if (regions := table.phenomena) is None:  # pragma: no cover - checked when the file was read
         raise JobError(f"{job.file} has neither [sensor_join] nor [phenomena].")
     where = regions.locations
     known = None if where is None else _frame(job, FilesTable(**where.model_dump()), spark, streaming=False)
-    found: DataFrame = api.phenomena(frame, **regions.settings(known))
+    found: DataFrame = api.phenomena(frame, options=table.options(), **regions.settings(known))
     return found
 
 
-def _check_readings(job: Job, readings: FilesTable) -> list[Problem]:
+def _check_readings(job: Job, readings: FilesTable, schema: pa.Schema | None) -> list[Problem]:
     """Arguments that do not go with the columns of Parquet files that are there."""
-    import pyarrow.parquet as pq
-
-    table, files = job.table, _files(job.place(readings.path))
-    if readings.format != "parquet" or readings.schema_ is not None or not files:
+    table = job.table
+    if readings.schema_ is not None or schema is None:
         return []
-    schema = pq.read_schema(files[0])
     try:
         if table.sensor_join is not None:
             if (column := table.sensor_join.window_column) is not None:
@@ -327,11 +333,21 @@ def _check_readings(job: Job, readings: FilesTable) -> list[Problem]:
         elif table.phenomena is not None:
             where = table.phenomena.locations
             places = [] if where is None or where.format != "parquet" else _files(job.place(where.path))
-            settings = table.phenomena.settings(pq.read_table(places[0]) if places else None)
+            settings = table.phenomena.settings(_rows_of(places[0]) if places else None)
             resolve_phenomena(schema, **settings if places or where is None else settings | {"reach": None})
     except BadArgument as problem:
         return [Problem(table.operator, str(problem))]
     return []
+
+
+def _rows_of(file: Path) -> pa.Table:
+    """A Parquet file that is read before the job runs."""
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.read_table(file)
+    except (OSError, pa.ArrowException) as error:
+        raise BadArgument(f"{file} cannot be read as Parquet: {error}") from error
 
 
 def _inferring(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -340,12 +356,16 @@ def _inferring(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _files(place: str) -> list[Path]:
-    """The data files at a path of this machine: itself, those of a folder, or those a pattern names."""
+    """The data files at a path of this machine: itself, those of a folder, or of what a pattern names."""
     path = Path(place)
-    if path.is_file():
-        return [path]
-    inside = path.iterdir() if path.is_dir() else Path(path.anchor).glob(str(path.relative_to(path.anchor)))
-    return sorted(file for file in inside if file.is_file() and not file.name.startswith(("_", ".")))
+    try:
+        if path.is_file():
+            return [path]
+        named = [path] if path.is_dir() else map(Path, sorted(glob(place)))  # noqa: PTH207 - takes ** as Spark does
+        inside = [file for one in named for file in (sorted(one.iterdir()) if one.is_dir() else [one])]
+        return [file for file in inside if file.is_file() and not file.name.startswith(("_", "."))]
+    except OSError:  # a name too long, a folder closed to us: nothing that can be read
+        return []
 
 
 def _frame(job: Job, source: FilesTable, spark: SparkSession, streaming: bool) -> DataFrame:  # noqa: FBT001 - private

@@ -112,8 +112,11 @@ def _place(where: tuple[int | str, ...], given: Mapping[str, Any]) -> str:
     """The dotted path as it stands in the file."""
     # pydantic names the model of a value as if it were a table of its own.
     parts = [part for i, part in enumerate(where) if not (i and where[i - 1] == "value" and part in MODELS)]
+    shared = given.get("defaults")
     match parts:
-        case ["sources", name, key, *rest] if key in given.get("defaults", ()) and key not in given["sources"][name]:
+        case ["sources", name, key, *rest] if (
+            isinstance(shared, Mapping) and key in shared and key not in given["sources"][name]
+        ):
             parts = ["defaults", key, *rest]
         case [str(operator), "window", "time"] if operator in OPERATORS and not isinstance(
             given[operator]["window"], Mapping

@@ -14,8 +14,8 @@ import pyarrow as pa
 from pydantic import BeforeValidator, Field, model_validator
 
 from appulse.errors import BadArgument, JobError
-from appulse.jobs.fields import Number, Settings, Table, Text
-from appulse.jobs.sources import Format
+from appulse.jobs.fields import Number, Place, Table, Text
+from appulse.jobs.sources import DataTable
 from appulse.jobs.windows import WindowTable, as_window
 from appulse.windows.definitions import CountWindow, TimeWindow
 
@@ -32,19 +32,15 @@ _REST_OF_LINE = re.compile(r"[^\S\n]*--[^\n]*")
 _COLUMN = Annotated[list[Text], Field(min_length=2, max_length=2)]
 
 
-class ChangesTable(Table):
+class ChangesTable(DataTable):
     """Queries that are a stream: files with the columns ``query``, ``condition`` and ``change``."""
-
-    format: Format
-    path: Text
-    options: Settings = {}
 
 
 class QueriesTable(Table):
     """The arguments of `appulse.match_queries`."""
 
     conditions: dict[str, Text] | None = None
-    path: Text | None = None
+    path: Place | None = None
     changes: ChangesTable | None = None
     probability: Annotated[Number, Field(gt=0, le=1)] | None = None
     window: Annotated[WindowTable | None, BeforeValidator(as_window)] = None

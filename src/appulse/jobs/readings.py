@@ -9,8 +9,8 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from appulse.engines.phenomena import resolve_phenomena
 from appulse.engines.sensors import resolve_sensors
-from appulse.jobs.fields import Duration, Number, OneOrMore, Settings, Table, Text
-from appulse.jobs.sources import Format
+from appulse.jobs.fields import Ahead, Duration, Number, OneOrMore, Table, Text
+from appulse.jobs.sources import DataTable
 from appulse.jobs.windows import WindowTable, as_window
 from appulse.windows.definitions import TimeWindow
 
@@ -32,13 +32,15 @@ class SensorsTable(Table):
     similar: Literal["value", "summary", "slope", "pattern"] = "value"
     over: Duration | None = None
     lateness: Duration | None = None
+    ahead: Ahead = "1 hour"
     partition_by: Annotated[list[Text], OneOrMore] = []
     on_reject: Literal["collect", "fail"] = "collect"
 
     def shared(self) -> dict[str, Any]:
         """The keyword arguments that both calls have."""
-        names = ("sensor", "time", "value", "unit", "resolution", "within", "similar", "over", "lateness", "on_reject")
-        return {**{name: getattr(self, name) for name in names}, "partition_by": tuple(self.partition_by)}
+        names = ("sensor", "time", "value", "unit", "resolution", "within", "similar", "over", "lateness", "ahead")
+        given = {name: getattr(self, name) for name in (*names, "on_reject")}
+        return {**given, "partition_by": tuple(self.partition_by)}
 
     def presumed(self, *numbers: str | None, texts: Sequence[str] = ()) -> pa.Schema:
         """Columns as they should be, by which arguments can be checked before there are files."""
@@ -70,12 +72,8 @@ class SensorJoinTable(SensorsTable):
         return {**self.shared(), "window": window, "carry": tuple(self.carry), "expand": self.expand}
 
 
-class LocationsTable(Table):
+class LocationsTable(DataTable):
     """Where sensors are: files with the column of sensors and two of coordinates."""
-
-    format: Format
-    path: Text
-    options: Settings = {}
 
 
 class PhenomenaTable(SensorsTable):

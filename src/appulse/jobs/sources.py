@@ -6,12 +6,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from appulse.jobs.fields import Duration, OneOrMore, Settings, Table, Text
+from appulse.jobs.fields import Ahead, Duration, OneOrMore, Place, Settings, Table, Text
 from appulse.model.stream import Stream
 from appulse.model.uncertainty import Ball, Exact, Gaussian, Incomplete, Model, Samples
 from appulse.queries.condition import parse
 
-__all__ = ["MODELS", "FilesTable", "Format", "SourceTable"]
+__all__ = ["MODELS", "DataTable", "FilesTable", "SourceTable"]
 
 Format = Literal["parquet", "csv", "json", "orc"]
 MODELS = ("Exact", "Samples", "Gaussian", "Ball", "Incomplete")
@@ -86,13 +86,18 @@ def _is_condition(text: str) -> str:
     return text
 
 
-class FilesTable(Table):
-    """Files that are read as they come."""
+class DataTable(Table):
+    """Files of rows, to be read or written."""
 
     format: Format
-    path: Text
-    schema_: Text | None = Field(default=None, alias="schema")
+    path: Place
     options: Settings = {}
+
+
+class FilesTable(DataTable):
+    """Files that are read as they come."""
+
+    schema_: Text | None = Field(default=None, alias="schema")
     max_files_per_trigger: Annotated[int, Field(ge=1)] | None = None
 
 
@@ -107,6 +112,7 @@ class SourceTable(FilesTable):
     partition_by: list[str] = []
     lateness: Duration | None = None
     idle_after: Duration | None = None
+    ahead: Ahead = "1 hour"
     order: Literal["time", "arrival"] = "time"
     where: Annotated[list[Annotated[Text, AfterValidator(_is_condition)]], OneOrMore] = []
 
@@ -126,6 +132,7 @@ class SourceTable(FilesTable):
             partition_by=tuple(self.partition_by),
             lateness=self.lateness,
             idle_after=self.idle_after,
+            ahead=self.ahead,
             order=self.order,
             unit=self.unit,
             name=name,

@@ -7,12 +7,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from appulse.engines.options import Options
 from appulse.errors import nearest
-from appulse.jobs.fields import Number, OneOrMore, Settings, Table, Text
+from appulse.jobs.fields import Number, OneOrMore, Place, Table, Text
 from appulse.jobs.imputers import ImputerTable
 from appulse.jobs.queries import QueriesTable
 from appulse.jobs.readings import PhenomenaTable, SensorJoinTable
-from appulse.jobs.sources import FilesTable, Format, SourceTable
+from appulse.jobs.sources import DataTable, FilesTable, SourceTable
 from appulse.jobs.windows import WindowTable, as_window
 from appulse.windows.definitions import TimeWindow
 
@@ -72,19 +73,15 @@ class WindowAggregateTable(OperatorTable):
         return self
 
 
-class SinkTable(Table):
+class SinkTable(DataTable):
     """Where answers, or rejects, go."""
-
-    format: Format
-    path: Text
-    options: Settings = {}
 
 
 class JobTable(Table):
     """A job file. A source takes from ``defaults`` what it does not say itself."""
 
     defaults: dict[str, Any] = {}
-    sources: dict[str, SourceTable] = {}
+    sources: dict[Text, SourceTable] = {}
     readings: FilesTable | None = None
     similarity_join: JoinTable | None = None
     self_join: SelfJoinTable | None = None
@@ -96,9 +93,10 @@ class JobTable(Table):
     imputers: dict[str, ImputerTable] = {}
     sink: SinkTable
     rejects: SinkTable | None = None
-    checkpoint: Text | None = None
+    checkpoint: Place | None = None
     partitions: Annotated[int, Field(ge=1)] | None = None
     sample: Annotated[int, Field(ge=1)] | None = None
+    max_output: Annotated[int, Field(ge=1)] | None = None
     prepare: Text | None = None
 
     @model_validator(mode="before")
@@ -150,8 +148,8 @@ class JobTable(Table):
             raise ValueError(f"[{name}] reads [readings], a table with format and path, and no [sources].")
         if self.imputer is not None or self.imputers:
             raise ValueError(f"[imputer] fills the sources of a join, and [{name}] has none.")
-        if self.phenomena is not None and (self.sample is not None or self.partitions is not None):
-            raise ValueError("sample and partitions are for joins; [phenomena] are spread by partition_by.")
+        if self.phenomena is not None and self.sample is not None:
+            raise ValueError("sample plans the tiles of a join, and [phenomena] have none. Leave it out.")
         return True
 
     def _check_queries(self, asked: QueriesTable) -> None:
@@ -175,6 +173,24 @@ class JobTable(Table):
     def filling(self) -> dict[str, ImputerTable]:
         """What fills each source that has something to be filled by."""
         return dict.fromkeys(self.sources, self.imputer) if self.imputer is not None else self.imputers
+
+    def options(self, sample: Any = None) -> Options:
+        """How the call is carried out."""
+        return Options(partitions=self.partitions, sample=sample, max_output=self.max_output)
+
+    @property
+    def data(self) -> dict[str, DataTable]:
+        """The files of rows that are read, each by its dotted path in the job file."""
+        found: dict[str, DataTable | None] = {f"sources.{name}": source for name, source in self.sources.items()}
+        found["readings"] = self.readings
+        found["phenomena.locations"] = None if self.phenomena is None else self.phenomena.locations
+        found["match_queries.changes"] = None if self.match_queries is None else self.match_queries.changes
+        found |= {f"{self.filler(name)}.repository": one.repository for name, one in self.filling.items()}
+        return {where: data for where, data in found.items() if data is not None}
+
+    def filler(self, source: str) -> str:
+        """The dotted path of what fills a source."""
+        return "imputer" if self.imputer is not None else f"imputers.{source}"
 
     @property
     def operator(self) -> str:

@@ -5,7 +5,8 @@ exist, else all that do. Where the number of existing rows matters, rows are tak
 kept per number of rows *absent* so far, of which there are few: a band, whose ends are dropped below `TINY`. An entry
 has reached ``size`` once as many were present; it is then *settled*, and no older row changes it.
 
-Moments are kept as means and variances, never as raw second moments: large values would round them away.
+Moments are kept as means and variances, never as raw second moments: large values would round them away. For the same
+reason values are taken from their middle before they are squared, and in a unit in which no square overflows.
 """
 
 from __future__ import annotations
@@ -32,18 +33,70 @@ MOST_ATOMS = 4096
 _SAME = 1e-14
 # Extremes are looked for until less than this part of the probability is left.
 _REST = 1e-15
+# Values between these need no unit.
+_SMALL, _LARGE = 2.0**-400, 2.0**400
 
 
 @exact_kernel
-def sums(begin: Ints, end: Ints, exist: Floats, mean: Floats, variance: Floats, out: NDArray[np.float64]) -> None:
-    """Mean and variance of the sum over all existing rows: independent terms; ``out`` has a row per window."""
+def unit_of(values: Floats) -> float:
+    """A power of two to divide values by, so that their squares are doubles; 1 unless they are very large or small."""
+    return _unit(_largest(values))
+
+
+@exact_kernel
+def _largest(values: Floats) -> float:
+    largest = 0.0
+    for value in values:
+        largest = max(largest, abs(value))
+    return largest
+
+
+@exact_kernel
+def _unit(largest: float) -> float:
+    if largest == 0.0 or _SMALL <= largest <= _LARGE:
+        return 1.0
+    return math.ldexp(1.0, min(math.frexp(largest)[1], 1023))
+
+
+@exact_kernel
+def _mixture(values: Floats, weights: Floats) -> tuple[float, float, float]:
+    """Of values with weights: the mean as a double, what rounding it took away, and the deviation."""
+    unit = unit_of(values)
+    total = mean = 0.0
+    for s in range(values.shape[0]):
+        if weights[s] > 0.0:
+            total += weights[s]
+            mean += (values[s] / unit - mean) * (weights[s] / total)
+    rest = squares = 0.0
+    for s in range(values.shape[0]):
+        away = values[s] / unit - mean
+        rest += weights[s] * away
+        squares += weights[s] * away * away
+    rest /= total
+    return mean * unit, rest * unit, math.sqrt(max(squares / total - rest * rest, 0.0)) * unit
+
+
+@exact_kernel
+def row_moments(first: Ints, values: Floats, weights: Floats, mean: Floats, rest: Floats, deviation: Floats) -> None:
+    """Mean, what rounding it took away, and deviation of each row's samples, from ``first[i]`` to ``first[i + 1]``."""
+    for i in range(first.shape[0] - 1):
+        a, b = first[i], first[i + 1]
+        mean[i], rest[i], deviation[i] = _mixture(values[a:b], weights[a:b])
+
+
+@exact_kernel
+def sums(begin: Ints, end: Ints, exist: Floats, mean: Floats, deviation: Floats, out: NDArray[np.float64]) -> None:
+    """Mean and deviation of the sum over all existing rows: independent terms; ``out`` has a row per window."""
     for w in range(begin.shape[0]):
+        a, b = begin[w], end[w]
+        unit = _unit(max(_largest(mean[a:b]), _largest(deviation[a:b])))
         total = spread = 0.0
-        for i in range(begin[w], end[w]):
-            total += exist[i] * mean[i]
-            spread += exist[i] * variance[i] + exist[i] * (1.0 - exist[i]) * mean[i] * mean[i]
-        out[w, 0] = total
-        out[w, 1] = spread
+        for i in range(a, b):
+            value, own = mean[i] / unit, deviation[i] / unit
+            total += exist[i] * value
+            spread += exist[i] * own * own + exist[i] * (1.0 - exist[i]) * value * value
+        out[w, 0] = total * unit
+        out[w, 1] = math.sqrt(spread) * unit
 
 
 @exact_kernel
@@ -74,12 +127,19 @@ def _mix(mixed: Floats, weight: float, mean: float, variance: float) -> None:
 
 
 @exact_kernel
-def _settle(count: int, weight: float, total: float, variance: float, shift: float, mixed: NDArray[np.float64]) -> None:
-    """Tell the mixtures of sum, mean and count of worlds with so many existing rows."""
-    _mix(mixed[0], weight, total + count * shift, variance)
-    _mix(mixed[2], weight, float(count), 0.0)
+def _settle(
+    count: int, usual: int, weight: float, total: float, variance: float, shift: float, mixed: NDArray[np.float64]
+) -> None:
+    """Tell the mixtures of sum, mean and count of worlds with so many existing rows.
+
+    ``total`` is the sum of values less ``shift``, and so are the means; sums and counts are less those of ``usual``
+    rows, each at ``shift``.
+    """
+    more = float(count - usual)
+    _mix(mixed[0], weight, total + more * shift, variance)
+    _mix(mixed[2], weight, more, 0.0)
     if count > 0:
-        _mix(mixed[1], weight, total / count + shift, variance / (count * count))
+        _mix(mixed[1], weight, total / count, variance / (count * count))
 
 
 @exact_kernel
@@ -88,11 +148,12 @@ def counted(
     end: Ints,
     exist: Floats,
     mean: Floats,
-    variance: Floats,
+    rest: Floats,  # what rounding took away from the mean
+    deviation: Floats,
     size: int,  # 0: no limit
     out: NDArray[np.float64],
 ) -> None:
-    """Mean and variance of sum, mean and count, in this order: ``out`` has a row of six per window.
+    """Mean and deviation of sum, mean and count, in this order: ``out`` has a row of six per window.
 
     Those of the mean are given that at least one row exists; NaN if that has no probability.
     """
@@ -103,15 +164,20 @@ def counted(
     mixed = np.empty((3, 3))
     for w in range(begin.shape[0]):
         mixed[:] = 0.0
-        shift = 0.0  # values are taken from their middle, so that large ones cost no digits
+        rows = end[w] - begin[w]
+        unit = _unit(max(_largest(mean[begin[w] : end[w]]), _largest(deviation[begin[w] : end[w]])))
+        usual = min(size, rows) if size > 0 else rows
+        shift = known = 0.0
         for i in range(begin[w], end[w]):
-            shift += (mean[i] - shift) / (i - begin[w] + 1)
+            known += exist[i]
+            shift += (mean[i] / unit - shift) * (exist[i] / known)
         low = high = 0  # least and greatest number of absent rows
         weight[0], total[0], spread[0] = 1.0, 0.0, 0.0
         seen = 0
         for i in range(end[w] - 1, begin[w] - 1, -1):
             p, absent = exist[i], 1.0 - exist[i]
-            value, own = mean[i] - shift, variance[i]
+            value = (mean[i] / unit - shift) + rest[i] / unit
+            own = (deviation[i] / unit) ** 2
             seen += 1
             if absent > 0.0:
                 high += 1
@@ -127,7 +193,7 @@ def counted(
                     middle += part * away
                 weight[a], total[a], spread[a] = here + there, middle, around
             if size > 0 and seen - low == size:
-                _settle(size, weight[low], total[low], spread[low], shift, mixed)
+                _settle(size, usual, weight[low], total[low], spread[low], shift, mixed)
                 low += 1
             while low <= high and weight[low] < TINY:
                 low += 1
@@ -136,11 +202,13 @@ def counted(
             if low > high:
                 break
         for a in range(low, high + 1):
-            _settle(seen - a, weight[a], total[a], spread[a], shift, mixed)
+            _settle(seen - a, usual, weight[a], total[a], spread[a], shift, mixed)
+        out[w, 0] = (mixed[0, 1] + usual * shift) * unit
+        out[w, 2] = (mixed[1, 1] + shift) * unit if mixed[1, 0] > 0.0 else np.nan
+        out[w, 4] = mixed[2, 1] + usual
         for k in range(3):
-            known = mixed[k, 0] > 0.0
-            out[w, 2 * k] = mixed[k, 1] if known else np.nan
-            out[w, 2 * k + 1] = mixed[k, 2] / mixed[k, 0] if known else np.nan
+            of = unit if k < 2 else 1.0
+            out[w, 2 * k + 1] = math.sqrt(mixed[k, 2] / mixed[k, 0]) * of if mixed[k, 0] > 0.0 else np.nan
 
 
 @exact_kernel
@@ -184,7 +252,7 @@ def extremes(
     sign: float,  # 1: the greatest, -1: the least
     out: NDArray[np.float64],
 ) -> tuple[Ints, Floats, Floats]:
-    """Mean and variance of the extreme existing value, given that there is one; ``out`` has a row of two per window.
+    """Mean and deviation of the extreme existing value, given that there is one; ``out`` has a row of two per window.
 
     Returns the distributions, too: of window w the values, from the extreme on, and probabilities from ``at[w]`` on.
     Values are scanned until what is left is nothing; the probability that none is beyond is a product, or, where the
@@ -193,7 +261,6 @@ def extremes(
     at = np.zeros(begin.shape[0] + 1, np.int64)
     found, chances = np.empty(256), np.empty(256)
     n = 0
-    mixed = np.empty(3)
     for w in range(begin.shape[0]):
         rows = end[w] - begin[w]
         limited = 0 < size < rows
@@ -219,11 +286,10 @@ def extremes(
         exists = -math.expm1(_log_none(exist[begin[w] : end[w]]))
         above = np.zeros(rows)
         band = np.empty(rows + 2 if limited else 0)
-        mixed[:] = 0.0
         none, before = 0.0, 0.0
         k = 0
         while k < count and exists - before > _REST * exists:
-            value = seen[order[k]]
+            value, least = seen[order[k]], none
             while k < count and seen[order[k]] == value:
                 i = owner[order[k]]
                 # Rounding may take a sum of weights beyond the existence that they sum to.
@@ -232,19 +298,21 @@ def extremes(
                     none += math.log1p(-more) - math.log1p(-above[i])
                 above[i] = more
                 k += 1
-            here = _above(begin[w], end[w], exist, above, size, band) if limited else -math.expm1(none)
-            part = here - before
+            if limited:
+                part = _above(begin[w], end[w], exist, above, size, band) - before
+            else:
+                part = -math.expm1(none - least) * math.exp(least)
             if part > 0.0:
-                before = here
-                _mix(mixed, part, -sign * value, 0.0)
+                before += part
                 if n == found.shape[0]:
                     found, chances = np.append(found, np.empty(n)), np.append(chances, np.empty(n))
                 found[n], chances[n] = -sign * value, part
                 n += 1
         at[w + 1] = n
-        chances[at[w] : n] /= max(mixed[0], 1e-300)
-        out[w, 0] = mixed[1] if mixed[0] > 0.0 else np.nan
-        out[w, 1] = mixed[2] / mixed[0] if mixed[0] > 0.0 else np.nan
+        out[w] = np.nan
+        if n > at[w]:
+            chances[at[w] : n] /= chances[at[w] : n].sum()
+            out[w, 0], _, out[w, 1] = _mixture(found[at[w] : n], chances[at[w] : n])
     return at, found[:n], chances[:n]
 
 

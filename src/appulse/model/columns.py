@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import narwhals as nw
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from appulse.arguments import shown
 from appulse.errors import BadArgument, nearest
@@ -67,14 +69,96 @@ def is_numeric(kind: pa.DataType) -> bool:
     )
 
 
-def without_views(table: pa.Table) -> pa.Table:
-    """Text and bytes in the layouts that Arrow can pick rows from."""
+def arrow_table(frame: Any) -> pa.Table | None:
+    """A pyarrow, pandas or Polars frame as a table of `plain_types`; None for anything else.
+
+    Raises `BadArgument` for a frame that Arrow cannot hold.
+    """
+    if isinstance(frame, pa.Table):
+        return plain_types(frame)
+    if isinstance(frame, pa.RecordBatch):
+        return plain_types(pa.Table.from_batches([frame]))
+    try:
+        known = nw.from_native(frame, eager_only=True)
+    except TypeError:
+        return None
+    except nw.exceptions.DuplicateError:
+        raise _repeated(frame) from None
+    for name in known.columns:
+        if not isinstance(name, str):
+            raise BadArgument(
+                f"The frame has a column labelled {name!r}, and columns are named by text. Rename its columns, in "
+                "pandas: frame.columns = frame.columns.map(str)."
+            )
+    try:
+        return plain_types(known.to_arrow())
+    except nw.exceptions.DuplicateError:
+        raise _repeated(frame) from None
+    except (pa.ArrowException, nw.exceptions.NarwhalsError, TypeError, ValueError, OverflowError) as error:
+        raise _inconvertible(known, error) from None
+
+
+def _repeated(frame: Any) -> BadArgument:
+    names = list(frame.columns)
+    repeated = next(name for name in names if names.count(name) > 1)
+    return BadArgument(f"The frame has several columns {repeated!r}. Rename all but one.")
+
+
+def _inconvertible(frame: Any, error: Exception) -> BadArgument:
+    """Names the first column that Arrow cannot hold."""
+    for name in frame.columns:
+        try:
+            frame.select(name).to_arrow()
+        except Exception as own:  # noqa: BLE001 - whatever it is, this is the column
+            return BadArgument(
+                f"Arrow cannot hold column {name!r}, which is {frame.schema[name]}: {own}. Cast it before the call: "
+                "wide integers to 64 bits or decimals, arrays in cells to lists (of lists), mixed objects to text."
+            )
+    return BadArgument(f"Arrow cannot hold the frame: {error}. Cast its columns before the call.")
+
+
+def plain_types(table: pa.Table) -> pa.Table:
+    """A table in types for which Arrow has every function that calls need.
+
+    Views become plain text, bytes and lists, decimals of 32 and 64 bits those of 128, and runs single values.
+    """
     for i, field in enumerate(table.schema):
-        if pa.types.is_string_view(field.type):
-            table = table.set_column(i, field.name, table.column(i).cast(pa.large_string()))
-        elif pa.types.is_binary_view(field.type):
-            table = table.set_column(i, field.name, table.column(i).cast(pa.large_binary()))
+        kind = plain_type(field.type)
+        if kind == field.type:
+            continue
+        column = table.column(i)
+        if pa.types.is_run_end_encoded(field.type):
+            column = pa.chunked_array([pc.run_end_decode(part) for part in column.chunks], field.type.value_type)
+        # Arrow's own cast of list views makes arrays that are not valid.
+        views = "list_view" in str(field.type)
+        column = pa.array(column.to_pylist(), kind) if views else column.cast(kind)
+        table = table.set_column(i, field.with_type(kind), column)
     return table
+
+
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """The type that `plain_types` gives a column."""
+    if pa.types.is_string_view(kind):
+        return pa.string()
+    if pa.types.is_binary_view(kind):
+        return pa.binary()
+    if pa.types.is_decimal32(kind) or pa.types.is_decimal64(kind):
+        return pa.decimal128(kind.precision, kind.scale)
+    if pa.types.is_run_end_encoded(kind):
+        return plain_type(kind.value_type)
+    if pa.types.is_dictionary(kind):
+        return pa.dictionary(kind.index_type, plain_type(kind.value_type), kind.ordered)
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(plain_type(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        key, item = (field.with_type(plain_type(field.type)) for field in (kind.key_field, kind.item_field))
+        return pa.map_(key, item, kind.keys_sorted)
+    if not is_list(kind):
+        return kind
+    of = kind.value_field.with_type(plain_type(kind.value_type))
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(of, kind.list_size)
+    return pa.large_list(of) if pa.types.is_large_list(kind) or pa.types.is_large_list_view(kind) else pa.list_(of)
 
 
 def is_list(kind: pa.DataType) -> bool:

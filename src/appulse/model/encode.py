@@ -14,9 +14,9 @@ from appulse.errors import BadArgument, nearest
 from appulse.kernels.moments import summarise
 from appulse.model import defects as why
 from appulse.model import structs, uncertainty
-from appulse.model.columns import chunk, floats, is_list, is_numeric, without_views
+from appulse.model.columns import chunk, floats, is_list, is_numeric, plain_types
 from appulse.model.defects import Defects, as_json, as_text, check_partition, reject_schema
-from appulse.model.filled import Fill, with_ways
+from appulse.model.filled import OBSERVED, Fill, with_ways
 from appulse.model.objects import Objects
 from appulse.model.points import ball_points, normal_points
 from appulse.model.strings import Labels
@@ -132,7 +132,11 @@ def check_columns(encoding: Encoding, schema: pa.Schema) -> None:
         if schema.names.count(column) > 1:
             raise BadArgument(f"Stream {encoding.name!r} has several columns {column!r}. Rename all but one.")
     kind = schema.field(encoding.time).type
-    if is_time(kind) != is_time(encoding.time_type) and not pa.types.is_null(kind):
+    if (
+        is_time(kind) != is_time(encoding.time_type)
+        and not pa.types.is_null(kind)
+        and not pa.types.is_null(encoding.time_type)
+    ):
         raise BadArgument(
             f"Times of stream {encoding.name!r} are {kind}, those of the call {encoding.time_type}: timestamps and "
             "numbers do not mix. Convert one of them."
@@ -163,6 +167,8 @@ def check_columns(encoding: Encoding, schema: pa.Schema) -> None:
 
 def _check_lists(model: Samples, stream: str, schema: pa.Schema) -> None:
     kind = schema.field(model.column).type
+    if pa.types.is_null(kind):
+        return
     if structs.is_samples(kind):
         structs.check(kind, model, stream)
     elif not is_list(kind) or not (is_numeric(kind.value_type) or is_list(kind.value_type)):
@@ -170,8 +176,12 @@ def _check_lists(model: Samples, stream: str, schema: pa.Schema) -> None:
             f"Samples({model.column!r}) of stream {stream!r} is {kind}. Give list<list<double>>, one inner list per "
             "sample, list<double> in one dimension, or what an operator of appulse put out."
         )
-    if model.weights is not None and not is_list(schema.field(model.weights).type):
+    weights = None if model.weights is None else schema.field(model.weights).type
+    if weights is not None and not (is_list(weights) or pa.types.is_null(weights)):
         raise BadArgument(f"weights={model.weights!r} of stream {stream!r} is no list. Give list<double>.")
+    if model.weights is not None and not is_numeric(schema.field(model.weights).type.value_type):
+        kind = schema.field(model.weights).type
+        raise BadArgument(f"weights={model.weights!r} of stream {stream!r} is {kind}. Give list<double>.")
 
 
 def _check_dimensions(where: Where, encoding: Encoding, d: int) -> None:
@@ -215,7 +225,9 @@ class Checked:
 
 def checked(table: pa.Table, encoding: Encoding, also: Sequence[str] = ()) -> tuple[Checked, pa.Table]:
     """The good rows, with these columns too, and the bad rows as rejects."""
-    table = without_views(table.select(list(dict.fromkeys([*encoding.columns(), *also]))).combine_chunks())
+    table = plain_types(table.select(list(dict.fromkeys([*encoding.columns(), *also]))).combine_chunks())
+    if isinstance(encoding.model, Samples):
+        table = _typed_lists(table, encoding.model)
     if isinstance(encoding.model, Samples) and structs.is_samples(table.schema.field(encoding.model.column).type):
         table, model = structs.opened(table, encoding.model)
         encoding = replace(encoding, model=model)
@@ -225,15 +237,31 @@ def checked(table: pa.Table, encoding: Encoding, also: Sequence[str] = ()) -> tu
     rows = Checked(
         table, time, _check_existence(table, encoding, defects), _check_measure(table, encoding, defects), values
     )
-    rejects = _rejects(table, encoding, defects)
-    if defects.bad.any():
-        rows = rows.take(np.flatnonzero(~defects.bad))
+    good = np.flatnonzero(~defects.bad)
+    rows = rows if len(good) == len(table) else rows.take(good)
     if encoding.fill is not None:
-        rows = _filled(rows, encoding, encoding.fill)
+        rows, failed = _filled(rows, encoding, encoding.fill)
+        if failed.any():
+            rows = rows.take(np.flatnonzero(~failed))
+            defects.mark(
+                np.isin(np.arange(len(table)), good[failed]),
+                why.NON_FINITE,
+                lambda _: "what is missing cannot be filled with finite numbers",
+            )
+    rejects = _rejects(table, encoding, defects)
     if encoding.where:
         kept, values = _filtered(rows.table, rows.values, encoding)
         rows = replace(rows.take(kept), values=values)
     return rows, rejects
+
+
+def _typed_lists(table: pa.Table, model: Samples) -> pa.Table:
+    """The table with lists in columns of nothing but nulls, which have no type."""
+    for column in uncertainty.columns(model):
+        at = table.schema.get_field_index(column)
+        if pa.types.is_null(table.schema.field(at).type):
+            table = table.set_column(at, column, pa.nulls(len(table), pa.list_(pa.float64())))
+    return table
 
 
 def infer_dimensions(table: pa.Table, model: Model) -> int | None:
@@ -241,17 +269,22 @@ def infer_dimensions(table: pa.Table, model: Model) -> int | None:
     known = uncertainty.dimensions(model)
     if known is not None or not isinstance(model, Samples):
         return known
+    if pa.types.is_null(table.schema.field(model.column).type):
+        return None
+    table = _typed_lists(table, model)
+    if structs.is_samples(table.schema.field(model.column).type):
+        table, model = structs.opened(table, model)
     column = chunk(table[model.column])
-    if structs.is_samples(column.type):
-        column = structs.coordinates(column)
     if is_numeric(column.type.value_type):
         return 1
-    widths = pc.list_value_length(column.flatten()).drop_null()
-    if len(widths) == 0:
+    samples = np.asarray(pc.list_value_length(column).fill_null(0)).astype(np.int64)
+    widths = np.asarray(pc.list_value_length(column.flatten()).fill_null(0))
+    found, counts = np.unique(widths[_weights_of(table, model, samples)[1] & (widths > 0)], return_counts=True)
+    if len(found) == 0:
         return None
-    found, counts = np.unique(np.asarray(widths), return_counts=True)
-    found, counts = found[found > 0], counts[found > 0]
-    return int(found[np.argmax(counts)]) if len(found) else None
+    d = int(found[np.argmax(counts)])
+    uncertainty.check_dimensions(f"Samples({model.column!r})", d)
+    return d
 
 
 @dataclass
@@ -353,12 +386,16 @@ def _check_incomplete(table: pa.Table, model: Incomplete, defects: Defects) -> V
 
 
 def holes_of(table: pa.Table, model: Exact | Incomplete) -> NDArray[np.float64]:
-    """The values of a table, NaN where they are missing."""
+    """The values of a table, NaN where they are missing; `BadArgument` where they are no numbers."""
+    for column in model.columns:
+        kind = table.schema.field(column).type
+        if not is_numeric(kind):
+            raise BadArgument(f"Column {column!r} is {kind}, not a number. Cast it before the call.")
     return np.column_stack([floats(table[c]) for c in model.columns])
 
 
-def _filled(rows: Checked, encoding: Encoding, fill: Fill) -> Checked:
-    """Rows with what they may be in place of their holes."""
+def _filled(rows: Checked, encoding: Encoding, fill: Fill) -> tuple[Checked, NDArray[np.bool_]]:
+    """Rows with what they may be in place of their holes; and those that have no sample, or one that is not finite."""
     labels = Labels.of([rows.table[c] for c in encoding.partition_by]) if encoding.partition_by else None
     group = np.zeros(len(rows.time), np.int64) if labels is None else labels.codes.astype(np.int64)
     filled = fill.fill(rows.values.centre, rows.time, group)
@@ -367,27 +404,33 @@ def _filled(rows: Checked, encoding: Encoding, fill: Fill) -> Checked:
     # Rounded as weights are that were given, so that rows filled beforehand are the same to the last bit.
     weights = np.where(total[owner] > 1.0, filled.weights / total[owner], filled.weights)
     values = replace(rows.values, first=filled.first, rows=filled.rows, weights=weights)
-    return replace(rows, values=values, way=filled.way)
+    # Holes may be left as they are, to be filled later.
+    strange = (~np.isfinite(filled.rows) & (filled.way != OBSERVED)[owner]).any(axis=1) | ~np.isfinite(weights)
+    failed = (np.diff(filled.first) == 0) | (np.bincount(owner[strange], minlength=len(group)) > 0)
+    return replace(rows, values=values, way=filled.way), failed
 
 
 def _check_samples(table: pa.Table, model: Samples, d: int | None, defects: Defects) -> Values:
+    """The samples that weigh anything; no others are looked at."""
     column = chunk(table[model.column])
     counts = np.asarray(pc.list_value_length(column).fill_null(0)).astype(np.int64)
     defects.mark(counts == 0, why.EMPTY_SAMPLES, lambda _: f"column {model.column!r} is null or empty")
-    inner = column.flatten()
     owner = np.repeat(np.arange(len(table)), counts)
-    if is_numeric(column.type.value_type):
-        d, flat = 1 if d is None else d, floats(inner)
-        widths = np.ones(len(inner), np.int64)
-    else:
-        widths = np.asarray(pc.list_value_length(inner).fill_null(0)).astype(np.int64)
-        d, flat = 1 if d is None else d, floats(inner.flatten())
-    uneven = np.zeros(len(table), bool)
-    uneven[owner[widths != d]] = True
     first = np.concatenate([[0], np.cumsum(counts)])
+    weights, counted = _weights_of(table, model, counts)
+    inner = column.flatten()
+    if is_numeric(column.type.value_type):
+        flat, widths = floats(inner), np.ones(len(inner), np.int64)
+    else:
+        flat = floats(inner.flatten())
+        widths = np.asarray(pc.list_value_length(inner).fill_null(0)).astype(np.int64)
+    d = 1 if d is None else d
+    uneven = np.zeros(len(table), bool)
+    uneven[owner[counted & (widths != d)]] = True
 
     def dimension(i: int) -> str:
-        found = sorted(set(widths[first[i] : first[i + 1]].tolist()))
+        own = slice(first[i], first[i + 1])
+        found = sorted(set(widths[own][counted[own]].tolist()))
         return f"samples have {found} coordinates, the call has {d} dimensions"
 
     defects.mark(uneven, why.WRONG_DIMENSION, dimension)
@@ -395,48 +438,57 @@ def _check_samples(table: pa.Table, model: Samples, d: int | None, defects: Defe
     even = widths == d
     rows[even] = flat[np.repeat(even, widths)].reshape(-1, d)
     odd = np.zeros(len(table), bool)
-    odd[owner[~np.isfinite(rows).all(axis=1)]] = True
+    odd[owner[counted & ~np.isfinite(rows).all(axis=1)]] = True
     defects.mark(odd, why.NON_FINITE, lambda _: f"a sample of {model.column!r} is null, NaN or infinite")
-    weights = np.empty(0)
-    if model.weights is not None:
-        weights, first, rows = _check_weights(table, model, counts, first, rows, defects)
-    return Values(np.empty((len(table), d)), np.empty((len(table), 0)), first, rows, weights)
+    if weights is not None:
+        weights = _check_weights(table, model, weights, first, defects)
+        kept = np.flatnonzero(weights != 0.0)
+        ends = np.cumsum(np.bincount(owner[kept], minlength=len(table)))
+        weights, first, rows = weights[kept], np.concatenate([[0], ends]), rows[kept]
+    none = np.empty(0)
+    return Values(
+        np.empty((len(table), d)), np.empty((len(table), 0)), first, rows, none if weights is None else weights
+    )
+
+
+def _weights_of(
+    table: pa.Table, model: Samples, counts: NDArray[np.int64]
+) -> tuple[NDArray[np.float64] | None, NDArray[np.bool_]]:
+    """The weight of each sample (None: they weigh the same), and which samples count: all but those of weight 0.
+
+    Rows that do not have a weight for each sample have zeros, and all their samples count.
+    """
+    every = np.ones(int(counts.sum()), bool)
+    if model.weights is None:
+        return None, every
+    column = chunk(table[model.weights])
+    given = np.asarray(pc.list_value_length(column).fill_null(0)).astype(np.int64)
+    fits, rows = given == counts, np.arange(len(table))
+    weights, fitting = np.zeros(len(every)), fits[np.repeat(rows, counts)]
+    weights[fitting] = floats(column.flatten())[fits[np.repeat(rows, given)]]
+    return weights, ~fitting | (weights != 0.0)
 
 
 def _check_weights(
-    table: pa.Table,
-    model: Samples,
-    counts: NDArray[np.int64],
-    first: NDArray[np.int64],
-    rows: NDArray[np.float64],
-    defects: Defects,
-) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
-    """Weights of all samples, samples of weight zero left out."""
-    column = chunk(table[model.weights])
-    given = np.asarray(pc.list_value_length(column).fill_null(0)).astype(np.int64)
+    table: pa.Table, model: Samples, weights: NDArray[np.float64], first: NDArray[np.int64], defects: Defects
+) -> NDArray[np.float64]:
+    """Mark rows whose weights cannot be used; the others' sum to at most 1."""
+    counts, n = np.diff(first), len(table)
+    given = np.asarray(pc.list_value_length(chunk(table[model.weights])).fill_null(0)).astype(np.int64)
     defects.mark(given != counts, why.WRONG_DIMENSION, lambda i: f"{given[i]} weights for {counts[i]} samples")
-    flat = floats(column.flatten())
-    # Rows whose weights do not fit get zeros; they are rejected already.
-    weights = np.zeros(len(rows))
-    fits = given == counts
-    owner, given_owner = np.repeat(np.arange(len(table)), counts), np.repeat(np.arange(len(table)), given)
-    weights[fits[owner]] = flat[fits[given_owner]]
-    odd = np.zeros(len(table), bool)
+    owner = np.repeat(np.arange(n), counts)
+    odd, negative = np.zeros(n, bool), np.zeros(n, bool)
     odd[owner[~np.isfinite(weights)]] = True
     defects.mark(odd, why.NON_FINITE, lambda _: f"a weight of {model.weights!r} is null, NaN or infinite")
-    negative = np.zeros(len(table), bool)
     negative[owner[weights < 0]] = True
     defects.mark(
         negative, why.NEGATIVE_WEIGHT, lambda i: f"the least weight is {weights[first[i] : first[i + 1]].min()}"
     )
-    total = np.bincount(owner, np.where(np.isfinite(weights), weights, 0.0), len(table))
+    total = np.bincount(owner, np.where(np.isfinite(weights), weights, 0.0), n)
     defects.mark(total > _ABOVE_ONE, why.WEIGHTS_ABOVE_ONE, lambda i: f"weights sum to {total[i]!r}")
     defects.mark(total <= 0.0, why.EMPTY_SAMPLES, lambda _: f"all weights of {model.weights!r} are zero")
-    # Under names of their own: the details above are worded later, from the weights as given.
-    scaled = np.where(total[owner] > 1.0, weights / np.maximum(total[owner], 1e-300), weights)
-    kept = scaled != 0.0
-    ends = np.cumsum(np.bincount(owner[kept], minlength=len(table)))
-    return scaled[kept], np.concatenate([[0], ends]), rows[kept]
+    scaled: NDArray[np.float64] = np.where(total[owner] > 1.0, weights / np.maximum(total[owner], 1e-300), weights)
+    return scaled
 
 
 def _filtered(table: pa.Table, values: Values, encoding: Encoding) -> tuple[NDArray[np.int64], Values]:
@@ -477,8 +529,8 @@ def as_samples(values: Values, model: Model) -> Values:
     """The values with samples: Gaussians and balls at their fixed points."""
     if isinstance(model, Samples | Incomplete):
         return values
-    points = _points(model, values.centre.shape[1])
-    return replace(values, first=_every(len(values.centre), len(points)), rows=_around(values, points))
+    first, rows = _at_points(values, model)
+    return replace(values, first=first, rows=rows)
 
 
 def _objects(checked: Checked, encoding: Encoding) -> Objects:
@@ -489,7 +541,7 @@ def _objects(checked: Checked, encoding: Encoding) -> Objects:
     base = Objects(
         form=model.form,
         time=checked.time,
-        key=canonical(keys_of(table, encoding)),
+        key=canonical(keys_of(table, encoding), signed_zero=True),
         mass=existence if values.share is None else existence * values.share,
         centre=values.centre,
         spread=values.spread,
@@ -533,8 +585,8 @@ def sampled(objects: Objects, model: Model, quantile: float) -> Objects:
     """The same objects with samples: Gaussians and balls at their fixed points, points at themselves."""
     if objects.form == Form.SAMPLES:
         return objects
-    points = _points(model, objects.d)
-    return summarised(objects, _every(len(objects), len(points)), _around(objects, points), np.empty(0), quantile)
+    first, rows = _at_points(objects, model)
+    return summarised(objects, first, rows, np.empty(0), quantile)
 
 
 def _points(model: Model, d: int) -> NDArray[np.float64]:
@@ -544,16 +596,15 @@ def _points(model: Model, d: int) -> NDArray[np.float64]:
     return ball_points(model.samples, d) if isinstance(model, Ball) else np.zeros((1, d))
 
 
-def _around(objects: Objects | Values, points: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The points of all objects, one after the other."""
+def _at_points(objects: Objects | Values, model: Model) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """The points of all objects, one after the other, and where those of each begin; without spread there is one."""
     n, d = objects.centre.shape
+    points = _points(model, d)
     spread = objects.spread if objects.spread.shape[1] else np.zeros((n, 1))
     rows: NDArray[np.float64] = objects.centre[:, None, :] + spread[:, None, :] * points[None, :, :]
-    return rows.reshape(-1, d)
-
-
-def _every(n: int, count: int) -> NDArray[np.int64]:
-    return np.arange(n + 1, dtype=np.int64) * count
+    wanted = np.ones((n, len(points)), bool)
+    wanted[~spread.any(axis=1), 1:] = False
+    return np.concatenate([[0], np.cumsum(wanted.sum(axis=1))]), rows[wanted]
 
 
 def summarised(

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from appulse.model.meaning import Meaning
+
 #: The way of an attribute that was there.
 OBSERVED = -1
 #: What was filled, and by what.
@@ -37,9 +39,8 @@ class Filled:
 class Fill(Protocol):
     """What fills the missing attributes of one stream's rows."""
 
-    @property
-    def version(self) -> str:
-        """A text that differs where answers may."""
+    def meaning(self) -> Meaning:
+        """What fills, in plain JSON: it differs where answers may."""
         ...
 
     @property

@@ -11,9 +11,9 @@ import pyarrow as pa
 from appulse.errors import BadArgument, nearest
 from appulse.kernels.bins import bin_keys
 from appulse.model import defects as why
-from appulse.model.columns import chunk, floats, is_numeric, without_views
+from appulse.model.columns import chunk, floats, is_numeric, plain_types
 from appulse.model.defects import Defects, as_json, check_partition, reject_schema
-from appulse.model.strings import Bytes, Labels, decode, encode, from_order_bits, is_scalar, order_bits
+from appulse.model.strings import Bytes, Labels, decode, encode, from_order_bits, is_scalar, numbered, order_bits
 from appulse.model.times import from_micros, is_number, is_time, to_micros
 
 if TYPE_CHECKING:
@@ -56,6 +56,11 @@ class ReadingsEncoding:
     def scalar(self) -> bool:
         """Whether values are 64 bits in order; others are labels."""
         return is_scalar(self.value_type)
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """The columns without which there is no reading."""
+        return self.sensor, self.time, self.value, *self.partition_by
 
     def columns(self) -> list[str]:
         """Every column that is read."""
@@ -158,7 +163,7 @@ def check_reading_columns(encoding: ReadingsEncoding, schema: pa.Schema) -> None
 
 def encode_readings(table: pa.Table, encoding: ReadingsEncoding) -> tuple[Readings, pa.Table]:
     """The good readings, in the order of the table, and the bad rows as rejects."""
-    table = without_views(table.select(encoding.columns()).combine_chunks())
+    table = plain_types(table.select(encoding.columns()).combine_chunks())
     defects = Defects(len(table))
     micros, null, strange = to_micros(chunk(table[encoding.time]), encoding.unit)
     defects.mark(null, why.NULL_TIME, lambda _: f"column {encoding.time!r} is null")
@@ -201,17 +206,22 @@ def numbers_of(bits: NDArray[np.int64], label: tuple[bytes, ...], kind: pa.DataT
     return floats(values_of(bits, label, kind))
 
 
-def late_readings(readings: Readings, rows: NDArray[np.int64], frontier: int, encoding: ReadingsEncoding) -> pa.Table:
+def late_readings(late: Readings, frontier: int, encoding: ReadingsEncoding) -> pa.Table:
     """Readings that came too late, as rejects that say by how much."""
-    late = readings.take(rows)
-    values = values_of(late.bits, late.label, encoding.value_type).to_pylist()
+    behind = ((frontier - late.time) / 1e6).tolist()
+    return refused_readings(late, why.LATE, [f"{s:.6f} seconds behind the frontier" for s in behind], encoding)
+
+
+def refused_readings(bad: Readings, reason: str, details: Sequence[str], encoding: ReadingsEncoding) -> pa.Table:
+    """Encoded readings as rejects."""
+    values = values_of(bad.bits, bad.label, encoding.value_type).to_pylist()
     return pa.table(
         {
-            "stream": [encoding.name] * len(rows),
-            "key": decode(late.sensor, encoding.key_type),
-            "time": from_micros(late.time, encoding.time_type, encoding.unit),
-            "reason": [why.LATE] * len(rows),
-            "detail": [f"{s:.6f} seconds behind the frontier" for s in ((frontier - late.time) / 1e6).tolist()],
+            "stream": [encoding.name] * len(bad),
+            "key": decode(bad.sensor, encoding.key_type),
+            "time": from_micros(bad.time, encoding.time_type, encoding.unit),
+            "reason": [reason] * len(bad),
+            "detail": list(details),
             "values": [as_json({encoding.value: value}) for value in values],
         },
         schema=reject_schema(encoding.key_type, encoding.time_type),
@@ -234,9 +244,8 @@ def _check_value(table: pa.Table, encoding: ReadingsEncoding, defects: Defects) 
 def _check_located(table: pa.Table, encoding: ReadingsEncoding, defects: Defects) -> None:
     if encoding.located is None:
         return
-    column = _sensors(table, encoding).dictionary_encode()
-    missing = np.array([value not in encoding.located for value in encode(column.dictionary).to_list()] or [False])
-    codes = np.asarray(column.indices.fill_null(0)).astype(np.int64)
+    codes, sensors = numbered(_sensors(table, encoding))
+    missing = np.array([value not in encoding.located for value in sensors] or [False])
     defects.mark(missing[codes], why.NO_LOCATION, lambda _: "the locations do not have this sensor")
 
 
@@ -251,10 +260,9 @@ def _lengths(table: pa.Table, encoding: ReadingsEncoding, defects: Defects) -> N
         return np.rint(np.where(bad, 0.0, seconds) * 1e6).astype(np.int64)
     if not encoding.lengths:
         return None
-    column = _sensors(table, encoding).dictionary_encode()
+    codes, sensors = numbered(_sensors(table, encoding))
     known = dict(encoding.lengths)
-    own = [known.get(value, encoding.length) for value in encode(column.dictionary).to_list()]
-    codes = np.asarray(column.indices.fill_null(0)).astype(np.int64)
+    own = [known.get(value, encoding.length) for value in sensors]
     none = np.array([length is None for length in own] or [True])[codes]
     defects.mark(none, why.NO_WINDOW, lambda _: "the mapping of windows does not name this sensor, nor None for others")
     return np.array([0 if length is None else length for length in own] or [0], np.int64)[codes]
@@ -268,9 +276,8 @@ def _values(
     label: tuple[bytes, ...] = ()
     ordered = order_bits(column)
     if ordered is None:
-        encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-        label = tuple(encode(encoded.dictionary).to_list())
-        bits = np.asarray(encoded.indices).astype(np.int64)
+        bits, values = numbered(column)
+        label = tuple(values)
     else:
         bits = ordered.view(np.int64)
     if encoding.width is None:

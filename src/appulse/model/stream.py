@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias
 
-from appulse.arguments import TEXT, Name, Names, checked, instance, one_of, several
+from appulse.arguments import TEXT, Kind, Name, Names, checked, instance, one_of, several
 from appulse.model import uncertainty
 from appulse.model.times import UNITS, Duration, duration
 from appulse.model.uncertainty import Model
 
 ORDERS = ("time", "arrival")
 
+
+def ahead_micros(ahead: object, *, live: bool) -> int | None:
+    """How far rows may be ahead of others, in microseconds; None: any time, as where rows are not ``live``."""
+    unlimited = isinstance(ahead, float) and math.isinf(ahead) and ahead > 0.0
+    return duration(ahead, "ahead") if live and not unlimited else None
+
+
+def _ahead(value: Any) -> Any:
+    ahead_micros(value, live=True)
+    return value
+
+
+#: How far a row may be ahead: a duration, or `math.inf`.
+Ahead: TypeAlias = Annotated[Any, Kind("a duration such as '1 hour', or math.inf for any time", _ahead)]
 #: How times that are plain numbers are counted.
 Unit: TypeAlias = Annotated[str, one_of(*UNITS, "ns")]
 _GivenModel: TypeAlias = Annotated[
@@ -32,9 +47,11 @@ class Stream:
     number column (numbers in ``unit``), ``value`` the uncertainty model. ``existence`` is a column in (0, 1];
     ``partition_by`` columns split the stream into independent ones. ``lateness`` says how late a row may be,
     against the slowest stream of the call; a stream silent for ``idle_after`` (by the time of the others) holds them
-    back no longer. With ``order="arrival"``, on all inputs, rows are taken as they come: windows that go by rows then
-    wait for nothing. ``where`` holds conditions, which `filter` adds. Two ``Stream`` objects are two streams, even over
-    one frame.
+    back no longer. A row more than ``ahead`` past the wall clock, or past the newest row of every other key of its
+    stream, is a reject ``future`` and moves no time on; ``math.inf`` admits every row. It counts, as does lateness,
+    where rows are pushed or streamed. With ``order="arrival"``, on all inputs, rows are taken as they come: windows
+    that go by rows then wait for nothing. ``where`` holds conditions, which `filter` adds. Two ``Stream`` objects are
+    two streams, even over one frame.
     """
 
     frame: Any
@@ -45,6 +62,7 @@ class Stream:
     partition_by: Names | None = None
     lateness: Duration | None = None
     idle_after: Duration | None = None
+    ahead: Ahead = "1 hour"
     order: Annotated[str, one_of(*ORDERS)] = "time"
     unit: Unit = "s"
     name: Name | None = None
@@ -68,6 +86,11 @@ class Stream:
     def idle_after_micros(self) -> int | None:
         """The silence after which the stream holds no other back, in microseconds; None: never."""
         return None if self.idle_after is None else duration(self.idle_after, "idle_after")
+
+    @property
+    def ahead_micros(self) -> int | None:
+        """How far a row may be ahead of others, in microseconds; None: any time."""
+        return ahead_micros(self.ahead, live=self.frame is None or bool(getattr(self.frame, "isStreaming", False)))
 
     def columns(self, *further: str | None) -> list[str]:
         """Every column the stream reads, each once."""

@@ -76,17 +76,19 @@ class Bytes:
         return Bytes(np.arange(n + 1, dtype=np.int64) * width, np.ascontiguousarray(rows).reshape(-1))
 
 
-def encode(array: pa.Array) -> Bytes:
+def encode(array: pa.Array, *, signed_zero: bool = False) -> Bytes:
     """Canonical bytes of an Arrow array without nulls: text as UTF-8, numbers big-endian and sign-flipped.
 
     Structs and lists are their parts one after the other, each with a mark for null and its length. Other types
-    travel as Arrow's own message of one row.
+    travel as Arrow's own message of one row. Values that are equal have equal bytes, so -0.0 has those of 0.0; with
+    ``signed_zero`` it comes before 0.0, and out again as it was.
     """
     kind = array.type
     if pa.types.is_dictionary(kind) or isinstance(array, pa.ExtensionArray):
-        return encode(array.dictionary_decode() if pa.types.is_dictionary(kind) else array.storage)
+        plain = array.dictionary_decode() if pa.types.is_dictionary(kind) else array.storage
+        return encode(plain, signed_zero=signed_zero)
     if pa.types.is_nested(kind) and not pa.types.is_union(kind):
-        return Bytes.of(_nested_rows(array))
+        return Bytes.of(_nested_rows(array, signed_zero=signed_zero))
     if (
         pa.types.is_string(kind)
         or pa.types.is_large_string(kind)
@@ -99,7 +101,7 @@ def encode(array: pa.Array) -> Bytes:
         return Bytes.from_arrow(array)
     if pa.types.is_decimal(kind):
         return Bytes.fixed(_decimal_rows(array))
-    bits = order_bits(array)
+    bits = order_bits(array, signed_zero=signed_zero)
     if bits is not None:
         return Bytes.fixed(bits.astype(">u8").view(np.uint8).reshape(len(array), 8))
     field = pa.schema([("", kind)])
@@ -142,22 +144,22 @@ def decode(strings: Bytes, kind: pa.DataType) -> pa.Array:
     return pa.concat_arrays([pa.ipc.read_record_batch(pa.py_buffer(raw), field).column(0) for raw in strings.to_list()])
 
 
-def _nested_rows(array: pa.Array) -> list[bytes]:
+def _nested_rows(array: pa.Array, *, signed_zero: bool) -> list[bytes]:
     """Canonical bytes of structs, lists and maps."""
     if pa.types.is_struct(array.type):
-        fields = [_part_rows(part) for part in array.flatten()]
+        fields = [_part_rows(part, signed_zero=signed_zero) for part in array.flatten()]
         return [b"".join(parts) for parts in zip(*fields, strict=True)] if fields else [b""] * len(array)
     kind = array.type
     if pa.types.is_map(kind):
         entries = pa.StructArray.from_arrays([array.keys, array.items], fields=[kind.key_field, kind.item_field])
         array = pa.ListArray.from_arrays(array.offsets, entries)
-    items = iter(_part_rows(array.flatten()))
+    items = iter(_part_rows(array.flatten(), signed_zero=signed_zero))
     return [b"".join(islice(items, length)) for length in pc.list_value_length(array).to_pylist()]
 
 
-def _part_rows(array: pa.Array) -> list[bytes]:
+def _part_rows(array: pa.Array, *, signed_zero: bool) -> list[bytes]:
     """Canonical bytes of a column with nulls, each with its length before it: 0 for null, else one more."""
-    present = iter(encode(array.drop_null()).to_list())
+    present = iter(encode(array.drop_null(), signed_zero=signed_zero).to_list())
     parts = [next(present) if valid else None for valid in array.is_valid().to_pylist()]
     return [_NO_PART if part is None else (len(part) + 1).to_bytes(4, "big") + part for part in parts]
 
@@ -204,13 +206,17 @@ def is_scalar(kind: pa.DataType) -> bool:
     ) and not pa.types.is_interval(kind)
 
 
-def order_bits(array: pa.Array) -> NDArray[np.uint64] | None:
-    """64 bits per value whose unsigned order is the order of the values; None for types that have none."""
+def order_bits(array: pa.Array, *, signed_zero: bool = False) -> NDArray[np.uint64] | None:
+    """64 bits per value whose unsigned order is the order of the values; None for types that have none.
+
+    -0.0 is 0.0, or comes before it where ``signed_zero`` is to be kept.
+    """
     kind = array.type
     if not is_scalar(kind):
         return None
     if pa.types.is_floating(kind):
-        values = np.asarray(array.cast(pa.float64())) + 0.0  # -0.0 becomes 0.0
+        values = np.asarray(array.cast(pa.float64()))
+        values = values if signed_zero else values + 0.0  # -0.0 becomes 0.0
         bits = values.view(np.uint64)
         return np.where(bits & _SIGN, ~bits, bits | _SIGN)
     if pa.types.is_uint64(kind):
@@ -254,6 +260,19 @@ def _decimal_rows(array: pa.Array) -> NDArray[np.uint8]:
     return rows
 
 
+def numbered(array: pa.Array) -> tuple[NDArray[np.int64], list[bytes]]:
+    """Numbers of values, equal ones alike and null as 0, and the canonical bytes of each that occurs."""
+    if not (pa.types.is_nested(array.type) or isinstance(array, pa.ExtensionArray) or pa.types.is_interval(array.type)):
+        encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
+        return np.asarray(encoded.indices.fill_null(0)).astype(np.int64), encode(encoded.dictionary).to_list()
+    own = encode(array.drop_null()).to_list()
+    values = sorted(set(own))
+    index = {value: i for i, value in enumerate(values)}
+    codes = np.zeros(len(array), np.int64)
+    codes[np.asarray(array.is_valid())] = [index[value] for value in own]
+    return codes, values
+
+
 @dataclass(frozen=True, slots=True)
 class Labels:
     """A column of labels, most of them repeated: ``values[codes[i]]`` is the i-th; empty bytes stand for null."""
@@ -279,17 +298,7 @@ class Labels:
             column = given.combine_chunks() if isinstance(given, pa.ChunkedArray) else given
             column = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
             null |= np.asarray(column.is_null())
-            if pa.types.is_nested(column.type):
-                filled = column.drop_null()
-                own = encode(filled).to_list()
-                values = sorted(set(own))
-                index = {value: i for i, value in enumerate(values)}
-                mine = np.zeros(len(column), np.int64)
-                mine[np.asarray(column.is_valid())] = [index[value] for value in own]
-            else:
-                encoded = column.dictionary_encode()
-                values = encode(encoded.dictionary).to_list()
-                mine = np.asarray(encoded.indices.fill_null(0)).astype(np.int64)
+            mine, values = numbered(column)
             if codes is None:
                 codes, parts = mine, [_prefixed(value) for value in values] or [b""]
                 continue

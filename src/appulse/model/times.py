@@ -37,11 +37,15 @@ _NAMES = {
     "week": "w",
     **{unit: unit for unit in UNITS},
 }
-_PART = re.compile(r"\s*([0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)\s*([A-Za-z]+)\s*(?:,|and\b)?")
+# Possessive where digits follow upon each other, so that reading is linear.
+_PART = re.compile(r"\s*+((?:[0-9]++(?:\.[0-9]++)?|\.[0-9]++)(?:[eE][-+]?[0-9]+)?)\s*([A-Za-z]+)\s*(?:,|and\b)?")
+_MOST_SHOWN = 100
 _WIDE = Context(prec=76)
 _PER_ARROW_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1}
 # Times and durations stay below these, so that their sums fit int64 (about 146,000 and 73,000 years).
 _MOST_TIME, _MOST_DURATION = 2.0**62, 2.0**61
+#: Before every time there is.
+MIN_TIME = -(1 << 62)
 
 
 def duration(value: object, what: str = "duration") -> int:
@@ -143,6 +147,8 @@ def _scaled(
 
 def from_micros(micros: NDArray[np.int64], kind: pa.DataType, unit: str) -> pa.Array:
     """The times in the type they came in."""
+    if pa.types.is_null(kind):
+        return pa.nulls(len(micros))
     if pa.types.is_timestamp(kind):
         values = micros * 1_000 if kind.unit == "ns" else micros // _PER_ARROW_UNIT[kind.unit]
         return pa.array(values).view(kind)
@@ -155,3 +161,8 @@ def from_micros(micros: NDArray[np.int64], kind: pa.DataType, unit: str) -> pa.A
         least = Decimal(1).scaleb(-kind.scale)
         return pa.array([(Decimal(m) * times / per).quantize(least, context=_WIDE) for m in micros.tolist()], kind)
     return pa.array(micros * times / per).cast(kind, safe=False)
+
+
+def shown_time(micros: int, kind: pa.DataType, unit: str) -> str:
+    """A time as text for messages."""
+    return str(from_micros(np.array([micros], np.int64), kind, unit)[0].as_py())

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cache
 from typing import Annotated, TypeAlias
 
 from appulse.arguments import NAME, NOT_NEGATIVE, Kind, Name, Names, checked, either, several, whole
 from appulse.errors import BadArgument
 
+#: A block of objects has one byte for the number of dimensions.
+MOST_DIMENSIONS = 255
 _SPREAD = either(Kind("a column name", NAME.take), Kind("a number that is finite and at least 0", NOT_NEGATIVE.take))
 _Spread: TypeAlias = Annotated[str | float, _SPREAD]
 _Spreads: TypeAlias = Annotated[Sequence[str | float], several(_SPREAD, "one of these per column")]
@@ -133,19 +136,31 @@ def dimensions(model: Model) -> int | None:
     return len(model.columns)
 
 
+def check_dimensions(model: str, d: int) -> None:
+    """Raise `BadArgument` where there are more dimensions than a join takes."""
+    if d > MOST_DIMENSIONS:
+        raise BadArgument(f"{model} has {d} dimensions. At most {MOST_DIMENSIONS} are supported.")
+
+
 def names(model: Model, d: int) -> tuple[str, ...]:
     """Names of the ``d`` dimensions."""
     if not isinstance(model, Samples):
         return model.columns
     if model.names is not None:
         return tuple(model.names)
-    return (model.column,) if d == 1 else tuple(f"{model.column}_{k + 1}" for k in range(d))
+    return (model.column,) if d == 1 else _numbered(model.column)[:d]
+
+
+@cache
+def _numbered(column: str) -> tuple[str, ...]:
+    """Names of dimensions that have none of their own."""
+    return tuple(f"{column}_{k + 1}" for k in range(MOST_DIMENSIONS))
 
 
 def is_dimension(model: Model, name: str) -> bool:
     """Whether ``name`` means a coordinate of an uncertain value, rather than a column."""
     if isinstance(model, Samples) and model.names is None:
-        return name == model.column or name in names(model, 16)
+        return name == model.column or name in _numbered(model.column)
     return not isinstance(model, Exact) and name in names(model, 1)
 
 
@@ -166,6 +181,5 @@ def _columns(model: str, given: tuple[str, ...]) -> tuple[str, ...]:
         raise BadArgument(f"{model} got no columns. Name at least one column, e.g. Exact('x', 'y').")
     if len(set(given)) < len(given):
         raise BadArgument(f"{model} names a column twice: {given!r}. Each dimension needs its own column.")
-    if len(given) > 16:
-        raise BadArgument(f"{model} has {len(given)} dimensions. At most 16 are supported.")
+    check_dimensions(model, len(given))
     return given

@@ -132,6 +132,12 @@ class Standing:
             self._ends = np.vstack([self._ends, *self._fresh_ends])
             self._fresh, self._fresh_ends = [], []
 
+    @property
+    def pairs(self) -> Answers:
+        """All of them."""
+        self._settle()
+        return self._pairs
+
     def until(self, frontier: int) -> Answers:
         """Pairs whose time is over before ``frontier``: they held until the time told."""
         self._settle()

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from appulse.operators.pairs import Pairs, evaluated
+from appulse.operators.output import explodes
+from appulse.operators.pairs import Pairs, evaluated, products
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,15 +21,13 @@ if TYPE_CHECKING:
     from appulse.operators.store import Store
 
 _PROBES, _ROWS = 64, 64
-# An output of so many answers, and of so many for each row, is told before it comes.
-_MANY, _MANY_A_ROW = 1_000_000, 100
 
 
 @dataclass(frozen=True)
 class Estimate:
     """Of a push of ``rows``: pairs in each other's windows, those near enough to be judged, and answers.
 
-    By a sample of ``drawn`` pairs.
+    By a sample of ``drawn`` pairs. ``pairings`` are the pairs of samples that match, where answers tell them.
     """
 
     rows: int
@@ -36,11 +35,12 @@ class Estimate:
     near: float
     answers: float
     drawn: int
+    pairings: float = 0.0
 
     @property
     def explodes(self) -> bool:
         """Whether there are more answers than anybody may have meant."""
-        return self.answers >= max(_MANY, _MANY_A_ROW * self.rows)
+        return explodes(self.answers, self.rows)
 
 
 def estimated(
@@ -53,7 +53,7 @@ def estimated(
 ) -> Estimate:
     """Draw rows from the windows of some of the arrivals, and judge these pairs. The same draw for the same rows."""
     random = np.random.default_rng(len(arrivals.time))
-    pairs = near = answers = 0.0
+    pairs = near = answers = matching = 0.0
     drawn = 0
     for own, store in enumerate(stores):
         probing = np.flatnonzero(meets[own][arrivals.store])
@@ -81,5 +81,8 @@ def estimated(
             kinds = plan.models[int(stream_of[other])], plan.models[int(stream_of[own])]
             drawn_pairs = Pairs(stores[other], arrivals.row[at[mask]], store, rows[mask], np.flatnonzero(mask))
             found = evaluated(plan, drawn_pairs, kinds, Counter())
-            answers += float(weight[found.pairs.arrival].sum())
-    return Estimate(len(arrivals.time), pairs, near, answers, drawn)
+            each = weight[found.pairs.arrival]
+            answers += float(each.sum())
+            if plan.values:
+                matching += float((each * found.probability * products(found.pairs)).sum())
+    return Estimate(len(arrivals.time), pairs, near, answers, drawn, matching)

@@ -20,20 +20,23 @@ from appulse.kernels.identities import (
     Place,
 )
 from appulse.kernels.tracks import TRACK, motion, spread
+from appulse.model.meaning import digest_of
 from appulse.model.readings import concat
 from appulse.model.strings import Bytes
 from appulse.operators.labels import LabelNumbers
 from appulse.operators.names import Names
+from appulse.operators.output import Output, Watch
 from appulse.operators.properties import Properties
 from appulse.operators.sensor_order import order_of, ranks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     import pyarrow as pa
     from numpy.typing import NDArray
 
     from appulse.kernels.arrays import Ints
+    from appulse.model.meaning import Meaning
     from appulse.model.readings import Readings
     from appulse.operators.properties import Property
 
@@ -49,6 +52,11 @@ class Sites:
     at: NDArray[np.float64]
     first: NDArray[np.int64]
     near: NDArray[np.int64]
+
+    def meaning(self) -> Meaning:
+        """How many sensors are where; neighbours follow from that, and from how near they are to be."""
+        places = np.ascontiguousarray(self.at, "<f8") + 0.0
+        return {"sensors": len(self.sensors), "digest": digest_of([*self.sensors, places.tobytes()])}
 
 
 @dataclass(frozen=True)
@@ -141,20 +149,30 @@ class Standing:
         """A region stands."""
         self._known.setdefault(group, {})[region.number] = region
 
-    def after(self, group: int, happened: Happenings, *, whole: bool = True) -> Happenings:
-        """All that stand at each tick at which something happened; ``whole``: the last of these is told to its end."""
+    def after(
+        self, group: int, happened: Happenings, count: Callable[[int, int], None], *, whole: bool = True
+    ) -> Happenings:
+        """All that stand at each tick at which something happened; ``whole``: the last of these is told to its end.
+
+        ``count`` is told the number of rows, and of sensors in them, before they are put together.
+        """
         standing, time = self._known.setdefault(group, {}), self._begun.pop(group, None)
         rows: list[tuple[int, Region]] = []
+
+        def tell(time: int) -> None:
+            count(len(standing), sum(len(region.sensors) for region in standing.values()))
+            rows.extend((time, standing[known]) for known in sorted(standing))
+
         for e in range(len(happened)):
             if time is not None and time != happened.time[e]:
-                rows += [(time, standing[known]) for known in sorted(standing)]
+                tell(time)
             region, time = Region.of(happened, e), int(happened.time[e])
             if happened.kind[e] == DISAPPEARS:
                 standing.pop(region.number, None)
             else:
                 standing[region.number] = region
         if time is not None and whole:
-            rows += [(time, standing[known]) for known in sorted(standing)]
+            tell(time)
         elif time is not None:
             self._begun[group] = time
         return _of_regions(rows, happened)
@@ -192,6 +210,8 @@ class Observer:
         self._standing = Standing()
         self._place: Place | None = None
         self._properties = None if plan.by is None else Properties(plan.by)
+        self.output = Output()  # of the call, push or task at hand
+        self._members = Watch(0, _members, values=True)
 
     @property
     def span(self) -> int:
@@ -209,14 +229,35 @@ class Observer:
         if not parts:
             return None
         readings = concat(parts)
+        self._members = Watch(len(readings), _members, values=True)
         arranged = order_of(readings)
         readings = readings if arranged is None else readings.take(arranged)
         return readings, self.sensors.of(readings.sensor), self._groups.of(readings.group, len(readings))
+
+    def _count(self, rows: int, members: int) -> None:
+        """So many rows more, and sensors in them."""
+        self.output.add(rows)
+        self._members.add(members)
+
+    def _told(self, group: int, happened: Happenings, *, whole: bool = True) -> Happenings:
+        """What happened, or all that stand after it; ``whole`` as in `Standing.after`."""
+        if self.plan.regions:
+            return self._standing.after(group, happened, self._count, whole=whole)
+        self._count(len(happened), len(happened.sensor))
+        return happened
 
     def _known_place(self) -> Place:
         if self._place is None or self.plan.sites is None:
             self._place = place_of(self.plan.sites, self.sensors)
         return self._place
+
+
+def _members(made: float) -> str:
+    return (
+        f"The phenomena have {made:,.0f} sensors in their rows by now, all of a region in each row. A coarser "
+        "resolution, a shorter span or more readings (strength) change regions less often; emit='events' has fewer "
+        "rows than emit='regions'."
+    )
 
 
 def happened_of(events: Events, group: bytes, sensors: Names, labels: LabelNumbers) -> Happenings:

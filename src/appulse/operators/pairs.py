@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
+from appulse.errors import warn_exploding
 from appulse.kernels import bounds as bound_kernels
 from appulse.kernels.axes import refine_on_axes
 from appulse.kernels.close import close_samples
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from appulse.model.uncertainty import Model
     from appulse.operators.labels import LabelNumbers
+    from appulse.operators.output import Watch
     from appulse.operators.plan import JoinPlan
     from appulse.operators.store import Store
 
@@ -123,6 +125,9 @@ _OPEN = (bound_kernels.REFINE, bound_kernels.ACCEPTED, bound_kernels.LIKELY)
 # Samples of each object from which on it pays to judge them one by one before all pairs of them are looked at.
 _SIFTED_FROM = 24
 _NEVER = np.iinfo(np.int64).max
+# Pairs of samples: of one pair of rows, and of all that are compared at once, from which on this is announced. A core
+# compares some 2e9 a second, and nothing can stop it within a pair.
+_LONG_PAIR, _LONG_WORK, _A_SECOND = 1e10, 1e11, 2e9
 
 _TALLIES = {
     bound_kernels.PRUNED_MASS: "pruned_mass",
@@ -193,6 +198,7 @@ def _refined(plan: JoinPlan, pairs: Pairs, counts: Counter[str]) -> Found:
         if done.any():
             counts["on_axes"] += int(done.sum())
             return _with_rest(plan, pairs, probability, done, counts)
+    announce_work(pairs)
     # What windows make of a pair counts, too: a bound that reaches the threshold is not enough there.
     early = plan.bounded and not plan.uncertain
     upper = np.empty(len(probability) if early else 0)
@@ -227,8 +233,29 @@ def _with_rest(
     return Found(pairs, probability, upper)
 
 
-def pairings(plan: JoinPlan, pairs: Pairs, factor: NDArray[np.float64]) -> Pairings:
-    """The samples that match, with their weights."""
+def products(pairs: Pairs) -> NDArray[np.float64]:
+    """How many pairs of samples each pair of rows has."""
+    a, b = pairs.left_store, pairs.right_store
+    product: NDArray[np.float64] = a.samples.length[pairs.left] / a.d * (b.samples.length[pairs.right] / b.d)
+    return product
+
+
+def announce_work(pairs: Pairs) -> None:
+    """Warn where comparing the samples of these pairs of rows will take long, before it begins."""
+    work = products(pairs)
+    longest, total = (float(work.max()), float(work.sum())) if len(work) else (0.0, 0.0)
+    if longest < _LONG_PAIR and total < _LONG_WORK:
+        return
+    warn_exploding(
+        f"Pairs of rows to compare: {len(work):,}, with up to {total:.2g} pairs of samples, the largest alone "
+        f"{longest:.2g}: up to {total / _A_SECOND:,.0f} seconds on one core, and a pair of rows cannot be interrupted. "
+        "Give rows fewer samples, or a model such as ap.Gaussian in their place."
+    )
+
+
+def pairings(plan: JoinPlan, pairs: Pairs, factor: NDArray[np.float64], watch: Watch) -> Pairings:
+    """The samples that match, with their weights; ``watch`` is told their number before there is room for them."""
+    announce_work(pairs)
     d = pairs.left_store.d
     first = np.zeros(len(factor) + 1, np.int64)
     found = Pairings(first, np.empty((0, d)), np.empty((0, d)), np.empty(0))
@@ -249,6 +276,7 @@ def pairings(plan: JoinPlan, pairs: Pairs, factor: NDArray[np.float64]) -> Pairi
         )
         if count:
             n = int(first[-1])
+            watch.add(n)
             found = Pairings(first, np.empty((n, d)), np.empty((n, d)), np.empty(n))
     return found
 

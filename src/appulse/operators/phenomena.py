@@ -115,7 +115,7 @@ class Phenomena(Observer):
             for happened in self._observed(number, *arrays):
                 counts = self._fields[number].field.counts
                 whole = bool(counts[DONE] == counts[PENDING])
-                found.append(self._standing.after(number, happened, whole=whole) if self.plan.regions else happened)
+                found.append(self._told(number, happened, whole=whole))
         return [happened for happened in found if len(happened)]
 
     def apply(self, parts: Sequence[Readings]) -> None:

@@ -71,15 +71,12 @@ class PhenomenaWithin(Observer):
 
     def push(self, parts: Sequence[Readings]) -> list[Happenings]:
         """Whole ticks, later than all before: what becomes of phenomena."""
-        told = (
-            (number, happened)
+        return [
+            self._told(number, happened)
             for number, arrays in self._arranged(parts)
             for happened in self._observed(number, *arrays)
             if len(happened)
-        )
-        if not self.plan.regions:
-            return [happened for _, happened in told]
-        return [self._standing.after(number, happened) for number, happened in told]
+        ]
 
     def apply(self, parts: Sequence[Readings]) -> None:
         """As `push`, without telling what becomes of phenomena; `restore` has to follow."""

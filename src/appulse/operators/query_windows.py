@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from appulse.queries.columns import values_of
+from appulse.queries.columns import NUMBER, Values, values_of
 from appulse.queries.index import NULL
 from appulse.queries.keys import keys_of
 from appulse.queries.sets import TIME, Rows, taken
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appulse.operators.query_match import Points
-    from appulse.queries.columns import Values
     from appulse.queries.sets import QuerySet
 
 #: Axes that are no columns: how old a choice of rows is, in microseconds, and in rows of each stream.
@@ -32,6 +31,7 @@ AGE, LAG = "\0age", "\0lag"
 _FOREVER = np.int64(1 << 62)
 # Choices looked up at once.
 _AT_ONCE = 1 << 20
+_FEW = 16  # so many times as many rows as choices
 
 
 class Sampled:
@@ -74,6 +74,7 @@ class Side:
         fresh: NDArray[np.bool_] | None = None,
     ) -> None:
         self.samples, self.n, self.weight, self.owner = samples, samples.n, samples.weight, samples.owner
+        self.rows = len(tick)
         self._order = order = np.lexsort((rank, tick, group))
         self._ticks, self._groups = tick[order], group[order]
         starts = np.flatnonzero(np.append(True, np.diff(self._groups) != 0)) if len(tick) else np.empty(0, np.int64)
@@ -222,29 +223,84 @@ def _grown(
         yield [at[i] for i in range(len(sides))]
         return
     following = order[len(at)]
-    side = sides[following]
-    codes, mine = _codes(sides, wanted, at, following)
-    newest = np.maximum.reduce([sides[i].tick[rows] for i, rows in at.items()])
-    until = np.minimum.reduce([leaves[i][rows] for i, rows in at.items()])
-    # Within a group rows leave in the order in which they came: what goes with a choice stands side by side.
-    placed = np.flatnonzero(open_to[following] & (mine >= 0))
-    placed = placed[np.lexsort((side.number[placed], side.tick[placed], mine[placed]))]
-    first = _search(mine[placed], leaves[following][placed], codes, newest, side="left")
-    last = _search(mine[placed], side.tick[placed], codes, until, side="right")
-    count = np.where(codes >= 0, np.maximum(last - first, 0), 0)
+    partners = _partners(sides, leaves, wanted, open_to, at, following)
     begin = 0
-    total = np.cumsum(count)
-    while begin < len(count):
-        before = total[begin - 1] if begin else 0
-        end = max(begin + 1, int(np.searchsorted(total, before + _AT_ONCE, side="right")))
-        part = count[begin:end]
-        chosen = np.repeat(np.arange(begin, end), part)
-        place = np.arange(int(part.sum())) - np.repeat(np.cumsum(part) - part, part)
-        rows = placed[first[chosen] + place]
-        if len(rows):
+    while begin < len(partners.total):
+        before = partners.total[begin - 1] if begin else 0
+        end = max(begin + 1, int(np.searchsorted(partners.total, before + _AT_ONCE, side="right")))
+        if partners.total[end - 1] > before:
+            chosen, rows = partners.of(np.arange(before, partners.total[end - 1]))
             grown = {i: given[chosen] for i, given in at.items()}
             yield from _grown(sides, leaves, wanted, order, open_to, {**grown, following: rows})
         begin = end
+
+
+def drawn(
+    sides: Sequence[Side], wanted: Wanted, random: np.random.Generator, most: int
+) -> Iterator[tuple[float, list[NDArray[np.int64]]]]:
+    """Of the choices that `choices` gives some, at most so many at a time, and how many each of them stands for."""
+    leaves = [side.leaves(length, rows=wanted.rows) for side, length in zip(sides, wanted.length, strict=True)]
+    for first, side in enumerate(sides):
+        open_to = [other.there & ~other.fresh if i < first else other.there for i, other in enumerate(sides)]
+        fresh = np.flatnonzero(side.fresh)
+        if not (len(fresh) and all(mask.any() for mask in open_to)):
+            continue
+        some = fresh if len(fresh) <= most else np.sort(random.choice(fresh, most, replace=False))
+        weight, at = len(fresh) / len(some), {first: some}
+        for following in _order_from(first, len(sides), wanted.equalities)[1:]:
+            partners = _partners(sides, leaves, wanted, open_to, at, following)
+            total = int(partners.total[-1])
+            picked = np.arange(total) if total <= most else np.sort(random.integers(total, size=most))
+            weight *= total / max(1, len(picked))
+            chosen, rows = partners.of(picked)
+            at = {**{i: given[chosen] for i, given in at.items()}, following: rows}
+            if not total:
+                break
+        else:
+            yield weight, [at[i] for i in range(len(sides))]
+
+
+@dataclass(frozen=True)
+class _Partners:
+    """The rows of the next stream that go with choices of others: how many with those up to each, and which."""
+
+    total: NDArray[np.int64]
+    count: NDArray[np.int64]
+    first: NDArray[np.int64]
+    placed: NDArray[np.int64]
+
+    def of(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The choices and rows of pairs by number, in the order of choices."""
+        chosen = np.searchsorted(self.total, numbers, side="right")
+        place = numbers - (self.total - self.count)[chosen]
+        return chosen, self.placed[self.first[chosen] + place]
+
+
+def _partners(
+    sides: Sequence[Side],
+    leaves: Sequence[NDArray[np.int64]],
+    wanted: Wanted,
+    open_to: Sequence[NDArray[np.bool_]],
+    at: Mapping[int, NDArray[np.int64]],
+    following: int,
+) -> _Partners:
+    side = sides[following]
+    placed = np.flatnonzero(open_to[following])
+    links = _links(sides, wanted, at, following)
+    if _FEW * len(links[0][0].valid) < len(placed):  # what meets none of a few choices need not be put in order
+        for given, own in links:
+            placed = placed[_among(given, taken(own, placed))]
+    codes, mine = _codes([(given, taken(own, placed)) for given, own in links])
+    newest = np.maximum.reduce([sides[i].tick[rows] for i, rows in at.items()])
+    until = np.minimum.reduce([leaves[i][rows] for i, rows in at.items()])
+    # Within a group rows leave in the order in which they came: what goes with a choice stands side by side.
+    order = np.lexsort((side.number[placed], side.tick[placed], mine))
+    order = order[mine[order] >= 0]
+    placed, mine = placed[order], mine[order]
+    first = _search(mine, leaves[following][placed], codes, newest, side="left")
+    last = _search(mine, side.tick[placed], codes, until, side="right")
+    count = np.where(codes >= 0, np.maximum(last - first, 0), 0)
+    return _Partners(np.cumsum(count), count, first, placed)
 
 
 def _search(
@@ -263,23 +319,46 @@ def _search(
     return found
 
 
-def _codes(
+def _links(
     sides: Sequence[Side], wanted: Wanted, at: Mapping[int, NDArray[np.int64]], following: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Numbers of what has to be equal, of choices and of the next stream's rows; -1 where there is no value."""
+) -> list[tuple[Values, Values]]:
+    """What has to be equal, of choices and of the next stream's rows: their groups, and the columns of equalities."""
     known, rows = next(iter(at.items()))
-    codes = np.unique(np.concatenate([sides[known].group[rows], sides[following].group]), return_inverse=True)[1]
-    valid = np.ones(len(codes), bool)
+    links = [(_whole(sides[known].group[rows]), _whole(sides[following].group))]
     for equality in wanted.equalities:
         for (one, column), (other, theirs) in ((equality.left, equality.right), (equality.right, equality.left)):
             if other == following and one in at:
                 given = taken(sides[one].samples.values(column), at[one])
-                own = sides[following].samples.values(theirs)
-                found = np.unique(np.concatenate(_alike(given, own)), return_inverse=True)[1]
-                codes = np.unique(codes * (int(found.max(initial=0)) + 1) + found, return_inverse=True)[1]
-                valid &= np.concatenate([given.valid, own.valid])
+                links.append((given, sides[following].samples.values(theirs)))
+    return links
+
+
+def _whole(numbers: NDArray[np.int64]) -> Values:
+    return Values(NUMBER, numbers, np.ones(len(numbers), bool))
+
+
+def _among(given: Values, own: Values) -> NDArray[np.bool_]:
+    """Which of a stream's rows have a value that some choice has, too."""
+    wanted, values = _alike(given, own)
+    wanted = np.unique(wanted[given.valid])
+    if not len(wanted):
+        return np.zeros(len(values), bool)
+    nearest = np.minimum(np.searchsorted(wanted, values), len(wanted) - 1)
+    found: NDArray[np.bool_] = own.valid & (wanted[nearest] == values)
+    return found
+
+
+def _codes(links: Sequence[tuple[Values, Values]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Numbers of what has to be equal, of choices and of the next stream's rows; -1 where there is no value."""
+    size = len(links[0][0].valid)
+    codes = np.zeros(size + len(links[0][1].valid), np.int64)
+    valid = np.ones(len(codes), bool)
+    for given, own in links:
+        found = np.unique(np.concatenate(_alike(given, own)), return_inverse=True)[1]
+        codes = np.unique(codes * (int(found.max(initial=0)) + 1) + found, return_inverse=True)[1]
+        valid &= np.concatenate([given.valid, own.valid])
     codes = np.where(valid, codes, -1)
-    return codes[: len(rows)], codes[len(rows) :]
+    return codes[:size], codes[size:]
 
 
 def _alike(left: Values, right: Values) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -23,10 +23,11 @@ from appulse.model.uncertainty import Form
 from appulse.operators.attributes import Attribute
 from appulse.operators.labels import LabelNumbers
 from appulse.operators.numbering import END, Numbering, Released, size_of
+from appulse.operators.output import Output, Watch
 from appulse.windows.frames import Rule
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -137,6 +138,7 @@ class WindowAggregate:
 
     def __init__(self, plan: AggregatePlan) -> None:
         self.plan = plan
+        self.output = Output()  # of the call, push or task at hand
         self._reset()
 
     def _reset(self) -> None:
@@ -180,6 +182,7 @@ class WindowAggregate:
         if advanced is None:
             return Aggregates(None, np.empty(0, np.int64), [_no_answer(self.plan)] * len(self.plan.asked))
         held, windows, stays = advanced
+        self.output.add(len(windows.tick))
         answers = _Evaluation(self.plan, held, windows).answers()
         self._held = held.take(np.flatnonzero(stays))
         return Aggregates(self._groups.labels(windows.group), windows.tick, answers)
@@ -314,6 +317,7 @@ class _Evaluation:
         self._exists = np.empty(len(windows.begin))
         kernels.existences(self._begin, self._end, self._exist, self._exists)
         self._counted: dict[int, NDArray[np.float64]] = {}
+        self._values = Watch(len(windows.begin), _values, values=True)
 
     def answers(self) -> list[Answer]:
         """One per aggregate asked for."""
@@ -324,13 +328,12 @@ class _Evaluation:
             else:
                 moments = self._moments(asked)
                 distribution = self._distribution(asked) if self._plan.distribution else None
-            deviation = np.sqrt(np.maximum(moments[:, 1], 0.0))
-            found.append(Answer(moments[:, 0].copy(), deviation, self._exists, distribution))
+            found.append(Answer(moments[:, 0].copy(), moments[:, 1].copy(), self._exists, distribution))
         return found
 
     def _moments(self, asked: Asked) -> NDArray[np.float64]:
-        """Mean and variance of a sum, mean or count."""
-        mean, variance = _moments_of(self._held, self._plan.model, asked.dimension)
+        """Mean and deviation of a sum, mean or count."""
+        mean, rest, deviation = self._moments_of(asked.dimension)
         out = np.empty((len(self._begin), 2))
         if self._plan.single_valued:
             certain = np.ones(len(mean))
@@ -338,12 +341,12 @@ class _Evaluation:
             return out
         if self._plan.size == 0 and asked.aggregate in ("sum", "count"):
             if asked.aggregate == "count":
-                mean, variance = np.ones(len(mean)), np.zeros(len(mean))
-            kernels.sums(self._begin, self._end, self._exist, mean, variance, out)
+                mean, deviation = np.ones(len(mean)), np.zeros(len(mean))
+            kernels.sums(self._begin, self._end, self._exist, mean, deviation, out)
             return out
         if asked.dimension not in self._counted:
             every = np.empty((len(self._begin), 6))
-            kernels.counted(self._begin, self._end, self._exist, mean, variance, self._plan.size, every)
+            kernels.counted(self._begin, self._end, self._exist, mean, rest, deviation, self._plan.size, every)
             self._counted[asked.dimension] = every
         at = _MOMENTS[asked.aggregate]
         return self._counted[asked.dimension][:, at : at + 2]
@@ -357,13 +360,25 @@ class _Evaluation:
         )
         if not self._plan.distribution:
             return out, None
-        parts = [_shortened(value[a:b], chance[a:b], 0.0) for a, b in pairwise(at.tolist())]
-        return out, _joined(parts)
+        return out, self._joined(self._shares(value[a:b], chance[a:b]) for a, b in pairwise(at.tolist()))
+
+    @staticmethod
+    def _shares(value: NDArray[np.float64], chance: NDArray[np.float64]) -> _Part:
+        unit = kernels.unit_of(value)
+        return _shortened(value / unit, chance, 0.0, unit)
 
     def _distribution(self, asked: Asked) -> Distribution:
         if asked.aggregate == "count":
-            return _joined([self._counts(a, b) for a, b in self._runs()])
-        return _joined([self._sums(asked, a, b) for a, b in self._runs()])
+            return self._joined(self._counts(a, b) for a, b in self._runs())
+        return self._joined(self._sums(asked, a, b) for a, b in self._runs())
+
+    def _joined(self, parts: Iterable[_Part]) -> Distribution:
+        """Distributions, whose values are counted while they are made."""
+        found = []
+        for part in parts:
+            self._values.add(len(part[0]))
+            found.append(part)
+        return _joined(found)
 
     def _runs(self) -> Iterator[tuple[int, int]]:
         return zip(self._begin.tolist(), self._end.tolist(), strict=True)
@@ -378,13 +393,15 @@ class _Evaluation:
         """The distribution of the sum, or the mean, of a window."""
         first, values, weights = self._points_of(asked.dimension)
         by_count, error = asked.aggregate == "mean", np.zeros(2)
+        unit = kernels.unit_of(values[first[begin] : first[end]])
+        values = values if unit == 1.0 else values / unit
         count, value, chance = kernels.sum_atoms(
             begin, end, self._exist, first, values, weights, self._plan.size, by_count, kernels.MOST_ATOMS, error
         )
-        if not by_count:
-            return _shortened(value, chance, error[0])
-        some = count > 0
-        return _shortened(value[some] / count[some], chance[some], error[1])
+        if by_count:
+            some = count > 0
+            value, chance = value[some] / count[some], chance[some]
+        return _shortened(value, chance, error[1 if by_count else 0], unit)
 
     def _points_of(self, dimension: int) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
         """The samples of all rows in one dimension, as (first, values, weights); weights sum to the existence."""
@@ -395,17 +412,39 @@ class _Evaluation:
         values = rows.samples[rows.first[owner] * rows.d + dimension * count[owner] + within]
         return rows.first, values, rows.weights if len(rows.weights) else rows.mass[owner] / count[owner]
 
+    def _moments_of(self, k: int) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """Mean of one dimension of each row, given that it exists; what rounding it took away; and deviation."""
+        rows = self._held
+        zeros = np.zeros(len(rows))
+        if rows.form == Form.POINT:
+            return rows.centre[:, k].copy(), zeros, zeros
+        if rows.form == Form.GAUSSIAN:
+            return rows.centre[:, k].copy(), zeros, rows.spread[:, k if rows.spread.shape[1] > 1 else 0].copy()
+        mean, rest, deviation = np.empty(len(rows)), np.empty(len(rows)), np.empty(len(rows))
+        kernels.row_moments(*self._points_of(k), mean, rest, deviation)
+        return mean, rest, deviation
+
     @cached_property
     def _sampled(self) -> Objects:
         return sampled(self._held, self._plan.model, 0.0)
+
+
+def _values(made: float) -> str:
+    return (
+        f"The distributions have {made:,.0f} values by now. distribution=True has up to 4,096 in each row: leave it "
+        "out, or give a shorter window, or a TumblingWindow, which has a row per block."
+    )
 
 
 #: Values in ascending order, their probabilities, and the error.
 _Part: TypeAlias = "tuple[NDArray[np.float64], NDArray[np.float64], float]"
 
 
-def _shortened(value: NDArray[np.float64], chance: NDArray[np.float64], error: float) -> _Part:
-    """Equal values put together, and neighbours if there are too many; ``error`` is a mean square."""
+def _shortened(value: NDArray[np.float64], chance: NDArray[np.float64], error: float, unit: float = 1.0) -> _Part:
+    """Equal values put together, and neighbours if there are too many; ``error`` is a mean square.
+
+    Values and error are given as multiples of ``unit``.
+    """
     moved = np.zeros(2)
     one, value, chance = kernels.merged(np.zeros(len(value), np.int64), value, chance)
     if len(value) == 0:
@@ -413,7 +452,8 @@ def _shortened(value: NDArray[np.float64], chance: NDArray[np.float64], error: f
     if len(value) > kernels.MOST_ATOMS:
         one, value, chance = kernels.binned(one, value, chance, kernels.MOST_ATOMS, moved)
     whole = chance.sum()
-    return value, chance / whole, float(np.sqrt((error + moved[0]) / whole))
+    with np.errstate(over="ignore"):  # a sum of doubles may be none
+        return value * unit, chance / whole, float(np.sqrt((error + moved[0]) / whole) * unit)
 
 
 def _joined(parts: Sequence[_Part]) -> Distribution:
@@ -424,15 +464,3 @@ def _joined(parts: Sequence[_Part]) -> Distribution:
         np.concatenate(nothing + [chance for _, chance, _ in parts]),
         np.array([error for _, _, error in parts]),
     )
-
-
-def _moments_of(rows: Objects, model: Model, k: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Mean and variance of one dimension of each row, given that it exists."""
-    if rows.form == Form.BALL:
-        rows = sampled(rows, model, 0.0)
-    mean, d = rows.centre[:, k].copy(), rows.d
-    if rows.form == Form.POINT:
-        return mean, np.zeros(len(rows))
-    if rows.form == Form.GAUSSIAN:
-        return mean, rows.spread[:, k if rows.spread.shape[1] > 1 else 0] ** 2
-    return mean, rows.covariance[:, k * d - k * (k - 1) // 2].copy()

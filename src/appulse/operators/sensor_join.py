@@ -37,6 +37,7 @@ from appulse.kernels.sensor_join import PROBES, TIMES, TOLD_GROUPS, Arrivals, Fo
 from appulse.model.readings import Readings, concat, numbers_of
 from appulse.operators.labels import LabelNumbers
 from appulse.operators.names import Names
+from appulse.operators.output import Output, Watch
 from appulse.operators.properties import Properties, Property
 from appulse.operators.sensor_order import order_of
 
@@ -112,6 +113,8 @@ class SensorJoin:
         self._carried: deque[tuple[int, pa.Table]] = deque()
         self._labels_kept = 0
         self._properties = None if plan.by is None else Properties(plan.by)
+        self.output = Output()  # of the call, push or task at hand
+        self._met = Watch(0, _met)
 
     def __len__(self) -> int:
         return int(self._state.counts[HEAD] - self._state.counts[TAIL])
@@ -162,6 +165,7 @@ class SensorJoin:
         if order is not None:
             readings = readings.take(order)
         arrivals = self._arrivals(readings, probing=probing)
+        self._met = Watch(len(readings), _met)
         if keeping and self.plan.carries and readings.carry is not None:
             self._carried.append((int(self._state.counts[HEAD]), readings.carry))
         found: list[Matches] = []
@@ -197,6 +201,8 @@ class SensorJoin:
         """What the kernel found; it gets room anew, where that is cheaper than to copy what it found."""
         found = self._found
         probes, groups, times = (int(found.counts[k]) for k in (PROBES, TOLD_GROUPS, TIMES))
+        self.output.add(probes)
+        self._met.add(times)
         number = found.number[:times]
         found.begin[groups] = times
         matches = Matches(
@@ -300,6 +306,13 @@ class SensorJoin:
         self._labels_kept = len(self.sensors) + len(self._groups) + len(self._values)
         self._room.latest[:] = 0
         self._rebuild(before)  # keys are others now
+
+
+def _met(made: float) -> str:
+    return (
+        f"Readings have met {made:,.0f} others by now, each of which is a time in the answers. Give a shorter window, "
+        "or a finer resolution (or within), or groups by partition_by."
+    )
 
 
 def _kept(labels: LabelNumbers, column: NDArray[np.int64], rows: NDArray[np.int64]) -> LabelNumbers:

@@ -13,19 +13,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from appulse.errors import StateError, tell_exploding
+from appulse.errors import StateError, tell_exploding, warn_exploding
 from appulse.kernels.grid import squared_distances
 from appulse.kernels.sweep import sweep
+from appulse.model.degrees import degrees_hint
 from appulse.model.encode import sampled
 from appulse.model.objects import Objects, concat
 from appulse.model.strings import Bytes
-from appulse.model.uncertainty import Gaussian
+from appulse.model.uncertainty import Gaussian, names
 from appulse.operators.answers import Answers, Standing
 from appulse.operators.arrivals import Arrivals
 from appulse.operators.cost import UNKNOWN, Choice, Probes
 from appulse.operators.estimate import Estimate, estimated
 from appulse.operators.labels import LabelNumbers
 from appulse.operators.line import Asked, matches, prepare
+from appulse.operators.output import Output, Watch, explodes
 from appulse.operators.pairs import Found, Ownership, Pairs, evaluated, pairings, sorts_after_partner
 from appulse.operators.presence import Windows, pair_factor
 from appulse.operators.store import Store
@@ -48,6 +50,9 @@ _PROBES = 256  # arrivals that are looked at for what an index costs
 _EVER = np.iinfo(np.int64).max
 # A Gaussian has no radius; beyond this many sigmas there is nothing a double can tell from zero.
 _GAUSSIAN_EDGE = 39.0
+_FEWER_SAMPLES = (
+    "values=True puts out all of them. Give rows fewer samples, ask for fewer answers, or leave out values=True."
+)
 
 
 @dataclass
@@ -62,6 +67,7 @@ class SimilarityJoin:
     lanes: int = 1
     ownership: Ownership | None = None
     counts: Counter[str] = field(default_factory=Counter)
+    output: Output = field(default_factory=Output)  # of the call, push or task at hand
 
     def __post_init__(self) -> None:
         self._stores: list[Store] = []
@@ -70,6 +76,7 @@ class SimilarityJoin:
         self.standing = Standing()
         self.estimate: Estimate | None = None
         self._come = 0  # rows since the last estimate
+        self._matching = Watch(0, _matching_samples, values=True)  # samples that match, of the push at hand
         self._present = Windows(len(self.plan.streams))
         n = len(self.plan.streams) * self.lanes
         streams = np.arange(n) // self.lanes
@@ -105,6 +112,8 @@ class SimilarityJoin:
         if arrivals is None:
             return Answers.concat([])
         self._prepare_indexes(arrivals)
+        given = sum(max(len(rows), len(rows.samples) // max(1, rows.d)) for _, _, rows in batches)
+        self._matching = Watch(given, _matching_samples, values=True)
         self._estimate(arrivals)
         found = []
         for own, store in enumerate(self._stores):
@@ -132,7 +141,7 @@ class SimilarityJoin:
         # Before the first rows there are no stores.
         for store, window in zip(self._stores, self._windows.tolist(), strict=False):
             store.drop_before(frontier - window)
-        return self.standing.until(frontier)
+        return self._left(self.standing.until(frontier))
 
     def leave(self, floors: Floors) -> Answers:
         """Windows that go by rows have moved on: forget what they no longer hold.
@@ -147,7 +156,11 @@ class SimilarityJoin:
                 store.drop_before(int(self._floor[0, self._stream_of[own]]))
             elif store.crowded:
                 store.keep(self._live(own))
-        return self.standing.below(self._floor, groups, floors)
+        return self._left(self.standing.below(self._floor, groups, floors))
+
+    def _left(self, pairs: Answers) -> Answers:
+        self.output.add(len(pairs))
+        return pairs
 
     def holds(self, stream: int, objects: Objects) -> NDArray[np.bool_]:
         """Which of these numbered rows their window still holds."""
@@ -156,14 +169,12 @@ class SimilarityJoin:
         mask: NDArray[np.bool_] = objects.number >= self._floor[group, stream]
         return mask
 
-    def live(self, now: int | None) -> list[tuple[int, int, Objects]]:
-        """The rows in the windows, by stream and lane; of time windows those of the tick ``now``."""
+    def live(self) -> list[tuple[int, int, Objects]]:
+        """The rows held that are in the windows, by stream and lane."""
         held = []
         for own, store in enumerate(self._stores):
             stream = int(self._stream_of[own])
             rows = self._live(own)
-            if self.plan.rule is None and now is not None:
-                rows = rows[store.time.view[rows] >= now - self._windows[own]]
             if len(rows):
                 objects = store.objects(self.plan.models[stream].form, rows, self._groups, self._differs)
                 held.append((stream, own % self.lanes, objects))
@@ -202,8 +213,23 @@ class SimilarityJoin:
         self.estimate = estimated(
             self.plan, self._stores, self._stream_of, self._meets, arrivals, lambda own: self._reach_of(own, arrivals)
         )
+        self.output.expected = self.estimate.answers
         if self.estimate.explodes:
-            tell_exploding(self.estimate.answers, self.estimate.rows)
+            tell_exploding(self.estimate.answers, self.estimate.rows, hint=self._suspected())
+        elif explodes(self.estimate.pairings, self._matching.given, values=True):
+            self._matching.announced = True
+            warn_exploding(
+                f"These {self.estimate.rows:,} rows will have about {self.estimate.answers:,.0f} answers with "
+                f"{self.estimate.pairings:,.0f} matching pairs of samples, by a sample of their pairs. "
+                f"{_FEWER_SAMPLES}"
+            )
+
+    def _suspected(self) -> str:
+        """What may be wrong with a call that explodes."""
+        centres = [store.centre.view for store in self._stores if len(store)]
+        least, most = (f([f(centre, axis=0) for centre in centres], axis=0) for f in (np.min, np.max))
+        named = names(self.plan.models[0], centres[0].shape[1])
+        return degrees_hint(named, self.plan.epsilon, least, most, exploding=True)
 
     @property
     def choices(self) -> list[tuple[str, Choice]]:
@@ -250,16 +276,28 @@ class SimilarityJoin:
                     f"Stream {self.plan.streams[own // self.lanes]!r} sends rows of {objects.d} dimensions to a window "
                     f"of {store.d}. Give Samples(names=...) so that every task agrees on their number."
                 )
-            if (np.diff(objects.time) < 0).any():
-                objects = objects.take(np.argsort(objects.time, kind="stable"))
+            ticks = self._ticks(objects.time, objects.frame)
+            if (np.diff(ticks) < 0).any():
+                objects = objects.take(np.argsort(ticks, kind="stable"))
             parts.append(self._extend(own, store, objects))
-        order = np.argsort(np.concatenate([p.time for p in parts]), kind="stable")
+        order = np.argsort(np.concatenate([self._ticks(p.time, p.frame) for p in parts]), kind="stable")
         return Arrivals(
             *(
                 np.concatenate([getattr(p, name) for p in parts])[order]
                 for name in ("time", "store", "row", "centre", "extent", "mass", "variance", "group", "differ", "frame")
             )
         )
+
+    def _ticks(self, time: NDArray[np.int64], frame: NDArray[np.int64] | None) -> NDArray[np.int64]:
+        """What tells which of two rows of a group came at the earlier tick.
+
+        Ticks that follow the order of arrival need not follow time. Frames of uncertain windows hold the newest number
+        of each stream, and at every tick of a group one of these has grown.
+        """
+        if frame is None or not self.plan.uncertain:
+            return time
+        newest: NDArray[np.int64] = frame[:, len(self.plan.streams) :].sum(axis=1)
+        return newest
 
     def _extend(self, own: int, store: Store, objects: Objects) -> Arrivals:
         model = self.plan.models[int(self._stream_of[own])]
@@ -410,6 +448,7 @@ class SimilarityJoin:
             self.counts["pruned_window"] += int(len(passed) - passed.sum())
             found, factor = found.only(passed), factor[passed]
         self.counts["answers"] += len(found.probability)
+        self.output.add(len(found.probability))
         return self._answers(left, right, found, factor)
 
     def _inside(self, left: int, right: int, pairs: Pairs, arrivals: Arrivals, rule: Rule) -> NDArray[np.float64]:
@@ -431,7 +470,7 @@ class SimilarityJoin:
     def _answers(self, left: int, right: int, found: Found, factor: NDArray[np.float64]) -> Answers:
         """Pairs as answers: the earlier argument, or in a self-join the earlier row, on the left."""
         pairs, probability = found.pairs, found.probability
-        samples = pairings(self.plan, pairs, factor) if self.plan.values else None
+        samples = pairings(self.plan, pairs, factor, self._matching) if self.plan.values else None
         a, b = pairs.left_store, pairs.right_store
         n = len(probability)
         a_stream, b_stream = int(self._stream_of[left]), int(self._stream_of[right])
@@ -471,3 +510,7 @@ class SimilarityJoin:
             left_rank, right_rank = np.where(swap, b_rank, a_rank), np.where(swap, a_rank, b_rank)
             self.standing.add_ranked(answers, a.group.view[pairs.left], left_rank, right_rank)
         return answers
+
+
+def _matching_samples(made: float) -> str:
+    return f"The answers have {made:,.0f} matching pairs of samples by now. {_FEWER_SAMPLES}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import operator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -42,7 +43,7 @@ _INT64 = 1 << 63
 _FALSE = pa.scalar(value=False)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Values:
     """A value per row, or one for all (then the arrays have no dimension); ``valid`` tells where there is one."""
 
@@ -72,6 +73,7 @@ class Values:
         return np.logical_and(self.valid, ~self.data if self.kind == BOOLEAN else False)
 
 
+@lru_cache
 def kind_of(kind: pa.DataType) -> str | None:
     """What conditions take a column of this type for; None if they do not know it."""
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
@@ -98,14 +100,14 @@ def values_of(column: pa.Array) -> Values:
     if kind == BOOLEAN:
         return Values(BOOLEAN, np.asarray(column.fill_null(_FALSE)).astype(bool), valid)
     if kind == TEXT:
-        return Values(TEXT, _objects(column.to_pylist(), ""), valid)
+        return Values(TEXT, objects(column.to_pylist(), ""), valid)
     if kind != NUMBER:
         return Values(NULL, np.zeros(n, object), np.zeros(n, bool))
     if pa.types.is_floating(column.type):
         data = np.asarray(column.cast(pa.float64()).to_numpy(zero_copy_only=False), np.float64)
         return Values(NUMBER, data, valid & ~np.isnan(data))
     if pa.types.is_decimal(column.type):
-        return Values(NUMBER, _objects([None if v is None else Fraction(v) for v in column.to_pylist()], 0), valid)
+        return Values(NUMBER, objects([None if v is None else Fraction(v) for v in column.to_pylist()], 0), valid)
     whole = np.asarray(column.fill_null(0))
     fits = whole.dtype != np.uint64 or not len(whole) or int(whole.max()) < _INT64
     return Values(NUMBER, whole.astype(np.int64 if fits else object), valid)
@@ -205,7 +207,8 @@ def _fits(name: str, a: int, b: int) -> bool:
     return (a * b if name == "*" else a + b) < _INT64
 
 
-def _objects(values: list[Any], null: object) -> NDArray[Any]:
+def objects(values: list[Any], null: object = None) -> NDArray[Any]:
+    """An array of Python's own, as they are: NumPy's own constructors would cut NULs off the ends of texts."""
     out = np.empty(len(values), object)
     out[:] = [null if value is None else value for value in values]
     return out

@@ -11,9 +11,9 @@ import math
 import re
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from fractions import Fraction
-from typing import TYPE_CHECKING, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeAlias
 
 from appulse.errors import BadArgument, nearest
 from appulse.queries.columns import BOOLEAN, NULL, NUMBER, TEXT, TIME, Values, calculate, compare, kind_of, values_of
@@ -26,14 +26,17 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MOST_NESTED = 200
+#: The most characters of a condition.
+MOST_LENGTH = 1_000_000
 # Digits before or after the point: far beyond a double, and no number of them costs much.
 _MOST_DIGITS = 400
+_MOST_TOLD = 500  # characters of a reason, which may quote a long name
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 # --- the tree ---------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Column:
     """A column, perhaps that of a stream given by name; ``at`` is where it stands in the text, as in all nodes."""
 
@@ -42,14 +45,14 @@ class Column:
     at: int = field(default=0, compare=False)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Instant:
     """A time, in microseconds since 1970 UTC."""
 
     micros: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Literal:
     """A constant; numbers are exact. ``None`` is NULL."""
 
@@ -57,7 +60,7 @@ class Literal:
     at: int = field(default=0, compare=False)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Arithmetic:
     """``left operator right``, of + - * /."""
 
@@ -67,7 +70,7 @@ class Arithmetic:
     at: int = field(default=0, compare=False)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Comparison:
     """``left operator right``, of = <> < <= > >=."""
 
@@ -77,7 +80,7 @@ class Comparison:
     at: int = field(default=0, compare=False)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class IsNull:
     """Whether there is no value; never unknown."""
 
@@ -85,7 +88,7 @@ class IsNull:
     at: int = field(default=0, compare=False)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class And:
     """True where all parts are."""
 
@@ -93,7 +96,7 @@ class And:
     at: int = field(default=0, compare=False)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Or:
     """True where any part is."""
 
@@ -101,7 +104,7 @@ class Or:
     at: int = field(default=0, compare=False)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Not:
     """True where the part is false."""
 
@@ -126,11 +129,11 @@ class Condition:
     @property
     def columns(self) -> tuple[str, ...]:
         """The names of the columns, each once, in order of appearance."""
-        return tuple(dict.fromkeys(column.name for column in _columns(self.tree)))
+        return tuple(dict.fromkeys(column.name for column in columns_of(self.tree)))
 
     def check(self, types: Mapping[str, pa.DataType]) -> None:
         """Raise `BadArgument` unless this is a condition over columns of these types."""
-        kind = _kind(self.tree, types, self.text)
+        kind = _Kinds(types, self.text).of(self.tree)
         if kind not in (BOOLEAN, NULL):
             refuse(self.text, self.tree.at, f"this is a {kind}, and a condition is true or false")
 
@@ -145,38 +148,45 @@ def qualified(condition: Condition, columns: Mapping[str, Sequence[str]]) -> Con
 
     `BadArgument` where a column is that of no stream, or of several and does not say of which.
     """
+    known: dict[int, Node] = {}  # by identity: IN and BETWEEN compare one node with several
+    names_of: dict[tuple[str | None, str], str] = {}
+
+    def name_of(column: Column) -> str:
+        owners = [s for s, names in columns.items() if column.name in names and column.stream in (None, s)]
+        if len(owners) == 1:
+            return f"{owners[0]}.{column.name}"
+        if owners:
+            told = f"column {column.name!r} is in {' and '.join(owners)}: say which, {owners[0]}.{column.name}"
+        else:
+            there = columns[column.stream] if column.stream else [name for names in columns.values() for name in names]
+            told = f"there is no column {column.name!r}.{nearest(column.name, there)}"
+        refuse(condition.text, column.at, told)
 
     def named(node: Node) -> Node:
+        if isinstance(node, Literal):
+            return node
         if isinstance(node, Column):
-            owners = [s for s, names in columns.items() if node.name in names and node.stream in (None, s)]
-            if len(owners) == 1:
-                return Column(f"{owners[0]}.{node.name}", None, node.at)
-            if owners:
-                told = f"column {node.name!r} is in {' and '.join(owners)}: say which, {owners[0]}.{node.name}"
-            else:
-                known = columns[node.stream] if node.stream else [name for names in columns.values() for name in names]
-                told = f"there is no column {node.name!r}.{nearest(node.name, known)}"
-            refuse(condition.text, node.at, told)
-        if isinstance(node, Arithmetic | Comparison):
-            return replace(node, left=named(node.left), right=named(node.right))
-        if isinstance(node, And | Or):
-            return replace(node, parts=tuple(map(named, node.parts)))
-        if isinstance(node, Not):
-            return replace(node, part=named(node.part))
-        return replace(node, value=named(node.value)) if isinstance(node, IsNull) else node
+            own = node.stream, node.name
+            if own not in names_of:
+                names_of[own] = name_of(node)
+            return Column(names_of[own], None, node.at)
+        if id(node) not in known:
+            known[id(node)] = with_parts(node, [named(part) for part in parts_of(node)])
+        return known[id(node)]
 
     return replace(condition, tree=named(condition.tree))
 
 
 # --- from text to the tree --------------------------------------------------------------------------------------
 
+# Possessive where a part repeats: what it has taken is never given back, so that reading takes linear time.
 _TOKEN = re.compile(
     r"""
-    (?P<space> (?: \s+ | --[^\n]* | /\*.*?\*/ )+ )
-  | (?P<number> (?: \d+\.?\d* | \.\d+ ) (?: [eE][-+]?\d+ )? (?! [\w.] ) )
-  | (?P<word> [^\W\d]\w* )
-  | (?P<text> '(?: [^'] | '' )*' )
-  | (?P<name> "(?: [^"] | "" )+" | `(?: [^`] | `` )+` )
+    (?P<space> \s++ | --[^\n]*+ | /\*.*?\*/ )
+  | (?P<number> (?: \d++ (?: \.\d*+ )? | \.\d++ ) (?: [eE][-+]?\d++ )? (?! [\w.] ) )
+  | (?P<word> [^\W\d]\w*+ )
+  | (?P<text> '[^']*+ (?: ''[^']*+ )*+ ' )
+  | (?P<name> " (?: [^"] | "" ) [^"]*+ (?: ""[^"]*+ )*+ " | ` (?: [^`] | `` ) [^`]*+ (?: ``[^`]*+ )*+ ` )
   | (?P<mark> <> | <= | >= | != | == | [-+*=<>(),.] | /(?!\*) )
     """,
     re.VERBOSE | re.DOTALL,
@@ -196,8 +206,7 @@ _BINDING = {
 }
 
 
-@dataclass(frozen=True)
-class _Token:
+class _Token(NamedTuple):
     kind: str  # word, name, text, number, mark, or a keyword or mark itself
     text: str
     at: int
@@ -214,10 +223,17 @@ def parse(text: str, streams: Sequence[str] = ()) -> Condition:
     """
     if not isinstance(text, str):
         raise BadArgument(f"A condition is {text!r}. Give text such as 'temperature > 20'.")
+    if len(text) > MOST_LENGTH:
+        raise BadArgument(too_long(len(text)))
     parser = _Parser(text, tuple(streams))
     tree = parser.expression(0, 0)
     parser.expect_end()
     return Condition(text, tuple(streams), tree)
+
+
+def too_long(length: int) -> str:
+    """Why a condition of so many characters is refused."""
+    return f"The condition has {length:,} characters, and {MOST_LENGTH:,} are the most. Split it into several."
 
 
 class _Parser:
@@ -329,7 +345,10 @@ class _Parser:
         return Arithmetic("-", Literal(0, token.at), node, token.at)
 
     def _number(self, token: _Token) -> int | Fraction:
-        value = Decimal(token.text)
+        try:
+            value = Decimal(token.text)
+        except InvalidOperation:  # an exponent that even Decimal does not take
+            self._refuse(f"the number {token.text[:20]} is out of range", token)
         exponent = value.as_tuple().exponent
         if (
             not isinstance(exponent, int)
@@ -404,6 +423,7 @@ def micros_of(text: str) -> int | None:
 def refuse(text: str, at: int, reason: str) -> NoReturn:
     """Raise `BadArgument` about what stands at a position of a condition."""
     shown = text if len(text) <= 100 else f"{text[max(0, at - 40) : at + 40]}..."
+    reason = reason if len(reason) <= _MOST_TOLD else f"{reason[:_MOST_TOLD]}..."
     ends = "" if reason[-1] in ".?" else "."
     raise BadArgument(f"The condition {shown!r} is refused at position {at + 1}: {reason}{ends}")
 
@@ -422,78 +442,129 @@ def parts_of(node: Node) -> tuple[Node, ...]:
     return (node.value,) if isinstance(node, IsNull) else ()
 
 
-def _columns(tree: Node) -> Iterator[Column]:
-    waiting = [tree]
+def with_parts(node: Node, parts: Sequence[Node]) -> Node:
+    """The node with other parts in place of its own."""
+    if isinstance(node, Arithmetic | Comparison):
+        left, right = parts
+        return type(node)(node.operator, left, right, node.at)
+    if isinstance(node, And | Or):
+        return type(node)(tuple(parts), node.at)
+    return type(node)(parts[0], node.at) if isinstance(node, Not | IsNull) else node
+
+
+def columns_of(tree: Node) -> Iterator[Column]:
+    """Every column of a tree, as often as it is named, in order of appearance."""
+    waiting, seen = [tree], set()
     while waiting:
         node = waiting.pop()
         if isinstance(node, Column):
             yield node
-        waiting.extend(reversed(parts_of(node)))
+        elif not isinstance(node, Literal) and id(node) not in seen:
+            seen.add(id(node))  # IN and BETWEEN compare one node with several
+            waiting.extend(reversed(parts_of(node)))
 
 
-def _kind(node: Node, types: Mapping[str, pa.DataType], text: str) -> str:
-    """What kind of value a node has; `BadArgument` where its parts do not go together."""
-    if isinstance(node, Literal):
-        return _literal(node).kind
-    if isinstance(node, Column):
-        if node.name not in types:
-            refuse(text, node.at, f"there is no column {node.name!r}.{nearest(node.name, types)}")
-        kind = kind_of(types[node.name])
+class _Kinds:
+    """What kinds of values nodes have, each found once; `BadArgument` where parts do not go together."""
+
+    def __init__(self, types: Mapping[str, pa.DataType], text: str) -> None:
+        self._types, self._text = types, text
+        self._columns: dict[str, str] = {}
+        self._nodes: dict[int, str] = {}
+
+    def of(self, node: Node) -> str:
+        """What kind of value a node has."""
+        if isinstance(node, Literal):
+            return _kind_of_literal(node.value)
+        if isinstance(node, Column):
+            return self._columns.get(node.name) or self._of_column(node)
+        if id(node) not in self._nodes:
+            self._nodes[id(node)] = self._of_parts(node)
+        return self._nodes[id(node)]
+
+    def _of_column(self, node: Column) -> str:
+        if node.name not in self._types:
+            refuse(self._text, node.at, f"there is no column {node.name!r}.{nearest(node.name, self._types)}")
+        kind = kind_of(self._types[node.name])
         if kind is None:
-            refuse(text, node.at, f"column {node.name!r} is {types[node.name]}, which conditions cannot compare")
+            refuse(
+                self._text,
+                node.at,
+                f"column {node.name!r} is {self._types[node.name]}, which conditions cannot compare",
+            )
+        self._columns[node.name] = kind
         return kind
-    kinds = []
-    for part in parts_of(node):
-        kinds.append(_kind(part, types, text))
+
+    def _of_parts(self, node: Node) -> str:
         wanted = NUMBER if isinstance(node, Arithmetic) else BOOLEAN if isinstance(node, And | Or | Not) else None
-        if wanted is not None and kinds[-1] not in (wanted, NULL):
-            refuse(text, part.at, f"this is a {kinds[-1]} where a {wanted} is expected")
-    if isinstance(node, Comparison):
-        known = set(kinds) - {NULL}
-        if known == {TIME, TEXT}:
-            side = node.left if kinds[0] == TEXT else node.right
-            if not isinstance(side, Literal) or micros_of(str(side.value)) is None:
-                refuse(text, side.at, "this is no time such as '2024-01-31 12:00:00', and is compared with one")
-        elif len(known) > 1:
-            refuse(text, node.at, f"a {kinds[0]} cannot be compared with a {kinds[1]}")
-    return NUMBER if isinstance(node, Arithmetic) else BOOLEAN
+        kinds = []
+        for part in parts_of(node):
+            kinds.append(self.of(part))
+            if wanted is not None and kinds[-1] not in (wanted, NULL):
+                refuse(self._text, part.at, f"this is a {kinds[-1]} where a {wanted} is expected")
+        if isinstance(node, Comparison):
+            known = set(kinds) - {NULL}
+            if known == {TIME, TEXT}:
+                side = node.left if kinds[0] == TEXT else node.right
+                if not isinstance(side, Literal) or micros_of(str(side.value)) is None:
+                    refuse(
+                        self._text, side.at, "this is no time such as '2024-01-31 12:00:00', and is compared with one"
+                    )
+            elif len(known) > 1:
+                refuse(self._text, node.at, f"a {kinds[0]} cannot be compared with a {kinds[1]}")
+        return NUMBER if isinstance(node, Arithmetic) else BOOLEAN
+
+
+def _kind_of_literal(value: bool | int | Fraction | str | Instant | None) -> str:  # noqa: FBT001 - a value, no switch
+    if value is None:
+        return NULL
+    if isinstance(value, bool):
+        return BOOLEAN
+    return TIME if isinstance(value, Instant) else TEXT if isinstance(value, str) else NUMBER
 
 
 def _literal(node: Literal) -> Values:
     value = node.value
-    if isinstance(value, bool):
-        return Values.constant(BOOLEAN, value)
-    if isinstance(value, Instant):
-        return Values.constant(TIME, value.micros)
-    if value is None:
-        return Values.constant(NULL, None)
-    return Values.constant(TEXT if isinstance(value, str) else NUMBER, value)
+    return Values.constant(_kind_of_literal(value), value.micros if isinstance(value, Instant) else value)
 
 
 def evaluate(node: Node, columns: Mapping[str, Values]) -> Values:
-    """The value of a node for every row: one call a level, however deep."""
+    """The value of a node for every row."""
     if isinstance(node, Literal):
         return _literal(node)
     if isinstance(node, Column):
         return columns[node.name]
-    first = evaluate(parts_of(node)[0], columns)
-    if isinstance(node, Not):
-        return Values.truth(first.false, first.true)
-    if isinstance(node, IsNull):
-        return Values.truth(~first.valid, first.valid)
     if isinstance(node, And | Or):
+        parts = _truths(node.parts, columns)
+        first = next(parts)
         true, false = first.true, first.false
-        for part in node.parts[1:]:
-            other = evaluate(part, columns)
+        for other in parts:
             if isinstance(node, And):
                 true, false = true & other.true, false | other.false
             else:
                 true, false = true | other.true, false & other.false
         return Values.truth(true, false)
+    first = evaluate(parts_of(node)[0], columns)
+    if isinstance(node, Not):
+        return Values.truth(first.false, first.true)
+    if isinstance(node, IsNull):
+        return Values.truth(~first.valid, first.valid)
     second = evaluate(node.right, columns)
     if isinstance(node, Arithmetic):
         return calculate(node.operator, first, second)
     return compare(node.operator, *_as_times(first, second))
+
+
+def _truths(parts: Sequence[Node], columns: Mapping[str, Values]) -> Iterator[Values]:
+    """The truth of each part; what IN and BETWEEN compare with several values is evaluated once."""
+    left, value = None, None
+    for part in parts:
+        if not isinstance(part, Comparison):
+            yield evaluate(part, columns)
+            continue
+        if value is None or part.left is not left:
+            left, value = part.left, evaluate(part.left, columns)
+        yield compare(part.operator, *_as_times(value, evaluate(part.right, columns)))
 
 
 def _as_times(left: Values, right: Values) -> tuple[Values, Values]:

@@ -6,6 +6,7 @@ not be enough, a bound is marked as unsure.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -60,6 +61,7 @@ def order_of(left: Values, right: Values) -> NDArray[np.int64]:
     return np.where(left.valid & right.valid, sign, NULL)
 
 
+@lru_cache
 def is_axis(kind: pa.DataType) -> bool:
     """Whether columns of this type have keys."""
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind

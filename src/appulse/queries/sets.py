@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from appulse.errors import BadArgument
+from appulse.errors import AppulseError, BadArgument
 from appulse.kernels.strings import hash_rows
 from appulse.model.strings import encode
 from appulse.queries.columns import Values, values_of
-from appulse.queries.condition import parse
+from appulse.queries.condition import MOST_LENGTH, parse, too_long
 from appulse.queries.index import LEAST, MOST, NULL, BoxIndex
 from appulse.queries.keys import keys_of, order_of, ordered_columns
 from appulse.queries.templates import MOST_BOXES, Boxes, Template, Texts, alone, template
@@ -50,6 +50,15 @@ class Refused:
 
 
 @dataclass(frozen=True)
+class Failed:
+    """A query whose condition could not be evaluated over rows, and which was removed for it: its key, text and why."""
+
+    key: pa.Array
+    text: pa.Array
+    reason: str
+
+
+@dataclass(frozen=True)
 class Added:
     """What became of queries: those refused, and those, by row, that no row can ever satisfy."""
 
@@ -64,6 +73,16 @@ class Lane:
 
     number: int
     known: frozenset[Comparison] = frozenset()
+
+
+@dataclass(frozen=True)
+class _Boxed:
+    """Queries of one template on their way into a set: which of the texts given, and their boxes."""
+
+    template: int
+    members: NDArray[np.int64]
+    boxes: Boxes
+    lane: Lane
 
 
 class Rows:
@@ -134,6 +153,7 @@ class QuerySet:
         self.until = np.empty(0, np.int64)
         self._tested = np.empty(0, np.uint32)  # as long as all boxes say it all, there are none
         self._size = self._alive = 0
+        self._failed: list[Failed] = []
         self._smaller: _Smaller | None = None
 
     def __len__(self) -> int:
@@ -168,23 +188,21 @@ class QuerySet:
         """
         if until is not None:
             bounds = {**(bounds or {}), TIME: (np.where(until < MOST, LEAST, NULL), until)}
-        keys = self._typed(keys)
-        texts = texts.dictionary_decode() if pa.types.is_dictionary(texts.type) else texts
+        keys = as_keys(keys, self.key_type)
+        texts = (texts.dictionary_decode() if pa.types.is_dictionary(texts.type) else texts).cast(pa.large_string())
         refused = [Refused(i, "the key is null") for i in np.flatnonzero(np.asarray(keys.is_null())).tolist()]
         refused += [
             Refused(i, "the condition is null")
             for i in np.flatnonzero(np.asarray(texts.is_null()) & np.asarray(keys.is_valid())).tolist()
         ]
-        rows = np.flatnonzero(np.asarray(keys.is_valid()) & np.asarray(texts.is_valid()))
+        long = np.asarray(pc.utf8_length(texts).fill_null(0)) > MOST_LENGTH
+        usable = np.asarray(keys.is_valid()) & np.asarray(texts.is_valid())
+        refused += [Refused(i, too_long(len(texts[i].as_py()))) for i in np.flatnonzero(usable & long).tolist()]
+        rows = np.flatnonzero(usable & ~long)
         found = Texts.of(texts.take(pa.array(rows)))
-        groups, wrong = self._grouped(found)
+        made, wrong = self._boxed(found)
         refused += [Refused(int(rows[i]), reason) for i, reason in wrong]
-        made = []
-        for number, members in groups:
-            fit, wrong = self._fitting(found, number, members)
-            refused += [Refused(int(rows[i]), reason) for i, reason in wrong]
-            made.append((number, fit))
-        good = np.sort(np.concatenate([np.empty(0, np.int64), *(members for _, members in made)]))
+        good = np.sort(np.concatenate([np.empty(0, np.int64), *(one.members for one in made)]))
         good = good[_last_of_each(keys.take(pa.array(rows[good])))]
         # Nothing is renumbered before all is in: templates that only the new ones have are known by number here.
         self._forget(self.find(keys.take(pa.array(rows[good]))))
@@ -196,12 +214,13 @@ class QuerySet:
         self.labels = self._noted(self.labels, labels, rows[good], 0)
         self.until = self._noted(self.until, until, rows[good], MOST)
         never, lanes = [], np.full(len(keys), -1)
-        for number, members in made:
-            members = members[slots[members] >= 0]  # noqa: PLW2901 - fewer of the same
+        for one in made:
+            kept = np.flatnonzero(slots[one.members] >= 0)
+            members = one.members[kept]
             also = {name: (low[rows[members]], high[rows[members]]) for name, (low, high) in (bounds or {}).items()}
-            never.append(rows[members[self._add(found, number, members, slots[members].astype(np.int32), also)]])
+            never.append(rows[members[self._put(one, kept, slots[members].astype(np.int32), also)]])
             if self._lanes is not None:
-                lanes[rows[members]] = self._lanes(self._templates[number]).number
+                lanes[rows[members]] = one.lane.number
         self._index.planted(len(self._axes))
         self._compact()
         refused.sort(key=lambda one: one.row)
@@ -225,9 +244,18 @@ class QuerySet:
         return len(slots)
 
     def match(
-        self, columns: Mapping[str, pa.Array] | Rows, n: int, cluster: int | None = None, *, counted: bool = True
+        self,
+        columns: Mapping[str, pa.Array] | Rows,
+        n: int,
+        cluster: int | None = None,
+        *,
+        counted: bool = True,
+        probing: bool = False,
     ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """The queries that each of n rows satisfies, as (row, slot) pairs, each once; ``counted`` as their matches."""
+        """The queries that each of n rows satisfies, as (row, slot) pairs, each once; ``counted`` as their matches.
+
+        Who is only ``probing`` leaves no trace in any figure.
+        """
         rows_of = columns if isinstance(columns, Rows) else Rows(columns)
         points = np.empty((len(self._axes), n), np.int64)
         points[0] = rows_of.lane
@@ -243,10 +271,11 @@ class QuerySet:
             state = self._state[slots]
         if state is not None and (unsure := np.flatnonzero(~state & _EXACT)).size:
             stays = np.ones(len(rows), bool)
-            self._test(slots[unsure])
+            if not probing:
+                self._test(slots[unsure])
             stays[unsure] = self._hold(rows_of, rows[unsure], slots[unsure])
             rows, slots = rows[stays], slots[stays]
-        if counted:
+        if counted and not probing:
             self.count(slots)
         return rows, slots
 
@@ -269,7 +298,7 @@ class QuerySet:
 
     def find(self, keys: pa.Array) -> NDArray[np.int64]:
         """The slots of the queries with these keys that stand."""
-        return self._known.find(self._typed(keys), self._state)
+        return self._known.find(as_keys(keys, self.key_type), self._state)
 
     def described(self, slot: int) -> dict[str, Any]:
         """What is known of a query: its condition, how many boxes it has, whether they say it all, what came of it."""
@@ -311,18 +340,6 @@ class QuerySet:
         alive = np.flatnonzero(self._state[: self._size] & _ALIVE).astype(np.int32)
         return alive[np.argsort(-self.candidates(alive), kind="stable")[:n]]
 
-    def _typed(self, keys: pa.Array) -> pa.Array:
-        """Keys in the type that all have here."""
-        if keys.type == self.key_type:
-            return keys
-        try:
-            return keys.cast(self.key_type)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise BadArgument(
-                f"The keys of these queries are {keys.type}, and those known already {self.key_type}: {error}. "
-                "Give all in one type."
-            ) from None
-
     def settle(self) -> None:
         """Build the index, now."""
         self.tidy(wait=True)
@@ -351,99 +368,98 @@ class QuerySet:
 
     # --- adding ---------------------------------------------------------------------------------------------------
 
-    def _grouped(self, found: Texts) -> tuple[list[tuple[int, NDArray[np.int64]]], list[tuple[int, str]]]:
-        """The texts by template, and those that are no conditions, with the reason."""
+    def _boxed(self, found: Texts) -> tuple[list[_Boxed], list[tuple[int, str]]]:
+        """The queries by template, with their boxes; and those that cannot be used, with the reason.
+
+        This is where conditions are read, checked and made into boxes. Whatever goes wrong with one is its own reason,
+        and the others are taken in.
+        """
         encoded = found.shapes.dictionary_encode()
         codes = np.asarray(encoded.indices)
         order = np.argsort(codes, kind="stable")
         ends = np.searchsorted(codes[order], np.arange(len(encoded.dictionary)), side="right").tolist()
-        groups: list[tuple[int, NDArray[np.int64]]] = []
+        made: list[_Boxed] = []
         wrong: list[tuple[int, str]] = []
         begin = 0
         for shape, end in zip(encoded.dictionary.to_pylist(), ends, strict=True):
             members, begin = order[begin:end].astype(np.int64), end
-            single = members[~found.plain[members]]
-            members = members[found.plain[members]]
-            if len(members):
-                number, reason = self._template_of(shape, found, members)
-                if reason is not None:
-                    # Each is told at its own position.
-                    single = np.concatenate([single, members])
-                elif number is None:
-                    single = np.concatenate([single, members])
-                else:
-                    groups.append((number, members))
-            for i in single.tolist():
+            plain = found.plain[members]
+            single, members = members[~plain], members[plain]
+            try:
+                together, rest = self._of_shape(shape, found, members)
+                made += together
+            except Exception:  # noqa: BLE001 - each is read by itself, and reports its own error
+                rest = members
+            for i in np.concatenate([single, rest]).tolist():
                 try:
-                    condition = self._read(found.texts[i].as_py())
-                    condition.check(self._types)
-                    made = alone(condition)
-                except BadArgument as error:
-                    wrong.append((i, str(error)))
-                    continue
-                self._templates.append(made)
-                groups.append((len(self._templates) - 1, np.array([i])))
-        return groups, wrong
+                    made.append(self._of_one(found, i))
+                except Exception as error:  # noqa: BLE001 - whatever it is, it is this query's
+                    wrong.append((i, told(error)))
+        return made, wrong
 
-    def _template_of(self, shape: bytes, found: Texts, members: NDArray[np.int64]) -> tuple[int | None, str | None]:
-        """The template of a shape, or why there is none."""
+    def _of_shape(
+        self, shape: bytes, found: Texts, members: NDArray[np.int64]
+    ) -> tuple[list[_Boxed], NDArray[np.int64]]:
+        """The queries of one shape that its template fits, and the others, which have to be read by themselves."""
+        if not len(members):
+            return [], members
         if shape not in self._shapes:
             i = int(members[0])
-            try:
-                made = template(found.texts[i].as_py(), found.literals(i), self._types, self._read)
-            except BadArgument as error:
-                return None, str(error)
+            made = template(found.texts[i].as_py(), found.literals(i), self._types, self._read)
             if made is not None:
                 self._templates.append(made)
             self._shapes[shape] = None if made is None else len(self._templates) - 1
-        return self._shapes[shape], None
-
-    def _fitting(
-        self, found: Texts, number: int, members: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], list[tuple[int, str]]]:
-        """Those whose parameters are what they are compared with, and the others, with the reason."""
-        given = self._templates[number].given(found, members)
-        fit = np.logical_and.reduce([np.ones(len(members), bool), *(values.valid for values in given)])
-        wrong = []
-        for i in members[~fit].tolist():
-            try:
-                self._read(found.texts[i].as_py()).check(self._types)
-            except BadArgument as error:
-                wrong.append((i, str(error)))
-        return members[fit], wrong
-
-    def _add(
-        self,
-        found: Texts,
-        number: int,
-        members: NDArray[np.int64],
-        slots: NDArray[np.int32],
-        also: Mapping[str, Range],
-    ) -> NDArray[np.int64]:
-        """Put queries of one template into the index; the places of those that no row can satisfy."""
-        n = len(members)
-        if not n:
-            return np.empty(0, np.int64)
+        number = self._shapes[shape]
+        if number is None:
+            return [], members
         made = self._templates[number]
+        given = made.given(found, members)
+        fit = np.logical_and.reduce([np.ones(len(members), bool), *(values.valid for values in given)])
+        if not fit.all():
+            given = [taken(values, np.flatnonzero(fit)) for values in given]
+        return [self._with_boxes(number, made, given, members[fit])] if fit.any() else [], members[~fit]
+
+    def _of_one(self, found: Texts, i: int) -> _Boxed:
+        """A query whose condition is its own template; `BadArgument` if it cannot be used."""
+        condition = self._read(found.texts[i].as_py())
+        condition.check(self._types)
+        made = alone(condition)
+        boxed = self._with_boxes(len(self._templates), made, [], np.array([i]))
+        self._templates.append(made)
+        return boxed
+
+    def _with_boxes(self, number: int, made: Template, given: Sequence[Values], members: NDArray[np.int64]) -> _Boxed:
         lane = Lane(0) if self._lanes is None else self._lanes(made)
-        boxes = Boxes(made, made.given(found, members), n, self._types, lane.known, self._offers)
-        bounded = [column.name for box in boxes.boxes for column in box]
-        for name in bounded:
-            self._axes.setdefault(name, len(self._axes))
-        possible = np.zeros(n, np.int64)
+        boxes = Boxes(made, given, len(members), self._types, lane.known, self._offers)
         for box in boxes.boxes:
+            for column in box:
+                self._axes.setdefault(column.name, len(self._axes))
+        return _Boxed(number, members, boxes, lane)
+
+    def _put(
+        self, one: _Boxed, kept: NDArray[np.int64], slots: NDArray[np.int32], also: Mapping[str, Range]
+    ) -> NDArray[np.int64]:
+        """Put those of these queries that are ``kept`` into the index; the places of those that no row can satisfy."""
+        n = len(kept)
+        if not n:
+            return kept
+        whole = n == len(one.members)
+        possible = np.zeros(n, np.int64)
+        for box in one.boxes.boxes:
             lows, highs = np.full((len(self._axes), n), NULL), np.full((len(self._axes), n), MOST)
             for column, (low, high) in box.items():
-                lows[self._axes[column.name]], highs[self._axes[column.name]] = low, high
+                at = self._axes[column.name]
+                lows[at], highs[at] = (low, high) if whole else (low[kept], high[kept])
             for name, (low, high) in also.items():
                 lows[self._axes[name]], highs[self._axes[name]] = low, high
             if self._lanes is not None:
-                lows[0], highs[0] = lane.number, lane.number
+                lows[0], highs[0] = one.lane.number, one.lane.number
             possible += (lows <= highs).all(axis=0)
             self._index.add(lows, highs, slots)
-        self._template[slots] = number
-        self._state[slots] = _ALIVE | np.where(boxes.exact, _EXACT, np.uint8(0)) | np.where(possible > 1, _SEVERAL, 0)
-        self._special |= not boxes.exact.all() or bool((possible > 1).any())
+        exact = one.boxes.exact[kept]
+        self._template[slots] = one.template
+        self._state[slots] = _ALIVE | np.where(exact, _EXACT, np.uint8(0)) | np.where(possible > 1, _SEVERAL, 0)
+        self._special |= not exact.all() or bool((possible > 1).any())
         return np.flatnonzero(possible == 0)
 
     def _noted(
@@ -509,14 +525,37 @@ class QuerySet:
 
     def _hold(self, rows_of: Rows, rows: NDArray[np.int32], slots: NDArray[np.int32]) -> NDArray[np.bool_]:
         """Whether rows satisfy queries, pair by pair: all pairs of a template at once."""
-        holds = np.empty(len(rows), bool)
+        holds = np.zeros(len(rows), bool)
         for number, at in self._by_template(slots):
-            made = self._templates[number]
-            distinct, which = np.unique(slots[at], return_inverse=True)
-            given = made.given(Texts.of(self.texts(distinct)), np.arange(len(distinct)))
-            mine = {column.name: rows_of.values(column.name, rows[at]) for column in made.columns}
-            holds[at] = made.holds(mine, [taken(values, which) for values in given])
+            try:
+                holds[at] = self._true(number, rows_of, rows[at], slots[at])
+            except Exception:  # noqa: BLE001 - each is asked by itself, and reports its own error
+                for slot in np.unique(slots[at]):
+                    mine = at[slots[at] == slot]
+                    try:
+                        holds[mine] = self._true(number, rows_of, rows[mine], slots[mine])
+                    except Exception as error:  # noqa: BLE001 - whatever it is, it is this query's
+                        self._fail(slot, error)
         return holds
+
+    def _true(self, number: int, rows_of: Rows, rows: NDArray[np.int32], slots: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """The same for queries of one template."""
+        made = self._templates[number]
+        distinct, which = np.unique(slots, return_inverse=True)
+        given = made.given(Texts.of(self.texts(distinct)), np.arange(len(distinct)))
+        mine = {column.name: rows_of.values(column.name, rows) for column in made.columns}
+        return made.holds(mine, [taken(values, which) for values in given])
+
+    def _fail(self, slot: np.int32, error: Exception) -> None:
+        """Forget a query that cannot be evaluated; the slots of the others stay as they are."""
+        at = np.array([slot], np.int64)
+        self._failed.append(Failed(self.keys(at.astype(np.int32)), self.texts(at.astype(np.int32)), told(error)))
+        self._forget(at)
+
+    def failed(self) -> list[Failed]:
+        """The queries that were removed because their conditions could not be evaluated, each reported once."""
+        failed, self._failed = self._failed, []
+        return failed
 
     def _by_template(self, slots: NDArray[np.int32]) -> Iterator[tuple[int, NDArray[np.int64]]]:
         numbers = self._template[slots]
@@ -525,10 +564,27 @@ class QuerySet:
         yield from zip(found.tolist(), np.split(order, first[1:]), strict=True)
 
 
+def told(error: Exception) -> str:
+    """An error as the reason why a query is refused."""
+    return str(error) if isinstance(error, AppulseError) else f"{type(error).__name__}: {error}"
+
+
 def plain_key(kind: pa.DataType) -> pa.DataType:
     """The type that keys of queries of some type have in a set."""
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     return pa.string() if pa.types.is_string_view(kind) else kind
+
+
+def as_keys(keys: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Keys in the type that all have in a set; `BadArgument` where they do not fit."""
+    if keys.type == kind:
+        return keys
+    try:
+        return keys.cast(kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise BadArgument(
+            f"The keys of these queries are {keys.type}, and those known already {kind}: {error}. Give all in one type."
+        ) from None
 
 
 class _Growing:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +20,7 @@ from appulse.kernels import literals as kernels
 from appulse.kernels.strings import gather_runs
 from appulse.model.strings import Bytes
 from appulse.queries import keys
-from appulse.queries.columns import BOOLEAN, NULL, NUMBER, TEXT, TIME, Values, kind_of
+from appulse.queries.columns import BOOLEAN, NULL, NUMBER, TEXT, TIME, Values, kind_of, objects
 from appulse.queries.condition import (
     And,
     Arithmetic,
@@ -32,10 +33,12 @@ from appulse.queries.condition import (
     Node,
     Not,
     Or,
+    columns_of,
     evaluate,
     micros_of,
     parse,
     parts_of,
+    with_parts,
 )
 from appulse.queries.index import LEAST, MOST
 
@@ -103,6 +106,14 @@ class Texts:
             )
         )
 
+    def words(self, rows: NDArray[np.int64], at: NDArray[np.int64]) -> list[str]:
+        """What the quotes of text literals enclose: of the texts at ``rows`` those that stand at ``at``."""
+        starts = np.frombuffer(self.texts.buffers()[1], np.int64)[self.texts.offset :][rows]
+        data = np.frombuffer(self.texts.buffers()[2] or b"", np.uint8)
+        begins, sizes = starts + self.begins[at] + 1, self.ends[at] - self.begins[at] - 2
+        found = Bytes(*gather_runs(begins, sizes, 0, data, np.arange(len(rows))))
+        return [word.replace(b"''", b"'").decode() for word in found.to_arrow().to_pylist()]
+
 
 def _read_long(
     data: NDArray[np.uint8],
@@ -141,45 +152,34 @@ class Template:
     parameters: tuple[Parameter, ...]
     boxes: int  # how many a condition of this shape has
 
-    @property
+    @cached_property
     def columns(self) -> tuple[Column, ...]:
         """The columns it reads, each once."""
         found: dict[tuple[str | None, str], Column] = {}
-        waiting = [self.tree]
-        while waiting:
-            node = waiting.pop()
-            if isinstance(node, Column) and not node.name.startswith(_PARAMETER):
-                found.setdefault((node.stream, node.name), node)
-            waiting.extend(reversed(parts_of(node)))
+        for column in columns_of(self.tree):
+            if not column.name.startswith(_PARAMETER):
+                found.setdefault((column.stream, column.name), column)
         return tuple(found.values())
 
     def given(self, texts: Texts, rows: NDArray[np.int64]) -> list[Values]:
         """The parameters of the texts at ``rows``, one value a text; not valid where a text is no time."""
+        n, valid = len(rows), np.ones(len(rows), bool)
+        at = np.array([parameter.number for parameter in self.parameters], np.int64)[:, None] + texts.first[rows]
+        numbers, quoted = texts.values[at], [i for i, one in enumerate(self.parameters) if one.kind != NUMBER]
+        words = texts.words(np.tile(rows, len(quoted)), at[quoted].ravel()) if quoted else []
+        place = {i: k * n for k, i in enumerate(quoted)}
         out = []
-        for parameter in self.parameters:
-            at = texts.first[rows] + parameter.number
+        for i, parameter in enumerate(self.parameters):
             if parameter.kind == NUMBER:
-                values = -texts.values[at] if parameter.negative else texts.values[at]
-                out.append(
-                    Values(NUMBER, values.astype(np.int64) if parameter.whole else values, np.ones(len(rows), bool))
-                )
+                values = -numbers[i] if parameter.negative else numbers[i]
+                out.append(Values(NUMBER, values.astype(np.int64) if parameter.whole else values, valid))
                 continue
-            words = [
-                text[begin + 1 : end - 1].replace(b"''", b"'").decode()
-                for text, begin, end in zip(
-                    texts.texts.take(pa.array(rows)).cast(pa.large_binary()).to_pylist(),
-                    texts.begins[at].tolist(),
-                    texts.ends[at].tolist(),
-                    strict=True,
-                )
-            ]
+            mine = words[place[i] : place[i] + n]
             if parameter.kind == TEXT:
-                data = np.empty(len(words), object)
-                data[:] = words
-                out.append(Values(TEXT, data, np.ones(len(rows), bool)))
+                out.append(Values(TEXT, objects(mine), valid))
             else:
-                times = [micros_of(word) for word in words]
-                known = np.array([time is not None for time in times])
+                times = [micros_of(word) for word in mine]
+                known = np.array([time is not None for time in times], bool)
                 out.append(Values(TIME, np.array([time or 0 for time in times], np.int64), known))
         return out
 
@@ -249,6 +249,7 @@ class _Taken:
         self._bytes = None if text.isascii() else np.cumsum([0] + [len(c.encode()) for c in text])
         self._fractions = any(kind == kernels.FRACTION for kind, *_ in spans)
         self.parameters: dict[int, Parameter] = {}
+        self._nodes: dict[int, Node] = {}  # by identity: IN and BETWEEN compare one node with several
         self._taken: dict[int, tuple[Column, bool]] = {}
         self.fit = True
 
@@ -256,31 +257,30 @@ class _Taken:
         """The node, its literals as columns; ``beside`` is the kind of what it is compared with."""
         if isinstance(node, Literal):
             return self._literal(node, beside)
+        if id(node) not in self._nodes:
+            self._nodes[id(node)] = self._of(node)
+        return self._nodes[id(node)]
+
+    def _of(self, node: Node) -> Node:
         if isinstance(node, Comparison):
             left, right = (_kind(side, self._types) for side in (node.left, node.right))
-            return replace(node, left=self.of(node.left, beside=right), right=self.of(node.right, beside=left))
+            return with_parts(node, [self.of(node.left, beside=right), self.of(node.right, beside=left)])
         if isinstance(node, Arithmetic):
             # Fractions that meet each other are exact; as parameters they would be doubles.
             self.fit &= not self._fractions or _reads(node.left) or _reads(node.right)
-            return replace(node, left=self.of(node.left), right=self.of(node.right))
-        if isinstance(node, And | Or):
-            return replace(node, parts=tuple(self.of(part) for part in node.parts))
-        if isinstance(node, Not):
-            return replace(node, part=self.of(node.part))
-        if isinstance(node, IsNull):
-            return replace(node, value=self.of(node.value))
         if isinstance(node, Column) and self._fractions:  # and so they are beside decimals
             kind = self._types.get(node.name)
             self.fit &= kind is None or not (pa.types.is_decimal(kind) or pa.types.is_uint64(kind))
-        return node
+        return with_parts(node, [self.of(part) for part in parts_of(node)])
 
     def _literal(self, node: Literal, beside: str | None) -> Node:
         value = node.value
         if value is None or isinstance(value, bool):
             return node
+        as_time = isinstance(value, Instant) or beside == TIME
         if node.at in self._taken:  # BETWEEN compares what stands once with two bounds
-            again, as_time = self._taken[node.at]
-            self.fit &= as_time == (beside == TIME)
+            again, was_time = self._taken[node.at]
+            self.fit &= as_time == was_time
             return again
         begin = node.at if self._bytes is None else int(self._bytes[node.at])
         number = bisect_left(self._begins, begin)
@@ -290,8 +290,7 @@ class _Taken:
         kind, _, _, own = self._spans[number]
         if isinstance(value, str | Instant):
             self.fit &= kind == kernels.TEXT
-            known = TIME if isinstance(value, Instant) or beside == TIME else TEXT
-            parameter = Parameter(number, known, whole=False, negative=False)
+            parameter = Parameter(number, TIME if as_time else TEXT, whole=False, negative=False)
         else:
             # Of nought the sign cannot be seen, and others of its shape have one.
             negative = self._text[begin : self._begins[number]].count(b"-") % 2 == 1
@@ -299,7 +298,7 @@ class _Taken:
             parameter = Parameter(number, NUMBER, whole=kind == kernels.WHOLE, negative=negative)
         self.parameters[number] = parameter
         taken = Column(f"{_PARAMETER}{number}", None, node.at)
-        self._taken[node.at] = taken, beside == TIME
+        self._taken[node.at] = taken, as_time
         return taken
 
 
@@ -327,11 +326,12 @@ class Boxes:
         if isinstance(node, Not):
             return self._of(node.part, negated=not negated)
         if isinstance(node, And | Or):
-            parts = [self._of(part, negated=negated) for part in node.parts]
+            parts = self._parts(node.parts, negated=negated)
             if isinstance(node, And) == negated:
                 return self._few([box for part in parts for box in part])
+            # Those of one box first: however many there are, they stay one.
             boxes: list[Box] = [{}]
-            for part in _sieved(parts):
+            for part in sorted(_sieved(parts), key=lambda part: len(part) > 1):
                 if len(boxes) * len(part) > MOST_BOXES:
                     boxes, part = self._hull(boxes), self._hull(part)  # noqa: PLW2901 - a smaller one of the same
                 boxes = [_both(a, b) for a in boxes for b in part]
@@ -340,10 +340,8 @@ class Boxes:
             return [{}] if node.value is not None and node.value != negated else []
         if isinstance(node, IsNull):
             return self._null(node, negated=negated)
-        if isinstance(node, Comparison) and node in self._known:
-            return [] if negated else [{}]
         if isinstance(node, Comparison):
-            return self._comparison(node, _OPPOSITE[node.operator] if negated else node.operator)
+            return self._parts([node], negated=negated)[0]
         if isinstance(node, Column):
             return [{_plain(node): keys.constant(0 if negated else 1, self._n)}]
         return self._unknown()
@@ -357,14 +355,50 @@ class Boxes:
             return self._unknown()
         return [{_plain(node.value): keys.any_value(self._n) if negated else keys.no_value(self._n)}]
 
-    def _comparison(self, node: Comparison, name: str) -> list[Box]:
+    def _parts(self, nodes: Sequence[Node], *, negated: bool) -> list[list[Box]]:
+        """The boxes of each part of an AND or OR: comparisons of a column with many constants, all at once."""
+        parts: list[list[Box]] = [[] for _ in nodes]
+        alike: dict[tuple[Column, str, str, np.dtype[Any]], list[tuple[int, Values]]] = {}
+        for i, node in enumerate(nodes):
+            if isinstance(node, Comparison):
+                found = self._comparison(node, _OPPOSITE[node.operator] if negated else node.operator)
+                if isinstance(found, list):
+                    parts[i] = found
+                else:
+                    column, name, value = found
+                    alike.setdefault((column, name, value.kind, value.data.dtype), []).append((i, value))
+            else:
+                parts[i] = self._of(node, negated=negated)
+        for (column, name, kind, _), members in alike.items():
+            values = [value for _, value in members]
+            whole = values[0]
+            if len(values) > 1:
+                whole = Values(kind, *(np.concatenate([getattr(v, f) for v in values]) for f in ("data", "valid")))
+            for k, boxes in enumerate(self._ranges(column, name, whole, len(values))):
+                parts[members[k][0]] = boxes
+        return parts
+
+    def _ranges(self, column: Column, name: str, value: Values, count: int) -> list[list[Box]]:
+        """The boxes of so many comparisons of one column; ``value`` has what they compare with, one after the other."""
+        ranges, sure = keys.ranges(self._types[column.name], name, value)
+        if ranges is None:
+            return [self._unknown() for _ in range(count)]
+        self.exact &= sure.reshape(count, -1).all(axis=0)
+        apart = [(low.reshape(count, -1), high.reshape(count, -1)) for low, high in ranges]
+        return [[{column: (low[k], high[k])} for low, high in apart] for k in range(count)]
+
+    def _comparison(self, node: Comparison, name: str) -> list[Box] | tuple[Column, str, Values]:
+        """The boxes of a comparison; or the column, operator and constant of one that bounds a column."""
         left, right = node.left, node.right
-        if (pair := self._pair(left, right)) is not None:
-            axis, turned = pair
-            low, high = keys.SIGNS[_MIRRORED[name] if turned else name]
-            if low <= high:
-                return [{axis: (np.full(self._n, low), np.full(self._n, high))}]
-            return [{axis: keys.constant(sign, self._n)} for sign in (-1, 1)]
+        if isinstance(left, Column) and isinstance(right, Column):
+            if self._known and node in self._known:
+                return [{}] if name == node.operator else []
+            if (pair := self._pair(left, right)) is not None:
+                axis, turned = pair
+                low, high = keys.SIGNS[_MIRRORED[name] if turned else name]
+                if low <= high:
+                    return [{axis: (np.full(self._n, low), np.full(self._n, high))}]
+                return [{axis: keys.constant(sign, self._n)} for sign in (-1, 1)]
         if not (isinstance(left, Column) and self._is_axis(left)):
             left, right, name = right, left, _MIRRORED[name]
         if not (isinstance(left, Column) and self._is_axis(left)):
@@ -372,13 +406,7 @@ class Boxes:
         value = self._value(right, kind_of(self._types[left.name]))
         if value is None:
             return self._unknown()
-        if value.kind == NULL:
-            return []
-        ranges, sure = keys.ranges(self._types[left.name], name, value)
-        if ranges is None:
-            return self._unknown()
-        self.exact &= sure
-        return [{_plain(left): part} for part in ranges]
+        return [] if value.kind == NULL else (_plain(left), name, value)
 
     def _pair(self, left: Node, right: Node) -> tuple[Column, bool] | None:
         """The axis of two columns' order, and whether it has them the other way round."""
@@ -408,7 +436,7 @@ class Boxes:
         elif isinstance(value, bool):
             kind, told = BOOLEAN, np.full(self._n, value)
         else:
-            kind, told = TEXT if isinstance(value, str) else NUMBER, np.full(self._n, value, object)
+            kind, told = TEXT if isinstance(value, str) else NUMBER, objects([value] * self._n)
         return Values(kind, told, np.ones(self._n, bool))
 
     def _is_axis(self, column: Column) -> bool:
@@ -442,10 +470,13 @@ def _both(a: Box, b: Box) -> Box:
 
 
 def _plain(column: Column) -> Column:
-    return column if column.at == 0 else replace(column, at=0)
+    return column if column.at == 0 else Column(column.name, column.stream)
 
 
 def _kind(node: Node, types: Mapping[str, pa.DataType]) -> str | None:
+    """The kind of a column, or of a time; None of whatever else there is."""
+    if isinstance(node, Literal) and isinstance(node.value, Instant):
+        return TIME
     return kind_of(types[node.name]) if isinstance(node, Column) and node.name in types else None
 
 

@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from appulse.kernels.numbering import COUNT, DELTA, TUMBLE_ROWS, TUMBLE_TIME, UNCERTAIN_COUNT, UNCERTAIN_DELTA
+from appulse.model.meaning import real, seconds, without_defaults
 from appulse.model.times import duration
 from appulse.windows.definitions import METHODS, CountWindow, DeltaWindow, TumblingWindow, UncertainCountWindow
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from appulse.model.meaning import Meaning
     from appulse.windows.definitions import Window
 
 
@@ -52,6 +54,29 @@ def rule_of(window: Window) -> Rule | None:
             return Rule(TUMBLE_ROWS, window.length)
         return Rule(TUMBLE_TIME, duration(window.length, "TumblingWindow"))
     return None
+
+
+def meaning_of(rule: Rule | None, lengths: Mapping[str, int], measure: str | None = None) -> Meaning:
+    """A window in plain JSON: ``lengths`` (microseconds) are those of windows of time, by stream.
+
+    ``measure`` is the column of a delta window that is certain.
+    """
+    if rule is None:
+        if len(set(lengths.values())) == 1:
+            return {"kind": "TimeWindow", "length": seconds(next(iter(lengths.values())))}
+        return {"kind": "TimeWindow", "per_stream": {name: seconds(length) for name, length in lengths.items()}}
+    if rule.kind == COUNT:
+        return {"kind": "CountWindow", "size": rule.size}
+    if rule.kind == UNCERTAIN_COUNT:
+        found: Meaning = {"kind": "UncertainCountWindow", "size": rule.size, "confidence": real(rule.confidence)}
+        found |= {"method": METHODS[rule.method], "max_rows": rule.max_rows}
+        return without_defaults(found, {"method": "exact", "max_rows": None})
+    if rule.kind == DELTA:
+        return {"kind": "DeltaWindow", "column": measure, "bound": real(rule.bound)}
+    if rule.kind == UNCERTAIN_DELTA:
+        found = {"kind": "DeltaWindow", "column": rule.column, "bound": real(rule.bound)}
+        return found | {"confidence": real(rule.confidence)}
+    return {"kind": "TumblingWindow", "length": rule.size if rule.kind == TUMBLE_ROWS else seconds(rule.size)}
 
 
 def described(rule: Rule | None, lengths: Sequence[int]) -> str:

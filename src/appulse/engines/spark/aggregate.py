@@ -42,7 +42,7 @@ def spark_aggregate(stream: Stream, aggregates: Mapping[str, str | Sequence[str]
         check_session(frame.sparkSession)
         stream = with_watermark_delay(stream)
     call = resolve_unseen(stream, arrow_schema(frame.schema), aggregates, **settings)
-    partitions = default_partitions(frame.sparkSession, streaming=frame.isStreaming)
+    partitions = settings["options"].partitions or default_partitions(frame.sparkSession, streaming=frame.isStreaming)
     slots = shuffle_partitions(frame.sparkSession) if frame.isStreaming else 0
     tiling = Tiling((Version(TilePlan(partitions, 1.0, 0.0, 0.0, slots=slots)),), 0)
     return remember(_build_stream(call, tiling, stream) if frame.isStreaming else _build_batch(call, tiling, stream))

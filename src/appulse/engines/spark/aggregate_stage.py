@@ -22,6 +22,7 @@ from appulse.engines.spark.ticks import (
 )
 from appulse.engines.spark.tile_join import ANSWERS, END, REJECTS, by_tag, metrics_blob, read_table, table_bytes
 from appulse.model.objects import concat
+from appulse.operators.output import Output
 from appulse.operators.relational import AggregateState, WindowAggregate
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from appulse.engines.call import Clock
+    from appulse.windows.clock import Clock
 
 _ROWS = b"a"
 _STATE = b"S"
@@ -114,6 +115,7 @@ class AggregateStage:
         # Rows as the log will have them, in its order: a worker that replays it has to come to the same.
         came = sorted(block for _, objects in batches for block, _ in packed(objects, 0, _CAME))
         rows = [unpack(block)[2] for block in came]
+        bucket.operator.output = Output(self.call.max_output)
         answers = aggregate_table(bucket.operator.push(rows, complete, ended=ended), self.call)
         timer = armed(bucket.operator.due, timer, limit, arm)
         written = self._save(key, cached, [bucket.step(complete, ended=ended), *came], timer, state)
@@ -139,6 +141,7 @@ class AggregateStage:
         cached, _ = state.load(key, self._fresh, Bucket.apply)
         bucket: Bucket = cached.operator
         complete = complete_before(self.call, bucket.clock, limit, ended=False)
+        bucket.operator.output = Output(self.call.max_output)
         answers = aggregate_table(bucket.operator.push([], complete), self.call)
         timer = armed(bucket.operator.due, NO_TIMER, limit, arm)
         self._save(key, cached, [bucket.step(complete, ended=False)], timer, state)
@@ -147,7 +150,9 @@ class AggregateStage:
     def at_once(self, blobs: list[bytes]) -> pa.Table:
         """Aggregate all there is: a batch query, in which every tick is complete."""
         rows = [objects for _, _, objects in map(unpack, by_tag(blobs)[_ROWS])]
-        return aggregate_table(self._fresh().operator.push(rows, ended=True), self.call)
+        operator = self._fresh().operator
+        operator.output = Output(self.call.max_output)
+        return aggregate_table(operator.push(rows, ended=True), self.call)
 
     def _fresh(self) -> Bucket:
         return Bucket(self.call)

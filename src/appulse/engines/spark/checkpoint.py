@@ -3,24 +3,41 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from appulse.engines.spark.files import Folder
-from appulse.engines.spark.tiles import TilePlan
-from appulse.engines.spark.tiling import BEGINNING, Tiling, Version
+from appulse.engines.spark.tiling import BEGINNING, Tiling
 from appulse.errors import CheckpointError
+from appulse.model.meaning import canonical, differences
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from appulse.engines.call import AnyCall
+    from appulse.model.meaning import Meaning
 
 _NAME = "appulse.json"
 _NEWEST = "appulse-newest"
 _END = "appulse-end"
-_FORMAT = 2
+# What is kept of a job, and what that is called. A later format reads all from `_OLDEST` on.
+_FORMAT, _OLDEST = 3, 3
+_MOST_LINES = 5
+# By name: the package itself stands above all layers.
+_OWN: str = import_module("appulse").__version__
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """What appulse.json says."""
+
+    format: int
+    id: str
+    closed: bool
+    call: Meaning
+    tiling: Tiling
 
 
 class Checkpoint:
@@ -48,22 +65,20 @@ class Checkpoint:
                 )
             self._write(call, tiling, closed=False)
             return tiling
-        if stored["closed"]:
+        if stored.closed:
             raise CheckpointError(
                 f"The checkpoint {self.path} was closed by a drain: its streams have ended. Start with a new one."
             )
-        self.id = stored["id"]
-        own: Tiling = stored["tiling"]
+        self.id = stored.id
+        own = stored.tiling
         if partitions is not None and partitions != own.latest.tiles:
             raise CheckpointError(
                 f"The checkpoint {self.path} has {own.latest.tiles} partitions, the job asks for {partitions}. "
                 f"Use partitions={own.latest.tiles}, or start with a new checkpoint."
             )
-        if stored["call"] != call.fingerprint():
-            raise CheckpointError(
-                f"The checkpoint {self.path} belongs to another job: streams, models, epsilon, probability, window or "
-                "lateness have changed since. Restore the job, or start with a new checkpoint."
-            )
+        self._refuse_others(stored.call, call)
+        if stored.format < _FORMAT:  # from now on it is this version's
+            self._write(call, own, closed=False)
         if replanned:
             fresh = replace(tiling.latest, slots=own.latest.slots)
             if fresh != own.latest and fresh.tiles == own.latest.tiles:
@@ -115,29 +130,50 @@ class Checkpoint:
         """Mark the streams as ended."""
         self._write(call, tiling, closed=True)
 
-    def _read(self) -> dict[str, Any] | None:
+    def _refuse_others(self, kept: Meaning, call: AnyCall) -> None:
+        lines = list(differences(kept, json.loads(canonical(call.meaning()))))
+        if not lines:
+            return
+        more = [f"and {len(lines) - _MOST_LINES} more"] if len(lines) > _MOST_LINES else []
+        told = "\n".join(f"  {line}" for line in [*lines[:_MOST_LINES], *more])
+        raise CheckpointError(
+            f"The checkpoint {self.path} belongs to another job:\n{told}\n"
+            "Restore the job, or start with a new checkpoint."
+        )
+
+    def _read(self) -> _Kept | None:
         text = self._folder.read(_NAME)
         if text is None:
             return None
         try:
-            stored: dict[str, Any] = json.loads(text)
-            if stored["format"] != _FORMAT:
+            stored = json.loads(text)
+            number = int(stored["format"])
+            if number < _OLDEST:
                 raise CheckpointError(
-                    f"{self.path}/{_NAME} has format {stored['format']}, this appulse reads {_FORMAT}. "
-                    "Use the appulse that wrote it."
+                    f"The checkpoint {self.path} was written by appulse 0.1.0, before later versions could go on from "
+                    f"checkpoints (format {number}). Drain it with that version, by ap.start(..., drain=True), and go "
+                    "on with a new checkpoint; or start anew with a new one."
                 )
-            tiling = Tiling(tuple(map(_version, stored["versions"])), int(stored["span"]))
-            return {name: stored[name] for name in ("id", "call", "closed")} | {"tiling": tiling}
+            if number > _FORMAT:
+                raise CheckpointError(
+                    f"The checkpoint {self.path} was written by appulse {stored['appulse']} (format {number}). This is "
+                    f"appulse {_OWN}, which reads formats up to {_FORMAT}. Use appulse {stored['appulse']} or "
+                    "later."
+                )
+            tiling = Tiling.kept(stored["tiles"])
+            return _Kept(number, str(stored["id"]), bool(stored["closed"]), dict(stored["call"]), tiling)
         except (ValueError, KeyError, TypeError, AttributeError):
             raise CheckpointError(
                 f"{self.path}/{_NAME} is damaged. Restore the checkpoint, or start with a new one."
             ) from None
 
     def _write(self, call: AnyCall, tiling: Tiling, *, closed: bool) -> None:
-        stored = {"format": _FORMAT, "id": self.id, "call": call.fingerprint(), "closed": closed, **asdict(tiling)}
-        self._folder.write(_NAME, json.dumps(stored))
-
-
-def _version(stored: dict[str, Any]) -> Version:
-    plan: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in stored["plan"].items()}
-    return Version(TilePlan(**plan), stored["since"], stored["first_key"])
+        stored = {
+            "format": _FORMAT,
+            "appulse": _OWN,
+            "id": self.id,
+            "closed": closed,
+            "call": call.meaning(),
+            "tiles": tiling.meaning(),
+        }
+        self._folder.write(_NAME, json.dumps(stored, indent=1, sort_keys=True))

@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the house name of this module
 from pyspark.sql import types as T  # noqa: N812
 
-from appulse.engines.call import AnyCall, Call, JoinCall, Options, resolve, to_table
+from appulse.engines.call import AnyCall, Call, JoinCall, resolve, to_table
 from appulse.engines.spark.imputing import with_shared_fills
 from appulse.engines.spark.inputs import MARKS, encoded, gathered, quoted, union, with_watermark_delay
 from appulse.engines.spark.metrics import LEVELS
@@ -38,12 +38,15 @@ from appulse.engines.spark.tagged import (
 from appulse.engines.spark.tile_join import TileJoin
 from appulse.engines.spark.tiles import TilePlan, hashed_plan, planned
 from appulse.engines.spark.tiling import Tiling
-from appulse.errors import BadArgument
+from appulse.errors import BadArgument, warn_exploding
+from appulse.model.degrees import degrees_hint
 from appulse.model.encode import encode, infer_dimensions
+from appulse.model.uncertainty import names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from appulse.engines.options import Options
     from appulse.engines.spark.files import Folder
     from appulse.model.stream import Stream
 
@@ -94,6 +97,9 @@ def spark_join(streams: Sequence[Stream], *, options: Options, **settings: Any) 
         check_session(spark)
         streams = [with_watermark_delay(stream) for stream in streams]
     call = resolve(streams, [arrow_schema(frame.schema) for frame in frames], options=options, **settings)
+    # Values are seen by workers only, whose warnings few read.
+    if hint := degrees_hint(names(call.plan.models[0], call.encodings[0].dimensions or 1), call.plan.epsilon):
+        warn_exploding(hint)
     call = with_shared_fills(call, spark)
     partitions = options.partitions or default_partitions(spark, streaming=streaming)
     plan = _tile_plan(call, partitions, options)

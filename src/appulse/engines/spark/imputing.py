@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from appulse.engines.call import JoinCall
     from appulse.model.filled import Fill, Filled
+    from appulse.model.meaning import Meaning
     from appulse.model.stream import Stream
 
 # What Spark tells its tasks of the micro-batch at hand.
@@ -46,7 +47,7 @@ class SharedFill:
     in_order = False
 
     def __init__(self, fill: Fill, spark: SparkSession) -> None:
-        self.version, self._told = fill.version, repr(fill)
+        self._meaning = fill.meaning()
         self._source: _Source
         if isinstance(fill, VersionedFill):
             self._source = _Versions(fill)
@@ -57,8 +58,9 @@ class SharedFill:
         else:
             self._source = _Broadcast(spark.sparkContext.broadcast(fill))
 
-    def __repr__(self) -> str:
-        return self._told
+    def meaning(self) -> Meaning:
+        """That of the fill."""
+        return self._meaning
 
     @property
     def taken(self) -> int | None:

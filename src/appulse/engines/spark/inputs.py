@@ -6,15 +6,19 @@ from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the house name of this module
 
+from appulse.engines.arriving import Arrivals
+from appulse.engines.call import own_keys, refused
 from appulse.engines.spark import tile_join
 from appulse.engines.spark.routing import bucketed, tiled
 from appulse.engines.spark.tile_join import table_bytes
 from appulse.engines.spark.tiles import spread_keys
 from appulse.errors import BadArgument, NotBuilt, bad_rows
+from appulse.model.defects import FUTURE
 from appulse.model.encode import encode, infer_dimensions
 
 if TYPE_CHECKING:
@@ -28,6 +32,7 @@ MARKS = "tile int, block binary"
 _BLOCKS = "tile int, block binary, ts timestamp"
 # Rows wait for their task's other rows, so that a tile gets few blocks; not for more than this.
 _FLUSH_BYTES = 256 << 20
+_NOW = "appulse batch time"
 
 
 def encoded(call: Call, tiling: Tiling, streams: Sequence[Stream], control: str | None = None) -> DataFrame:
@@ -39,7 +44,7 @@ def encoded(call: Call, tiling: Tiling, streams: Sequence[Stream], control: str 
     streaming = streams[0].frame.isStreaming
     delays = watermarks(call)
     for i, encoding in enumerate(call.encodings):
-        frame = streams[i].frame.select(*map(quoted, encoding.columns()))
+        frame = dated(streams[i].frame.select(*map(quoted, encoding.columns())))
         part = frame.mapInArrow(_encoder(call, tiling, i), _BLOCKS)
         if streaming and delays[i] is not None:
             # Spark's watermark is the one clock all keys share. It would also drop late rows unseen, were the time
@@ -56,6 +61,18 @@ def encoded(call: Call, tiling: Tiling, streams: Sequence[Stream], control: str 
     spark = streams[0].frame.sparkSession
     marks = spark.readStream.schema("newest long").json(control)
     return blocks.union(marks.mapInArrow(marker(bucket_keys(call, tiling) if call.bucketed else tiling.keys), MARKS))
+
+
+def dated(frame: DataFrame) -> DataFrame:
+    """A streaming frame with the time of its micro-batch, which is the same when that is run again."""
+    return frame.withColumn(_NOW, F.current_timestamp()) if frame.isStreaming else frame
+
+
+def batch_time(table: pa.Table) -> int | None:
+    """The time of the micro-batch (microseconds) that a task's rows are of; None in a batch query."""
+    if _NOW not in table.column_names or len(table) == 0:
+        return None
+    return int(table[_NOW][:1].cast(pa.timestamp("us", "UTC")).cast(pa.int64())[0].as_py())
 
 
 def watermarks(call: AnyCall) -> list[int | None]:
@@ -117,10 +134,17 @@ def blocks_of_task(
     encoding = call.encodings[stream]
     keys = tiling.keys
     buckets = bucket_keys(call, tiling) if call.bucketed else []
+    arrivals = Arrivals((encoding,), (call.ahead[stream],))
     for table in gathered(batches):
         if encoding.dimensions is None:
             encoding = replace(encoding, dimensions=infer_dimensions(table, encoding.model))
         objects, rejects = encode(table, encoding)
+        judged = arrivals.judge(0, objects.time, own_keys(objects, encoding), batch_time(table))
+        arrivals.settle()
+        if len(judged):
+            ahead = refused(objects.take(judged.rows), encoding, FUTURE, judged.details)
+            rejects = pa.concat_tables([rejects, ahead])
+            objects = objects.take(np.setdiff1d(np.arange(len(objects)), judged.rows))
         if len(rejects):
             fail_if_asked(call, rejects)
             # Under many keys, so that a flood of bad rows is no hot spot.

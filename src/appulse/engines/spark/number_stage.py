@@ -9,7 +9,7 @@ from zlib import crc32
 
 import numpy as np
 
-from appulse.engines.call import Clock, JoinCall, numbering_of
+from appulse.engines.call import JoinCall, numbering_of
 from appulse.engines.spark.codec import pack_arrays, pack_floors, pack_presence, unpack, unpack_arrays
 from appulse.engines.spark.routing import packed, tiled
 from appulse.engines.spark.state import NO_TIMER, Cached, TileState, blocks_of, outgrown
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from appulse.engines.spark.tiling import Tiling
     from appulse.model.objects import Objects
+    from appulse.windows.clock import Clock
 
 Out = list[tuple[int, bytes]]
 _ROWS = b"a"

@@ -9,6 +9,7 @@ Where they are a stream themselves, rows and changes make one stream, and a micr
 from __future__ import annotations
 
 import time
+import warnings
 from base64 import b64decode, b64encode
 from collections import OrderedDict
 from functools import partial
@@ -22,6 +23,7 @@ from pyspark.sql import types as T  # noqa: N812 - the house name of this module
 from pyspark.sql.pandas.types import from_arrow_type
 
 from appulse.engines.local import as_table
+from appulse.engines.options import Options, options_of
 from appulse.engines.queries import (
     CHANGE,
     CONDITION,
@@ -30,16 +32,18 @@ from appulse.engines.queries import (
     UNTIL,
     LocalQueries,
     QueryCall,
+    checked_changes,
     last_changes,
     resolve_queries,
 )
 from appulse.engines.spark.engine import SparkResult, bad_rows_of, default_partitions, observed, remember
-from appulse.engines.spark.inputs import gathered, quoted
+from appulse.engines.spark.inputs import fail_if_asked, gathered, quoted
 from appulse.engines.spark.tables import packed, unpacked
 from appulse.engines.spark.tagged import METRICS, arrow_schema, reject_type, select_tag, tagged_rows, tagged_schema
 from appulse.engines.spark.tiles import TilePlan
 from appulse.engines.spark.tiling import Tiling, Version
-from appulse.errors import BadArgument, bad_rows
+from appulse.errors import BadArgument
+from appulse.operators.output import Output
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -107,12 +111,13 @@ def standing(call: QueryCall, changes: Sequence[Held]) -> LocalQueries:
 
 
 def spark_queries(
-    stream: Stream, queries: Any, *, probability: float | None, on_reject: str, spread: int | None = None
+    stream: Stream, queries: Any, *, probability: float | None, on_reject: str, options: Options | None = None
 ) -> DataFrame:
     """The queries that rows of a Spark frame satisfy, lazily; streaming if it is.
 
-    ``spread`` is the number of parts that the queries are held in; None: one, or as many as their size asks for.
+    Partitions are the parts that the queries are held in; by default one, or as many as their size asks for.
     """
+    options = options_of(options, "match_queries")
     frame, changing = stream.frame, isinstance(queries, DataFrame) and queries.isStreaming
     if changing and not frame.isStreaming:
         raise BadArgument(
@@ -120,18 +125,23 @@ def spark_queries(
         )
     slots = default_partitions(frame.sparkSession, streaming=frame.isStreaming)
     tiling = Tiling((Version(TilePlan(slots, 1.0, 0.0, 0.0)),), 0)
-    settings: dict[str, Any] = {"probability": probability, "on_reject": on_reject}
+    settings: dict[str, Any] = {"probability": probability, "on_reject": on_reject, "options": options}
     empty = arrow_schema(frame.schema).empty_table()
     if changing:
-        if spread is not None:
-            raise BadArgument("spread= is for queries that are no stream: those that change are held by every worker.")
-        call = resolve_queries(stream, empty, arrow_schema(queries.schema), **settings)
+        if options.partitions is not None:
+            raise BadArgument(
+                "Options(partitions=) is for queries that are no stream: every worker holds all of those that change. "
+                "Leave it out."
+            )
+        changes = arrow_schema(queries.schema).empty_table()
+        call = resolve_queries(stream, empty, changes.schema, **settings)
+        checked_changes(changes, call)
         return remember(_build_changing(call, stream, queries, tiling))
     table = queries.toArrow() if isinstance(queries, DataFrame) else as_table(queries)
     call = resolve_queries(stream, empty, table.schema, **settings)
     judged = LocalQueries(call)
     judged.change(table)
-    parts = spread or -(-judged.queries.nbytes // _MOST_BYTES)
+    parts = options.partitions or -(-judged.queries.nbytes // _MOST_BYTES)
     return remember(_build(call, Held(frame.sparkSession, table), stream, tiling, judged.rejects(), parts))
 
 
@@ -253,9 +263,11 @@ def _matcher(
     arrow = arrow_schema(schema)
 
     def match_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        engine = standing(call, changes)
+        engine, output = standing(call, changes), Output(call.max_output)
         for table in gathered(batches):
-            found, _ = _judged(engine, table)
+            found, _ = _judged(engine, table, output)
+            for failed in engine.failed().to_pylist():  # the rejects of a batch are known without its answers
+                warnings.warn(f"A query was removed: {failed['values']}: {failed['detail']}", stacklevel=2)
             yield from found.cast(arrow).to_batches()
 
     return match_task
@@ -268,16 +280,19 @@ def _tagged_matcher(
     arrow = arrow_schema(schema)
 
     def match_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        engine = standing(call, changes)
+        engine, output = standing(call, changes), Output(call.max_output)
         for table in gathered(batches):
             begun = time.perf_counter()
-            found, rejects = _judged(engine, table)
+            found, rejects = _judged(engine, table, output)
+            failed = engine.failed()
+            fail_if_asked(call, failed)
             yield tagged_rows("answer", found, arrow)
-            if len(rejects):
-                yield tagged_rows("reject", rejects, arrow)
+            for bad in (rejects, failed):
+                if len(bad):
+                    yield tagged_rows("reject", bad, arrow)
             figures = {
                 "rows": len(table) - len(rejects),
-                "rejected": len(rejects),
+                "rejected": len(rejects) + len(failed),
                 "answers": len(found),
                 "queries": len(engine.queries),
                 "query_version": version,
@@ -290,8 +305,7 @@ def _tagged_matcher(
     return match_task
 
 
-def _judged(engine: LocalQueries, table: pa.Table) -> tuple[pa.Table, pa.Table]:
-    found, rejects = engine.judge(table)
-    if len(rejects) and engine.call.on_reject == "fail":
-        raise bad_rows(len(rejects), rejects.slice(0, 1).to_pylist()[0])
+def _judged(engine: LocalQueries, table: pa.Table, output: Output) -> tuple[pa.Table, pa.Table]:
+    found, rejects = engine.judge(table, output)
+    fail_if_asked(engine.call, rejects)
     return found, rejects

@@ -23,6 +23,7 @@ from appulse.engines.spark.tagged import arrow_schema, decoded, tagged_rows
 from appulse.engines.spark.tile_join import REJECTS, metrics_blob, table_bytes
 from appulse.engines.spark.tiles import spread_keys
 from appulse.model.encode import checked
+from appulse.operators.output import Output
 from appulse.queries.parts import Parts, parted
 from appulse.queries.sets import Rows
 
@@ -41,14 +42,14 @@ _NUMBER = "\0row"
 _ROUTED = "part int, block binary"
 
 
-def matched_in_parts(call: QueryCall, table: pa.Table, stream: Stream, schema: T.StructType, spread: int) -> DataFrame:
+def matched_in_parts(call: QueryCall, table: pa.Table, stream: Stream, schema: T.StructType, many: int) -> DataFrame:
     """Tagged rows of queries in so many parts."""
     usable = last_changes(LocalQueries(call).change(table))
     if CHANGE in usable.column_names:
         usable = usable.drop_columns([CHANGE])
     judged = LocalQueries(call)
     judged.change(usable)  # each under a key of its own, so slots are rows
-    parts, members = parted(judged.queries, spread)
+    parts, members = parted(judged.queries, many)
     spark = stream.frame.sparkSession
     held = [Held(spark, usable.take(pa.array(rows))) for rows in members]
     tasks = max(1, len(held))
@@ -100,6 +101,7 @@ def _matcher(
     arrow = arrow_schema(schema)
 
     def match_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        output = Output(call.max_output)
         for batch in batches:
             for key, block in zip(batch.column(0).to_pylist(), batch.column(1), strict=True):
                 blob = bytes(block.as_buffer())
@@ -108,8 +110,10 @@ def _matcher(
                     continue
                 begun = time.perf_counter()
                 engine = standing(call, [held[key]])
-                found, _ = engine.judge(unpacked(blob[1:]))
+                found, _ = engine.judge(unpacked(blob[1:]), output)
                 yield tagged_rows("answer", found, arrow)
+                if len(failed := engine.failed()):
+                    yield tagged_rows("reject", failed, arrow)
                 figures: dict[str, Any] = {
                     "answers": len(found),
                     "queries": len(engine.queries),

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from appulse.engines.call import Clock
     from appulse.engines.readings import Operator, ReadingsCall
     from appulse.model.readings import Readings
+    from appulse.windows.clock import Clock
 
 READINGS = b"a"
 _STEP = b"S"
@@ -93,7 +93,7 @@ class ReadingsStage:
             bucket.clock.see(0, readings)
             bucket.waiting.hold(readings)
         complete = complete_before(self.call, bucket.clock, limit, ended=bool(given[END]))
-        answers = list(self.call.tables(bucket.operator.push(bucket.release(complete))))
+        answers = self._answers(bucket.operator, bucket.release(complete))
         timer = armed(bucket.waiting.due, timer, limit, arm)
         newest = max((int(readings.time.max()) for readings in came), default=complete)
         blocks = [bucket.step(complete), *map(pack_readings, came)]
@@ -119,7 +119,7 @@ class ReadingsStage:
         cached, _ = state.load(key, self._fresh, Bucket.apply)
         bucket: Bucket = cached.operator
         complete = complete_before(self.call, bucket.clock, limit, ended=False)
-        answers = list(self.call.tables(bucket.operator.push(bucket.release(complete))))
+        answers = self._answers(bucket.operator, bucket.release(complete))
         timer = armed(bucket.waiting.due, NO_TIMER, limit, arm)
         self._save(key, cached, [bucket.step(complete)], complete, complete, timer, state)
         figures = metrics_blob(tile=-1 - key, answers=sum(map(len, answers)))
@@ -128,7 +128,11 @@ class ReadingsStage:
     def at_once(self, blobs: list[bytes]) -> list[pa.Table]:
         """Answer all there is: a batch query, in which every tick is complete."""
         parts = list(map(unpack_readings, by_tag(blobs)[READINGS]))
-        return list(self.call.tables(self.call.operator().push(parts)))
+        return self._answers(self.call.operator(), parts)
+
+    def _answers(self, operator: Operator, parts: list[Readings]) -> list[pa.Table]:
+        operator.output = self.call.stage_output
+        return list(self.call.tables(operator.push(parts)))
 
     def _fresh(self) -> Bucket:
         return Bucket(self.call)
@@ -143,7 +147,7 @@ class ReadingsStage:
                 behind = readings.time < max(known)
                 told = np.flatnonzero(behind if readings.asks is None else behind & readings.asks)
                 if len(told):
-                    late.append(late_readings(readings, told, max(known), self.call.encoding))
+                    late.append(late_readings(readings.take(told), max(known), self.call.encoding))
                     if self.call.on_reject == "fail":
                         raise bad_rows(len(told), late[-1].slice(0, 1).to_pylist()[0])
                 readings = readings.take(np.flatnonzero(~behind))

@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import types as T  # noqa: N812 - the house name of this module
 from pyspark.sql.pandas.types import from_arrow_type
 
+from appulse.engines.arriving import Arrivals
+from appulse.engines.options import options_of
 from appulse.engines.phenomena import resolve_phenomena
 from appulse.engines.sensors import SensorCall, resolve_sensors
 from appulse.engines.spark import tile_join
@@ -23,8 +26,10 @@ from appulse.engines.spark.engine import (
 )
 from appulse.engines.spark.inputs import (
     MARKS,
+    batch_time,
     block_batch,
     bucket_keys,
+    dated,
     fail_if_asked,
     gathered,
     hash_text,
@@ -43,15 +48,16 @@ from appulse.engines.spark.tile_join import table_bytes
 from appulse.engines.spark.tiles import TilePlan
 from appulse.engines.spark.tiling import Tiling, Version
 from appulse.errors import BadArgument
-from appulse.model.readings import encode_readings
+from appulse.model.defects import FUTURE
+from appulse.model.readings import encode_readings, refused_readings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from pyspark.sql import DataFrame
 
+    from appulse.engines.options import Options
     from appulse.engines.readings import ReadingsCall
-    from appulse.engines.sensors import SensorOptions
     from appulse.model.readings import Readings
 
 Routing = ValueRouting | GroupRouting
@@ -60,21 +66,22 @@ _BLOCKS = "tile int, block binary, ts timestamp"
 _BLOCK_ROWS = 1 << 20
 
 
-def spark_sensors(frame: DataFrame, *, options: SensorOptions, **settings: Any) -> DataFrame:
+def spark_sensors(frame: DataFrame, *, options: Options | None, **settings: Any) -> DataFrame:
     """The matches of a Spark frame of readings, lazily; streaming if it is."""
-    settings = with_lateness(frame, settings)
-    call = resolve_sensors(arrow_schema(frame.schema), sweep=options.sweep, **settings)
+    options, settings = options_of(options, "sensor_join"), with_lateness(frame, settings)
+    call = resolve_sensors(arrow_schema(frame.schema), options=options, live=frame.isStreaming, **settings)
     buckets = options.partitions or default_partitions(frame.sparkSession, streaming=frame.isStreaming)
     if call.plan.by is not None:  # what a sensor did of late, no bucket of values knows
         return readings_result(frame, call, GroupRouting(buckets if call.partitions else 1))
     return readings_result(frame, call, value_routing(call.plan, buckets, _sampled(options.sample, call)))
 
 
-def spark_phenomena(frame: DataFrame, **settings: Any) -> DataFrame:
+def spark_phenomena(frame: DataFrame, *, options: Options | None, **settings: Any) -> DataFrame:
     """The phenomena of a Spark frame of readings, lazily; streaming if it is."""
-    call = resolve_phenomena(arrow_schema(frame.schema), **with_lateness(frame, settings))
-    buckets = default_partitions(frame.sparkSession, streaming=frame.isStreaming) if call.grouped else 1
-    return readings_result(frame, call, GroupRouting(buckets))
+    options, settings = options_of(options, "phenomena"), with_lateness(frame, settings)
+    call = resolve_phenomena(arrow_schema(frame.schema), options=options, live=frame.isStreaming, **settings)
+    buckets = options.partitions or default_partitions(frame.sparkSession, streaming=frame.isStreaming)
+    return readings_result(frame, call, GroupRouting(buckets if call.grouped else 1))
 
 
 def _sampled(sample: Any, call: SensorCall) -> Readings | None:
@@ -144,7 +151,7 @@ def _encoded(frame: DataFrame, call: ReadingsCall, routing: Routing, tiling: Til
     def encode_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return blocks_of_readings(batches, call, routing, keys)
 
-    blocks = frame.select(*map(quoted, call.encoding.columns())).mapInArrow(encode_task, _BLOCKS)
+    blocks = dated(frame.select(*map(quoted, call.encoding.columns()))).mapInArrow(encode_task, _BLOCKS)
     if not frame.isStreaming:
         return blocks
     (delay,) = watermarks(call)
@@ -160,8 +167,15 @@ def blocks_of_readings(
     batches: Iterable[pa.RecordBatch], call: ReadingsCall, routing: Routing, keys: list[int]
 ) -> Iterator[pa.RecordBatch]:
     """The blocks of one task's rows."""
+    arrivals = Arrivals((call.encoding,), call.ahead)
     for table in gathered(batches):
         readings, rejects = encode_readings(table, call.encoding)
+        judged = arrivals.judge(0, readings.time, readings.sensor, batch_time(table))
+        arrivals.settle()
+        if len(judged):
+            ahead = refused_readings(readings.take(judged.rows), FUTURE, judged.details, call.encoding)
+            rejects = pa.concat_tables([rejects, ahead])
+            readings = readings.take(np.setdiff1d(np.arange(len(readings)), judged.rows))
         newest = int(readings.time.max()) if len(readings) else 0
         if len(rejects):
             fail_if_asked(call, rejects)
@@ -191,6 +205,7 @@ def _finished(tagged: DataFrame, call: ReadingsCall, answers: T.StructType, reje
     arrow = arrow_schema(schema)
 
     def expand_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        finish = call.finishing()
         for batch in batches:
             table = pa.Table.from_batches([batch])
             told = pa.compute.equal(table["tag"], "answer")
@@ -202,7 +217,7 @@ def _finished(tagged: DataFrame, call: ReadingsCall, answers: T.StructType, reje
             mine = table.filter(told)
             mine = mine.select([f"answer_{name}" for name in call.factorised_schema.names])
             mine = mine.rename_columns(call.factorised_schema.names).cast(call.factorised_schema)
-            for part in call.finished(mine):
+            for part in finish(mine):
                 yield tagged_rows("answer", part, arrow)
 
     return tagged.mapInArrow(expand_task, schema)

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the usual name of this module
 from pyspark.sql import types as T  # noqa: N812
 
+from appulse.engines.arriving import FEWEST_ROWS
 from appulse.engines.spark.checkpoint import Checkpoint
 from appulse.engines.spark.engine import SparkResult, result_of
 from appulse.engines.spark.failures import Query, writing
@@ -18,7 +19,8 @@ from appulse.engines.spark.files import replace_batch
 from appulse.engines.spark.jdbc import replace_rows
 from appulse.engines.spark.metrics import LEVELS, tell
 from appulse.engines.spark.tagged import METRICS, select_tag
-from appulse.errors import BadArgument
+from appulse.errors import BadArgument, warn_late
+from appulse.model.times import shown_time
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -128,6 +130,7 @@ def _batch_writer(
         try:
             metrics = _metrics(batch)
             place.saw(metrics["newest"])
+            _warn_late(result, metrics)
             if judge is not None:
                 _tell(place.query, number, metrics)
             if metrics["answers"] or metrics["left"] or number == 0:
@@ -141,6 +144,14 @@ def _batch_writer(
             batch.unpersist()
 
     return write
+
+
+def _warn_late(result: SparkResult, metrics: Counter[str]) -> None:
+    """Warn if most rows of a batch were late."""
+    late, rows = metrics["late"], metrics["rows"] + metrics["late"]
+    if rows >= FEWEST_ROWS and 2 * late > rows:
+        newest = shown_time(metrics["newest"], result.call.time_type, "s")
+        warn_late(late, rows, f"Spark's watermark is past them: a row that is held has the time {newest}.")
 
 
 def _metrics(batch: DataFrame) -> Counter[str]:

@@ -10,13 +10,14 @@ from appulse.engines.spark.codec import unpack
 from appulse.engines.spark.state import NO_TIMER
 from appulse.engines.spark.tile_join import checked_late
 from appulse.operators.numbering import END
+from appulse.windows.clock import Clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import pyarrow as pa
 
-    from appulse.engines.call import AnyCall, Call, Clock
+    from appulse.engines.call import AnyCall, Call
     from appulse.model.objects import Objects
 
 #: No time at all.
@@ -25,8 +26,6 @@ NEVER = -(1 << 62)
 
 def bucket_clock(call: AnyCall) -> Clock:
     """The clock of a bucket of groups."""
-    from appulse.engines.call import Clock
-
     clock = Clock.of(call)
     if call.grouped:
         # A stream that sends nothing here may well do so elsewhere: who is silent, Spark's watermark tells.

@@ -18,6 +18,7 @@ from appulse.engines.spark.state import NO_TIMER, Cached, TileState, blocks_of, 
 from appulse.engines.spark.tiling import PlaceOwnership, Tiling
 from appulse.errors import bad_rows
 from appulse.operators.answers import Answers
+from appulse.operators.output import Output
 from appulse.operators.similarity_join import SimilarityJoin
 
 if TYPE_CHECKING:
@@ -73,7 +74,8 @@ def make_operator(call: JoinCall, tiling: Tiling, place: int) -> SimilarityJoin:
 
 
 def _apply(operator: SimilarityJoin, payload: bytes) -> None:
-    """Take a delta of the log into an operator."""
+    """Take a delta of the log into an operator; what that answers was put out before."""
+    operator.output = Output()
     _take(operator, blocks_of(payload))
 
 
@@ -105,6 +107,7 @@ class TileJoin:
         given = by_tag(blobs)
         cached, timer = self._load(tile, state)
         cached.operator.counts.clear()
+        cached.operator.output = self._output()
         blocks = given[_ROWS]
         if self.call.plan.rule is not None:
             answers, rows, late, written = self._answer_numbered(tile, cached, given, state)
@@ -118,6 +121,7 @@ class TileJoin:
     def at_once(self, key: int, blobs: list[bytes], newest: int | None) -> Answers:
         """Answer all there is: a batch query, with the time of its newest row where that is needed."""
         operator = make_operator(self.call, self.tiling, self.tiling.place(key))
+        operator.output = self._output()
         given = by_tag(blobs)
         found = [operator.push([unpack(blob) for blob in given[_ROWS]], _presence(given[PRESENCE]))]
         found += [operator.leave(unpack_floors(blob[1:])) for blob in given[FLOORS]]
@@ -129,6 +133,7 @@ class TileJoin:
         tile = self.tiling.place(key)
         cached, _ = self._load(tile, state)
         cached.operator.counts.clear()
+        cached.operator.output = self._output()
         before = _NOTHING_EXPIRED if limit is None else limit - max(self.call.plan.windows)
         left = self._advance(cached, limit)
         newest = max((entry[2] for entry in cached.live), default=before)
@@ -139,6 +144,9 @@ class TileJoin:
         state.trim(cached, before)
         written = state.save(tile, cached, [], None, timer)
         return self._told(tile, cached, left, 0, [], [], written, state, begun) if len(left) else []
+
+    def _output(self) -> Output:
+        return Output(self.call.options.max_output)
 
     def _load(self, tile: int, state: TileState) -> tuple[Cached, int]:
         state.serves(self.tiling.fingerprint(tile))
@@ -214,7 +222,7 @@ class TileJoin:
         changes, known = self.call.plan.changes, operator.presence
         blocks = [
             block
-            for stream, lane, objects in operator.live(None)
+            for stream, lane, objects in operator.live()
             for block, _ in packed(objects if changes else replace(objects, frame=None), stream, lane)
         ]
         return blocks + ([PRESENCE + pack_presence(known)] if changes and known is not None else [])
@@ -223,7 +231,9 @@ class TileJoin:
         """Move time on to ``limit``; what others have told already is not told again."""
         operator: SimilarityJoin = cached.operator
         if self.call.plan.changes:
+            counted, operator.output = operator.output, Output()
             operator.advance(cached.settled)
+            operator.output = counted
         if limit is None:
             return Answers.concat([])
         cached.settled = max(cached.settled, limit)
@@ -289,7 +299,7 @@ class TileJoin:
 
 def checked_late(call: Call, stream: int, objects: Objects, rows: np.ndarray, limit: int) -> pa.Table:
     """Rejects for the rows, which came too late; or `BadInput` where the call asks to fail."""
-    table = late_rejects(objects, rows, limit, call.encodings[stream])
+    table = late_rejects(objects.take(rows), limit, call.encodings[stream])
     if call.on_reject == "fail":
         raise bad_rows(len(table), table.slice(0, 1).to_pylist()[0])
     return table

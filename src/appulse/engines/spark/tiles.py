@@ -11,6 +11,7 @@ import numpy as np
 
 from appulse.kernels.strings import hash_rows
 from appulse.kernels.tiles import MOST_CELLS, assign, cell_hash, pair_owners, row_owners
+from appulse.model.meaning import digest, real, without_defaults
 from appulse.model.uncertainty import Ball, Gaussian, Samples
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from appulse.model.meaning import Meaning
     from appulse.model.objects import Objects
     from appulse.operators.pairs import Pairs
     from appulse.operators.plan import JoinPlan
@@ -29,6 +31,8 @@ _COARSER = 16.0
 # Time of a candidate pair, in rows: about 5 ns against 1 us.
 _PAIR_COST = 0.005
 _MOST_CLASSES = 12
+_HOT = ("hot", "hot_classes", "hot_first", "hot_tiles")
+_DEFAULTS: Meaning = {"coarse_side": 0.0, "slots": 0, **{name: [] for name in _HOT}}
 
 
 @dataclass(frozen=True)
@@ -64,9 +68,33 @@ class TilePlan:
         """The same cells over another number of tiles; hot cells are not placed any more."""
         return TilePlan(tiles, self.side, self.coarse_side, self.margin, slots=self.slots)
 
+    def meaning(self) -> Meaning:
+        """The plan in plain JSON; `of` reads it."""
+        return without_defaults(
+            {
+                "tiles": self.tiles,
+                "side": real(self.side),
+                "coarse_side": real(self.coarse_side),
+                "margin": real(self.margin),
+                "hot": list(self.hot),
+                "hot_classes": list(self.hot_classes),
+                "hot_first": list(self.hot_first),
+                "hot_tiles": list(self.hot_tiles),
+                "slots": self.slots,
+            },
+            _DEFAULTS,
+        )
+
+    @staticmethod
+    def of(meaning: Meaning) -> TilePlan:
+        """The plan with this meaning."""
+        known: Meaning = _DEFAULTS | meaning
+        known |= {name: tuple(map(int, known[name])) for name in _HOT}
+        return TilePlan(**known)
+
     def fingerprint(self) -> str:
         """A short text that differs when the plan does."""
-        return hashlib.blake2b(repr(self).encode(), digest_size=8).hexdigest()
+        return digest(self.meaning())
 
     @cached_property
     def hot_arrays(self) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from appulse.engines.spark.tiles import TilePlan, label_hash, pair_places, spread_keys
+from appulse.model.meaning import without_defaults
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from appulse.model.meaning import Meaning
     from appulse.model.objects import Objects
     from appulse.operators.labels import LabelNumbers
     from appulse.operators.pairs import Pairs
@@ -34,6 +36,16 @@ class Version:
     plan: TilePlan
     since: int = BEGINNING
     first_key: int = 0
+
+    def meaning(self) -> Meaning:
+        """The version in plain JSON; `of` reads it."""
+        known = {"plan": self.plan.meaning(), "since": self.since, "first_key": self.first_key}
+        return without_defaults(known, {"since": BEGINNING})
+
+    @staticmethod
+    def of(meaning: Meaning) -> Version:
+        """The version with this meaning."""
+        return Version(TilePlan.of(meaning["plan"]), int(meaning.get("since", BEGINNING)), int(meaning["first_key"]))
 
     @cached_property
     def keys(self) -> list[int]:
@@ -55,6 +67,15 @@ class Tiling:
     def of(plan: TilePlan, join: JoinPlan) -> Tiling:
         """The first version."""
         return Tiling((Version(plan),), max(join.windows, default=0))
+
+    def meaning(self) -> Meaning:
+        """The versions in plain JSON; `kept` reads it."""
+        return {"versions": [version.meaning() for version in self.versions], "span": self.span}
+
+    @staticmethod
+    def kept(meaning: Meaning) -> Tiling:
+        """The tiling with this meaning."""
+        return Tiling(tuple(map(Version.of, meaning["versions"])), int(meaning["span"]))
 
     def over(self, tiles: int) -> Tiling:
         """The latest plan alone, over another number of tiles."""

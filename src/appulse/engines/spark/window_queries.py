@@ -9,6 +9,7 @@ changes go to all buckets.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +18,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as T  # noqa: N812 - the house name of this module
 from pyspark.sql.pandas.types import from_arrow_type
 
+from appulse.engines.arriving import Arrivals
 from appulse.engines.local import as_table
+from appulse.engines.options import Options, options_of
 from appulse.engines.queries import CHANGE, CONDITION, QUERY, SELECT, UNTIL, column_of
 from appulse.engines.spark import tile_join
 from appulse.engines.spark.engine import (
@@ -31,8 +34,10 @@ from appulse.engines.spark.engine import (
 )
 from appulse.engines.spark.inputs import (
     MARKS,
+    batch_time,
     block_batch,
     bucket_keys,
+    dated,
     fail_if_asked,
     gathered,
     hash_text,
@@ -72,7 +77,9 @@ _BLOCKS = "tile int, block binary, ts timestamp"
 _CHANGES = (QUERY, CONDITION, CHANGE, SELECT, UNTIL)
 
 
-def spark_window_queries(streams: Sequence[Stream], queries: Any, **settings: Any) -> DataFrame:
+def spark_window_queries(
+    streams: Sequence[Stream], queries: Any, *, options: Options | None = None, **settings: Any
+) -> DataFrame:
     """The choices of rows of Spark frames that satisfy queries, lazily; streaming if they are."""
     frames = [stream.frame for stream in streams]
     if not all(isinstance(frame, DataFrame) for frame in frames):
@@ -99,11 +106,12 @@ def spark_window_queries(streams: Sequence[Stream], queries: Any, **settings: An
     else:
         table = queries.toArrow() if isinstance(queries, DataFrame) else as_table(queries)
     empty = [arrow_schema(frame.schema).empty_table() for frame in frames]
-    call = resolve_window_queries(streams, empty, table.schema, **settings)
+    options = options_of(options, "match_queries")
+    call = resolve_window_queries(streams, empty, table.schema, options=options, **settings)
     refused = WindowQueries(call).change(table).rejects
     fail_if_asked(call, refused)
     slots = shuffle_partitions(spark) if streaming else 0
-    buckets = default_partitions(spark, streaming=streaming)
+    buckets = options.partitions or default_partitions(spark, streaming=streaming)
     tiling = Tiling((Version(TilePlan(buckets, 1.0, 0.0, 0.0, slots=slots)),), 0)
     asked = _Asked(None if changing else packed(table), queries if changing else None, refused)
     return remember(_built(call, asked, streams, tiling, None))
@@ -163,7 +171,7 @@ def _encoded(
 ) -> DataFrame:
     """All streams as blocks, one or a few per bucket, task and micro-batch; and changes of the queries."""
     parts = [
-        stream.frame.select(*map(quoted, one.columns)).mapInArrow(_encoder(call, i, keys), _BLOCKS)
+        dated(stream.frame.select(*map(quoted, one.columns))).mapInArrow(_encoder(call, i, keys), _BLOCKS)
         for i, (stream, one) in enumerate(zip(streams, call.streams, strict=True))
     ]
     if not streams[0].frame.isStreaming:
@@ -200,8 +208,10 @@ def blocks_of_rows(
     batches: Iterable[pa.RecordBatch], call: WindowCall, stream: int, keys: list[int]
 ) -> Iterator[pa.RecordBatch]:
     """The blocks of one task's rows."""
+    arrivals = Arrivals((call.encodings[stream],), (call.ahead[stream],))
     for table in gathered(batches):
-        rows, rejected = taken_in(call, stream, table)
+        rows, rejected = taken_in(call, stream, table, judge=partial(arrivals.judge, 0, now=batch_time(table)))
+        arrivals.settle()
         newest = int(rows.time.max()) if len(rows) else 0
         for rejects in rejected:
             fail_if_asked(call, rejects)

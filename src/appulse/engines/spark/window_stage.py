@@ -8,6 +8,7 @@ is.
 from __future__ import annotations
 
 import time
+import warnings
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -25,13 +26,14 @@ from appulse.engines.window_queries import WindowQueries
 from appulse.engines.window_rows import END as ALL
 from appulse.engines.window_rows import HeldRows, WindowRows, taken_in
 from appulse.errors import bad_rows
+from appulse.operators.output import Output
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from appulse.engines.call import Clock
     from appulse.engines.window_call import WindowCall
     from appulse.engines.window_rows import Longest
+    from appulse.windows.clock import Clock
 
 #: Byte strings between stages and in logs: rows of a stream, and changes of the queries, by how-manieth they are.
 ROWS, CHANGES = b"r", b"q"
@@ -158,10 +160,10 @@ class WindowStage:
         answers, timer, written = self._advance(
             key, cached, came, blocks, limit, timer, state, arm, ended=bool(given[END])
         )
-        rejects = [refused, *late] if key == self.first else late
+        queries = self._queries(bucket)
+        rejects = [*([refused] if key == self.first else []), *late, queries.failed()]
         self._fail_if_asked(rejects)
         out = given[REJECTS] + [table_bytes(REJECTS, table) for table in rejects if len(table)]
-        queries = self._queries(bucket)
         figures = {
             "tile": -1 - key,
             "rows": sum(map(len, came.values())),
@@ -191,7 +193,11 @@ class WindowStage:
         """Answer all there is: a batch query, in which every tick is complete."""
         bucket = self._fresh()
         came, _ = bucket.came(by_tag(blobs)[ROWS], None)
-        return self._queries(bucket).answers(bucket.held.push(came, ALL))
+        queries = self._queries(bucket)
+        answers = queries.answers(bucket.held.push(came, ALL), Output(self.call.max_output))
+        for failed in queries.failed().to_pylist():  # the rejects of a batch are known without its answers
+            warnings.warn(f"A query was removed: {failed['values']}: {failed['detail']}", stacklevel=2)
+        return answers
 
     def _advance(
         self,
@@ -213,7 +219,8 @@ class WindowStage:
         reached = bucket.clock.tick() if self.call.arrival else bucket.clock.frontier
         frontier = NEVER if reached is None else reached
         shown = bucket.held.push(came, min(complete, ALL))
-        answers, longest = queries.answers(shown), queries.longest
+        # The queries may be those of another call that says the same, with another limit.
+        answers, longest = queries.answers(shown, Output(self.call.max_output)), queries.longest
         bucket.held.forget(shown, frontier, longest)
         timer = armed(bucket.held.due if queries.waits else None, timer, limit, arm)
         step = [bucket.step(min(complete, ALL), frontier, longest), *blocks]

@@ -1,0 +1,75 @@
+"""How calls are carried out: one set of options for all of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, TypeAlias
+
+from appulse.arguments import Count, Kind, Positive, checked, one_of, several, whole
+from appulse.errors import BadArgument
+from appulse.operators.plan import BOUNDS, INDEXES
+from appulse.operators.sensor_join import SWEEPS
+
+_JOINS = ("similarity_join", "self_join", "explain_pair")
+_ON_TILES = (*_JOINS, "sensor_join", "phenomena", "window_aggregate", "match_queries")
+#: The calls that each option makes a difference to; a call by hand takes those of its function.
+USED_BY = {
+    "bounds": _JOINS,
+    "index": _JOINS,
+    "side": _JOINS,
+    "sample": (*_JOINS, "sensor_join"),
+    "sweep": ("sensor_join",),
+    "partitions": _ON_TILES,
+    "max_output": (*_ON_TILES, "ask"),
+}
+
+
+#: Of tiles, buckets and tasks.
+Partitions: TypeAlias = Annotated[int, whole(1, (1 << 31) - 1)]
+_NAMED = several(one_of(*sorted(BOUNDS)), "some of the names of bounds")
+_Bounds: TypeAlias = Annotated[frozenset[str], Kind(_NAMED.wanted, lambda value: frozenset(_NAMED.take(value)))]
+
+
+@checked
+@dataclass(frozen=True)
+class Options:
+    """How a call is carried out; nothing here changes an answer.
+
+    ``max_output`` is how many rows a call may put out, or a push of a call by hand, or a task of a Spark batch or
+    micro-batch; beyond it the call raises `OutputLimit`, before memory is full. None: any number.
+    ``bounds`` names the bounds in use, ``index`` is "auto", "grid", "dense" or "sorted": of similarity joins.
+    ``sweep`` tells when a sensor join forgets expired readings: "periodic", "eager" (at each reading) or "lazy" (once
+    there is no room).
+    On Spark, ``partitions`` is the number of tiles or buckets, and so of tasks (default: the session's cores), and
+    belongs to the checkpoint; for queries over one stream it is the number of parts that they are held in, which lie
+    apart in space (default: by the size of the queries). ``sample`` is a small frame of typical rows, from which the
+    tiles of a join are planned (or a mapping of stream names to such), and by which a sensor join splits values that
+    most sensors hold; ``side`` fixes the side of a tile's cells.
+
+    A call by hand takes the options of its function, and one in process those of Spark, which make no difference to
+    it. An option that the function has no use for is a `BadArgument`, unless it has its default.
+    """
+
+    bounds: _Bounds = BOUNDS
+    index: Annotated[str, one_of(*INDEXES)] = "auto"
+    partitions: Partitions | None = None
+    sample: Any = None
+    side: Positive | None = None
+    sweep: Annotated[str, one_of(*SWEEPS)] = "periodic"
+    max_output: Count | None = None
+
+
+def options_of(given: Options | None, call: str) -> Options:
+    """The options of a call, checked: `BadArgument` for one that makes no difference to it."""
+    if given is None:
+        return Options()
+    for field in fields(Options):
+        value, users = getattr(given, field.name), USED_BY[field.name]
+        # A sample is a frame, which does not compare.
+        at_default = value is field.default or (field.name != "sample" and value == field.default)
+        if call not in users and not at_default:
+            known = [user for user in users if user != "explain_pair"]
+            raise BadArgument(
+                f"{call} has no use for Options({field.name}=), which is for {', '.join(known)}. Leave it out."
+            )
+    return given

@@ -1,0 +1,165 @@
+"""Rows whose clock is ahead: which of them are from the future, so that they must not move time for all others.
+
+The frontier of a stream follows its newest row. One device whose clock is a day ahead would make every row of the
+others late for a day. So a row is from the future if it lies more than ``ahead`` past the wall clock (timestamps
+only), or past the newest row of every other key of its stream. Three kinds of rows are in order all the same:
+
+* those of now: timestamps within ``ahead`` of the wall clock, whatever came before;
+* those that another key confirms, which after a pause of all devices are all rows but the first; and
+* those of a stream that is slow: at most 20 of its mean pauses past the others.
+
+Of a stream with a single key the other rows are what a row is compared with.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from appulse.kernels.newest import key_numbers, newest_two
+from appulse.model.times import MIN_TIME
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from appulse.model.strings import Bytes
+
+# A slow stream's rows may come this many of its mean pauses after the others.
+_PAUSES = 20
+# Stands for the key of the runner-up, which is not known.
+_OTHER = -1
+
+
+def wall_clock() -> int:
+    """Now, in microseconds since 1970."""
+    return time.time_ns() // 1000
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Rows of a batch that are from the future, with how far (microseconds) each is ahead, and of what."""
+
+    rows: NDArray[np.int64]
+    by: NDArray[np.int64]
+    of: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def details(self) -> list[str]:
+        """Why each is refused."""
+        given = zip(self.by.tolist(), self.of, strict=True)
+        return [
+            f"{micros / 1e6:.6f} seconds ahead of {what}; a larger Stream(ahead=) admits it" for micros, what in given
+        ]
+
+
+_NONE = Judged(np.empty(0, np.int64), np.empty(0, np.int64), ())
+
+
+@dataclass(frozen=True)
+class FutureGuard:
+    """What is known of the times of a stream. `judge` gives the next guard: nothing here changes.
+
+    ``ahead`` is in microseconds, None: any. Times are compared with the wall clock where they are of the ``wall``.
+    """
+
+    ahead: int | None
+    wall: bool
+    newest: int = MIN_TIME
+    key: int = 0  # of the newest row
+    runner_up: int = MIN_TIME  # the newest time of any other key
+    moves: int = 0  # how often the newest time moved on
+    first: int = MIN_TIME
+    refused: tuple[int, int] | None = None  # time and key of a row that another key may yet confirm
+
+    def judge(self, time: NDArray[np.int64], key: Bytes, now: int | None = None) -> tuple[Judged, FutureGuard]:
+        """Which rows are from the future, and what is known after them; ``now`` is by default this machine's."""
+        if self.ahead is None or len(time) == 0:
+            return _NONE, self
+        if not self.wall:
+            return self._among_others(time, key, None)
+        now = wall_clock() if now is None else now
+        beyond = time > now + self.ahead
+        if not beyond.any():
+            return self._among_others(time, key, now)
+        rows, kept = np.flatnonzero(beyond), np.flatnonzero(~beyond)
+        judged, after = self._among_others(time[kept], key.take(kept), now)
+        by = np.concatenate([time[rows] - now, judged.by])
+        of = ("the wall clock",) * len(rows) + judged.of
+        return Judged(np.concatenate([rows, kept[judged.rows]]), by, of), after
+
+    def _among_others(self, time: NDArray[np.int64], key: Bytes, now: int | None) -> tuple[Judged, FutureGuard]:
+        if len(time) == 0:
+            return _NONE, self
+        assert self.ahead is not None  # noqa: S101 - else nothing is judged
+        after = self._with(time, key)
+        # With several keys the newest of the others vouches for the newest row, else what came before.
+        voucher = after.runner_up if after.runner_up > MIN_TIME else self.newest
+        voucher = voucher if voucher > MIN_TIME else int(time.min())
+        if after.newest - voucher <= self.ahead:
+            return _NONE, after
+        judged = self._walk(time, key, now)
+        if len(judged) == 0:
+            return judged, after
+        kept = np.setdiff1d(np.arange(len(time)), judged.rows)
+        last = judged.rows[-1:]  # the least ahead of them: the likeliest to be confirmed
+        number = np.empty(1, np.int64)
+        key_numbers(key.take(last).offsets, key.take(last).data, number)
+        return judged, replace(self._with(time[kept], key.take(kept)), refused=(int(time[last[0]]), int(number[0])))
+
+    def _with(self, time: NDArray[np.int64], key: Bytes) -> FutureGuard:
+        """With rows that are in order."""
+        if len(time) == 0:
+            return self
+        known = np.array([self.newest, self.key, self.runner_up, self.moves], np.int64)
+        newest_two(time, key.offsets, key.data, known)
+        newest, number, runner_up, moves = known.tolist()
+        least = int(time.min())
+        first = least if self.first == MIN_TIME else min(self.first, least)
+        refused = None if self.refused is not None and self.refused[0] <= newest else self.refused
+        return FutureGuard(self.ahead, self.wall, newest, number, runner_up, moves, first, refused)
+
+    def _walk(self, time: NDArray[np.int64], key: Bytes, now: int | None) -> Judged:
+        """From the newest row down: refuse it, and go on, until one is in order; the rows below it are, too."""
+        assert self.ahead is not None  # noqa: S101 - else nothing is judged
+        keys = np.empty(len(time), np.int64)
+        key_numbers(key.offsets, key.data, keys)
+        known = [(self.newest, self.key), (self.runner_up, _OTHER), *([self.refused] if self.refused else [])]
+        known = [(at, number) for at, number in known if at > MIN_TIME]
+        # What is known stands behind the rows, and is never refused.
+        times = np.concatenate([time, np.array([at for at, _ in known], np.int64)])
+        keys = np.concatenate([keys, np.array([number for _, number in known], np.int64)])
+        order = np.argsort(-times, kind="stable")
+        one_key = bool((keys == keys[0]).all())
+        ticks = np.unique(time)
+        rows, by = [], []
+        at = 1
+        for i, row in enumerate(order.tolist()):
+            at = max(at, i + 1)
+            while at < len(order) and not one_key and keys[order[at]] == keys[row]:
+                at += 1
+            if at == len(order):
+                break
+            voucher, of_now = int(times[order[at]]), now is not None and times[row] >= now - self.ahead
+            if of_now or times[row] - voucher <= max(self.ahead, self._usual(ticks, voucher)):
+                break
+            if row < len(time):
+                rows.append(row)
+                by.append(int(times[row]) - voucher)
+        return Judged(
+            np.array(rows, np.int64), np.array(by, np.int64), ("the newest row of any other key",) * len(rows)
+        )
+
+    def _usual(self, ticks: NDArray[np.int64], until: int) -> float:
+        """How long a pause is nothing special, by the pauses there were until a time; ``ticks`` are this batch's."""
+        new = np.searchsorted(ticks, until, "right") - np.searchsorted(ticks, self.newest, "right")
+        pauses = self.moves + max(0, int(new)) - 1
+        if pauses < 1:
+            return np.inf
+        first = int(ticks[0]) if self.first == MIN_TIME else min(self.first, int(ticks[0]))
+        return _PAUSES * (until - first) / pauses
