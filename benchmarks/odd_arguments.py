@@ -211,6 +211,7 @@ VALUES: tuple[Callable[[], Any], ...] = (
                 pa.table({}),
             ),
             ROWS.to_batches()[0],
+            ROWS.slice(0, 1),
             *(
                 dt.timedelta(seconds=3),
                 dt.timedelta.max,
