@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeAlias
 
 import numpy as np
@@ -117,7 +118,7 @@ class DependencyImputer:
         """
         from appulse.imputation.versions import save
 
-        return save(self, folder)
+        return save(self, Path(folder))
 
     @classmethod
     @checked
@@ -129,7 +130,7 @@ class DependencyImputer:
         """
         from appulse.imputation.versions import load
 
-        return load(folder, version)
+        return load(Path(folder), version)
 
     @checked
     def prepare(self, attributes: Attributes | None = None) -> None:
