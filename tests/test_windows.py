@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from appulse.errors import BadArgument
 from tests import naive, strategies
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 KINDS = ("count", "delta", "tumble", "uncertain", "uncertain-delta")
 ALL = ("time", *KINDS)
@@ -360,3 +361,23 @@ def test_windows_that_are_cut_tell_so() -> None:
     window = ap.UncertainCountWindow(1, confidence=1.0, max_rows=2)
     with pytest.warns(ap.CappedWindow, match="1 rows left an UncertainCountWindow"):
         ap.self_join(stream, epsilon=1.0, probability=1e-6, window=window)
+
+
+@pytest.mark.parametrize("window", ["2 seconds", 2, 2.0, timedelta(seconds=2)])
+def test_a_duration_is_a_time_window(window: Any) -> None:
+    """In every call that takes a window."""
+    table = pa.table({"k": ["a", "b", "a"], "t": [0, 1, 3], "x": [0.0, 0.0, 0.0]})
+    streams = [ap.Stream(table, key="k", time="t", value=ap.Exact("x"), name=name) for name in ("r", "s")]
+    joined = pa.table({"query": [1], "condition": ["r.x = s.x"]})
+    settings: dict[str, Any] = {"epsilon": 1.0, "probability": 0.5}
+    sensors: dict[str, Any] = {"sensor": "k", "time": "t", "value": "x"}
+    calls: list[Callable[[Any], pa.Table]] = [
+        lambda w: ap.similarity_join(*streams, window=w, **settings),
+        lambda w: ap.self_join(streams[0], window=w, **settings),
+        lambda w: ap.match_queries(*streams, queries=joined, window=w),
+        lambda w: ap.window_aggregate(streams[0], {"x": "count"}, window=w),
+        lambda w: ap.sensor_join(table, window=w, **sensors),
+        lambda w: ap.SensorJoin(window=w, **sensors).push(table),
+    ]
+    for call in calls:
+        assert call(window).equals(call(ap.TimeWindow(2)))

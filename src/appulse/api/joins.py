@@ -16,7 +16,7 @@ from appulse.engines.options import Options, options_of
 from appulse.engines.pushes import FirstTypes, schema_of
 from appulse.errors import BadArgument, NotBuilt
 from appulse.model.stream import Stream, stream_names
-from appulse.windows.definitions import GivenWindow, TimeWindow
+from appulse.windows.definitions import GivenWindow, TimeWindow, as_window
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -339,7 +339,7 @@ def explain_pair(
             (left, left if right is None else right),
             epsilon=epsilon,
             probability=probability,
-            window=window,
+            window=None if window is None else as_window(window),
             imputer=imputer,
             options=options_of(options, "explain_pair"),
         )

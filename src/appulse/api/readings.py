@@ -47,8 +47,9 @@ def sensor_join(
     ``readings`` is a frame with a column of sensors (any type), one of times and one of values. Values are alike if
     equal, or with ``resolution`` in one bin ``floor(value / resolution)``, or with ``within`` at most that far apart. A
     reading meets readings that come before it in the order (time, sensor, number) and are in their window: ``window``
-    is a `TimeWindow` (``per_stream`` names sensors), a mapping from sensors to durations (None: all others), or the
-    name of a column with each sensor's window in seconds. ``unit`` is that of times that are plain numbers.
+    is a duration or a `TimeWindow` (``per_stream`` names sensors), a mapping from sensors to durations (None: all
+    others), or the name of a column with each sensor's window in seconds. ``unit`` is that of times that are plain
+    numbers.
     ``similar`` has sensors compared by what they did in the time ``over`` up to a reading, which is ``value`` then:
     ``"summary"``, the mean and standard deviation, each in a bin of ``resolution``; ``"slope"``, a second, by least
     squares, by ``resolution`` or ``within``, else by its sign; ``"pattern"``, the signs of the steps, such as "+0-".

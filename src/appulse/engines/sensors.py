@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from appulse.arguments import NAMES, Kind, one_of
+from appulse.arguments import NAMES, Kind, Unfit, one_of
 from appulse.engines.call import TOLERANCE, column_type
 from appulse.engines.meaning import READINGS, of_alike, of_call, of_readings, types_of_readings
 from appulse.engines.options import Options, options_of
@@ -48,7 +49,11 @@ _TAKEN = ("value", "sensor", "time", "matches", "times")
 
 
 def _window(value: Any) -> Any:
-    if isinstance(value, TimeWindow | str):
+    if isinstance(value, TimeWindow):
+        return value
+    if isinstance(value, str):
+        with suppress(Unfit):
+            return TimeWindow(DURATION.take(value))
         return value
     if isinstance(value, Mapping):
         lengths = {sensor: own.length if isinstance(own, TimeWindow) else own for sensor, own in value.items()}
@@ -59,8 +64,8 @@ def _window(value: Any) -> Any:
 SensorWindow: TypeAlias = Annotated[
     Any,
     Kind(
-        "ap.TimeWindow('10 seconds'), a mapping from sensors to durations (None: all others), or the name of a column "
-        "that holds each sensor's window in seconds",
+        "a duration such as '10 seconds', a mapping from sensors to durations (None: all others), or the name of a "
+        "column that holds each sensor's window in seconds",
         _window,
     ),
 ]

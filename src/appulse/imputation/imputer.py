@@ -32,7 +32,6 @@ from appulse.imputation.verification import Verification, check
 from appulse.model.meaning import digest, without_defaults
 
 if TYPE_CHECKING:
-
     from numpy.typing import NDArray
 
     from appulse.imputation.repository import Floats, Ints

@@ -15,7 +15,6 @@ from appulse.arguments import (
     Probability,
     Unfit,
     checked,
-    instance,
     mapping,
     one_of,
     shown,
@@ -128,5 +127,15 @@ class TumblingWindow:
 
 
 Window = TimeWindow | CountWindow | UncertainCountWindow | DeltaWindow | TumblingWindow
+
+
+def as_window(value: Any) -> Window:
+    """A window, or a duration as a time window of that length."""
+    return value if isinstance(value, Window) else TimeWindow(DURATION.take(value))
+
+
 #: As an argument.
-GivenWindow: TypeAlias = Annotated[Window, instance(Window, "a window such as ap.TimeWindow('5 minutes')")]
+GivenWindow: TypeAlias = Annotated[
+    Window | float | str | timedelta,
+    Kind("a window such as ap.CountWindow(100), or a duration such as '5 minutes'", as_window),
+]
