@@ -56,7 +56,7 @@ def _join(left: Any = None, right: Any = None, **settings: Any) -> pa.Table:
         ({"probability": float("nan")}, "probability=nan"),
         ({"probability": None}, "probability=None"),
         ({"window": [10]}, r"window=\[10\]\): give a window such as.*or a duration"),
-        ({"window": "10 seconds"}, "give a window"),
+        ({"window": "10 secnds"}, "unknown unit"),
         ({"window": ap.TimeWindow(1, per_stream={"rihgt": 2})}, "'rihgt', which is no stream.*Did you mean 'right'"),
         ({"on_reject": "ignore"}, "on_reject='ignore'.*collect"),
     ],

@@ -86,9 +86,9 @@ def test_what_stands_for_a_number_or_a_name_is_converted() -> None:
         (lambda: _call(pd.NA), "got pandas"),
         (
             lambda: ap.SensorJoin(sensor="k", time="t", value="x", window=[]),
-            r"SensorJoin\(window=\[\]\): give ap.TimeWindow",
+            r"SensorJoin\(window=\[\]\): give a duration",
         ),
-        (lambda: ap.similarity_join(*[READINGS] * 2, epsilon=1, probability=1, window=1), "Wrap the frame"),  # type: ignore[arg-type]
+        (lambda: ap.similarity_join(*[READINGS] * 2, epsilon=1, probability=1, window=1), "Wrap the frame"),
     ],
 )
 def test_errors_say_which_argument_what_was_there_and_what_to_give(make: Callable[[], object], message: str) -> None:
