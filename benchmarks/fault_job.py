@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 STREAMS = ("left", "right")
 WINDOWS: dict[str, Callable[[], Any]] = {"time": lambda: ap.TimeWindow(4), "count": lambda: ap.CountWindow(300)}
 # Snapshots of the state are taken and old files removed every other second, so that kills meet these too.
-SETTINGS = {
+SETTINGS: dict[str, str | int | float | bool] = {
     "spark.sql.streaming.stateStore.maintenanceInterval": "500ms",
     "spark.sql.streaming.stateStore.minDeltasForSnapshot": 2,
     "spark.sql.streaming.minBatchesToRetain": 5,

@@ -34,12 +34,13 @@ def stream() -> ap.Stream:
 def late_share(tables: Sequence[pa.Table], window: Any, step: int) -> float:
     """The late share of the rows that follow the bad ones, pushed ``step`` rows at a time."""
     names = [f"s{i}" for i in range(len(tables))]
-    join = ap.SimilarityJoin(window=window, **_JOIN, **{name: stream() for name in names})
+    settings: dict[str, Any] = _JOIN | {name: stream() for name in names}
+    join = ap.SimilarityJoin(window=window, **settings)
     for begin in range(0, len(tables[0]), step):
         join.push(**{name: table.slice(begin, step) for name, table in zip(names, tables, strict=True)})
     join.drain()
-    late = sum(reason == "late" for reason in join.rejects()["reason"].to_pylist())
-    return late / (0.9 * sum(map(len, tables)))
+    late = join.rejects()["reason"].to_pylist().count("late")
+    return float(late / (0.9 * sum(map(len, tables))))
 
 
 def worst_late_share(*, quick: bool) -> float:

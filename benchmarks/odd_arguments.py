@@ -75,194 +75,199 @@ def stream(frame: Any = ROWS, **settings: Any) -> ap.Stream:
 
 
 #: Each makes a fresh value: generators are used up.
-VALUES: tuple[Callable[[], Any], ...] = tuple(
-    partial(lambda value: value, value)
-    for value in (
-        *(None, True, False, ..., NotImplemented, np.True_),
-        *(
-            0,
-            1,
-            -1,
-            2,
-            3,
-            7,
-            255,
-            2**31,
-            2**32,
-            2**53,
-            2**62,
-            2**63 - 1,
-            2**63,
-            -(2**63),
-            2**64,
-            2**70,
-            10**400,
-            -(10**400),
-        ),
-        10**5000,
-        *(
-            0.0,
-            -0.0,
-            0.5,
-            1.0,
-            1.5,
-            -1.0,
-            1e-300,
-            5e-324,
-            1e150,
-            1e300,
-            -1e300,
-            float("nan"),
-            float("inf"),
-            -float("inf"),
-        ),
-        *(np.float64(0.5), np.float32(2.5), np.float64("nan"), np.int64(3), np.int8(-1), np.uint64(2**64 - 1)),
-        *(np.longdouble(1), np.complex128(1j), 1j, complex(0.5)),
-        *(
-            Fraction(1, 2),
-            Fraction(10**400),
-            Decimal("0.5"),
-            Decimal("NaN"),
-            Decimal("sNaN"),
-            Decimal("Infinity"),
-            Decimal("1e5000"),
-        ),
-        *(
-            "",
-            "x",
-            "y",
-            "k",
-            "t",
-            "nowhere",
-            "1 second",
-            "-1 s",
-            "5",
-            "0.5",
-            "value",
-            "a\0b",
-            "\ud800",
-            "é",
-            "1" * 300,
-            "x" * 5000,
-        ),
-        *(np.str_("x"), UserString("x"), b"x", bytearray(b"x"), memoryview(b"x"), Path("x")),
-        *(
-            (),
-            [],
-            {},
-            set(),
-            frozenset(),
-            [1],
-            ["x"],
-            ("x", "y"),
-            ["x", "x"],
-            [None],
-            {"x"},
-            {"x": 1.0},
-            {"x": "sum"},
-            {"x": None},
-        ),
-        *(
-            {1: 2},
-            {None: None},
-            {"x": ["y"]},
-            {"a": ap.Exact("x")},
-            [[1.0]],
-            [["x"]],
-            OrderedDict(x=1),
-            UserDict(x=1),
-            deque(["x"]),
-        ),
-        *(Counter("x"), range(3), slice(3), ["x"] * 50),
-        *(
-            np.array(1.0),
-            np.array([]),
-            np.array([1.0, 2.0]),
-            np.array(["x"]),
-            np.array([[1.0], [2.0]]),
-            np.array([None]),
-        ),
-        *(
-            pd.Series([1.0, 2.0]),
-            pd.Series(["x", "y"]),
-            pd.Index(["x"]),
-            pl.Series([1, 2]),
-            pa.array([1, 2]),
-            pa.scalar(1.5),
-        ),
-        *(
-            pa.chunked_array([[1]]),
-            pd.NA,
-            pd.NaT,
-            pd.Timestamp(0),
-            pd.Timedelta(3, "s"),
-            pa.float64(),
-            pa.schema([("x", pa.int64())]),
-        ),
-        *(
-            ROWS,
-            QUERIES,
-            PLACES,
-            ROWS.to_pandas(),
-            pl.DataFrame({"x": [1.0]}),
-            pl.LazyFrame({"x": [1.0]}),
-            pd.DataFrame(),
-            pa.table({}),
-        ),
-        ROWS.to_batches()[0],
-        *(
-            dt.timedelta(seconds=3),
-            dt.timedelta.max,
-            dt.timedelta.min,
-            dt.datetime.max,
-            dt.date(2024, 1, 1),
-            dt.time(3),
-        ),
-        *(
-            np.timedelta64(3, "s"),
-            np.timedelta64("NaT"),
-            np.datetime64("2024-01-01"),
-            dt.datetime(2024, 1, 1, tzinfo=dt.UTC),
-        ),
-        *(
-            ap.Exact("x"),
-            ap.Samples("s"),
-            ap.Gaussian("x", sigma=1.0),
-            ap.Incomplete("x", "y"),
-            ap.Options(),
-            ap.SensorOptions(),
-        ),
-        *(
-            ap.TimeWindow(1),
-            ap.CountWindow(2),
-            ap.TumblingWindow(2),
-            ap.DeltaWindow("x", 1.0),
-            ap.UncertainCountWindow(1, 0.5),
-        ),
-        *(
-            stream(),
-            stream(None),
-            ap.MeanImputer(WHOLE),
-            ap.ZeroFill(),
-            ap.DifferentialDependency({"x": 1.0}, "y", 9.0),
-        ),
-        *(
-            object(),
-            object,
-            int,
-            ap.Exact,
-            _Colour.RED,
-            _Hostile(),
-            _Hostile,
-            re.compile("x"),
-            UUID(int=0),
-            OSError("x"),
-            np,
-            io.StringIO(),
-        ),
-        *(lambda: None, lambda x: x, len, "x".join),
-    )
-) + (lambda: (name for name in "xy"), lambda: iter([1]), lambda: map(str, "x"), lambda: count())
+VALUES: tuple[Callable[[], Any], ...] = (
+    *tuple(
+        partial(lambda value: value, value)
+        for value in (
+            *(None, True, False, ..., NotImplemented, np.True_),
+            *(
+                0,
+                1,
+                -1,
+                2,
+                3,
+                7,
+                255,
+                2**31,
+                2**32,
+                2**53,
+                2**62,
+                2**63 - 1,
+                2**63,
+                -(2**63),
+                2**64,
+                2**70,
+                10**400,
+                -(10**400),
+            ),
+            10**5000,
+            *(
+                0.0,
+                -0.0,
+                0.5,
+                1.0,
+                1.5,
+                -1.0,
+                1e-300,
+                5e-324,
+                1e150,
+                1e300,
+                -1e300,
+                float("nan"),
+                float("inf"),
+                -float("inf"),
+            ),
+            *(np.float64(0.5), np.float32(2.5), np.float64("nan"), np.int64(3), np.int8(-1), np.uint64(2**64 - 1)),
+            *(np.longdouble(1), np.complex128(1j), 1j, complex(0.5)),
+            *(
+                Fraction(1, 2),
+                Fraction(10**400),
+                Decimal("0.5"),
+                Decimal("NaN"),
+                Decimal("sNaN"),
+                Decimal("Infinity"),
+                Decimal("1e5000"),
+            ),
+            *(
+                "",
+                "x",
+                "y",
+                "k",
+                "t",
+                "nowhere",
+                "1 second",
+                "-1 s",
+                "5",
+                "0.5",
+                "value",
+                "a\x00b",
+                "�",
+                "é",
+                "1" * 300,
+                "x" * 5000,
+            ),
+            *(np.str_("x"), UserString("x"), b"x", bytearray(b"x"), memoryview(b"x"), Path("x")),
+            *(
+                (),
+                [],
+                {},
+                set(),
+                frozenset(),
+                [1],
+                ["x"],
+                ("x", "y"),
+                ["x", "x"],
+                [None],
+                {"x"},
+                {"x": 1.0},
+                {"x": "sum"},
+                {"x": None},
+            ),
+            *(
+                {1: 2},
+                {None: None},
+                {"x": ["y"]},
+                {"a": ap.Exact("x")},
+                [[1.0]],
+                [["x"]],
+                OrderedDict(x=1),
+                UserDict(x=1),
+                deque(["x"]),
+            ),
+            *(Counter("x"), range(3), slice(3), ["x"] * 50),
+            *(
+                np.array(1.0),
+                np.array([]),
+                np.array([1.0, 2.0]),
+                np.array(["x"]),
+                np.array([[1.0], [2.0]]),
+                np.array([None]),
+            ),
+            *(
+                pd.Series([1.0, 2.0]),
+                pd.Series(["x", "y"]),
+                pd.Index(["x"]),
+                pl.Series([1, 2]),
+                pa.array([1, 2]),
+                pa.scalar(1.5),
+            ),
+            *(
+                pa.chunked_array([[1]]),
+                pd.NA,
+                pd.NaT,
+                pd.Timestamp(0),
+                pd.Timedelta(3, "s"),
+                pa.float64(),
+                pa.schema([("x", pa.int64())]),
+            ),
+            *(
+                ROWS,
+                QUERIES,
+                PLACES,
+                ROWS.to_pandas(),
+                pl.DataFrame({"x": [1.0]}),
+                pl.LazyFrame({"x": [1.0]}),
+                pd.DataFrame(),
+                pa.table({}),
+            ),
+            ROWS.to_batches()[0],
+            *(
+                dt.timedelta(seconds=3),
+                dt.timedelta.max,
+                dt.timedelta.min,
+                dt.datetime.max.replace(tzinfo=dt.UTC),
+                dt.date(2024, 1, 1),
+                dt.time(3),
+            ),
+            *(
+                np.timedelta64(3, "s"),
+                np.timedelta64("NaT"),
+                np.datetime64("2024-01-01"),
+                dt.datetime(2024, 1, 1, tzinfo=dt.UTC),
+            ),
+            *(
+                ap.Exact("x"),
+                ap.Samples("s"),
+                ap.Gaussian("x", sigma=1.0),
+                ap.Incomplete("x", "y"),
+                ap.Options(),
+            ),
+            *(
+                ap.TimeWindow(1),
+                ap.CountWindow(2),
+                ap.TumblingWindow(2),
+                ap.DeltaWindow("x", 1.0),
+                ap.UncertainCountWindow(1, 0.5),
+            ),
+            *(
+                stream(),
+                stream(None),
+                ap.MeanImputer(WHOLE),
+                ap.ZeroFill(),
+                ap.DifferentialDependency({"x": 1.0}, "y", 9.0),
+            ),
+            *(
+                object(),
+                object,
+                int,
+                ap.Exact,
+                _Colour.RED,
+                _Hostile(),
+                _Hostile,
+                re.compile("x"),
+                UUID(int=0),
+                OSError("x"),
+                np,
+                io.StringIO(),
+            ),
+            *(lambda: None, lambda x: x, len, "x".join),
+        )
+    ),
+    lambda: (name for name in "xy"),
+    lambda: iter([1]),
+    lambda: map(str, "x"),
+    count,
+)
 
 
 @dataclass(frozen=True)
@@ -350,17 +355,17 @@ def _definitions() -> Iterator[Target]:
         ap.self_join(stream(existence="p"), **question | {"window": window})
         ap.window_aggregate(stream(existence="p"), {"x": "sum"}, window=window)
 
-    for kind, usual in (
+    windows: tuple[tuple[Any, dict[str, Any]], ...] = (
         (ap.TimeWindow, {"length": 1, "per_stream": None}),
         (ap.CountWindow, {"size": 2}),
         (ap.UncertainCountWindow, {"size": 2, "confidence": 0.5, "method": "exact", "max_rows": None}),
         (ap.DeltaWindow, {"column": "x", "bound": 1.0, "confidence": None}),
         (ap.TumblingWindow, {"length": 2}),
-    ):
-        make: Any = kind
-        yield Target(kind.__name__, lambda make=make, **a: within(make(**a)), usual)
+    )
+    for make, taken in windows:
+        yield Target(make.__name__, lambda make=make, **a: within(make(**a)), taken)
 
-    usual = {
+    usual: dict[str, Any] = {
         "frame": ROWS,
         "key": "k",
         "time": "t",
@@ -368,27 +373,43 @@ def _definitions() -> Iterator[Target]:
         "existence": None,
         "partition_by": None,
     }
-    usual |= {"lateness": None, "idle_after": None, "order": "time", "unit": "s", "name": None, "where": ()}
-    sums = {"window": ap.CountWindow(2)}
+    usual |= {
+        "lateness": None,
+        "ahead": "1 hour",
+        "idle_after": None,
+        "order": "time",
+        "unit": "s",
+        "name": None,
+        "where": (),
+    }
+    sums: dict[str, Any] = {"window": ap.CountWindow(2)}
     uses: dict[str, Callable[[ap.Stream], object]] = {
         "self_join": lambda one: ap.self_join(one, **question),
         "similarity_join": lambda one: ap.similarity_join(one, stream(), **question | sums),
         "match_queries": lambda one: ap.match_queries(one, QUERIES, probability=0.5),
         "window_aggregate": lambda one: ap.window_aggregate(one, {"x": "sum"}, **sums),
         "filter": lambda one: ap.filter(one, "x > 0"),
-        "impute": lambda one: ap.impute(one, ap.MeanImputer(WHOLE)),
     }
     for name, use in uses.items():
         yield Target(f"Stream, for {name}", lambda use=use, **a: use(ap.Stream(**a)), usual)
-    options = {"bounds": frozenset({"mass"}), "index": "auto", "partitions": None, "sample": None, "side": None}
+    holed = usual | {"frame": HOLED, "value": ap.Incomplete("x", "y")}
+    yield Target("Stream, for impute", lambda **a: ap.impute(ap.Stream(**a), ap.MeanImputer(WHOLE)), holed)
+    options = {
+        "bounds": frozenset({"moment"}),
+        "index": "auto",
+        "partitions": None,
+        "sample": None,
+        "side": None,
+        "sweep": "periodic",
+        "max_output": None,
+    }
     yield Target("Options", lambda **a: ap.self_join(stream(), options=ap.Options(**a), **question), options)
-    yield Target("SensorOptions", ap.SensorOptions, {"sweep": "periodic", "partitions": None, "sample": None})
 
 
 def _joins() -> Iterator[Target]:
     usual: dict[str, Any] = {"epsilon": 1.0, "probability": 0.5, "window": ap.TimeWindow(3), "imputer": None}
     modes = {"emit": "matches", "probabilities": "exact", "values": False, "on_reject": "collect", "options": None}
-    both = {"left": stream(), "right": stream()}
+    both: dict[str, Any] = {"left": stream(), "right": stream()}
     yield Target("similarity_join", ap.similarity_join, both | usual | {"metric": "euclidean"} | modes)
     yield Target(
         "similarity_join, of more", lambda more: ap.similarity_join(*both.values(), more, **usual), {"more": stream()}
@@ -428,12 +449,17 @@ def _joins() -> Iterator[Target]:
 
 
 def _queries() -> Iterator[Target]:
-    modes = {"probability": None, "window": None, "aggregate": None, "spread": None, "on_reject": "collect"}
-    yield Target(
-        "match_queries", lambda one, **a: ap.match_queries(one, **a), {"one": stream(), "queries": QUERIES} | modes
-    )
+    modes = {"probability": None, "window": None, "aggregate": None, "on_reject": "collect"}
+
+    def matched(one: Any, *others: Any, **settings: Any) -> None:
+        ap.match_queries(one, *others, **settings)
+
+    def matched_of_two(a: Any, b: Any, **settings: Any) -> None:
+        matched(a, b, **settings)
+
+    yield Target("match_queries", matched, {"one": stream(), "queries": QUERIES} | modes)
     two = {"a": stream(name="a"), "b": stream(name="b"), "queries": JOINS}
-    yield Target("match_queries, of two", lambda a, b, **o: ap.match_queries(a, b, **o), two | modes)
+    yield Target("match_queries, of two", matched_of_two, two | modes)
     yield Target(
         "match_queries, aggregate",
         lambda how, part: [
@@ -472,7 +498,7 @@ def _queries() -> Iterator[Target]:
 
 def _readings() -> Iterator[Target]:
     columns = {"sensor": "k", "time": "t", "value": "x"}
-    alike = {"resolution": 0.5, "within": None, "similar": "value", "over": None, "lateness": None}
+    alike = {"resolution": 0.5, "within": None, "similar": "value", "over": None, "lateness": None, "ahead": "1 hour"}
     usual: dict[str, Any] = columns | alike | {"partition_by": None, "unit": "s", "on_reject": "collect"}
     join = usual | {"window": 10, "carry": (), "expand": False, "options": None}
     regions = usual | {"strength": 1, "span": 5, "min_sensors": 1, "locations": PLACES, "reach": 2.0, "horizon": None}
@@ -545,7 +571,7 @@ def _imputers() -> Iterator[Target]:
     )
     yield Target(
         "PointImputer",
-        lambda **a: ap.PointImputer(**a),
+        ap.PointImputer,
         {"model": _Model(), "columns": ("x", "y"), "repository": WHOLE},
     )
     dependency = {
@@ -557,7 +583,7 @@ def _imputers() -> Iterator[Target]:
         "verified": None,
     }
     yield Target("DependencyImputer", made(ap.DependencyImputer), dependency)
-    yield Target("AutoImputer", lambda **a: ap.AutoImputer(**a), {"repository": WHOLE, "sample": 100, "rules": None})
+    yield Target("AutoImputer", ap.AutoImputer, {"repository": WHOLE, "sample": 100, "rules": None})
     yield Target("AutoImputer, used", lambda sample: filled(ap.AutoImputer(WHOLE, sample, [rule])), {"sample": 100})
 
     def with_methods(attributes: Any, rows: Any, row: Any, folder: Any, version: Any) -> None:

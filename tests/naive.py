@@ -258,8 +258,8 @@ def object_of(row: Mapping[str, Any], stream: ap.Stream) -> Object:
         weights = [Fraction(1, n)] * n if model.weights is None else [Fraction(w) for w in row[model.weights]]
         total = max(Fraction(1), sum(weights, Fraction(0)))  # at most 1 + 1e-9, and then taken as 1
         kept = [(s, existence * w / total) for s, w in zip(samples, weights, strict=True) if w != 0]
-        points = [tuple(map(float, s)) if isinstance(s, list) else (float(s),) for s, _ in kept]
-        return Object(tuple(points), tuple(w for _, w in kept))
+        listed = [tuple(map(float, s)) if isinstance(s, list) else (float(s),) for s, _ in kept]
+        return Object(tuple(listed), tuple(w for _, w in kept))
     centre = np.array([float(row[column]) for column in model.columns])
     spread = np.array(spreads(row, model))
     if isinstance(model, ap.Exact):
@@ -648,8 +648,10 @@ def worlds_in_windows(rows: Iterable[Row], a: Row, b: Row, tick: int, size: int,
     return total
 
 
-def micros_of_duration(length: float | str) -> int:
+def micros_of_duration(length: float | str | timedelta) -> int:
     """Microseconds of a number of seconds, or of text such as "10 seconds"."""
+    if isinstance(length, timedelta):
+        return length // timedelta(microseconds=1)
     if not isinstance(length, str):
         return round(Fraction(length) * 10**6)
     number, unit = length.split()

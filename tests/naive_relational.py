@@ -80,7 +80,7 @@ def windows(rows: Sequence[Row], window: Any) -> Iterator[Window]:
 
 def _held(rows: list[Row], tick: int, window: Any) -> list[Row]:
     if isinstance(window, ap.TimeWindow):
-        return [row for row in rows if tick - row.time <= float(window.length)]
+        return [row for row in rows if tick - row.time <= float(str(window.length))]
     if isinstance(window, ap.CountWindow):
         return rows[-window.size :]
     if isinstance(window, ap.DeltaWindow):

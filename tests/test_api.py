@@ -73,7 +73,7 @@ def test_numbers_may_be_numpys_and_windows_timedeltas() -> None:
     """Whatever is a number or a duration."""
     from datetime import timedelta
 
-    window = ap.TimeWindow(timedelta(seconds=10))  # type: ignore[arg-type]  # documented in text
+    window = ap.TimeWindow(timedelta(seconds=10))
     usual = _join()
     for settings in (
         {"epsilon": np.int64(1)},
@@ -675,7 +675,7 @@ def test_a_push_that_raises_settles_no_dimensions() -> None:
 
 def test_rejects_are_there_whichever_streams_have_spoken() -> None:
     """Before and after the drain; rows that nothing can be joined with are judged when they come."""
-    stream = {"key": "k", "time": "t", "value": ap.Exact("x")}
+    stream: dict[str, Any] = {"key": "k", "time": "t", "value": ap.Exact("x")}
     bad = pa.table({"k": pa.array([None], pa.string()), "t": [1], "x": [0.0]})
     join = ap.SimilarityJoin(a=ap.Stream(None, **stream), b=ap.Stream(None, **stream), **QUESTION)
     join.push(a=bad)
@@ -692,7 +692,9 @@ def test_rejects_are_there_whichever_streams_have_spoken() -> None:
 
 def test_the_end_answers_streams_that_had_to_wait_for_others() -> None:
     """A stream that never showed its columns has no rows."""
-    streams = {name: ap.Stream(None, key="k", time="t", value=ap.Exact("x")) for name in ("a", "b", "c")}
+    streams: dict[str, Any] = {
+        name: ap.Stream(None, key="k", time="t", value=ap.Exact("x")) for name in ("a", "b", "c")
+    }
     join = ap.SimilarityJoin(**streams, **QUESTION)
     assert len(join.push(a=_one(), c=_one())) == 0
     assert join.drain()["right_stream"].to_pylist() == ["c"]
@@ -705,7 +707,7 @@ _UNTYPED = [pd.DataFrame(columns=["k", "t", "x"]), pa.table({name: pa.nulls(1) f
 @pytest.mark.parametrize("untyped", _UNTYPED)
 def test_columns_without_types_settle_none(untyped: Any) -> None:
     """Whoever brings them: types are those of the first push that has some."""
-    streams = {name: ap.Stream(None, key="k", time="t", value=ap.Exact("x")) for name in ("a", "b")}
+    streams: dict[str, Any] = {name: ap.Stream(None, key="k", time="t", value=ap.Exact("x")) for name in ("a", "b")}
     join = ap.SimilarityJoin(**streams, **QUESTION)
     assert len(join.push(a=untyped, b=untyped)) == 0
     assert len(join.current()) == 0

@@ -87,7 +87,8 @@ EXACT = ap.Exact("x")
 
 
 def stream(frame: Any, **changes: Any) -> ap.Stream:
-    return ap.Stream(frame, **({"key": "k", "time": "t", "value": EXACT} | changes))
+    settings: dict[str, Any] = {"key": "k", "time": "t", "value": EXACT}
+    return ap.Stream(frame, **(settings | changes))
 
 
 def asked(condition: str = "x >= 0") -> pa.Table:
@@ -111,8 +112,9 @@ def readings_by_hand(frame: Any) -> pa.Table:
 
 
 def sensors(frame: Any, **changes: Any) -> pa.Table:
-    arguments = {"sensor": "k", "time": "t", "value": "x", "window": ap.TimeWindow(9)} | changes
-    return ap.sensor_join(frame, **arguments)
+    arguments: dict[str, Any] = {"sensor": "k", "time": "t", "value": "x", "window": ap.TimeWindow(9)}
+    found: pa.Table = ap.sensor_join(frame, **(arguments | changes))
+    return found
 
 
 def phenomena(frame: Any, **changes: Any) -> pa.Table:
@@ -304,7 +306,7 @@ def test_list_views_hold_samples() -> None:
     ],
 )
 def test_frames_that_arrow_cannot_hold_say_which_column(frame: Any, match: str) -> None:
-    calls = [
+    calls: list[Callable[[], Any]] = [
         lambda: ap.self_join(stream(frame), **CLOSE),
         lambda: ap.match_queries(stream(frame), asked()),
         lambda: sensors(frame),

@@ -396,7 +396,7 @@ def _many(n: int, name: str | None = None) -> ap.Stream:
 
 @pytest.mark.parametrize("window", ["1000 SECONDS", "600 ROWS"])
 def test_many_answers_are_announced_before_they_are_made(window: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("appulse.operators.estimate._MANY", 100_000)
+    monkeypatch.setattr("appulse.operators.output.MANY", 100_000)
     one = pa.table({"query": [1], "condition": [f"a.x = b.x WITHIN {window}"]})
     with pytest.warns(ap.ExplodingOutput, match=r"1,200 rows will have about 360,000 answers, 300 for each"):
         assert len(ap.match_queries(_many(600, "a"), _many(600, "b"), queries=one)) == 360_000

@@ -172,9 +172,9 @@ def test_what_cannot_be_listened_to_is_said(spark: SparkSession, monkeypatch: py
         taken = other.getsockname()[1]
         for arguments, said in (
             ({}, "has nobody to tell"),
-            ({"on_batch": 3}, "on_batch=3 is no function"),
+            ({"on_batch": 3}, r"on_batch=3\): give a function of the metrics"),
             ({"prometheus": "http"}, "prometheus='http' is no port"),
-            ({"prometheus": True}, "prometheus=True is no port"),
+            ({"prometheus": True}, r"prometheus=True\): give a port"),
             ({"prometheus": 99_999}, "cannot be served: .*0-65535"),
             ({"prometheus": f"localhost:{taken}"}, f"localhost:{taken}' cannot be served: .*in use"),
         ):

@@ -226,7 +226,7 @@ def test_options_are_checked() -> None:
     for wrong in (*wrongs, {"sweep": "layz"}, {"side": -1}):
         with pytest.raises(ap.BadArgument, match=r"Options\("):
             ap.Options(**wrong)
-    with pytest.raises(ap.BadArgument, match=r"Give ap\.Options"):
+    with pytest.raises(ap.BadArgument, match=r"give an ap\.Options"):
         ap.self_join(_stream(), **_NEAR, options={"index": "grid"})  # type: ignore[arg-type]
 
 

@@ -151,7 +151,7 @@ def check_stage(data: st.DataObject, case: Case) -> None:
     """In a played Spark, group by group as in process, and as the twin."""
     emit = data.draw(st.sampled_from(("events", "regions")))
     by = data.draw(st.sampled_from(({}, {}, {"similar": "slope", "over": 5})))
-    settings_ = case.arguments() | by | {"partition_by": "room", "emit": emit}
+    settings_ = case.arguments() | by | {"partition_by": ("room",), "emit": emit}
     call = resolve_phenomena(case.table.schema, **settings_, lateness=15)
     buckets = data.draw(st.sampled_from((1, 2, 3)))
     spark = FakeReadings(
@@ -182,7 +182,7 @@ def check_released(data: st.DataObject, case: Case) -> None:
     rows = [(sensor, LATER + far * (time - LATER), value, room) for sensor, time, value, room in sorted(case.rows)]
     rows.sort(key=lambda row: row[1] + data.draw(st.integers(0, 2)))
     table = table_of(rows)
-    settings_ = case.arguments() | {"partition_by": "room", "emit": emit}
+    settings_ = case.arguments() | {"partition_by": ("room",), "emit": emit}
     call = resolve_phenomena(table.schema, **settings_, lateness=2)
     buckets = data.draw(st.sampled_from((1, 2)))
     spark = FakeReadings(

@@ -44,7 +44,7 @@ def _check(data: st.DataObject) -> None:
     buckets = data.draw(st.sampled_from((1, 2, 3, 5)))
     grouped = data.draw(st.booleans())
     call = resolve_sensors(
-        case.table.schema, **case.arguments(), lateness=13, partition_by="room" if grouped else None, carry=["note"]
+        case.table.schema, **case.arguments(), lateness=13, partition_by=("room",) if grouped else None, carry=["note"]
     )
     sample = encode_readings(case.table.slice(0, 12), call.encoding)[0] if data.draw(st.booleans()) else None
     spark = FakeReadings(
@@ -159,7 +159,7 @@ def test_a_value_that_most_sensors_hold_is_answered_by_all_buckets() -> None:
 @settings(max_examples=40, deadline=None)
 @given(cases())
 def test_blocks_say_what_was_packed(case: Case) -> None:
-    call = resolve_sensors(case.table.schema, **case.arguments(), partition_by="room", carry=["note"])
+    call = resolve_sensors(case.table.schema, **case.arguments(), partition_by=("room",), carry=["note"])
     readings = encode_readings(case.table, call.encoding)[0]
     if len(readings) == 0:
         return

@@ -29,11 +29,17 @@ def written(folder: Path, table: pa.Table) -> None:
         os.utime(path, (1_700_000_000 + i, 1_700_000_000 + i))
 
 
+def read_stream(spark: SparkSession, folder: Path, files: int) -> DataFrame:
+    """So many files in each micro-batch."""
+    schema = spark.read.parquet(str(folder)).schema
+    return spark.readStream.schema(schema).option("maxFilesPerTrigger", files).parquet(str(folder))
+
+
 def drained(result: DataFrame, folder: Path) -> tuple[pa.Table, pa.Table]:
     sinks = [("parquet", {"path": str(folder / name)}) for name in ("answers", "rejects")]
     ap.start(result, *sinks, checkpoint=str(folder / "checkpoint"), drain=True).awaitTermination()
     spark = result.sparkSession
-    return tuple(spark.read.parquet(str(folder / name)).toArrow() for name in ("answers", "rejects"))  # type: ignore[return-value]
+    return tuple(spark.read.parquet(str(folder / name)).toArrow() for name in ("answers", "rejects"))
 
 
 @pytest.mark.parametrize("window", [ap.TimeWindow(5), ap.CountWindow(30)], ids=["time", "count"])
@@ -42,8 +48,7 @@ def test_a_stream_goes_on_after_a_row_from_the_future(
 ) -> None:
     table = stamped(track())
     written(tmp_path / "in", table)
-    frame = spark.readStream.schema(spark.read.parquet(str(tmp_path / "in")).schema)
-    frame = frame.option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in"))
+    frame = read_stream(spark, tmp_path / "in", 1)
     model = ap.Exact("x")
     stream = ap.Stream(frame, key="id", time="t", value=model, lateness="2 minutes", name="rows")
     settings: dict[str, Any] = {"epsilon": 0.1, "probability": 0.5, "window": window}
@@ -58,7 +63,6 @@ def test_a_stream_goes_on_after_a_row_from_the_future(
 
 def test_readings_from_the_future_are_refused_in_streams(spark: SparkSession, tmp_path: Path) -> None:
     written(tmp_path / "in", stamped(track()))
-    frame = spark.readStream.schema(spark.read.parquet(str(tmp_path / "in")).schema)
-    frame = frame.option("maxFilesPerTrigger", 2).parquet(str(tmp_path / "in"))
+    frame = read_stream(spark, tmp_path / "in", 2)
     alike = ap.sensor_join(frame, sensor="id", time="t", value="v", window=1, lateness=10)
     assert reasons(drained(alike, tmp_path / "out")[1]) == {"future": 1}

@@ -141,7 +141,7 @@ def test_the_changes_so_far_add_up_to_what_stands(data: st.DataObject) -> None:
 def test_what_stands_in_order_of_arrival_is_what_was_answered() -> None:
     """Rows of an uncertain window are in it as they were when their pair was found, whatever their times."""
     for time in (0, 1, 2):
-        stream = {"key": "k", "time": "t", "value": ap.Exact("x"), "existence": "e", "order": "arrival"}
+        stream: dict[str, Any] = {"key": "k", "time": "t", "value": ap.Exact("x"), "existence": "e", "order": "arrival"}
         join = ap.SimilarityJoin(
             epsilon=1.0,
             probability=0.01,
@@ -163,7 +163,7 @@ def _sure(keys: Sequence[str], time: int, existence: float) -> pa.Table:
 
 def test_a_pair_leaves_in_the_push_that_moves_the_frontier_beyond_it() -> None:
     """Under time windows, too."""
-    streams = {name: _stream() for name in ("a", "b")}
+    streams: dict[str, Any] = {name: _stream() for name in ("a", "b")}
     join = ap.SimilarityJoin(epsilon=1.0, probability=0.5, window=ap.TimeWindow(2), emit="changes", **streams)
     join.push(a=_points([1]), b=_points([1]))
     assert sorted(join.push(a=_points([10]), b=_points([10]))["change"].to_pylist()) == [-1, 1]

@@ -14,9 +14,11 @@ import dataclasses
 import inspect
 import re
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace, UnionType
+from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -146,7 +148,7 @@ def entry(name: str, value: Any) -> Iterator[str]:
 
 def signature(name: str, value: Any) -> str:
     """How it is called, an argument a line where one line is too short."""
-    made = inspect.signature(value)
+    made = _plain(value)
     shown = [_parameter(parameter) for parameter in made.parameters.values() if parameter.name != "self"]
     shown = _with_marks(list(made.parameters.values()), shown)
     back = made.return_annotation
@@ -155,6 +157,33 @@ def signature(name: str, value: Any) -> str:
     if len(line) <= 100:
         return line
     return f"{name}(\n" + "".join(f"    {part},\n" for part in shown) + f"){ends}"
+
+
+def _plain(value: Any) -> inspect.Signature:
+    """A signature with the types that a reader knows, in place of the aliases by which arguments are checked."""
+    made = inspect.signature(value)
+    if not hasattr(value.__init__ if inspect.isclass(value) else value, "__wrapped__"):
+        return made
+    said = {name: one.annotation for name, one in made.parameters.items() if one.annotation is not one.empty}
+    known = get_type_hints(SimpleNamespace(__annotations__=said), vars(sys.modules[value.__module__]))
+    return made.replace(
+        parameters=[
+            one.replace(annotation=_type(known[name])) if name in known else one
+            for name, one in made.parameters.items()
+        ]
+    )
+
+
+def _type(kind: Any) -> str:
+    origin = get_origin(kind)
+    if origin is Callable:
+        taken, given = get_args(kind)
+        return f"Callable[[{', '.join(map(_type, taken))}], {_type(given)}]"
+    parts = ["..." if part is ... else _type(part) for part in get_args(kind)]
+    if origin in (Union, UnionType):
+        return " | ".join(dict.fromkeys(sorted(parts, key="None".__eq__)))
+    name = "None" if kind is type(None) else getattr(origin or kind, "__name__", str(kind))
+    return f"{name}[{', '.join(parts)}]" if parts else name
 
 
 def _with_marks(parameters: list[inspect.Parameter], shown: list[str]) -> list[str]:

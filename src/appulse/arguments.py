@@ -22,6 +22,7 @@ import types
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import date, timedelta
 from decimal import Decimal
 from errno import ENAMETOOLONG
 from functools import wraps
@@ -79,7 +80,7 @@ def number(
     )
 
     def take(value: Any) -> float:
-        if not isinstance(value, RealNumber | Decimal) or isinstance(value, bool | np.timedelta64):
+        if isinstance(value, bool | np.timedelta64) or not isinstance(value, RealNumber | Decimal):
             raise Unfit
         try:
             given = float(value)
@@ -100,7 +101,7 @@ def whole(least: int | None = None, most: int = _MOST_WHOLE, of: str = "") -> Ki
     wanted = f"a whole number{f' of {of}' if of else ''}" + ("" if least is None else f", at least {least}")
 
     def take(value: Any) -> int:
-        if not isinstance(value, Integral) or isinstance(value, bool | np.timedelta64):
+        if isinstance(value, bool | np.timedelta64) or not isinstance(value, Integral):
             raise Unfit
         given = int(value)
         if given > most:
@@ -261,7 +262,8 @@ Positive: TypeAlias = Annotated[float, POSITIVE]
 Probability: TypeAlias = Annotated[float, number(above=0.0, most=1.0)]
 Count: TypeAlias = Annotated[int, whole(1)]
 Name: TypeAlias = Annotated[str, NAME]
-Names: TypeAlias = Annotated[Sequence[str], several(NAME, "the name of a column, or several", single=str)]
+NAMES = several(NAME, "the name of a column, or several", single=str)
+Names: TypeAlias = Annotated[str | Sequence[str], NAMES]
 Attributes: TypeAlias = Annotated[Sequence[str], Kind("names of attributes", _attributes)]
 OnReject: TypeAlias = Annotated[str, one_of("collect", "fail")]
 Folder: TypeAlias = Annotated[str | Path, Kind("a path", _path)]
@@ -366,7 +368,7 @@ class _Short(Repr):
 
     def repr_instance(self, x: Any, level: int) -> str:
         """Frames and models have long ones."""
-        plain = isinstance(x, RealNumber | Decimal | complex | np.generic) or type(x).__module__ == "datetime"
+        plain = x is None or isinstance(x, RealNumber | Decimal | complex | np.generic | str | bytes | date | timedelta)
         return super().repr_instance(x, level) if plain else f"<{_type_of(x)}>"
 
 

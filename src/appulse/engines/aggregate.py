@@ -38,9 +38,8 @@ if TYPE_CHECKING:
     from appulse.windows.definitions import Window
 
 _GIVEN = several(one_of(*AGGREGATES), "at least one aggregate", least=1, single=str)
-Aggregates: TypeAlias = Annotated[
-    Mapping[str, str | Sequence[str]], mapping(NAME, _GIVEN, "a mapping such as {'load': ['sum', 'max']}", least=1)
-]
+_MAPPED = mapping(NAME, _GIVEN, "a mapping such as {'load': ['sum', 'max']}", least=1)
+Aggregates: TypeAlias = Annotated[Mapping[str, str | Sequence[str]], _MAPPED]
 #: A distribution in an answer.
 DISTRIBUTION = pa.list_(pa.struct([("value", pa.float64()), ("probability", pa.float64())]))
 
@@ -164,7 +163,7 @@ def resolve_aggregate(
         dimension_of(model, rule.column, d)
     plan = AggregatePlan(
         model=model,
-        asked=tuple(_asked(aggregates, names(model, d))),
+        asked=tuple(_asked(_MAPPED(aggregates, "aggregates="), names(model, d))),
         rule=rule,
         length=window.micros((name,))[0] if isinstance(window, TimeWindow) else 0,
         distribution=distribution,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from appulse.arguments import number, one_of
+from appulse.arguments import NAMES, number, one_of
 from appulse.engines.call import TOLERANCE, column_type
 from appulse.engines.meaning import READINGS, of_alike, of_call, of_readings, types_of_readings
 from appulse.engines.options import Options, options_of
@@ -192,7 +192,7 @@ def resolve_phenomena(
         raise BadArgument("resolution= and within= are given both. Bins, or values at most so far apart: give one.")
     if (locations is None) != (reach is None):
         raise BadArgument("locations= and reach= go together: where sensors are, and how far neighbours are apart.")
-    partitions = tuple(partition_by or ())
+    partitions = NAMES(partition_by or (), "partition_by=")
     key_type = column_type(schema, sensor, "readings")
     sites = None if locations is None or reach is None else _sites(locations, sensor, key_type, reach)
     reached = duration(span, "span")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from appulse.arguments import Kind, one_of
+from appulse.arguments import NAMES, Kind, one_of
 from appulse.engines.call import TOLERANCE, column_type
 from appulse.engines.meaning import READINGS, of_alike, of_call, of_readings, types_of_readings
 from appulse.engines.options import Options, options_of
@@ -203,7 +203,7 @@ def resolve_sensors(
         raise BadArgument("within= goes with values and slopes. For summaries give resolution=.")
     if resolution is not None and within is not None:
         raise BadArgument("resolution= and within= are given both. Bins, or values at most so far apart: give one.")
-    partitions, carried = tuple(partition_by or ()), tuple(carry)
+    partitions, carried = NAMES(partition_by or (), "partition_by="), NAMES(carry, "carry=")
     _check_carried(carried, (sensor, time, *partitions))
     for column in (sensor, time, value):
         column_type(schema, column, "readings")

@@ -37,15 +37,13 @@ if TYPE_CHECKING:
     from appulse.windows.definitions import Window
 
 
-Aggregate: TypeAlias = Annotated[
-    Mapping[str, str | tuple[str, str]],
-    mapping(
-        NAME,
-        several(TEXT, "'count', ('sum', 'r.v') or ('mean', 'r.v')", least=1, single=str),
-        "a mapping such as {'n': 'count', 'mean_v': ('mean', 'r.v')}",
-        least=1,
-    ),
-]
+_MAPPED = mapping(
+    NAME,
+    several(TEXT, "'count', ('sum', 'r.v') or ('mean', 'r.v')", least=1, single=str),
+    "a mapping such as {'n': 'count', 'mean_v': ('mean', 'r.v')}",
+    least=1,
+)
+Aggregate: TypeAlias = Annotated[Mapping[str, str | tuple[str, str]], _MAPPED]
 
 
 @dataclass(frozen=True)
@@ -239,7 +237,9 @@ def resolve_window_queries(
         max_output=options_of(options, "match_queries").max_output,
     )
     if aggregate is not None:
-        call = replace(call, aggregates=_aggregates(call, aggregate, probability), common_time=common)
+        call = replace(
+            call, aggregates=_aggregates(call, _MAPPED(aggregate, "aggregate="), probability), common_time=common
+        )
     if len(call.names) < sum(len(one.types) for one in calls):
         raise BadArgument("Two columns have one name once that of their stream is put before it. Rename a stream.")
     if isinstance(window, TimeWindow):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeAlias
 
 import numpy as np
@@ -31,8 +32,6 @@ from appulse.imputation.verification import Verification, check
 from appulse.model.meaning import digest, without_defaults
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from numpy.typing import NDArray
 
     from appulse.imputation.repository import Floats, Ints
@@ -119,7 +118,7 @@ class DependencyImputer:
         `SavedImputer` and `load` take it from there. Versions of a folder differ in rows alone.
         """
         self.prepare()
-        return storage.save(stored(self), folder)
+        return storage.save(stored(self), Path(folder))
 
     @classmethod
     @checked
@@ -129,8 +128,9 @@ class DependencyImputer:
         Rows and indexes are mapped into memory, so this takes as long as reading the file once, to see that it is
         whole.
         """
-        number = storage.newest_in(folder) if version is None else version
-        return read(storage.file_of(folder, number), check=True)
+        path = Path(folder)
+        number = storage.newest_in(path) if version is None else version
+        return read(storage.file_of(path, number), check=True)
 
     @checked
     def prepare(self, attributes: Attributes | None = None) -> None:

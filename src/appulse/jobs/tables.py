@@ -81,7 +81,7 @@ class JobTable(Table):
     """A job file. A source takes from ``defaults`` what it does not say itself."""
 
     defaults: dict[str, Any] = {}
-    sources: dict[str, SourceTable] = {}
+    sources: dict[Text, SourceTable] = {}
     readings: FilesTable | None = None
     similarity_join: JoinTable | None = None
     self_join: SelfJoinTable | None = None

@@ -50,7 +50,7 @@ MIN_TIME = -(1 << 62)
 
 def duration(value: object, what: str = "duration") -> int:
     """Microseconds of ``"10 seconds"``, ``"1 minute 30 seconds"``, a number of seconds or a timedelta."""
-    micros: int = _DURATION(value, f"{what}=")
+    micros: int = _DURATION(value, f"{what} ")
     return micros
 
 

@@ -82,8 +82,8 @@ class Gaussian:
             raise BadArgument(
                 f"Gaussian has {len(columns)} columns and {len(sigma)} sigmas. Give one sigma, or one per column."
             )
-        alike = isinstance(sigma, tuple) and len(set(sigma)) == 1
-        object.__setattr__(self, "sigma", sigma[0] if alike else sigma)
+        one = sigma[0] if isinstance(sigma, tuple) and len(set(sigma)) == 1 else sigma
+        object.__setattr__(self, "sigma", one)
 
     @property
     def isotropic(self) -> bool:
@@ -147,7 +147,7 @@ def names(model: Model, d: int) -> tuple[str, ...]:
     if not isinstance(model, Samples):
         return model.columns
     if model.names is not None:
-        return model.names
+        return tuple(model.names)
     return (model.column,) if d == 1 else _numbered(model.column)[:d]
 
 
