@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Find circles: files of a package that import each other, directly or through others.
 
     python -m tools.circles        check src/appulse and benchmarks; ends with 1 if there is a circle

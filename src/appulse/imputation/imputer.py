@@ -128,8 +128,9 @@ class DependencyImputer:
         Rows and indexes are mapped into memory, so this takes as long as reading the file once, to see that it is
         whole.
         """
-        number = storage.newest_in(Path(folder)) if version is None else version
-        return read(storage.file_of(Path(folder), number), check=True)
+        path = Path(folder)
+        number = storage.newest_in(path) if version is None else version
+        return read(storage.file_of(path, number), check=True)
 
     @checked
     def prepare(self, attributes: Attributes | None = None) -> None:
