@@ -44,7 +44,7 @@ def installed(package: str) -> str | None:
 
 
 def need_spark() -> None:
-    """Raise `SessionError` unless all that the engine on Spark imports is there, whoever installed it."""
+    """Raise `SessionError` unless all that the engine on Spark imports is installed."""
     missing = [package for package, module in _MODULES.items() if not _importable(module)]
     if missing:
         raise SessionError(f"Spark needs {' and '.join(missing)}, not installed here. Install the extra: {EXTRA}")
