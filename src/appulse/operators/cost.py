@@ -120,7 +120,8 @@ def choose(
     best = min(costs, key=lambda name: costs[name] / (_STEADY if name == held else 1.0))
     apart = np.sqrt(np.square(gap).sum(axis=2))
     near = apart <= epsilon + probes.reach[:, None] + rows.reach[None, :]
-    near &= apart <= epsilon + np.sqrt(spare * (probes.variance[:, None] + rows.variance[None, :]))
+    with np.errstate(over="ignore"):  # rows without a bound on their variance are near whatever there is
+        near &= apart <= epsilon + np.sqrt(spare * (probes.variance[:, None] + rows.variance[None, :]))
     share = same * float(near.mean()) if near.size else 0.0
     return Choice(best, n, shares[best], share, costs, replace(cells, side=sides[best]))
 
