@@ -650,7 +650,7 @@ def test_a_stream_without_rows_has_an_answer_without_rows() -> None:
         ({"aggregates": {"x": "median"}}, "Did you mean 'mean'"),
         ({"aggregates": {"x": []}}, "at least one"),
         ({"aggregates": {}}, "give a mapping"),
-        ({"window": 3}, "give a window"),
+        ({"window": [3]}, "give a window"),
         ({"aggregates": {"x": ["sum", "mean"]}, "single_valued": True}, "is for sums"),
         ({"distribution": True, "single_valued": True}, "is for sums"),
         ({"on_reject": "sink"}, "on_reject="),

@@ -382,7 +382,7 @@ def test_frames_of_other_libraries() -> None:
         ({"within": -1.0}, "at least 0"),
         ({"within": 1, "resolution": 1}, "both"),
         ({"value": "w"}, "no column 'w'"),
-        ({"window": None}, "give ap.TimeWindow"),
+        ({"window": None}, "give a duration"),
         ({"window": {2: 5}}, "names sensors"),
         ({"carry": ["t"]}, "column of the answers"),
         ({"carry": ["time"]}, "column of the answers"),

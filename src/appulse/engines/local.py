@@ -135,8 +135,10 @@ class LocalJoin:
         if self._suspected or not rows:
             return
         self._suspected = True
+        named = names(self.call.plan.models[0], rows[0].d)
+        if not degrees_hint(named, self.call.plan.epsilon):
+            return
         centres = np.concatenate([objects.centre for objects in rows])
-        named = names(self.call.plan.models[0], centres.shape[1])
         # Holes are NaN, and left out.
         least, most = np.fmin.reduce(centres, axis=0), np.fmax.reduce(centres, axis=0)
         hint = degrees_hint(named, self.call.plan.epsilon, least, most)

@@ -117,12 +117,25 @@ def _inconvertible(frame: Any, error: Exception) -> BadArgument:
     return BadArgument(f"Arrow cannot hold the frame: {error}. Cast its columns before the call.")
 
 
+# Types that are plain whatever their parameters, as most columns are.
+_PLAIN = frozenset(
+    kind.id
+    for kind in (
+        *(pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),
+        *(pa.float16(), pa.float32(), pa.float64(), pa.string(), pa.large_string(), pa.binary(), pa.large_binary()),
+        *(pa.date32(), pa.date64(), pa.timestamp("us"), pa.null()),
+    )
+)
+
+
 def plain_types(table: pa.Table) -> pa.Table:
     """A table in types for which Arrow has every function that calls need.
 
     Views become plain text, bytes and lists, decimals of 32 and 64 bits those of 128, and runs single values.
     """
     for i, field in enumerate(table.schema):
+        if field.type.id in _PLAIN:
+            continue
         kind = plain_type(field.type)
         if kind == field.type:
             continue
