@@ -51,8 +51,8 @@ class Stream:
     number column (numbers in ``unit``), ``value`` the uncertainty model. ``existence`` is a column in (0, 1];
     ``partition_by`` columns split the stream into independent ones. ``lateness`` says how late a row may be,
     against the slowest stream of the call; a stream silent for ``idle_after`` (by the time of the others) holds them
-    back no longer. A row more than ``ahead`` past the wall clock, or past the newest row of every other key of its
-    stream, is a reject ``future`` and moves no time on; ``math.inf`` admits every row. It counts, as does lateness,
+    back no longer. A row more than ``ahead`` past the wall clock, or past all rows of its stream so far,
+    is a reject ``future`` and moves no time on; ``math.inf`` admits every row. It counts, as does lateness,
     where rows are pushed or streamed. With ``order="arrival"``, on all inputs, rows are taken as they come: windows
     that go by rows then wait for nothing. ``where`` holds conditions, which `filter` adds. Two ``Stream`` objects are
     two streams, even over one frame.

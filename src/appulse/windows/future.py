@@ -1,14 +1,13 @@
 """Rows whose clock is ahead: which of them are from the future, so that they must not move time for all others.
 
 The frontier of a stream follows its newest row. One device whose clock is a day ahead would make every row of the
-others late for a day. So a row is from the future if it lies more than ``ahead`` past the wall clock (timestamps
-only), or past the newest row of every other key of its stream. Three kinds of rows are in order all the same:
+others late for a day. So a row is from the future if it lies more than ``ahead`` past the wall clock (timestamps only),
+or if a pause of more than ``ahead`` parts it from all rows before it. Four kinds of rows after a pause are in order:
 
 * those of now: timestamps within ``ahead`` of the wall clock, whatever came before;
-* those that another key confirms, which after a pause of all devices are all rows but the first; and
-* those of a stream that is slow: at most 20 of its mean pauses past the others.
-
-Of a stream with a single key the other rows are what a row is compared with.
+* those that a second key confirms; of a stream with a single key, a second row;
+* those of a stream that is slow: a pause of up to 20 of its mean pauses; and
+* those of a key that speaks alone, from its eighth row on: where most rows of a batch are its own.
 """
 
 from __future__ import annotations
@@ -29,8 +28,9 @@ if TYPE_CHECKING:
 
 # A slow stream's rows may come this many of its mean pauses after the others.
 _PAUSES = 20
-# Stands for the key of the runner-up, which is not known.
-_OTHER = -1
+# A key that speaks alone is believed from so many rows on.
+_ALONE = 8
+_OTHERS = "all other rows"
 
 
 def wall_clock() -> int:
@@ -75,7 +75,7 @@ class FutureGuard:
     runner_up: int = MIN_TIME  # the newest time of any other key
     moves: int = 0  # how often the newest time moved on
     first: int = MIN_TIME
-    refused: tuple[int, int] | None = None  # time and key of a row that another key may yet confirm
+    refused: tuple[int, int, int] | None = None  # time and key of rows that another key may yet confirm; how many
 
     def judge(self, time: NDArray[np.int64], key: Bytes, now: int | None = None) -> tuple[Judged, FutureGuard]:
         """Which rows are from the future, and what is known after them; ``now`` is by default this machine's."""
@@ -98,19 +98,20 @@ class FutureGuard:
             return _NONE, self
         assert self.ahead is not None  # noqa: S101 - else nothing is judged
         after = self._with(time, key)
-        # With several keys the newest of the others vouches for the newest row, else what came before.
-        voucher = after.runner_up if after.runner_up > MIN_TIME else self.newest
-        voucher = voucher if voucher > MIN_TIME else int(time.min())
-        if after.newest - voucher <= self.ahead:
+        if after.newest - (self.newest if self.newest > MIN_TIME else int(time.min())) <= self.ahead:
             return _NONE, after
-        judged = self._walk(time, key, now)
+        keys = np.empty(len(time), np.int64)
+        key_numbers(key.offsets, key.data, keys)
+        judged = self._apart(time, keys, now)
         if len(judged) == 0:
             return judged, after
+        last = int(judged.rows[-1])  # the least ahead of them: the likeliest to be confirmed
         kept = np.setdiff1d(np.arange(len(time)), judged.rows)
-        last = judged.rows[-1:]  # the least ahead of them: the likeliest to be confirmed
-        number = np.empty(1, np.int64)
-        key_numbers(key.take(last).offsets, key.take(last).data, number)
-        return judged, replace(self._with(time[kept], key.take(kept)), refused=(int(time[last[0]]), int(number[0])))
+        alone = self.refused is not None and self.refused[1] == keys[last] and len(kept) == 0
+        count = int((keys[judged.rows] == keys[last]).sum()) + (self.refused[2] if alone and self.refused else 0)
+        return judged, replace(
+            self._with(time[kept], key.take(kept)), refused=(int(time[last]), int(keys[last]), count)
+        )
 
     def _with(self, time: NDArray[np.int64], key: Bytes) -> FutureGuard:
         """With rows that are in order."""
@@ -124,36 +125,33 @@ class FutureGuard:
         refused = None if self.refused is not None and self.refused[0] <= newest else self.refused
         return FutureGuard(self.ahead, self.wall, newest, number, runner_up, moves, first, refused)
 
-    def _walk(self, time: NDArray[np.int64], key: Bytes, now: int | None) -> Judged:
-        """From the newest row down: refuse it, and go on, until one is in order; the rows below it are, too."""
+    def _apart(self, time: NDArray[np.int64], keys: NDArray[np.int64], now: int | None) -> Judged:
+        """Rows that a long pause parts from all before them, and that no second key confirms."""
         assert self.ahead is not None  # noqa: S101 - else nothing is judged
-        keys = np.empty(len(time), np.int64)
-        key_numbers(key.offsets, key.data, keys)
-        known = [(self.newest, self.key), (self.runner_up, _OTHER), *([self.refused] if self.refused else [])]
+        known = [(self.newest, self.key), *([self.refused[:2]] if self.refused else [])]
         known = [(at, number) for at, number in known if at > MIN_TIME]
         # What is known stands behind the rows, and is never refused.
         times = np.concatenate([time, np.array([at for at, _ in known], np.int64)])
-        keys = np.concatenate([keys, np.array([number for _, number in known], np.int64)])
+        numbers = np.concatenate([keys, np.array([number for _, number in known], np.int64)])
+        one_key = self.runner_up == MIN_TIME and bool((numbers == numbers[0]).all())
         order = np.argsort(-times, kind="stable")
-        one_key = bool((keys == keys[0]).all())
-        ticks = np.unique(time)
-        rows, by = [], []
-        at = 1
-        for i, row in enumerate(order.tolist()):
-            at = max(at, i + 1)
-            while at < len(order) and not one_key and keys[order[at]] == keys[row]:
-                at += 1
-            if at == len(order):
+        ticks, ends = np.unique(time), np.flatnonzero(-np.diff(times[order]) > self.ahead)
+        rows: list[int] = []
+        by: list[int] = []
+        begin = 0
+        for end in ends.tolist():
+            part = order[begin : end + 1]
+            begin, voucher = end + 1, int(times[order[end + 1]])
+            pause = int(times[part[-1]]) - voucher
+            several = len(part) > 1 if one_key else len(np.unique(numbers[part])) > 1
+            of_now = now is not None and int(times[part[0]]) >= now - self.ahead
+            own = part[part < len(time)]
+            alone = 2 * len(own) > len(time) and len(own) + (self.refused[2] if self.refused else 0) >= _ALONE
+            if several or of_now or alone or pause <= self._usual(ticks, voucher):
                 break
-            voucher, of_now = int(times[order[at]]), now is not None and times[row] >= now - self.ahead
-            if of_now or times[row] - voucher <= max(self.ahead, self._usual(ticks, voucher)):
-                break
-            if row < len(time):
-                rows.append(row)
-                by.append(int(times[row]) - voucher)
-        return Judged(
-            np.array(rows, np.int64), np.array(by, np.int64), ("the newest row of any other key",) * len(rows)
-        )
+            rows += own.tolist()
+            by += (times[own] - voucher).tolist()
+        return Judged(np.array(rows, np.int64), np.array(by, np.int64), (_OTHERS,) * len(rows))
 
     def _usual(self, ticks: NDArray[np.int64], until: int) -> float:
         """How long a pause is nothing special, by the pauses there were until a time; ``ticks`` are this batch's."""
