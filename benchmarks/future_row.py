@@ -1,4 +1,7 @@
-"""What one row with a clock a day ahead costs a stream: the share of the rows after it that come out as late."""
+"""What one row with a clock a day ahead costs a stream: the share of the rows after it that come out as late.
+
+``python -m benchmarks.future_row`` counts good rows of real feeds that are refused as from the future.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 import appulse as ap
+from appulse.model.strings import encode
+from appulse.model.times import to_micros
+from appulse.windows.future import FutureGuard
 from benchmarks.harness import say
+from examples.data_folder import data_at
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,3 +64,39 @@ def worst_late_share(*, quick: bool) -> float:
     worst = max(found, key=lambda case: found[case])
     say(f"a row a day ahead: {found[worst]:.4f} of the later rows are late, by {worst}")
     return found[worst]
+
+
+#: Real feeds whose rows are in order: file, column of times, column of keys.
+FEEDS = (
+    ("solent_ais/solent.parquet", "Time", "MMSI"),
+    ("quakes/usgs_week.parquet", "time", "id"),
+    ("quakes/isc_origins.parquet", "time", "event_id"),
+    ("sf_cabspotting/five_cabs.parquet", "time", "cab"),
+    ("swiss_day_adsb/swiss_day.parquet", "timestamp", "icao24"),
+    ("swiss_day_adsb/calfire.parquet", "timestamp", "icao24"),
+)
+_MOST_SINGLE = 30_000
+
+
+def refused(feed: pa.Table, time: str, key: str, step: int) -> int:
+    """Good rows of a feed that are refused as from the future, pushed ``step`` at a time."""
+    micros, keys = to_micros(feed[time].combine_chunks(), "s")[0], encode(feed[key].combine_chunks())
+    guard, found = FutureGuard(3_600_000_000, wall=False), 0
+    for begin in range(0, min(len(feed), _MOST_SINGLE) if step == 1 else len(feed), step):
+        rows = np.arange(begin, min(begin + step, len(feed)))
+        judged, guard = guard.judge(micros[rows], keys.take(rows))
+        found += len(judged)
+    return found
+
+
+def main() -> None:
+    """Of each real feed, how many of its rows are refused, by size of push; of single rows the first 30,000."""
+    for name, time, key in FEEDS:
+        path = data_at(name)
+        if path.exists():
+            feed = pq.read_table(path, columns=[time, key]).drop_null().sort_by(time)
+            print(name, len(feed), {step: refused(feed, time, key, step) for step in (1, 100, 5_000)})
+
+
+if __name__ == "__main__":
+    main()

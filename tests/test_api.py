@@ -706,7 +706,7 @@ _UNTYPED = [pd.DataFrame(columns=["k", "t", "x"]), pa.table({name: pa.nulls(1) f
 
 @pytest.mark.parametrize("untyped", _UNTYPED)
 def test_columns_without_types_settle_none(untyped: Any) -> None:
-    """Whoever brings them: types are those of the first push that has some."""
+    """In every call by hand: types are those of the first push that has some."""
     streams: dict[str, Any] = {name: ap.Stream(None, key="k", time="t", value=ap.Exact("x")) for name in ("a", "b")}
     join = ap.SimilarityJoin(**streams, **QUESTION)
     assert len(join.push(a=untyped, b=untyped)) == 0
