@@ -29,7 +29,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - the usual name of this module
 
 import appulse as ap
-from appulse.engines.spark.engine import result_of
+from appulse.engines.spark.results import result_of
 from benchmarks.harness import (
     arguments,
     folder_bytes,
@@ -258,7 +258,7 @@ def skew(spark: SparkSession, folder: Path, n: int, partitions: int) -> float:
         ):
             frames = [read_stream(spark, path) for path in paths]
             result = ap.similarity_join(*[stream(f, point) for f in frames], options=options, **settings)
-            tagged = result_of(result).tagged
+            tagged = result_of(result).rows
             run = timed(tagged, folder / "skew" / name)
             seconds[name] = _tile_seconds(spark, run.out)
             rows = spark.read.parquet(str(run.out)).where("tag = 'answer'").count()

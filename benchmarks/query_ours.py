@@ -10,7 +10,7 @@ import pyarrow as pa
 import appulse as ap
 from appulse.engines.window_call import resolve_window_queries
 from appulse.engines.window_queries import WindowQueries
-from appulse.engines.window_rows import END, HeldRows, taken_in
+from appulse.engines.window_rows import END, HeldRows
 from appulse.queries.sets import QuerySet
 
 if TYPE_CHECKING:
@@ -67,11 +67,11 @@ class OurWindows:
         call = resolve_window_queries(streams, tables, queries.schema, **settings)
         self._call, self._queries = call, WindowQueries(call)
         self._queries.change(queries)
-        self._rows = {i: taken_in(call, i, table)[0] for i, table in enumerate(tables)}
+        self._rows = {i: call.encode(i, table)[0] for i, table in enumerate(tables)}
 
     def match(self) -> tuple[Ints, Ints, Ints]:
         """The matching triples of left row, right row and query; slots are numbers of queries here."""
-        found = self._queries.matched(HeldRows(self._call).push(self._rows, END))
+        found = self._queries.matched(HeldRows(self._call.streams, arrival=self._call.arrival).push(self._rows, END))
         return found.rows[0], found.rows[1], found.slot.astype(np.int64)
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - the usual name of this module
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from appulse.engines.spark.engine import result_of
+from appulse.engines.spark.results import result_of
 from appulse.model.encode import encode
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, Row
 
-    from appulse.engines.call import Call
+    from appulse.engines.objects import ObjectsCall
     from appulse.engines.spark.tiling import Tiling
 
 _ROWS = "tile int, stream int, t long, id long, x double, y double, spread double, payload binary, ts timestamp"
@@ -59,7 +59,7 @@ def empty(result: DataFrame, frames: list[DataFrame], operators: int = 1) -> Dat
     Of two the first counts and passes its rows on.
     """
     known = result_of(result)
-    call = cast("Call", known.call)  # a join's
+    call = cast("ObjectsCall", known.call)  # a join's
     union = None
     for i, frame in enumerate(frames):
         columns = call.encodings[i].columns()
@@ -80,7 +80,7 @@ def empty(result: DataFrame, frames: list[DataFrame], operators: int = 1) -> Dat
     )
 
 
-def _row_encoder(call: Call, tiling: Tiling, stream: int) -> Any:
+def _row_encoder(call: ObjectsCall, tiling: Tiling, stream: int) -> Any:
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         waiting = list(batches)
         if not waiting:

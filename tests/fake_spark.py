@@ -9,29 +9,32 @@ import copy
 from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from appulse.engines.spark.aggregate_stage import AggregateStage
-from appulse.engines.spark.inputs import blocks_of_task, bucket_keys
-from appulse.engines.spark.number_stage import NumberStage
-from appulse.engines.spark.readings_stage import ReadingsStage
-from appulse.engines.spark.sensors import blocks_of_readings
+from appulse.engines.aggregate import AggregateBucket
+from appulse.engines.readings import ReadingsBucket
+from appulse.engines.spark.blobs import ANSWERS, METRICS, REJECTS, end_mark, read_table
+from appulse.engines.spark.join import join_routing, join_stages
+from appulse.engines.spark.multi_queries import ToGroupsOfRows, query_stage
+from appulse.engines.spark.pipeline import blocks_of_task
+from appulse.engines.spark.routing import ToGroups, bucket_keys
+from appulse.engines.spark.sensors import ToBuckets
+from appulse.engines.spark.stage import GroupBuckets, Stage
 from appulse.engines.spark.state import Cache, TileState
-from appulse.engines.spark.tile_join import ANSWERS, METRICS, REJECTS, TileJoin, end_mark, read_table
 from appulse.engines.spark.tiling import Tiling, Version
-from appulse.engines.spark.window_queries import blocks_of_rows
-from appulse.engines.spark.window_stage import WindowStage, changes_block
+from appulse.engines.window_bucket import changes_block
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from random import Random
 
-    from appulse.engines.aggregate import AggregateCall
-    from appulse.engines.call import AnyCall, Call, JoinCall
+    from appulse.engines.base import Call
+    from appulse.engines.call import JoinCall
     from appulse.engines.readings import ReadingsCall
-    from appulse.engines.spark.sensors import Routing
+    from appulse.engines.spark.pipeline import Routing
+    from appulse.engines.spark.sensors import Routing as ReadingsRouting
     from appulse.engines.spark.tiles import TilePlan
     from appulse.engines.window_call import WindowCall
 
@@ -88,7 +91,7 @@ class FakeHandle:
 class FakeQuery:
     """A streaming query over micro-batches of tables by stream name."""
 
-    call: AnyCall
+    call: Call[Any]
     plan: TilePlan
     random: Random
     workers: int = 2
@@ -96,24 +99,42 @@ class FakeQuery:
     timers: dict[Any, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.tiling = Tiling((Version(self.plan),), 0)
         self.caches = [Cache(1 << 30) for _ in range(self.workers)]
         self.newest: list[int | None] = [None] * len(self.call.lateness)
+        self._take(Tiling((Version(self.plan),), 0))
+
+    def _take(self, tiling: Tiling) -> None:
+        self.tiling, self.routing, self.stages = tiling, self._routing(tiling), self._stages(tiling)
+
+    def _routing(self, tiling: Tiling) -> Routing:
+        raise NotImplementedError
+
+    def _stages(self, tiling: Tiling) -> Sequence[Stage]:
+        raise NotImplementedError
 
     def batch(self, tables: Mapping[str, pa.Table]) -> tuple[list[pa.Table], list[pa.Table]]:
         """Answers and rejects of one micro-batch."""
         limit = self._watermark()
-        return self._answered(self._run_stages(self._shuffled(tables), limit))
+        return self._answered(self._run(self._shuffled(tables), limit))
 
     def end(self) -> tuple[list[pa.Table], list[pa.Table]]:
         """Answers and rejects of the end of the streams."""
         newest = max((time for time in self.newest if time is not None), default=0)
-        keys = bucket_keys(self.call, self.tiling) if self.call.bucketed else self.tiling.keys
-        return self._answered(self._run_stages({key: [end_mark(newest)] for key in keys}, self._watermark()))
+        return self._answered(self._run({key: [end_mark(newest)] for key in self.routing.keys}, self._watermark()))
 
-    def _run_stages(self, blocks: Mapping[int, Sequence[bytes]], limit: int | None) -> list[bytes]:
+    def _run(self, blocks: Mapping[int, Sequence[bytes]], limit: int | None) -> list[bytes]:
         """What the last stage puts out."""
-        raise NotImplementedError
+        for stage in self.stages:
+            sent: dict[int, list[bytes]] = defaultdict(list)
+            for key, given in sorted(blocks.items()):
+                blobs = list(given)
+                self.random.shuffle(blobs)
+                for to, blob in self._attempts(stage, key, blobs, limit):
+                    sent[to].append(blob)
+            for to, blob in self._fire(stage, limit):
+                sent[to].append(blob)
+            blocks = sent
+        return [blob for blobs in blocks.values() for blob in blobs]
 
     @staticmethod
     def _answered(out: Sequence[bytes]) -> tuple[list[pa.Table], list[pa.Table]]:
@@ -132,25 +153,17 @@ class FakeQuery:
     def _shuffled(self, tables: Mapping[str, pa.Table]) -> dict[int, list[bytes]]:
         """Blocks by key, of tasks that got some of the rows each, in no order."""
         blocks: dict[int, list[bytes]] = defaultdict(list)
-        for s, name in enumerate(self._streams()):
-            table = tables.get(name)
+        for s, encoding in enumerate(self.call.encodings):
+            table = tables.get(encoding.name)
             if table is None:
                 continue
             cut = self.random.randint(0, len(table))
             for part in (table.slice(0, cut), table.slice(cut)):
-                for batch in self._task(part, s):
+                for batch in blocks_of_task(part.to_batches(), self.call, self.routing, s):
                     for key, block, time in zip(*[batch.column(i).to_pylist() for i in range(3)], strict=True):
                         blocks[key].append(block)
                         self._see(s, block, time)
-        for blobs in blocks.values():
-            self.random.shuffle(blobs)
         return blocks
-
-    def _streams(self) -> list[str]:
-        return [encoding.name for encoding in cast("Call", self.call).encodings]
-
-    def _task(self, part: pa.Table, stream: int) -> Iterator[pa.RecordBatch]:
-        return blocks_of_task(part.to_batches(), cast("Call", self.call), self.tiling, stream)
 
     def _see(self, stream: int, block: bytes, time: Any) -> None:
         if block[:1] == REJECTS:
@@ -159,20 +172,21 @@ class FakeQuery:
         known = self.newest[stream]
         self.newest[stream] = micros if known is None else max(known, micros)
 
-    def _attempts(self, stage: Any, kind: str, key: int, blobs: Sequence[bytes], limit: int | None) -> list[Any]:
+    def _attempts(self, stage: Stage, key: int, blobs: Sequence[bytes], limit: int | None) -> list[tuple[int, bytes]]:
         """The output of the attempt that counts; one may fail before it, having changed nothing but caches.
 
         Whatever a worker knew, and in whatever order blocks came, it has to write the same.
         """
-        place = kind, key
+        place = stage.name, key
         before = copy.deepcopy(self.stores[place])
         if self.random.random() < 0.2:
-            stage(key, list(blobs), limit, self._state(kind, copy.deepcopy(self.stores[place])), lambda _: None)
+            failing = copy.deepcopy(self.stores[place])
+            stage.run(key, list(blobs), limit, self._state(stage.name, failing), lambda _: None)
         arm = partial(self.timers.__setitem__, place)
-        out: list[Any] = stage(key, list(blobs), limit, self._state(kind, self.stores[place]), arm)
+        out = stage.run(key, list(blobs), limit, self._state(stage.name, self.stores[place]), arm)
         shuffled = self.random.sample(list(blobs), len(blobs))
         handle: Any = FakeHandle(before)
-        stage(key, shuffled, limit, TileState(handle, kind, Cache(1 << 30)), lambda _: None)
+        stage.run(key, shuffled, limit, TileState(handle, stage.name, Cache(1 << 30)), lambda _: None)
         assert before == self.stores[place], "another attempt would have written something else"
         return out
 
@@ -183,13 +197,13 @@ class FakeQuery:
         handle: Any = FakeHandle(store)
         return TileState(handle, kind, cache)
 
-    def _fire(self, stage: Any, kind: str, limit: int | None) -> list[Any]:
-        out: list[Any] = []
+    def _fire(self, stage: Stage, limit: int | None) -> list[tuple[int, bytes]]:
+        out: list[tuple[int, bytes]] = []
         for place, at in list(self.timers.items()):
-            if place[0] == kind and limit is not None and at <= limit // 1000:
+            if place[0] == stage.name and limit is not None and at <= limit // 1000:
                 del self.timers[place]
                 arm = partial(self.timers.__setitem__, place)
-                out += stage(place[1], limit, self._state(kind, self.stores[place]), arm)
+                out += stage.run(place[1], None, limit, self._state(stage.name, self.stores[place]), arm)
         return out
 
 
@@ -203,45 +217,27 @@ class FakeSpark(FakeQuery):
         super().__post_init__()
         self._take(Tiling.of(self.plan, self.call.plan))
 
-    def _take(self, tiling: Tiling) -> None:
-        self.tiling = tiling
-        self.join = TileJoin(self.call, tiling)
-        self.numbers = NumberStage(self.call, tiling)
-
     def replan(self, plan: TilePlan) -> None:
         """A new start from the checkpoint, with a new version of the plan."""
         newest = max((time for time in self.newest if time is not None), default=0)
         self._take(self.tiling.followed_by(plan, newest + 1))
 
-    def _run_stages(self, blocks: Mapping[int, Sequence[bytes]], limit: int | None) -> list[bytes]:
-        if self.call.plan.rule is not None:
-            sent: dict[int, list[bytes]] = defaultdict(list)
-            for key, blobs in blocks.items():
-                for tile, blob in self._attempts(self.numbers.answer, "bucket", key, blobs, limit):
-                    sent[tile].append(blob)
-            for tile, blob in self._fire(self.numbers.wake, "bucket", limit):
-                sent[tile].append(blob)
-            blocks = sent
-        out: list[bytes] = []
-        for key, given in sorted(blocks.items()):
-            blobs = list(given)
-            self.random.shuffle(blobs)
-            out += self._attempts(self.join.answer, "tile", key, blobs, limit)
-        return out + self._fire(self.join.expire, "tile", limit)
+    def _routing(self, tiling: Tiling) -> Routing:
+        return join_routing(self.call, tiling)
+
+    def _stages(self, tiling: Tiling) -> Sequence[Stage]:
+        return join_stages(self.call, tiling)
 
 
 @dataclass
 class FakeAggregate(FakeQuery):
     """Aggregates of windows."""
 
-    call: AggregateCall
+    def _routing(self, tiling: Tiling) -> Routing:
+        return ToGroups(bucket_keys(tiling, grouped=self.call.grouped))
 
-    def _run_stages(self, blocks: Mapping[int, Sequence[bytes]], limit: int | None) -> list[bytes]:
-        stage = AggregateStage(self.call)
-        out: list[bytes] = []
-        for key, given in sorted(blocks.items()):
-            out += self._attempts(stage.answer, "bucket", key, given, limit)
-        return out + self._fire(stage.expire, "bucket", limit)
+    def _stages(self, tiling: Tiling) -> Sequence[Stage]:  # noqa: ARG002 - whatever the tiling
+        return [Stage(GroupBuckets(self.call, AggregateBucket), "aggregate")]
 
 
 @dataclass
@@ -249,21 +245,13 @@ class FakeReadings(FakeQuery):
     """An operator over readings."""
 
     call: ReadingsCall
-    routing: Routing = field(kw_only=True)
+    by: ReadingsRouting = field(kw_only=True)
 
-    def _streams(self) -> list[str]:
-        return ["readings"]
+    def _routing(self, tiling: Tiling) -> Routing:
+        return ToBuckets(self.by, bucket_keys(tiling, grouped=self.call.grouped))
 
-    def _task(self, part: pa.Table, stream: int) -> Iterator[pa.RecordBatch]:
-        assert stream == 0
-        return blocks_of_readings(part.to_batches(), self.call, self.routing, bucket_keys(self.call, self.tiling))
-
-    def _run_stages(self, blocks: Mapping[int, Sequence[bytes]], limit: int | None) -> list[bytes]:
-        stage = ReadingsStage(self.call)
-        out: list[bytes] = []
-        for key, given in sorted(blocks.items()):
-            out += self._attempts(stage.answer, "readings", key, given, limit)
-        return out + self._fire(stage.expire, "readings", limit)
+    def _stages(self, tiling: Tiling) -> Sequence[Stage]:  # noqa: ARG002 - whatever the tiling
+        return [Stage(GroupBuckets(self.call, ReadingsBucket), "readings")]
 
 
 @dataclass
@@ -273,22 +261,18 @@ class FakeWindows(FakeQuery):
     call: WindowCall
     queries: bytes | None = field(kw_only=True)
 
-    def _task(self, part: pa.Table, stream: int) -> Iterator[pa.RecordBatch]:
-        return blocks_of_rows(part.to_batches(), self.call, stream, bucket_keys(self.call, self.tiling))
-
     def changed(
         self, tables: Mapping[str, pa.Table], changes: Sequence[pa.Table]
     ) -> tuple[list[pa.Table], list[pa.Table]]:
         """Answers and rejects of one micro-batch that brings changes of the queries, too."""
         limit = self._watermark()
         blocks = self._shuffled(tables)
-        for key in bucket_keys(self.call, self.tiling):
+        for key in self.routing.keys:
             blocks[key] += [changes_block(i, table) for i, table in enumerate(changes) if len(table)]
-        return self._answered(self._run_stages({key: blobs for key, blobs in blocks.items() if blobs}, limit))
+        return self._answered(self._run({key: blobs for key, blobs in blocks.items() if blobs}, limit))
 
-    def _run_stages(self, blocks: Mapping[int, Sequence[bytes]], limit: int | None) -> list[bytes]:
-        stage = WindowStage(self.call, self.queries, bucket_keys(self.call, self.tiling)[0])
-        out: list[bytes] = []
-        for key, given in sorted(blocks.items()):
-            out += self._attempts(stage.answer, "windows", key, given, limit)
-        return out + self._fire(stage.expire, "windows", limit)
+    def _routing(self, tiling: Tiling) -> Routing:
+        return ToGroupsOfRows(self.call, bucket_keys(tiling, grouped=self.call.grouped))
+
+    def _stages(self, tiling: Tiling) -> Sequence[Stage]:
+        return [query_stage(self.call, self.queries, tiling)]

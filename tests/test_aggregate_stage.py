@@ -15,16 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import appulse as ap
-from appulse.engines.aggregate import AggregateCall, aggregate_table, resolve_aggregate
-from appulse.engines.call import late_rejects
-from appulse.engines.spark import aggregate_stage
-from appulse.engines.spark.aggregate_stage import AggregateStage
-from appulse.engines.spark.inputs import blocks_of_task
+from appulse.engines.aggregate import AggregateBucket, AggregateCall, aggregate_table, resolve_aggregate
+from appulse.engines.bucket import NEVER
+from appulse.engines.spark.blobs import METRICS
+from appulse.engines.spark.pipeline import blocks_of_task
+from appulse.engines.spark.routing import ToGroups
+from appulse.engines.spark.stage import GroupBuckets, Stage
 from appulse.engines.spark.state import Cache, TileState
-from appulse.engines.spark.ticks import NEVER
-from appulse.engines.spark.tile_join import METRICS
 from appulse.engines.spark.tiles import TilePlan
-from appulse.engines.spark.tiling import Tiling, Version
 from appulse.model.encode import encode
 from appulse.operators.numbering import END
 from appulse.operators.relational import WindowAggregate
@@ -49,7 +47,7 @@ class Pushed:
         objects, rejects = encode(table, self.call.encoding)
         frontier = self._clock.frontier
         late = (objects.time < frontier) if frontier is not None and not self.call.arrival else objects.time > END
-        told = late_rejects(objects.take(late.nonzero()[0]), frontier or 0, self.call.encoding)
+        told = self.call.late(0, objects.take(late.nonzero()[0]), frontier or 0)
         self.rejects += rejects.to_pylist() + told.to_pylist()
         objects = objects.take((~late).nonzero()[0])
         self._clock.see(0, objects)
@@ -116,7 +114,7 @@ def _check(data: st.DataObject) -> None:
     spark = played(call, data.draw(st.sampled_from((1, 2, 3))), data.draw(st.integers(0, 1 << 30)))
     local = Pushed(call)
     expected, found, rejects = [], [], []
-    with patch.object(aggregate_stage, "_SLACK", data.draw(st.sampled_from((-(1 << 40), -2000, 1 << 18)))):
+    with patch.object(AggregateBucket, "slack", data.draw(st.sampled_from((-(1 << 40), -2000, 1 << 18)))):
         for table in data.draw(cut(case)):
             expected.append(local.push(table))
             answers, refused = spark.batch({"one": table})
@@ -183,7 +181,7 @@ def test_logs_begin_anew_with_all_there_is(window: Any, grouped: bool) -> None:
     call = resolve_aggregate(stream, table, {"x": ["sum", "count"]}, window=window, **settings)
     spark, local = played(call, 2, seed=3), Pushed(call)
     expected, found, longest = [], [], 0
-    with patch.object(aggregate_stage, "_SLACK", 1 << 12):
+    with patch.object(AggregateBucket, "slack", 1 << 12):
         for at in range(0, len(table), 100):
             part = table.slice(at, 100)
             expected.append(local.push(part))
@@ -201,15 +199,16 @@ def test_an_attempt_leaves_the_same_state_in_whatever_order_its_blocks_come() ->
     case = Case((), "exact", True, True, ap.CountWindow(4))
     call = call_of(case)
     filled = pa.Table.from_pylist(table.to_pylist(), schema=SCHEMA)
-    tiling = Tiling((Version(TilePlan(1, 1.0, 0.0, 0.0)),), 0)
     parts = [filled.slice(at, 10).to_batches() for at in (0, 10, 20)]
-    blobs = [blob for part in parts for out in blocks_of_task(part, call, tiling, 0) for blob in out[1].to_pylist()]
+    blobs = [
+        blob for part in parts for out in blocks_of_task(part, call, ToGroups([0]), 0) for blob in out[1].to_pylist()
+    ]
     assert len(blobs) == 3
     stores: list[dict[str, Any]] = [{}, {}]
     for store, order in zip(stores, (blobs, blobs[::-1]), strict=True):
         handle: Any = FakeHandle(store)
         state = TileState(handle, "bucket", Cache(1 << 20))
-        AggregateStage(call).answer(0, order, 15_000_000, state, lambda _at: None)
+        Stage(GroupBuckets(call, AggregateBucket), "bucket").run(0, order, 15_000_000, state, lambda _at: None)
     assert stores[0] == stores[1]
 
 
@@ -251,7 +250,7 @@ def test_figures_of_a_bucket() -> None:
     figures: list[dict[str, Any]] = []
     for rows in (_rows((10, "a"), (11, "a"), (13, "a")), _rows((11, "a"), (20, "a"))):
         limit = spark._watermark()
-        out = spark._run_stages(spark._shuffled({"one": rows}), limit)
+        out = spark._run(spark._shuffled({"one": rows}), limit)
         figures += [json.loads(blob[1:]) for blob in out if blob[:1] == METRICS]
     names = ("rows", "late", "rejected", "answers", "state_rows")
     figures = [told for told in figures if "rows" in told]  # a bucket that is woken tells of answers alone

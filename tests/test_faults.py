@@ -20,9 +20,9 @@ import appulse as ap
 from appulse.engines.call import JoinCall, resolve
 from appulse.engines.options import Options
 from appulse.engines.spark.files import Folder
-from appulse.engines.spark.inputs import blocks_of_task
+from appulse.engines.spark.join import join_routing, join_stages
+from appulse.engines.spark.pipeline import blocks_of_task
 from appulse.engines.spark.state import Cache, Cached, TileState
-from appulse.engines.spark.tile_join import TileJoin
 from appulse.engines.spark.tiles import TilePlan, hashed_plan
 from appulse.engines.spark.tiling import Tiling
 from appulse.errors import CheckpointError, StateError, StorageError
@@ -75,13 +75,14 @@ def played() -> FakeSpark:
 
 
 def log_of(spark: FakeSpark) -> dict[Any, tuple[bytes]]:
-    log: dict[Any, tuple[bytes]] = spark.stores["tile", spark.tiling.keys[0]]["log"]
+    log: dict[Any, tuple[bytes]] = spark.stores["join", spark.tiling.keys[0]]["log"]
     return log
 
 
 def load(spark: FakeSpark, cache: Cache | None = None) -> Cached:
-    handle: Any = FakeHandle(spark.stores["tile", spark.tiling.keys[0]])
-    return spark.join._load(0, TileState(handle, "tile", cache or Cache(1 << 30)))[0]
+    handle: Any = FakeHandle(spark.stores["join", spark.tiling.keys[0]])
+    (stage,) = spark.stages
+    return stage._load(spark.tiling.keys[0], TileState(handle, "join", cache or Cache(1 << 30)))[0]
 
 
 def test_any_bit_that_flips_in_the_state_is_told(played: FakeSpark) -> None:
@@ -135,13 +136,14 @@ def test_an_attempt_leaves_the_same_state_in_whatever_order_its_blocks_come() ->
     call, plan, table = played_call()
     tiling = Tiling.of(plan, call.plan)
     parts = [table.slice(at, 10).to_batches() for at in (0, 10, 20)]
-    blobs = [blob for part in parts for out in blocks_of_task(part, call, tiling, 0) for blob in out[1].to_pylist()]
+    routing = join_routing(call, tiling)
+    blobs = [blob for part in parts for out in blocks_of_task(part, call, routing, 0) for blob in out[1].to_pylist()]
     assert len(blobs) == 3
     stores: list[dict[str, Any]] = [{}, {}]
     for store, order in zip(stores, (blobs, blobs[::-1]), strict=True):
         handle: Any = FakeHandle(store)
-        state = TileState(handle, "tile", Cache(1 << 20))
-        TileJoin(call, tiling).answer(tiling.keys[0], order, None, state, lambda _at: None)
+        state = TileState(handle, "join", Cache(1 << 20))
+        join_stages(call, tiling)[0].run(tiling.keys[0], order, None, state, lambda _at: None)
     assert stores[0] == stores[1]
 
 

@@ -158,7 +158,7 @@ def test_most_rows_far_from_all_others_are_never_filled(window: Any, pushes: int
         answers += len(join.push(**rows))
     answers += len(join.drain())
     assert answers > 3
-    unfilled = join._engine._unfilled if join._engine is not None else None
+    unfilled = join._engine.bucket.unfilled if join._engine is not None else None
     assert unfilled is not None
     assert unfilled.never > 240  # of 400
     # What is out of reach is forgotten.

@@ -134,7 +134,10 @@ def test_rows_are_held_as_long_as_one_may_come_that_meets_them() -> None:
         (8.0, 5.0),
         (8.0, 8.0),
     ]
-    assert [len(ticks) for ticks in _engine(by_hand).held.ticks] == [3, 3]  # the newest two of each, and what waits
+    assert [len(ticks) for ticks in _engine(by_hand).bucket.held.ticks] == [
+        3,
+        3,
+    ]  # the newest two of each, and what waits
     assert len(by_hand.push(s=_at(96.0, 97.0))) == 1  # 100 and 97
     told = by_hand.rejects().to_pylist()
     assert [(row["stream"], row["key"], row["reason"]) for row in told] == [("s", 96.0, "late")]
@@ -182,7 +185,7 @@ def test_joins_reach_no_further_than_the_queries_that_are_left() -> None:
     by_hand.change(pa.table({"query": [f"q{i}" for i in range(10, 100)], "change": ["remove"] * 90}))
     assert _engine(by_hand).queries.longest == {False: (10 * 3600 * 10**6,) * 2}
     by_hand.push(r=_at(40_000), s=_at(40_000))
-    assert [len(ticks) for ticks in _engine(by_hand).held.ticks] == [1, 1]
+    assert [len(ticks) for ticks in _engine(by_hand).bucket.held.ticks] == [1, 1]
 
 
 # --- real data, and generated twins that always run -------------------------------------------------------------

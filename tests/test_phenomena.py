@@ -158,7 +158,7 @@ def check_stage(data: st.DataObject, case: Case) -> None:
         call=call,
         plan=TilePlan(buckets, 1.0, 0.0, 0.0),
         random=Random(data.draw(st.integers(0, 1 << 30))),
-        routing=GroupRouting(buckets),
+        by=GroupRouting(buckets),
     )
     rows = list(data.draw(st.permutations(case.rows)))
     found: list[pa.Table] = []
@@ -189,7 +189,7 @@ def check_released(data: st.DataObject, case: Case) -> None:
         call=call,
         plan=TilePlan(buckets, 1.0, 0.0, 0.0),
         random=Random(data.draw(st.integers(0, 1 << 30))),
-        routing=GroupRouting(buckets),
+        by=GroupRouting(buckets),
     )
     found: list[pa.Table] = []
     while rows:

@@ -51,7 +51,7 @@ def _check(data: st.DataObject) -> None:
         call=call,
         plan=TilePlan(buckets, 1.0, 0.0, 0.0),
         random=Random(data.draw(st.integers(0, 1 << 30))),
-        routing=value_routing(call.plan, buckets, sample),
+        by=value_routing(call.plan, buckets, sample),
     )
     found, rejects = [], []
     for table in data.draw(cut(case)):
@@ -83,7 +83,7 @@ def _check_released(data: st.DataObject) -> None:
         call=call,
         plan=TilePlan(buckets, 1.0, 0.0, 0.0),
         random=Random(data.draw(st.integers(0, 1 << 30))),
-        routing=value_routing(call.plan, buckets, None),
+        by=value_routing(call.plan, buckets, None),
     )
     found: list[pa.Table] = []
     while rows:
@@ -125,7 +125,7 @@ def test_a_log_is_as_long_as_its_window() -> None:
     schema = table_of([]).schema
     call = resolve_sensors(schema, sensor="mote", time="ts", value="v", window=20)
     spark = FakeReadings(
-        call=call, plan=TilePlan(1, 1.0, 0.0, 0.0), random=Random(1), routing=value_routing(call.plan, 1, None)
+        call=call, plan=TilePlan(1, 1.0, 0.0, 0.0), random=Random(1), by=value_routing(call.plan, 1, None)
     )
     for t in range(200):
         rows = [(sensor, LATER + t, 1.0, "x", 0) for sensor in SENSORS]
@@ -150,7 +150,7 @@ def test_a_value_that_most_sensors_hold_is_answered_by_all_buckets() -> None:
         call=call,
         plan=TilePlan(4, 1.0, 0.0, 0.0),
         random=Random(3),
-        routing=value_routing(call.plan, 4, readings),
+        by=value_routing(call.plan, 4, readings),
     )
     found = [table for at in range(0, 400, 50) for table in spark.batch({"readings": case.table.slice(at, 50)})[0]]
     assert told(pa.concat_tables([*found, *spark.end()[0]])) == expected(case)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import appulse as ap
 from appulse.engines.call import JoinCall, resolve, to_table
-from appulse.engines.local import LocalJoin
+from appulse.engines.local_join import LocalJoin
 from appulse.model.encode import encode
 from appulse.operators import similarity_join as operator_module
 from appulse.operators.plan import BOUNDS

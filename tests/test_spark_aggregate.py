@@ -13,7 +13,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 import appulse as ap
-from appulse.engines.spark.engine import result_of
+from appulse.engines.spark.results import result_of
 from tests.test_spark_join import drained, read_stream
 
 if TYPE_CHECKING:

@@ -15,12 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import appulse as ap
+from appulse.engines.bucket import Bucket
 from appulse.engines.call import JoinCall, resolve
-from appulse.engines.local import LocalJoin
+from appulse.engines.local_join import LocalJoin
 from appulse.engines.options import Options
-from appulse.engines.spark import number_stage, tile_join
 from appulse.engines.spark.codec import pack, unpack
 from appulse.engines.spark.state import Cache, TileState
+from appulse.engines.spark.tile_bucket import Tile
 from appulse.engines.spark.tiles import TilePlan, hashed_plan, planned, spread_keys
 from appulse.engines.spark.tiling import Tiling, Version
 from appulse.errors import CheckpointError, StateError
@@ -102,7 +103,7 @@ def _check_drained(data: st.DataObject) -> None:
     local = LocalJoin(call)
     expected, found = [], []
     slack = data.draw(st.sampled_from((-(1 << 40), -500, 1 << 18)))  # logs begun anew often, sometimes, never
-    with patch.object(tile_join, "_SLACK", slack), patch.object(number_stage, "_SLACK", slack):
+    with patch.object(Tile, "slack", slack), patch.object(Bucket, "slack", slack):
         for push in data.draw(pushes(case, late=data.draw(st.booleans()))):
             expected.append(local.push(case.frames(push)))
             found += spark.batch(case.frames(push))[0]
@@ -246,8 +247,8 @@ def test_a_warm_worker_reads_no_state_and_a_cold_one_reads_the_window() -> None:
     spark.random.random = lambda: 1.0  # type: ignore[method-assign]  # nothing is lost, nothing fails
     for i in range(0, n, 20):
         spark.batch({"a": table.slice(i, 20)})
-        assert len(spark.stores["tile", 0]["log"]) <= 6
-    state = TileState(FakeHandle(spark.stores["tile", 0]), "tile", spark.caches[0])  # type: ignore[arg-type]
+        assert len(spark.stores["join", 0]["log"]) <= 6
+    state = TileState(FakeHandle(spark.stores["join", 0]), "join", spark.caches[0])  # type: ignore[arg-type]
     state.serves(plan.fingerprint())
     state.load(0, lambda: None, lambda _operator, _payload: None)
     assert state.bytes_read == 0
@@ -270,14 +271,16 @@ def test_an_attempt_that_fails_without_rows_takes_nothing_with_it() -> None:
         emit="changes",
     )
     spark = FakeSpark(call, hashed_plan(call.plan, 1, None), Random(0), workers=1)
-    store = spark.stores["tile", spark.tiling.keys[0]]
+    (stage,), key = spark.stages, spark.tiling.keys[0]
+    store = spark.stores["join", key]
     told = []
     for i in range(3):
         blocks = [pack(encode(table.slice(i, 1), call.encodings[0])[0], 0, 0)]
-        spark.join.answer(0, blocks, None, TileState(FakeHandle(store), "tile", spark.caches[0]), lambda _: None)  # type: ignore[arg-type]
+        stage.run(key, blocks, None, TileState(FakeHandle(store), "join", spark.caches[0]), lambda _: None)  # type: ignore[arg-type]
     for attempt in (deepcopy(store), store):
-        state = TileState(FakeHandle(attempt), "tile", spark.caches[0])  # type: ignore[arg-type]
-        told.append(spark._answered(spark.join.expire(0, 8_000_000, state, lambda _: None))[0])
+        state = TileState(FakeHandle(attempt), "join", spark.caches[0])  # type: ignore[arg-type]
+        out = stage.run(key, None, 8_000_000, state, lambda _: None)
+        told.append(spark._answered([blob for _, blob in out])[0])
         assert list(attempt["log"]) == [(3, 0)]
     assert rows_of(told[0]) == rows_of(told[1]) != []
 

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import appulse as ap
-from appulse.engines.spark import window_stage
 from appulse.engines.spark.tables import packed
 from appulse.engines.spark.tiles import TilePlan
+from appulse.engines.window_bucket import WindowBucket
 from appulse.engines.window_call import WindowCall, resolve_window_queries
 from tests import naive_queries, query_strategies
 from tests.fake_spark import FakeWindows
@@ -66,7 +66,7 @@ def test_buckets_answer_as_the_slow_twin(data: st.DataObject) -> None:
     case = _later(data.draw(query_strategies.joins(arity=(2, 2, 3), lateness=True, bad=True)))
     spark = _spark(case, packed(case.query_table), data)
     found, rejects = [], []
-    with mock.patch.object(window_stage, "_SLACK", data.draw(st.sampled_from((0, 1 << 18)))):
+    with mock.patch.object(WindowBucket, "slack", data.draw(st.sampled_from((0, 1 << 18)))):
         for push in data.draw(query_strategies.cuts(case)):
             answers, refused = spark.batch(case.frames(push))
             found += answers
@@ -86,7 +86,7 @@ def _in_one_bucket(data: st.DataObject) -> Case:
 def _played(case: Case, changing: Changing, data: st.DataObject, slack: int) -> list[pa.Table]:
     """The answers of each micro-batch, and of the end."""
     spark = _spark(case, None, data)
-    with mock.patch.object(window_stage, "_SLACK", slack):
+    with mock.patch.object(WindowBucket, "slack", slack):
         found = [
             spark.changed(case.frames(push), _changes(case, changing, i))[0] for i, push in enumerate(changing.cut)
         ]

@@ -24,10 +24,10 @@ import pyarrow as pa
 import appulse as ap
 from appulse.engines.call import resolve
 from appulse.engines.options import Options
-from appulse.engines.spark.inputs import blocks_of_task
-from appulse.engines.spark.number_stage import NumberStage
+from appulse.engines.spark.blobs import ANSWERS
+from appulse.engines.spark.join import join_routing, join_stages
+from appulse.engines.spark.pipeline import blocks_of_task
 from appulse.engines.spark.state import Cache, TileState
-from appulse.engines.spark.tile_join import ANSWERS, TileJoin
 from appulse.engines.spark.tiles import hashed_plan
 from appulse.engines.spark.tiling import Tiling
 from tests.fake_spark import FakeHandle
@@ -130,6 +130,7 @@ def on_spark(window: Any) -> Callable[[], Callable[[], int]]:
             options=Options(),
         )
         tiling = Tiling.of(hashed_plan(call.plan, 1, None), call.plan)
+        routing = join_routing(call, tiling)
         stores: defaultdict[str, dict[str, Any]] = defaultdict(dict)
         cache = Cache(1 << 30)
 
@@ -140,20 +141,16 @@ def on_spark(window: Any) -> Callable[[], Callable[[], int]]:
         def played() -> int:
             blocks: defaultdict[int, list[bytes]] = defaultdict(list)
             for i, table in enumerate(tables):
-                for batch in blocks_of_task(table.to_batches(), call, tiling, i):
+                for batch in blocks_of_task(table.to_batches(), call, routing, i):
                     for key, block in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
                         blocks[key].append(block)
-            if call.bucketed:
+            for stage in join_stages(call, tiling):
                 sent: defaultdict[int, list[bytes]] = defaultdict(list)
                 for key, blobs in blocks.items():
-                    for tile, blob in NumberStage(call, tiling).answer(key, blobs, None, state("n"), _unarmed):
-                        sent[tile].append(blob)
+                    for to, blob in stage.run(key, blobs, None, state(stage.name), _unarmed):
+                        sent[to].append(blob)
                 blocks = sent
-            return sum(
-                blob[:1] == ANSWERS
-                for key, blobs in blocks.items()
-                for blob in TileJoin(call, tiling).answer(key, blobs, None, state("t"), _unarmed)
-            )
+            return sum(blob[:1] == ANSWERS for blobs in blocks.values() for blob in blobs)
 
         return played
 

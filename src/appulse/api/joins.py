@@ -21,7 +21,7 @@ from appulse.windows.definitions import GivenWindow, TimeWindow, as_window
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from appulse.engines.local import LocalJoin
+    from appulse.engines.local_join import LocalJoin
 
 _Named: TypeAlias = Annotated[Stream, instance(Stream, "a Stream under its name, or an argument that there is")]
 _TWICE = "The same Stream is given twice among several. Pair it with itself by self_join, apart."
@@ -196,7 +196,8 @@ class SimilarityJoin:
         A push whose keys, times or partitions do not fit the types of the first one is a `BadArgument`. What raises
         has changed nothing.
         """
-        from appulse.engines.local import as_table, check_rows
+        from appulse.engines.local import as_table
+        from appulse.engines.local_join import check_rows
 
         known = {name for name, _ in self._streams.values()}
         for name in frames:
@@ -253,7 +254,7 @@ class SimilarityJoin:
 
     def rejects(self) -> pa.Table:
         """Every row that could not be used so far."""
-        from appulse.engines.local import rejected
+        from appulse.engines.local_join import rejected
 
         if self._engine is not None:
             return self._engine.rejects()
@@ -279,7 +280,7 @@ class SimilarityJoin:
 
     def _start(self, held: Sequence[dict[str, pa.Table]], types: dict[str, FirstTypes]) -> pa.Table:
         """Join what has been held, push by push."""
-        from appulse.engines.local import LocalJoin
+        from appulse.engines.local_join import LocalJoin
 
         call = self._resolve(held)
         # Streams that have no types so far will have those of the others.
@@ -355,15 +356,15 @@ def _join(streams: tuple[Stream, ...], *, options: Options | None, **settings: A
     options = options_of(options, "self_join" if settings["self_join"] else "similarity_join")
     spark = [is_spark(stream.frame) for stream in streams]
     if all(spark):
-        from appulse.engines.spark.engine import spark_join
+        from appulse.engines.spark.join import spark_join
 
         return spark_join(streams, options=options, **settings)
     if any(spark):
         raise BadArgument(
             "The call mixes Spark frames with others. Convert them: spark.createDataFrame(...) or .toArrow()."
         )
-    from appulse.engines.local import LocalJoin, as_table
-    from appulse.operators.output import Output
+    from appulse.engines.local import as_table
+    from appulse.engines.local_join import LocalJoin
 
     tables = [as_table(stream.frame) for stream in streams]
     if settings["imputer"] is not None:
@@ -372,9 +373,7 @@ def _join(streams: tuple[Stream, ...], *, options: Options | None, **settings: A
         settings["imputer"] = all_chosen(settings["imputer"], streams, tables, self_join=settings["self_join"])
     call = resolve(streams, [table.schema for table in tables], options=options, **settings)
     engine = LocalJoin(call)
-    output = Output(options.max_output)  # of the whole call
-    parts = [engine.push(dict(zip(call.plan.streams, tables, strict=True)), output), engine.drain(output)]
-    result = pa.concat_tables(parts)
+    result = engine.answers(dict(zip(call.plan.streams, tables, strict=True)))
     remember(result, engine.rejects(), engine.observed())
     return result
 

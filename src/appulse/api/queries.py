@@ -70,7 +70,7 @@ def match_queries(
         _refuse_of_one(window=window, aggregate=aggregate)
     if any(is_spark(stream.frame) for stream in given):
         if len(given) > 1:
-            from appulse.engines.spark.window_queries import spark_window_queries
+            from appulse.engines.spark.multi_queries import spark_window_queries
 
             return spark_window_queries(given, frame, window=window, aggregate=aggregate, **settings)
         from appulse.engines.spark.queries import spark_queries
@@ -86,7 +86,7 @@ def match_queries(
         settings |= {"window": window, "aggregate": aggregate}
         several = LocalWindowQueries(resolve_window_queries(given, tables, asked.schema, **settings))
         several.change(asked)
-        result = several.answers(tables)
+        result = several.answers({one.name: table for one, table in zip(several.call.encodings, tables, strict=True)})
         remember(result, several.rejects(), several.call)
         return result
     call = resolve_queries(given[0], tables[0], asked.schema, **settings)

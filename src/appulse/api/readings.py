@@ -91,7 +91,7 @@ def sensor_join(
 
     table = as_table(readings)
     engine = LocalReadings(resolve_sensors(table.schema, **settings))
-    result = engine.answers(table)
+    result = engine.answers({"readings": table})
     remember(result, engine.rejects(), engine.call)
     return result
 
@@ -181,7 +181,7 @@ def phenomena(
 
     table = as_table(readings)
     engine = LocalReadings(resolve_phenomena(table.schema, **settings))
-    result = engine.answers(table)
+    result = engine.answers({"readings": table})
     remember(result, engine.rejects(), engine.call)
     return result
 
@@ -214,8 +214,7 @@ class _OverReadings:
         with self._pushes:
             if self._engine is None or self._types is None or self._held:
                 return self._start([*self._held, table])
-            found = self._known.push(self._types.fit(table))
-            return pa.concat_tables([self._known.call.answer_schema.empty_table(), *found])
+            return self._known.push({"readings": self._types.fit(table)})
 
     def _start(self, pushes: list[pa.Table]) -> pa.Table:
         """Begin, or begin again while there are no types."""
@@ -229,14 +228,14 @@ class _OverReadings:
         if typed:  # what is carried with the first readings stays without a type if it had none
             types = types.and_rather(dict.fromkeys(encoding.carry, pa.null()))
         engine = LocalReadings(call)
-        found = [part for push in pushes for part in engine.push(types.fit(push))]
+        found = [engine.push({"readings": types.fit(push)}) for push in pushes]
         self._engine, self._types, self._held = engine, types, [] if typed else pushes
         return pa.concat_tables([call.answer_schema.empty_table(), *found])
 
     def drain(self) -> pa.Table:
         """The readings have ended: the answers of what was held."""
         with self._pushes:
-            return pa.concat_tables([self._known.call.answer_schema.empty_table(), *self._known.drain()])
+            return self._known.drain()
 
     def rejects(self) -> pa.Table:
         """Every row that could not be used so far."""

@@ -15,7 +15,7 @@ from appulse.model.stream import Stream
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from appulse.engines.call import AnyCall
+    from appulse.engines.base import Call
 
 
 def _framed(stream: Any) -> Stream:
@@ -49,7 +49,7 @@ _Result: TypeAlias = Annotated[Any, Kind("the result of a call, itself", _result
 SparkResult: TypeAlias = Annotated[Any, Kind("the Spark frame that a call returned, itself", _spark)]
 
 # Arrow tables take no attributes: what stands behind results is kept beside them.
-_RESULTS: dict[int, tuple[weakref.ref[Any], pa.Table, AnyCall]] = {}
+_RESULTS: dict[int, tuple[weakref.ref[Any], pa.Table, Call[Any]]] = {}
 
 
 @checked
@@ -60,7 +60,7 @@ def rejects(result: _Result) -> Any:
     """
     if isinstance(result, pa.Table):
         return kept(result)[1]
-    from appulse.engines.spark.engine import rejects_of
+    from appulse.engines.spark.results import rejects_of
 
     return rejects_of(result)
 
@@ -78,7 +78,7 @@ def explain(result: _Result) -> str:
     if isinstance(result, pa.Table):
         lines = explained(kept(result)[2], None)
     else:
-        from appulse.engines.spark.engine import result_of
+        from appulse.engines.spark.results import result_of
 
         known = result_of(result)
         lines = explained(known.call, known.tiling.latest.tiles)
@@ -87,13 +87,13 @@ def explain(result: _Result) -> str:
     return text
 
 
-def remember(result: pa.Table, rejected: pa.Table, call: AnyCall) -> None:
+def remember(result: pa.Table, rejected: pa.Table, call: Call[Any]) -> None:
     """Keep what stands behind an in-process result for as long as the result lives."""
     number = id(result)
     _RESULTS[number] = (weakref.ref(result, lambda _: _RESULTS.pop(number, None)), rejected, call)
 
 
-def kept(result: pa.Table) -> tuple[Any, pa.Table, AnyCall]:
+def kept(result: pa.Table) -> tuple[Any, pa.Table, Call[Any]]:
     """What `remember` kept of a result: a reference to it, its rejects, its call."""
     found = _RESULTS.get(id(result))
     if found is None or found[0]() is not result:

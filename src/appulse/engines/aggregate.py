@@ -10,18 +10,21 @@ import numpy as np
 import pyarrow as pa
 
 from appulse.arguments import NAME, mapping, one_of, several
+from appulse.engines.bucket import ROWS
 from appulse.engines.call import column_type, common_time_type, is_joined, known_dimensions
+from appulse.engines.local import Local
 from appulse.engines.meaning import of_call, of_stream, of_types
+from appulse.engines.objects import ObjectsBucket, ObjectsCall, packed
 from appulse.engines.options import Options, options_of
-from appulse.errors import BadArgument, bad_rows, nearest, tell_capped
-from appulse.model.encode import Encoding, check_columns, encode, held_as, infer_dimensions
-from appulse.model.meaning import digest
+from appulse.engines.spark.codec import unpack
+from appulse.errors import BadArgument, nearest
+from appulse.model.encode import Encoding, check_columns, held_as, infer_dimensions
+from appulse.model.objects import Objects, concat
 from appulse.model.strings import Bytes, decode, label_parts
 from appulse.model.times import from_micros
 from appulse.model.uncertainty import names
 from appulse.operators.attributes import dimension_of
-from appulse.operators.output import Output
-from appulse.operators.relational import AGGREGATES, CONDITIONAL, AggregatePlan, Asked, WindowAggregate
+from appulse.operators.relational import AGGREGATES, CONDITIONAL, AggregatePlan, AggregateState, Asked, WindowAggregate
 from appulse.queries.condition import parse
 from appulse.windows.definitions import DeltaWindow, TimeWindow, Window
 from appulse.windows.frames import meaning_of, rule_of
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from appulse.engines.bucket import Blobs
     from appulse.model.meaning import Meaning
     from appulse.model.stream import Stream
     from appulse.operators.relational import Aggregates as Found
@@ -44,49 +48,22 @@ Aggregates: TypeAlias = Annotated[Mapping[str, str | Sequence[str]], _MAPPED]
 DISTRIBUTION = pa.list_(pa.struct([("value", pa.float64()), ("probability", pa.float64())]))
 
 _DEFAULTS = {"distribution": False, "single_valued": False}
+# The lanes of blocks in a snapshot.
+_WAITS, _HELD = 0, 1
 
 
 @dataclass(frozen=True)
-class AggregateCall:
+class AggregateCall(ObjectsCall):
     """A checked call without its frame: travels to workers."""
 
     plan: AggregatePlan
     encoding: Encoding
     partitions: tuple[tuple[str, pa.DataType], ...]
-    lateness: tuple[int, ...] = (0,)
-    idle_after: tuple[int | None, ...] = (None,)
-    on_reject: str = "collect"
-    dependent: tuple[str, ...] = ()  # the stream, if its rows are answers of a join
-    ahead: tuple[int | None, ...] = (None,)  # microseconds
-    max_output: int | None = None
-
-    bucketed = True  # rows wait for their ticks, in buckets of groups
-    holds_back = True  # the end of the stream brings forth what waits
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:
         """Those of the streams: one."""
         return (self.encoding,)
-
-    @property
-    def arrival(self) -> bool:
-        """Whether rows are taken as they come."""
-        return not self.plan.in_order
-
-    @property
-    def grouped(self) -> bool:
-        """Whether there are groups."""
-        return bool(self.partitions)
-
-    @property
-    def key_type(self) -> pa.DataType:
-        """Of the stream's keys."""
-        return self.encoding.key_type
-
-    @property
-    def time_type(self) -> pa.DataType:
-        """Of the stream's times."""
-        return self.encoding.time_type
 
     def meaning(self) -> Meaning:
         """What is asked, in plain JSON."""
@@ -100,10 +77,6 @@ class AggregateCall:
             "types": of_types([("key", self.key_type), ("time", self.time_type)], self.partitions),
         }
         return of_call("window_aggregate", arguments, _DEFAULTS)
-
-    def fingerprint(self) -> str:
-        """A short text that differs when the meaning of the call does."""
-        return digest(self.meaning())
 
     @property
     def answer_schema(self) -> pa.Schema:
@@ -179,12 +152,13 @@ def resolve_aggregate(
         plan,
         replace(encoding, dimensions=d),
         partitions,
-        (stream.lateness_micros,),
-        (stream.idle_after_micros,),
-        on_reject,
-        (name,) if is_joined(schema) else (),
-        (stream.ahead_micros,),
-        options_of(options, "window_aggregate").max_output,
+        lateness=(stream.lateness_micros,),
+        idle_after=(stream.idle_after_micros,),
+        ahead=(stream.ahead_micros,),
+        arrival=stream.order == "arrival",
+        on_reject=on_reject,
+        max_output=options_of(options, "window_aggregate").max_output,
+        dependent=(name,) if is_joined(schema) else (),
     )
 
 
@@ -209,16 +183,73 @@ def _asked(aggregates: Mapping[str, Sequence[str]], dimensions: Sequence[str]) -
             yield Asked(column, dimensions.index(column), aggregate)
 
 
+class AggregateBucket(ObjectsBucket):
+    """The state of some groups: what waits, and what windows hold."""
+
+    call: AggregateCall
+
+    def __init__(self, call: AggregateCall) -> None:
+        super().__init__(call)
+        self.operator = WindowAggregate(call.plan)
+        self._ended = False
+
+    def __len__(self) -> int:
+        return len(self.operator)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return self.operator.nbytes
+
+    @property
+    def due(self) -> int | None:
+        """The least time that ticks have to be complete beyond for anything to be answered."""
+        return self.operator.due
+
+    def answer(self, *, ended: bool) -> list[pa.Table]:
+        """The aggregates of windows whose ticks are complete."""
+        self._ended, capped = ended, self.operator.capped
+        self.operator.output = self.output
+        found = self.operator.push([rows for _, rows in self.came], self.complete, ended=ended)
+        self.counts["capped"] += self.operator.capped - capped
+        return [aggregate_table(found, self.call)] if len(found.time) else []
+
+    def step(self) -> tuple[list[int], Mapping[str, NDArray[Any]]]:
+        """All ticks before ``complete`` were there."""
+        return [self.complete, self._ended], {}
+
+    def redo(self, numbers: list[int], _: Mapping[str, NDArray[Any]], given: Blobs) -> None:
+        """Take the same step without aggregating."""
+        complete, ended = numbers
+        self.operator.apply([unpack(block)[2] for block in given[ROWS]], complete, ended=bool(ended))
+
+    def whole(self) -> tuple[list[int], Mapping[str, NDArray[Any]], list[bytes]]:
+        """Rows that wait, and rows that windows hold."""
+        state = self.operator.state()
+        held = [] if state.held is None else [state.held]
+        parts = [(part, _WAITS) for part in state.waiting] + [(part, _HELD) for part in held]
+        blocks = [block for part, lane in parts for block, _ in packed(part, 0, lane)]
+        return [state.newest], state.numbering, blocks
+
+    def resume(self, numbers: list[int], arrays: Mapping[str, NDArray[Any]], given: Blobs) -> None:
+        """Go on from a snapshot."""
+        rows = [(lane, objects) for _, lane, objects in map(unpack, given[ROWS])]
+        held = [objects for lane, objects in rows if lane == _HELD]
+        waits = [objects for lane, objects in rows if lane == _WAITS]
+        self.operator.restore(AggregateState(waits, concat(held) if held else None, numbers[0], arrays))
+
+
+class LocalAggregate(Local[Objects]):
+    """Aggregates in process, batch by batch."""
+
+    def __init__(self, call: AggregateCall) -> None:
+        super().__init__(AggregateBucket(call))
+
+
 def run_local(call: AggregateCall, table: pa.Table) -> tuple[pa.Table, pa.Table]:
     """The answers over a whole table, and the rows that could not be used."""
-    objects, rejects = encode(table, call.encoding)
-    if len(rejects) and call.on_reject == "fail":
-        raise bad_rows(len(rejects), rejects.slice(0, 1).to_pylist()[0])
-    operator = WindowAggregate(call.plan)
-    operator.output = Output(call.max_output)
-    answers = aggregate_table(operator.push([objects], ended=True), call)
-    tell_capped(operator.capped)
-    return answers, rejects
+    engine = LocalAggregate(call)
+    return engine.answers({call.encoding.name: table}), engine.rejects()
 
 
 def aggregate_table(found: Found, call: AggregateCall) -> pa.Table:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -11,14 +11,13 @@ import pyarrow as pa
 from appulse.arguments import number, one_of
 from appulse.engines.imputing import filled_columns, fills_of
 from appulse.engines.meaning import of_call, of_stream, of_types
+from appulse.engines.objects import ObjectsCall
 from appulse.engines.options import Options
 from appulse.errors import BadArgument, nearest
-from appulse.model import defects as why
 from appulse.model import structs, uncertainty
-from appulse.model.defects import as_json, reject_schema
 from appulse.model.encode import Encoding, check_columns, gaussian_reach, held_as, reach_quantile
-from appulse.model.filled import FILLED, split_ways
-from appulse.model.meaning import digest, real
+from appulse.model.filled import FILLED
+from appulse.model.meaning import real
 from appulse.model.stream import stream_names
 from appulse.model.strings import decode
 from appulse.model.times import from_micros, is_number, is_time
@@ -35,9 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appulse.model.meaning import Meaning
-    from appulse.model.objects import Objects
     from appulse.model.stream import Stream
-    from appulse.model.strings import Bytes
     from appulse.operators.answers import Answers
     from appulse.operators.cost import Choice
     from appulse.operators.estimate import Estimate
@@ -64,44 +61,6 @@ Emit: TypeAlias = Annotated[str, one_of(*EMITS)]
 Probabilities: TypeAlias = Annotated[str, one_of(*PROBABILITIES)]
 
 
-class AnyCall(Protocol):
-    """A checked call without its frames, of any operator: what engines have to know of it."""
-
-    @property
-    def lateness(self) -> tuple[int, ...]: ...
-    @property
-    def idle_after(self) -> tuple[int | None, ...]: ...
-    @property
-    def ahead(self) -> tuple[int | None, ...]: ...
-    @property
-    def arrival(self) -> bool: ...
-    @property
-    def key_type(self) -> pa.DataType: ...
-    @property
-    def time_type(self) -> pa.DataType: ...
-    @property
-    def on_reject(self) -> str: ...
-    @property
-    def bucketed(self) -> bool: ...
-    @property
-    def grouped(self) -> bool: ...
-    @property
-    def holds_back(self) -> bool: ...
-    @property
-    def answer_schema(self) -> pa.Schema: ...
-    def meaning(self) -> Meaning: ...
-    def fingerprint(self) -> str: ...
-
-
-class Call(AnyCall, Protocol):
-    """A call over streams of uncertain objects."""
-
-    @property
-    def encodings(self) -> tuple[Encoding, ...]: ...
-    @property
-    def dependent(self) -> tuple[str, ...]: ...
-
-
 @dataclass(frozen=True)
 class Observed:
     """What a join in process did: pairs by what decided them, the indexes it chose, and what it expected."""
@@ -112,23 +71,20 @@ class Observed:
 
 
 @dataclass(frozen=True)
-class JoinCall:
+class JoinCall(ObjectsCall):
     """A checked call of a join."""
 
     plan: JoinPlan
-    encodings: tuple[Encoding, ...]
-    lateness: tuple[int, ...]  # microseconds, per stream
-    idle_after: tuple[int | None, ...]  # microseconds, per stream
-    arrival: bool  # rows are taken as they come
-    key_type: pa.DataType
-    time_type: pa.DataType
-    on_reject: str = "collect"
+    streams: tuple[Encoding, ...]
     options: Options = field(default_factory=Options)
-    dependent: tuple[str, ...] = ()  # streams whose rows are answers of a join
     imputes: bool = False  # whether answers tell what was filled
-    ahead: tuple[int | None, ...] = ()  # microseconds, per stream
     probability: float = 1.0  # as asked for; that of the plan has its tolerance taken off
     observed: Observed | None = field(default=None, compare=False)
+
+    @property
+    def encodings(self) -> tuple[Encoding, ...]:
+        """How the columns of each stream are read."""
+        return self.streams
 
     @property
     def answer_schema(self) -> pa.Schema:
@@ -151,19 +107,9 @@ class JoinCall:
         return self.plan.rule is not None
 
     @property
-    def grouped(self) -> bool:
-        """Whether there are groups."""
-        return self.plan.grouped
-
-    @property
     def holds_back(self) -> bool:
         """Whether the end of the streams brings forth what nothing else does: held ticks, or pairs that left."""
         return self.plan.rule is not None or self.plan.changes
-
-    @property
-    def reject_schema(self) -> pa.Schema:
-        """Columns of the rejects."""
-        return reject_schema(self.key_type, self.time_type)
 
     def meaning(self) -> Meaning:
         """What is asked, in plain JSON; settings of speed do not count."""
@@ -184,13 +130,14 @@ class JoinCall:
         }
         return of_call("self_join" if plan.self_join else "similarity_join", arguments, _DEFAULTS)
 
-    def fingerprint(self) -> str:
-        """A short text that differs when the meaning of the call does."""
-        return digest(self.meaning())
+    def figures(self, stream: int) -> Mapping[str, float]:
+        """The version of the repository that fills rows, where there are versions."""
+        taken = getattr(self.streams[stream].fill, "taken", None)
+        return {} if taken is None else {"repository": taken}
 
     def with_dimensions(self, d: int) -> JoinCall:
         """The same call, once rows have told their number of dimensions."""
-        return replace(self, encodings=tuple(replace(e, dimensions=d) for e in self.encodings))
+        return replace(self, streams=tuple(replace(e, dimensions=d) for e in self.streams))
 
 
 def resolve(
@@ -267,14 +214,21 @@ def resolve(
         check_columns(encoding, schema)
         if plan.rule is not None and plan.rule.column is not None and d is not None:
             dimension_of(encoding.model, plan.rule.column, d)
-    lateness = tuple(stream.lateness_micros for stream in streams)
-    idle_after = tuple(stream.idle_after_micros for stream in streams)
-    # Under time windows nothing waits for a tick to be complete, so order of arrival changes nothing.
-    arrival = arrival and plan.rule is not None
-    dependent = tuple(name for name, schema in zip(names, schemas, strict=True) if is_joined(schema))
-    settled = (plan, encodings, lateness, idle_after, arrival, key_type, time_type, on_reject, options, dependent)
-    ahead = tuple(stream.ahead_micros for stream in streams)
-    return JoinCall(*settled, imputes=imputer is not None, ahead=ahead, probability=probability)
+    return JoinCall(
+        plan,
+        encodings,
+        options,
+        imputes=imputer is not None,
+        probability=probability,
+        lateness=tuple(stream.lateness_micros for stream in streams),
+        idle_after=tuple(stream.idle_after_micros for stream in streams),
+        ahead=tuple(stream.ahead_micros for stream in streams),
+        # Under time windows nothing waits for a tick to be complete, so order of arrival changes nothing.
+        arrival=arrival and plan.rule is not None,
+        on_reject=on_reject,
+        max_output=options.max_output,
+        dependent=tuple(name for name, schema in zip(names, schemas, strict=True) if is_joined(schema)),
+    )
 
 
 def within_tolerance(probability: float) -> float:
@@ -439,37 +393,6 @@ def _times(micros: NDArray[np.int64], stream: NDArray[np.int64], call: JoinCall)
     # Each in its own unit; the times of the others might not fit the type in it.
     parts = [from_micros(np.where(stream == i, micros, 0), call.time_type, unit) for i, unit in enumerate(units)]
     return pa.concat_arrays(parts).take(pa.array(stream * len(micros) + np.arange(len(micros))))
-
-
-def late_rejects(late: Objects, frontier: int, encoding: Encoding) -> pa.Table:
-    """Rows that came too late, as rejects that say by how much."""
-    return refused(late, encoding, why.LATE, behind_frontier(late.time, frontier))
-
-
-def behind_frontier(time: NDArray[np.int64], frontier: int) -> list[str]:
-    """How late each row is."""
-    return [f"{s:.6f} seconds behind the slowest stream's frontier" for s in ((frontier - time) / 1e6).tolist()]
-
-
-def refused(bad: Objects, encoding: Encoding, reason: str, details: Sequence[str]) -> pa.Table:
-    """Encoded rows as rejects."""
-    names = uncertainty.names(encoding.model, bad.d)
-    return pa.table(
-        {
-            "stream": [encoding.name] * len(bad),
-            "key": decode(own_keys(bad, encoding), encoding.key_type),
-            "time": from_micros(bad.time, encoding.time_type, encoding.unit),
-            "reason": [reason] * len(bad),
-            "detail": list(details),
-            "values": [as_json(dict(zip(names, centre, strict=True))) for centre in bad.centre.tolist()],
-        },
-        schema=reject_schema(encoding.key_type, encoding.time_type),
-    )
-
-
-def own_keys(objects: Objects, encoding: Encoding) -> Bytes:
-    """The keys of the rows, without what they carry of how holes were filled."""
-    return split_ways(objects.key, objects.d)[0] if encoding.tells_filled else objects.key
 
 
 def numbering_of(call: JoinCall, places: int = 1, *, standing: bool = False) -> Numbering:

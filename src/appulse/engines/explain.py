@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from appulse.engines.aggregate import AggregateCall
 from appulse.engines.call import TOLERANCE, JoinCall
@@ -17,7 +17,9 @@ from appulse.windows.frames import described
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from appulse.engines.call import AnyCall, Call, Observed
+    from appulse.engines.base import Call
+    from appulse.engines.call import Observed
+    from appulse.engines.objects import ObjectsCall
 
 _FORMS = {
     Form.POINT: "exact points",
@@ -42,7 +44,7 @@ _QUERIES = (
 _LANES = "join: on the equalities between streams that a query's answers all satisfy, by search; the index after that"
 
 
-def explained(call: AnyCall, tiles: int | None) -> list[str]:
+def explained(call: Call[Any], tiles: int | None) -> list[str]:
     """Lines about the streams, the operator, its window and its index; warnings last. ``tiles``: those of Spark."""
     if isinstance(call, SensorCall):
         return list(_sensors(call, tiles))
@@ -127,7 +129,7 @@ def _spread(*, grouped: bool) -> str:
     return "groups spread over" if grouped else "one bucket on one core, of"
 
 
-def _stream(call: Call, i: int) -> str:
+def _stream(call: ObjectsCall | WindowCall, i: int) -> str:
     encoding = call.encodings[i]
     existence = f", existing with probability {encoding.existence!r}" if encoding.existence else ""
     where = f", where {' and '.join(condition.text for condition in encoding.where)}" if encoding.where else ""

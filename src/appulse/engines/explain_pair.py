@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from appulse.arguments import NAME, shown
 from appulse.engines.call import TOLERANCE, JoinCall, resolve
-from appulse.engines.local import LocalJoin, as_table
+from appulse.engines.local import as_table
+from appulse.engines.local_join import LocalJoin
 from appulse.errors import BadArgument, bad_rows
 from appulse.kernels.bounds import cantelli, cantelli_on_square, reverse_markov
 from appulse.kernels.gaussian import phi
@@ -214,7 +215,7 @@ def _asked(tables: list[pa.Table], call: JoinCall, options: Options) -> float:
     windows = tuple(int(_FOREVER * 1e6) for _ in call.plan.windows)
     plan = replace(call.plan, threshold=1e-300, windows=windows, bounds=options.bounds, quantile=1.0)
     encodings = tuple(replace(encoding, quantile=1.0) for encoding in call.encodings)
-    found, _ = _join(tables, replace(call, plan=plan, encodings=encodings))
+    found, _ = _join(tables, replace(call, plan=plan, streams=encodings))
     return float(found["probability"][0].as_py()) if len(found) else 0.0
 
 

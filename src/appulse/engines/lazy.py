@@ -9,12 +9,13 @@ match it: those are the ones it makes pairs with, so answers come when they woul
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Protocol, TypeGuard
 
 import numpy as np
 import pyarrow.compute as pc
 
+from appulse.engines.call import JoinCall
 from appulse.kernels.apart import meeting_boxes
 from appulse.model.encode import summarised
 from appulse.model.filled import OBSERVED, Fill, Filled, split_ways, with_ways
@@ -24,9 +25,11 @@ from appulse.operators.labels import LabelNumbers
 from appulse.operators.numbering import in_canonical_order
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
     from numpy.typing import NDArray
 
-    from appulse.engines.call import JoinCall
     from appulse.model.encode import Encoding
     from appulse.model.meaning import Meaning
 
@@ -133,18 +136,30 @@ class _Boxes:
         return _Boxes(*(np.concatenate([getattr(self, name), getattr(more, name)]) for name in names)).ordered()
 
 
+class LazyCall(JoinCall):
+    """A call whose rows keep their holes when they are encoded."""
+
+    def refused(self, stream: int, rows: Objects, reason: str, details: Sequence[str]) -> pa.Table:
+        """Good rows as rejects all the same: filled, as rejects of any other call are."""
+        encoding = self.streams[stream]
+        if isinstance(encoding.fill, HolesLeft):
+            rows = all_filled(rows, replace(encoding, fill=encoding.fill.whole))
+        return super().refused(stream, rows, reason, details)
+
+
 class Unfilled:
     """The rows of a join that nothing has met so far, and the boxes of all rows in reach.
 
-    ``encodings`` are those of the call, but leave holes. `admit` is given what goes to the operator.
+    ``call`` is that of the join, but leaves holes. `admit` is given what goes to the operator.
     """
 
     def __init__(self, call: JoinCall) -> None:
         self._call, self._plan = call, call.plan
-        self.encodings = tuple(
+        streams = tuple(
             replace(encoding, fill=HolesLeft(encoding.fill)) if is_boxing(encoding.fill) else encoding
             for encoding in call.encodings
         )
+        self.call = LazyCall(**{own.name: getattr(call, own.name) for own in fields(call)} | {"streams": streams})
         n, d = len(call.plan.streams), call.encodings[0].dimensions or 1
         width = n if call.plan.rule is not None else 0
         none = np.empty(0, np.int64)
@@ -180,7 +195,7 @@ class Unfilled:
         holes = is_open(objects)
         if len(objects) < 2 or not holes.any():
             return objects
-        keys = (split_ways(objects.key, objects.d)[0] if self.encodings[0].tells_filled else objects.key).to_arrow()
+        keys = (split_ways(objects.key, objects.d)[0] if self.call.streams[0].tells_filled else objects.key).to_arrow()
         same = np.asarray(pc.equal(keys[1:], keys[:-1])) & (np.diff(objects.time) == 0)
         tied = holes & (np.append(same, False) | np.append(False, same))
         if not tied.any():

@@ -12,6 +12,7 @@ from appulse.arguments import NAMES, number, one_of
 from appulse.engines.call import TOLERANCE, column_type
 from appulse.engines.meaning import READINGS, of_alike, of_call, of_readings, types_of_readings
 from appulse.engines.options import Options, options_of
+from appulse.engines.readings import ReadingsCall
 from appulse.engines.sensors import SensorNames, group_columns, property_of
 from appulse.errors import BadArgument, warn_exploding
 from appulse.kernels.bins import bin_floors
@@ -19,7 +20,7 @@ from appulse.kernels.identities import APPEARS, DISAPPEARS
 from appulse.kernels.tracks import hulls
 from appulse.model.columns import chunk, floats, is_numeric
 from appulse.model.degrees import degrees_hint
-from appulse.model.meaning import digest, real, seconds
+from appulse.model.meaning import real, seconds
 from appulse.model.readings import (
     ReadingsEncoding,
     check_reading_columns,
@@ -29,12 +30,11 @@ from appulse.model.stream import ahead_micros
 from appulse.model.strings import Labels, encode
 from appulse.model.times import duration, from_micros
 from appulse.operators.happenings import Happenings, PhenomenaPlan, Sites
-from appulse.operators.output import Output
 from appulse.operators.phenomena import Phenomena
 from appulse.operators.phenomena_within import PhenomenaWithin
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -51,40 +51,14 @@ _POINT = pa.list_(pa.float64())
 
 
 @dataclass(frozen=True)
-class PhenomenaCall:
+class PhenomenaCall(ReadingsCall):
     """A checked call without its frame: travels to workers."""
 
     plan: PhenomenaPlan
-    encoding: ReadingsEncoding
-    partitions: tuple[tuple[str, pa.DataType], ...]
-    lateness: tuple[int, ...]
     emit: str
-    on_reject: str
-    ahead: tuple[int | None, ...] = (None,)  # microseconds
-    max_output: int | None = None
     resolution: float | None = None  # as asked for
     within: float | None = None
     reach: float | None = None
-
-    idle_after = (None,)
-    arrival = False
-    bucketed = True
-    holds_back = True
-
-    @property
-    def grouped(self) -> bool:
-        """Whether there are groups."""
-        return bool(self.partitions)
-
-    @property
-    def key_type(self) -> pa.DataType:
-        """Of sensors."""
-        return self.encoding.key_type
-
-    @property
-    def time_type(self) -> pa.DataType:
-        """Of times."""
-        return self.encoding.time_type
 
     @property
     def value_type(self) -> pa.DataType:
@@ -114,16 +88,6 @@ class PhenomenaCall:
             ]
         )
 
-    @property
-    def stage_schema(self) -> pa.Schema:
-        """Columns of what a bucket puts out."""
-        return self.answer_schema
-
-    @property
-    def stage_output(self) -> Output:
-        """What counts the rows that a bucket puts out."""
-        return Output(self.max_output)
-
     def operator(self) -> Phenomena | PhenomenaWithin:
         """A fresh one."""
         return Phenomena(self.plan) if self.plan.within is None else PhenomenaWithin(self.plan)
@@ -132,10 +96,6 @@ class PhenomenaCall:
         """Events, or regions."""
         names = SensorNames(self.key_type)
         return (table_of(part, names, self) for part in found)
-
-    def finishing(self) -> Callable[[pa.Table], Iterable[pa.Table]]:
-        """What makes answers of tables: they are answers."""
-        return lambda table: (table,)
 
     def meaning(self) -> Meaning:
         """What is asked, in plain JSON."""
@@ -153,10 +113,6 @@ class PhenomenaCall:
             "types": types_of_readings(self.encoding, self.partitions),
         }
         return of_call("phenomena", arguments, READINGS | _DEFAULTS)
-
-    def fingerprint(self) -> str:
-        """A short text that differs when the meaning of the call does."""
-        return digest(self.meaning())
 
 
 def resolve_phenomena(
@@ -230,11 +186,17 @@ def resolve_phenomena(
         by=by,
         sites=sites,
     )
-    known_partitions = tuple((column, column_type(schema, column, "readings")) for column in partitions)
-    late = 0 if lateness is None else duration(lateness, "lateness")
-    future = (ahead_micros(ahead, live=live),)
-    asked = [None if given is None else float(given) for given in (resolution, within, reach)]
-    return PhenomenaCall(plan, encoding, known_partitions, (late,), emit, on_reject, future, options.max_output, *asked)
+    return PhenomenaCall(
+        encoding,
+        tuple((column, column_type(schema, column, "readings")) for column in partitions),
+        plan,
+        emit,
+        *(None if given is None else float(given) for given in (resolution, within, reach)),
+        lateness=(0 if lateness is None else duration(lateness, "lateness"),),
+        ahead=(ahead_micros(ahead, live=live),),
+        on_reject=on_reject,
+        max_output=options.max_output,
+    )
 
 
 def _sites(locations: pa.Table, sensor: str, kind: pa.DataType, reach: float) -> Sites:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,14 +12,15 @@ import pyarrow.compute as pc
 from appulse.arguments import shown
 from appulse.engines.call import column_type, common_time_type, is_joined, known_dimensions, within_tolerance
 from appulse.engines.meaning import of_call, of_stream, of_types
+from appulse.engines.objects import ObjectsCall
 from appulse.engines.options import Options, options_of
 from appulse.engines.pushes import fitted
 from appulse.errors import BadArgument, bad_rows, nearest
 from appulse.model import uncertainty
 from appulse.model.columns import as_array
-from appulse.model.defects import BAD_CONDITION, NEVER_TRUE, as_json, concat_rejects, reject_schema
+from appulse.model.defects import BAD_CONDITION, NEVER_TRUE, as_json, concat_rejects
 from appulse.model.encode import Encoding, as_samples, check_columns, checked, infer_dimensions, keys_of
-from appulse.model.meaning import digest, real
+from appulse.model.meaning import real
 from appulse.model.strings import encode
 from appulse.model.times import from_micros, is_number, is_time, to_micros
 from appulse.model.uncertainty import Exact
@@ -49,7 +50,7 @@ _FAILED = {QUERY: "key", CONDITION: "text"}
 
 
 @dataclass(frozen=True)
-class QueryCall:
+class QueryCall(ObjectsCall):
     """A checked call of queries over one stream, without frames."""
 
     encoding: Encoding
@@ -58,31 +59,13 @@ class QueryCall:
     probability: float | None
     schema: pa.Schema  # of the frame
     selecting: bool = False
-    on_reject: str = "collect"
-    dependent: tuple[str, ...] = ()
-    max_output: int | None = None
-    lateness: tuple[int, ...] = (0,)
-    idle_after: tuple[int | None, ...] = (None,)
-    ahead: tuple[int | None, ...] = (None,)
-    arrival: bool = True
-    bucketed: bool = field(default=False, init=False)
-    grouped: bool = field(default=False, init=False)
-    holds_back: bool = field(default=False, init=False)
+
+    bucketed = grouped = holds_back = False
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:
         """The one stream's."""
         return (self.encoding,)
-
-    @property
-    def key_type(self) -> pa.DataType:
-        """Of the stream's keys."""
-        return self.encoding.key_type
-
-    @property
-    def time_type(self) -> pa.DataType:
-        """Of the stream's times."""
-        return self.encoding.time_type
 
     @property
     def columns(self) -> list[str]:
@@ -98,11 +81,6 @@ class QueryCall:
         return pa.schema([*fields, ("probability", pa.float64()), *values])
 
     @property
-    def reject_schema(self) -> pa.Schema:
-        """Columns of the rejects."""
-        return reject_schema(self.key_type, self.time_type)
-
-    @property
     def threshold(self) -> float | None:
         """What probabilities have to reach; None where rows are certain."""
         return None if self.probability is None else within_tolerance(self.probability)
@@ -116,10 +94,6 @@ class QueryCall:
             "types": of_types([("query", self.query_type)]),
         }
         return of_call("match_queries", arguments, {"probability": None, "select": False})
-
-    def fingerprint(self) -> str:
-        """A short text that differs when the meaning of the call does."""
-        return digest(self.meaning())
 
 
 def resolve_queries(

@@ -1,28 +1,34 @@
-"""What engines have to know of a call over readings, and how one is carried out in this process."""
+"""Calls over readings of sensors, and their bucket: readings wait for their ticks, and an operator answers these."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-import pyarrow as pa
 
-from appulse.engines.arriving import Arrivals
-from appulse.engines.call import AnyCall
-from appulse.errors import bad_rows
+from appulse.engines.base import Call, behind_frontier
+from appulse.engines.bucket import LAST, ROWS, Bucket
+from appulse.engines.local import Local
+from appulse.engines.spark.readings_codec import pack_readings, unpack_readings
 from appulse.model import defects as why
-from appulse.model.defects import concat_rejects, reject_schema
-from appulse.model.readings import check_reading_columns, encode_readings, late_readings, refused_readings
+from appulse.model.readings import Readings, check_reading_columns, encode_readings, refused_readings
+from appulse.operators.numbering import END
+from appulse.operators.output import Output
 from appulse.operators.waiting import Waiting
-from appulse.windows.clock import Clock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+    import pyarrow as pa
     from numpy.typing import NDArray
 
-    from appulse.model.readings import Readings, ReadingsEncoding
-    from appulse.operators.output import Output
+    from appulse.engines.bucket import Blobs
+    from appulse.model.readings import ReadingsEncoding
+    from appulse.model.strings import Bytes
+
+# A block is one value of Spark's, held whole in several places on its way.
+_BLOCK_ROWS = 1 << 20
 
 
 class Operator(Protocol):
@@ -42,80 +48,141 @@ class Operator(Protocol):
     def restore(self, standing: dict[str, NDArray[Any]]) -> None: ...
 
 
-class ReadingsCall(AnyCall, Protocol):
-    """A call of such an operator: what it finds becomes tables, and these, one by one, answers.
+@dataclass(frozen=True)
+class ReadingsCall(Call[Readings]):
+    """A call of such an operator: what it finds becomes tables, and these, one by one, answers."""
 
-    ``stage_output`` is a fresh one to count what the operator finds.
-    """
+    encoding: ReadingsEncoding
+    partitions: tuple[tuple[str, pa.DataType], ...]
 
     @property
-    def encoding(self) -> ReadingsEncoding: ...
+    def encodings(self) -> tuple[ReadingsEncoding, ...]:
+        """How the columns of the readings are read."""
+        return (self.encoding,)
+
     @property
-    def stage_schema(self) -> pa.Schema: ...
-    def operator(self) -> Operator: ...
-    def tables(self, found: Sequence[Any]) -> Iterable[pa.Table]: ...
+    def stage_schema(self) -> pa.Schema:
+        """Columns of what a bucket puts out."""
+        return self.answer_schema
+
     @property
-    def stage_output(self) -> Output: ...
-    def finishing(self) -> Callable[[pa.Table], Iterable[pa.Table]]: ...
+    def stage_output(self) -> Output:
+        """What counts the rows that a bucket puts out."""
+        return Output(self.max_output)
+
+    def operator(self) -> Operator:
+        """A fresh one."""
+        raise NotImplementedError
+
+    def tables(self, found: Sequence[Any]) -> Iterable[pa.Table]:
+        """What the operator found, as a bucket puts it out."""
+        raise NotImplementedError
+
+    @property
+    def finishes(self) -> bool:
+        """Whether what buckets put out are not the answers yet."""
+        return False
+
+    def encode(self, stream: int, table: pa.Table) -> tuple[Readings, pa.Table]:  # noqa: ARG002 - there is one
+        """The good readings, and the bad rows as rejects."""
+        check_reading_columns(self.encoding, table.schema)
+        return encode_readings(table, self.encoding)
+
+    def keys(self, stream: int, rows: Readings) -> Bytes:  # noqa: ARG002 - there is one
+        """The sensor of each reading."""
+        return rows.sensor
+
+    def refused(self, stream: int, rows: Readings, reason: str, details: Sequence[str]) -> pa.Table:  # noqa: ARG002
+        """Good readings as rejects all the same."""
+        return refused_readings(rows, reason, details, self.encoding)
+
+    def late(self, stream: int, rows: Readings, before: int) -> pa.Table:
+        """Readings that came too late, as rejects; copies of readings that ask elsewhere are left out."""
+        rows = rows if rows.asks is None else rows.take(np.flatnonzero(rows.asks))
+        return self.refused(stream, rows, why.LATE, behind_frontier(rows.time, before))
 
 
-class LocalReadings:
+class ReadingsBucket(Bucket[Readings]):
+    """The state of some values, or groups: what waits, and what windows hold. Readings leave the log by time."""
+
+    call: ReadingsCall
+
+    def __init__(self, call: ReadingsCall) -> None:
+        super().__init__(call)
+        self.operator = call.operator()
+        self.waiting = Waiting()
+
+    def __len__(self) -> int:
+        return len(self.operator) + len(self.waiting)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return self.operator.nbytes + 64 * len(self.waiting)
+
+    @property
+    def due(self) -> int | None:
+        """The oldest time that waits."""
+        return self.waiting.due
+
+    def own(self, rows: Readings) -> int:
+        """How many of the readings ask here."""
+        return len(rows) if rows.asks is None else int(rows.asks.sum())
+
+    def hold(self, stream: int, rows: Readings) -> None:  # noqa: ARG002 - there is one
+        """Let readings wait for their ticks."""
+        self.waiting.hold(rows)
+
+    def answer(self, *, ended: bool) -> list[pa.Table]:  # noqa: ARG002 - all ticks are complete then
+        """What the operator finds in complete ticks."""
+        self.operator.output = self.call.stage_output
+        return list(self.call.tables(self.operator.push(self._released())))
+
+    def forget(self) -> int:
+        """Drop readings that are in no window any more."""
+        before = min(self.complete, LAST) - self.operator.span
+        self.operator.forget(before)
+        return before
+
+    def step(self) -> tuple[list[int], Mapping[str, NDArray[Any]]]:
+        """What the operator knows beyond the readings."""
+        return [self.complete], self.operator.standing()
+
+    def redo(self, numbers: list[int], arrays: Mapping[str, NDArray[Any]], given: Blobs) -> None:
+        """Take the same step without matching."""
+        for block in given[ROWS]:
+            self.waiting.hold(unpack_readings(block))
+        (self.complete,) = numbers
+        self.operator.apply(self._released())
+        self.operator.restore(dict(arrays))
+
+    def blocks(self, batches: Iterable[tuple[int, Readings]]) -> list[bytes]:
+        """Readings as blocks."""
+        return [block for _, rows in batches for block in blocks_of(rows)]
+
+    def unpack(self, block: bytes) -> tuple[int, Readings]:
+        """A block's readings."""
+        return 0, unpack_readings(block)
+
+    def _released(self) -> list[Readings]:
+        return self.waiting.release(None if self.complete == END else self.complete)
+
+
+class LocalReadings(Local[Readings]):
     """A call over readings in process, batch by batch."""
 
     def __init__(self, call: ReadingsCall) -> None:
-        self.call = call
-        self.operator = call.operator()
-        self._clock = Clock.of(call)
-        self._arrivals = Arrivals((call.encoding,), call.ahead)
-        self._waiting = Waiting()
-        self._rejects: list[pa.Table] = []
+        super().__init__(ReadingsBucket(call))
 
-    def push(self, table: pa.Table) -> Iterator[pa.Table]:
-        """Take in readings; the answers of the ticks that this completes, part by part."""
-        self._hold(table)
-        complete = self._clock.tick()
-        return self._answered([] if complete is None else self._waiting.release(complete))
+    @property
+    def operator(self) -> Any:
+        """The operator itself."""
+        assert isinstance(self.bucket, ReadingsBucket)  # noqa: S101 - made above
+        return self.bucket.operator
 
-    def drain(self) -> Iterator[pa.Table]:
-        """The readings have ended: the answers of what was held."""
-        return self._answered(self._waiting.release())
 
-    def answers(self, table: pa.Table) -> pa.Table:
-        """The answers of a whole table."""
-        self._hold(table)
-        return pa.concat_tables([self.call.answer_schema.empty_table(), *self.drain()])
-
-    def rejects(self) -> pa.Table:
-        """Every row that could not be used so far."""
-        return concat_rejects(self._rejects, reject_schema(self.call.key_type, self.call.time_type))
-
-    def _hold(self, table: pa.Table) -> None:
-        """Take in readings that came in time; they wait for their ticks."""
-        encoding = self.call.encoding
-        check_reading_columns(encoding, table.schema)
-        readings, rejects = encode_readings(table, encoding)
-        rejected, came, behind = [rejects], len(readings), 0
-        self._arrivals.begin()
-        if len(judged := self._arrivals.judge(0, readings.time, readings.sensor)):
-            rejected.append(refused_readings(readings.take(judged.rows), why.FUTURE, judged.details, encoding))
-            readings = readings.take(np.setdiff1d(np.arange(len(readings)), judged.rows))
-        frontier = self._clock.frontier
-        if frontier is not None and (readings.time < frontier).any():
-            late = readings.time < frontier
-            behind = int(late.sum())
-            rejected.append(late_readings(readings.take(np.flatnonzero(late)), frontier, encoding))
-            readings = readings.take(np.flatnonzero(~late))
-        for part in rejected:
-            if len(part) and self.call.on_reject == "fail":
-                raise bad_rows(len(part), part.slice(0, 1).to_pylist()[0])
-        self._rejects += [part for part in rejected if len(part)]
-        self._clock.see(0, readings)
-        self._arrivals.settle()
-        self._arrivals.count(came, behind, self._clock)
-        self._waiting.hold(readings)
-
-    def _answered(self, released: list[Readings]) -> Iterator[pa.Table]:
-        self.operator.output = self.call.stage_output
-        finish = self.call.finishing()
-        found = self.operator.push(released)
-        return (part for table in self.call.tables(found) for part in finish(table))
+def blocks_of(readings: Readings) -> Iterable[bytes]:
+    """Readings as blocks, each of a size that travels well."""
+    for begin in range(0, len(readings), _BLOCK_ROWS):
+        end = min(begin + _BLOCK_ROWS, len(readings))
+        yield pack_readings(readings if end - begin == len(readings) else readings.slice(begin, end))

@@ -14,10 +14,11 @@ from appulse.arguments import NAMES, Kind, Unfit, one_of
 from appulse.engines.call import TOLERANCE, column_type
 from appulse.engines.meaning import READINGS, of_alike, of_call, of_readings, types_of_readings
 from appulse.engines.options import Options, options_of
+from appulse.engines.readings import ReadingsCall
 from appulse.errors import BadArgument
 from appulse.kernels.sensor_join import expand
 from appulse.model.columns import as_array
-from appulse.model.meaning import digest, digest_of, seconds, without_defaults
+from appulse.model.meaning import digest_of, seconds, without_defaults
 from appulse.model.readings import (
     ReadingsEncoding,
     check_reading_columns,
@@ -73,36 +74,19 @@ Similar: TypeAlias = Annotated[str, one_of("value", *KINDS)]
 
 
 @dataclass(frozen=True)
-class SensorCall:
+class SensorCall(ReadingsCall):
     """A checked call without its frame: travels to workers."""
 
     plan: SensorPlan
-    encoding: ReadingsEncoding
-    partitions: tuple[tuple[str, pa.DataType], ...]
     carried: tuple[tuple[str, pa.DataType], ...]
-    lateness: tuple[int, ...]
     expand: bool
-    on_reject: str
-    ahead: tuple[int | None, ...] = (None,)  # microseconds
-    max_output: int | None = None
     resolution: float | None = None  # as asked for
     within: float | None = None
 
-    idle_after = (None,)
-    arrival = False
-    bucketed = True
-    grouped = True  # by value, if by nothing else
-    holds_back = True
-
     @property
-    def key_type(self) -> pa.DataType:
-        """Of sensors."""
-        return self.encoding.key_type
-
-    @property
-    def time_type(self) -> pa.DataType:
-        """Of times."""
-        return self.encoding.time_type
+    def grouped(self) -> bool:
+        """Readings are apart by value, if by nothing else."""
+        return True
 
     @property
     def match_type(self) -> pa.DataType:
@@ -149,13 +133,19 @@ class SensorCall:
         names = SensorNames(self.key_type)
         return (table_of(part, names, self) for part in found)
 
+    @property
+    def finishes(self) -> bool:
+        """Whether the elements of products are asked for."""
+        return self.expand
+
     def finishing(self) -> Callable[[pa.Table], Iterable[pa.Table]]:
         """What makes answers of tables: with the elements of products, if they are asked for."""
         if not self.expand:
             return lambda table: (table,)
         output, watch = Output(self.max_output), Watch(0, _elements)
 
-        def finish(table: pa.Table) -> Iterator[pa.Table]:
+        def finish(given: pa.Table) -> Iterator[pa.Table]:
+            table = given.cast(self.factorised_schema)
             made = elements_of(table)
             watch.given += len(table)
             watch.add(made)
@@ -175,10 +165,6 @@ class SensorCall:
             "types": types_of_readings(self.encoding, [*self.partitions, *self.carried]),
         }
         return of_call("sensor_join", arguments, READINGS | {"expand": False})
-
-    def fingerprint(self) -> str:
-        """A short text that differs when the meaning of the call does."""
-        return digest(self.meaning())
 
 
 def resolve_sensors(
@@ -245,17 +231,17 @@ def resolve_sensors(
         sweep=options.sweep,
     )
     return SensorCall(
-        plan,
         encoding,
         tuple((column, column_type(schema, column, "readings")) for column in partitions),
+        plan,
         tuple((column, column_type(schema, column, "readings")) for column in carried),
-        (0 if lateness is None else duration(lateness, "lateness"),),
         expand,
-        on_reject,
-        (ahead_micros(ahead, live=live),),
-        options.max_output,
         None if resolution is None else float(resolution),
         None if within is None else float(within),
+        lateness=(0 if lateness is None else duration(lateness, "lateness"),),
+        ahead=(ahead_micros(ahead, live=live),),
+        on_reject=on_reject,
+        max_output=options.max_output,
     )
 
 

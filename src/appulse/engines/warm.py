@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from appulse.engines.aggregate import resolve_aggregate, run_local
 from appulse.engines.call import JoinCall, resolve
-from appulse.engines.local import LocalJoin
+from appulse.engines.local_join import LocalJoin
 from appulse.engines.options import Options
 from appulse.engines.phenomena import resolve_phenomena
 from appulse.engines.queries import LocalQueries, resolve_queries
@@ -19,7 +19,7 @@ from appulse.engines.readings import LocalReadings
 from appulse.engines.sensors import resolve_sensors
 from appulse.engines.spark.codec import pack, unpack
 from appulse.engines.spark.installation import available_cores
-from appulse.engines.spark.number_stage import Bucket
+from appulse.engines.spark.number_bucket import NumberBucket
 from appulse.engines.spark.readings_codec import pack_readings, unpack_readings
 from appulse.engines.spark.readings_routing import value_routing
 from appulse.engines.spark.tiles import hashed_plan
@@ -30,7 +30,6 @@ from appulse.model.encode import encode
 from appulse.model.readings import encode_readings
 from appulse.model.stream import Stream
 from appulse.model.uncertainty import Ball, Exact, Gaussian, Incomplete, Model, Samples
-from appulse.operators.numbering import END
 from appulse.operators.relational import AGGREGATES
 from appulse.operators.sensor_join import SensorJoin
 from appulse.operators.similarity_join import SimilarityJoin
@@ -128,10 +127,10 @@ def _number(table: pa.Table, models: tuple[Model, ...], window: Window) -> None:
     local.drain()
     local.current()
     tiling = Tiling.of(hashed_plan(call.plan, 2, call.encodings[0].gaussian_reach), call.plan)
-    bucket = Bucket(call, tiling)
-    for i, encoding in enumerate(call.encodings):
-        bucket.numbering.hold(i, encode(table, encoding)[0])
-    bucket.release(END)
+    bucket = NumberBucket(call)
+    bucket.follow(tiling)
+    bucket.admit([(i, encode(table, encoding)[0]) for i, encoding in enumerate(call.encodings)])
+    bucket.advance(ended=0)
     bucket.numbering.restore(bucket.numbering.since(None), whole=True)
 
 
@@ -193,7 +192,7 @@ def _sense(table: pa.Table) -> None:
         local = LocalReadings(call)
         readings, _ = encode_readings(table, call.encoding)
         SensorJoin(call.plan).probe([readings])
-        for part in (*local.push(table), *local.drain()):
+        for part in (local.push({"readings": table}), local.drain()):
             part.validate()
         routing = value_routing(call.plan, 2, readings)
         local.operator.apply([unpack_readings(pack_readings(part)) for _, part in routing.parts(readings)])

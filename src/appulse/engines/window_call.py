@@ -9,15 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import pyarrow as pa
 
 from appulse.arguments import NAME, TEXT, mapping, several, shown
+from appulse.engines.base import Call
 from appulse.engines.call import check_partitions, common_time_type, within_tolerance
 from appulse.engines.meaning import of_call, of_stream, of_types
 from appulse.engines.options import Options, options_of
 from appulse.engines.queries import QUERY, QueryCall, checked_probability, resolve_queries
+from appulse.engines.window_rows import WindowRows, rows_of
 from appulse.errors import BadArgument, nearest
 from appulse.model.defects import as_json, as_text, reject_schema
 from appulse.model.encode import keys_of
-from appulse.model.meaning import digest, real
+from appulse.model.meaning import real
 from appulse.model.stream import stream_names
+from appulse.model.strings import encode
 from appulse.model.times import from_micros
 from appulse.model.uncertainty import Exact
 from appulse.operators.query_aggregates import AGGREGATES, COUNT, MEAN, Asked
@@ -28,12 +31,10 @@ from appulse.windows.frames import meaning_of, rule_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy as np
-    from numpy.typing import NDArray
-
     from appulse.model.encode import Encoding
     from appulse.model.meaning import Meaning
     from appulse.model.stream import Stream
+    from appulse.model.strings import Bytes
     from appulse.windows.definitions import Window
 
 
@@ -47,22 +48,14 @@ Aggregate: TypeAlias = Annotated[Mapping[str, str | tuple[str, str]], _MAPPED]
 
 
 @dataclass(frozen=True)
-class WindowCall:
+class WindowCall(Call[WindowRows]):
     """A checked call of queries over several streams, without frames."""
 
     streams: tuple[QueryCall, ...]
     window: Window | None
     probability: float | None
-    on_reject: str = "collect"
-    lateness: tuple[int, ...] = ()  # microseconds, per stream
-    idle_after: tuple[int | None, ...] = ()  # microseconds, per stream
-    arrival: bool = False  # rows are taken as they come
-    ahead: tuple[int | None, ...] = ()  # microseconds, per stream
     aggregates: tuple[Asked, ...] = ()  # in place of the choices themselves
     common_time: pa.DataType = field(default_factory=pa.int64)  # of times that are no stream's own
-    max_output: int | None = None
-    bucketed: bool = field(default=True, init=False)
-    holds_back: bool = field(default=True, init=False)
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:
@@ -78,16 +71,6 @@ class WindowCall:
     def time_type(self) -> pa.DataType:
         """Of times among the rejects."""
         return self.reject_schema.field("time").type
-
-    @property
-    def grouped(self) -> bool:
-        """Whether there are groups."""
-        return all(call.encoding.partition_by for call in self.streams)
-
-    @property
-    def dependent(self) -> tuple[str, ...]:
-        """Streams whose rows are answers of a join."""
-        return tuple(name for call in self.streams for name in call.dependent)
 
     @property
     def names(self) -> dict[str, tuple[int, str]]:
@@ -168,24 +151,31 @@ class WindowCall:
         lengths = self.window.micros(names) if isinstance(self.window, TimeWindow) else ()
         return meaning_of(rule_of(self.window), dict(zip(names, lengths, strict=False)))
 
-    def fingerprint(self) -> str:
-        """A short text that differs when the meaning of the call does."""
-        return digest(self.meaning())
+    def encode(self, stream: int, table: pa.Table) -> tuple[WindowRows, pa.Table]:
+        """The good rows of a stream, and its bad rows as rejects."""
+        rows, bad = rows_of(self.streams[stream], table)
+        return rows, self.as_rejects(bad)
 
-    def refused(
-        self, stream: int, table: pa.Table, time: NDArray[np.int64], reason: str, details: Sequence[str]
-    ) -> pa.Table:
-        """Rows as rejects, with what is wrong with the time of each."""
-        call, n = self.streams[stream], len(table)
-        names = [name for name, _ in call.types if name in table.column_names]
+    def columns_of(self, stream: int) -> list[str]:
+        """The columns of a stream that are read."""
+        return self.streams[stream].columns
+
+    def keys(self, stream: int, rows: WindowRows) -> Bytes:
+        """The key of each row."""
+        return encode(keys_of(rows.table, self.streams[stream].encoding))
+
+    def refused(self, stream: int, rows: WindowRows, reason: str, details: Sequence[str]) -> pa.Table:
+        """Good rows as rejects all the same."""
+        call, n = self.streams[stream], len(rows)
+        names = [name for name, _ in call.types if name in rows.table.column_names]
         rejects = pa.table(
             {
                 "stream": [call.encoding.name] * n,
-                "key": keys_of(table, call.encoding),
-                "time": from_micros(time, call.time_type, call.encoding.unit),
+                "key": keys_of(rows.table, call.encoding),
+                "time": from_micros(rows.time, call.time_type, call.encoding.unit),
                 "reason": [reason] * n,
                 "detail": list(details),
-                "values": [as_json(row) for row in table.select(names).to_pylist()],
+                "values": [as_json(row) for row in rows.table.select(names).to_pylist()],
             },
             schema=reject_schema(call.key_type, call.time_type),
         )
@@ -229,12 +219,13 @@ def resolve_window_queries(
         tuple(calls),
         window,
         least,
-        on_reject,
-        tuple(stream.lateness_micros for stream in streams),
-        tuple(stream.idle_after_micros for stream in streams),
-        streams[0].order == "arrival",
-        tuple(stream.ahead_micros for stream in streams),
+        lateness=tuple(stream.lateness_micros for stream in streams),
+        idle_after=tuple(stream.idle_after_micros for stream in streams),
+        ahead=tuple(stream.ahead_micros for stream in streams),
+        arrival=streams[0].order == "arrival",
+        on_reject=on_reject,
         max_output=options_of(options, "match_queries").max_output,
+        dependent=tuple(name for call in calls for name in call.dependent),
     )
     if aggregate is not None:
         call = replace(

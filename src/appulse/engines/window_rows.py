@@ -10,9 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from appulse.engines.call import behind_frontier
 from appulse.engines.queries import as_known, column_of, points_of, without_views
-from appulse.model.defects import FUTURE, LATE
 from appulse.model.encode import checked, keys_of
 from appulse.model.strings import Labels, encode
 from appulse.operators.labels import LabelNumbers
@@ -20,17 +18,12 @@ from appulse.operators.query_match import Points
 from appulse.operators.query_windows import Sampled, Side
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from appulse.engines.queries import QueryCall
-    from appulse.engines.window_call import WindowCall
     from appulse.model.encode import Checked
-    from appulse.model.strings import Bytes
-    from appulse.windows.future import Judged
-
-    Judge = Callable[[NDArray[np.int64], Bytes], Judged]
 
 # The number of a row, while it is checked.
 _ROW = "\0row"
@@ -82,6 +75,12 @@ class WindowRows:
         samples = _joined([part.samples for part in parts])
         return WindowRows(table, time, samples, np.concatenate(owners), np.concatenate(weights))
 
+    def take(self, index: NDArray[np.int64]) -> WindowRows:
+        """The rows at ``index``, which ascends."""
+        kept = np.zeros(len(self), bool)
+        kept[index] = True
+        return self.where(kept)
+
     def where(self, kept: NDArray[np.bool_]) -> WindowRows:
         """Some of the rows."""
         if kept.all():
@@ -109,14 +108,21 @@ class Shown:
 
     def __init__(
         self,
-        call: WindowCall,
+        streams: Sequence[QueryCall],
         rows: Sequence[WindowRows],
         ticks: Sequence[NDArray[np.int64]],
         new: Sequence[NDArray[np.bool_]],
         was: int,
         complete: int,
     ) -> None:
-        self.call, self.rows, self.ticks, self.new, self.was, self._complete = call, rows, ticks, new, was, complete
+        self.streams, self.rows, self.ticks, self.new, self.was, self._complete = (
+            streams,
+            rows,
+            ticks,
+            new,
+            was,
+            complete,
+        )
         self._sides: dict[bool, list[Side]] = {}
 
     def there(self, stream: int) -> NDArray[np.bool_]:
@@ -153,7 +159,7 @@ class Shown:
         """The group of each row, numbered alike in all streams."""
         numbers = LabelNumbers()
         found = []
-        for rows, call in zip(self.rows, self.call.streams, strict=True):
+        for rows, call in zip(self.rows, self.streams, strict=True):
             by = call.encoding.partition_by
             labels = Labels.of([column_of(rows.table, name) for name in by]) if by else None
             found.append(numbers.of(labels, len(rows)))
@@ -163,17 +169,17 @@ class Shown:
     def _ranks(self) -> list[NDArray[np.int64]]:
         return [
             _ranks(rows, call, tick, group)
-            for rows, call, tick, group in zip(self.rows, self.call.streams, self.ticks, self.groups, strict=True)
+            for rows, call, tick, group in zip(self.rows, self.streams, self.ticks, self.groups, strict=True)
         ]
 
 
 class HeldRows:
     """The rows that windows may still hold, or whose tick is not complete yet; deterministic, free of any engine."""
 
-    def __init__(self, call: WindowCall) -> None:
-        self.call = call
-        self.rows = [WindowRows.none(one) for one in call.streams]
-        self.ticks: list[NDArray[np.int64]] = [np.empty(0, np.int64) for _ in call.streams]
+    def __init__(self, streams: Sequence[QueryCall], *, arrival: bool) -> None:
+        self._streams, self._arrival = streams, arrival
+        self.rows = [WindowRows.none(one) for one in streams]
+        self.ticks: list[NDArray[np.int64]] = [np.empty(0, np.int64) for _ in streams]
         self.complete = NEVER
         self.ticked = 0  # ticks there have been, where rows are taken as they come
 
@@ -200,7 +206,7 @@ class HeldRows:
         for i, fresh in came.items():
             self.rows[i] = WindowRows.concat([self.rows[i], fresh])
             self.ticks[i] = np.concatenate([self.ticks[i], ticks[i]])
-        return Shown(self.call, list(self.rows), list(self.ticks), new, was, self.complete)
+        return Shown(self._streams, list(self.rows), list(self.ticks), new, was, self.complete)
 
     def forget(self, shown: Shown, frontier: int, longest: Longest) -> None:
         """Forget what no row to come meets any more: none will be older than ``frontier``."""
@@ -214,43 +220,22 @@ class HeldRows:
                 self.rows[i], self.ticks[i] = rows.where(kept), tick[kept]
 
     def _ticks_of(self, came: Mapping[int, WindowRows]) -> dict[int, NDArray[np.int64]]:
-        if not self.call.arrival:
+        if not self._arrival:
             return {i: rows.time for i, rows in came.items()}
         known = np.unique(np.concatenate([np.empty(0, np.int64), *(rows.time for rows in came.values())]))
         self.ticked += len(known)
         return {i: self.ticked - len(known) + np.searchsorted(known, rows.time) for i, rows in came.items()}
 
 
-def taken_in(
-    call: WindowCall, stream: int, table: pa.Table, frontier: int | None = None, judge: Judge | None = None
-) -> tuple[WindowRows, list[pa.Table]]:
-    """The good rows of a stream, and rejects for the others: before ``frontier`` they are late.
-
-    ``judge`` says which are from the future.
-    """
-    one = call.streams[stream]
-    table = as_known(table, one).select(one.columns).combine_chunks()
+def rows_of(call: QueryCall, table: pa.Table) -> tuple[WindowRows, pa.Table]:
+    """The good rows of a stream, and its bad rows as rejects."""
+    table = as_known(table, call).select(call.columns).combine_chunks()
     table = table.cast(without_views(table.schema))
     numbered = table.append_column(_ROW, pa.array(np.arange(len(table))))
-    rows, bad = checked(numbered, one.encoding, [*one.columns, _ROW])
-    rejects = [call.as_rejects(bad)] if len(bad) else []
+    rows, bad = checked(numbered, call.encoding, [*call.columns, _ROW])
     at = rows.table[_ROW]
     good = table if len(at) == len(table) else table.take(at)
-    came = WindowRows.of(good, replace(rows, table=rows.table.drop_columns([_ROW])), one)
-    judged = None if judge is None else judge(came.time, encode(keys_of(came.table, one.encoding)))
-    if judged is not None and len(judged):
-        ahead = np.zeros(len(came), bool)
-        ahead[judged.rows] = True
-        at = np.argsort(judged.rows)
-        details = [judged.details[i] for i in at.tolist()]
-        rejects.append(call.refused(stream, came.where(ahead).table, came.time[ahead], FUTURE, details))
-        came = came.where(~ahead)
-    if frontier is not None and (came.time < frontier).any():
-        behind = came.time < frontier
-        details = behind_frontier(came.time[behind], frontier)
-        rejects.append(call.refused(stream, came.where(behind).table, came.time[behind], LATE, details))
-        came = came.where(~behind)
-    return came, rejects
+    return WindowRows.of(good, replace(rows, table=rows.table.drop_columns([_ROW])), call), bad
 
 
 def _joined(tables: Sequence[pa.Table]) -> pa.Table:

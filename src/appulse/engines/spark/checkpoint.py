@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from appulse.engines.spark.files import Folder
@@ -16,7 +16,7 @@ from appulse.model.meaning import canonical, differences
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from appulse.engines.call import AnyCall
+    from appulse.engines.base import Call
     from appulse.model.meaning import Meaning
 
 _NAME = "appulse.json"
@@ -49,7 +49,7 @@ class Checkpoint:
         self._seen = -(1 << 62)
         self.id = ""  # names what this checkpoint's query writes; known once admitted
 
-    def admit(self, call: AnyCall, tiling: Tiling, partitions: int | None, *, replanned: bool) -> Tiling:
+    def admit(self, call: Call[Any], tiling: Tiling, partitions: int | None, *, replanned: bool) -> Tiling:
         """The tiling to run with: that of the checkpoint if it has one, else ``tiling``, from now on its own.
 
         Where the call asks for tiles of its own making (``replanned``) and the checkpoint has others, they become a
@@ -126,11 +126,11 @@ class Checkpoint:
                 if int(name) < self._seen:
                     self._folder.remove(f"{_NEWEST}/{name}")
 
-    def close(self, call: AnyCall, tiling: Tiling) -> None:
+    def close(self, call: Call[Any], tiling: Tiling) -> None:
         """Mark the streams as ended."""
         self._write(call, tiling, closed=True)
 
-    def _refuse_others(self, kept: Meaning, call: AnyCall) -> None:
+    def _refuse_others(self, kept: Meaning, call: Call[Any]) -> None:
         lines = list(differences(kept, json.loads(canonical(call.meaning()))))
         if not lines:
             return
@@ -167,7 +167,7 @@ class Checkpoint:
                 f"{self.path}/{_NAME} is damaged. Restore the checkpoint, or start with a new one."
             ) from None
 
-    def _write(self, call: AnyCall, tiling: Tiling, *, closed: bool) -> None:
+    def _write(self, call: Call[Any], tiling: Tiling, *, closed: bool) -> None:
         stored = {
             "format": _FORMAT,
             "appulse": _OWN,

@@ -154,7 +154,7 @@ def with_shared_fills(call: JoinCall, spark: SparkSession) -> JoinCall:
             shared = known.setdefault(id(encoding.fill), SharedFill(encoding.fill, spark))
             encoding = replace(encoding, fill=shared)  # noqa: PLW2901 - the same, for workers
         encodings.append(encoding)
-    return replace(call, encodings=tuple(encodings))
+    return replace(call, streams=tuple(encodings))
 
 
 def filled_frame(stream: Stream, fill: Fill) -> DataFrame:

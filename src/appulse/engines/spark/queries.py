@@ -20,6 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the house name of this mo
 from pyspark.sql import types as T  # noqa: N812 - the house name of this module
 from pyspark.sql.pandas.types import from_arrow_type
 
+from appulse.engines.bucket import fail_if_asked
 from appulse.engines.local import as_table
 from appulse.engines.options import Options, options_of
 from appulse.engines.queries import (
@@ -34,14 +35,15 @@ from appulse.engines.queries import (
     last_changes,
     resolve_queries,
 )
-from appulse.engines.spark.engine import SparkResult, bad_rows_of, default_partitions, observed, remember
 from appulse.engines.spark.held_queries import BATCHES, Held, batches_of, standing
-from appulse.engines.spark.inputs import fail_if_asked, gathered, quoted
+from appulse.engines.spark.inputs import gathered, quoted
+from appulse.engines.spark.pipeline import bad_rows_of, observed
 from appulse.engines.spark.query_parts import matched_in_parts
+from appulse.engines.spark.results import SparkResult, remember
+from appulse.engines.spark.routing import plain_tiling
+from appulse.engines.spark.sources import default_partitions
 from appulse.engines.spark.tables import packed, unpacked
-from appulse.engines.spark.tagged import METRICS, arrow_schema, reject_type, select_tag, tagged_rows, tagged_schema
-from appulse.engines.spark.tiles import TilePlan
-from appulse.engines.spark.tiling import Tiling, Version
+from appulse.engines.spark.tagged import METRICS, arrow_schema, reject_type, rejects_frame, tagged_rows, tagged_schema
 from appulse.errors import BadArgument
 from appulse.operators.output import Output
 
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from appulse.engines.spark.files import Folder
+    from appulse.engines.spark.tiling import Tiling
     from appulse.model.stream import Stream
 
 # Queries that take more than this, beyond their texts, are held in parts.
@@ -73,8 +76,7 @@ def spark_queries(
         raise BadArgument(
             "The queries are a stream, and the rows are not. Read the rows as a stream (spark.readStream)."
         )
-    slots = default_partitions(frame.sparkSession, streaming=frame.isStreaming)
-    tiling = Tiling((Version(TilePlan(slots, 1.0, 0.0, 0.0)),), 0)
+    tiling = plain_tiling(default_partitions(frame.sparkSession, streaming=frame.isStreaming))
     settings: dict[str, Any] = {"probability": probability, "on_reject": on_reject, "options": options}
     empty = arrow_schema(frame.schema).empty_table()
     if changing:
@@ -101,9 +103,7 @@ def _build(call: QueryCall, held: Held, stream: Stream, tiling: Tiling, refused:
     rows = stream.frame.select(*map(quoted, call.columns))
     first = None
     if len(refused):
-        local = pa.Table.from_batches([tagged_rows("reject", refused, arrow_schema(schema))])
-        told = stream.frame.sparkSession.createDataFrame(local, schema)
-        first = select_tag(told, "reject", rejects)
+        first = rejects_frame(stream.frame.sparkSession, refused, rejects)
     apart = None
     if parts > 1:
         apart = matched_in_parts(call, held.table, stream, schema, parts)
@@ -113,7 +113,7 @@ def _build(call: QueryCall, held: Held, stream: Stream, tiling: Tiling, refused:
     else:
         # Nobody asks a batch for its metrics, and so many columns of nulls cost as much as the matching.
         tagged = rows.mapInArrow(_matcher(call, [held], answers), answers) if apart is None else apart
-        bad = select_tag(bad_rows_of(call, [stream], schema), "reject", rejects)
+        bad = bad_rows_of(call, [stream.frame], rejects)
         bad = bad if first is None else bad.unionAll(first)
 
     def rebuild(other: Tiling, _: str | None = None) -> SparkResult:
@@ -233,7 +233,7 @@ def _tagged_matcher(
             begun = time.perf_counter()
             found, rejects = _judged(engine, table, output)
             failed = engine.failed()
-            fail_if_asked(call, failed)
+            fail_if_asked(call, [failed])
             yield tagged_rows("answer", found, arrow)
             for bad in (rejects, failed):
                 if len(bad):
@@ -255,5 +255,5 @@ def _tagged_matcher(
 
 def _judged(engine: LocalQueries, table: pa.Table, output: Output) -> tuple[pa.Table, pa.Table]:
     found, rejects = engine.judge(table, output)
-    fail_if_asked(engine.call, rejects)
+    fail_if_asked(engine.call, [rejects])
     return found, rejects

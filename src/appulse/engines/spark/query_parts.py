@@ -15,12 +15,13 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - the house name of this module
 
+from appulse.engines.bucket import fail_if_asked
 from appulse.engines.queries import CHANGE, LocalQueries, last_changes, points_of
+from appulse.engines.spark.blobs import REJECTS, metrics_blob, table_bytes
 from appulse.engines.spark.held_queries import Held, standing
-from appulse.engines.spark.inputs import fail_if_asked, gathered, quoted
+from appulse.engines.spark.inputs import gathered, quoted
 from appulse.engines.spark.tables import packed, unpacked
 from appulse.engines.spark.tagged import arrow_schema, decoded, tagged_rows
-from appulse.engines.spark.tile_join import REJECTS, metrics_blob, table_bytes
 from appulse.engines.spark.tiles import spread_keys
 from appulse.model.encode import checked
 from appulse.operators.output import Output
@@ -82,7 +83,7 @@ def routed(call: QueryCall, parts: Parts, keys: list[int], table: pa.Table) -> I
     numbered = table.append_column(_NUMBER, pa.array(np.arange(len(table))))
     rows, rejects = checked(numbered, call.encoding, [*call.columns, _NUMBER])
     if len(rejects):
-        fail_if_asked(call, rejects)
+        fail_if_asked(call, [rejects])
         yield keys[0], table_bytes(REJECTS, rejects)
     points = points_of(rows, call)
     inside = parts.met(Rows(points.columns, points.time), points.n)

@@ -1,22 +1,66 @@
-"""Which block goes where: rows to buckets that number them, and to tiles that join them."""
+"""Which block goes where: rows to buckets of groups, and to the tiles of a join."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from appulse.engines.spark.codec import pack
-from appulse.engines.spark.tiles import group_hashes
+from appulse.engines.objects import packed
+from appulse.engines.spark.tiles import TilePlan, group_hashes, spread_keys
+from appulse.engines.spark.tiling import Tiling, Version
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from appulse.engines.spark.tiling import Copies, Tiling
+    from appulse.engines.spark.tiling import Copies
     from appulse.model.objects import Objects
 
-# A block is one value of Spark's, held whole in several places on its way.
-_BLOCK_BYTES = 32 << 20
+
+def plain_tiling(buckets: int, slots: int = 0) -> Tiling:
+    """Buckets that have no place in space."""
+    return Tiling((Version(TilePlan(buckets, 1.0, 0.0, 0.0, slots=slots)),), 0)
+
+
+def bucket_keys(tiling: Tiling, *, grouped: bool = True) -> list[int]:
+    """The numbers by which Spark knows the buckets of groups: one, or as many as there are tiles to feed."""
+    plan = tiling.versions[0].plan
+    return spread_keys(plan.tiles if grouped else 1, plan.slots or plan.tiles)
+
+
+@dataclass(frozen=True)
+class ToTiles:
+    """Rows go to the tiles whose cells they may have partners in."""
+
+    tiling: Tiling
+
+    @property
+    def keys(self) -> list[int]:
+        """The tiles by their numbers."""
+        return self.tiling.keys
+
+    def blocks(self, stream: int, rows: Objects) -> Iterator[tuple[int, bytes, int]]:
+        """Blocks of the rows of a stream: key, block, newest time."""
+        for place, block, newest in tiled(rows, stream, self.tiling, self.tiling.copies(rows)):
+            yield self.tiling.keys[place], block, newest
+
+
+@dataclass(frozen=True)
+class ToGroups:
+    """Rows go to the bucket of their group."""
+
+    keys: list[int]
+
+    def blocks(self, stream: int, rows: Objects) -> Iterator[tuple[int, bytes, int]]:
+        """Blocks of the rows of a stream: key, block, newest time."""
+        if len(self.keys) == 1 or rows.group is None:
+            yield from ((self.keys[0], block, newest) for block, newest in packed(rows, stream))
+            return
+        bucket = (group_hashes(rows) % np.uint64(len(self.keys))).astype(np.int64)
+        for b in np.unique(bucket).tolist():
+            for block, newest in packed(rows.take(np.flatnonzero(bucket == b)), stream):
+                yield self.keys[b], block, newest
 
 
 def tiled(objects: Objects, stream: int, tiling: Tiling, copies: Copies) -> Iterator[tuple[int, bytes, int]]:
@@ -33,23 +77,3 @@ def tiled(objects: Objects, stream: int, tiling: Tiling, copies: Copies) -> Iter
         lane = int(lanes[part[0]]) if tiling.is_coarse(place) else 0
         for block, newest in packed(objects.take(rows[part]), stream, lane):
             yield place, block, newest
-
-
-def bucketed(objects: Objects, stream: int, buckets: int) -> Iterator[tuple[int, bytes, int]]:
-    """Blocks for the buckets of groups, as (bucket, block, newest time)."""
-    if buckets == 1 or objects.group is None:
-        yield from ((0, block, newest) for block, newest in packed(objects, stream, 0))
-        return
-    bucket = (group_hashes(objects) % np.uint64(buckets)).astype(np.int64)
-    for b in np.unique(bucket).tolist():
-        for block, newest in packed(objects.take(np.flatnonzero(bucket == b)), stream, 0):
-            yield b, block, newest
-
-
-def packed(objects: Objects, stream: int, lane: int) -> Iterator[tuple[bytes, int]]:
-    """One block, or as many as keep each below what travels well."""
-    size = objects.samples.nbytes + objects.weights.nbytes + objects.key.data.nbytes + 100 * len(objects)
-    rows = max(1, int(len(objects) * _BLOCK_BYTES / max(1, size)))
-    for begin in range(0, len(objects), rows):
-        part = objects if rows >= len(objects) else objects.slice(begin, min(begin + rows, len(objects)))
-        yield pack(part, stream, lane), int(part.time.max())

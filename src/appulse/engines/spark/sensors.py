@@ -1,87 +1,58 @@
-"""The sensor join as a Spark plan: encode -> buckets of values -> factorised matches -> elements, if asked for."""
+"""Calls over readings on Spark: encode -> buckets of values or groups -> what the operator finds -> answers."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
-from pyspark.sql import types as T  # noqa: N812 - the house name of this module
+from pyspark.sql import types as T  # noqa: N812 - the usual name of this module
 from pyspark.sql.pandas.types import from_arrow_type
 
-from appulse.engines.arriving import Arrivals
 from appulse.engines.options import options_of
 from appulse.engines.phenomena import resolve_phenomena
+from appulse.engines.readings import ReadingsBucket, blocks_of
 from appulse.engines.sensors import SensorCall, resolve_sensors
-from appulse.engines.spark import tile_join
-from appulse.engines.spark.engine import (
-    SparkResult,
-    blobs_of,
-    decoded_rows,
-    default_partitions,
-    observed,
-    remember,
-    shuffle_partitions,
-)
-from appulse.engines.spark.inputs import (
-    MARKS,
-    batch_time,
-    block_batch,
-    bucket_keys,
-    dated,
-    fail_if_asked,
-    gathered,
-    hash_text,
-    marker,
-    quoted,
-    watermark_delay,
-    watermarks,
-)
-from appulse.engines.spark.processor import AnswerProcessor
-from appulse.engines.spark.readings_codec import pack_readings
+from appulse.engines.spark.inputs import quoted
+from appulse.engines.spark.pipeline import Operator, built
 from appulse.engines.spark.readings_routing import GroupRouting, ValueRouting, value_routing
-from appulse.engines.spark.readings_stage import ReadingsStage
-from appulse.engines.spark.session import check_session
-from appulse.engines.spark.tagged import arrow_schema, reject_type, select_tag, tagged_rows, tagged_schema
-from appulse.engines.spark.tile_join import table_bytes
-from appulse.engines.spark.tiles import TilePlan
-from appulse.engines.spark.tiling import Tiling, Version
+from appulse.engines.spark.results import remember
+from appulse.engines.spark.routing import bucket_keys, plain_tiling
+from appulse.engines.spark.sources import Sources, watermark_delay
+from appulse.engines.spark.stage import GroupBuckets, Stage
+from appulse.engines.spark.tagged import arrow_schema, reject_type
 from appulse.errors import BadArgument
-from appulse.model.defects import FUTURE
-from appulse.model.readings import encode_readings, refused_readings
+from appulse.model.readings import encode_readings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterator
 
     from pyspark.sql import DataFrame
 
     from appulse.engines.options import Options
     from appulse.engines.readings import ReadingsCall
+    from appulse.engines.spark.tiling import Tiling
     from appulse.model.readings import Readings
 
 Routing = ValueRouting | GroupRouting
-_BLOCKS = "tile int, block binary, ts timestamp"
-# A block is one value of Spark's, held whole in several places on its way.
-_BLOCK_ROWS = 1 << 20
 
 
 def spark_sensors(frame: DataFrame, *, options: Options | None, **settings: Any) -> DataFrame:
     """The matches of a Spark frame of readings, lazily; streaming if it is."""
-    options, settings = options_of(options, "sensor_join"), with_lateness(frame, settings)
+    sources, options, settings = Sources.of([frame]), options_of(options, "sensor_join"), with_lateness(frame, settings)
     call = resolve_sensors(arrow_schema(frame.schema), options=options, live=frame.isStreaming, **settings)
-    buckets = options.partitions or default_partitions(frame.sparkSession, streaming=frame.isStreaming)
+    buckets = sources.partitions(options)
     if call.plan.by is not None:  # what a sensor did of late, no bucket of values knows
-        return readings_result(frame, call, GroupRouting(buckets if call.partitions else 1))
-    return readings_result(frame, call, value_routing(call.plan, buckets, _sampled(options.sample, call)))
+        return readings_result(sources, call, GroupRouting(buckets if call.partitions else 1))
+    return readings_result(sources, call, value_routing(call.plan, buckets, _sampled(options.sample, call)))
 
 
 def spark_phenomena(frame: DataFrame, *, options: Options | None, **settings: Any) -> DataFrame:
     """The phenomena of a Spark frame of readings, lazily; streaming if it is."""
-    options, settings = options_of(options, "phenomena"), with_lateness(frame, settings)
+    sources, options, settings = Sources.of([frame]), options_of(options, "phenomena"), with_lateness(frame, settings)
     call = resolve_phenomena(arrow_schema(frame.schema), options=options, live=frame.isStreaming, **settings)
-    buckets = options.partitions or default_partitions(frame.sparkSession, streaming=frame.isStreaming)
-    return readings_result(frame, call, GroupRouting(buckets if call.grouped else 1))
+    buckets = sources.partitions(options)
+    return readings_result(sources, call, GroupRouting(buckets if call.grouped else 1))
 
 
 def _sampled(sample: Any, call: SensorCall) -> Readings | None:
@@ -97,10 +68,7 @@ def _sampled(sample: Any, call: SensorCall) -> Readings | None:
 
 def with_lateness(frame: DataFrame, settings: dict[str, Any]) -> dict[str, Any]:
     """The settings with the delay of a `withWatermark` on the frame as lateness."""
-    if not frame.isStreaming:
-        return settings
-    check_session(frame.sparkSession)
-    delay = watermark_delay(frame, "the readings")
+    delay = watermark_delay(frame, "the readings") if frame.isStreaming else None
     if delay is None:
         return settings
     if settings["lateness"] is not None:
@@ -110,124 +78,40 @@ def with_lateness(frame: DataFrame, settings: dict[str, Any]) -> dict[str, Any]:
     return settings | {"lateness": delay}
 
 
-def readings_result(frame: DataFrame, call: ReadingsCall, routing: Routing) -> DataFrame:
+def readings_result(sources: Sources, call: ReadingsCall, routing: Routing) -> DataFrame:
     """The answers of a call over readings, lazily."""
-    slots = shuffle_partitions(frame.sparkSession) if frame.isStreaming else 0
-    tiling = Tiling((Version(TilePlan(routing.buckets, 1.0, 0.0, 0.0, slots=slots)),), 0)
-    return remember(_built(frame, call, routing, tiling, None))
-
-
-def _built(frame: DataFrame, call: ReadingsCall, routing: Routing, tiling: Tiling, control: str | None) -> SparkResult:
-    routing = replace(routing, buckets=tiling.latest.tiles)
-    answers, rejects = _schemas(call, frame)
-    stage = _as_spark(call.stage_schema, call, frame)
-    blocks = _encoded(frame, call, routing, tiling, control)
-    schema = tagged_schema(stage, rejects)
-    if frame.isStreaming:
-        out = blocks.groupBy("tile").transformWithStateInPandas(
-            AnswerProcessor(ReadingsStage(call), "readings"),
-            outputStructType="out binary",
-            outputMode="append",
-            timeMode="eventTime",
-        )
-        tagged = _finished(decoded_rows(out, schema), call, answers, rejects)
-        tagged, bad_rows = observed(tagged), None
-    else:
-        tagged = blocks.groupBy("tile").applyInArrow(_at_once(call, schema), schema)
-        tagged = _finished(tagged, call, answers, rejects)
-        given = frame.select(*map(quoted, call.encoding.columns()))
-        bad_rows = select_tag(given.mapInArrow(_rejecter(call, schema), schema), "reject", rejects)
-
-    def rebuild(other: Tiling, folder: str | None = None) -> SparkResult:
-        return _built(frame, call, routing, other, folder)
-
-    return SparkResult(call, tiling, tagged, answers, rejects, bad_rows, rebuild)
-
-
-def _encoded(frame: DataFrame, call: ReadingsCall, routing: Routing, tiling: Tiling, control: str | None) -> DataFrame:
-    """Readings as blocks, one or a few per bucket, task and micro-batch."""
-    keys = bucket_keys(call, tiling)
-
-    def encode_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return blocks_of_readings(batches, call, routing, keys)
-
-    blocks = dated(frame.select(*map(quoted, call.encoding.columns()))).mapInArrow(encode_task, _BLOCKS)
-    if not frame.isStreaming:
-        return blocks
-    (delay,) = watermarks(call)
-    # Spark's watermark is the one clock all keys share; without the column below, it drops no late rows unseen.
-    blocks = blocks.withWatermark("ts", f"{delay} milliseconds").select("tile", "block")
-    if control is None:
-        return blocks
-    marks = frame.sparkSession.readStream.schema("newest long").json(control)
-    return blocks.union(marks.mapInArrow(marker(keys), MARKS))
-
-
-def blocks_of_readings(
-    batches: Iterable[pa.RecordBatch], call: ReadingsCall, routing: Routing, keys: list[int]
-) -> Iterator[pa.RecordBatch]:
-    """The blocks of one task's rows."""
-    arrivals = Arrivals((call.encoding,), call.ahead)
-    for table in gathered(batches):
-        readings, rejects = encode_readings(table, call.encoding)
-        judged = arrivals.judge(0, readings.time, readings.sensor, batch_time(table))
-        arrivals.settle()
-        if len(judged):
-            ahead = refused_readings(readings.take(judged.rows), FUTURE, judged.details, call.encoding)
-            rejects = pa.concat_tables([rejects, ahead])
-            readings = readings.take(np.setdiff1d(np.arange(len(readings)), judged.rows))
-        newest = int(readings.time.max()) if len(readings) else 0
-        if len(rejects):
-            fail_if_asked(call, rejects)
-            where = keys[hash_text(str(rejects.column("detail")[0]) + str(len(rejects))) % len(keys)]
-            yield block_batch([where], [table_bytes(tile_join.REJECTS, rejects)], [newest])
-        for bucket, part in routing.parts(readings) if len(readings) else ():
-            for begin in range(0, len(part), _BLOCK_ROWS):
-                piece = part if len(part) <= _BLOCK_ROWS else part.slice(begin, min(begin + _BLOCK_ROWS, len(part)))
-                yield block_batch([keys[bucket]], [pack_readings(piece)], [newest])
-
-
-def _at_once(call: ReadingsCall, schema: T.StructType) -> Callable[[pa.Table], pa.Table]:
-    arrow, stage = arrow_schema(schema), ReadingsStage(call)
-
-    def answer_bucket(table: pa.Table) -> pa.Table:
-        parts = [tagged_rows("answer", part, arrow) for part in stage.at_once(blobs_of(table))]
-        return pa.Table.from_batches(parts, schema=arrow)
-
-    return answer_bucket
-
-
-def _finished(tagged: DataFrame, call: ReadingsCall, answers: T.StructType, rejects: T.StructType) -> DataFrame:
-    """With the elements of products, if they are asked for; a batch of rows at a time, none held longer."""
-    if not (isinstance(call, SensorCall) and call.expand):
-        return tagged
-    schema = tagged_schema(answers, rejects)
-    arrow = arrow_schema(schema)
-
-    def expand_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        finish = call.finishing()
-        for batch in batches:
-            table = pa.Table.from_batches([batch])
-            told = pa.compute.equal(table["tag"], "answer")
-            others = table.filter(pa.compute.invert(told)).drop_columns(["answer_matches"])
-            for rows in others.to_batches():
-                blank = pa.nulls(len(rows), arrow.field("answer_matches").type)
-                columns = [blank if name == "answer_matches" else rows[name] for name in arrow.names]
-                yield pa.RecordBatch.from_arrays(columns, schema=arrow)
-            mine = table.filter(told)
-            mine = mine.select([f"answer_{name}" for name in call.factorised_schema.names])
-            mine = mine.rename_columns(call.factorised_schema.names).cast(call.factorised_schema)
-            for part in finish(mine):
-                yield tagged_rows("answer", part, arrow)
-
-    return tagged.mapInArrow(expand_task, schema)
-
-
-def _schemas(call: ReadingsCall, frame: DataFrame) -> tuple[T.StructType, T.StructType]:
-    """Spark's schemas of answers and rejects: sensors, times and values in the types they came in."""
+    (frame,) = sources.frames
     given, encoding = frame.schema, call.encoding
-    rejects = reject_type(given[encoding.sensor].dataType, given[encoding.time].dataType)
-    return _as_spark(call.answer_schema, call, frame), rejects
+    operator = Operator(
+        call,
+        sources,
+        routing=lambda tiling: ToBuckets(replace(routing, buckets=tiling.latest.tiles), _keys(call, tiling)),
+        stages=lambda _: [Stage(GroupBuckets(call, ReadingsBucket), "readings")],
+        answers=_as_spark(call.answer_schema, call, frame),
+        rejects=reject_type(given[encoding.sensor].dataType, given[encoding.time].dataType),
+        found=_as_spark(call.stage_schema, call, frame),
+        finish=call.finishing if call.finishes else None,
+    )
+    return remember(built(operator, plain_tiling(routing.buckets, sources.slots)))
+
+
+@dataclass(frozen=True)
+class ToBuckets:
+    """Readings go to the bucket of their group or value, and to those of values that they may match."""
+
+    routing: Routing
+    keys: list[int]
+
+    def blocks(self, stream: int, rows: Readings) -> Iterator[tuple[int, bytes, int]]:  # noqa: ARG002 - there is one
+        """Blocks of the readings: key, block, newest time."""
+        newest = int(rows.time.max())
+        for bucket, part in self.routing.parts(rows):
+            for block in blocks_of(part):
+                yield self.keys[bucket], block, newest
+
+
+def _keys(call: ReadingsCall, tiling: Tiling) -> list[int]:
+    return bucket_keys(tiling, grouped=call.grouped)
 
 
 def _as_spark(schema: pa.Schema, call: ReadingsCall, frame: DataFrame) -> T.StructType:
@@ -254,15 +138,3 @@ def _within(field: pa.Field, own: dict[str, T.DataType]) -> T.DataType:
     if known is None:
         return _plain(field.type, own)
     return T.ArrayType(known) if pa.types.is_list(field.type) and not isinstance(known, T.ArrayType) else known
-
-
-def _rejecter(
-    call: ReadingsCall, schema: T.StructType
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    arrow = arrow_schema(schema)
-
-    def reject_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for table in gathered(batches):
-            yield tagged_rows("reject", encode_readings(table, call.encoding)[1], arrow)
-
-    return reject_task

@@ -13,11 +13,11 @@ from pyspark.sql import types as T  # noqa: N812
 
 from appulse.engines.arriving import FEWEST_ROWS
 from appulse.engines.spark.checkpoint import Checkpoint
-from appulse.engines.spark.engine import SparkResult, result_of
 from appulse.engines.spark.failures import Query, writing
 from appulse.engines.spark.files import replace_batch
 from appulse.engines.spark.jdbc import replace_rows
 from appulse.engines.spark.metrics import tell
+from appulse.engines.spark.results import SparkResult, result_of
 from appulse.engines.spark.tagged import LEVELS, METRICS, select_tag
 from appulse.errors import BadArgument, warn_late
 from appulse.model.times import shown_time
@@ -63,7 +63,7 @@ def start(
         _writer(sink, "sink", place.id),
         None if rejects is None else _writer(rejects, "rejects", place.id),
     )
-    writer = known.tagged.writeStream.foreachBatch(write).option("checkpointLocation", checkpoint)
+    writer = known.rows.writeStream.foreachBatch(write).option("checkpointLocation", checkpoint)
     with writing(f"the checkpoint {checkpoint}"):
         if drain:
             return DrainingQuery(writer.trigger(availableNow=True), place, known)

@@ -11,14 +11,14 @@ from pyspark.sql import types as T  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 
 from appulse.engines.call import PAIRS
-from appulse.engines.spark import tile_join
-from appulse.engines.spark.tile_join import read_table
+from appulse.engines.spark import blobs as kinds
+from appulse.engines.spark.blobs import read_table
 from appulse.model.filled import FILLED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from appulse.engines.call import JoinCall
     from appulse.model.stream import Stream
@@ -126,16 +126,22 @@ def arrow_schema(schema: T.StructType) -> pa.Schema:
     return to_arrow_schema(schema, timezone="UTC")
 
 
-def decoded(blobs: Iterable[bytes], arrow: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Tagged rows of what tiles put out."""
+def decoded(
+    blobs: Iterable[bytes], arrow: pa.Schema, finish: Callable[[pa.Table], Iterable[pa.Table]] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Tagged rows of what a stage put out; ``finish`` makes answers of what it found."""
     for blob in blobs:
-        if blob[:1] == tile_join.METRICS:
-            told = json.loads(blob[1:])
-            row = pa.table({name: [float(told.get(name, 0))] for name in METRICS})
+        if blob[:1] == kinds.METRICS:
+            figures = json.loads(blob[1:])
+            row = pa.table({name: [float(figures.get(name, 0))] for name in METRICS})
             yield tagged_rows("metric", row, arrow)
             continue
         table = read_table(blob)
-        yield tagged_rows("answer" if blob[:1] == tile_join.ANSWERS else "reject", table, arrow)
+        if blob[:1] == kinds.REJECTS:
+            yield tagged_rows("reject", table, arrow)
+            continue
+        for part in (table,) if finish is None else finish(table):
+            yield tagged_rows("answer", part, arrow)
 
 
 def tagged_rows(tag: str, table: pa.Table, arrow: pa.Schema) -> pa.RecordBatch:
@@ -152,6 +158,17 @@ def tagged_rows(tag: str, table: pa.Table, arrow: pa.Schema) -> pa.RecordBatch:
         else:
             columns.append(pa.nulls(n, column.type))
     return pa.RecordBatch.from_arrays(columns, schema=arrow)
+
+
+def in_schema(table: pa.Table, arrow: pa.Schema) -> pa.Table:
+    """The same rows, in the types that Spark takes them in."""
+    columns = [column.cast(field.type) for column, field in zip(table.columns, arrow, strict=True)]
+    return pa.Table.from_arrays(columns, schema=arrow)
+
+
+def rejects_frame(spark: SparkSession, rejects: pa.Table, schema: T.StructType) -> DataFrame:
+    """Rejects as a Spark frame."""
+    return spark.createDataFrame(in_schema(rejects, arrow_schema(schema)), schema)
 
 
 def _as_type(values: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -1,0 +1,206 @@
+"""The similarity join in this process."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from appulse.engines.call import JoinCall, Observed, numbering_of, to_table
+from appulse.engines.imputing import refuse_in_order
+from appulse.engines.lazy import Unfilled
+from appulse.engines.local import Local
+from appulse.engines.objects import ObjectsBucket
+from appulse.errors import bad_rows, warn_exploding
+from appulse.model.defects import concat_rejects
+from appulse.model.degrees import degrees_hint
+from appulse.model.encode import check_columns, checked, infer_dimensions
+from appulse.model.objects import Objects
+from appulse.model.uncertainty import names
+from appulse.operators.answers import Answers
+from appulse.operators.numbering import Released, in_own_window
+from appulse.operators.output import Output
+from appulse.operators.similarity_join import SimilarityJoin
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pyarrow as pa
+
+Batches = list[tuple[int, int, Objects]]  # stream, lane, rows
+
+
+class JoinBucket(ObjectsBucket):
+    """A whole join; only with ``standing`` may `LocalJoin.current` be asked."""
+
+    call: JoinCall
+
+    def __init__(self, call: JoinCall, *, standing: bool = False) -> None:
+        self.unfilled = Unfilled.of(call)
+        super().__init__(call if self.unfilled is None else self.unfilled.call)
+        self.operator = SimilarityJoin(call.plan)
+        self.numbering = None if call.plan.rule is None else numbering_of(call, standing=standing)
+        self.over: int | None = None  # under time windows: pairs that end before this have left
+
+    def __len__(self) -> int:
+        return len(self.operator)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return self.operator.nbytes
+
+    def late_before(self, limit: int | None) -> int | None:
+        """Rows before this are late; None where none can be."""
+        before = super().late_before(limit)
+        # Spark's watermark, the clock of time windows there, begins at 0.
+        return before if self.numbering is not None or (before is not None and before > 0) else None
+
+    def hold(self, stream: int, rows: Objects) -> None:
+        """Let rows wait for their ticks, where windows go by rows."""
+        if self.numbering is not None:
+            self.numbering.hold(stream, rows)
+
+    def answer(self, *, ended: bool) -> list[pa.Table]:
+        """The pairs, and changes, that rows and complete ticks make."""
+        self.operator.output = self.output
+        if self.numbering is not None:
+            answers = self._numbered()
+        else:
+            answers = [self.operator.push(self._ready([(stream, 0, rows) for stream, rows in self.came]))]
+            over = self.clock.now if ended else self.complete if self.complete > 0 else None
+            if over is not None:
+                answers.append(self._end(over))
+        return [to_table(Answers.concat(answers), self.call)]
+
+    def _end(self, before: int) -> Answers:
+        """Under time windows: pairs that this ends; nothing before it will be asked for any more."""
+        self.over = before
+        if self.unfilled is not None:
+            self.unfilled.advance(before)
+        return self.operator.advance(before)
+
+    def _numbered(self) -> list[Answers]:
+        """Number the rows whose ticks are complete, and answer them."""
+        assert self.numbering is not None  # noqa: S101 - asked before
+        released = []
+        for stream, rows in self.numbering.release(self.complete):
+            objects = rows if self.unfilled is None else self.unfilled.ties_filled(stream, rows)
+            released.append(Released(stream, objects, np.arange(len(objects) + 1), np.zeros(len(objects), np.int64)))
+        capped = self.numbering.capped
+        numbered = self.numbering.number(released)
+        self.counts["capped"] += self.numbering.capped - capped
+        batches = [
+            (part.stream, 0, in_own_window(objects, part.stream))
+            for part, objects in zip(released, numbered.objects, strict=True)
+        ]
+        presence = () if numbered.presence is None else (numbered.presence,)
+        return [self.operator.push(self._ready(batches), presence), self.operator.leave(numbered.floors)]
+
+    def _ready(self, batches: Batches) -> Batches:
+        """The rows to be joined now: all, or those that are filled or may match something."""
+        return batches if self.unfilled is None else self.unfilled.admit(batches)
+
+
+class LocalJoin(Local[Objects]):
+    """A similarity join in process, batch by batch; only with ``standing`` may `current` be asked."""
+
+    bucket: JoinBucket
+
+    def __init__(self, call: JoinCall, *, standing: bool = False) -> None:
+        if standing:
+            refuse_in_order(call.encodings)
+        super().__init__(JoinBucket(call, standing=standing))
+        self._suspected = False
+
+    @property
+    def call(self) -> JoinCall:
+        """What was called."""
+        return self.bucket.call
+
+    @property
+    def operator(self) -> SimilarityJoin:
+        """The join itself."""
+        return self.bucket.operator
+
+    def current(self) -> pa.Table:
+        """The pairs that have entered and not left: as they were reported, or else by a join from scratch."""
+        plan, bucket = self.call.plan, self.bucket
+        operator = bucket.operator
+        if not plan.changes:
+            operator = SimilarityJoin(replace(plan, changes=True), output=Output(self.call.max_output))
+            presence = None if bucket.numbering is None else bucket.numbering.presence()
+            operator.push(bucket.operator.live(), () if presence is None else (presence,))
+            if bucket.over is not None:
+                operator.advance(bucket.over)
+        return to_table(operator.standing.pairs, replace(self.call, plan=replace(plan, changes=False)))
+
+    def observed(self) -> JoinCall:
+        """The call, with what it did so far."""
+        operator, counts = self.operator, dict(self.operator.counts)
+        if self.bucket.unfilled is not None:
+            counts["never filled"] = self.bucket.unfilled.never
+        return replace(self.call, observed=Observed(counts, operator.choices, operator.estimate))
+
+    def _admit(self, tables: Mapping[str, pa.Table]) -> None:
+        for encoding in self.call.encodings:
+            if encoding.name in tables:
+                check_columns(encoding, tables[encoding.name].schema)
+        before = self.bucket.call
+        self.bucket.call = _with_dimensions(before, tables)
+        try:
+            super()._admit(tables)
+        except BaseException:
+            self.bucket.call = before
+            raise
+        self._suspect([objects for _, objects in self.bucket.came])
+
+    def _suspect(self, rows: list[Objects]) -> None:
+        """Warn, at the first rows, where they look like degrees and epsilon does not."""
+        if self._suspected or not rows:
+            return
+        self._suspected = True
+        named = names(self.call.plan.models[0], rows[0].d)
+        if not degrees_hint(named, self.call.plan.epsilon):
+            return
+        centres = np.concatenate([objects.centre for objects in rows])
+        # Holes are NaN, and left out.
+        least, most = np.fmin.reduce(centres, axis=0), np.fmax.reduce(centres, axis=0)
+        hint = degrees_hint(named, self.call.plan.epsilon, least, most)
+        if hint:
+            warn_exploding(hint)
+
+
+def rejected(call: JoinCall, tables: Mapping[str, pa.Table]) -> pa.Table:
+    """The rows that cannot be used, of tables by stream name that are not joined yet."""
+    call = _with_dimensions(call, tables)
+    parts = []
+    for encoding in call.encodings:
+        if encoding.name in tables:
+            check_columns(encoding, tables[encoding.name].schema)
+            parts.append(checked(tables[encoding.name], replace(encoding, fill=None, where=()))[1])
+    return concat_rejects(parts, call.reject_schema)
+
+
+def check_rows(call: JoinCall, tables: Mapping[str, pa.Table]) -> None:
+    """Raise `BadArgument` for columns that cannot serve, and `BadInput` for rows where the call wants that."""
+    _kept(rejected(call, tables), call)
+
+
+def _kept(rejects: pa.Table, call: JoinCall) -> pa.Table:
+    if len(rejects) and call.on_reject == "fail":
+        raise bad_rows(len(rejects), rejects.slice(0, 1).to_pylist()[0])
+    return rejects
+
+
+def _with_dimensions(call: JoinCall, tables: Mapping[str, pa.Table]) -> JoinCall:
+    """The call, with the number of dimensions that rows tell if it has none."""
+    if call.encodings[0].dimensions is not None:
+        return call
+    for encoding in call.encodings:
+        table = tables.get(encoding.name)
+        d = None if table is None else infer_dimensions(table, encoding.model)
+        if d is not None:
+            return call.with_dimensions(d)
+    return call

@@ -1,0 +1,96 @@
+"""Calls over streams of uncertain objects, and their rows as blocks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from appulse.engines.base import Call
+from appulse.engines.bucket import Bucket
+from appulse.engines.spark.codec import pack, unpack
+from appulse.model import uncertainty
+from appulse.model.defects import as_json, reject_schema
+from appulse.model.encode import encode, infer_dimensions
+from appulse.model.filled import split_ways
+from appulse.model.objects import Objects
+from appulse.model.strings import decode
+from appulse.model.times import from_micros
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from appulse.model.encode import Encoding
+    from appulse.model.strings import Bytes
+
+# A block is one value of Spark's, held whole in several places on its way.
+_BLOCK_BYTES = 32 << 20
+
+
+@dataclass(frozen=True)
+class ObjectsCall(Call[Objects]):
+    """A call over streams of uncertain objects."""
+
+    @property
+    def encodings(self) -> Sequence[Encoding]:
+        """How the columns of each stream are read."""
+        raise NotImplementedError
+
+    def encode(self, stream: int, table: pa.Table) -> tuple[Objects, pa.Table]:
+        """The good rows of a stream, and its bad rows as rejects."""
+        encoding = self.encodings[stream]
+        if encoding.dimensions is None:
+            encoding = replace(encoding, dimensions=infer_dimensions(table, encoding.model))
+        return encode(table, encoding)
+
+    def keys(self, stream: int, rows: Objects) -> Bytes:
+        """The key of each row."""
+        return own_keys(rows, self.encodings[stream])
+
+    def refused(self, stream: int, rows: Objects, reason: str, details: Sequence[str]) -> pa.Table:
+        """Good rows as rejects all the same."""
+        encoding = self.encodings[stream]
+        names = uncertainty.names(encoding.model, rows.d)
+        return pa.table(
+            {
+                "stream": [encoding.name] * len(rows),
+                "key": decode(own_keys(rows, encoding), encoding.key_type),
+                "time": from_micros(rows.time, encoding.time_type, encoding.unit),
+                "reason": [reason] * len(rows),
+                "detail": list(details),
+                "values": [as_json(dict(zip(names, centre, strict=True))) for centre in rows.centre.tolist()],
+            },
+            schema=reject_schema(encoding.key_type, encoding.time_type),
+        )
+
+
+class ObjectsBucket(Bucket[Objects]):
+    """A bucket of objects."""
+
+    def pack(self, stream: int, rows: Objects) -> bytes:
+        """Rows as a block."""
+        return pack(rows, stream, 0)
+
+    def unpack(self, block: bytes) -> tuple[int, Objects]:
+        """What `pack` packed."""
+        stream, _, objects = unpack(block)
+        return stream, objects
+
+    def blocks(self, batches: Iterable[tuple[int, Objects]]) -> list[bytes]:
+        """Rows by stream as blocks."""
+        return [block for stream, rows in batches if len(rows) for block, _ in packed(rows, stream)]
+
+
+def own_keys(objects: Objects, encoding: Encoding) -> Bytes:
+    """The keys of the rows, without what they carry of how holes were filled."""
+    return split_ways(objects.key, objects.d)[0] if encoding.tells_filled else objects.key
+
+
+def packed(objects: Objects, stream: int, lane: int = 0) -> Iterator[tuple[bytes, int]]:
+    """One block, or as many as keep each below what travels well; with the newest time in each."""
+    size = objects.samples.nbytes + objects.weights.nbytes + objects.key.data.nbytes + 100 * len(objects)
+    rows = max(1, int(len(objects) * _BLOCK_BYTES / max(1, size)))
+    for begin in range(0, len(objects), rows):
+        part = objects if rows >= len(objects) else objects.slice(begin, min(begin + rows, len(objects)))
+        yield pack(part, stream, lane), int(part.time.max())

@@ -1,0 +1,273 @@
+"""The one Spark plan: rows become blocks, blocks meet in stages by key, and the last stage answers.
+
+    user rows --mapInArrow--> (key, block) --shuffle--> a stage, by key --shuffle--> ... --> answers and rejects
+
+In a batch query every key is answered at once. In a streaming one its bucket is kept in Spark's state store, and the
+answers leave side by side with rejects and metrics, told apart by a tag.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812 - the usual name of this module
+
+from appulse.engines.arriving import Arrivals
+from appulse.engines.bucket import fail_if_asked
+from appulse.engines.spark.blobs import REJECTS, metrics_blob, table_bytes
+from appulse.engines.spark.inputs import (
+    BLOCKS,
+    MARKS,
+    batch_time,
+    block_batch,
+    dated,
+    gathered,
+    hash_text,
+    marker,
+    quoted,
+    union,
+    watermarks,
+    with_idle_watermark,
+)
+from appulse.engines.spark.processor import AnswerProcessor, SendProcessor
+from appulse.engines.spark.results import SparkResult
+from appulse.engines.spark.tagged import LEVELS, METRICS, arrow_schema, decoded, in_schema, tagged_schema
+from appulse.engines.spark.tagged import rejects_frame as frame_of_rejects
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from pyspark.sql import DataFrame
+    from pyspark.sql import types as T  # noqa: N812
+
+    from appulse.engines.base import Call
+    from appulse.engines.spark.sources import Sources
+    from appulse.engines.spark.stage import Stage
+    from appulse.engines.spark.tiling import Tiling
+
+
+class Routing(Protocol):
+    """Which rows go where: blocks by key, one or a few per task and micro-batch."""
+
+    @property
+    def keys(self) -> list[int]:
+        """All keys of the first stage."""
+        ...
+
+    def blocks(self, stream: int, rows: Any) -> Iterator[tuple[int, bytes, int]]:
+        """Blocks of the rows of a stream: key, block, newest time."""
+        ...
+
+
+@dataclass(frozen=True)
+class Operator:
+    """An operator on Spark: how rows are routed, the stages they go through, and the columns that come out.
+
+    ``found`` are the columns of what the last stage answers, where those are finished only behind it.
+    """
+
+    call: Call[Any]
+    sources: Sources
+    routing: Callable[[Tiling], Routing]
+    stages: Callable[[Tiling], Sequence[Stage]]
+    answers: T.StructType
+    rejects: T.StructType
+    found: T.StructType | None = None
+    finish: Callable[[], Callable[[pa.Table], Iterable[pa.Table]]] | None = None
+    changes: Callable[[Sequence[int]], DataFrame] | None = None  # further blocks of a stream, for all keys
+    refused: pa.Table | None = None  # rejects that are known before any row
+    needs_newest: bool = False  # whether the answers of a batch depend on the newest time of all
+    replanned: bool = False  # whether the call asks for tiles of its own making
+
+
+def built(operator: Operator, tiling: Tiling, control: str | None = None) -> SparkResult:
+    """The plan of an operator; ``control`` is a folder that a drain puts the mark of the streams' end in."""
+    streaming, first = operator.sources.streaming, None
+    if operator.refused is not None and len(operator.refused):
+        first = frame_of_rejects(operator.sources.spark, operator.refused, operator.rejects)
+    rows = _stream(operator, tiling, control) if streaming else _batch(operator, tiling)
+    bad = None if streaming else bad_rows_of(operator.call, operator.sources.frames, operator.rejects)
+
+    def rebuild(other: Tiling, folder: str | None = None) -> SparkResult:
+        return built(operator, other, folder)
+
+    return SparkResult(
+        operator.call,
+        tiling,
+        rows,
+        operator.answers,
+        operator.rejects,
+        bad if bad is None or first is None else bad.unionAll(first),
+        rebuild,
+        replanned=operator.replanned,
+        first_rejects=first,
+    )
+
+
+def _stream(operator: Operator, tiling: Tiling, control: str | None) -> DataFrame:
+    """Tagged rows: answers, rejects and metrics."""
+    blocks = _encoded(operator, tiling, control)
+    *others, last = operator.stages(tiling)
+    for stage in others:
+        blocks = blocks.groupBy("tile").transformWithStateInPandas(
+            SendProcessor(stage), outputStructType=MARKS, outputMode="append", timeMode="eventTime"
+        )
+    out = blocks.groupBy("tile").transformWithStateInPandas(
+        AnswerProcessor(last),
+        outputStructType="out binary",
+        outputMode="append",
+        timeMode="none" if others else "eventTime",  # numbered rows go by what they come with
+    )
+    schema = tagged_schema(operator.answers, operator.rejects)
+    return observed(out.mapInArrow(_decoder(operator, arrow_schema(schema)), schema))
+
+
+def _batch(operator: Operator, tiling: Tiling) -> DataFrame:
+    """The answers alone."""
+    blocks = _encoded(operator, tiling, None)
+    *others, last = operator.stages(tiling)
+    for stage in others:
+        blocks = blocks.groupBy("tile").applyInArrow(_sender(stage), MARKS)
+    if operator.needs_newest:
+        newest = blocks.agg(F.expr("unix_micros(max(ts))").alias("newest"))
+        blocks = blocks.crossJoin(F.broadcast(newest))
+    found = operator.found or operator.answers
+    tiles = blocks.repartition(tiling.latest.tiles, "tile").groupBy("tile")
+    answers = tiles.applyInArrow(_answerer(last, arrow_schema(found)), found)
+    if operator.finish is None:
+        return answers
+    return answers.mapInArrow(_finisher(operator.finish, arrow_schema(operator.answers)), operator.answers)
+
+
+def _encoded(operator: Operator, tiling: Tiling, control: str | None) -> DataFrame:
+    """All streams as blocks."""
+    call, sources, routing = operator.call, operator.sources, operator.routing(tiling)
+    parts = [
+        dated(frame.select(*map(quoted, call.columns_of(i)))).mapInArrow(_encoder(call, routing, i), BLOCKS)
+        for i, frame in enumerate(sources.frames)
+    ]
+    if not sources.streaming:
+        return union(parts)
+    delays = watermarks(call)
+    # Spark's watermark is the one clock all keys share. It would also drop late rows unseen, were the time column
+    # still there below.
+    parts = [
+        part if delay is None else part.withWatermark("ts", f"{delay} milliseconds")
+        for part, delay in zip(parts, delays, strict=True)
+    ]
+    if None in delays:
+        parts = [with_idle_watermark(call, parts)]
+    blocks = union([part.select("tile", "block") for part in parts])
+    if operator.changes is not None:
+        blocks = blocks.union(operator.changes(routing.keys))
+    if control is None:
+        return blocks
+    marks = sources.spark.readStream.schema("newest long").json(control)
+    return blocks.union(marks.mapInArrow(marker(routing.keys), MARKS))
+
+
+def _encoder(call: Call[Any], routing: Routing, stream: int) -> Any:
+    def encode_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return blocks_of_task(batches, call, routing, stream)
+
+    return encode_task
+
+
+def blocks_of_task(
+    batches: Iterable[pa.RecordBatch], call: Call[Any], routing: Routing, stream: int
+) -> Iterator[pa.RecordBatch]:
+    """The blocks of one task's rows."""
+    arrivals = Arrivals(call.encodings, call.ahead)
+    for table in gathered(batches):
+        rows, rejected = call.take_in(stream, table, arrivals, batch_time(table))
+        arrivals.settle()
+        fail_if_asked(call, rejected)
+        newest = int(rows.time.max()) if len(rows) else 0
+        for rejects in rejected:
+            # Under many keys, so that a flood of bad rows is no hot spot.
+            spot = hash_text(str(rejects.column("detail")[0]) + str(len(rejects))) % len(routing.keys)
+            yield block_batch([routing.keys[spot]], [table_bytes(REJECTS, rejects)], [newest])
+        if len(rows) == 0:
+            continue
+        figures = call.figures(stream)
+        if figures:
+            yield block_batch([routing.keys[0]], [metrics_blob(**figures)], [int(rows.time.min())])
+        blocks = list(routing.blocks(stream, rows))
+        yield block_batch(*map(list, zip(*blocks, strict=True)))
+
+
+def _decoder(operator: Operator, arrow: pa.Schema) -> Any:
+    """What the last stage put out, as tagged rows."""
+    finishing = operator.finish
+
+    def decode_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        finish = None if finishing is None else finishing()
+        for batch in batches:
+            yield from decoded((bytes(out.as_buffer()) for out in batch.column(0)), arrow, finish)
+
+    return decode_task
+
+
+def _sender(stage: Stage) -> Callable[[pa.Table], pa.Table]:
+    def send(table: pa.Table) -> pa.Table:
+        _, sent = stage.at_once(table.column("tile")[0].as_py(), blobs_of(table))
+        keys, blobs = pa.array([key for key, _ in sent], pa.int32()), pa.array([blob for _, blob in sent], pa.binary())
+        return pa.table({"tile": keys, "block": blobs})
+
+    return send
+
+
+def _answerer(stage: Stage, arrow: pa.Schema) -> Callable[[pa.Table], pa.Table]:
+    def answer(table: pa.Table) -> pa.Table:
+        newest = table.column("newest")[0].as_py() if "newest" in table.column_names else None
+        answers, _ = stage.at_once(table.column("tile")[0].as_py(), blobs_of(table), newest)
+        return pa.concat_tables([arrow.empty_table(), *(in_schema(part, arrow) for part in answers)])
+
+    return answer
+
+
+def _finisher(finishing: Callable[[], Callable[[pa.Table], Iterable[pa.Table]]], arrow: pa.Schema) -> Any:
+    """A batch of rows at a time, none held longer."""
+
+    def finish_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        finish = finishing()
+        for batch in batches:
+            for part in finish(pa.Table.from_batches([batch])):
+                yield from in_schema(part, arrow).to_batches()
+
+    return finish_task
+
+
+def blobs_of(table: pa.Table) -> list[bytes]:
+    """The byte strings between stages."""
+    return [bytes(blob.as_buffer()) for blob in table.column("block")]
+
+
+def observed(tagged: DataFrame) -> DataFrame:
+    """With the sums of the metrics, which Spark reports of each micro-batch."""
+    sums = {name: F.sum(f"metric_{name}") for name in METRICS if name not in ("tile", "newest")}
+    # One version fills all rows of a batch, and all tasks of a micro-batch have one set of queries.
+    sums |= {name: F.max(f"metric_{name}") for name in ("repository", "queries", "query_version")}
+    # A batch without rows did nothing, and leaves the state as it was.
+    totals = [(s if n in LEVELS else F.coalesce(s, F.lit(0.0))).alias(n) for n, s in sums.items()]
+    return tagged.observe("appulse", *totals)
+
+
+def bad_rows_of(call: Call[Any], frames: Sequence[DataFrame], schema: T.StructType) -> DataFrame:
+    """The rejects of a batch call alone."""
+    read = [frame.select(*map(quoted, call.columns_of(i))) for i, frame in enumerate(frames)]
+    return union([frame.mapInArrow(_rejecter(call, i, schema), schema) for i, frame in enumerate(read)])
+
+
+def _rejecter(call: Call[Any], stream: int, schema: T.StructType) -> Any:
+    arrow = arrow_schema(schema)
+
+    def reject_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for table in gathered(batches):
+            _, rejects = call.encode(stream, table)
+            fail_if_asked(call, [rejects])
+            yield from in_schema(rejects, arrow).to_batches()
+
+    return reject_task

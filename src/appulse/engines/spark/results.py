@@ -1,0 +1,79 @@
+"""What stands behind the frames that calls return."""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from appulse.engines.spark.tagged import select_tag
+from appulse.errors import BadArgument
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+    from pyspark.sql import types as T  # noqa: N812 - the usual name of this module
+
+    from appulse.engines.base import Call
+    from appulse.engines.spark.files import Folder
+    from appulse.engines.spark.tiling import Tiling
+
+
+@dataclass(frozen=True)
+class SparkResult:
+    """What stands behind a result frame."""
+
+    call: Call[Any]
+    tiling: Tiling
+    rows: DataFrame  # of a streaming result tagged rows, of a batch result the answers alone
+    answers: T.StructType
+    rejects: T.StructType
+    bad_rows: DataFrame | None  # of a batch result: the rejects alone
+    rebuild: Callable[..., SparkResult]  # with another tiling, and perhaps a folder of end marks
+    replanned: bool = False  # whether the call asks for tiles of its own making
+    judge: Callable[[Folder], Callable[[DataFrame, int], DataFrame]] | None = None  # what makes a batch tagged rows
+    first_rejects: DataFrame | None = None  # of a streaming result: what was refused before any row
+
+
+_RESULTS: weakref.WeakKeyDictionary[DataFrame, SparkResult] = weakref.WeakKeyDictionary()
+
+
+def remember(result: SparkResult) -> DataFrame:
+    """The frame of answers that the user gets; what stands behind it can be found again."""
+    if result.judge is not None:
+        frame = result.rows.mapInArrow(_only_by_start, result.answers)
+    elif result.bad_rows is not None:
+        frame = result.rows
+    else:
+        frame = select_tag(result.rows, "answer", result.answers)
+    _RESULTS[frame] = result
+    return frame
+
+
+def result_of(frame: DataFrame) -> SparkResult:
+    """What stands behind a frame that a call of appulse returned."""
+    result = _RESULTS.get(frame)
+    if result is None:
+        raise BadArgument(
+            "This DataFrame is not what a call of appulse returned. Pass the result itself, before select or filter."
+        )
+    return result
+
+
+def rejects_of(result: DataFrame) -> DataFrame:
+    """Rows of a batch call that could not be used."""
+    known = result_of(result)
+    if known.bad_rows is None:
+        raise BadArgument(
+            "Rejects of a streaming result leave with its query. Give them a sink: ap.start(result, sink, rejects=...)."
+        )
+    return known.bad_rows
+
+
+def _only_by_start(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    raise BadArgument(
+        "Queries that are a stream change between micro-batches, which only ap.start sees: ap.start(result, sink, "
+        "checkpoint=...), not result.writeStream."
+    )

@@ -1,0 +1,171 @@
+"""The stage of an operator on Spark: what every key does with a micro-batch, and with the log of its bucket."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+from appulse.engines.spark.blobs import ANSWERS, END, METRICS, REJECTS, by_tag, metrics_blob, read_table, table_bytes
+from appulse.engines.spark.state import NO_TIMER, Cached, TileState, blocks_of, outgrown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pyarrow as pa
+
+    from appulse.engines.base import Call
+    from appulse.engines.bucket import Bucket
+
+Sent = list[tuple[int, bytes]]
+
+
+@dataclass(frozen=True)
+class Buckets:
+    """The buckets of a call by key; travels to workers."""
+
+    call: Call[Any]
+
+    def make(self, key: int) -> Bucket[Any]:
+        """The empty bucket of a key."""
+        raise NotImplementedError
+
+    def follow(self, bucket: Bucket[Any], key: int) -> None:
+        """Bring a bucket up to date that a worker has kept since another start."""
+
+    def plan(self, key: int) -> str:  # noqa: ARG002 - one is as another
+        """What the state of a key depends on beside the call."""
+        return ""
+
+    def label(self, key: int) -> int:
+        """The key in metrics."""
+        return -1 - key
+
+    @property
+    def onward(self) -> list[int]:
+        """The keys of the next stage, for what a bucket passes on; none behind the last one."""
+        return []
+
+
+@dataclass(frozen=True)
+class GroupBuckets(Buckets):
+    """Buckets of groups, made by ``kind``."""
+
+    kind: Callable[[Any], Bucket[Any]]
+
+    def make(self, key: int) -> Bucket[Any]:  # noqa: ARG002 - one is as another
+        """The empty bucket of a key."""
+        bucket = self.kind(self.call)
+        if self.call.grouped:
+            # A stream that sends nothing here may well do so elsewhere: Spark's watermark knows which one is silent.
+            bucket.clock.idle_after = [None] * len(self.call.lateness)
+        return bucket
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What every key of a query does; ``name`` is that of its state.
+
+    ``lag`` is how far (microseconds) Spark's watermark is ahead of what the stages before this one have sent on.
+    """
+
+    buckets: Buckets
+    name: str
+    lag: int = 0
+
+    @property
+    def call(self) -> Call[Any]:
+        """The call that it serves."""
+        return self.buckets.call
+
+    def run(
+        self,
+        key: int,
+        blobs: list[bytes] | None,
+        watermark: int | None,
+        state: TileState,
+        arm: Callable[[int], None],
+    ) -> Sent:
+        """Take in a micro-batch's blobs (None: only time has moved on), and answer what they complete.
+
+        Rows before the watermark (microseconds) are late; ``arm`` sets the key's timer (milliseconds). What comes back
+        has the key of the next stage, -1 behind the last one.
+        """
+        begun = time.perf_counter()
+        given = by_tag(blobs or [])
+        limit = None if watermark is None else watermark - self.lag
+        cached, timer = self._load(key, state)
+        bucket: Bucket[Any] = cached.operator
+        bucket.admit(map(bucket.unpack, given[bucket.rows_tag]), limit)
+        bucket.receive(given)
+        answers = bucket.advance(limit, max((int(blob[1:]) for blob in given[END]), default=None))
+        timer = self._armed(bucket.due, NO_TIMER if blobs is None else timer, watermark, arm)
+        passed = given[REJECTS] + [table_bytes(REJECTS, table) for table in bucket.rejected if len(table)]
+        figures = {
+            "rejected": sum(len(read_table(blob)) for blob in passed),
+            "newest": bucket.newest,
+            "state_rows": len(bucket),
+            "state_bytes": bucket.nbytes,
+            "state_bytes_read": state.bytes_read,
+            **bucket.counts,
+            **bucket.levels(),
+        }
+        written = self._save(key, cached, timer, state)
+        figures |= {"tile": self.buckets.label(key), "state_bytes_written": written}
+        told = metrics_blob(**figures, seconds=time.perf_counter() - begun)
+        out = [*passed, *given[METRICS], told, *(table_bytes(ANSWERS, table) for table in answers if len(table))]
+        onward = self.buckets.onward or [-1]
+        # Under many keys, so that what any of them may pass on is no hot spot.
+        return [*bucket.sent, *((onward[crc32(blob) % len(onward)], blob) for blob in out)]
+
+    def at_once(self, key: int, blobs: list[bytes], newest: int | None = None) -> tuple[list[pa.Table], Sent]:
+        """The answers of all there is, and what goes to the next stage: a batch query, whose streams have ended."""
+        given = by_tag(blobs)
+        bucket = self.buckets.make(key)
+        bucket.admit(map(bucket.unpack, given[bucket.rows_tag]))
+        bucket.receive(given)
+        answers = bucket.advance(None, newest or 0)
+        for rejects in bucket.rejected:  # those of a batch are known without its answers
+            for row in rejects.to_pylist():
+                warnings.warn(f"Removed: {row['values']}: {row['detail']}", stacklevel=2)
+        return answers, bucket.sent
+
+    def _load(self, key: int, state: TileState) -> tuple[Cached, int]:
+        if plan := self.buckets.plan(key):
+            state.serves(plan)
+        cached, timer = state.load(
+            key, lambda: self.buckets.make(key), lambda bucket, delta: bucket.restore(blocks_of(delta))
+        )
+        self.buckets.follow(cached.operator, key)
+        cached.operator.settled = cached.settled
+        return cached, timer
+
+    def _save(self, key: int, cached: Cached, timer: int, state: TileState) -> int:
+        """Write what the step did to the log, and forget what has no effect any more."""
+        bucket: Bucket[Any] = cached.operator
+        cached.settled = bucket.settled
+        horizon = bucket.forget()
+        if horizon is not None:
+            state.trim(cached, horizon)
+        delta = bucket.delta()
+        if delta is None:
+            return state.save(key, cached, [], None, timer)
+        blocks, newest = delta
+        if whole := horizon is None and outgrown(cached, blocks, bucket.slack):
+            blocks = bucket.snapshot()
+            # From now on as one who reads it: what is written next must not depend on who lived through what.
+            cached.operator = self.buckets.make(key)
+            cached.operator.restore(blocks)
+        return state.save(key, cached, blocks, newest, timer, whole=whole)
+
+    def _armed(self, due: int | None, timer: int, watermark: int | None, arm: Callable[[int], None]) -> int:
+        """The timer, set so that what is due at a time is not forgotten."""
+        if due is None:
+            return timer
+        wanted = max((due + self.lag) // 1000 + 1, 1 if watermark is None else watermark // 1000 + 1)
+        if timer == NO_TIMER or wanted < timer:
+            arm(wanted)
+            return wanted
+        return timer

@@ -1,0 +1,258 @@
+"""The tiles of a join: each is a bucket of the rows in some cells of space, and of some groups."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from appulse.engines.bucket import LAST, NEVER, Bucket, fail_if_asked
+from appulse.engines.call import JoinCall, to_table
+from appulse.engines.objects import packed
+from appulse.engines.spark.blobs import FLOORS, PRESENCE, by_tag
+from appulse.engines.spark.codec import pack, pack_presence, unpack, unpack_floors, unpack_presence
+from appulse.engines.spark.stage import Buckets
+from appulse.engines.spark.tiling import PlaceOwnership, Tiling
+from appulse.operators.answers import Answers
+from appulse.operators.output import Output
+from appulse.operators.similarity_join import SimilarityJoin
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import pyarrow as pa
+
+    from appulse.engines.bucket import Blobs
+    from appulse.model.objects import Objects
+    from appulse.operators.presence import Presence
+
+
+@dataclass(frozen=True)
+class Tiles(Buckets):
+    """The tiles of a join; Spark knows them by the keys of the tiling."""
+
+    tiling: Tiling
+
+    def make(self, key: int) -> Bucket[Any]:
+        """The empty tile of a key."""
+        assert isinstance(self.call, JoinCall)  # noqa: S101 - only joins have tiles
+        kind = TimedTile if self.call.plan.rule is None else NumberedTile
+        return kind(self.call, self.tiling, self.tiling.place(key))
+
+    def follow(self, bucket: Bucket[Any], key: int) -> None:
+        """The pairs that a tile owns are those of the last version of the plan."""
+        assert isinstance(bucket, Tile)  # noqa: S101 - made above
+        own = bucket.operator.ownership
+        if not isinstance(own, PlaceOwnership) or own.tiling != self.tiling:
+            bucket.operator.ownership = self.tiling.ownership(self.tiling.place(key))
+
+    def plan(self, key: int) -> str:
+        """The plan that a tile belongs to."""
+        return self.tiling.fingerprint(self.tiling.place(key))
+
+    def label(self, key: int) -> int:
+        """The number of the tile."""
+        return self.tiling.place(key)
+
+
+Laned = tuple[int, int, "Objects"]  # stream, lane, rows
+
+
+class Tile(Bucket["Objects"]):
+    """One tile of a join; coarse tiles keep two lanes."""
+
+    call: JoinCall
+    slack = 1 << 16
+
+    def __init__(self, call: JoinCall, tiling: Tiling, place: int) -> None:
+        super().__init__(call)
+        self.tiling, self.place = tiling, place
+        lanes = 2 if tiling.is_coarse(place) else 1
+        self.operator = SimilarityJoin(call.plan, lanes=lanes, ownership=tiling.ownership(place))
+        self.batches: list[Laned] = []
+
+    def __len__(self) -> int:
+        return len(self.operator)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return self.operator.nbytes
+
+    def begin(self, limit: int | None = None) -> None:
+        """Begin a step."""
+        super().begin(limit)
+        self.operator.counts.clear()
+        self.operator.output = self.output
+        self.batches = []
+
+    def advance(self, limit: int | None = None, ended: int | None = None) -> list[pa.Table]:
+        """The pairs that the rows make, and those that leave."""
+        answers = Answers.concat(self.found(limit, ended))
+        self.counts.update(self.operator.counts)
+        self.counts["left"] = len(answers) - self.operator.counts["answers"]
+        return [to_table(answers, self.call)] if len(answers) else []
+
+    @abstractmethod
+    def found(self, limit: int | None, ended: int | None) -> list[Answers]:
+        """The answers of a step."""
+
+    def restore(self, blocks: Sequence[bytes]) -> None:
+        """Take in a delta; its answers are known."""
+        self.operator.output = Output()
+        blobs = by_tag(list(blocks))
+        rows = [unpack(block) for tag, group in blobs.items() if tag not in (FLOORS, PRESENCE) for block in group]
+        self.operator.apply(rows, _presence(blobs[PRESENCE]))
+        for blob in blobs[FLOORS]:
+            self.operator.leave(unpack_floors(blob[1:]))
+
+
+class TimedTile(Tile):
+    """Under time windows rows are answered as they come, and leave by time."""
+
+    def __init__(self, call: JoinCall, tiling: Tiling, place: int) -> None:
+        super().__init__(call, tiling, place)
+        self._newest = NEVER
+        self._limit: int | None = None
+
+    @property
+    def newest(self) -> int:
+        """The newest time of the rows that may be held."""
+        return max(0, self._newest)
+
+    @property
+    def due(self) -> int | None:
+        """When rows have expired, or the next pair leaves."""
+        expiry = self._newest + max(self.call.plan.windows)
+        if self._newest == NEVER or (self._limit is not None and expiry < self._limit):
+            return None
+        end = self.operator.standing.next_end if self.call.plan.changes else None
+        return expiry if end is None else min(expiry, end)
+
+    def begin(self, limit: int | None = None) -> None:
+        """Begin a step: pairs that have left are not reported again."""
+        super().begin(limit)
+        self._limit = limit
+        if self.call.plan.changes:
+            self.operator.output = Output()
+            self.operator.advance(self.settled)
+            self.operator.output = self.output
+
+    def admit(self, batches: Iterable[tuple[int, Objects]], limit: int | None = None) -> None:
+        """Begin a step with rows, of which those before ``limit`` are late: one tile reports each."""
+        self.begin(limit)
+        before = self.settled if self.call.chained else limit
+        for source, given in batches:
+            stream, lane = self._split(source)
+            objects = given
+            if before is not None and len(objects) and int(objects.time.min()) < before:
+                behind = objects.time < before
+                own = np.flatnonzero(behind & self._owned(objects))
+                self.rejected.append(self.call.late(stream, objects.take(own), before))
+                objects = objects.take(np.flatnonzero(~behind))
+            if len(objects):
+                self.batches.append((stream, lane, objects))
+        fail_if_asked(self.call, self.rejected)
+        self.counts["rows"] = sum(int(self._owned(objects).sum()) for _, _, objects in self.batches)
+        self.counts["late"] = sum(map(len, self.rejected))
+
+    def found(self, limit: int | None, ended: int | None) -> list[Answers]:
+        """Pairs of the rows; then those that time has ended."""
+        answers = [self.operator.push(self.batches)]
+        self._newest = max([self._newest, *(int(objects.time.max()) for _, _, objects in self.batches)])
+        for until in (limit, ended):
+            if until is not None:
+                self.settled = max(self.settled, until)
+                answers.append(self.operator.advance(until))
+        return answers
+
+    def forget(self) -> int:
+        """Rows that have expired are of no use in the log."""
+        return NEVER if self._limit is None else self._limit - max(self.call.plan.windows)
+
+    def delta(self) -> tuple[list[bytes], int] | None:
+        """The rows that came."""
+        if not self.batches:
+            return None
+        newest = max(int(objects.time.max()) for _, _, objects in self.batches)
+        return [pack(objects, stream, lane) for stream, lane, objects in self.batches], min(newest, LAST)
+
+    def restore(self, blocks: Sequence[bytes]) -> None:
+        """Take in a delta."""
+        super().restore(blocks)
+        times = [objects.time for _, _, objects in map(unpack, blocks)]
+        self._newest = max([self._newest, *(int(time.max()) for time in times if len(time))])
+
+    def unpack(self, block: bytes) -> tuple[int, Objects]:
+        """Rows by stream and lane, as one number."""
+        stream, lane, objects = unpack(block)
+        return stream + lane * len(self.call.lateness), objects
+
+    def _split(self, source: int) -> tuple[int, int]:
+        lane, stream = divmod(source, len(self.call.lateness))
+        return stream, lane
+
+    def _owned(self, objects: Objects) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        owned: np.ndarray[Any, np.dtype[np.bool_]] = self.tiling.owners(objects) == self.place
+        return owned
+
+
+class NumberedTile(Tile):
+    """Windows that go by rows: these come numbered, in the order of ticks, and with what has left."""
+
+    def __init__(self, call: JoinCall, tiling: Tiling, place: int) -> None:
+        super().__init__(call, tiling, place)
+        self._floors: list[bytes] = []
+        self._presence: list[bytes] = []
+
+    due = None
+    newest = 0
+
+    def admit(self, batches: Iterable[tuple[int, Objects]], limit: int | None = None) -> None:  # noqa: ARG002
+        """Begin a step; its rows are received, and none is late."""
+        self.begin(limit)
+
+    def receive(self, given: Blobs) -> None:
+        """Take in rows, what has left, and what may not exist."""
+        self.batches = [unpack(block) for block in given[self.rows_tag]]
+        self._floors, self._presence = given[FLOORS], given[PRESENCE]
+
+    def found(self, limit: int | None, ended: int | None) -> list[Answers]:  # noqa: ARG002 - time is nothing here
+        """Pairs that leave, and pairs of the rows."""
+        answers = self.operator.push(self.batches, _presence(self._presence))
+        left = [self.operator.leave(unpack_floors(blob[1:])) for blob in self._floors]
+        return [*left, answers]
+
+    def delta(self) -> tuple[list[bytes], int] | None:
+        """The rows that stay, and what has left."""
+        # Pairs that stand are state: what made them is kept, too.
+        reasons = self._presence if self.call.plan.changes else []
+        kept = []
+        for stream, lane, objects in self.batches:
+            stay = self.operator.holds(stream, objects)
+            if stay.any():
+                keep = objects.take(np.flatnonzero(stay))
+                kept.append(pack(keep if reasons else replace(keep, frame=None), stream, lane))
+        return ([*kept, *reasons, *self._floors], 0) if kept or self._floors else None
+
+    def snapshot(self) -> list[bytes]:
+        """All that the tile holds."""
+        changes, known = self.call.plan.changes, self.operator.presence
+        blocks = [
+            block
+            for stream, lane, objects in self.operator.live()
+            for block, _ in packed(objects if changes else replace(objects, frame=None), stream, lane)
+        ]
+        presence = [PRESENCE + pack_presence(known)] if changes and known is not None else []
+        return [*blocks, *presence, *self._floors]
+
+    def unpack(self, block: bytes) -> tuple[int, Objects]:
+        """Rows are received together with what has left."""
+        stream, _, objects = unpack(block)
+        return stream, objects
+
+
+def _presence(blobs: Iterable[bytes]) -> list[Presence]:
+    return [unpack_presence(blob[1:]) for blob in blobs]
