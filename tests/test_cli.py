@@ -139,7 +139,7 @@ def progress(number: int, **more: Any) -> dict[str, Any]:
         "timestamp": "2013-01-01T00:00:10.000Z",
         "durationMs": {"addBatch": 1900, "triggerExecution": 2000},
         "eventTime": {"max": "2013-01-01T00:00:00.000Z"},
-        "observedMetrics": {"appulse": {"answers": 7.0, "rejected": 1.0, "state_rows": 12.0, "state_bytes": 3456.0}},
+        "observedMetrics": {"appulse 1": {"answers": 7.0, "rejected": 1.0, "state_rows": 12.0, "state_bytes": 3456.0}},
         **more,
     }
 

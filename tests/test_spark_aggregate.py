@@ -138,31 +138,69 @@ def _pairs(frames: list[Any]) -> Any:
     return ap.similarity_join(*sides, window=ap.UncertainCountWindow(4, confidence=0.9), **settings)
 
 
-def _totals(pairs: Any) -> Any:
+def _totals(pairs: Any, **settings: Any) -> Any:
     value = ap.Exact("distance")
-    stream = ap.Stream(pairs, key="left_key", time="right_time", value=value, existence="probability")
+    stream = ap.Stream(pairs, key="left_key", time="right_time", value=value, existence="probability", **settings)
     aggregates = {"distance": ["sum", "max"]}
     return ap.window_aggregate(stream, aggregates, window=ap.UncertainCountWindow(6, confidence=0.95))
 
 
 def test_a_chain_of_operators_is_that_in_process(spark: SparkSession, tmp_path: Path) -> None:
-    """Filter, join, window, aggregate over pairs: in batch, and in two streaming queries with files between them.
-
-    As one streaming query Spark refuses it, which is told.
-    """
+    """Filter, join, window, aggregate over pairs: in batch, and in one streaming query."""
     table = _table()
     tables = [table.slice(0, N // 2), table.slice(N // 2).set_column(1, "ts", table["ts"].slice(0, N // 2))]
     expected = _totals(_pairs(tables))
     folders = [_files(tmp_path / str(i), part, 60) for i, part in enumerate(tables)]
     assert len(expected) > 20
     _assert_same_totals(_totals(_pairs([spark.read.parquet(str(folder)) for folder in folders])).toArrow(), expected)
-    streams = [read_stream(spark, folder) for folder in folders]
-    with pytest.raises(ap.NotBuilt, match=r"no query set a watermark twice. Write that result to files by ap.start"):
-        _totals(_pairs(streams))
-    _write(_pairs(streams), tmp_path / "pairs")
-    kept = str(tmp_path / "pairs")
-    _write(_totals(spark.readStream.schema(spark.read.parquet(kept).schema).parquet(kept)), tmp_path / "totals")
-    _assert_same_totals(spark.read.parquet(str(tmp_path / "totals")).toArrow(), expected)
+    pairs = _pairs([read_stream(spark, folder) for folder in folders])
+    with pytest.raises(ap.BadArgument, match=r"may be of any age. Give lateness="):
+        _totals(pairs)
+    found, _ = drained(_totals(pairs, lateness="10 minutes"), tmp_path / "out")
+    _assert_same_totals(found, expected)
+
+
+def _near(frames: Any, **settings: Any) -> Any:
+    given = [ap.Stream(frame, key="id", time="ts", value=ap.Samples("load"), existence="sure") for frame in frames]
+    named = [replace(stream, name=name, **settings) for stream, name in zip(given, "ab", strict=True)]
+    return ap.similarity_join(*named, epsilon=0.5, probability=0.1, window="20 seconds")
+
+
+def _meetings(pairs: Any) -> Any:
+    """Pairs of pairs: the answers of one join are the rows of another."""
+    stream = ap.Stream(pairs, key="left_key", time="left_time", value=ap.Exact("distance"), name="pairs")
+    return ap.self_join(stream, epsilon=0.02, probability=1.0, window="30 seconds")
+
+
+def test_the_answers_of_a_join_are_joined_in_the_same_query(spark: SparkSession, tmp_path: Path) -> None:
+    """With rows out of order, over a restart: each pair of pairs once, and none late."""
+    table = _table()
+    tables = [table.slice(0, N // 2), table.slice(N // 2).set_column(1, "ts", table["ts"].slice(0, N // 2))]
+    expected = _meetings(_near(tables))
+    assert len(expected) > 50
+    order = np.argsort(np.arange(N // 2) + np.arange(N // 2) % 5 * 2, kind="stable")
+    folders = [_files(tmp_path / str(i), part.take(order), 30) for i, part in enumerate(tables)]
+    found: list[pa.Table] = []
+    bad: list[pa.Table] = []
+
+    def started(**settings: Any) -> Any:
+        pairs = _near([read_stream(spark, folder) for folder in folders], lateness="1 minute")
+        close = pairs.where("distance < 100")
+        checkpoint = str(tmp_path / "checkpoint")
+        sinks = (lambda frame, _: found.append(frame.toArrow())), (lambda frame, _: bad.append(frame.toArrow()))
+        return ap.start(_meetings(close), *sinks, checkpoint=checkpoint, **settings)
+
+    query = started(trigger={"processingTime": "100 milliseconds"})
+    query.processAllAvailable()
+    query.stop()
+    before = sum(map(len, found))
+    for folder, part in zip(folders, tables, strict=True):
+        later = part.slice(0, 20).set_column(0, "id", pa.array([f"late{i}" for i in range(20)]))
+        pq.write_table(later, folder / "later.parquet")
+    started(drain=True).awaitTermination()
+    assert before > 0
+    assert _rows(pa.concat_tables(found)) == _rows(expected)
+    assert bad is not None
 
 
 def _write(result: Any, folder: Path) -> None:

@@ -92,7 +92,7 @@ def batch_of(progress: Mapping[str, Any]) -> Batch | None:
         newest=newest,
         # Numbers as times are seconds since 1970 to Spark: no clock on a wall, unless they are of our days.
         lag_seconds=_seconds(progress["timestamp"]) - _seconds(newest) if newest and newest >= "1971" else None,
-        metrics=_metrics((progress.get("observedMetrics") or {}).get("appulse")),
+        metrics=_metrics(progress.get("observedMetrics") or {}),
     )
 
 
@@ -102,9 +102,14 @@ def _end_marks(progress: Mapping[str, Any]) -> int:
     return sum(int(source["numInputRows"]) for source in sources)
 
 
-def _metrics(told: Any) -> dict[str, float]:
-    given = told.asDict() if hasattr(told, "asDict") else told
-    return {name: float(value) for name, value in dict(given or {}).items() if value is not None}
+def _metrics(observed: Mapping[str, Any]) -> dict[str, float]:
+    """The figures of the call whose answers leave the query: the last one."""
+    names = sorted((name for name in observed if name.startswith("appulse ")), key=lambda name: int(name.split()[1]))
+    if not names:
+        return {}
+    given = observed[names[-1]]
+    given = given.asDict() if hasattr(given, "asDict") else given
+    return {name: float(value) for name, value in dict(given).items() if value is not None}
 
 
 def _seconds(time: str) -> float:

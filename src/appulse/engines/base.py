@@ -119,6 +119,16 @@ class Call(Generic[R]):
         return True
 
     @property
+    def stateful(self) -> bool:
+        """Whether rows meet others, and are kept until they have."""
+        return True
+
+    @property
+    def lag(self) -> int | None:
+        """How far (microseconds) an answer's times may be behind those of rows to come; None: any time."""
+        return 0
+
+    @property
     def reject_schema(self) -> pa.Schema:
         """Columns of the rejects."""
         return reject_schema(self.key_type, self.time_type)

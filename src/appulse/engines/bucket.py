@@ -104,7 +104,8 @@ class Bucket(Generic[R]):
 
     def late_before(self, limit: int | None) -> int | None:
         """Rows before this are late: behind a tick that was answered, or could have been."""
-        known = [time for time in (limit, self.clock.frontier) if time is not None]
+        # The answers of another call come behind the limit that completed them, and never behind the one before.
+        known = [time for time in (None if self.call.chained else limit, self.clock.frontier) if time is not None]
         return max(known) if known and not self.call.arrival else None
 
     def late(self, stream: int, rows: R, before: int) -> pa.Table:
@@ -122,7 +123,9 @@ class Bucket(Generic[R]):
             now = self.clock.now
             self.clock.frontier = None if now is None else now + 1  # rows after the end are late
             return END
-        known = [time for time in (self.clock.tick(), limit) if time is not None]
+        # Answers of another call come in no order of their own: what is complete, only the limit says.
+        own = self.clock.frontier if self.call.chained else self.clock.tick()
+        known = [time for time in (own, limit) if time is not None]
         if not known:
             return NEVER
         # Rows behind what the limit let go are late from now on, here too.

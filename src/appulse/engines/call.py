@@ -111,6 +111,11 @@ class JoinCall(ObjectsCall):
         """Whether the end of the streams brings forth what nothing else does: held ticks, or pairs that left."""
         return self.plan.rule is not None or self.plan.changes
 
+    @property
+    def lag(self) -> int | None:
+        """The earlier row of a pair is older than the later one by a window at most; in rows, by any time."""
+        return max(self.plan.windows) if self.plan.rule is None else None
+
     def meaning(self) -> Meaning:
         """What is asked, in plain JSON; settings of speed do not count."""
         plan, waits = self.plan, zip(self.encodings, self.lateness, self.idle_after, strict=True)

@@ -112,6 +112,11 @@ class WindowCall(Call[WindowRows]):
         return pa.schema(fields)
 
     @property
+    def lag(self) -> int | None:
+        """Of choices the times of their rows, as far apart as any window; of aggregates that of the tick."""
+        return 0 if self.aggregates else None
+
+    @property
     def selecting(self) -> bool:
         """Whether queries name columns to bring along."""
         return self.streams[0].selecting

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 def spark_aggregate(stream: Stream, aggregates: Mapping[str, str | Sequence[str]], **settings: Any) -> DataFrame:
     """The aggregates of a Spark frame, lazily; streaming if it is."""
-    sources = Sources.of([stream.frame])
+    sources = Sources.of([stream.frame], [stream.lateness])
     stream = with_watermark_delay(stream)
-    call = resolve_unseen(stream, arrow_schema(stream.frame.schema), aggregates, **settings)
+    call = sources.chained(resolve_unseen(stream, arrow_schema(stream.frame.schema), aggregates, **settings))
     answers, rejects = _schemas(call, stream)
     operator = Operator(
         call,

@@ -14,9 +14,12 @@ from appulse.errors import CheckpointError
 from appulse.model.meaning import canonical, differences
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql import SparkSession
 
     from appulse.engines.base import Call
+    from appulse.engines.spark.results import SparkResult
     from appulse.model.meaning import Meaning
 
 _NAME = "appulse.json"
@@ -38,6 +41,7 @@ class _Kept:
     closed: bool
     call: Meaning
     tiling: Tiling
+    before: list[tuple[Meaning, Tiling]]  # the calls whose answers come in, the first first
 
 
 class Checkpoint:
@@ -47,14 +51,23 @@ class Checkpoint:
         self.path = path
         self._folder = Folder(spark, path)
         self._seen = -(1 << 62)
+        self.before: list[tuple[Meaning, Tiling]] = []  # calls whose answers come in, and their tilings; once admitted
         self.id = ""  # names what this checkpoint's query writes; known once admitted
 
-    def admit(self, call: Call[Any], tiling: Tiling, partitions: int | None, *, replanned: bool) -> Tiling:
+    def admit(
+        self,
+        call: Call[Any],
+        tiling: Tiling,
+        partitions: int | None,
+        *,
+        replanned: bool,
+        before: Sequence[SparkResult] = (),
+    ) -> Tiling:
         """The tiling to run with: that of the checkpoint if it has one, else ``tiling``, from now on its own.
 
         Where the call asks for tiles of its own making (``replanned``) and the checkpoint has others, they become a
         new version, in force after the newest row there was. Raises `CheckpointError` if the checkpoint was drained,
-        or belongs to another call or another number of partitions.
+        or belongs to another call or another number of partitions. ``before`` are the calls whose answers come in.
         """
         stored = self._read()
         if stored is None:
@@ -63,6 +76,7 @@ class Checkpoint:
                 raise CheckpointError(
                     f"{self.path} is the checkpoint of a query that ap.start did not start. Give a new folder."
                 )
+            self.before = [(one.call.meaning(), one.tiling) for one in before]
             self._write(call, tiling, closed=False)
             return tiling
         if stored.closed:
@@ -77,6 +91,14 @@ class Checkpoint:
                 f"Use partitions={own.latest.tiles}, or start with a new checkpoint."
             )
         self._refuse_others(stored.call, call)
+        if len(stored.before) != len(before):
+            raise CheckpointError(
+                f"The checkpoint {self.path} belongs to another job: there the answers of {len(stored.before)} calls "
+                f"come in, here of {len(before)}. Restore the job, or start with a new checkpoint."
+            )
+        for (meaning, _), one in zip(stored.before, before, strict=True):
+            self._refuse_others(meaning, one.call)
+        self.before = stored.before
         if stored.format < _FORMAT:  # from now on it is this version's
             self._write(call, own, closed=False)
         if replanned:
@@ -161,7 +183,8 @@ class Checkpoint:
                     "later."
                 )
             tiling = Tiling.kept(stored["tiles"])
-            return _Kept(number, str(stored["id"]), bool(stored["closed"]), dict(stored["call"]), tiling)
+            before = [(dict(one["call"]), Tiling.kept(one["tiles"])) for one in stored.get("before", [])]
+            return _Kept(number, str(stored["id"]), bool(stored["closed"]), dict(stored["call"]), tiling, before)
         except (ValueError, KeyError, TypeError, AttributeError):
             raise CheckpointError(
                 f"{self.path}/{_NAME} is damaged. Restore the checkpoint, or start with a new one."
@@ -176,4 +199,6 @@ class Checkpoint:
             "call": call.meaning(),
             "tiles": tiling.meaning(),
         }
+        if self.before:
+            stored["before"] = [{"call": call, "tiles": tiling.meaning()} for call, tiling in self.before]
         self._folder.write(_NAME, json.dumps(stored, indent=1, sort_keys=True))

@@ -40,10 +40,10 @@ _WHOLE_SAMPLE = 1 << 60
 
 def spark_join(streams: Sequence[Stream], *, options: Options, **settings: Any) -> DataFrame:
     """The join of Spark frames, lazily; streaming if its inputs are."""
-    sources = Sources.of([stream.frame for stream in streams])
+    sources = Sources.of([stream.frame for stream in streams], [stream.lateness for stream in streams])
     streams = [with_watermark_delay(stream) for stream in streams]
     schemas = [arrow_schema(frame.schema) for frame in sources.frames]
-    call = resolve(streams, schemas, options=options, **settings)
+    call = sources.chained(resolve(streams, schemas, options=options, **settings))
     # Values are seen by workers only, whose warnings few read.
     if hint := degrees_hint(names(call.plan.models[0], call.encodings[0].dimensions or 1), call.plan.epsilon):
         warn_exploding(hint)

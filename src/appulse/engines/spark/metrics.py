@@ -136,8 +136,13 @@ class _Listener(StreamingQueryListener):
 
 def _metrics(progress: StreamingQueryProgress) -> Metrics | None:
     """The figures of a micro-batch; None if there was none, or it was no query of ours."""
-    observed = (progress.observedMetrics or {}).get("appulse")
-    told = _TOLD.get((str(progress.id), progress.batchId)) if observed is None else observed.asDict()
+    observed = {name: row.asDict() for name, row in (progress.observedMetrics or {}).items() if _is_ours(name)}
+    told = _TOLD.get((str(progress.id), progress.batchId))
+    if observed:
+        *before, last = sorted(observed, key=_number)
+        told = observed[last]
+        for name in before:  # of the calls before, what did not reach the last one
+            told |= {what: (told[what] or 0) + (observed[name][what] or 0) for what in ("late", "rejected")}
     if told is None or "addBatch" not in progress.durationMs:
         return None
     figures = {name: _plain(name, value) for name, value in told.items()}
@@ -150,6 +155,14 @@ def _metrics(progress: StreamingQueryProgress) -> Metrics | None:
         "batch_seconds": progress.batchDuration / 1000,
         **{name: value for name, value in figures.items() if value is not None},
     }
+
+
+def _is_ours(name: str) -> bool:
+    return name.startswith("appulse ") and name.removeprefix("appulse ").isdigit()
+
+
+def _number(name: str) -> int:
+    return int(name.removeprefix("appulse "))
 
 
 def _plain(name: str, value: float | None) -> float | None:

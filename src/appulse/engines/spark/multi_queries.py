@@ -52,7 +52,7 @@ def spark_window_queries(
     streams: Sequence[Stream], queries: Any, *, options: Options | None = None, **settings: Any
 ) -> DataFrame:
     """The choices of rows of Spark frames that satisfy queries, lazily; streaming if they are."""
-    sources = Sources.of([stream.frame for stream in streams])
+    sources = Sources.of([stream.frame for stream in streams], [stream.lateness for stream in streams])
     changing = isinstance(queries, DataFrame) and queries.isStreaming
     if changing and not sources.streaming:
         raise BadArgument(
@@ -65,7 +65,7 @@ def spark_window_queries(
         table = queries.toArrow() if isinstance(queries, DataFrame) else as_table(queries)
     empty = [arrow_schema(frame.schema).empty_table() for frame in sources.frames]
     options = options_of(options, "match_queries")
-    call = resolve_window_queries(streams, empty, table.schema, options=options, **settings)
+    call = sources.chained(resolve_window_queries(streams, empty, table.schema, options=options, **settings))
     refused = WindowQueries(call).change(table).rejects
     fail_if_asked(call, [refused])
     static = None if changing else packed(table)

@@ -8,7 +8,8 @@ answers leave side by side with rejects and metrics, told apart by a tag.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
@@ -37,12 +38,13 @@ from appulse.engines.spark.tagged import LEVELS, METRICS, arrow_schema, decoded,
 from appulse.engines.spark.tagged import rejects_frame as frame_of_rejects
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame
     from pyspark.sql import types as T  # noqa: N812
 
     from appulse.engines.base import Call
+    from appulse.engines.spark.files import Folder
     from appulse.engines.spark.sources import Sources
     from appulse.engines.spark.stage import Stage
     from appulse.engines.spark.tiling import Tiling
@@ -61,19 +63,26 @@ class Routing(Protocol):
         ...
 
 
+def _no_stages(tiling: Tiling) -> Any:
+    raise NotImplementedError
+
+
 @dataclass(frozen=True)
 class Operator:
     """An operator on Spark: how rows are routed, the stages they go through, and the columns that come out.
 
-    ``found`` are the columns of what the last stage answers, where those are finished only behind it.
+    ``found`` are the columns of what the last stage answers, where those are finished only behind it. An operator
+    without state says with ``rows`` what it makes of its frames: tagged rows of streams, of batches the answers alone.
     """
 
     call: Call[Any]
     sources: Sources
-    routing: Callable[[Tiling], Routing]
-    stages: Callable[[Tiling], Sequence[Stage]]
     answers: T.StructType
     rejects: T.StructType
+    routing: Callable[[Tiling], Routing] = _no_stages
+    stages: Callable[[Tiling], Sequence[Stage]] = _no_stages
+    rows: Callable[[], DataFrame] | None = None
+    judge: Callable[[Folder], Callable[[DataFrame, int], DataFrame]] | None = None  # what makes a batch tagged rows
     found: T.StructType | None = None
     finish: Callable[[], Callable[[pa.Table], Iterable[pa.Table]]] | None = None
     changes: Callable[[Sequence[int]], DataFrame] | None = None  # further blocks of a stream, for all keys
@@ -81,17 +90,39 @@ class Operator:
     needs_newest: bool = False  # whether the answers of a batch depend on the newest time of all
     replanned: bool = False  # whether the call asks for tiles of its own making
 
+    @property
+    def lag(self) -> int:
+        """How far (microseconds) Spark's watermark is ahead of the rows that come in."""
+        return self.sources.lag(self.call)
+
+    def placed(self, stage: Stage) -> Stage:
+        """A stage, told where in the query it is."""
+        depth = len(self.sources.results)
+        return replace(stage, name=f"{stage.name}-{depth}" if depth else stage.name, lag=self.lag)
+
+
+# Metrics have names of their own, for a query may be of several calls.
+_NUMBERS = count(1)
+
 
 def built(operator: Operator, tiling: Tiling, control: str | None = None) -> SparkResult:
     """The plan of an operator; ``control`` is a folder that a drain puts the mark of the streams' end in."""
     streaming, first = operator.sources.streaming, None
     if operator.refused is not None and len(operator.refused):
         first = frame_of_rejects(operator.sources.spark, operator.refused, operator.rejects)
-    rows = _stream(operator, tiling, control) if streaming else _batch(operator, tiling)
+    if operator.rows is not None:
+        rows = operator.rows()
+    else:
+        rows = _stream(operator, tiling, control) if streaming else _batch(operator, tiling)
     bad = None if streaming else bad_rows_of(operator.call, operator.sources.frames, operator.rejects)
 
-    def rebuild(other: Tiling, folder: str | None = None) -> SparkResult:
-        return built(operator, other, folder)
+    name = f"appulse {next(_NUMBERS)}"
+    if streaming and operator.judge is None:
+        rows = observed(rows, name)
+
+    def rebuild(other: Tiling, folder: str | None = None, pieces: Mapping[str, DataFrame] | None = None) -> SparkResult:
+        sources = operator.sources.grafted(pieces or {})
+        return built(replace(operator, sources=sources), other, folder)
 
     return SparkResult(
         operator.call,
@@ -102,14 +133,18 @@ def built(operator: Operator, tiling: Tiling, control: str | None = None) -> Spa
         bad if bad is None or first is None else bad.unionAll(first),
         rebuild,
         replanned=operator.replanned,
+        judge=operator.judge,
         first_rejects=first,
+        name=name,
+        upstream=tuple(operator.sources.results),
+        stage_lag=operator.lag,
     )
 
 
 def _stream(operator: Operator, tiling: Tiling, control: str | None) -> DataFrame:
     """Tagged rows: answers, rejects and metrics."""
     blocks = _encoded(operator, tiling, control)
-    *others, last = operator.stages(tiling)
+    *others, last = [operator.placed(stage) for stage in operator.stages(tiling)]
     for stage in others:
         blocks = blocks.groupBy("tile").transformWithStateInPandas(
             SendProcessor(stage), outputStructType=MARKS, outputMode="append", timeMode="eventTime"
@@ -121,7 +156,7 @@ def _stream(operator: Operator, tiling: Tiling, control: str | None) -> DataFram
         timeMode="none" if others else "eventTime",  # numbered rows go by what they come with
     )
     schema = tagged_schema(operator.answers, operator.rejects)
-    return observed(out.mapInArrow(_decoder(operator, arrow_schema(schema)), schema))
+    return out.mapInArrow(_decoder(operator, arrow_schema(schema)), schema)
 
 
 def _batch(operator: Operator, tiling: Tiling) -> DataFrame:
@@ -150,22 +185,27 @@ def _encoded(operator: Operator, tiling: Tiling, control: str | None) -> DataFra
     ]
     if not sources.streaming:
         return union(parts)
-    delays = watermarks(call)
-    # Spark's watermark is the one clock all keys share. It would also drop late rows unseen, were the time column
-    # still there below.
-    parts = [
-        part if delay is None else part.withWatermark("ts", f"{delay} milliseconds")
-        for part, delay in zip(parts, delays, strict=True)
-    ]
-    if None in delays:
-        parts = [with_idle_watermark(call, parts)]
-    blocks = union([part.select("tile", "block") for part in parts])
+    blocks = union([part.select("tile", "block") for part in _clocked(operator, parts)])
     if operator.changes is not None:
         blocks = blocks.union(operator.changes(routing.keys))
     if control is None:
         return blocks
     marks = sources.spark.readStream.schema("newest long").json(control)
     return blocks.union(marks.mapInArrow(marker(routing.keys), MARKS))
+
+
+def _clocked(operator: Operator, parts: list[DataFrame]) -> list[DataFrame]:
+    """The streams with their watermarks; the answers of other calls have theirs.
+
+    Spark's watermark is the one clock all keys share. It would also drop late rows unseen, were the time column kept.
+    """
+    call, upstream = operator.call, operator.sources.upstream
+    done = [part for part, results in zip(parts, upstream, strict=True) if results]
+    own = [(part, delay) for part, delay, results in zip(parts, watermarks(call), upstream, strict=True) if not results]
+    fresh = [part if d is None else part.withWatermark("ts", f"{d} milliseconds") for part, d in own]
+    if any(delay is None for _, delay in own):
+        fresh = [with_idle_watermark(call, fresh)]
+    return [*fresh, *done]
 
 
 def _encoder(call: Call[Any], routing: Routing, stream: int) -> Any:
@@ -245,14 +285,14 @@ def blobs_of(table: pa.Table) -> list[bytes]:
     return [bytes(blob.as_buffer()) for blob in table.column("block")]
 
 
-def observed(tagged: DataFrame) -> DataFrame:
+def observed(tagged: DataFrame, name: str) -> DataFrame:
     """With the sums of the metrics, which Spark reports of each micro-batch."""
     sums = {name: F.sum(f"metric_{name}") for name in METRICS if name not in ("tile", "newest")}
     # One version fills all rows of a batch, and all tasks of a micro-batch have one set of queries.
     sums |= {name: F.max(f"metric_{name}") for name in ("repository", "queries", "query_version")}
     # A batch without rows did nothing, and leaves the state as it was.
     totals = [(s if n in LEVELS else F.coalesce(s, F.lit(0.0))).alias(n) for n, s in sums.items()]
-    return tagged.observe("appulse", *totals)
+    return tagged.observe(name, *totals)
 
 
 def bad_rows_of(call: Call[Any], frames: Sequence[DataFrame], schema: T.StructType) -> DataFrame:

@@ -37,13 +37,13 @@ from appulse.engines.queries import (
 )
 from appulse.engines.spark.held_queries import BATCHES, Held, batches_of, standing
 from appulse.engines.spark.inputs import gathered, quoted
-from appulse.engines.spark.pipeline import bad_rows_of, observed
+from appulse.engines.spark.pipeline import Operator, built
 from appulse.engines.spark.query_parts import matched_in_parts
-from appulse.engines.spark.results import SparkResult, remember
+from appulse.engines.spark.results import remember
 from appulse.engines.spark.routing import plain_tiling
-from appulse.engines.spark.sources import default_partitions
+from appulse.engines.spark.sources import Sources, default_partitions
 from appulse.engines.spark.tables import packed, unpacked
-from appulse.engines.spark.tagged import METRICS, arrow_schema, reject_type, rejects_frame, tagged_rows, tagged_schema
+from appulse.engines.spark.tagged import METRICS, arrow_schema, reject_type, select_tag, tagged_rows, tagged_schema
 from appulse.errors import BadArgument
 from appulse.operators.output import Output
 
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from appulse.engines.spark.files import Folder
-    from appulse.engines.spark.tiling import Tiling
     from appulse.model.stream import Stream
 
 # Queries that take more than this, beyond their texts, are held in parts.
@@ -71,12 +70,13 @@ def spark_queries(
     Partitions are the parts that the queries are held in; by default one, or as many as their size asks for.
     """
     options = options_of(options, "match_queries")
+    sources = Sources.of([stream.frame], [stream.lateness])
     frame, changing = stream.frame, isinstance(queries, DataFrame) and queries.isStreaming
-    if changing and not frame.isStreaming:
+    if changing and not sources.streaming:
         raise BadArgument(
             "The queries are a stream, and the rows are not. Read the rows as a stream (spark.readStream)."
         )
-    tiling = plain_tiling(default_partitions(frame.sparkSession, streaming=frame.isStreaming))
+    tiling = plain_tiling(default_partitions(sources.spark, streaming=sources.streaming))
     settings: dict[str, Any] = {"probability": probability, "on_reject": on_reject, "options": options}
     empty = arrow_schema(frame.schema).empty_table()
     if changing:
@@ -88,41 +88,41 @@ def spark_queries(
         changes = arrow_schema(queries.schema).empty_table()
         call = resolve_queries(stream, empty, changes.schema, **settings)
         checked_changes(changes, call)
-        return remember(_build_changing(call, stream, queries, tiling))
+        return remember(built(_changing(call, sources, stream, queries), tiling))
     table = queries.toArrow() if isinstance(queries, DataFrame) else as_table(queries)
     call = resolve_queries(stream, empty, table.schema, **settings)
     judged = LocalQueries(call)
     judged.change(table)
     parts = options.partitions or -(-judged.queries.nbytes // _MOST_BYTES)
-    return remember(_build(call, Held(frame.sparkSession, table), stream, tiling, judged.rejects(), parts))
-
-
-def _build(call: QueryCall, held: Held, stream: Stream, tiling: Tiling, refused: pa.Table, parts: int) -> SparkResult:
+    held = Held(sources.spark, table)
     answers, rejects = _schemas(call, stream)
+    operator = Operator(
+        call,
+        sources,
+        answers,
+        rejects,
+        rows=partial(_matched, call, held, stream, parts, answers, rejects),
+        refused=judged.rejects(),
+    )
+    return remember(built(operator, tiling))
+
+
+def _matched(
+    call: QueryCall, held: Held, stream: Stream, parts: int, answers: T.StructType, rejects: T.StructType
+) -> DataFrame:
+    """The rows, matched where they are or in the parts of the queries that they meet."""
+    rows: DataFrame = stream.frame.select(*map(quoted, call.columns))
     schema = tagged_schema(answers, rejects)
-    rows = stream.frame.select(*map(quoted, call.columns))
-    first = None
-    if len(refused):
-        first = rejects_frame(stream.frame.sparkSession, refused, rejects)
-    apart = None
     if parts > 1:
-        apart = matched_in_parts(call, held.table, stream, schema, parts)
+        tagged = matched_in_parts(call, held.table, stream, schema, parts)
+        return tagged if stream.frame.isStreaming else select_tag(tagged, "answer", answers)
     if stream.frame.isStreaming:
-        tagged, bad = rows.mapInArrow(_tagged_matcher(call, [held], schema), schema) if apart is None else apart, None
-        tagged = observed(tagged)
-    else:
-        # Nobody asks a batch for its metrics, and so many columns of nulls cost as much as the matching.
-        tagged = rows.mapInArrow(_matcher(call, [held], answers), answers) if apart is None else apart
-        bad = bad_rows_of(call, [stream.frame], rejects)
-        bad = bad if first is None else bad.unionAll(first)
-
-    def rebuild(other: Tiling, _: str | None = None) -> SparkResult:
-        return _build(call, held, stream, other, refused, parts)
-
-    return SparkResult(call, tiling, tagged, answers, rejects, bad, rebuild, first_rejects=first)
+        return rows.mapInArrow(_tagged_matcher(call, [held], schema), schema)
+    # A batch is not asked for its metrics, and so many columns of nulls cost as much as the matching.
+    return rows.mapInArrow(_matcher(call, [held], answers), answers)
 
 
-def _build_changing(call: QueryCall, stream: Stream, queries: DataFrame, tiling: Tiling) -> SparkResult:
+def _changing(call: QueryCall, sources: Sources, stream: Stream, queries: DataFrame) -> Operator:
     """Rows and changes as one stream: what a micro-batch brings of both belongs together."""
     answers, rejects = _schemas(call, stream)
     rows = stream.frame.select(F.struct(*map(quoted, call.columns)).alias(_ROW))
@@ -130,13 +130,8 @@ def _build_changing(call: QueryCall, stream: Stream, queries: DataFrame, tiling:
     nothing = (F.lit(None).cast(kind).alias(name) for name, kind in ((_CHANGED, changes.schema[0].dataType),))
     empty = (F.lit(None).cast(kind).alias(name) for name, kind in ((_ROW, rows.schema[0].dataType),))
     both = rows.select(_ROW, *nothing).unionAll(changes.select(*empty, _CHANGED))
-
-    def rebuild(other: Tiling, _: str | None = None) -> SparkResult:
-        return _build_changing(call, stream, queries, other)
-
-    return SparkResult(
-        call, tiling, both, answers, rejects, None, rebuild, judge=partial(Changing, call, answers, rejects)
-    )
+    judge = partial(Changing, call, answers, rejects)
+    return Operator(call, sources, answers, rejects, rows=lambda: both, judge=judge)
 
 
 class Changing:

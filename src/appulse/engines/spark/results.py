@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -35,8 +36,31 @@ class SparkResult:
     replanned: bool = False  # whether the call asks for tiles of its own making
     judge: Callable[[Folder], Callable[[DataFrame, int], DataFrame]] | None = None  # what makes a batch tagged rows
     first_rejects: DataFrame | None = None  # of a streaming result: what was refused before any row
+    name: str = ""  # of a streaming result: that of its metrics
+    upstream: tuple[SparkResult, ...] = ()  # the calls in the same query whose answers come in
+    stage_lag: int = 0  # microseconds that Spark's watermark is ahead of the rows that come in
+
+    @property
+    def chains(self) -> bool:
+        """Whether a stage keeps state, so that calls on the answers can set no watermark of their own."""
+        return self.call.stateful
+
+    @property
+    def lag(self) -> int | None:
+        """The same of its answers; None where they may be of any age."""
+        own = self.call.lag
+        return None if own is None else self.stage_lag + own
+
+    @property
+    def calls(self) -> list[SparkResult]:
+        """The calls before this one in the same query, the first first."""
+        found = {known.name: known for result in self.upstream for known in (*result.calls, result)}
+        return list(found.values())
 
 
+# By the names of their metrics, by which a frame that was made of answers is known: the last ones.
+_OBSERVED: OrderedDict[str, SparkResult] = OrderedDict()
+_MOST_OBSERVED = 256
 _RESULTS: weakref.WeakKeyDictionary[DataFrame, SparkResult] = weakref.WeakKeyDictionary()
 
 
@@ -48,6 +72,9 @@ def remember(result: SparkResult) -> DataFrame:
         frame = result.rows
     else:
         frame = select_tag(result.rows, "answer", result.answers)
+        _OBSERVED[result.name] = result
+        if len(_OBSERVED) > _MOST_OBSERVED:
+            _OBSERVED.popitem(last=False)
     _RESULTS[frame] = result
     return frame
 
@@ -60,6 +87,11 @@ def result_of(frame: DataFrame) -> SparkResult:
             "This DataFrame is not what a call of appulse returned. Pass the result itself, before select or filter."
         )
     return result
+
+
+def observed_result(name: str) -> SparkResult | None:
+    """The streaming result whose metrics have a name; None if it is none of ours."""
+    return _OBSERVED.get(name)
 
 
 def rejects_of(result: DataFrame) -> DataFrame:

@@ -39,7 +39,11 @@ Routing = ValueRouting | GroupRouting
 
 def spark_sensors(frame: DataFrame, *, options: Options | None, **settings: Any) -> DataFrame:
     """The matches of a Spark frame of readings, lazily; streaming if it is."""
-    sources, options, settings = Sources.of([frame]), options_of(options, "sensor_join"), with_lateness(frame, settings)
+    sources, options, settings = (
+        Sources.of([frame], [settings["lateness"]]),
+        options_of(options, "sensor_join"),
+        with_lateness(frame, settings),
+    )
     call = resolve_sensors(arrow_schema(frame.schema), options=options, live=frame.isStreaming, **settings)
     buckets = sources.partitions(options)
     if call.plan.by is not None:  # what a sensor did of late, no bucket of values knows
@@ -49,7 +53,11 @@ def spark_sensors(frame: DataFrame, *, options: Options | None, **settings: Any)
 
 def spark_phenomena(frame: DataFrame, *, options: Options | None, **settings: Any) -> DataFrame:
     """The phenomena of a Spark frame of readings, lazily; streaming if it is."""
-    sources, options, settings = Sources.of([frame]), options_of(options, "phenomena"), with_lateness(frame, settings)
+    sources, options, settings = (
+        Sources.of([frame], [settings["lateness"]]),
+        options_of(options, "phenomena"),
+        with_lateness(frame, settings),
+    )
     call = resolve_phenomena(arrow_schema(frame.schema), options=options, live=frame.isStreaming, **settings)
     buckets = sources.partitions(options)
     return readings_result(sources, call, GroupRouting(buckets if call.grouped else 1))
@@ -80,7 +88,7 @@ def with_lateness(frame: DataFrame, settings: dict[str, Any]) -> dict[str, Any]:
 
 def readings_result(sources: Sources, call: ReadingsCall, routing: Routing) -> DataFrame:
     """The answers of a call over readings, lazily."""
-    (frame,) = sources.frames
+    (frame,), call = sources.frames, sources.chained(call)
     given, encoding = frame.schema, call.encoding
     operator = Operator(
         call,

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark.sql import DataFrame
 
+from appulse.engines.base import Call
+from appulse.engines.spark.plans import grafted, observations, watermark_millis
+from appulse.engines.spark.results import SparkResult, observed_result
 from appulse.engines.spark.routing import plain_tiling
 from appulse.engines.spark.session import check_session
-from appulse.errors import BadArgument, NotBuilt
+from appulse.errors import BadArgument
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Mapping, Sequence
 
     from appulse.engines.options import Options
     from appulse.engines.spark.tiling import Tiling
     from appulse.model.stream import Stream
+
+C = TypeVar("C", bound=Call[Any])
 
 
 @dataclass(frozen=True)
@@ -24,15 +29,17 @@ class Sources:
     """The frames of a call: all of them are streams, or none is."""
 
     frames: tuple[DataFrame, ...]
+    upstream: tuple[tuple[SparkResult, ...], ...] = ()  # the streaming calls whose answers each frame is made of
+    waits: tuple[bool, ...] = ()  # whether each has a lateness of its own
 
     @staticmethod
-    def of(frames: Sequence[Any]) -> Sources:
-        """The frames, checked; `BadArgument` where they are of several kinds."""
+    def of(frames: Sequence[Any], lateness: Sequence[Any]) -> Sources:
+        """The frames, checked; `BadArgument` where they are of several kinds. ``lateness`` is as given for each."""
         if not all(isinstance(frame, DataFrame) for frame in frames):
             raise BadArgument(
                 "The call mixes Spark frames with others. Convert them: spark.createDataFrame(...) or .toArrow()."
             )
-        found = Sources(tuple(frames))
+        found = Sources(tuple(frames), tuple(map(upstream_of, frames)), tuple(own is not None for own in lateness))
         if found.streaming and not all(frame.isStreaming for frame in frames):
             raise BadArgument(
                 "The call mixes streaming and batch frames, which Spark cannot union. Read the batch side as a stream "
@@ -57,6 +64,47 @@ class Sources:
         """Tasks of a stateful operator; 0 in a batch query."""
         return shuffle_partitions(self.spark) if self.streaming else 0
 
+    @property
+    def results(self) -> list[SparkResult]:
+        """The streaming calls whose answers come in, each once."""
+        return list({result.name: result for results in self.upstream for result in results}.values())
+
+    def chained(self, call: C) -> C:
+        """The call, told which of its streams are answers of other calls in the same query."""
+        given = [bool(results) for results in self.upstream]
+        if not any(given):
+            return call
+        if any(idle is not None and own for idle, own in zip(call.idle_after, given, strict=True)):
+            raise BadArgument(
+                "idle_after= is for the streams of the first call: what it answers falls silent when they do. Leave it "
+                "out."
+            )
+        if changing := [name for result in self.results for name in result.answers.names if name == "change"]:
+            raise BadArgument(
+                f"The input is made of the changes of a join (column {changing[0]!r}), which no call in the same "
+                "streaming query can follow. Leave out emit='changes', or write them to files and read those."
+            )
+        return replace(call, chained=True)
+
+    def lag(self, call: Call[Any]) -> int:
+        """How far (microseconds) Spark's watermark is ahead of the answers of other calls that come in."""
+        lags = [0]
+        given = zip(self.upstream, self.waits, call.lateness, call.encodings, strict=True)
+        for results, waits, lateness, encoding in given:
+            for result in results:
+                own = result.lag
+                if own is None and not waits:
+                    raise BadArgument(
+                        f"Stream {encoding.name!r} is made of the answers of a call whose windows go by rows, and "
+                        "these may be of any age. Give lateness=, how far behind their order they may come."
+                    )
+                lags.append(max(own or 0, result.stage_lag + lateness))
+        return max(lags)
+
+    def grafted(self, pieces: Mapping[str, DataFrame]) -> Sources:
+        """The same frames over other plans of the calls before."""
+        return Sources(tuple(grafted(frame, pieces) for frame in self.frames), self.upstream, self.waits)
+
     def partitions(self, options: Options) -> int:
         """The number of tiles or buckets: as asked for, or else as many as there are cores."""
         return options.partitions or default_partitions(self.spark, streaming=self.streaming)
@@ -64,6 +112,14 @@ class Sources:
     def buckets(self, options: Options) -> Tiling:
         """Buckets that have no place in space."""
         return plain_tiling(self.partitions(options), self.slots)
+
+
+def upstream_of(frame: DataFrame) -> tuple[SparkResult, ...]:
+    """The streaming calls whose answers a frame is made of."""
+    if not frame.isStreaming:
+        return ()
+    found = [observed_result(name) for name in observations(frame)]
+    return tuple(result for result in found if result is not None and result.chains)
 
 
 def default_partitions(spark: Any, *, streaming: bool) -> int:
@@ -78,10 +134,7 @@ def shuffle_partitions(spark: Any) -> int:
 
 
 def with_watermark_delay(stream: Stream) -> Stream:
-    """The stream with the delay of a `withWatermark` on its frame as its lateness.
-
-    Spark lets a query set a watermark once, so a stream that another call of this kind puts out is refused.
-    """
+    """The stream with the delay of a `withWatermark` on its frame as its lateness."""
     own = repr(stream.name or stream.key)
     delay = watermark_delay(stream.frame, f"Stream {own}")
     if delay is None:
@@ -94,30 +147,11 @@ def with_watermark_delay(stream: Stream) -> Stream:
 
 
 def watermark_delay(frame: DataFrame, what: str) -> float | None:
-    """The delay, in seconds, of a `withWatermark` on a frame; None without one."""
-    nodes = list(_plan_of(frame))
-    if any(node.nodeName().startswith("TransformWithState") for node in nodes):
-        raise NotBuilt(
-            f"{what} is what another streaming call puts out, and Spark lets no query set a watermark twice. "
-            "Write that result to files by ap.start, and read them as a stream in a second query; or use batch frames."
+    """The delay, in seconds, of a `withWatermark` on a frame; None without one, or where the frame is no stream."""
+    delay = watermark_millis(frame) if frame.isStreaming else None
+    if delay is not None and upstream_of(frame):
+        raise BadArgument(
+            f"{what} is made of the answers of another call and has a withWatermark. Spark sets a watermark once, and "
+            "the first call has set it. Leave it out; lateness= says how far behind their order its rows may come."
         )
-    delays = [_delay_of(node, frame) for node in nodes if node.nodeName() == "EventTimeWatermark"]
-    return max(delays) / 1000.0 if delays else None
-
-
-def _plan_of(frame: DataFrame) -> Iterator[Any]:
-    """The nodes of a frame's plan; none where Spark does not let us look (Connect)."""
-    if not hasattr(frame, "_jdf"):
-        return
-    waiting = [frame._jdf.queryExecution().analyzed()]  # noqa: SLF001 - there is no public way
-    while waiting:
-        node = waiting.pop()
-        yield node
-        children = node.children()
-        waiting += [children.apply(i) for i in range(children.size())]
-
-
-def _delay_of(watermark: Any, frame: DataFrame) -> int:
-    """The delay of a watermark in milliseconds."""
-    jvm: Any = frame.sparkSession._jvm  # noqa: SLF001 - there is no public way
-    return int(jvm.org.apache.spark.sql.catalyst.plans.logical.EventTimeWatermark.getDelayMs(watermark.delay()))
+    return None if delay is None else delay / 1000.0

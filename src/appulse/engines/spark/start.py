@@ -23,7 +23,11 @@ from appulse.errors import BadArgument, warn_late
 from appulse.model.times import shown_time
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from appulse.engines.spark.tiling import Tiling
 
 Write = Callable[[DataFrame, int], object]
 _FILES = frozenset({"parquet", "orc", "json", "csv", "text", "avro"})
@@ -52,11 +56,10 @@ def start(
     if partitions is not None and partitions != wanted.latest.tiles:
         wanted = wanted.over(partitions)
     with writing(f"the checkpoint {checkpoint}"):
-        tiling = place.admit(known.call, wanted, partitions, replanned=known.replanned)
-    if known.call.holds_back:
-        known = known.rebuild(tiling, place.end_folder)
-    elif tiling != known.tiling:
-        known = known.rebuild(tiling)
+        tiling = place.admit(known.call, wanted, partitions, replanned=known.replanned, before=known.calls)
+    ends = place.end_folder if any(one.call.holds_back for one in (*known.calls, known)) else None
+    if ends is not None or tiling != known.tiling:
+        known = in_place(known, tiling, [own for _, own in place.before], ends)
     write = _batch_writer(
         known,
         place,
@@ -70,6 +73,14 @@ def start(
         return Query((writer.trigger(**trigger) if trigger else writer).start(), checkpoint)
 
 
+def in_place(known: SparkResult, tiling: Tiling, before: Sequence[Tiling], ends: str | None) -> SparkResult:
+    """A result over the tilings of a checkpoint, for it and the calls before it; ``ends`` has marks of the end."""
+    pieces: dict[str, DataFrame] = {}
+    for one, own in zip(known.calls, before, strict=True):
+        pieces[one.name] = one.rebuild(own, ends if one.call.holds_back else None, pieces).rows
+    return known.rebuild(tiling, ends if known.call.holds_back else None, pieces)
+
+
 class DrainingQuery(Query):
     """A query that ends when all there is has been answered, and then closes its checkpoint.
 
@@ -79,6 +90,7 @@ class DrainingQuery(Query):
     def __init__(self, writer: DataStreamWriter, place: Checkpoint, result: SparkResult) -> None:
         super().__init__(writer.start(), place.path)
         self._writer, self._place, self._result = writer, place, result
+        self._holds_back = any(one.call.holds_back for one in (*result.calls, result))
         self._stopped, self._failure = False, None  # type: bool, Exception | None
         self._thread = Thread(target=self._finish, name="appulse-drain", daemon=True)
         self._thread.start()
@@ -86,7 +98,7 @@ class DrainingQuery(Query):
     def _finish(self) -> None:
         try:
             self._query.awaitTermination()
-            if self._result.call.holds_back and not self._stopped:
+            if self._holds_back and not self._stopped:
                 self._place.end()
                 self._query = self._writer.start()
                 self._query.awaitTermination()
