@@ -89,6 +89,7 @@ class Operator:
     refused: pa.Table | None = None  # rejects that are known before any row
     needs_newest: bool = False  # whether the answers of a batch depend on the newest time of all
     replanned: bool = False  # whether the call asks for tiles of its own making
+    again: bool = False  # whether it is in the query already, and here for its rejects alone
 
     @property
     def lag(self) -> int:
@@ -98,7 +99,8 @@ class Operator:
     def placed(self, stage: Stage) -> Stage:
         """A stage, told where in the query it is."""
         depth = len(self.sources.results)
-        return replace(stage, name=f"{stage.name}-{depth}" if depth else stage.name, lag=self.lag)
+        name = "-".join([stage.name, *([str(depth)] if depth else []), *(["again"] if self.again else [])])
+        return replace(stage, name=name, lag=self.lag)
 
 
 # Metrics have names of their own, for a query may be of several calls.
@@ -117,12 +119,18 @@ def built(operator: Operator, tiling: Tiling, control: str | None = None) -> Spa
     bad = None if streaming else bad_rows_of(operator.call, operator.sources.frames, operator.rejects)
 
     name = f"appulse {next(_NUMBERS)}"
-    if streaming and operator.judge is None:
+    if streaming and operator.judge is None and not operator.again:
         rows = observed(rows, name)
 
-    def rebuild(other: Tiling, folder: str | None = None, pieces: Mapping[str, DataFrame] | None = None) -> SparkResult:
+    def rebuild(
+        other: Tiling,
+        folder: str | None = None,
+        pieces: Mapping[str, DataFrame] | None = None,
+        *,
+        again: bool = False,
+    ) -> SparkResult:
         sources = operator.sources.grafted(pieces or {})
-        return built(replace(operator, sources=sources), other, folder)
+        return built(replace(operator, sources=sources, again=again), other, folder)
 
     return SparkResult(
         operator.call,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
+from functools import reduce
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +25,7 @@ from appulse.errors import BadArgument, warn_late
 from appulse.model.times import shown_time
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -58,13 +60,18 @@ def start(
     with writing(f"the checkpoint {checkpoint}"):
         tiling = place.admit(known.call, wanted, partitions, replanned=known.replanned, before=known.calls)
     ends = place.end_folder if any(one.call.holds_back for one in (*known.calls, known)) else None
+    before: dict[str, T.StructType] = {}
     if ends is not None or tiling != known.tiling:
-        known = in_place(known, tiling, [own for _, own in place.before], ends)
+        tilings = [own for _, own in place.before]
+        if rejects is not None:
+            before = {f"reject{i}": one.rejects for i, one in enumerate(known.calls)}
+        known = in_place(known, tiling, tilings, ends, list(before))
     write = _batch_writer(
         known,
         place,
         _writer(sink, "sink", place.id),
         None if rejects is None else _writer(rejects, "rejects", place.id),
+        before,
     )
     writer = known.rows.writeStream.foreachBatch(write).option("checkpointLocation", checkpoint)
     with writing(f"the checkpoint {checkpoint}"):
@@ -73,12 +80,28 @@ def start(
         return Query((writer.trigger(**trigger) if trigger else writer).start(), checkpoint)
 
 
-def in_place(known: SparkResult, tiling: Tiling, before: Sequence[Tiling], ends: str | None) -> SparkResult:
-    """A result over the tilings of a checkpoint, for it and the calls before it; ``ends`` has marks of the end."""
+def in_place(
+    known: SparkResult, tiling: Tiling, before: Sequence[Tiling], ends: str | None, rejecting: Sequence[str] = ()
+) -> SparkResult:
+    """A result over the tilings of a checkpoint, for it and the calls before it; ``ends`` has marks of the end.
+
+    The rejects of the calls before, which cannot pass through what users do with answers, come out by the tags of
+    ``rejecting``: each of these calls is in the query a second time, and its answers are dropped.
+    """
     pieces: dict[str, DataFrame] = {}
-    for one, own in zip(known.calls, before, strict=True):
-        pieces[one.name] = one.rebuild(own, ends if one.call.holds_back else None, pieces).rows
-    return known.rebuild(tiling, ends if known.call.holds_back else None, pieces)
+    bad: list[DataFrame] = []
+    for i, (one, own) in enumerate(zip(known.calls, before, strict=True)):
+        folder = ends if one.call.holds_back else None
+        if rejecting:
+            rows = one.rebuild(own, folder, pieces, again=True).rows.where(F.col("tag") == "reject")
+            columns = [F.col(f"reject_{f.name}").alias(f"{rejecting[i]}_{f.name}") for f in one.rejects]
+            bad.append(rows.select(F.lit(rejecting[i]).alias("tag"), *columns))
+        pieces[one.name] = one.rebuild(own, folder, pieces).rows
+    result = known.rebuild(tiling, ends if known.call.holds_back else None, pieces)
+    rows = result.rows
+    for frame in bad:
+        rows = rows.unionByName(frame, allowMissingColumns=True)
+    return replace(result, rows=rows)
 
 
 class DrainingQuery(Query):
@@ -132,8 +155,13 @@ class DrainingQuery(Query):
 
 
 def _batch_writer(
-    result: SparkResult, place: Checkpoint, answers: Write, rejects: Write | None
+    result: SparkResult,
+    place: Checkpoint,
+    answers: Write,
+    rejects: Write | None,
+    before: Mapping[str, T.StructType],
 ) -> Callable[[DataFrame, int], None]:
+    """What writes a batch. ``before`` are the tags of the rejects of calls before, with their columns."""
     judge = None if result.judge is None else result.judge(place.folder)
 
     def write(given: DataFrame, number: int) -> None:
@@ -147,8 +175,16 @@ def _batch_writer(
                 _tell(place.query, number, metrics)
             if metrics["answers"] or metrics["left"] or number == 0:
                 answers(select_tag(batch, "answer", result.answers), number)
-            if rejects is not None and (metrics["rejected"] or number == 0):
-                bad = select_tag(batch, "reject", result.rejects)
+            further = batch.where(F.col("tag").isin(*before)) if before else None
+            if rejects is not None and (
+                metrics["rejected"] or number == 0 or (further is not None and not further.isEmpty())
+            ):
+                bad = _together(
+                    [
+                        select_tag(batch, "reject", result.rejects),
+                        *(select_tag(batch, tag, schema) for tag, schema in before.items()),
+                    ]
+                )
                 if number == 0 and result.first_rejects is not None:
                     bad = bad.unionAll(result.first_rejects)
                 rejects(bad, number)
@@ -156,6 +192,13 @@ def _batch_writer(
             batch.unpersist()
 
     return write
+
+
+def _together(frames: Sequence[DataFrame]) -> DataFrame:
+    """Rejects of several calls; keys and times as text where they differ in type."""
+    if len({frame.schema.simpleString() for frame in frames}) > 1:
+        frames = [frame.withColumns({name: F.col(name).cast("string") for name in ("key", "time")}) for frame in frames]
+    return reduce(DataFrame.union, frames)
 
 
 def _warn_late(result: SparkResult, metrics: Counter[str]) -> None:
