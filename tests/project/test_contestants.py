@@ -21,6 +21,8 @@ from benchmarks.tables import Curves, estimate, sweep
 from benchmarks.window_joins import Join, floors_of, memberships
 from benchmarks.zorder import all_pairs, compared, ours, points, sorted_runs
 
+pytestmark = pytest.mark.rivals
+
 
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 @pytest.mark.parametrize("sd", [0.025, 0.1, 0.25])

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     Matrix = NDArray[np.float64]
     Pair = tuple[int, int, int, int]
 
+pytestmark = pytest.mark.rivals
 STEPS = tuple(field.name for field in fields(Switches))
 
 

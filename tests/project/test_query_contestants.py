@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
     Times = NDArray[np.int64]
 
+pytestmark = pytest.mark.rivals
 CURVES = (HILBERT, Z_ORDER, ARRIVAL)
 COMPARE = (np.equal, np.less, np.less_equal, np.greater, np.greater_equal)
 # Values and ends are drawn from few numbers, so that rows lie on ends often.

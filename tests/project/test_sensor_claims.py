@@ -14,6 +14,7 @@ from benchmarks.sensor_laps import CONTESTANTS, Given, Lap, lap, updates
 from benchmarks.sensor_ours import Ours
 from benchmarks.sensor_uses import FEATURES, features
 
+pytestmark = pytest.mark.rivals
 ROOT = Path(__file__).resolve().parents[2]
 S = fields.SECOND
 

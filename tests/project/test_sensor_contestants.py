@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from benchmarks.mjoin import Contestant
 
+pytestmark = pytest.mark.rivals
 STREAMS = 5
 MAKERS: dict[str, Callable[[Any], Any]] = {
     "MJoin": lambda window: MJoin(STREAMS, window, 2),

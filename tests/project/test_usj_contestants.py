@@ -18,6 +18,7 @@ from benchmarks.usj_data import Sides, Stream, around, fitted, gps, objects, rad
 from benchmarks.usj_grid import grouped, push_radius, sample_level, summary, window
 from benchmarks.usj_rivals import DuckDB, NumPy
 
+pytestmark = pytest.mark.rivals
 Close = dict[tuple[int, int], int]
 
 
