@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -30,7 +30,7 @@ HIDDEN = "without data"
 # The session of the tests plans hundreds of queries over few rows each, and most of its time went into compiling what
 # runs once: Java by the second compiler, and a class for each stage of a plan. Jobs that tests start as a process, by
 # the command line or to be killed, have the settings of a user's session.
-FEW_ROWS = {
+FEW_ROWS: dict[str, str | bool] = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.codegen.wholeStage": False,
@@ -90,6 +90,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
     scratch = tmp_path_factory.mktemp("spark")
     places = {"spark.local.dir": str(scratch / "local"), "spark.sql.warehouse.dir": str(scratch / "warehouse")}
-    made = session(2, **places, **FEW_ROWS)
+    settings: dict[str, Any] = {**FEW_ROWS, **places}
+    made = session(2, **settings)
     yield made
     made.stop()

@@ -501,8 +501,8 @@ def cases(
 
 
 @st.composite
-def pushes(draw: DrawFn, case: Case, *, late: bool = False) -> list[dict[int, list[int]]]:
-    """All rows of a case, cut into pushes of row numbers by stream.
+def pushes(draw: DrawFn, case: Case, *, late: bool = False, most: int = 1000) -> list[dict[int, list[int]]]:
+    """All rows of a case, cut into at most so many pushes of row numbers by stream.
 
     Unless ``late``, every row comes within the lateness: in the order of time plus a delay of at most the least
     lateness of the call.
@@ -516,7 +516,7 @@ def pushes(draw: DrawFn, case: Case, *, late: bool = False) -> list[dict[int, li
             arrivals.append((draw(st.integers(0, 100)) if late else micros + delay, draw(st.integers(0, 100)), s, i))
     cut: list[dict[int, list[int]]] = [{}]
     for _, _, s, i in sorted(arrivals):
-        if draw(st.integers(0, 2)) == 0:
+        if draw(st.integers(0, 2)) == 0 and len(cut) < most:
             cut.append({})
         cut[-1].setdefault(s, []).append(i)
     return cut

@@ -101,9 +101,9 @@ def _drawn(data: st.DataObject, **settings: Any) -> Case:
     return replace(case, emit=data.draw(st.sampled_from(("matches", "changes"))))
 
 
-def _check_streaming(spark: SparkSession, tmp_path: Path, data: st.DataObject) -> None:
+def _check_streaming(spark: SparkSession, tmp_path: Path, data: st.DataObject, most: int) -> None:
     case = _drawn(data, lateness=True)
-    cut = data.draw(pushes(case, late=data.draw(st.booleans())))
+    cut = data.draw(pushes(case, late=data.draw(st.booleans()), most=most))
     save_batches(tmp_path / "in", case, cut)
     frames = [read_stream(spark, tmp_path / "in" / str(s)) for s in range(len(case.tables))]
     answers, rejects = drained(call_spark(case, frames, data.draw(options)), tmp_path / "out")
@@ -120,8 +120,11 @@ def _check_streaming(spark: SparkSession, tmp_path: Path, data: st.DataObject) -
 def test_streaming_on_spark_answers_as_pushes_in_process(
     spark: SparkSession, tmp_path: Path, data: st.DataObject
 ) -> None:
-    """Micro-batches, late rows among them, give what pushing the same batches in process gives."""
-    _check_streaming(spark, tmp_path, data)
+    """Micro-batches, late rows among them, give what pushing the same batches in process gives.
+
+    Three are enough for rows to meet, to be late and to be forgotten; played Spark has as many as there are rows.
+    """
+    _check_streaming(spark, tmp_path, data, most=3)
 
 
 @pytest.mark.long
@@ -130,8 +133,8 @@ def test_streaming_on_spark_answers_as_pushes_in_process(
 def test_streaming_on_spark_answers_as_pushes_in_process_at_length(
     spark: SparkSession, tmp_path: Path, data: st.DataObject
 ) -> None:
-    """The same over many more cases."""
-    _check_streaming(spark, tmp_path, data)
+    """The same over many more cases, and more micro-batches."""
+    _check_streaming(spark, tmp_path, data, most=1000)
 
 
 @pytest.mark.parametrize("window", [ap.TimeWindow(8), ap.CountWindow(40)], ids=["time", "count"])
