@@ -10,14 +10,15 @@ import pyarrow.parquet as pq
 import pytest
 
 import appulse as ap
+from tests.spark.test_spark_join import drained, read_stream
 from tests.windows.test_future import reasons, stamped, track
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
-STEP = 1500
+STEP = 3000  # the row from the future comes in the second micro-batch of four
 
 
 def written(folder: Path, table: pa.Table) -> None:
@@ -29,26 +30,13 @@ def written(folder: Path, table: pa.Table) -> None:
         os.utime(path, (1_700_000_000 + i, 1_700_000_000 + i))
 
 
-def read_stream(spark: SparkSession, folder: Path, files: int) -> DataFrame:
-    """So many files in each micro-batch."""
-    schema = spark.read.parquet(str(folder)).schema
-    return spark.readStream.schema(schema).option("maxFilesPerTrigger", files).parquet(str(folder))
-
-
-def drained(result: DataFrame, folder: Path) -> tuple[pa.Table, pa.Table]:
-    sinks = [("parquet", {"path": str(folder / name)}) for name in ("answers", "rejects")]
-    ap.start(result, *sinks, checkpoint=str(folder / "checkpoint"), drain=True).awaitTermination()
-    spark = result.sparkSession
-    return tuple(spark.read.parquet(str(folder / name)).toArrow() for name in ("answers", "rejects"))
-
-
 @pytest.mark.parametrize("window", [ap.TimeWindow(5), ap.CountWindow(30)], ids=["time", "count"])
 def test_a_stream_goes_on_after_a_row_from_the_future(
     spark: SparkSession, tmp_path: Path, window: ap.TimeWindow
 ) -> None:
     table = stamped(track())
     written(tmp_path / "in", table)
-    frame = read_stream(spark, tmp_path / "in", 1)
+    frame = read_stream(spark, tmp_path / "in")
     model = ap.Exact("x")
     stream = ap.Stream(frame, key="id", time="t", value=model, lateness="2 minutes", name="rows")
     settings: dict[str, Any] = {"epsilon": 0.1, "probability": 0.5, "window": window}
@@ -63,6 +51,6 @@ def test_a_stream_goes_on_after_a_row_from_the_future(
 
 def test_readings_from_the_future_are_refused_in_streams(spark: SparkSession, tmp_path: Path) -> None:
     written(tmp_path / "in", stamped(track()))
-    frame = read_stream(spark, tmp_path / "in", 2)
+    frame = read_stream(spark, tmp_path / "in")
     alike = ap.sensor_join(frame, sensor="id", time="t", value="v", window=1, lateness=10)
     assert reasons(drained(alike, tmp_path / "out")[1]) == {"future": 1}
