@@ -24,9 +24,8 @@ from appulse.engines.window_call import resolve_window_queries
 from appulse.model.degrees import degrees_hint, named_as_degrees
 from appulse.operators import output, pairs
 from tests.helpers import query_strategies, strategies
+from tests.helpers.streaming import files, read_stream
 from tests.operators import test_phenomena, test_relational, test_sensor_join
-from tests.spark.test_spark_aggregate import _files
-from tests.spark.test_spark_join import read_stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -445,7 +444,7 @@ def test_limits_on_spark(spark: SparkSession, tmp_path: Path) -> None:
         assert len(make(enough).toArrow()) > 3, name
 
     # A stream: the micro-batch fails, and goes on once the limit is higher.
-    folder = _files(tmp_path / "in", table.set_column(1, "t", table["t"].cast(pa.int64())), 60)
+    folder = files(tmp_path / "in", table.set_column(1, "t", table["t"].cast(pa.int64())), 60)
     streaming = read_stream(spark, folder)
     checkpoint = str(tmp_path / "checkpoint")
 

@@ -13,7 +13,7 @@ import pytest
 
 import appulse as ap
 from benchmarks.harness import write_stream
-from tests.spark.test_spark_join import drained, read_stream
+from tests.helpers.streaming import drained, read_stream
 
 if TYPE_CHECKING:
     from pathlib import Path

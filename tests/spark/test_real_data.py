@@ -17,7 +17,7 @@ import pytest
 from scipy.stats import ncx2
 
 import appulse as ap
-from tests.spark.test_spark_join import drained, read_stream
+from tests.helpers.streaming import drained, read_stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable

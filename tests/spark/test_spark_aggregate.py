@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import StreamingQueryException
 
 import appulse as ap
 from appulse.engines.spark.engine import result_of
-from tests.spark.test_spark_join import drained, read_stream
+from tests.helpers.streaming import drained, files, read_stream
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,16 +40,6 @@ def _stream(frame: Any, **changes: Any) -> ap.Stream:
     return replace(stream, **changes)
 
 
-def _files(folder: Path, table: pa.Table, most: int) -> Path:
-    """A file per micro-batch, in their order."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for i, at in enumerate(range(0, len(table), most)):
-        path = folder / f"{i:03}.parquet"
-        pq.write_table(table.slice(at, most), path)
-        os.utime(path, (1_700_000_000 + i, 1_700_000_000 + i))
-    return folder
-
-
 def _rows(table: pa.Table, *without: str) -> list[str]:
     """Every row to the last bit, in a fixed order."""
     kept = [name for name in table.column_names if name not in without]
@@ -76,7 +64,7 @@ def test_batch_streaming_and_in_process_answer_alike(
     rejected = _rows(ap.rejects(expected))
     assert len(rejected) == 3
 
-    folder = _files(tmp_path / "in", table.take(np.argsort(np.arange(N) + np.arange(N) % 7 * 4, kind="stable")), 80)
+    folder = files(tmp_path / "in", table.take(np.argsort(np.arange(N) + np.arange(N) % 7 * 4, kind="stable")), 80)
     batch = ap.window_aggregate(_stream(spark.read.parquet(str(folder))), aggregates, **settings)
     found = batch.toArrow()
     assert found.schema.names == expected.schema.names
@@ -93,7 +81,7 @@ def test_batch_streaming_and_in_process_answer_alike(
 def test_a_query_that_was_stopped_goes_on(spark: SparkSession, tmp_path: Path) -> None:
     """Stopped, failed in its sink, restarted: nothing is lost or doubled. Other jobs are refused."""
     table = _table()
-    folder = _files(tmp_path / "in", table.slice(0, N // 2), 60)
+    folder = files(tmp_path / "in", table.slice(0, N // 2), 60)
     checkpoint = str(tmp_path / "checkpoint")
     found: dict[int, pa.Table] = {}
     failed: list[int] = []
@@ -117,7 +105,7 @@ def test_a_query_that_was_stopped_goes_on(spark: SparkSession, tmp_path: Path) -
     query.processAllAvailable()
     query.stop()
     before = sum(map(len, found.values()))
-    _files(tmp_path / "later", table.slice(N // 2), 60)
+    files(tmp_path / "later", table.slice(N // 2), 60)
     for file in sorted((tmp_path / "later").iterdir()):
         file.rename(folder / f"later-{file.name}")
     with pytest.raises(ap.CheckpointError, match=r"has 2 partitions, the job asks for 3. Use partitions=2"):
@@ -153,7 +141,7 @@ def test_a_chain_of_operators_is_that_in_process(spark: SparkSession, tmp_path: 
     table = _table()
     tables = [table.slice(0, N // 2), table.slice(N // 2).set_column(1, "ts", table["ts"].slice(0, N // 2))]
     expected = _totals(_pairs(tables))
-    folders = [_files(tmp_path / str(i), part, 60) for i, part in enumerate(tables)]
+    folders = [files(tmp_path / str(i), part, 60) for i, part in enumerate(tables)]
     assert len(expected) > 20
     _assert_same_totals(_totals(_pairs([spark.read.parquet(str(folder)) for folder in folders])).toArrow(), expected)
     streams = [read_stream(spark, folder) for folder in folders]
@@ -178,7 +166,7 @@ def _assert_same_totals(found: pa.Table, expected: pa.Table) -> None:
 
 
 def test_a_watermark_on_the_frame_is_its_lateness(spark: SparkSession, tmp_path: Path) -> None:
-    frame = read_stream(spark, _files(tmp_path / "in", _table(), N)).withWatermark("ts", "1 day 5 seconds")
+    frame = read_stream(spark, files(tmp_path / "in", _table(), N)).withWatermark("ts", "1 day 5 seconds")
     settings: dict[str, Any] = {"window": ap.CountWindow(2)}
     result = ap.window_aggregate(_stream(frame), {"load": "sum"}, **settings)
     assert result_of(result).call.lateness == (86_405_000_000,)

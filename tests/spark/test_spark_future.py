@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import appulse as ap
-from tests.spark.test_spark_join import drained, read_stream
+from tests.helpers.streaming import drained, read_stream
 from tests.windows.test_future import reasons, stamped, track
 
 if TYPE_CHECKING:

@@ -20,6 +20,7 @@ import appulse as ap
 from appulse.engines.options import Options
 from appulse.engines.spark.checkpoint import Checkpoint
 from tests.helpers.strategies import Case, cases, pushes
+from tests.helpers.streaming import drained, read_stream
 from tests.spark.test_tiles import WINDOWS, rows_of
 
 if TYPE_CHECKING:
@@ -59,21 +60,6 @@ def call_spark(case: Case, frames: list[Any], options: Options) -> DataFrame:
     call: Any = ap.self_join if case.self_join else ap.similarity_join
     result: DataFrame = call(*streams_of(case, frames), **case.settings, options=options)
     return result
-
-
-def read_stream(spark: SparkSession, folder: Path) -> DataFrame:
-    schema = spark.read.parquet(str(folder)).schema
-    return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
-
-
-def drained(result: DataFrame, folder: Path) -> tuple[pa.Table, pa.Table]:
-    """Answers and rejects of a streaming result over everything there is."""
-    shutil.rmtree(folder, ignore_errors=True)
-    sinks = [("parquet", {"path": str(folder / name)}) for name in ("answers", "rejects")]
-    query = ap.start(result, *sinks, checkpoint=str(folder / "checkpoint"), drain=True)
-    query.awaitTermination()
-    spark = result.sparkSession
-    return tuple(spark.read.parquet(str(folder / name)).toArrow() for name in ("answers", "rejects"))
 
 
 options = st.builds(

@@ -19,7 +19,7 @@ from pyspark.sql import types as T  # noqa: N812 - as in the engine
 
 import appulse as ap
 from tests.helpers import naive_queries, query_strategies
-from tests.spark.test_spark_join import drained, read_stream
+from tests.helpers.streaming import drained, read_stream
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,8 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 import appulse as ap
-from tests.spark.test_spark_aggregate import _files
-from tests.spark.test_spark_join import drained, read_stream
+from tests.helpers.streaming import drained, files, read_stream
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,7 +36,7 @@ def _rows(table: pa.Table) -> list[str]:
 def test_batch_streaming_and_in_process_answer_alike(spark: SparkSession, tmp_path: Path) -> None:
     table = _table()
     late = table.take(np.argsort(np.arange(N) + np.arange(N) % 7 * 4, kind="stable"))
-    folder = _files(tmp_path / "in", late, 150)
+    folder = files(tmp_path / "in", late, 150)
     arguments: dict[str, Any] = {
         "sensor": "mote",
         "time": "ts",
@@ -70,7 +69,7 @@ def test_batch_streaming_and_in_process_answer_alike(spark: SparkSession, tmp_pa
 def test_phenomena_batch_streaming_and_in_process_tell_the_same(spark: SparkSession, tmp_path: Path) -> None:
     table = _table()
     late = table.take(np.argsort(np.arange(N) + np.arange(N) % 7 * 4, kind="stable"))
-    folder = _files(tmp_path / "in", late, 150)
+    folder = files(tmp_path / "in", late, 150)
     where = pa.table(
         {"mote": [f"m{i}" for i in range(12)], "x": np.arange(12) % 4 * 1.0, "y": np.arange(12) // 4 * 1.0}
     )
