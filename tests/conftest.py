@@ -49,15 +49,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("place", ["data", HIDDEN])
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark whatever uses the session as `spark`, for one process of the run, and what uses data as `data`."""
-    for item in items:
-        for name in ("spark", "data"):
-            if name in getattr(item, "fixturenames", ()):
-                item.add_marker(name)
-                if name == "spark":
-                    item.add_marker(pytest.mark.xdist_group("spark"))
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark what uses the session as `spark`, for one process of the run, and what uses data as `data`."""
+    for name in ("spark", "data"):
+        if name in getattr(item, "fixturenames", ()):
+            item.add_marker(name)
+    if item.get_closest_marker("spark") is not None:
+        item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 @pytest.hookimpl(wrapper=True)
