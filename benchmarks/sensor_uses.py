@@ -28,12 +28,16 @@ class Feature(NamedTuple):
     shown_by: tuple[str, ...]
 
 
-_JOIN, _RIVALS, _HEADS = "tests/test_sensor_join.py", "tests/test_sensor_contestants.py", "tests/test_network.py"
+_JOIN, _RIVALS, _HEADS = (
+    "tests/operators/test_sensor_join.py",
+    "tests/project/test_sensor_contestants.py",
+    "tests/lab/test_network.py",
+)
 _TWIN = f"{_RIVALS}::test_every_contestant_gives_the_answers_of_the_twin"
 _ALL_HEADS = f"{_HEADS}::test_all_heads_together_answer_as_one_would_and_as_the_twin"
 _CODE = ("benchmarks/mjoin_kernels.py", "src/appulse/kernels/occurrences.py")
 _COME_AND_GO = "test_sensors_that_come_and_go_leave_nothing_behind"
-_FEEDBACK = "tests/test_network_parts.py::test_the_corrected_rule_is_held_and_goes_on_exploring"
+_FEEDBACK = "tests/lab/test_network_parts.py::test_the_corrected_rule_is_held_and_goes_on_exploring"
 FEATURES = (
     Feature("the same answers, at once, without waiting for other streams", "yes", "yes", "yes", (_TWIN,)),
     Feature("answers as wide as what matched", "no: NULL", "no: NULL", "yes", (f"{_JOIN}::test_equals_the_twin",)),
@@ -65,7 +69,7 @@ FEATURES = (
         "no",
         "no",
         "yes",
-        ("tests/test_readings_stage.py::test_buckets_answer_as_the_twin",),
+        ("tests/spark/test_readings_stage.py::test_buckets_answer_as_the_twin",),
     ),
 )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -25,23 +25,45 @@ settings.register_profile(
 settings.load_profile("quick")
 
 
+HIDDEN = "without data"
+
+# The session of the tests plans hundreds of queries over few rows each, and most of its time went into compiling what
+# runs once: Java by the second compiler, and a class for each stage of a plan. Jobs that tests start as a process, by
+# the command line or to be killed, have the settings of a user's session.
+FEW_ROWS: dict[str, str | bool] = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.codegen.wholeStage": False,
+}
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "data: looks for real data; passes or skips where there is none")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark whatever uses the session as `spark`, and what uses data as `data`."""
-    for item in items:
-        for name in ("spark", "data"):
-            if name in getattr(item, "fixturenames", ()):
-                item.add_marker(name)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run each test that looks for data a second time, as on a machine without it."""
+    looks = "data" in metafunc.fixturenames or any(metafunc.definition.iter_markers("data"))
+    if looks and data_at().is_dir():
+        metafunc.fixturenames.append("place")
+        metafunc.parametrize("place", ["data", HIDDEN])
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark what uses the session as `spark`, for one process of the run, and what uses data as `data`."""
+    for name in ("spark", "data"):
+        if name in getattr(item, "fixturenames", ()):
+            item.add_marker(name)
+    if item.get_closest_marker("spark") is not None:
+        item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     """Hide the data from all tests but those marked `data`: so no other can come to need it."""
+    drawn = getattr(item, "callspec", None)
     with pytest.MonkeyPatch.context() as patch:
-        if item.get_closest_marker("data") is None:
+        if item.get_closest_marker("data") is None or (drawn is not None and drawn.params.get("place") == HIDDEN):
             patch.setenv("APPULSE_DATA", "")
         return (yield)
 
@@ -65,7 +87,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from appulse.engines.spark.session import session
 
     scratch = tmp_path_factory.mktemp("spark")
-    settings = {"spark.local.dir": str(scratch / "local"), "spark.sql.warehouse.dir": str(scratch / "warehouse")}
+    places = {"spark.local.dir": str(scratch / "local"), "spark.sql.warehouse.dir": str(scratch / "warehouse")}
+    settings: dict[str, Any] = {**FEW_ROWS, **places}
     made = session(2, **settings)
     yield made
     made.stop()

@@ -30,7 +30,7 @@ from appulse.engines.spark.pipeline import blocks_of_task
 from appulse.engines.spark.state import Cache, TileState
 from appulse.engines.spark.tiles import hashed_plan
 from appulse.engines.spark.tiling import Tiling
-from tests.fake_spark import FakeHandle
+from tests.helpers.fake_spark import FakeHandle
 
 if TYPE_CHECKING:
     from collections.abc import Callable

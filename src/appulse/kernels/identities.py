@@ -1,7 +1,7 @@
 """Identities of phenomena: who inherits whose number from tick to tick, and events as they are told.
 
 Whatever a phenomenon is made of: *parts* are what stands at a tick, *old* the slots of what stood before it, and pairs
-of both share sensors. Identities over time as tests/naive_sensors.py works them out.
+of both share sensors. Identities over time as tests/helpers/naive_sensors.py works them out.
 """
 
 from __future__ import annotations

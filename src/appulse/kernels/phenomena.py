@@ -1,7 +1,8 @@
 """Phenomena in a field of sensors: which sensors hold a value, as connected regions, and what becomes of these.
 
 A *cell* is a value and a sensor that produced it; it is active while it did so often enough. A region is a connected
-part of a value's active cells. Ali et al. 2005 and 2007; identities over time as tests/naive_sensors.py works them out.
+part of a value's active cells. Ali et al. 2005 and 2007; identities over time as tests/helpers/naive_sensors.py works
+them out.
 """
 
 from __future__ import annotations

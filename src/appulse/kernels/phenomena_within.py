@@ -2,7 +2,7 @@
 
 A phenomenon is a connected component of chains (`appulse.kernels.chains`). It shares a sensor with a former one if a
 chain of the sensor in the one is near a chain of it in the other; by shared sensors numbers are inherited, as
-tests/naive_sensors.py works it out.
+tests/helpers/naive_sensors.py works it out.
 """
 
 from __future__ import annotations

@@ -1,0 +1,42 @@
+"""Streams for the tests of Spark: tables as files, a micro-batch each, and results run to their end."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import appulse as ap
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def files(folder: Path, table: pa.Table, most: int) -> Path:
+    """A file per micro-batch, in their order."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for i, at in enumerate(range(0, len(table), most)):
+        path = folder / f"{i:03}.parquet"
+        pq.write_table(table.slice(at, most), path)
+        os.utime(path, (1_700_000_000 + i, 1_700_000_000 + i))
+    return folder
+
+
+def read_stream(spark: SparkSession, folder: Path) -> DataFrame:
+    schema = spark.read.parquet(str(folder)).schema
+    return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
+
+
+def drained(result: DataFrame, folder: Path) -> tuple[pa.Table, pa.Table]:
+    """Answers and rejects of a streaming result over everything there is."""
+    shutil.rmtree(folder, ignore_errors=True)
+    sinks = [("parquet", {"path": str(folder / name)}) for name in ("answers", "rejects")]
+    query = ap.start(result, *sinks, checkpoint=str(folder / "checkpoint"), drain=True)
+    query.awaitTermination()
+    spark = result.sparkSession
+    return tuple(spark.read.parquet(str(folder / name)).toArrow() for name in ("answers", "rejects"))

@@ -1,0 +1,419 @@
+"""Phenomena against their slow twin: values, regions, identities, merging and splitting, ticks in any batches."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.spatial import ConvexHull
+
+import appulse as ap
+from appulse.engines.phenomena import resolve_phenomena
+from appulse.engines.spark.readings_routing import GroupRouting
+from appulse.engines.spark.tiles import TilePlan
+from appulse.operators import phenomena as operator
+from tests.helpers import naive_sensors as naive
+from tests.helpers.fake_spark import FakeReadings
+from tests.operators.test_sensor_join import judged
+
+SENSORS = ["a", "b", "c", "d", "ee", "f"]
+LATER = 10_000
+LINE = pa.table({"mote": SENSORS, "x": [0.0, 1.0, 2.0, 3.0, 4.0, 5.0], "y": [0.0, 0.5, 0.0, 0.5, 0.0, 9.0]})
+
+
+@dataclass(frozen=True)
+class Case:
+    """Readings as rows (sensor, time in seconds, value, group), and how they are looked at."""
+
+    rows: tuple[tuple[str, int, float, str], ...]
+    strength: int
+    span: int
+    least: int
+    reach: float | None
+    resolution: float | None
+    within: float | None = None
+
+    @property
+    def table(self) -> pa.Table:
+        return table_of(self.rows)
+
+    def arguments(self) -> dict[str, Any]:
+        place = {} if self.reach is None else {"locations": LINE, "reach": self.reach}
+        return {
+            "sensor": "mote",
+            "time": "ts",
+            "value": "v",
+            "strength": self.strength,
+            "span": self.span,
+            "min_sensors": self.least,
+            **({"resolution": self.resolution} if self.within is None else {"within": self.within}),
+            **place,
+        }
+
+
+def table_of(rows: Any) -> pa.Table:
+    names, kinds = ["mote", "ts", "v", "room"], [pa.string(), pa.int64(), pa.float64(), pa.string()]
+    columns = list(map(list, zip(*rows, strict=True))) or [[]] * 4
+    return pa.table({n: pa.array(c, k) for n, c, k in zip(names, columns, kinds, strict=True)})
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    value = st.one_of(st.sampled_from([0.0, 1.0, -1.0]), st.floats(-2, 2, width=16))
+    row = st.tuples(
+        st.sampled_from(SENSORS), st.integers(0, 14).map(LATER.__add__), value, st.sampled_from(["x", "x", "y"])
+    )
+    rows = draw(st.lists(row, max_size=60))
+    return Case(
+        tuple(rows),
+        draw(st.integers(1, 3)),
+        draw(st.integers(0, 8)),
+        draw(st.integers(1, 3)),
+        draw(st.sampled_from([None, 0.0, 1.12, 2.0, 50.0])),
+        draw(st.sampled_from([None, 1.0, 0.7, 10.0])),
+    )
+
+
+def expected(case: Case, rows: Any = None) -> list[tuple[Any, ...]]:
+    rows = case.rows if rows is None else rows
+    readings = [naive.Reading(sensor, time * 10**6, value) for sensor, time, value, _ in rows]
+    locations = {row["mote"]: (row["x"], row["y"]) for row in LINE.to_pylist()} if case.reach is not None else None
+    where = (case.least, locations, math.inf if case.reach is None else case.reach)
+    if case.within is None:
+        events = naive.phenomena(readings, case.strength, case.span * 10**6, *where, case.resolution)
+    else:
+        events = naive.phenomena_within(readings, case.strength, case.span * 10**6, case.within, *where)
+    return [
+        (
+            event.phenomenon,
+            event.event,
+            event.time // 10**6,
+            event.bin * (case.resolution or 1.0) if case.within is None else pytest.approx(event.bin, abs=1e-12),
+            event.sensors,
+            event.merged if event.event == "disappears" else None,
+            event.split if event.event == "appears" else None,
+        )
+        for event in events
+    ]
+
+
+def told(result: pa.Table) -> list[tuple[Any, ...]]:
+    return [
+        (
+            row["phenomenon"],
+            row["event"],
+            row["time"],
+            row["value"],
+            tuple(row["sensors"]),
+            *(None if row[name] is None else tuple(row[name]) for name in ("merged", "split")),
+        )
+        for row in result.to_pylist()
+    ]
+
+
+@given(cases())
+@settings(max_examples=200, deadline=None)
+def test_equals_the_twin(case: Case) -> None:
+    assert told(ap.phenomena(case.table, **case.arguments())) == expected(case)
+
+
+@given(cases(), st.randoms(use_true_random=False))
+@settings(max_examples=80, deadline=None)
+def test_no_order_or_batch_changes_an_event(case: Case, chance: Any) -> None:
+    check_order(case, chance, operator)
+
+
+def check_order(case: Case, chance: Any, module: Any) -> None:
+    """In any order and in batches of any size as the twin."""
+    rows = list(case.rows)
+    chance.shuffle(rows)
+    field = ap.Phenomena(**case.arguments(), lateness=15)
+    found = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_SLICE", chance.choice([1, 4, 1 << 14]))
+        while rows:
+            n = chance.randint(1, 9)
+            found += told(field.push(table_of(rows[:n])))
+            rows = rows[n:]
+        if case.rows:
+            found += told(field.drain())
+    assert found == expected(case)
+
+
+def check_stage(data: st.DataObject, case: Case) -> None:
+    """In a played Spark, group by group as in process, and as the twin."""
+    emit = data.draw(st.sampled_from(("events", "regions")))
+    by = data.draw(st.sampled_from(({}, {}, {"similar": "slope", "over": 5})))
+    settings_ = case.arguments() | by | {"partition_by": ("room",), "emit": emit}
+    call = resolve_phenomena(case.table.schema, **settings_, lateness=15)
+    buckets = data.draw(st.sampled_from((1, 2, 3)))
+    spark = FakeReadings(
+        call=call,
+        plan=TilePlan(buckets, 1.0, 0.0, 0.0),
+        random=Random(data.draw(st.integers(0, 1 << 30))),
+        by=GroupRouting(buckets),
+    )
+    rows = list(data.draw(st.permutations(case.rows)))
+    found: list[pa.Table] = []
+    while rows:
+        n = data.draw(st.integers(1, 9))
+        found += spark.batch({"readings": table_of(rows[:n])})[0]
+        rows = rows[n:]
+    answers = pa.concat_tables([call.answer_schema.empty_table(), *found, *spark.end()[0]])
+    inside = ap.phenomena(case.table, **settings_)
+    for room in ("x", "y"):
+        mine, theirs = (table.filter(pa.compute.equal(table["room"], room)) for table in (answers, inside))
+        assert mine.to_pylist() == theirs.to_pylist()
+        if emit == "events" and not by:
+            assert told(mine) == expected(case, [row for row in case.rows if row[3] == room])
+
+
+def check_released(data: st.DataObject, case: Case) -> None:
+    """As `check_stage`, with ticks that are complete soon: so logs are cut, and groups fall silent."""
+    emit = data.draw(st.sampled_from(("events", "regions")))
+    far = data.draw(st.sampled_from((1, 1, 7)))
+    rows = [(sensor, LATER + far * (time - LATER), value, room) for sensor, time, value, room in sorted(case.rows)]
+    rows.sort(key=lambda row: row[1] + data.draw(st.integers(0, 2)))
+    table = table_of(rows)
+    settings_ = case.arguments() | {"partition_by": ("room",), "emit": emit}
+    call = resolve_phenomena(table.schema, **settings_, lateness=2)
+    buckets = data.draw(st.sampled_from((1, 2)))
+    spark = FakeReadings(
+        call=call,
+        plan=TilePlan(buckets, 1.0, 0.0, 0.0),
+        random=Random(data.draw(st.integers(0, 1 << 30))),
+        by=GroupRouting(buckets),
+    )
+    found: list[pa.Table] = []
+    while rows:
+        n = data.draw(st.integers(1, 4))
+        found += spark.batch({"readings": table_of(rows[:n])})[0]
+        rows = rows[n:]
+    answers = pa.concat_tables([call.answer_schema.empty_table(), *found, *spark.end()[0]])
+    inside = ap.phenomena(table, **settings_)
+    for room in ("x", "y"):
+        mine, theirs = (part.filter(pa.compute.equal(part["room"], room)) for part in (answers, inside))
+        assert mine.to_pylist() == theirs.to_pylist()
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.data())
+def test_what_has_left_the_log_is_told_all_the_same(data: st.DataObject) -> None:
+    check_released(data, data.draw(cases()))
+
+
+@pytest.mark.long
+@settings(max_examples=3000, deadline=None)
+@given(st.data())
+def test_what_has_left_the_log_is_told_all_the_same_long(data: st.DataObject) -> None:
+    check_released(data, data.draw(cases()))
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.data())
+def test_buckets_tell_the_same(data: st.DataObject) -> None:
+    """In a played Spark: whatever is cut, forgotten or tried twice."""
+    check_stage(data, data.draw(cases()))
+
+
+@pytest.mark.long
+@settings(max_examples=3000, deadline=None)
+@given(st.data())
+def test_buckets_tell_the_same_long(data: st.DataObject) -> None:
+    check_stage(data, data.draw(cases()))
+
+
+@given(cases(), st.sampled_from([None, 0.3]))
+@settings(max_examples=60, deadline=None)
+def test_regions_of_like_slopes(case: Case, resolution: float | None) -> None:
+    readings = judged(case.rows, "slope", 6, resolution)
+    rows = [(reading.sensor, reading.time // 10**6, reading.value, "x") for reading in readings]
+    arguments = case.arguments() | {"resolution": resolution}
+    result = ap.phenomena(case.table, **arguments, similar="slope", over=6)
+    assert told(result) == expected(replace(case, resolution=resolution), rows)
+
+
+@given(cases())
+@settings(max_examples=60, deadline=None)
+def test_regions_are_what_events_add_up_to(case: Case) -> None:
+    regions = ap.phenomena(case.table, **case.arguments(), emit="regions").to_pylist()
+    found = [(row["time"], row["phenomenon"], row["value"], tuple(row["sensors"])) for row in regions]
+    assert found == regions_of(expected(case))
+
+
+def regions_of(events: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """All that stand at each time of an event."""
+    standing: dict[int, Any] = {}
+    wanted = []
+    for k, (number, event, time, value, sensors, *_) in enumerate(events):
+        standing[number] = (value, sensors)
+        if event == "disappears":
+            del standing[number]
+        if k + 1 == len(events) or events[k + 1][2] != time:
+            wanted += [(time, number, *standing[number]) for number in sorted(standing)]
+    return wanted
+
+
+def test_a_tick_at_which_much_ends_is_told_at_once() -> None:
+    """A reading after a silence ends all regions at one tick: more than are told at a time."""
+    rows = [(f"{i % 2}{i}", LATER, float(i // 2), "x") for i in range(6000)] + [("a", LATER + 9, -1.0, "x")]
+    settings_: dict[str, Any] = {"sensor": "mote", "time": "ts", "value": "v", "strength": 1, "span": 1}
+    events = told(ap.phenomena(table_of(rows), **settings_))
+    regions = ap.phenomena(table_of(rows), **settings_, emit="regions").to_pylist()
+    found = [(row["time"], row["phenomenon"], row["value"], tuple(row["sensors"])) for row in regions]
+    assert len(events) == 6000
+    assert found == regions_of(events)
+    assert len(found) == 3000
+
+
+def test_a_front_that_moves() -> None:
+    """A warm spot goes along the line, a sensor every ten seconds: it keeps its number, and its speed is told."""
+    rows = []
+    for t in range(60):
+        for i, sensor in enumerate(SENSORS[:5]):
+            warm = i in (t // 10, t // 10 + 1)
+            rows.append((sensor, LATER + t, 30.0 if warm else float(i), "x"))
+    result = ap.phenomena(
+        table_of(rows),
+        sensor="mote",
+        time="ts",
+        value="v",
+        strength=2,
+        span=2,
+        min_sensors=2,
+        locations=LINE,
+        reach=1.2,
+        horizon=10,
+    ).to_pylist()
+    events = [row for row in result if row["value"] == 30.0]
+    assert {row["phenomenon"] for row in events} == {events[0]["phenomenon"]}
+    assert events[0]["event"] == "appears"
+    assert events[0]["velocity"] is None
+    centres = [row["centroid"][0] for row in events if row["event"] != "disappears"]
+    assert centres == sorted(centres)
+    last = [row for row in events if row["event"] == "moves"][-1]
+    assert last["velocity"][0] == pytest.approx(0.1, rel=0.2)
+    assert last["predicted"][0] == pytest.approx(last["centroid"][0] + 1.0, abs=0.5)
+    assert 0.0 <= last["error"] < 1.0
+
+
+def test_merging_and_splitting_are_told() -> None:
+    """a and c hold the value, then b between them, then b no more."""
+    rows = [(sensor, LATER + t, 1.0, "x") for t in range(6) for sensor in ("a", "c")]
+    rows += [("b", LATER + 2, 1.0, "x"), ("b", LATER + 3, 1.0, "x"), ("b", LATER + 5, 0.0, "x")]
+    arguments: dict[str, Any] = {
+        "sensor": "mote",
+        "time": "ts",
+        "value": "v",
+        "strength": 1,
+        "span": 1,
+        "min_sensors": 1,
+    }
+    events = told(ap.phenomena(table_of(rows), **arguments, locations=LINE, reach=1.2))
+    assert [event[:3] + event[4:] for event in events if event[3] == 1.0] == [
+        (0, "appears", LATER, ("a",), None, ()),
+        (1, "appears", LATER, ("c",), None, ()),
+        (0, "moves", LATER + 2, ("a", "b", "c"), None, None),
+        (1, "disappears", LATER + 2, ("c",), (0,), None),
+        (0, "moves", LATER + 5, ("a",), None, None),
+        (3, "appears", LATER + 5, ("c",), None, (0,)),
+    ]
+
+
+def test_velocity_and_error_are_those_of_a_straight_line() -> None:
+    rng = np.random.default_rng(4)
+    n = 40
+    at = rng.uniform(0, 10, (n, 2))
+    where = pa.table({"mote": range(n), "x": at[:, 0], "y": at[:, 1]})
+    rows = [(int(s), t, 5.0) for t in range(12) for s in rng.choice(n, 25, replace=False)]
+    table = pa.table(dict(zip(("mote", "ts", "v"), map(list, zip(*rows, strict=True)), strict=True)))
+    events = ap.phenomena(
+        table, sensor="mote", time="ts", value="v", strength=1, span=0, locations=where, reach=20.0, horizon=3
+    ).to_pylist()
+    track = []
+    for row in events:
+        members = np.array(row["sensors"])
+        track.append((row["time"], *at[members].mean(axis=0)))
+        assert row["centroid"] == pytest.approx(track[-1][1:])
+        hull = ConvexHull(at[members])
+        assert {tuple(corner) for corner in row["hull"]} == {tuple(at[members[k]]) for k in hull.vertices}
+        if len(track) < 3:
+            continue
+        time, *place = np.array(track[-8:]).T
+        residual, predicted = 0.0, []
+        for c in range(2):
+            slope, base = np.polyfit(time, place[c], 1)
+            assert row["velocity"][c] == pytest.approx(slope, abs=1e-9)
+            predicted.append(base + slope * (time[-1] + 3))
+            residual += float(((place[c] - base - slope * time) ** 2).sum())
+        assert row["predicted"] == pytest.approx(predicted)
+        spread = ((time - time.mean()) ** 2).sum()
+        variance = residual / (len(time) - 2) * (1 + 1 / len(time) + (time[-1] + 3 - time.mean()) ** 2 / spread)
+        assert row["error"] == pytest.approx(math.sqrt(variance))
+
+
+def test_sensors_without_a_place_are_rejects() -> None:
+    table = table_of([("a", LATER, 1.0, "x"), ("z", LATER, 1.0, "x")])
+    result = ap.phenomena(table, sensor="mote", time="ts", value="v", strength=1, span=1, locations=LINE, reach=1)
+    assert [(row["key"], row["reason"]) for row in ap.rejects(result).to_pylist()] == [("z", "no location")]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"strength": 0}, "at least 1"),
+        ({"min_sensors": 1.5}, "whole number"),
+        ({"reach": None}, "go together"),
+        ({"reach": -1}, "at least 0"),
+        ({"locations": LINE.drop_columns(["y"])}, "Give two"),
+        ({"locations": LINE.rename_columns(["m", "x", "y"])}, "no column 'mote'"),
+        ({"locations": pa.concat_tables([LINE, LINE])}, "twice"),
+        ({"emit": "event"}, "events"),
+        ({"resolution": 0}, "above 0"),
+    ],
+)
+def test_errors_say_what_to_do(change: dict[str, Any], message: str) -> None:
+    given_: dict[str, Any] = {"sensor": "mote", "time": "ts", "value": "v", "strength": 1, "span": 1}
+    given_ |= {"locations": LINE, "reach": 1.0}
+    with pytest.raises(ap.BadArgument, match=message):
+        ap.phenomena(table_of([("a", 0, 1.0, "x")]), **(given_ | change))
+
+
+def test_values_that_are_words() -> None:
+    rows = [("a", 0, "up"), ("b", 0, "up"), ("a", 1, "down"), ("b", 1, "down")]
+    table = pa.table(dict(zip(("mote", "ts", "v"), map(list, zip(*rows, strict=True)), strict=True)))
+    events = told(ap.phenomena(table, sensor="mote", time="ts", value="v", strength=1, span=0))
+    assert [event[:4] for event in events] == [
+        (0, "appears", 0, "up"),
+        (1, "appears", 1, "down"),
+        (0, "disappears", 1, "up"),
+    ]
+
+
+def test_regions_of_like_means_and_spreads() -> None:
+    """Two sensors that are steady, two that swing about the same mean, and all along the line."""
+    rows = [(s, LATER + t, 5.0 if s in "ab" else 5.0 + 3.0 * (-1) ** t, "x") for t in range(20) for s in "abcd"]
+    events = ap.phenomena(
+        table_of(rows),
+        sensor="mote",
+        time="ts",
+        value="v",
+        similar="summary",
+        resolution=2.0,
+        over=9,
+        strength=5,
+        span=8,
+        locations=LINE,
+        reach=1.2,
+    ).to_pylist()
+    steady, swinging = [row for row in events if row["time"] == LATER + 19 or row["event"] == "appears"][:2]
+    assert (steady["value"], steady["sensors"]) == ({"mean": 4.0, "spread": 0.0}, ["a", "b"])
+    assert swinging["sensors"] == ["c", "d"]
+    assert swinging["value"]["spread"] == 2.0

@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+
+from tools import setup
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def checkout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]:
+    """An empty checkout whose set-ups make environments and install nothing; gives what pip was asked for."""
+    asked: list[list[str]] = []
+    (tmp_path / "pyproject.toml").write_text("[project]\n")
+    (tmp_path / "requirements.lock").write_text("setuptools==1 \\\n    --hash=sha256:00\n    # via appulse\nzlib==2\n")
+    venv = tmp_path / ".venv"
+    places = {
+        "ROOT": tmp_path,
+        "VENV": venv,
+        "PYTHON": venv / "bin" / "python",
+        "LOCK": tmp_path / "requirements.lock",
+        "STAMP": venv / setup.STAMP.name,
+        "UNFINISHED": venv / setup.UNFINISHED.name,
+        "pip": lambda *arguments: asked.append(list(arguments)),
+    }
+    for name, place in places.items():
+        monkeypatch.setattr(setup, name, place)
+    return asked
+
+
+def test_set_up_does_what_is_needed_and_no_more(checkout: list[list[str]]) -> None:
+    setup.set_up()
+    assert [flags[0] for flags in checkout] == ["--require-hashes", "--require-hashes", "--no-deps"]
+    assert (setup.VENV / "builder.lock").read_text() == "setuptools==1 \\\n    --hash=sha256:00\n    # via appulse\n"
+    made = (setup.VENV / "pyvenv.cfg").stat().st_mtime_ns
+
+    checkout.clear()
+    setup.set_up()
+    assert checkout == []
+
+    (setup.ROOT / "pyproject.toml").write_text("[project]\nname = 'appulse'\n")
+    setup.set_up()
+    assert [flags[0] for flags in checkout] == ["--no-deps"]
+
+    checkout.clear()
+    setup.LOCK.write_text(setup.LOCK.read_text() + "zlib==3\n")
+    setup.set_up()
+    assert [flags[0] for flags in checkout] == ["--require-hashes", "--require-hashes", "--no-deps"]
+    assert (setup.VENV / "pyvenv.cfg").stat().st_mtime_ns == made
+
+
+def test_interrupted_set_up_starts_over(checkout: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: str) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(setup, "pip", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            setup.set_up()
+    half_installed = setup.VENV / "half-installed"
+    half_installed.touch()
+    setup.set_up()
+    assert not half_installed.exists()
+    assert len(checkout) == 3
+    assert setup.standing() != {}
+
+
+def test_environment_that_was_moved_is_made_anew(checkout: list[list[str]]) -> None:
+    setup.set_up()
+    setup.STAMP.write_text(setup.STAMP.read_text().replace(str(setup.ROOT), "/elsewhere"))
+    checkout.clear()
+    setup.set_up()
+    assert len(checkout) == 3
+
+
+def test_broken_environment_is_made_anew(checkout: list[list[str]]) -> None:
+    setup.set_up()
+    setup.PYTHON.unlink()
+    checkout.clear()
+    setup.set_up()
+    assert len(checkout) == 3
+    assert setup.PYTHON.exists()
+
+
+def test_python_that_cannot_make_environments_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(setup, "find_spec", lambda name: None if name == "ensurepip" else object())
+    with pytest.raises(SystemExit, match=r"lacks the module ensurepip.*apt install"):
+        setup.check_python()
+
+
+def test_old_python_hands_over_or_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    handed: list[Any] = []
+    monkeypatch.setattr(setup, "OLDEST", (99, 0))
+    monkeypatch.setattr("shutil.which", lambda _: None)
+    with pytest.raises(SystemExit, match=r"appulse needs 3\.11"):
+        setup.check_python()
+    monkeypatch.setattr("shutil.which", lambda name: f"/new/{name}")
+    monkeypatch.setattr("os.execv", lambda program, arguments: handed.append((program, *arguments)))
+    with pytest.raises(SystemExit):
+        setup.check_python()
+    assert handed[0] == ("/new/python3.13", "/new/python3.13", *sys.argv)
+
+
+def test_unknown_command_names_the_known_ones() -> None:
+    ran = subprocess.run(
+        [sys.executable, ROOT / "tools" / "setup.py", "tset"], capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 1
+    assert "'tset'" in ran.stderr
+    assert "test-long" in ran.stderr
+
+
+def test_every_target_of_make_is_a_command() -> None:
+    targets = re.findall(r"\$\(SETUP\) ([\w-]+)", (ROOT / "Makefile").read_text())
+    assert sorted(targets) == sorted(setup.COMMANDS)
+
+
+def test_commands_stop_at_the_first_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[list[str]] = []
+
+    def run(program: list[str]) -> int:
+        ran.append(program)
+        return len(ran) - 1
+
+    monkeypatch.setattr(setup, "set_up", lambda: None)
+    monkeypatch.setattr(setup, "run", run)
+    assert setup.main(["lint", "--fix"]) == 1
+    assert ran == setup.COMMANDS["lint"][:2]
+    ran.clear()
+    assert setup.main(["bench", "pipeline", "--quick"]) == 0
+    assert ran == [["python", "-m", "benchmarks.pipeline", "--quick"]]
+
+
+def test_lock_pins_every_dependency_with_hashes_and_no_address() -> None:
+    lock = (ROOT / "requirements.lock").read_text()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = {Requirement(line).name for lines in project["optional-dependencies"].values() for line in lines}
+    wanted |= {Requirement(line).name for line in project["dependencies"]}
+    wanted.discard(project["name"])  # extras that contain others
+    entries = re.findall(r"^([\w.-]+)==\S+.*\n((?:[ ].*\n)*)", lock, re.MULTILINE)
+    assert wanted <= {name for name, _ in entries}
+    assert all("--hash=sha256:" in rest for _, rest in entries)
+    assert "://" not in lock

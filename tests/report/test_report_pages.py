@@ -1,0 +1,516 @@
+"""Pages of results: they hold what went in, run nothing of it, and say what they leave out."""
+
+from __future__ import annotations
+
+import json
+import re
+import runpy
+import shutil
+import subprocess
+from base64 import b64encode
+from hashlib import sha256
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+import appulse as ap
+from appulse.cli import app
+from appulse.errors import BadArgument
+from appulse.report.chart import Clock, Scale, count
+from appulse.report.directory import report
+from appulse.report.field_page import phenomena_page
+from appulse.report.join_page import join_page
+from appulse.report.matches import batches_of, funnel
+from appulse.report.page import page, rounded
+from appulse.report.phenomena import coloured, largest, phenomena_of, thinned
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"'&"
+VOID = {"meta", "input", "img", "br"}
+
+
+class Page(HTMLParser):
+    """A page as a browser would take it: tags that close, texts of scripts, all attributes."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.scripts: list[tuple[dict[str, str | None], str]] = []
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.said = ""
+        self.feed(text)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+        if tag == "script":
+            self.scripts.append((dict(attrs), ""))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] == "script":
+            kind, text = self.scripts[-1]
+            self.scripts[-1] = (kind, text + data)
+        else:
+            self.said += data
+
+    @property
+    def data(self) -> Any:
+        return json.loads(self.scripts[0][1])
+
+
+def read(text: str) -> Page:
+    """A page that loads nothing, and runs nothing but the script whose hash its policy names."""
+    found = Page(text)
+    kinds = [kind.get("type") for kind, _ in found.scripts]
+    assert kinds in (["application/json", None], ["application/json"])
+    policy = next(
+        value or "" for name, value in found.attributes if name == "content" and "default-src" in (value or "")
+    )
+    assert "default-src 'none'" in policy
+    for _, code in found.scripts[1:]:
+        assert b64encode(sha256(code.encode()).digest()).decode() in policy
+        assert not re.search(
+            r"innerHTML|outerHTML|insertAdjacent|document\.write|\beval\b|Function\(|fetch|https?:(?!//www.w3)", code
+        )
+    assert not any(name in ("src", "href") or name.startswith("on") for name, _ in found.attributes)
+    return found
+
+
+def field(sensors: int = 6, ticks: int = 30, seed: int = 0) -> tuple[pa.Table, pa.Table]:
+    """Sensors on a line, whose readings wander over three values; some readings are missing."""
+    chance = np.random.default_rng(seed)
+    walk = np.cumsum(chance.integers(-1, 2, (ticks, sensors)) * (chance.random((ticks, sensors)) < 0.3), axis=0) % 3
+    there = chance.random((ticks, sensors)) < 0.9
+    tick, sensor = np.nonzero(there)
+    readings = pa.table(
+        {"mote": [f"m{s}" for s in sensor], "time": tick.astype(float) * 10.0, "heat": walk[tick, sensor].astype(float)}
+    )
+    names = [f"m{s}" for s in range(sensors)]
+    return readings, pa.table({"mote": names, "x": np.arange(sensors) * 1.0, "y": chance.random(sensors)})
+
+
+def events(readings: pa.Table, locations: pa.Table, emit: str = "events", **more: Any) -> pa.Table:
+    found: pa.Table = ap.phenomena(
+        readings, sensor="mote", time="time", value="heat", strength=2, span=30, locations=locations, reach=1.5,
+        emit=emit, **more,
+    )  # fmt: skip
+    return found
+
+
+def standing(data: Any, frame: int) -> set[tuple[str, frozenset[str]]]:
+    return {
+        (one["name"], frozenset(data["sensors"][place] for place in state[2]))
+        for one in data["phenomena"]
+        for state in one["states"]
+        if state[0] <= frame < state[1]
+    }
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_stands_at_a_moment_is_what_regions_tell(seed: int) -> None:
+    readings, locations = field(seed=seed)
+    found = events(readings, locations)
+    data = read(phenomena_page(found, readings, locations)).data
+    regions = events(readings, locations, emit="regions").to_pylist()
+    assert regions
+    for frame, text in enumerate(data["frames"]):
+        last = max((r["time"] for r in regions if r["time"] <= float(text)), default=None)
+        told = {(f"#{r['phenomenon']}", frozenset(r["sensors"])) for r in regions if r["time"] == last}
+        stands: dict[int, frozenset[str]] = {}
+        for event in found.to_pylist():
+            if event["time"] <= float(text):
+                stands[event["phenomenon"]] = frozenset(event["sensors"] if event["event"] != "disappears" else ())
+        assert standing(data, frame) == {(f"#{number}", sensors) for number, sensors in stands.items() if sensors}
+        assert standing(data, frame) in (told, set())  # regions have no row for a tick at which none stands
+    by_regions = read(phenomena_page(pa.Table.from_pylist(regions), readings, locations)).data
+    assert any(standing(data, frame) for frame in range(len(data["frames"])))
+    assert sum(standing(data, f) == standing(by_regions, f) for f in range(30)) >= 20
+
+
+def test_the_map_shows_the_last_reading_while_it_is_news() -> None:
+    readings, locations = field()
+    data = read(phenomena_page(events(readings, locations), readings, locations)).data
+    rows = readings.to_pylist()
+    assert len(data["frames"]) == len({row["time"] for row in rows})
+    for frame, row in zip(data["frames"], data["values"], strict=True):
+        for sensor, shown in zip(data["sensors"], row, strict=True):
+            mine = [r for r in rows if r["mote"] == sensor and float(frame) - 15 <= r["time"] <= float(frame)]
+            assert shown == (max(mine, key=lambda r: float(r["time"]))["heat"] if mine else None)
+
+
+def test_every_event_is_listed_and_leads_to_its_moment() -> None:
+    readings, locations = field()
+    found = events(readings, locations)
+    shown = read(phenomena_page(found, readings, locations, resolution=None, labels={1.0: "warm"}))
+    assert len(shown.data["events"]) == len(found)
+    kinds = {"appears": "appears", "moves": "moves", "disappears": "ends"}
+    expected = sorted((r["time"], f"#{r['phenomenon']} {kinds[r['event']]}") for r in found.to_pylist())
+    told = sorted(
+        (float(shown.data["frames"][frame]), re.sub(r"^\S+ (#\d+ \w+).*", r"\1", text))
+        for frame, _number, text in shown.data["events"]
+    )
+    assert told == expected
+    assert any("warm" in text for *_, text in shown.data["events"])
+    assert f"Events: {len(found):,}" in shown.said
+
+
+def test_pages_are_the_same_for_the_same_rows_in_any_order() -> None:
+    readings, locations = field()
+    found = events(readings, locations)
+    once = phenomena_page(found, readings, locations)
+    mixed = readings.take(np.random.default_rng(1).permutation(len(readings)))
+    assert phenomena_page(found, mixed, locations) == once
+    assert phenomena_page(found.to_pandas(), readings.to_pandas(), locations.to_pandas()) == once
+
+
+def test_nothing_in_data_is_executed() -> None:
+    readings, locations = field()
+    wild = readings.append_column("where", pa.array([HOSTILE] * len(readings)))
+    found = events(wild, locations, partition_by="where")
+    names = [HOSTILE if name == "m0" else name for name in locations["mote"].to_pylist()]
+    both = [
+        table.set_column(0, HOSTILE, pa.array([HOSTILE if n == "m0" else n for n in table["mote"].to_pylist()]))
+        for table in (readings, locations)
+    ]
+    shown = read(phenomena_page(found, *both, title=HOSTILE, note=HOSTILE, unit=HOSTILE, value_unit=HOSTILE))
+    assert "img" not in shown.tags
+    assert shown.data["sensors"] == names
+    assert shown.data["phenomena"][0]["name"].startswith(HOSTILE)
+    assert HOSTILE in shown.said
+    wild = matched(8).to_pandas().assign(left_stream=HOSTILE, left_key=HOSTILE)
+    bad = pa.table({"stream": [HOSTILE], "reason": [HOSTILE]})
+    shown = read(join_page(wild, bad, [json.dumps({"batch": 0, HOSTILE: 1, "candidates": 9})], title=HOSTILE))
+    assert "img" not in shown.tags
+    assert shown.data["names"][0][0].startswith(HOSTILE[:20])
+    assert HOSTILE in shown.said
+
+
+@given(st.text())
+@settings(max_examples=25)
+def test_any_text_comes_through_whole(text: str) -> None:
+    text = text.encode(errors="replace").decode()
+    assert read(page("t", "", {"said": text, text: [1.0, float("nan"), None]}, "")).data == (
+        {"said": text, text: [1.0, None, None]}
+    )
+
+
+def test_a_field_without_phenomena_and_one_without_readings_say_so() -> None:
+    readings, locations = field()
+    nothing = events(readings, locations).slice(0, 0)
+    shown = read(phenomena_page(nothing, readings, locations))
+    assert "No phenomenon was found" in shown.said
+    assert shown.data["values"]
+    bare = read(phenomena_page(nothing, readings.slice(0, 0), locations))
+    assert "There is nothing to show" in bare.said
+    assert bare.data == {}
+    single = read(phenomena_page(nothing, readings.slice(0, 1), locations.slice(0, 1)))
+    assert len(single.data["frames"]) == 1
+
+
+def test_what_is_left_out_is_told() -> None:
+    readings, locations = field(ticks=50)
+    found = events(readings, locations)
+    shown = read(phenomena_page(found, readings, locations.slice(1), frames=10))
+    assert len(shown.data["frames"]) == 10
+    unplaced = sum(name == "m0" for name in readings["mote"].to_pylist())
+    assert f"Left out: {unplaced:,} readings of sensors without a place." in shown.said
+    assert re.search(r"Shown are 10 of \d+ moments", shown.said)
+
+
+def test_the_largest_phenomena_and_even_steps_of_their_events_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    readings, locations = field(sensors=12, ticks=60)
+    found = events(readings, locations)
+    phenomena = phenomena_of(found)
+    kept = largest(phenomena, 5)
+    assert sorted(one.most for one in kept) == sorted(one.most for one in phenomena)[-5:]
+    total = sum(len(one.events) for one in kept)
+    for most in (10, 15, total - 1, total):
+        thin = thinned(kept, most)
+        assert sum(len(one.events) for one in thin) <= most
+        assert [(t.events[0], t.events[-1], t.end) for t in thin] == [(k.events[0], k.events[-1], k.end) for k in kept]
+    assert thinned(kept, total) == kept
+    monkeypatch.setattr("appulse.report.field_page.MOST_PHENOMENA", 5)
+    monkeypatch.setattr("appulse.report.field_page.MOST_EVENTS", 12)
+    shown = read(phenomena_page(found, readings, locations))
+    assert len(shown.data["phenomena"]) == 5
+    assert len(shown.data["events"]) <= 12
+    assert f"Left out: {len(phenomena) - 5} of {len(phenomena)} phenomena" in shown.said
+    assert f"of {len(found):,} events" in shown.said
+
+
+def test_without_locations_regions_are_outlined_by_their_sensors() -> None:
+    readings, locations = field()
+    found = ap.phenomena(readings, sensor="mote", time="time", value="heat", strength=2, span=30)
+    data = read(phenomena_page(found, readings, locations)).data
+    states = [state for one in data["phenomena"] for state in one["states"]]
+    assert states
+    assert all(state[2] and state[3] == state[4] == [] and state[5] is None for state in states)
+
+
+def test_values_may_be_names() -> None:
+    readings, locations = field()
+    named = readings.set_column(2, "heat", pa.array([f"h{v:.0f}" for v in readings["heat"].to_pylist()]))
+    shown = read(phenomena_page(events(named, locations), named, locations))
+    assert shown.data["classes"] == ["h0", "h1", "h2"]
+    assert {one["value"] for one in shown.data["phenomena"]} <= {"h0", "h1", "h2"}
+
+
+@given(st.integers(0, 2**32 - 1))
+@settings(max_examples=15, deadline=None)
+def test_phenomena_that_stand_at_once_have_colours_of_their_own(seed: int) -> None:
+    readings, locations = field(sensors=14, ticks=14, seed=seed)
+    found = phenomena_of(events(readings, locations))
+    coloured(found)
+    for one in found:
+        for other in found:
+            at_once = other is not one and one.begin <= other.begin < (np.inf if one.end is None else one.end)
+            assert not (at_once and one.colour == other.colour)
+
+
+def test_columns_that_are_not_clear_are_asked_for() -> None:
+    readings, locations = field()
+    found = events(readings, locations)
+    both = readings.append_column("other", readings["heat"])
+    with pytest.raises(BadArgument, match="Name it: value="):
+        phenomena_page(found, both, locations)
+    assert read(phenomena_page(found, both, locations, value="heat")).data["values"]
+    with pytest.raises(BadArgument, match="no such column"):
+        phenomena_page(found, readings, locations, value="cold")
+    with pytest.raises(BadArgument, match="no column hull"):
+        phenomena_page(found.drop_columns("hull"), readings, locations)
+
+
+def matched(rows: int = 200, seed: int = 0) -> pa.Table:
+    chance = np.random.default_rng(seed)
+    table = pa.table({"id": np.arange(rows), "ts": np.arange(rows) * 1.0, "x": chance.random(rows) * 5})
+    sides = [ap.Stream(table, key="id", time="ts", value=ap.Gaussian("x", sigma=0.4), name=name) for name in ("a", "b")]
+    found: pa.Table = ap.similarity_join(*sides, epsilon=1.0, probability=0.6, window=ap.TimeWindow("4 seconds"))
+    return found
+
+
+def told(batches: int = 5) -> list[str]:
+    lines = []
+    for batch in range(batches):
+        counts = {
+            "candidates": 100,
+            "pruned_reach": 60,
+            "pruned_markov": 20,
+            "accepted": 5,
+            "refined": 15,
+            "answers": 12,
+        }
+        state = {"state_rows": 40 + batch, "state_bytes": 4000, "late": 0}
+        listened = {"query_id": "q", "name": None, "batch_id": batch, "timestamp": f"2026-01-01T00:00:0{batch}.000Z"}
+        lines.append(json.dumps({**listened, "input_rows": 50, "batch_seconds": 0.5, **counts, **state}))
+    return lines
+
+
+def test_a_joins_page_counts_every_match() -> None:
+    answers = matched()
+    positions = pa.table({"key": np.arange(150), "x": np.arange(150) * 1.0, "y": np.ones(150)})
+    text = join_page(answers, None, told(), positions)
+    shown = read(text)
+    rows = sorted(answers.to_pylist(), key=lambda row: max(row["left_time"], row["right_time"]))
+    assert f"{len(rows):,} matches of a and b" in shown.said
+    assert shown.data["distance"] == pytest.approx([row["distance"] for row in rows], rel=1e-4)
+    assert shown.data["views"][0][2] == [row["right_time"] - row["left_time"] for row in rows]
+    for row, x in zip(rows, shown.data["across"][2], strict=True):
+        known = row["left_key"] < 150 and row["right_key"] < 150
+        assert x == ((row["left_key"] + row["right_key"]) / 2 if known else None)
+    for chart in ("Probability, all matches", "Distance, all matches", "Matches by time"):
+        bars = text.partition(f'aria-label="{chart}"')[2].partition("</svg>")[0]
+        assert sum(map(int, re.findall(r"(\d+)</title>", bars))) == len(rows)
+    assert "Not told by the metrics: lag" in shown.said
+    assert join_page(answers, None, told(), positions) == text
+
+
+def test_a_joins_page_draws_some_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("appulse.report.join_page.MOST_DRAWN", 20)
+    shown = read(join_page(matched()))
+    assert len(shown.data["times"]) == 20
+    assert re.search(r"20 of \d+ matches are drawn", shown.said)
+    assert "No metrics were given" in shown.said
+
+
+def test_a_joins_page_of_little() -> None:
+    none = matched().slice(0, 0)
+    assert "There is nothing to show" in read(join_page(none)).said
+    assert "No pair matched." in read(join_page(none, None, told())).said
+    assert read(join_page(matched().slice(0, 1))).data["times"]
+    shown = read(join_page(none, pa.table({"stream": ["a", "a"], "reason": ["late", "late"]})))
+    assert "Rows that could not be used: 2" in shown.said
+
+
+def test_changes_are_told_apart() -> None:
+    answers = matched()
+    change = pa.array([1] * (len(answers) - 3) + [-1] * 3)
+    shown = read(join_page(answers.append_column("change", change)))
+    assert f"{len(answers) - 3:,} matches" in shown.said
+    assert "3 left again" in shown.said
+
+
+def test_metrics_of_either_form_make_a_funnel() -> None:
+    batches, wrong = batches_of([*told(), "{", "", "[]", json.dumps({"query_id": "other", "batch_id": 1})])
+    assert (len(batches), wrong) == (5, 3)
+    steps = {name: (settled, over) for name, settled, over in funnel(batches)}
+    assert steps["candidates of the index"] == (0, 500)
+    assert steps["bound: markov"] == (100, 100)
+    assert steps["of them refined"] == (0, 75)
+    assert steps["answers"] == (0, 60)
+    run = json.dumps({"batch": 3, "input_rows": 7, "lag_seconds": 2.5, "metrics": {"candidates": 4}})
+    (batch,), _ = batches_of([run])
+    assert (batch.number, batch.rows, batch.lag, batch.began, batch.figures) == (3, 7.0, 2.5, None, {"candidates": 4.0})
+    assert "Lag behind the newest row" in read(join_page(matched(), None, [run])).said
+    assert funnel([]) == []
+
+
+def call(*arguments: object) -> Any:
+    return CliRunner().invoke(app, ["report", *map(str, arguments)])
+
+
+def test_the_command_finds_out_what_a_folder_holds(tmp_path: Path) -> None:
+    readings, locations = field()
+    folder = tmp_path / "lab"
+    folder.mkdir()
+    pq.write_table(events(readings, locations), folder / "events.parquet")
+    pq.write_table(readings, folder / "readings.parquet")
+    missing = call(folder)
+    assert (missing.exit_code, "has events, but no locations.parquet" in missing.output) == (2, True)
+    pq.write_table(locations, folder / "locations.parquet")
+    assert call(folder).exit_code == 0
+    assert "lab" in read((folder / "report.html").read_text("utf-8")).said
+
+    run, answers = tmp_path / "run", matched()
+    (run / "answers").mkdir(parents=True)
+    half = len(answers) // 2
+    pq.write_table(answers.slice(half), run / "answers" / "batch-0000000001.parquet")
+    pq.write_table(answers.slice(0, half), run / "answers" / "batch-0000000000.parquet")
+    (run / "answers" / "batch-0000000002.parquet").touch()
+    (run / "metrics.jsonl").write_text("\n".join(told()), "utf-8")
+    (run / "rejects").mkdir()
+    (run / "rejects" / "batch-0000000000.json").write_text('{"stream": "a", "reason": "late"}\n', "utf-8")
+    late = pa.table({"stream": ["a"], "reason": ["late"]})
+    assert call(run, "--out", tmp_path / "page.html", "--title", "Two streams").exit_code == 0
+    written = (tmp_path / "page.html").read_text("utf-8")
+    assert written == report(run, title="Two streams") == join_page(answers, late, told(), title="Two streams")
+    assert call(run / "answers", "--title", "t").exit_code == 0  # readers of a sink take all files in it for rows
+    assert (run / "answers.html").read_text("utf-8") == join_page(answers, title="t")
+
+
+def test_the_command_says_what_is_missing(tmp_path: Path) -> None:
+    assert "is no folder" in call(tmp_path / "nowhere").output
+    (tmp_path / "notes.txt").touch()
+    told = call(tmp_path)
+    assert (told.exit_code, "there is notes.txt" in told.output) == (2, True)
+    (tmp_path / "answers.parquet").write_text("no Parquet")
+    assert "cannot be read:" in call(tmp_path).output
+    pq.write_table(matched(), tmp_path / "answers.parquet")
+    failed = call(tmp_path, "--out", tmp_path / "no" / "page.html")
+    assert (failed.exit_code, "cannot be written" in failed.output) == (1, True)
+
+
+@given(st.floats(-1e12, 1e12), st.floats(1e-6, 1e12), st.integers(2, 9))
+def test_ticks_are_within_and_few(low: float, span: float, most: int) -> None:
+    scale = Scale(low, low + span, 0, 100)
+    ticks = scale.ticks(most)
+    assert len(ticks) <= most + 2
+    assert all(low - 1e-6 * span <= tick <= low + span + 1e-6 * span for tick in ticks) or span < 1e-9 * abs(low)
+    times = Clock(stamps=True).ticks(low, low + span, most)
+    assert len(times) <= most + 1
+    assert all(low <= place <= low + span for place, _ in times)
+
+
+def test_times_and_numbers_are_written_short() -> None:
+    day = pd.Timestamp("2014-11-20").value / 1e3
+    clock = Clock(stamps=True)
+    assert clock.text(day) == "2014-11-20 00:00"
+    assert clock.text(day + 61.5e6) == "2014-11-20 00:01:01.5"
+    assert Clock(stamps=False).text(1.5e6) == "1.5"
+    hours = [text for _, text in clock.ticks(day, day + 86_400e6)]
+    assert (hours[0], hours[1], hours[-1], len(hours)) == ("11-20", "03:00", "11-21", 9)
+    assert [count(n) for n in (0, 12, 1234, 12_345, 2_500_000, 0.25)] == ["0", "12", "1,234", "12.3k", "2.5M", "0.25"]
+    assert rounded([1.0, 1 / 3, float("inf")]) == [1, 0.333333, None]
+
+
+def test_the_example_shows_smog_that_comes_and_is_blown_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    example = runpy.run_path(str(EXAMPLES / "beijing_episodes.py"))
+    readings, stations = example["twin"](pd.Timestamp("2014-11-17"))
+    found = example["episodes"](readings, stations)
+    shown = read(phenomena_page(found, readings, stations, labels=example["CLASSES"])).data
+    value = {one["name"]: one["value"] for one in shown["phenomena"]}
+    told = [
+        {value[name]: len(sensors) for name, sensors in standing(shown, shown["frames"].index(f"2014-11-{when}"))}
+        for when in ("17 06:00", "18 18:00", "20 18:00")
+    ]
+    assert [max(classes, key=classes.__getitem__) for classes in told] == ["clean", "heavy smog", "clean"]
+    assert told[1]["heavy smog"] == told[2]["clean"] == len(stations)
+
+
+def drawn(file: Path, moment: str) -> str:
+    """A page after its script ran, as Chromium says; skips where there is none that starts."""
+    browser = shutil.which("chromium") or pytest.skip("there is no chromium")
+    flags = [
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        f"--user-data-dir={file.parent}",
+        "--virtual-time-budget=2000",
+    ]
+    address = f"{file.as_uri()}#{moment}"
+    ran = subprocess.run(
+        [browser, *flags, "--dump-dom", address], capture_output=True, text=True, check=False, timeout=60
+    )
+    if "<html" not in ran.stdout:
+        pytest.skip("chromium does not start here")
+    return ran.stdout
+
+
+def test_a_browser_draws_the_moment_that_a_link_names(tmp_path: Path) -> None:
+    readings, locations = field(ticks=20)
+    file = tmp_path / "field.html"
+    file.write_text(phenomena_page(events(readings, locations), readings, locations, title=HOSTILE), "utf-8")
+    data = read(file.read_text("utf-8")).data
+    frame = max(range(len(data["frames"])), key=lambda frame: len(standing(data, frame)))
+    dom = drawn(file, data["frames"][frame])
+    assert f'<output id="now" for="scrub">{data["frames"][frame]}</output>' in dom
+    stands = standing(data, frame)
+    assert stands
+    assert dom.count('class="hull"') == len(stands)
+    assert dom.count("<li>") == len(data["events"])
+    for name, sensors in stands:
+        assert re.search(rf"</span>{name}</th><td>[^<]*</td><td>{len(sensors)}</td>", dom)
+    rings = dom.count('style="stroke:var(--p')
+    assert rings == sum(len(sensors) for _, sensors in stands)
+
+
+def test_a_browser_lists_the_most_probable_matches(tmp_path: Path) -> None:
+    file = tmp_path / "join.html"
+    file.write_text(join_page(matched(), None, told(), title=HOSTILE), "utf-8")
+    data = read(file.read_text("utf-8")).data
+    dom = drawn(file, "")
+    assert f"In this stretch: {len(data['times'])} of those drawn" in dom
+    rows = re.findall(r'<th scope="row">([^<]*)</th><td>([^<]*)</td>', dom.partition('id="listed"')[2])
+    order = sorted(range(len(data["times"])), key=lambda place: (-data["probability"][place], place))
+    assert rows[:14] == [(data["names"][0][place], data["names"][1][place]) for place in order[:14]]

@@ -1,0 +1,141 @@
+"""Tables of a database: each batch is there once, wherever an attempt at it broke off."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql import functions as F  # noqa: N812
+
+import appulse as ap
+from appulse.engines.spark import jdbc
+from tests.spark.test_metrics import pairs, rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+OURS, ANOTHERS = "c0ffee", "beef"
+append = jdbc._append
+
+
+@pytest.fixture
+def table(spark: SparkSession, tmp_path: Path) -> Iterator[dict[str, Any]]:
+    """Options of a table that is not there yet, in a database of its own, within this JVM."""
+    jvm: Any = spark._jvm
+    jvm.System.setProperty("derby.stream.error.file", str(tmp_path / "derby.log"))
+    place = f"jdbc:derby:{tmp_path / 'base'}"
+    yield {"url": f"{place};create=true", "dbTable": "pairs", "batchsize": 100}
+    with pytest.raises(Exception, match="shutdown"):  # how Derby says that it has shut down
+        jvm.java.sql.DriverManager.getConnection(f"{place};shutdown=true")
+
+
+def read(spark: SparkSession, table: dict[str, Any]) -> DataFrame:
+    return spark.read.format("jdbc").options(**table).load()
+
+
+def batches(spark: SparkSession, table: dict[str, Any]) -> dict[tuple[int, int], int]:
+    """How many rows there are of each query and batch."""
+    counts = read(spark, table).groupBy("query_id", "batch_id").count().collect()
+    return {(row["query_id"], row["batch_id"]): row["count"] for row in counts}
+
+
+def run_sql(spark: SparkSession, table: dict[str, Any], *statements: str) -> None:
+    jvm: Any = spark._jvm
+    connection = jvm.java.sql.DriverManager.getConnection(table["url"])
+    for sql in statements:
+        connection.createStatement().execute(sql)
+    connection.close()
+
+
+def numbered(spark: SparkSession, count: int) -> DataFrame:
+    return spark.range(count, numPartitions=2).select(F.col("id").alias("left_key"), F.lit("near").alias("left_stream"))
+
+
+def test_a_batch_replaces_what_earlier_attempts_left(spark: SparkSession, table: dict[str, Any]) -> None:
+    ours, anothers = int(OURS, 16), int(ANOTHERS, 16)
+    jdbc.replace_rows(numbered(spark, 10), table, OURS, 0)
+    jdbc.replace_rows(numbered(spark, 5), table, ANOTHERS, 1)
+    some = numbered(spark, 4).withColumns({"query_id": F.lit(ours), "batch_id": F.lit(1)})
+    append(some, table)  # where partitions are committed one by one, this is what a crash leaves
+    append(some.withColumn("batch_id", F.lit(2)), table)  # and this, if an older checkpoint was put back since
+    for _ in range(2):  # the second time as after a crash between the write and Spark's commit
+        jdbc.replace_rows(numbered(spark, 10), table, OURS, 1)
+        assert batches(spark, table) == {(ours, 0): 10, (ours, 1): 10, (anothers, 1): 5}
+    jdbc.replace_rows(numbered(spark, 0), table, OURS, 2)
+    assert read(spark, table).where(f"query_id = {ours}").groupBy("left_key").count().where("count <> 2").count() == 0
+
+
+def test_rows_that_retried_tasks_wrote_twice_are_seen(
+    spark: SparkSession, table: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trouble = [2]
+
+    def append_twice(frame: DataFrame, options: dict[str, Any]) -> None:
+        append(frame, options)
+        if trouble[0]:
+            trouble[0] -= 1
+            append(frame, options)
+
+    monkeypatch.setattr(jdbc, "_append", append_twice)
+    jdbc.replace_rows(numbered(spark, 3), table, OURS, 0)
+    assert batches(spark, table) == {(int(OURS, 16), 0): 3}
+    trouble[0] = 9
+    with pytest.raises(ap.AppulseError, match="more than the 3 rows of batch 1 after each of 3 attempts"):
+        jdbc.replace_rows(numbered(spark, 3), table, OURS, 1)
+
+
+def test_a_table_of_the_users_own(spark: SparkSession, table: dict[str, Any]) -> None:
+    columns = "left_key BIGINT, left_stream VARCHAR(20)"
+    run_sql(
+        spark, table, f"CREATE TABLE pairs ({columns})", f"CREATE TABLE good ({columns}, Query_Id BIGINT, batch_id INT)"
+    )
+    with pytest.raises(ap.BadArgument, match="Table pairs has no column query_id and no batch_id"):
+        jdbc.replace_rows(numbered(spark, 3), table, OURS, 0)
+    good = {**table, "dbTable": "good"}
+    for _ in range(2):
+        jdbc.replace_rows(numbered(spark, 3), good, OURS, 0)
+    assert read(spark, good).count() == 3
+
+
+def test_a_query_that_broke_off_within_a_batch(
+    spark: SparkSession, table: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is started again, and answers and rejects are those of a run in process."""
+    sinks = [("jdbc", table), ("JDBC", {**table, "dbTable": "rejects"})]
+    writes: list[int] = []
+
+    def append_half(frame: DataFrame, options: dict[str, Any]) -> None:
+        writes.append(frame.count())
+        if len(writes) == 5:  # after empty tables and batch 0 in each: the answers of batch 1
+            append(frame.limit(writes[-1] // 2), options)
+            raise OSError("the database went away")
+        append(frame, options)
+
+    def run() -> None:
+        ap.start(pairs(spark, tmp_path), *sinks, checkpoint=str(tmp_path / "c"), drain=True).awaitTermination()
+
+    monkeypatch.setattr(jdbc, "_append", append_half)
+    with pytest.raises(Exception, match="the database went away"):
+        run()
+    left = read(spark, table).count()
+    assert writes[0] == writes[2] == 0
+    assert writes[1] < left < writes[1] + writes[4]
+    run()
+    streams = [
+        ap.Stream(rows(seed), key="id", time="time", value=ap.Gaussian("x", "y", sigma=1.0), name=name)
+        for seed, name in ((1, "near"), (2, "far"))
+    ]
+    expected = ap.similarity_join(*streams, epsilon=5.0, probability=0.5, window=ap.TimeWindow("10 seconds"))
+    found = read(spark, table).select("left_key", "right_key").collect()
+    assert sorted(map(tuple, found)) == sorted(
+        (row["left_key"], row["right_key"]) for row in expected.select(["left_key", "right_key"]).to_pylist()
+    )
+    assert sorted(row["key"] for row in read(spark, sinks[1][1]).collect()) == [1007, 2007]
+
+
+def test_a_sink_without_a_table_is_said(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(ap.BadArgument, match=r"sink=.* has no 'dbtable' and no 'url'"):
+        ap.start(pairs(spark, tmp_path), ("jdbc", {}), checkpoint=str(tmp_path / "c"))

@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from appulse.errors import BadArgument, SessionError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
+
+
+def run(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run code in a Python of its own, which starts a session of its own."""
+    lines = ["import os, sys", "from appulse.engines.spark.session import check_session, session", code]
+    return subprocess.run(
+        [sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=False, cwd=folder
+    )
+
+
+def test_our_session_has_what_we_ask_of_others(spark: SparkSession) -> None:
+    from appulse.engines.spark.session import check_session
+
+    assert check_session(spark) == []
+    assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
+    assert spark.sparkContext.master == "local[2,4]"
+    assert spark.sparkContext.pythonExec == sys.executable
+
+
+def test_stateful_query_runs(spark: SparkSession) -> None:
+    from appulse.engines.spark.probe import run_probe
+
+    run_probe(spark)
+
+
+def test_asking_again_gives_the_running_session(spark: SparkSession) -> None:
+    from appulse.engines.spark.session import session
+
+    assert session() is spark
+    assert session(2, **{POLICY: "min"}) is spark
+
+
+def test_asking_for_another_session_is_an_error_that_names_the_setting(spark: SparkSession) -> None:
+    from appulse.engines.spark.session import session
+
+    with pytest.raises(SessionError, match=r"spark\.master=local\[2,4\] where local\[3,4\]"):
+        session(3)
+    assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
+
+
+@pytest.mark.parametrize(("setting", "value"), [(PROVIDER, "org.example.HDFSBackedProvider"), (POLICY, "max")])
+def test_session_that_lacks_what_we_need_is_an_error(spark: SparkSession, setting: str, value: str) -> None:
+    from appulse.engines.spark.session import check_session
+
+    users = spark.newSession()
+    users.conf.set(setting, value)
+    with pytest.raises(SessionError) as caught:
+        check_session(users)
+    assert setting in str(caught.value)
+    assert value in str(caught.value)
+    assert users.conf.get(setting) == value
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled", "false"),
+        ("spark.sql.execution.arrow.maxRecordsPerBatch", "1000"),
+    ],
+)
+def test_session_that_could_be_faster_gets_advice(spark: SparkSession, setting: str, value: str) -> None:
+    from appulse.engines.spark.session import check_session
+
+    users = spark.newSession()
+    users.conf.set(setting, value)
+    (advice,) = check_session(users)
+    assert advice.startswith(setting)
+    assert users.conf.get(setting) == value
+
+
+@pytest.mark.parametrize("cores", [0, -1, True, 1.5])
+def test_number_of_cores_is_checked(cores: int) -> None:
+    from appulse.engines.spark.session import session
+
+    with pytest.raises(BadArgument, match="cores must be"):
+        session(cores)
+
+
+def test_settings_go_by_their_full_names() -> None:
+    from appulse.engines.spark.session import session
+
+    with pytest.raises(BadArgument, match="'driver_memory' is no Spark setting"):
+        session(driver_memory="8g")
+
+
+def test_remote_spark_is_not_ours_to_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    from appulse.engines.spark.session import session
+
+    monkeypatch.setenv("SPARK_REMOTE", "sc://somewhere")
+    with pytest.raises(SessionError, match="Unset it"):
+        session()
+
+
+@pytest.mark.spark
+def test_session_is_quiet_tidy_and_can_be_had_twice(tmp_path: Path) -> None:
+    code = """
+    before = dict(os.environ)
+    from appulse.engines.spark.probe import run_probe
+    for memory in ("1g", "1g"):
+        spark = session(1, **{"spark.driver.memory": memory, "spark.ui.enabled": False})
+        run_probe(spark)
+        assert spark.conf.get("spark.driver.memory") == "1g"
+        assert check_session(spark) == []
+        spark.stop()
+    added = {name for name in os.environ.keys() | before if os.environ.get(name) != before.get(name)}
+    assert added <= {"SPARK_AUTH_SOCKET_TIMEOUT", "SPARK_BUFFER_SIZE"}, added  # PySpark itself sets these two
+    """
+    ran = run(code.replace("\n    ", "\n"), tmp_path)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_worker_prints_reaches_our_stderr(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
+    def loud(frames: Any) -> Any:
+        print("heard from afar", flush=True)  # noqa: T201 - what it is about
+        yield from frames
+
+    spark.range(1).mapInArrow(loud, "id long").collect()
+    heard, end = "", time.monotonic() + 30  # it comes by way of the JVM
+    while "heard from afar" not in heard and time.monotonic() < end:
+        heard += capsys.readouterr().err
+        time.sleep(0.01)
+    assert "heard from afar" in heard
+
+
+def test_java_that_does_not_start_is_quoted(tmp_path: Path) -> None:
+    ran = run("""session(1, **{"spark.driver.extraJavaOptions": "-XX:-BytecodeVerificationRemote"})""", tmp_path)
+    assert ran.returncode == 1
+    assert "appulse.errors.SessionError: Java" in ran.stderr
+    assert "Could not create the Java Virtual Machine" in ran.stderr.partition("its last words:")[2]
+
+
+def test_foreign_spark_home_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "jars").mkdir()
+    (tmp_path / "jars" / "spark-core_2.13-3.5.1.jar").touch()
+    ran = run(f"os.environ['SPARK_HOME'] = {str(tmp_path)!r}; session()", tmp_path)
+    assert "holds Spark 3.5.1" in ran.stderr
+    assert "Unset SPARK_HOME" in ran.stderr
