@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -26,6 +27,7 @@ settings.load_profile("quick")
 
 
 HIDDEN = "without data"
+_ON_SPARK = "@spark"
 
 # The session of the tests plans hundreds of queries over few rows each, and most of its time went into compiling what
 # runs once: Java by the second compiler, and a class for each stage of a plan. Jobs that tests start as a process, by
@@ -50,12 +52,27 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark what uses the session as `spark`, for one process of the run, and what uses data as `data`."""
+    """Mark what uses the session as `spark`, and what uses data as `data`."""
     for name in ("spark", "data"):
         if name in getattr(item, "fixturenames", ()):
             item.add_marker(name)
-    if item.get_closest_marker("spark") is not None:
-        item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Say in the names of tests that a process of its own runs those of the Spark session; that one knows no marks."""
+    if hasattr(config, "workerinput"):
+        for item in items:
+            if item.get_closest_marker("spark") is not None:
+                object.__setattr__(item, "_nodeid", item.nodeid + _ON_SPARK)  # as xdist itself does
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """One JVM for all tests of Spark: they go to one process, the longest part first; the others take turns."""
+    scheduling = import_module("xdist.scheduler").LoadScopeScheduling(config, log)
+    scheduling._split_scope = lambda nodeid: _ON_SPARK if nodeid.endswith(_ON_SPARK) else nodeid
+    return scheduling
 
 
 @pytest.hookimpl(wrapper=True)

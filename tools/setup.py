@@ -44,7 +44,7 @@ LOCK_COMMAND = (
 )
 
 # A process per core. All tests of the Spark session go to one of them: it starts with these, the others take the rest.
-TESTS = ("pytest", "--numprocesses=auto", "--maxprocesses=4", "--dist=loadgroup")
+TESTS = ("pytest", "--numprocesses=auto", "--maxprocesses=4")
 
 # Each command is a list of programs with their arguments; what else the caller typed goes to the last of them.
 COMMANDS: dict[str, list[list[str]]] = {

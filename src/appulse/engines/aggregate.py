@@ -11,21 +11,20 @@ import pyarrow as pa
 
 from appulse.arguments import NAME, mapping, one_of, several
 from appulse.engines.bucket import ROWS
-from appulse.engines.call import column_type, common_time_type, is_joined, known_dimensions
 from appulse.engines.local import Local
 from appulse.engines.meaning import of_call, of_stream, of_types
 from appulse.engines.objects import ObjectsBucket, ObjectsCall, packed
 from appulse.engines.options import Options, options_of
+from appulse.engines.schemas import column_type, encoding_of, is_joined, known_dimensions
 from appulse.engines.spark.codec import unpack
 from appulse.errors import BadArgument, nearest
-from appulse.model.encode import Encoding, check_columns, held_as, infer_dimensions
+from appulse.model.encode import Encoding, infer_dimensions
 from appulse.model.objects import Objects, concat
 from appulse.model.strings import Bytes, decode, label_parts
 from appulse.model.times import from_micros
 from appulse.model.uncertainty import names
 from appulse.operators.attributes import dimension_of
 from appulse.operators.relational import AGGREGATES, CONDITIONAL, AggregatePlan, AggregateState, Asked, WindowAggregate
-from appulse.queries.condition import parse
 from appulse.windows.definitions import DeltaWindow, TimeWindow, Window
 from appulse.windows.frames import meaning_of, rule_of
 
@@ -108,28 +107,9 @@ def resolve_aggregate(
     ``table`` may be a sample of the rows, or have none: it is asked for the dimensions where nothing else tells them.
     """
     name, schema = stream.name or "stream", table.schema
-    where = tuple(map(parse, stream.where))
-    model = held_as(stream.value, where)
-    key_type = column_type(schema, stream.key, name)
-    time_type = common_time_type([stream], [schema], [name])
-    encoding = Encoding(
-        name=name,
-        model=stream.value,
-        key=stream.key,
-        time=stream.time,
-        unit=stream.unit,
-        existence=stream.existence,
-        partition_by=stream.partitions,
-        differ=None,
-        key_type=key_type,
-        time_type=time_type,
-        quantile=0.0,
-        gaussian_reach=0.0,  # nobody looks for partners here
-        dimensions=known_dimensions([name], [model], [schema]),
-        measure=window.column if isinstance(window, DeltaWindow) and window.confidence is None else None,
-        where=where,
-    )
-    check_columns(encoding, schema)
+    measure = window.column if isinstance(window, DeltaWindow) and window.confidence is None else None
+    encoding = encoding_of(stream, schema, measure)
+    model = encoding.held_as
     d = encoding.dimensions or infer_dimensions(table, stream.value) or 1
     rule = rule_of(window)
     if rule is not None and rule.column is not None:

@@ -13,14 +13,14 @@ from appulse.engines.imputing import filled_columns, fills_of
 from appulse.engines.meaning import of_call, of_stream, of_types
 from appulse.engines.objects import ObjectsCall
 from appulse.engines.options import Options
-from appulse.errors import BadArgument, nearest
-from appulse.model import structs, uncertainty
+from appulse.engines.schemas import check_partitions, common_key_type, common_time_type, is_joined, known_dimensions
+from appulse.errors import BadArgument
 from appulse.model.encode import Encoding, check_columns, gaussian_reach, held_as, reach_quantile
 from appulse.model.filled import FILLED
 from appulse.model.meaning import real
 from appulse.model.stream import stream_names
 from appulse.model.strings import decode
-from appulse.model.times import from_micros, is_number, is_time
+from appulse.model.times import from_micros, is_time
 from appulse.operators.attributes import Attribute, dimension_of
 from appulse.operators.numbering import Numbering
 from appulse.operators.plan import JoinPlan
@@ -189,7 +189,7 @@ def resolve(
         values=values,
         bounded=probabilities == "bounds",
     )
-    key_type, time_type = _key_type(streams, schemas, names), common_time_type(streams, schemas, names)
+    key_type, time_type = common_key_type(streams, schemas, names), common_time_type(streams, schemas, names)
     d = known_dimensions(names, models, schemas)
     check_partitions(streams, schemas, names)
     fills = fills_of(imputer, names, [stream.value for stream in streams])
@@ -241,117 +241,12 @@ def within_tolerance(probability: float) -> float:
     return probability - TOLERANCE if probability > 2 * TOLERANCE else probability
 
 
-def is_joined(schema: pa.Schema) -> bool:
-    """Whether rows are answers of a join, which share rows, so that they do not exist independently."""
-    return {"left_stream", "left_key", "right_stream", "right_key", "probability"} <= set(schema.names)
-
-
 def _check_order(streams: Sequence[Stream], names: Sequence[str]) -> bool:
     """Whether rows are taken in order of arrival: on all inputs, or on none."""
     orders = {name: stream.order for name, stream in zip(names, streams, strict=True)}
     if len(set(orders.values())) > 1:
         raise BadArgument(f"order differs over the streams: {orders}. Give every stream the same.")
     return streams[0].order == "arrival"
-
-
-def column_type(schema: pa.Schema, column: str, stream: str) -> pa.DataType:
-    """The type of a stream's column; `BadArgument` if there is none."""
-    if column not in schema.names:
-        raise BadArgument(
-            f"Stream {stream!r} has no column {column!r}.{nearest(column, schema.names)} "
-            f"It has: {', '.join(schema.names)}."
-        )
-    kind = schema.field(column).type
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
-
-
-def _told(kinds: list[pa.DataType]) -> list[pa.DataType]:
-    """The types without those of empty columns that never had a value to tell their type, if others do."""
-    return [kind for kind in kinds if not pa.types.is_null(kind)] or kinds
-
-
-def _key_type(streams: Sequence[Stream], schemas: Sequence[pa.Schema], names: Sequence[str]) -> pa.DataType:
-    kinds = [column_type(schema, s.key, name) for s, schema, name in zip(streams, schemas, names, strict=True)]
-    kinds = _told(kinds)
-    if len(set(kinds)) == 1:
-        return kinds[0]
-    if pa.uint64() in kinds:  # no integer type holds these and negative ones
-        return pa.string()
-    for family, common in (
-        (pa.types.is_integer, pa.int64()),
-        (pa.types.is_floating, pa.float64()),
-        (_is_text, pa.string()),
-    ):
-        if all(family(kind) for kind in kinds):
-            return common
-    return pa.string()
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
-
-
-def common_time_type(streams: Sequence[Stream], schemas: Sequence[pa.Schema], names: Sequence[str]) -> pa.DataType:
-    """The type of the answers' times."""
-    kinds = [column_type(schema, s.time, name) for s, schema, name in zip(streams, schemas, names, strict=True)]
-    for stream, kind in zip(streams, kinds, strict=True):
-        if not (is_time(kind) or is_number(kind) or pa.types.is_null(kind)):
-            raise BadArgument(f"time={stream.time!r} holds {kind}. Give a column of timestamps, dates or numbers.")
-    kinds = _told(kinds)
-    if pa.types.is_null(kinds[0]):
-        return kinds[0]
-    if len({is_time(kind) for kind in kinds}) > 1:
-        raise BadArgument(
-            f"The streams' times are {', '.join(map(str, kinds))}: timestamps and numbers do not mix. "
-            "Convert one of the columns."
-        )
-    if len(set(kinds)) == 1:
-        return kinds[0]
-    if is_time(kinds[0]):
-        zones = [kind.tz for kind in kinds if pa.types.is_timestamp(kind) and kind.tz]
-        return pa.timestamp("us", zones[0] if zones else None)
-    return pa.int64() if all(pa.types.is_integer(kind) for kind in kinds) else pa.float64()
-
-
-def known_dimensions(
-    names: Sequence[str], models: Sequence[uncertainty.Model], schemas: Sequence[pa.Schema]
-) -> int | None:
-    """The one number of dimensions of the call, where models or column types tell it."""
-    known: dict[str, int] = {}
-    for name, model, schema in zip(names, models, schemas, strict=True):
-        d = uncertainty.dimensions(model)
-        if d is None and isinstance(model, uncertainty.Samples):
-            kind = column_type(schema, model.column, name)
-            inner = getattr(kind, "value_type", None)
-            if structs.is_samples(kind):
-                d = structs.dimensions(kind)
-            elif inner is not None and is_number(inner):
-                d = 1
-            elif inner is not None and pa.types.is_fixed_size_list(inner):
-                d = inner.list_size
-        if d is not None:
-            uncertainty.check_dimensions(f"The value of stream {name!r}", d)
-            known[name] = d
-    if len(set(known.values())) > 1:
-        told = ", ".join(f"{name} has {d}" for name, d in known.items())
-        raise BadArgument(f"The streams differ in dimensions: {told}. A distance needs the same number on both sides.")
-    return next(iter(known.values()), None)
-
-
-def check_partitions(streams: Sequence[Stream], schemas: Sequence[pa.Schema], names: Sequence[str]) -> None:
-    """Raise `BadArgument` unless the streams' partitions are alike."""
-    counts = {name: len(stream.partitions) for name, stream in zip(names, streams, strict=True)}
-    if len(set(counts.values())) > 1:
-        raise BadArgument(f"partition_by differs in number over the streams: {counts}. Give every stream the same.")
-    for i in range(len(streams[0].partitions)):
-        kinds = {
-            name: str(column_type(schema, stream.partitions[i], name))
-            for name, stream, schema in zip(names, streams, schemas, strict=True)
-        }
-        if len(set(kinds.values()) - {"null"}) > 1:
-            raise BadArgument(
-                f"partition_by column {i + 1} differs in type over the streams: {kinds}. Cast one of them."
-            )
 
 
 def to_table(answers: Answers, call: JoinCall) -> pa.Table:

@@ -10,11 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from appulse.arguments import shown
-from appulse.engines.call import column_type, common_time_type, is_joined, known_dimensions, within_tolerance
+from appulse.engines.call import within_tolerance
 from appulse.engines.meaning import of_call, of_stream, of_types
 from appulse.engines.objects import ObjectsCall
 from appulse.engines.options import Options, options_of
 from appulse.engines.pushes import fitted
+from appulse.engines.schemas import encoding_of, is_joined
 from appulse.errors import BadArgument, bad_rows, nearest
 from appulse.model import uncertainty
 from appulse.model.columns import as_array
@@ -26,7 +27,6 @@ from appulse.model.times import from_micros, is_number, is_time, to_micros
 from appulse.model.uncertainty import Exact
 from appulse.operators.output import Output, Watch
 from appulse.operators.query_match import Points, match
-from appulse.queries.condition import parse
 from appulse.queries.index import MOST
 from appulse.queries.sets import QuerySet, as_keys, plain_key
 
@@ -107,23 +107,7 @@ def resolve_queries(
 ) -> QueryCall:
     """Check a call against the columns there are; ``table`` may have no rows, where its columns tell the dimensions."""
     name, schema = stream.name or "stream", table.schema
-    encoding = Encoding(
-        name=name,
-        model=stream.value,
-        key=stream.key,
-        time=stream.time,
-        unit=stream.unit,
-        existence=stream.existence,
-        partition_by=stream.partitions,
-        differ=None,
-        key_type=column_type(schema, stream.key, name),
-        time_type=common_time_type([stream], [schema], [name]),
-        quantile=0.0,
-        gaussian_reach=0.0,  # nobody looks for partners here
-        dimensions=known_dimensions([name], [stream.value], [schema]),
-        where=tuple(map(parse, stream.where)),
-    )
-    check_columns(encoding, schema)
+    encoding = encoding_of(stream, schema)
     d = encoding.dimensions or infer_dimensions(table, stream.value)
     if d is None and len(table):
         d = 1

@@ -10,10 +10,11 @@ import pyarrow as pa
 
 from appulse.arguments import NAME, TEXT, mapping, several, shown
 from appulse.engines.base import Call
-from appulse.engines.call import check_partitions, common_time_type, within_tolerance
+from appulse.engines.call import within_tolerance
 from appulse.engines.meaning import of_call, of_stream, of_types
 from appulse.engines.options import Options, options_of
 from appulse.engines.queries import QUERY, QueryCall, checked_probability, resolve_queries
+from appulse.engines.schemas import check_partitions, common_time_type
 from appulse.engines.window_rows import WindowRows, rows_of
 from appulse.errors import BadArgument, nearest
 from appulse.model.defects import as_json, as_text, reject_schema

@@ -15,10 +15,11 @@ from pydantic import ValidationError
 
 from appulse import api
 from appulse.engines.aggregate import resolve_unseen
-from appulse.engines.call import column_type, resolve
+from appulse.engines.call import resolve
 from appulse.engines.options import Options
 from appulse.engines.phenomena import resolve_phenomena
 from appulse.engines.queries import LocalQueries, resolve_queries
+from appulse.engines.schemas import column_type
 from appulse.engines.sensors import resolve_sensors
 from appulse.engines.window_call import resolve_window_queries
 from appulse.engines.window_queries import WindowQueries

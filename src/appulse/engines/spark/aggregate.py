@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import types as T  # noqa: N812 - the usual name of this module
-from pyspark.sql.pandas.types import from_arrow_type
-
 from appulse.engines.aggregate import AggregateBucket, AggregateCall, resolve_unseen
 from appulse.engines.spark.pipeline import Operator, built
 from appulse.engines.spark.results import remember
 from appulse.engines.spark.routing import ToGroups, bucket_keys
 from appulse.engines.spark.sources import Sources, with_watermark_delay
 from appulse.engines.spark.stage import GroupBuckets, Stage
-from appulse.engines.spark.tagged import arrow_schema, reject_type
+from appulse.engines.spark.tagged import arrow_schema, as_struct, reject_type
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pyspark.sql import DataFrame
+    from pyspark.sql import types as T  # noqa: N812
 
     from appulse.model.stream import Stream
 
@@ -44,5 +42,4 @@ def _schemas(call: AggregateCall, stream: Stream) -> tuple[T.StructType, T.Struc
     """Spark's schemas of answers and rejects: groups, keys and times in the types they came in."""
     given = stream.frame.schema
     own = {name: given[name].dataType for name, _ in call.partitions} | {"time": given[stream.time].dataType}
-    answers = [T.StructField(f.name, own.get(f.name) or from_arrow_type(f.type)) for f in call.answer_schema]
-    return T.StructType(answers), reject_type(given[stream.key].dataType, given[stream.time].dataType)
+    return as_struct(call.answer_schema, own), reject_type(given[stream.key].dataType, given[stream.time].dataType)

@@ -18,7 +18,6 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the house name of this module
 from pyspark.sql import types as T  # noqa: N812 - the house name of this module
-from pyspark.sql.pandas.types import from_arrow_type
 
 from appulse.engines.bucket import fail_if_asked
 from appulse.engines.local import as_table
@@ -43,7 +42,15 @@ from appulse.engines.spark.results import remember
 from appulse.engines.spark.routing import plain_tiling
 from appulse.engines.spark.sources import Sources, default_partitions
 from appulse.engines.spark.tables import packed, unpacked
-from appulse.engines.spark.tagged import METRICS, arrow_schema, reject_type, select_tag, tagged_rows, tagged_schema
+from appulse.engines.spark.tagged import (
+    METRICS,
+    arrow_schema,
+    as_struct,
+    reject_type,
+    select_tag,
+    tagged_rows,
+    tagged_schema,
+)
 from appulse.errors import BadArgument
 from appulse.operators.output import Output
 
@@ -195,8 +202,7 @@ class Changing:
 def _schemas(call: QueryCall, stream: Stream) -> tuple[T.StructType, T.StructType]:
     given = stream.frame.schema
     own = {"key": given[stream.key].dataType, "time": given[stream.time].dataType}
-    fields = [T.StructField(f.name, own.get(f.name) or from_arrow_type(f.type)) for f in call.answer_schema]
-    return T.StructType(fields), reject_type(own["key"], own["time"])
+    return as_struct(call.answer_schema, own), reject_type(own["key"], own["time"])
 
 
 def _matcher(

@@ -16,7 +16,7 @@ from appulse.engines.spark.blobs import read_table
 from appulse.model.filled import FILLED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -78,6 +78,11 @@ def result_schemas(call: JoinCall, streams: Sequence[Stream]) -> tuple[T.StructT
     if call.imputes:
         figures += [T.StructField(f"{side}_filled", from_arrow_type(FILLED)) for side in ("left", "right")]
     return T.StructType([*sides, *figures]), reject_type(key, time)
+
+
+def as_struct(schema: pa.Schema, own: Mapping[str, T.DataType]) -> T.StructType:
+    """Spark's columns of an Arrow schema; those that come from users' frames keep their ``own`` types."""
+    return T.StructType([T.StructField(f.name, own.get(f.name) or from_arrow_type(f.type)) for f in schema])
 
 
 def reject_type(key: T.DataType, time: T.DataType) -> T.StructType:

@@ -1,0 +1,148 @@
+"""What the columns of streams say before any row is read: the types of keys and times, dimensions, partitions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from appulse.errors import BadArgument, nearest
+from appulse.model import structs, uncertainty
+from appulse.model.encode import Encoding, check_columns
+from appulse.model.times import is_number, is_time
+from appulse.queries.condition import parse
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from appulse.model.stream import Stream
+
+
+def encoding_of(stream: Stream, schema: pa.Schema, measure: str | None = None) -> Encoding:
+    """How the rows of one stream are read that looks for no partners; ``measure`` is the column of a delta window."""
+    name = stream.name or "stream"
+    encoding = Encoding(
+        name=name,
+        model=stream.value,
+        key=stream.key,
+        time=stream.time,
+        unit=stream.unit,
+        existence=stream.existence,
+        partition_by=stream.partitions,
+        differ=None,
+        key_type=column_type(schema, stream.key, name),
+        time_type=common_time_type([stream], [schema], [name]),
+        quantile=0.0,
+        gaussian_reach=0.0,
+        dimensions=known_dimensions([name], [stream.value], [schema]),
+        measure=measure,
+        where=tuple(map(parse, stream.where)),
+    )
+    check_columns(encoding, schema)
+    return encoding
+
+
+def is_joined(schema: pa.Schema) -> bool:
+    """Whether rows are answers of a join, which share rows, so that they do not exist independently."""
+    return {"left_stream", "left_key", "right_stream", "right_key", "probability"} <= set(schema.names)
+
+
+def column_type(schema: pa.Schema, column: str, stream: str) -> pa.DataType:
+    """The type of a stream's column; `BadArgument` if there is none."""
+    if column not in schema.names:
+        raise BadArgument(
+            f"Stream {stream!r} has no column {column!r}.{nearest(column, schema.names)} "
+            f"It has: {', '.join(schema.names)}."
+        )
+    kind = schema.field(column).type
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _typed(kinds: list[pa.DataType]) -> list[pa.DataType]:
+    """The types without those of empty columns that never had a value, if others have one."""
+    return [kind for kind in kinds if not pa.types.is_null(kind)] or kinds
+
+
+def common_key_type(streams: Sequence[Stream], schemas: Sequence[pa.Schema], names: Sequence[str]) -> pa.DataType:
+    """The type of the answers' keys."""
+    kinds = [column_type(schema, s.key, name) for s, schema, name in zip(streams, schemas, names, strict=True)]
+    kinds = _typed(kinds)
+    if len(set(kinds)) == 1:
+        return kinds[0]
+    if pa.uint64() in kinds:  # no integer type holds these and negative ones
+        return pa.string()
+    for family, common in (
+        (pa.types.is_integer, pa.int64()),
+        (pa.types.is_floating, pa.float64()),
+        (_is_text, pa.string()),
+    ):
+        if all(family(kind) for kind in kinds):
+            return common
+    return pa.string()
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def common_time_type(streams: Sequence[Stream], schemas: Sequence[pa.Schema], names: Sequence[str]) -> pa.DataType:
+    """The type of the answers' times."""
+    kinds = [column_type(schema, s.time, name) for s, schema, name in zip(streams, schemas, names, strict=True)]
+    for stream, kind in zip(streams, kinds, strict=True):
+        if not (is_time(kind) or is_number(kind) or pa.types.is_null(kind)):
+            raise BadArgument(f"time={stream.time!r} holds {kind}. Give a column of timestamps, dates or numbers.")
+    kinds = _typed(kinds)
+    if pa.types.is_null(kinds[0]):
+        return kinds[0]
+    if len({is_time(kind) for kind in kinds}) > 1:
+        raise BadArgument(
+            f"The streams' times are {', '.join(map(str, kinds))}: timestamps and numbers do not mix. "
+            "Convert one of the columns."
+        )
+    if len(set(kinds)) == 1:
+        return kinds[0]
+    if is_time(kinds[0]):
+        zones = [kind.tz for kind in kinds if pa.types.is_timestamp(kind) and kind.tz]
+        return pa.timestamp("us", zones[0] if zones else None)
+    return pa.int64() if all(pa.types.is_integer(kind) for kind in kinds) else pa.float64()
+
+
+def known_dimensions(
+    names: Sequence[str], models: Sequence[uncertainty.Model], schemas: Sequence[pa.Schema]
+) -> int | None:
+    """The one number of dimensions of the call, where models or column types tell it."""
+    known: dict[str, int] = {}
+    for name, model, schema in zip(names, models, schemas, strict=True):
+        d = uncertainty.dimensions(model)
+        if d is None and isinstance(model, uncertainty.Samples):
+            kind = column_type(schema, model.column, name)
+            inner = getattr(kind, "value_type", None)
+            if structs.is_samples(kind):
+                d = structs.dimensions(kind)
+            elif inner is not None and is_number(inner):
+                d = 1
+            elif inner is not None and pa.types.is_fixed_size_list(inner):
+                d = inner.list_size
+        if d is not None:
+            uncertainty.check_dimensions(f"The value of stream {name!r}", d)
+            known[name] = d
+    if len(set(known.values())) > 1:
+        told = ", ".join(f"{name} has {d}" for name, d in known.items())
+        raise BadArgument(f"The streams differ in dimensions: {told}. A distance needs the same number on both sides.")
+    return next(iter(known.values()), None)
+
+
+def check_partitions(streams: Sequence[Stream], schemas: Sequence[pa.Schema], names: Sequence[str]) -> None:
+    """Raise `BadArgument` unless the streams' partitions are alike."""
+    counts = {name: len(stream.partitions) for name, stream in zip(names, streams, strict=True)}
+    if len(set(counts.values())) > 1:
+        raise BadArgument(f"partition_by differs in number over the streams: {counts}. Give every stream the same.")
+    for i in range(len(streams[0].partitions)):
+        kinds = {
+            name: str(column_type(schema, stream.partitions[i], name))
+            for name, stream, schema in zip(names, streams, schemas, strict=True)
+        }
+        if len(set(kinds.values()) - {"null"}) > 1:
+            raise BadArgument(
+                f"partition_by column {i + 1} differs in type over the streams: {kinds}. Cast one of them."
+            )
