@@ -17,7 +17,7 @@ import pytest
 import appulse as ap
 from appulse import api
 from appulse.model.columns import plain_type
-from tests import naive
+from tests import naive, sensing
 
 QUESTION: dict[str, Any] = {"epsilon": 1.0, "probability": 0.5, "window": ap.TimeWindow("10 seconds")}
 
@@ -94,7 +94,7 @@ def test_numbers_may_be_numpys_and_windows_timedeltas() -> None:
         (lambda: ap.Options(bounds=frozenset({"momnt"})), r"bounds=.*'momnt'.*Did you mean 'moment'"),
         (lambda: ap.Options(index="gird"), "index='gird'.*Did you mean 'grid'"),
         (lambda: ap.Options(partitions=0), "at least 1"),
-        (lambda: _stream(None, value="x"), "an uncertainty model: Exact, Samples, Gaussian, Ball or Incomplete"),
+        (lambda: _stream(None, value=5), "an uncertainty model: Exact, Samples, Gaussian, Ball or Incomplete"),
         (lambda: _stream(None, key=3), "give the name of a column"),
         (lambda: _stream(None, order="tme"), "order='tme'.*Did you mean 'time'"),
         (lambda: _stream(None, unit="sec"), "unit='sec'"),
@@ -617,9 +617,9 @@ def _pushing(kind: str) -> tuple[Any, Any]:
         return match.push, lambda: (len(match.drain()), len(match.rejects()))
     columns = {"sensor": "k", "time": "t", "value": "x"}
     by_hand = (
-        ap.SensorJoin(**columns, window=ap.TimeWindow(9))
+        sensing.by_hand(ap.SensorJoin, **columns, window=ap.TimeWindow(9))
         if kind == "sensors"
-        else ap.Phenomena(**columns, strength=1, span=9)
+        else sensing.by_hand(ap.Phenomena, **columns, strength=1, span=9)
     )
     return by_hand.push, lambda: (len(by_hand.drain()), len(by_hand.rejects()))
 

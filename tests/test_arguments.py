@@ -85,7 +85,7 @@ def test_what_stands_for_a_number_or_a_name_is_converted() -> None:
         (lambda: _call(np.zeros(1000)), r"real=<numpy\.ndarray>"),
         (lambda: _call(pd.NA), "got pandas"),
         (
-            lambda: ap.SensorJoin(sensor="k", time="t", value="x", window=[]),
+            lambda: ap.SensorJoin(ap.Stream(None, key="k", time="t", value="x"), window=[]),
             r"SensorJoin\(window=\[\]\): give a duration",
         ),
         (lambda: ap.similarity_join(*[READINGS] * 2, epsilon=1, probability=1, window=1), "Wrap the frame"),

@@ -248,7 +248,7 @@ def test_tables_have_no_future() -> None:
 
 def test_sensors_and_queries_over_windows_have_the_same_guard() -> None:
     table = track()
-    sensors = ap.SensorJoin(sensor="id", time="t", value="v", window=2, lateness=10)
+    sensors = ap.SensorJoin(ap.Stream(None, key="id", time="t", value="v", lateness=10), window=2)
     queries = ap.QueryMatch(stream("a"), stream("b"), probability=1.0)
     queries.change(pa.table({"query": [1], "condition": ["a.x = b.x WITHIN 5 SECONDS"]}))
     for begin in range(0, len(table), 1000):

@@ -64,5 +64,5 @@ def test_a_stream_goes_on_after_a_row_from_the_future(
 def test_readings_from_the_future_are_refused_in_streams(spark: SparkSession, tmp_path: Path) -> None:
     written(tmp_path / "in", stamped(track()))
     frame = read_stream(spark, tmp_path / "in", 2)
-    alike = ap.sensor_join(frame, sensor="id", time="t", value="v", window=1, lateness=10)
+    alike = ap.sensor_join(ap.Stream(frame, key="id", time="t", value="v", lateness=10), window=1)
     assert reasons(drained(alike, tmp_path / "out")[1]) == {"future": 1}

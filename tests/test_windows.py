@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import appulse as ap
 from appulse.errors import BadArgument
-from tests import naive, strategies
+from tests import naive, sensing, strategies
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -376,8 +376,8 @@ def test_a_duration_is_a_time_window(window: Any) -> None:
         lambda w: ap.self_join(streams[0], window=w, **settings),
         lambda w: ap.match_queries(*streams, queries=joined, window=w),
         lambda w: ap.window_aggregate(streams[0], {"x": "count"}, window=w),
-        lambda w: ap.sensor_join(table, window=w, **sensors),
-        lambda w: ap.SensorJoin(window=w, **sensors).push(table),
+        lambda w: sensing.sensor_join(table, window=w, **sensors),
+        lambda w: sensing.by_hand(ap.SensorJoin, window=w, **sensors).push(table),
     ]
     for call in calls:
         assert call(window).equals(call(ap.TimeWindow(2)))

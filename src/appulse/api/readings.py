@@ -3,53 +3,79 @@
 from __future__ import annotations
 
 from inspect import signature
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
-from appulse.api.results import Pushes, is_spark, remember
-from appulse.arguments import Count, Name, Names, NotNegative, OnReject, Positive, checked, taken
+from appulse.api.results import Described, Framed, Pushes, is_spark, remember
+from appulse.arguments import Count, Names, NotNegative, OnReject, Positive, checked, taken
 from appulse.engines.options import Options, options_of
 from appulse.engines.phenomena import EmitPhenomena, Reach
 from appulse.engines.pushes import FirstTypes, schema_of
 from appulse.engines.sensors import SensorWindow, Similar
 from appulse.errors import BadArgument
-from appulse.model.stream import Ahead, Unit
+from appulse.model.stream import Result, Stream
 from appulse.model.times import Duration
+from appulse.model.uncertainty import Exact
 
 if TYPE_CHECKING:
     from appulse.engines.readings import LocalReadings, ReadingsCall
 
 
+#: What readings have no use for, and why: they are certain values of one stream.
+_USELESS = {
+    "existence": "each reading exists",
+    "idle_after": "one stream waits for no other",
+    "order": "a reading meets those before it in time",
+    "where": "filter the frame before",
+}
+
+
+def columns_of(readings: Stream, call: str) -> dict[str, Any]:
+    """What a stream of readings says of its columns, as arguments of a call; `BadArgument` for what it cannot have."""
+    value = readings.value
+    if not isinstance(value, Exact) or len(value.columns) > 1:
+        raise BadArgument(
+            f"{call}() compares single values as they are, and the value of its stream is {value!r}. Give the name of "
+            "a column: ap.Stream(..., value='celsius')."
+        )
+    for setting, reason in _USELESS.items():
+        given = getattr(readings, setting)
+        if given not in (None, (), "time"):
+            raise BadArgument(f"{call}() has no use for Stream({setting}={given!r}): {reason}. Leave it out.")
+    return {
+        "name": readings.name or "readings",
+        "sensor": readings.key,
+        "time": readings.time,
+        "value": value.columns[0],
+        "unit": readings.unit,
+        "partition_by": readings.partitions,
+        "lateness": readings.lateness,
+        "ahead": readings.ahead,
+    }
+
+
 @checked
 def sensor_join(
-    readings: Any,
+    readings: Framed[Result],
     *,
-    sensor: Name,
-    time: Name,
-    value: Name,
     resolution: Positive | None = None,
     within: NotNegative | None = None,
     window: SensorWindow,
-    lateness: Duration | None = None,
-    ahead: Ahead = "1 hour",
-    partition_by: Names | None = None,
     carry: Names = (),
     expand: bool = False,
     similar: Similar = "value",
     over: Duration | None = None,
-    unit: Unit = "s",
     on_reject: OnReject = "collect",
     options: Options | None = None,
-) -> Any:
+) -> Result:
     """Which sensors read alike: each reading with the readings of other sensors of like value, however many they are.
 
-    ``readings`` is a frame with a column of sensors (any type), one of times and one of values. Values are alike if
-    equal, or with ``resolution`` in one bin ``floor(value / resolution)``, or with ``within`` at most that far apart. A
-    reading meets readings that come before it in the order (time, sensor, number) and are in their window: ``window``
-    is a duration or a `TimeWindow` (``per_stream`` names sensors), a mapping from sensors to durations (None: all
-    others), or the name of a column with each sensor's window in seconds. ``unit`` is that of times that are plain
-    numbers.
+    ``readings`` is one stream of all sensors: its key is the sensor, its value the name of a column of any type. Values
+    are alike if equal, or with ``resolution`` in one bin ``floor(value / resolution)``, or with ``within`` at most that
+    far apart. A reading meets readings that come before it in the order (time, sensor, number) and are in their window:
+    ``window`` is a duration or a `TimeWindow` (``per_stream`` names sensors), a mapping from sensors to durations
+    (None: all others), or the name of a column with each sensor's window in seconds.
     ``similar`` has sensors compared by what they did in the time ``over`` up to a reading, which is ``value`` then:
     ``"summary"``, the mean and standard deviation, each in a bin of ``resolution``; ``"slope"``, a second, by least
     squares, by ``resolution`` or ``within``, else by its sign; ``"pattern"``, the signs of the steps, such as "+0-".
@@ -64,45 +90,36 @@ def sensor_join(
     Ali et al. 2007, Definition 1 and section 4.1.
     """
     settings: dict[str, Any] = {
-        "sensor": sensor,
-        "time": time,
-        "value": value,
+        **columns_of(readings, "sensor_join"),
         "resolution": resolution,
         "within": within,
         "window": window,
-        "lateness": lateness,
-        "ahead": ahead,
-        "partition_by": partition_by,
         "carry": carry,
         "expand": expand,
         "similar": similar,
         "over": over,
-        "unit": unit,
         "on_reject": on_reject,
         "options": options,
     }
-    if is_spark(readings):
+    if is_spark(readings.frame):
         from appulse.engines.spark.sensors import spark_sensors
 
-        return spark_sensors(readings, **settings)
+        return cast("Result", spark_sensors(readings.frame, **settings))
     from appulse.engines.local import as_table
     from appulse.engines.readings import LocalReadings
     from appulse.engines.sensors import resolve_sensors
 
-    table = as_table(readings)
+    table = as_table(readings.frame)
     engine = LocalReadings(resolve_sensors(table.schema, **settings))
     result = engine.answers(table)
     remember(result, engine.rejects(), engine.call)
-    return result
+    return cast("Result", result)
 
 
 @checked
 def phenomena(
-    readings: Any,
+    readings: Framed[Result],
     *,
-    sensor: Name,
-    time: Name,
-    value: Name,
     resolution: Positive | None = None,
     within: NotNegative | None = None,
     strength: Count,
@@ -114,19 +131,16 @@ def phenomena(
     similar: Similar = "value",
     over: Duration | None = None,
     emit: EmitPhenomena = "events",
-    lateness: Duration | None = None,
-    ahead: Ahead = "1 hour",
-    partition_by: Names | None = None,
-    unit: Unit = "s",
     on_reject: OnReject = "collect",
     options: Options | None = None,
-) -> Any:
+) -> Result:
     """What is going on in a field of sensors: values that connected regions of sensors hold, and where these move.
 
+    ``readings`` is one stream of all sensors, as in `sensor_join`.
     A sensor is active in a value (with ``resolution`` a bin, as in `sensor_join`) while it has produced it at least
     ``strength`` times within ``span`` of the tick at hand. A phenomenon is a value and a connected region of at least
-    ``min_sensors`` active sensors: neighbours are at most ``reach`` apart, by ``locations``, a frame with the column of
-    sensors and two of coordinates; without these all sensors are neighbours. Ticks are the times of readings.
+    ``min_sensors`` active sensors: neighbours are at most ``reach`` apart, by ``locations``, a frame with the stream's
+    key and two columns of coordinates; without these all sensors are neighbours. Ticks are the times of readings.
     ``similar`` is as in `sensor_join`, ``over`` by default ``span``.
 
     With ``within`` in place of bins, a reading counts if at least ``strength`` readings of its sensor in the span,
@@ -151,9 +165,7 @@ def phenomena(
     from appulse.engines.local import as_table
 
     settings: dict[str, Any] = {
-        "sensor": sensor,
-        "time": time,
-        "value": value,
+        **columns_of(readings, "phenomena"),
         "resolution": resolution,
         "within": within,
         "strength": strength,
@@ -165,25 +177,21 @@ def phenomena(
         "similar": similar,
         "over": over,
         "emit": emit,
-        "lateness": lateness,
-        "ahead": ahead,
-        "partition_by": partition_by,
-        "unit": unit,
         "on_reject": on_reject,
         "options": options,
     }
-    if is_spark(readings):
+    if is_spark(readings.frame):
         from appulse.engines.spark.sensors import spark_phenomena
 
-        return spark_phenomena(readings, **settings)
+        return cast("Result", spark_phenomena(readings.frame, **settings))
     from appulse.engines.phenomena import resolve_phenomena
     from appulse.engines.readings import LocalReadings
 
-    table = as_table(readings)
+    table = as_table(readings.frame)
     engine = LocalReadings(resolve_phenomena(table.schema, **settings))
     result = engine.answers(table)
     remember(result, engine.rejects(), engine.call)
-    return result
+    return cast("Result", result)
 
 
 class _OverReadings:
@@ -191,9 +199,10 @@ class _OverReadings:
 
     _call: Any = None
 
-    def __init__(self, **settings: Any) -> None:
-        signature(self._call).bind(None, **settings)  # what is missing, or not known, is told here
+    def __init__(self, readings: Described, **settings: Any) -> None:
+        signature(self._call).bind(readings, **settings)  # what is missing, or not known, is told here
         self._settings = taken(self._call, settings, type(self).__name__)
+        self._settings |= columns_of(readings, type(self).__name__)
         options_of(settings.get("options"), self._call.__name__)
         self._engine: LocalReadings | None = None
         self._types: FirstTypes | None = None
@@ -252,8 +261,8 @@ class _OverReadings:
 class SensorJoin(_OverReadings):
     """The sensor join by hand, without Spark: push readings as they come, take the answers they complete.
 
-    Arguments as in `sensor_join`, without the frame. A reading waits until its tick is complete: until a later one
-    has come, by more than ``lateness``.
+    ``readings`` has ``frame=None``; other arguments are as in `sensor_join`. A reading waits until its tick is
+    complete: until a later one has come, by more than ``lateness``.
     """
 
     _call = staticmethod(sensor_join)
@@ -267,8 +276,8 @@ class SensorJoin(_OverReadings):
 class Phenomena(_OverReadings):
     """Phenomena by hand, without Spark: push readings as they come, take the events they complete.
 
-    Arguments as in `phenomena`, without the frame. A reading waits until its tick is complete: until a later one has
-    come, by more than ``lateness``.
+    ``readings`` has ``frame=None``; other arguments are as in `phenomena`. A reading waits until its tick is complete:
+    until a later one has come, by more than ``lateness``.
     """
 
     _call = staticmethod(phenomena)

@@ -10,7 +10,7 @@ import pyarrow as pa
 from appulse.arguments import Kind, Unfit, checked, instance
 from appulse.engines.spark.installation import need_spark
 from appulse.errors import BadArgument, OutputLimit
-from appulse.model.stream import Stream
+from appulse.model.stream import Result, Stream
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -22,15 +22,17 @@ def _framed(stream: Any) -> Stream:
     if not isinstance(stream, Stream):
         raise Unfit
     if stream.frame is None:
-        raise Unfit("the stream has no frame. Streams without one are for ap.SimilarityJoin and ap.QueryMatch.")
+        raise Unfit("the stream has no frame. Streams without one are for calls by hand, such as ap.SimilarityJoin.")
     return stream
 
 
 #: A stream over a frame.
 FRAMED = Kind("a Stream. Wrap the frame: ap.Stream(frame, ...)", _framed)
-Framed: TypeAlias = Annotated[Stream, FRAMED]
-#: A stream whose rows come later.
-Described: TypeAlias = Annotated[Stream, instance(Stream, "a Stream. Describe the stream: ap.Stream(None, ...)")]
+Framed: TypeAlias = Annotated[Stream[Result], FRAMED]
+#: A stream, whose rows may come later.
+Described: TypeAlias = Annotated[
+    Stream[Result], instance(Stream, "a Stream. Describe the stream: ap.Stream(None, ...)")
+]
 
 
 def _result(value: Any) -> Any:
