@@ -426,15 +426,15 @@ def _joins() -> Iterator[Target]:
         cell,
     )
 
-    def by_hand(frame: Any, more: Any, **settings: Any) -> None:
-        join = ap.SimilarityJoin(**settings)
+    def by_hand(frame: Any, more: Any, a: Any, b: Any, **settings: Any) -> None:
+        join = ap.SimilarityJoin(a, b, **settings)
         join.push(a=ROWS, b=ROWS)
         join.push(a=frame, b=more)
         join.current()
         join.drain()
         join.rejects()
 
-    streams = {"a": stream(None), "b": stream(None)}
+    streams = {"a": stream(None, name="a"), "b": stream(None, name="b")}
     yield Target(
         "SimilarityJoin", by_hand, {"frame": ROWS, "more": None} | streams | usual | {"different": None} | modes
     )
@@ -442,6 +442,15 @@ def _joins() -> Iterator[Target]:
     sums = {"distribution": False, "single_valued": False, "on_reject": "collect"}
     asked = {"stream": stream(), "aggregates": {"x": "sum"}, "window": ap.CountWindow(2)}
     yield Target("window_aggregate", ap.window_aggregate, asked | sums)
+
+    def by_push(frame: Any, **settings: Any) -> None:
+        sums = ap.WindowAggregate(**settings)
+        sums.push(ROWS)
+        sums.push(frame)
+        sums.drain()
+        sums.rejects()
+
+    yield Target("WindowAggregate", by_push, {"frame": ROWS} | asked | sums | {"stream": stream(None)})
     yield Target(
         "window_aggregate, of x",
         lambda x: ap.window_aggregate(stream(), {"x": x}, window=ap.CountWindow(2)),

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import appulse as ap
 from appulse.model.columns import plain_type
-from tests import sensing
+from tests import hands, sensing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -97,7 +97,7 @@ def asked(condition: str = "x >= 0") -> pa.Table:
 
 
 def by_hand(frame: Any) -> pa.Table:
-    join = ap.SimilarityJoin(a=stream(None, key="c"), b=stream(None, key="c"), **CLOSE)
+    join = hands.similarity_join(a=stream(None, key="c"), b=stream(None, key="c"), **CLOSE)
     return pa.concat_tables([join.push(a=frame, b=frame), join.drain()])
 
 

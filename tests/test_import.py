@@ -73,8 +73,8 @@ for model in models:
     stream = ap.Stream(table, key="id", time="ts", value=model)
     ap.rejects(ap.self_join(stream, **question))
 ap.similarity_join(*(ap.Stream(table, key="id", time="ts", value=m) for m in models), **question)
-join = ap.SimilarityJoin(a=ap.Stream(None, key="id", time="ts", value=models[0]), **question)
-join.push(a=table)
+join = ap.SimilarityJoin(ap.Stream(None, key="id", time="ts", value=models[0]), **question)
+join.push(table)
 print(json.dumps([m for m in sys.modules if m.split(".")[0] in ("pyspark", "py4j")]))
 """
     assert _fresh(code) == []

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 import appulse as ap
 from appulse.operators.plan import BOUNDS
-from tests import naive
+from tests import hands, naive
 from tests import naive_imputation as twin
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def test_incomplete_values_need_an_imputer() -> None:
     with pytest.raises(ap.BadArgument, match="an imputer such as"):
         ap.similarity_join(stream(HOLED), stream(WHOLE), epsilon=1, probability=0.1, window=ap.TimeWindow(0), imputer=3)
     with pytest.raises(ap.BadArgument, match="typical rows"):
-        ap.SimilarityJoin(
+        hands.similarity_join(
             left=stream(None), right=stream(None), epsilon=1, probability=0.1, window=ap.TimeWindow(0), imputer="auto"
         ).push(left=HOLED, right=WHOLE)
     with pytest.raises(ap.BadArgument, match="Did you mean 'right'"):
@@ -275,7 +275,7 @@ def test_pushes_answer_as_one(case: dict[str, Any], pushes: int) -> None:
     expected = run(case, holed, imputer=imputer)
     sides: Any = {name: replace(s, frame=None, lateness=10) for name, s in zip(("left", "right"), holed, strict=True)}
     settings = {name: case[name] for name in ("epsilon", "probability", "window")}
-    join = ap.SimilarityJoin(**sides, **settings, imputer=imputer)
+    join = hands.similarity_join(**sides, **settings, imputer=imputer)
     found = []
     for k in range(pushes):
         part = {

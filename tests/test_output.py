@@ -23,7 +23,7 @@ from appulse.engines.sensors import resolve_sensors
 from appulse.engines.window_call import resolve_window_queries
 from appulse.model.degrees import degrees_hint, named_as_degrees
 from appulse.operators import output, pairs
-from tests import query_strategies, sensing, strategies, test_phenomena, test_relational, test_sensor_join
+from tests import hands, query_strategies, sensing, strategies, test_phenomena, test_relational, test_sensor_join
 from tests.test_spark_aggregate import _files
 from tests.test_spark_join import read_stream
 
@@ -181,7 +181,7 @@ _NEAR: dict[str, Any] = {"epsilon": 1.0, "probability": 0.5, "window": FOREVER}
 _CALLS: dict[str, list[Callable[[ap.Options], object]]] = {
     "similarity_join": [
         lambda o: ap.similarity_join(_stream("a"), _stream("b"), **_NEAR, options=o),
-        lambda o: ap.SimilarityJoin(a=_stream(), b=_stream(), **_NEAR, options=o),
+        lambda o: hands.similarity_join(a=_stream(), b=_stream(), **_NEAR, options=o),
     ],
     "self_join": [lambda o: ap.self_join(_stream(), **_NEAR, options=o)],
     "explain_pair": [
@@ -396,7 +396,7 @@ def test_a_join_of_degrees_by_metres_is_told(monkeypatch: pytest.MonkeyPatch) ->
     ap.self_join(_places(20, named, (4.2e6, 4.7e5)), epsilon=50.0, **asked)
     with pytest.warns(ap.ExplodingOutput, match="lat and lng look like degrees, and epsilon=50 is in the unit"):
         ap.self_join(_places(20, named), epsilon=50.0, **asked)
-    join = ap.SimilarityJoin(a=_places(1, named), epsilon=50.0, **asked)
+    join = hands.similarity_join(a=_places(1, named), epsilon=50.0, **asked)
     with pytest.warns(ap.ExplodingOutput, match="look like degrees"):
         join.push(a=_places(20, named).frame)
     join.push(a=_places(20, named).frame)  # once

@@ -298,11 +298,13 @@ def test_a_column_is_a_certain_value() -> None:
 
 def test_by_hand_what_is_missing_is_told_at_once() -> None:
     with pytest.raises(TypeError, match="'window'"):
-        ap.SensorJoin(ap.Stream(None, key="s", time="t", value="v"))
+        sensing.by_hand(ap.SensorJoin, sensor="s", time="t", value="v")
     with pytest.raises(TypeError, match="'windw'"):
-        ap.SensorJoin(ap.Stream(None, key="s", time="t", value="v"), window=1, windw=2)
+        sensing.by_hand(ap.SensorJoin, sensor="s", time="t", value="v", window=1, windw=2)
+    unused = ap.Phenomena(ap.Stream(None, key="s", time="t", value="v"), strength=1, span=1)
     with pytest.raises(ap.BadArgument, match="push some"):
-        ap.Phenomena(ap.Stream(None, key="s", time="t", value="v"), strength=1, span=1).drain()
+        unused.rejects()
+    assert unused.drain().num_columns == 0
 
 
 def test_how_calls_are_carried_out(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import appulse as ap
+from tests import hands
 from tests.test_future import reasons, stamped, track
 
 if TYPE_CHECKING:
@@ -53,7 +54,9 @@ def test_a_stream_goes_on_after_a_row_from_the_future(
     stream = ap.Stream(frame, key="id", time="t", value=model, lateness="2 minutes", name="rows")
     settings: dict[str, Any] = {"epsilon": 0.1, "probability": 0.5, "window": window}
     answers, rejects = drained(ap.self_join(stream, **settings), tmp_path / "out")
-    by_hand = ap.SimilarityJoin(rows=ap.Stream(None, key="id", time="t", value=model, lateness="2 minutes"), **settings)
+    by_hand = hands.similarity_join(
+        rows=ap.Stream(None, key="id", time="t", value=model, lateness="2 minutes"), **settings
+    )
     parts = [by_hand.push(rows=table.slice(begin, STEP)) for begin in range(0, len(table), STEP)]
     expected = pa.concat_tables([*parts, by_hand.drain()])
     names = ["left_key", "right_key", "distance"]

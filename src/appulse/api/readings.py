@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from inspect import signature
+from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
-from appulse.api.results import Described, Framed, Pushes, is_spark, remember
-from appulse.arguments import Count, Names, NotNegative, OnReject, Positive, checked, taken
+from appulse.api.by_hand import Bare, ByHand
+from appulse.api.results import Framed, is_spark, remember
+from appulse.arguments import Count, Names, NotNegative, OnReject, Positive, checked
 from appulse.engines.options import Options, options_of
 from appulse.engines.phenomena import EmitPhenomena, Reach
-from appulse.engines.pushes import FirstTypes, schema_of
 from appulse.engines.sensors import SensorWindow, Similar
 from appulse.errors import BadArgument
 from appulse.model.stream import Result, Stream
@@ -19,9 +19,13 @@ from appulse.model.times import Duration
 from appulse.model.uncertainty import Exact
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from appulse.api.by_hand import Frames, Types
     from appulse.engines.readings import LocalReadings, ReadingsCall
 
 
+_CALLS = {"SensorJoin": "sensor_join", "Phenomena": "phenomena"}
 #: What readings have no use for, and why: they are certain values of one stream.
 _USELESS = {
     "existence": "each reading exists",
@@ -162,8 +166,6 @@ def phenomena(
 
     Ali et al. 2005 and 2007.
     """
-    from appulse.engines.local import as_table
-
     settings: dict[str, Any] = {
         **columns_of(readings, "phenomena"),
         "resolution": resolution,
@@ -171,7 +173,7 @@ def phenomena(
         "strength": strength,
         "span": span,
         "min_sensors": min_sensors,
-        "locations": locations.toArrow() if is_spark(locations) else None if locations is None else as_table(locations),
+        "locations": _table_of(locations),
         "reach": reach,
         "horizon": horizon,
         "similar": similar,
@@ -184,6 +186,7 @@ def phenomena(
         from appulse.engines.spark.sensors import spark_phenomena
 
         return cast("Result", spark_phenomena(readings.frame, **settings))
+    from appulse.engines.local import as_table
     from appulse.engines.phenomena import resolve_phenomena
     from appulse.engines.readings import LocalReadings
 
@@ -194,70 +197,43 @@ def phenomena(
     return cast("Result", result)
 
 
-class _OverReadings:
-    """An operator over readings by hand, without Spark: push them as they come, take the answers they complete."""
+class _OverReadings(ByHand["LocalReadings"]):
+    """An operator over readings by hand."""
 
-    _call: Any = None
+    def __init__(self, readings: Stream, options: Options | None, **settings: Any) -> None:
+        call = type(self).__name__
+        self._settings: dict[str, Any] = columns_of(readings, call) | settings
+        self._settings["options"] = options_of(options, _CALLS[call])
+        super().__init__((readings,), "readings")
 
-    def __init__(self, readings: Described, **settings: Any) -> None:
-        signature(self._call).bind(readings, **settings)  # what is missing, or not known, is told here
-        self._settings = taken(self._call, settings, type(self).__name__)
-        self._settings |= columns_of(readings, type(self).__name__)
-        options_of(settings.get("options"), self._call.__name__)
-        self._engine: LocalReadings | None = None
-        self._types: FirstTypes | None = None
-        self._held: list[pa.Table] = []  # pushes without types, and so without a reading that can be used
-        self._pushes = Pushes()
-
+    @abstractmethod
     def _resolve(self, schema: pa.Schema) -> ReadingsCall:
-        raise NotImplementedError
+        """The call over readings of these columns."""
 
-    def push(self, frame: Any) -> pa.Table:
-        """Take in readings; the answers of the ticks that this completes.
+    def _identity(self, name: str) -> tuple[str, ...]:
+        return *super()._identity(name), self._settings["value"]
 
-        A push whose columns do not fit the types of the first one is a `BadArgument`. What raises has changed nothing.
-        """
-        from appulse.engines.local import as_table
+    def _fixed(self, name: str) -> tuple[str, ...]:
+        return *self._identity(name), *self._settings.get("carry", ())
 
-        table = as_table(frame)
-        with self._pushes:
-            if self._engine is None or self._types is None or self._held:
-                return self._start([*self._held, table])
-            found = self._known.push(self._types.fit(table))
-            return pa.concat_tables([self._known.call.answer_schema.empty_table(), *found])
-
-    def _start(self, pushes: list[pa.Table]) -> pa.Table:
-        """Begin, or begin again while there are no types."""
+    def _make(self, held: Sequence[Frames], types: Types) -> tuple[LocalReadings, Types]:
         from appulse.engines.readings import LocalReadings
 
-        schema = schema_of(pushes)
-        call = self._resolve(schema)
-        encoding = call.encoding
-        types = FirstTypes("the readings", [*encoding.identity, *encoding.carry]).and_those_of(schema)
-        typed = types.knows(encoding.identity)
-        if typed:  # what is carried with the first readings stays without a type if it had none
-            types = types.and_rather(dict.fromkeys(encoding.carry, pa.null()))
-        engine = LocalReadings(call)
-        found = [part for push in pushes for part in engine.push(types.fit(push))]
-        self._engine, self._types, self._held = engine, types, [] if typed else pushes
-        return pa.concat_tables([call.answer_schema.empty_table(), *found])
+        (name,) = self._streams
+        call = self._resolve(self._schema(name, held))
+        if types[name].knows(call.encoding.identity):  # what is carried stays without a type if it had none
+            types = {name: types[name].and_rather(dict.fromkeys(call.encoding.carry, pa.null()))}
+        return LocalReadings(call), types
 
-    def drain(self) -> pa.Table:
-        """The readings have ended: the answers of what was held."""
-        with self._pushes:
-            return pa.concat_tables([self._known.call.answer_schema.empty_table(), *self._known.drain()])
+    def _feed(self, engine: LocalReadings, tables: Frames) -> pa.Table:
+        found = (part for table in tables.values() for part in engine.push(table))
+        return pa.concat_tables([engine.call.answer_schema.empty_table(), *found])
 
-    def rejects(self) -> pa.Table:
-        """Every row that could not be used so far."""
-        return self._known.rejects()
-
-    @property
-    def _known(self) -> LocalReadings:
-        if self._engine is None:
-            raise BadArgument("No readings have been pushed yet: push some first, if only an empty frame.")
-        return self._engine
+    def _finish(self, engine: LocalReadings) -> pa.Table:
+        return pa.concat_tables([engine.call.answer_schema.empty_table(), *engine.drain()])
 
 
+@checked
 class SensorJoin(_OverReadings):
     """The sensor join by hand, without Spark: push readings as they come, take the answers they complete.
 
@@ -265,7 +241,32 @@ class SensorJoin(_OverReadings):
     complete: until a later one has come, by more than ``lateness``.
     """
 
-    _call = staticmethod(sensor_join)
+    def __init__(
+        self,
+        readings: Bare,
+        *,
+        resolution: Positive | None = None,
+        within: NotNegative | None = None,
+        window: SensorWindow,
+        carry: Names = (),
+        expand: bool = False,
+        similar: Similar = "value",
+        over: Duration | None = None,
+        on_reject: OnReject = "collect",
+        options: Options | None = None,
+    ) -> None:
+        super().__init__(
+            readings,
+            options,
+            resolution=resolution,
+            within=within,
+            window=window,
+            carry=carry,
+            expand=expand,
+            similar=similar,
+            over=over,
+            on_reject=on_reject,
+        )
 
     def _resolve(self, schema: pa.Schema) -> ReadingsCall:
         from appulse.engines.sensors import resolve_sensors
@@ -273,19 +274,58 @@ class SensorJoin(_OverReadings):
         return resolve_sensors(schema, live=True, **self._settings)
 
 
+@checked
 class Phenomena(_OverReadings):
     """Phenomena by hand, without Spark: push readings as they come, take the events they complete.
 
-    ``readings`` has ``frame=None``; other arguments are as in `phenomena`. A reading waits until its tick is complete:
-    until a later one has come, by more than ``lateness``.
+    ``readings`` has ``frame=None``; other arguments are as in `phenomena`. A reading waits until its tick is
+    complete: until a later one has come, by more than ``lateness``.
     """
 
-    _call = staticmethod(phenomena)
+    def __init__(
+        self,
+        readings: Bare,
+        *,
+        resolution: Positive | None = None,
+        within: NotNegative | None = None,
+        strength: Count,
+        span: Duration,
+        min_sensors: Count = 2,
+        locations: Any = None,
+        reach: Reach | None = None,
+        horizon: Duration | None = None,
+        similar: Similar = "value",
+        over: Duration | None = None,
+        emit: EmitPhenomena = "events",
+        on_reject: OnReject = "collect",
+        options: Options | None = None,
+    ) -> None:
+        super().__init__(
+            readings,
+            options,
+            resolution=resolution,
+            within=within,
+            strength=strength,
+            span=span,
+            min_sensors=min_sensors,
+            locations=_table_of(locations),
+            reach=reach,
+            horizon=horizon,
+            similar=similar,
+            over=over,
+            emit=emit,
+            on_reject=on_reject,
+        )
 
     def _resolve(self, schema: pa.Schema) -> ReadingsCall:
-        from appulse.engines.local import as_table
         from appulse.engines.phenomena import resolve_phenomena
 
-        locations = self._settings.get("locations")
-        known = None if locations is None else as_table(locations)
-        return resolve_phenomena(schema, live=True, **(self._settings | {"locations": known}))
+        return resolve_phenomena(schema, live=True, **self._settings)
+
+
+def _table_of(locations: Any) -> pa.Table | None:
+    from appulse.engines.local import as_table
+
+    if locations is None:
+        return None
+    return locations.toArrow() if is_spark(locations) else as_table(locations)

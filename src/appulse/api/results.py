@@ -9,12 +9,10 @@ import pyarrow as pa
 
 from appulse.arguments import Kind, Unfit, checked, instance
 from appulse.engines.spark.installation import need_spark
-from appulse.errors import BadArgument, OutputLimit
+from appulse.errors import BadArgument
 from appulse.model.stream import Result, Stream
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from appulse.engines.call import AnyCall
 
 
@@ -114,26 +112,3 @@ def is_spark(frame: Any) -> bool:
     if spark:
         need_spark()
     return spark
-
-
-class Pushes:
-    """Around each push of a call by hand: one that stops at ``max_output`` loses its answers, so none may follow."""
-
-    def __init__(self) -> None:
-        self._stopped = False
-
-    def __enter__(self) -> None:
-        self.check()
-
-    def check(self) -> None:
-        """Raise `BadArgument` if one has stopped."""
-        if self._stopped:
-            raise BadArgument(
-                "An earlier push had more rows of output than Options(max_output=) allows, and its answers are lost. "
-                "Make a new one, and push the rows again with a higher limit or in smaller parts."
-            )
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stopped = isinstance(error, OutputLimit)

@@ -14,11 +14,12 @@ from appulse.engines.call import column_type, common_time_type, is_joined, known
 from appulse.engines.meaning import of_call, of_stream, of_types
 from appulse.engines.options import Options, options_of
 from appulse.errors import BadArgument, bad_rows, nearest, tell_capped
+from appulse.model.columns import is_list
 from appulse.model.encode import Encoding, check_columns, encode, held_as, infer_dimensions
 from appulse.model.meaning import digest
 from appulse.model.strings import Bytes, decode, label_parts
 from appulse.model.times import from_micros
-from appulse.model.uncertainty import names
+from appulse.model.uncertainty import Samples, names
 from appulse.operators.attributes import dimension_of
 from appulse.operators.output import Output
 from appulse.operators.relational import AGGREGATES, CONDITIONAL, AggregatePlan, Asked, WindowAggregate
@@ -186,6 +187,19 @@ def resolve_aggregate(
         (stream.ahead_micros,),
         options_of(options, "window_aggregate").max_output,
     )
+
+
+def first_dimensions(stream: Stream, tables: Sequence[pa.Table]) -> pa.Table | None:
+    """The first of some tables, with columns alike, that tells how many dimensions the value has."""
+    name, model = stream.name or "stream", stream.value
+
+    def tells(table: pa.Table) -> bool:
+        if known_dimensions([name], [model], [table.schema]) is not None or not isinstance(model, Samples):
+            return True
+        kind = table.schema.field(model.column).type
+        return is_list(kind) and is_list(kind.value_type) and infer_dimensions(table, model) is not None
+
+    return next((table for table in tables if tells(table)), None)
 
 
 def resolve_unseen(stream: Stream, schema: pa.Schema, aggregates: Mapping[str, Any], **settings: Any) -> AggregateCall:
