@@ -12,5 +12,5 @@ def similarity_join(**arguments: Any) -> ap.SimilarityJoin:
     """`appulse.SimilarityJoin`; a stream without a name has that of its argument."""
     streams = {name: given for name, given in arguments.items() if isinstance(given, ap.Stream)}
     settings = {name: given for name, given in arguments.items() if name not in streams}
-    named = (one if one.name is not None else replace(one, name=name) for name, one in streams.items())
+    named = (replace(one, frame=None, name=one.name or name) for name, one in streams.items())
     return ap.SimilarityJoin(*named, **settings)

@@ -16,6 +16,7 @@ import pytest
 
 import appulse as ap
 from appulse import api
+from appulse.engines.results import MOST_RECENT
 from appulse.model.columns import plain_type
 from tests import hands, naive, sensing
 
@@ -453,23 +454,57 @@ def test_rejects_belong_to_the_result_itself() -> None:
     assert (rows[0]["stream"], rows[0]["key"], rows[0]["time"]) == ("right", 1, 1.0)
     assert (rows[0]["reason"], rows[0]["detail"]) == ("non-finite value", "x is nan")
     assert json.loads(rows[0]["values"]) == {"x": "nan"}
-    for other in (result.slice(0, 1), pa.table({"a": [1]}), result.select(["left_key"])):
-        with pytest.raises(ap.BadArgument, match="not what a call of appulse returned"):
-            ap.rejects(other)
+    with pytest.raises(ap.BadArgument, match="not what a call of appulse returned"):
+        ap.rejects(pa.table({"a": [1]}))
     with pytest.raises(ap.BadArgument, match=r"rejects\(result=\{\}\): give the result of a call, itself, got dict"):
         ap.rejects({})
     assert len(ap.rejects(_join())) == 0
 
 
-def test_rejects_go_when_their_result_goes() -> None:
-    """Nothing is kept for results that nobody holds."""
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda t: t.slice(0, 1),
+        lambda t: t.select(["left_key"]),
+        lambda t: t.rename_columns([f"c{i}" for i in range(t.num_columns)]),
+        lambda t: t.filter(pa.compute.field("left_key") > 0),
+        lambda t: t.take([0]),
+        lambda t: t.sort_by("distance"),
+        lambda t: t.append_column("twice", t["distance"]),
+        lambda t: t.drop_columns(["distance"]),
+        lambda t: t.combine_chunks(),
+        lambda t: pa.Table.from_batches(t.to_batches()),
+    ],
+)
+def test_what_is_made_of_a_result_is_known(made: Any) -> None:
+    """Also once the result itself is gone."""
+    bad = _table(x=[0.0, 1.0, None])
+    table = made(_join(None, bad))
     gc.collect()
-    before = len(api.results._RESULTS)
-    results = [_join() for _ in range(5)]
-    assert len(api.results._RESULTS) == before + 5
-    del results
+    assert len(ap.rejects(table)) == 1
+    assert ap.explain(table).call == "similarity_join"
+
+
+def test_what_has_lost_its_result_says_so() -> None:
+    """Two results in one table are none."""
+    one, two = _join(), _join()
+    with pytest.raises(ap.BadArgument, match="drops the metadata of columns"):
+        ap.rejects(pa.Table.from_pandas(one.to_pandas()))
+    with pytest.raises(ap.BadArgument, match="columns of 2 results"):
+        ap.rejects(one.append_column(two.schema.field("distance").with_name("other"), two["distance"]))
+
+
+def test_of_results_that_are_gone_only_the_latest_are_kept() -> None:
+    """Others as long as somebody holds them."""
+    before = len(api.results._TABLES)
+    held, cut = _join(), _join().slice(0, 1)
+    for _ in range(2 * MOST_RECENT):
+        _join()
     gc.collect()
-    assert len(api.results._RESULTS) == before
+    assert len(ap.rejects(held)) == 0
+    with pytest.raises(ap.BadArgument, match="Hold the result itself"):
+        ap.rejects(cut)
+    assert len(api.results._TABLES) <= before + MOST_RECENT + 1
 
 
 def test_bad_rows_raise_if_asked_to() -> None:

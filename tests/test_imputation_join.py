@@ -361,7 +361,7 @@ def test_rows_far_from_all_others_are_spared() -> None:
     settings: dict[str, Any] = {"epsilon": 0.05, "probability": 0.3, "window": ap.TimeWindow(5)}
     imputer = ap.DependencyImputer(repository, rules)
     found = ap.similarity_join(*streams, imputer=imputer, **settings)
-    told = [int(n) for n in re.findall(r"never filled ([0-9,]+)", ap.explain(found))]
+    told = [int(n) for n in re.findall(r"never filled ([0-9,]+)", str(ap.explain(found)))]
     assert told[0] > 300  # of 500
     eager = ap.similarity_join(*streams, imputer=imputer, options=ap.Options(bounds=BOUNDS - {"lazy"}), **settings)
     assert Counter(map(repr, found.to_pylist())) == Counter(map(repr, eager.to_pylist()))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -195,11 +195,14 @@ _CALLS: dict[str, list[Callable[[ap.Options], object]]] = {
         lambda o: ap.phenomena(ap.Stream(_TABLE, key="s", time="t", value="v"), strength=1, span=1, options=o),
         lambda o: ap.Phenomena(ap.Stream(None, key="s", time="t", value="v"), strength=1, span=1, options=o),
     ],
-    "window_aggregate": [lambda o: ap.window_aggregate(_stream(), {"v": "sum"}, window=FOREVER, options=o)],
+    "window_aggregate": [
+        lambda o: ap.window_aggregate(_stream(), {"v": "sum"}, window=FOREVER, options=o),
+        lambda o: ap.WindowAggregate(replace(_stream(), frame=None), {"v": "sum"}, window=FOREVER, options=o),
+    ],
     "match_queries": [
         lambda o: ap.match_queries(_stream(), _QUERIES, options=o),
         lambda o: ap.ask(_stream(), _QUERIES, options=o),
-        lambda o: ap.QueryMatch(_stream(), options=o),
+        lambda o: ap.QueryMatch(replace(_stream(), frame=None), options=o),
         lambda o: ap.match_queries(
             _stream("a"), _stream("b"), pa.table({"query": [1], "condition": ["a.v = b.v"]}), window=FOREVER, options=o
         ),

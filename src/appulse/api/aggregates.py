@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
+import pyarrow as pa
+
 from appulse.api.by_hand import Bare, ByHand
 from appulse.api.results import Framed, is_spark, remember
 from appulse.arguments import OnReject, checked
 from appulse.engines.aggregate import Aggregates
 from appulse.engines.options import Options, options_of
 from appulse.model.stream import Result
+from appulse.model.uncertainty import names
 from appulse.windows.definitions import GivenWindow
 
 if TYPE_CHECKING:
@@ -65,8 +68,7 @@ def window_aggregate(
     table = as_table(stream.frame)
     call = resolve_aggregate(stream, table, aggregates, **settings)
     result, rejected = run_local(call, table)
-    remember(result, rejected, call)
-    return cast("Result", result)
+    return cast("Result", remember(result, rejected, call))
 
 
 @checked
@@ -100,18 +102,26 @@ class WindowAggregate(ByHand["LocalAggregates"]):
 
     def _may_start(self, held: Sequence[Frames], types: Types, *, ended: bool) -> bool:
         """Whether there are types, and rows that tell how many dimensions values have."""
-        from appulse.engines.aggregate import first_dimensions
-
-        (stream,) = self._streams.values()
-        told = first_dimensions(stream, [table for push in held for table in push.values()])
-        return told is not None and super()._may_start(held, types, ended=ended)
+        return self._telling(held) is not None and super()._may_start(held, types, ended=ended)
 
     def _make(self, held: Sequence[Frames], types: Types) -> tuple[LocalAggregates, Types]:
-        from appulse.engines.aggregate import first_dimensions, resolve_aggregate
+        from appulse.engines.aggregate import resolve_aggregate
         from appulse.engines.local_aggregates import LocalAggregates
 
         ((name, stream),) = self._streams.items()
-        tables = [table for push in held for table in push.values()]
-        shown = first_dimensions(stream, tables)
-        table = self._schema(name, held).empty_table() if shown is None else types[name].fit(shown)
-        return LocalAggregates(resolve_aggregate(stream, table, **self._settings)), types
+        told, settings = self._telling(held), self._settings
+        if told is None:  # the rows so far can only be rejects
+            told = self._schema(name, held).empty_table()
+            settings = settings | {"aggregates": {names(stream.value, 1)[0]: ("sum",)}}
+        return LocalAggregates(resolve_aggregate(stream, types[name].fit(told), **settings)), types
+
+    def _checked(self, held: Sequence[Frames], types: Types) -> pa.Table:
+        answers = super()._checked(held, types)
+        return pa.table({}) if self._telling(held) is None else answers
+
+    def _telling(self, held: Sequence[Frames]) -> pa.Table | None:
+        """The first table that tells how many dimensions values have."""
+        from appulse.engines.aggregate import first_dimensions
+
+        (stream,) = self._streams.values()
+        return first_dimensions(stream, [table for push in held for table in push.values()])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
@@ -14,7 +14,7 @@ from appulse.engines.call import Emit, Epsilon, JoinCall, Probabilities, resolve
 from appulse.engines.imputing import Imputers
 from appulse.engines.options import Options, options_of
 from appulse.errors import BadArgument, NotBuilt
-from appulse.model.stream import Stream, stream_names
+from appulse.model.stream import Result, Stream, stream_names
 from appulse.windows.definitions import GivenWindow, TimeWindow, as_window
 
 if TYPE_CHECKING:
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 @checked
 def similarity_join(
-    left: Framed,
-    right: Framed,
-    *more: Framed,
+    left: Framed[Result],
+    right: Framed[Result],
+    *more: Framed[Result],
     epsilon: Epsilon,
     probability: Probability,
     window: GivenWindow,
@@ -39,7 +39,7 @@ def similarity_join(
     values: bool = False,
     on_reject: OnReject = "collect",
     options: Options | None = None,
-) -> Any:
+) -> Result:
     """Pairs of rows of different streams within ``epsilon`` with probability at least ``probability``.
 
     Both rows lie in their windows at some tick; each pair is reported once. ``epsilon`` is in the unit of the
@@ -96,7 +96,7 @@ def similarity_join(
 
 @checked
 def self_join(
-    stream: Framed,
+    stream: Framed[Result],
     *,
     epsilon: Epsilon,
     probability: Probability,
@@ -109,7 +109,7 @@ def self_join(
     values: bool = False,
     on_reject: OnReject = "collect",
     options: Options | None = None,
-) -> Any:
+) -> Result:
     """Unordered pairs of rows of one stream, the earlier on the left, no row with itself.
 
     ``different`` names a column in which the two rows have to differ; null does not differ. Everything else as in
@@ -277,7 +277,7 @@ def explain_pair(
     return text
 
 
-def _join(streams: tuple[Stream, ...], *, options: Options | None, **settings: Any) -> Any:
+def _join(streams: tuple[Stream[Result], ...], *, options: Options | None, **settings: Any) -> Result:
     refuse_twice(streams)
     stream_names(streams, self_join=settings["self_join"])
     options = options_of(options, "self_join" if settings["self_join"] else "similarity_join")
@@ -285,7 +285,7 @@ def _join(streams: tuple[Stream, ...], *, options: Options | None, **settings: A
     if all(spark):
         from appulse.engines.spark.engine import spark_join
 
-        return spark_join(streams, options=options, **settings)
+        return cast("Result", spark_join(streams, options=options, **settings))
     if any(spark):
         raise BadArgument(
             "The call mixes Spark frames with others. Convert them: spark.createDataFrame(...) or .toArrow()."
@@ -303,8 +303,7 @@ def _join(streams: tuple[Stream, ...], *, options: Options | None, **settings: A
     output = Output(options.max_output)  # of the whole call
     parts = [engine.push(dict(zip(call.plan.streams, tables, strict=True)), output), engine.drain(output)]
     result = pa.concat_tables(parts)
-    remember(result, engine.rejects(), engine.observed())
-    return result
+    return cast("Result", remember(result, engine.rejects(), engine.observed()))
 
 
 def _refuse_unbuilt(*, metric: str) -> None:

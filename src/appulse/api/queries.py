@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
@@ -12,7 +12,7 @@ from appulse.arguments import Count, OnReject, Probability, checked
 from appulse.engines.options import Options, options_of
 from appulse.engines.window_call import Aggregate
 from appulse.errors import AppulseError, BadArgument
-from appulse.model.stream import Stream
+from appulse.model.stream import Result, Stream
 from appulse.windows.definitions import GivenWindow
 
 if TYPE_CHECKING:
@@ -25,14 +25,15 @@ if TYPE_CHECKING:
 
 @checked
 def match_queries(
-    *streams: Any,
+    stream: Framed[Result],
+    *more: Any,
     queries: Any = None,
     probability: Probability | None = None,
     window: GivenWindow | None = None,
     aggregate: Aggregate | None = None,
     on_reject: OnReject = "collect",
     options: Options | None = None,
-) -> Any:
+) -> Result:
     """Which of many standing queries each row of a stream satisfies, or each choice of rows of several streams.
 
     ``queries`` (or the last positional argument) is a frame with the columns ``query``, of any type, and
@@ -63,52 +64,51 @@ def match_queries(
 
     Lim et al. 2006, sections 4 and 5.
     """
-    given, frame = _with_queries(streams, queries, "match_queries")
-    for stream in given:
-        FRAMED(stream, "match_queries(", ")")
+    given, frame = _with_queries((stream, *more), queries, "match_queries")
+    for one in given:
+        FRAMED(one, "match_queries(", ")")
     refuse_twice(given)
     options = options_of(options, "match_queries")
     settings: dict[str, Any] = {"probability": probability, "on_reject": on_reject, "options": options}
     if len(given) == 1:
         _refuse_of_one(window=window, aggregate=aggregate)
-    if any(is_spark(stream.frame) for stream in given):
+    if any(is_spark(one.frame) for one in given):
         if len(given) > 1:
             from appulse.engines.spark.window_queries import spark_window_queries
 
-            return spark_window_queries(given, frame, window=window, aggregate=aggregate, **settings)
+            found = spark_window_queries(given, frame, window=window, aggregate=aggregate, **settings)
+            return cast("Result", found)
         from appulse.engines.spark.queries import spark_queries
 
-        return spark_queries(given[0], frame, **settings)
+        return cast("Result", spark_queries(given[0], frame, **settings))
     from appulse.engines.local import as_table
     from appulse.engines.local_windows import LocalWindowQueries
     from appulse.engines.queries import LocalQueries, resolve_queries
     from appulse.engines.window_call import resolve_window_queries
 
-    tables, asked = [as_table(stream.frame) for stream in given], as_table(frame)
+    tables, asked = [as_table(one.frame) for one in given], as_table(frame)
     if len(given) > 1:
         settings |= {"window": window, "aggregate": aggregate}
         several = LocalWindowQueries(resolve_window_queries(given, tables, asked.schema, **settings))
         several.change(asked)
         result = several.answers(tables)
-        remember(result, several.rejects(), several.call)
-        return result
+        return cast("Result", remember(result, several.rejects(), several.call))
     call = resolve_queries(given[0], tables[0], asked.schema, **settings)
     engine = LocalQueries(call)
     engine.change(asked)
     result = engine.push(tables[0])
-    remember(result, engine.rejects(), call)
-    return result
+    return cast("Result", remember(result, engine.rejects(), call))
 
 
 @checked
 def ask(
-    rows: Framed,
+    rows: Framed[Result],
     queries: Any,
     *,
     probability: Probability | None = None,
     on_reject: OnReject = "collect",
     options: Options | None = None,
-) -> Any:
+) -> Result:
     """Which of the rows at hand satisfy new queries: `match_queries`, asked the other way round.
 
     Data and queries are equals: the answers are the same whoever came first.
@@ -262,10 +262,8 @@ def _refuse_of_one(**given: Any) -> None:
 
 def _with_queries(given: tuple[Any, ...], queries: Any, name: str) -> tuple[tuple[Any, ...], Any]:
     """The streams and the queries, which may come last among them."""
-    if queries is None and given and not isinstance(given[-1], Stream):
+    if queries is None and not isinstance(given[-1], Stream):
         given, queries = given[:-1], given[-1]
     if queries is None:
         raise BadArgument(f"{name}() got no queries. Give a frame with columns query and condition.")
-    if not given:
-        raise BadArgument(f"{name}() got no stream. Wrap the frame: ap.Stream(frame, ...).")
     return given, queries

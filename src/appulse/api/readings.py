@@ -116,8 +116,7 @@ def sensor_join(
     table = as_table(readings.frame)
     engine = LocalReadings(resolve_sensors(table.schema, **settings))
     result = engine.answers(table)
-    remember(result, engine.rejects(), engine.call)
-    return cast("Result", result)
+    return cast("Result", remember(result, engine.rejects(), engine.call))
 
 
 @checked
@@ -193,8 +192,7 @@ def phenomena(
     table = as_table(readings.frame)
     engine = LocalReadings(resolve_phenomena(table.schema, **settings))
     result = engine.answers(table)
-    remember(result, engine.rejects(), engine.call)
-    return cast("Result", result)
+    return cast("Result", remember(result, engine.rejects(), engine.call))
 
 
 class _OverReadings(ByHand["LocalReadings"]):

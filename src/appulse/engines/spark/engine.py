@@ -20,8 +20,9 @@ from pyspark.sql import functions as F  # noqa: N812 - the house name of this mo
 from pyspark.sql import types as T  # noqa: N812
 
 from appulse.engines.call import AnyCall, Call, JoinCall, resolve, to_table
+from appulse.engines.results import Behind, new_token
 from appulse.engines.spark.imputing import with_shared_fills
-from appulse.engines.spark.inputs import MARKS, encoded, gathered, quoted, union, with_watermark_delay
+from appulse.engines.spark.inputs import MARKS, encoded, gathered, quoted, tokens_in, union, with_watermark_delay
 from appulse.engines.spark.number_stage import NumberStage
 from appulse.engines.spark.processor import AnswerProcessor, NumberProcessor
 from appulse.engines.spark.session import check_session
@@ -71,16 +72,31 @@ class SparkResult:
 
 
 _RESULTS: weakref.WeakKeyDictionary[DataFrame, SparkResult] = weakref.WeakKeyDictionary()
+_BEHIND: Behind[SparkResult] = Behind()
 
 
 def result_of(frame: DataFrame) -> SparkResult:
-    """What stands behind a frame that a call of appulse returned."""
-    result = _RESULTS.get(frame)
-    if result is None:
+    """What stands behind a frame that a call of appulse returned, or that was made of one."""
+    own = _RESULTS.get(frame)
+    found = [own] if own is not None else [_BEHIND.find(token) for token in tokens_in(frame)]
+    if len(found) > 1:
+        raise BadArgument(f"This DataFrame is made of {len(found)} results. Pass one of them itself.")
+    if not found or found[0] is None:
         raise BadArgument(
-            "This DataFrame is not what a call of appulse returned. Pass the result itself, before select or filter."
+            "This DataFrame is not what a call of appulse returned, nor visibly made of it; Spark Connect, a cache and "
+            "a checkpoint hide what a frame is made of. Pass the result itself, before select or filter."
         )
-    return result
+    return found[0]
+
+
+def own_result(frame: DataFrame) -> SparkResult:
+    """What stands behind a frame that a call of appulse returned, itself."""
+    if frame not in _RESULTS:
+        raise BadArgument(
+            "This DataFrame is not what a call of appulse returned. Pass the result itself, before select or filter; "
+            "a function as sink may select and filter what is written."
+        )
+    return _RESULTS[frame]
 
 
 def spark_join(streams: Sequence[Stream], *, options: Options, **settings: Any) -> DataFrame:
@@ -119,7 +135,10 @@ def remember(result: SparkResult) -> DataFrame:
     else:
         tagged = "tag" in result.tagged.columns
         frame = select_tag(result.tagged, "answer", result.answers) if tagged else result.tagged
+    token = new_token()
+    frame = frame.alias(token)  # a name in the plan, by which frames made of this one are known
     _RESULTS[frame] = result
+    _BEHIND.keep(token, frame, result)
     return frame
 
 

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the house name of this mo
 
 from appulse.engines.arriving import Arrivals
 from appulse.engines.call import own_keys, refused
+from appulse.engines.results import is_token
 from appulse.engines.spark import tile_join
 from appulse.engines.spark.routing import bucketed, tiled
 from appulse.engines.spark.tile_join import table_bytes
@@ -231,6 +232,22 @@ def watermark_delay(frame: DataFrame, what: str) -> float | None:
         )
     delays = [_delay_of(node, frame) for node in nodes if node.nodeName() == "EventTimeWatermark"]
     return max(delays) / 1000.0 if delays else None
+
+
+def tokens_in(frame: DataFrame) -> list[str]:
+    """The tokens of the results that a frame was made of, the latest on each way down its plan; none on Connect."""
+    if not hasattr(frame, "_jdf"):
+        return []
+    waiting = [frame._jdf.queryExecution().analyzed()]  # noqa: SLF001 - there is no public way
+    found: list[str] = []
+    while waiting:
+        node = waiting.pop()
+        if node.nodeName() == "SubqueryAlias" and is_token(name := node.alias()):
+            found.append(name)
+            continue
+        children = node.children()
+        waiting += [children.apply(i) for i in range(children.size())]
+    return list(dict.fromkeys(found))
 
 
 def _plan_of(frame: DataFrame) -> Iterator[Any]:

@@ -13,7 +13,7 @@ from pyspark.sql import types as T  # noqa: N812
 
 from appulse.engines.arriving import FEWEST_ROWS
 from appulse.engines.spark.checkpoint import Checkpoint
-from appulse.engines.spark.engine import SparkResult, result_of
+from appulse.engines.spark.engine import SparkResult, own_result
 from appulse.engines.spark.failures import Query, writing
 from appulse.engines.spark.files import replace_batch
 from appulse.engines.spark.jdbc import replace_rows
@@ -40,7 +40,7 @@ def start(
     trigger: dict[str, Any] | None = None,
 ) -> Query:
     """One streaming query that writes answers and rejects; see `appulse.start`."""
-    known = result_of(result)
+    known = own_result(result)
     if known.bad_rows is not None:
         raise BadArgument(
             "This result is a batch result: write it with result.write, its rejects with ap.rejects(result)."
