@@ -18,7 +18,7 @@ import appulse as ap
 from appulse import api
 from appulse.engines.results import MOST_RECENT
 from appulse.model.columns import plain_type
-from tests import hands, naive, sensing
+from tests import hands, naive
 
 QUESTION: dict[str, Any] = {"epsilon": 1.0, "probability": 0.5, "window": ap.TimeWindow("10 seconds")}
 
@@ -647,24 +647,24 @@ def _one(key: Any = 1, time: Any = 1, **columns: Any) -> pa.Table:
 
 def _pushing(kind: str) -> tuple[Any, Any]:
     """A call by hand, as what pushes to it and what tells how many answers and rejects it has in the end."""
-    stream = ap.Stream(None, key="k", time="t", value=ap.Exact("x"))
-    if kind == "join":
-        join = hands.similarity_join(a=stream, **QUESTION)
-        return lambda frame: join.push(a=frame), lambda: (len(join.drain()), len(join.rejects()))
-    if kind == "queries":
-        match = ap.QueryMatch(stream)
-        match.change(pa.table({"query": [1], "condition": ["x >= 0"]}))
-        return match.push, lambda: (len(match.drain()), len(match.rejects()))
-    columns = {"sensor": "k", "time": "t", "value": "x"}
-    by_hand = (
-        sensing.by_hand(ap.SensorJoin, **columns, window=ap.TimeWindow(9))
-        if kind == "sensors"
-        else sensing.by_hand(ap.Phenomena, **columns, strength=1, span=9)
-    )
+    stream = ap.Stream(None, key="k", time="t", value="x")
+    by_hand: Any
+    match kind:
+        case "join":
+            by_hand = ap.SimilarityJoin(stream, **QUESTION)
+        case "queries":
+            by_hand = ap.QueryMatch(stream)
+            by_hand.change(pa.table({"query": [1], "condition": ["x >= 0"]}))
+        case "aggregates":
+            by_hand = ap.WindowAggregate(stream, {"x": "sum"}, window=9)
+        case "sensors":
+            by_hand = ap.SensorJoin(stream, window=9)
+        case _:
+            by_hand = ap.Phenomena(stream, strength=1, span=9)
     return by_hand.push, lambda: (len(by_hand.drain()), len(by_hand.rejects()))
 
 
-@pytest.mark.parametrize("kind", ["join", "queries", "sensors", "phenomena"])
+@pytest.mark.parametrize("kind", ["join", "queries", "aggregates", "sensors", "phenomena"])
 @pytest.mark.parametrize(
     "odd",
     [
@@ -687,6 +687,19 @@ def test_a_push_that_does_not_fit_the_types_of_the_first_is_refused_whole(kind: 
         ends.append((pa.concat_tables(answers).to_pylist(), end()))
     assert ends[0] == ends[1]
     assert ends[0][1][1] == 0
+
+
+@pytest.mark.parametrize("kind", ["join", "queries", "aggregates", "sensors", "phenomena"])
+def test_nothing_is_pushed_after_the_end_nor_in_the_midst_of_a_push(kind: str) -> None:
+    push, end = _pushing(kind)
+    push(_one())
+    turn = push.__self__._turn
+    with turn, pytest.raises(ap.BadArgument, match="Another push is under way"):
+        push(_one(2, 2))
+    push(_one(2, 2))
+    end()
+    with pytest.raises(ap.BadArgument, match=r"were drained: they have ended. Make a new \w+"):
+        push(_one(3, 3))
 
 
 def test_numbers_are_not_rounded_to_the_type_of_the_first_push() -> None:
@@ -757,7 +770,7 @@ def test_columns_without_types_settle_none(untyped: Any) -> None:
     assert len(join.push(b=_one(1))) == 0
     assert join.push(a=_one("q"))["right_key"].to_pylist() == ["1"]
     assert len(join.rejects()) == 2 * len(untyped)
-    for kind in ("sensors", "phenomena"):
+    for kind in ("aggregates", "sensors", "phenomena"):
         push, end = _pushing(kind)
         for table in (untyped, untyped, _one(), _one(2)):
             push(table)

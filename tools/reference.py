@@ -84,7 +84,8 @@ HEAD = """\
 # Reference
 
 Everything public, from the docstrings of the code; `import appulse as ap` is how the pages write it. What a call
-means is in [semantics.md](semantics.md). This page is written by `python tools/reference.py`: change the docstrings,
+means is in [semantics.md](semantics.md). A `Result` is a Spark DataFrame where streams have one, else a
+`pyarrow.Table`. This page is written by `python tools/reference.py`: change the docstrings,
 not the page.
 """
 
