@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -42,8 +43,7 @@ def stream() -> ap.Stream:
 def late_share(tables: Sequence[pa.Table], window: Any, step: int) -> float:
     """The late share of the rows that follow the bad ones, pushed ``step`` rows at a time."""
     names = [f"s{i}" for i in range(len(tables))]
-    settings: dict[str, Any] = _JOIN | {name: stream() for name in names}
-    join = ap.SimilarityJoin(window=window, **settings)
+    join = ap.SimilarityJoin(*(replace(stream(), name=name) for name in names), window=window, **_JOIN)
     for begin in range(0, len(tables[0]), step):
         join.push(**{name: table.slice(begin, step) for name, table in zip(names, tables, strict=True)})
     join.drain()

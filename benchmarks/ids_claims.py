@@ -121,8 +121,8 @@ class Ours:
         self.frames = [stream.frame for stream in data.streams(rows[0], rows[1])]
         left, right = (replace(stream, frame=None) for stream in data.streams(rows[0], rows[1]))
         self.join = ap.SimilarityJoin(
-            left=left,
-            right=right,
+            left,
+            right,
             epsilon=question.epsilon,
             probability=question.alpha,
             window=ap.CountWindow(question.w),

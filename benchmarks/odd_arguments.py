@@ -14,7 +14,7 @@ import tempfile
 import warnings
 from collections import Counter, OrderedDict, UserDict, UserString, deque
 from contextlib import chdir, redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from functools import partial
@@ -426,15 +426,15 @@ def _joins() -> Iterator[Target]:
         cell,
     )
 
-    def by_hand(frame: Any, more: Any, **settings: Any) -> None:
-        join = ap.SimilarityJoin(**settings)
+    def by_hand(frame: Any, more: Any, a: Any, b: Any, **settings: Any) -> None:
+        join = ap.SimilarityJoin(a, b, **settings)
         join.push(a=ROWS, b=ROWS)
         join.push(a=frame, b=more)
         join.current()
         join.drain()
         join.rejects()
 
-    streams = {"a": stream(None), "b": stream(None)}
+    streams = {"a": stream(None, name="a"), "b": stream(None, name="b")}
     yield Target(
         "SimilarityJoin", by_hand, {"frame": ROWS, "more": None} | streams | usual | {"different": None} | modes
     )
@@ -442,6 +442,15 @@ def _joins() -> Iterator[Target]:
     sums = {"distribution": False, "single_valued": False, "on_reject": "collect"}
     asked = {"stream": stream(), "aggregates": {"x": "sum"}, "window": ap.CountWindow(2)}
     yield Target("window_aggregate", ap.window_aggregate, asked | sums)
+
+    def by_push(frame: Any, **settings: Any) -> None:
+        sums = ap.WindowAggregate(**settings)
+        sums.push(ROWS)
+        sums.push(frame)
+        sums.drain()
+        sums.rejects()
+
+    yield Target("WindowAggregate", by_push, {"frame": ROWS} | asked | sums | {"stream": stream(None)})
     yield Target(
         "window_aggregate, of x",
         lambda x: ap.window_aggregate(stream(), {"x": x}, window=ap.CountWindow(2)),
@@ -499,28 +508,29 @@ def _queries() -> Iterator[Target]:
 
 def _readings() -> Iterator[Target]:
     columns = {"sensor": "k", "time": "t", "value": "x"}
-    alike = {"resolution": 0.5, "within": None, "similar": "value", "over": None, "lateness": None, "ahead": "1 hour"}
-    usual: dict[str, Any] = columns | alike | {"partition_by": None, "unit": "s", "on_reject": "collect"}
+    usual: dict[str, Any] = {"resolution": 0.5, "within": None, "similar": "value", "over": None}
+    usual["on_reject"] = "collect"
+    readings = ap.Stream(READINGS, key="k", time="t", value="x")
     join = usual | {"window": 10, "carry": (), "expand": False, "options": None}
     regions = usual | {"strength": 1, "span": 5, "min_sensors": 1, "locations": PLACES, "reach": 2.0, "horizon": None}
     regions |= {"emit": "events"}
-    yield Target("sensor_join", ap.sensor_join, {"readings": READINGS} | join)
+    yield Target("sensor_join", ap.sensor_join, {"readings": readings} | join)
     yield Target(
         "sensor_join, window of a sensor",
-        lambda length: ap.sensor_join(READINGS, **join | {"window": {1: length, None: 3}}),
+        lambda length: ap.sensor_join(readings, **join | {"window": {1: length, None: 3}}),
         {"length": 3},
     )
     yield Target(
-        "sensor_join, within", ap.sensor_join, {"readings": READINGS} | join | {"resolution": None, "within": 0.5}
+        "sensor_join, within", ap.sensor_join, {"readings": readings} | join | {"resolution": None, "within": 0.5}
     )
     slope = {"resolution": None, "similar": "slope", "over": 3}
-    yield Target("sensor_join, slope", ap.sensor_join, {"readings": READINGS} | join | slope)
-    yield Target("phenomena", ap.phenomena, {"readings": READINGS} | regions)
-    near = {"readings": READINGS} | regions | {"resolution": None, "within": 0.5}
+    yield Target("sensor_join, slope", ap.sensor_join, {"readings": readings} | join | slope)
+    yield Target("phenomena", ap.phenomena, {"readings": readings} | regions)
+    near = {"readings": readings} | regions | {"resolution": None, "within": 0.5}
     yield Target("phenomena, within", ap.phenomena, near)
 
     def by_hand(make: Any, frame: Any, **settings: Any) -> None:
-        operator = make(**settings)
+        operator = make(replace(readings, frame=None), **settings)
         operator.push(READINGS)
         operator.push(frame)
         operator.drain()
@@ -528,7 +538,7 @@ def _readings() -> Iterator[Target]:
 
     yield Target("SensorJoin", partial(by_hand, ap.SensorJoin), {"frame": READINGS} | join)
     yield Target("Phenomena", partial(by_hand, ap.Phenomena), {"frame": READINGS} | regions)
-    events = ap.phenomena(READINGS, **regions)
+    events = ap.phenomena(readings, **regions)
     yield Target("lab.field.memberships", ap.lab.field.memberships, {"events": events})
     yield Target("lab.field.going_on", ap.lab.field.going_on, {"events": events, "at": None})
     sampling = {"events": events, "locations": PLACES, "sensor": "k", "reach": 2.0, "at": None}

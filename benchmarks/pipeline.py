@@ -137,7 +137,7 @@ def _check_against_local(
     if isinstance(settings["window"], ap.TimeWindow):
         expected = ap.similarity_join(*[stream(t, model) for t in tables], **settings)
     else:  # without a drain the ticks that are not complete are held, here and there
-        join = ap.SimilarityJoin(left=stream(None, model), right=stream(None, model), **settings)
+        join = ap.SimilarityJoin(stream(None, model), stream(None, model), **settings)
         expected = join.push(left=tables[0], right=tables[1])
     wanted = set(zip(expected["left_key"].to_pylist(), expected["right_key"].to_pylist(), strict=True))
     found = pairs_of(spark, out, "left_key", "right_key")
@@ -180,8 +180,8 @@ def rss_growth(rows: int, window: int) -> float:
 def _memory_of_a_run(rows: int, window: int) -> tuple[int, int, int, float]:
     rng = np.random.default_rng(23)
     join = ap.SimilarityJoin(
-        left=stream(None, ap.Exact("x", "y")),
-        right=stream(None, ap.Exact("x", "y")),
+        stream(None, ap.Exact("x", "y")),
+        stream(None, ap.Exact("x", "y")),
         epsilon=EPSILON,
         probability=0.5,
         window=ap.CountWindow(window),

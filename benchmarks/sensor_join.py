@@ -146,7 +146,7 @@ def on_spark(spark: SparkSession, folder: Path, rows: int) -> float:
 
     def ours() -> Any:
         frame = read_stream(spark, source)
-        return ap.sensor_join(frame, sensor="sensor", time="ts", value="value", window=10)
+        return ap.sensor_join(ap.Stream(frame, key="sensor", time="ts", value="value"), window=10)
 
     def theirs() -> Any:
         return counted(read_stream(spark, source), "value", "ts", 2)
@@ -166,7 +166,7 @@ def on_spark(spark: SparkSession, folder: Path, rows: int) -> float:
 def _check_spark(spark: SparkSession, out: Path, table: pa.Table) -> None:
     """The streaming answers of the first tenth are those in process."""
     until = table.slice(0, len(table) // 10)
-    inside = ap.sensor_join(until, sensor="sensor", time="ts", value="value", window=10)
+    inside = ap.sensor_join(ap.Stream(until, key="sensor", time="ts", value="value"), window=10)
     last = until["ts"][-1].as_py()
     found = spark.read.parquet(str(out)).where(f"time < timestamp'{last.isoformat()}'").toArrow()
     mine = inside.filter(pa.compute.less(inside["time"], last))

@@ -100,10 +100,7 @@ def guided(runs: int) -> list[Curves]:
     readings, places = _beijing()
     begun = time.perf_counter()
     events = ap.phenomena(
-        readings,
-        sensor="station",
-        time="time",
-        value="pm",
+        ap.Stream(readings, key="station", time="time", value="pm"),
         resolution=HEAVY,
         strength=3,
         span="4 hours",

@@ -198,7 +198,7 @@ def of_count_window(spark: SparkSession, folder: Path, n: int, rows: int, repeat
             seconds[who].append(run.seconds)
             say(f"spark, {who} window: {run.seconds:.1f} s, batches {[round(b, 2) for b in run.batches]}")
             if repeat == 0:
-                join = ap.SimilarityJoin(left=_stream(None), right=_stream(None), window=window, **settings)
+                join = ap.SimilarityJoin(_stream(None), _stream(None), window=window, **settings)
                 answers = join.push(left=tables[0], right=tables[1])
                 wanted = set(zip(answers["left_key"].to_pylist(), answers["right_key"].to_pylist(), strict=True))
                 if pairs_of(spark, run.out, "left_key", "right_key") != wanted:

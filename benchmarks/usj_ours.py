@@ -27,8 +27,8 @@ class Ours:
         self.question = question
         self.tables = [side.table(question.per_tick) for side in sides]
         self.join = ap.SimilarityJoin(
-            left=Stream.described(),
-            right=Stream.described(),
+            Stream.described(),
+            Stream.described(),
             epsilon=question.epsilon,
             probability=question.alpha,
             window=ap.CountWindow(question.w),

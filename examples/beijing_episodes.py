@@ -95,10 +95,7 @@ def episodes(readings: pd.DataFrame, stations: pd.DataFrame) -> Any:
     ends = np.array(list(CLASSES))
     classes = ends[np.searchsorted(ends, readings["PM2.5"], side="right") - 1]
     return ap.phenomena(
-        readings.assign(air=classes),
-        sensor="station",
-        time="time",
-        value="air",
+        ap.Stream(readings.assign(air=classes), key="station", time="time", value="air"),
         strength=3,
         span="3 hours",
         min_sensors=4,

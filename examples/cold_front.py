@@ -94,10 +94,7 @@ def daily(wide: pd.DataFrame) -> pd.DataFrame:
 def fronts(readings: pd.DataFrame, cities: pd.DataFrame) -> Any:
     """Regions in which it grows colder, or warmer, alike."""
     return ap.phenomena(
-        readings,
-        sensor="city",
-        time="time",
-        value="temperature",
+        ap.Stream(readings, key="city", time="time", value="temperature"),
         similar="slope",
         over="12 hours",
         resolution=STEP,

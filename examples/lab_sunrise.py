@@ -92,10 +92,7 @@ def twin(hours: int = 24, seed: int = 1) -> tuple[pd.DataFrame, pd.DataFrame]:
 def regions(readings: pd.DataFrame, places: pd.DataFrame) -> Any:
     """Regions of the lab that are about as warm."""
     return ap.phenomena(
-        readings,
-        sensor="mote",
-        time="time",
-        value="temperature",
+        ap.Stream(readings, key="mote", time="time", value="temperature"),
         within=0.4,
         strength=3,
         span="15 minutes",

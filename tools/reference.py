@@ -58,9 +58,9 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     ),
     "Sensor networks": ("sensor_join", "SensorJoin", "phenomena", "Phenomena", "lab"),
     "Standing queries": ("match_queries", "ask", "QueryMatch"),
-    "Operators that compose": ("filter", "window_aggregate"),
-    "Results": ("rejects", "explain", "explain_pair", "start", "listen"),
-    "How a call is carried out": ("Options", "session"),
+    "Operators that compose": ("filter", "window_aggregate", "WindowAggregate"),
+    "Results": ("rejects", "explain", "Explanation", "explain_pair", "start", "listen"),
+    "How a call is carried out": ("Options", "session", "version"),
     "Errors": (
         "AppulseError",
         "BadArgument",
@@ -84,7 +84,8 @@ HEAD = """\
 # Reference
 
 Everything public, from the docstrings of the code; `import appulse as ap` is how the pages write it. What a call
-means is in [semantics.md](semantics.md). This page is written by `python tools/reference.py`: change the docstrings,
+means is in [semantics.md](semantics.md). A `Result` is a Spark DataFrame where streams have one, else a
+`pyarrow.Table`. This page is written by `python tools/reference.py`: change the docstrings,
 not the page.
 """
 
@@ -106,8 +107,8 @@ def page() -> str:
     appulse = import_module("appulse")
     public = [name for name in appulse.__all__ if not name.startswith("__")]
     placed = [name for names in SECTIONS.values() for name in names]
-    if sorted(placed) != sorted(public):
-        wrong = ", ".join(sorted(set(placed) ^ set(public)))
+    if placed != public:
+        wrong = ", ".join(sorted(set(placed) ^ set(public))) or "their order"
         sys.exit(f"tools/reference.py: SECTIONS and appulse.__all__ differ in {wrong}")
     lines = [HEAD]
     for title, names in SECTIONS.items():
@@ -118,6 +119,9 @@ def page() -> str:
             continue
         for name in names:
             value = getattr(appulse, name)
+            if isinstance(value, str):
+                lines.append(f"### `{name}`\n\nText, such as `{value!r}`.\n")
+                continue
             lines += module(name, value) if inspect.ismodule(value) else entry(name, value)
     return "\n".join(lines).rstrip() + "\n"
 
@@ -139,7 +143,8 @@ def entry(name: str, value: Any) -> Iterator[str]:
     yield f"{prose(value)}\n"
     if not inspect.isclass(value) or dataclasses.is_dataclass(value):
         return
-    for method, function in vars(value).items():
+    own = [base for base in value.__mro__ if base.__module__.startswith("appulse.")]
+    for method, function in {name: one for base in reversed(own) for name, one in vars(base).items()}.items():
         if not method.startswith("_") and inspect.isfunction(function) and function.__doc__:
             yield f"#### `{name}.{method}`\n"
             yield f"```text\n{signature(method, function)}\n```\n"

@@ -190,7 +190,9 @@ def with_a_hole() -> Callable[[], int]:
 def phenomenon() -> Callable[[], int]:
     """Readings to events, by one call."""
     readings = pa.table({"mote": [1, 2, 1, 2], "ts": [0.0, 1.0, 2.0, 3.0], "v": [7.0, 7.0, 7.0, 7.0]})
-    return lambda: len(ap.phenomena(readings, sensor="mote", time="ts", value="v", resolution=1.0, strength=2, span=60))
+    return lambda: len(
+        ap.phenomena(ap.Stream(readings, key="mote", time="ts", value="v"), resolution=1.0, strength=2, span=60)
+    )
 
 
 CALLS: dict[str, Callable[[], Callable[[], int]]] = {

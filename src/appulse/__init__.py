@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         QueryMatch,
         SensorJoin,
         SimilarityJoin,
+        WindowAggregate,
         ask,
         discover_dependencies,
         explain,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
         start,
         window_aggregate,
     )
+    from appulse.engines.explain import Explanation
     from appulse.engines.options import Options
     from appulse.errors import (
         AppulseError,
@@ -63,7 +65,7 @@ if TYPE_CHECKING:
     from appulse.model.uncertainty import Ball, Exact, Gaussian, Incomplete, Samples
     from appulse.windows.definitions import CountWindow, DeltaWindow, TimeWindow, TumblingWindow, UncertainCountWindow
 
-__version__ = "0.1.0"
+version = "0.1.0"
 
 _HOMES = {
     "appulse.api": (
@@ -71,6 +73,7 @@ _HOMES = {
         "QueryMatch",
         "SensorJoin",
         "SimilarityJoin",
+        "WindowAggregate",
         "ask",
         "discover_dependencies",
         "explain",
@@ -88,6 +91,7 @@ _HOMES = {
         "start",
         "window_aggregate",
     ),
+    "appulse.engines.explain": ("Explanation",),
     "appulse.engines.options": ("Options",),
     "appulse.errors": (
         "AppulseError",
@@ -127,68 +131,80 @@ _HOMES = {
 _ROOMS = ("lab",)
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
-__all__ = [
-    "AppulseError",
+__all__ = [  # noqa: RUF022 - by topic, as in the reference
+    # Streams and windows
+    "Stream",
+    "TimeWindow",
+    "CountWindow",
+    "UncertainCountWindow",
+    "DeltaWindow",
+    "TumblingWindow",
+    # Uncertainty models
+    "Exact",
+    "Samples",
+    "Gaussian",
+    "Ball",
+    "Incomplete",
+    # Joins
+    "similarity_join",
+    "self_join",
+    "SimilarityJoin",
+    # Incomplete streams
+    "impute",
+    "DependencyImputer",
+    "SavedImputer",
+    "DifferentialDependency",
+    "discover_dependencies",
     "AutoImputer",
+    "RegressionImputer",
+    "NearestImputer",
+    "InterpolationImputer",
+    "TimeRegressionImputer",
+    "LastValueImputer",
+    "SpeedImputer",
+    "EditingRules",
+    "MeanImputer",
+    "ZeroFill",
+    "PointImputer",
+    # Sensor networks
+    "sensor_join",
+    "SensorJoin",
+    "phenomena",
+    "Phenomena",
+    "lab",
+    # Standing queries
+    "match_queries",
+    "ask",
+    "QueryMatch",
+    # Operators that compose
+    "filter",
+    "window_aggregate",
+    "WindowAggregate",
+    # Results
+    "rejects",
+    "explain",
+    "Explanation",
+    "explain_pair",
+    "start",
+    "listen",
+    # How a call is carried out
+    "Options",
+    "session",
+    "version",
+    # Errors
+    "AppulseError",
     "BadArgument",
     "BadInput",
-    "Ball",
     "CappedWindow",
     "CheckpointError",
-    "CountWindow",
-    "DeltaWindow",
-    "DependencyImputer",
-    "DifferentialDependency",
-    "EditingRules",
-    "Exact",
     "ExplodingOutput",
-    "Gaussian",
-    "Incomplete",
-    "InterpolationImputer",
-    "JobError",
-    "LastValueImputer",
     "LateRows",
-    "MeanImputer",
-    "NearestImputer",
+    "JobError",
     "NotBuilt",
-    "Options",
     "OutputLimit",
-    "Phenomena",
-    "PointImputer",
-    "QueryMatch",
-    "RegressionImputer",
-    "Samples",
-    "SavedImputer",
-    "SensorJoin",
     "SessionError",
-    "SimilarityJoin",
-    "SpeedImputer",
     "StateError",
     "StorageError",
-    "Stream",
-    "TimeRegressionImputer",
-    "TimeWindow",
-    "TumblingWindow",
-    "UncertainCountWindow",
-    "ZeroFill",
-    "__version__",
-    "ask",
-    "discover_dependencies",
-    "explain",
-    "explain_pair",
-    "filter",
-    "impute",
-    "lab",
-    "listen",
-    "match_queries",
-    "phenomena",
-    "rejects",
-    "self_join",
-    "sensor_join",
-    "session",
-    "similarity_join",
-    "start",
-    "window_aggregate",
 ]
 
 

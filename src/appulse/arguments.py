@@ -280,12 +280,6 @@ def checked(made: _Checked) -> _Checked:
     return cast("_Checked", _checking(made, made.__qualname__, made.__module__))
 
 
-def taken(call: Callable[..., Any], given: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Arguments by name as a checked function takes them, on behalf of a call of another name."""
-    kinds = _Kinds.of(call.__wrapped__, name, call.__module__)  # type: ignore[attr-defined]  # `checked` sets it
-    return {what: kinds.take(what, value) for what, value in given.items()}
-
-
 def _checking(made: Callable[..., Any], name: str, module: str) -> Callable[..., Any]:
     known: list[_Kinds] = []
 

@@ -16,8 +16,9 @@ import pytest
 
 import appulse as ap
 from appulse import api
+from appulse.engines.results import MOST_RECENT
 from appulse.model.columns import plain_type
-from tests.helpers import naive
+from tests.helpers import hands, naive
 
 QUESTION: dict[str, Any] = {"epsilon": 1.0, "probability": 0.5, "window": ap.TimeWindow("10 seconds")}
 
@@ -94,7 +95,7 @@ def test_numbers_may_be_numpys_and_windows_timedeltas() -> None:
         (lambda: ap.Options(bounds=frozenset({"momnt"})), r"bounds=.*'momnt'.*Did you mean 'moment'"),
         (lambda: ap.Options(index="gird"), "index='gird'.*Did you mean 'grid'"),
         (lambda: ap.Options(partitions=0), "at least 1"),
-        (lambda: _stream(None, value="x"), "an uncertainty model: Exact, Samples, Gaussian, Ball or Incomplete"),
+        (lambda: _stream(None, value=5), "an uncertainty model: Exact, Samples, Gaussian, Ball or Incomplete"),
         (lambda: _stream(None, key=3), "give the name of a column"),
         (lambda: _stream(None, order="tme"), "order='tme'.*Did you mean 'time'"),
         (lambda: _stream(None, unit="sec"), "unit='sec'"),
@@ -216,7 +217,7 @@ def test_what_is_not_built_says_so(settings: dict[str, Any]) -> None:
 def test_nothing_stands_before_the_streams_were_shown() -> None:
     """Nor can what is unknown be emitted."""
     with pytest.raises(ap.BadArgument, match="push every stream"):
-        ap.SimilarityJoin(a=_stream(None), **QUESTION).current()
+        hands.similarity_join(a=_stream(None), **QUESTION).current()
     with pytest.raises(ap.BadArgument, match=r"emit='change'.*changes"):
         _join(emit="change")
 
@@ -397,7 +398,7 @@ def test_times_come_out_in_the_type_they_came_in(kind: str) -> None:
     assert result["left_time"].to_pylist() + result["right_time"].to_pylist() == [times[0].as_py(), times[2].as_py()]
     assert ap.rejects(result)["time"].to_pylist() == [times[1].as_py()]
     if kind != "date":
-        join = ap.SimilarityJoin(a=_stream(None), **QUESTION)
+        join = hands.similarity_join(a=_stream(None), **QUESTION)
         join.push(a=table.slice(2))
         join.push(a=table.slice(0, 1))
         late = join.rejects()
@@ -428,7 +429,7 @@ def test_timestamps_and_numbers_do_not_mix() -> None:
     stamps = _table().set_column(1, "ts", TIMES["timestamp s"])
     with pytest.raises(ap.BadArgument, match=r"double, timestamp\[s\].*do not mix"):
         _join(_table(), stamps)
-    join = ap.SimilarityJoin(a=_stream(None), **QUESTION)
+    join = hands.similarity_join(a=_stream(None), **QUESTION)
     join.push(a=_table())
     with pytest.raises(ap.BadArgument, match="was double in earlier pushes and is timestamp"):
         join.push(a=stamps)
@@ -453,23 +454,57 @@ def test_rejects_belong_to_the_result_itself() -> None:
     assert (rows[0]["stream"], rows[0]["key"], rows[0]["time"]) == ("right", 1, 1.0)
     assert (rows[0]["reason"], rows[0]["detail"]) == ("non-finite value", "x is nan")
     assert json.loads(rows[0]["values"]) == {"x": "nan"}
-    for other in (result.slice(0, 1), pa.table({"a": [1]}), result.select(["left_key"])):
-        with pytest.raises(ap.BadArgument, match="not what a call of appulse returned"):
-            ap.rejects(other)
+    with pytest.raises(ap.BadArgument, match="not what a call of appulse returned"):
+        ap.rejects(pa.table({"a": [1]}))
     with pytest.raises(ap.BadArgument, match=r"rejects\(result=\{\}\): give the result of a call, itself, got dict"):
         ap.rejects({})
     assert len(ap.rejects(_join())) == 0
 
 
-def test_rejects_go_when_their_result_goes() -> None:
-    """Nothing is kept for results that nobody holds."""
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda t: t.slice(0, 1),
+        lambda t: t.select(["left_key"]),
+        lambda t: t.rename_columns([f"c{i}" for i in range(t.num_columns)]),
+        lambda t: t.filter(pa.compute.field("left_key") > 0),
+        lambda t: t.take([0]),
+        lambda t: t.sort_by("distance"),
+        lambda t: t.append_column("twice", t["distance"]),
+        lambda t: t.drop_columns(["distance"]),
+        lambda t: t.combine_chunks(),
+        lambda t: pa.Table.from_batches(t.to_batches()),
+    ],
+)
+def test_what_is_made_of_a_result_is_known(made: Any) -> None:
+    """Also once the result itself is gone."""
+    bad = _table(x=[0.0, 1.0, None])
+    table = made(_join(None, bad))
     gc.collect()
-    before = len(api.results._RESULTS)
-    results = [_join() for _ in range(5)]
-    assert len(api.results._RESULTS) == before + 5
-    del results
+    assert len(ap.rejects(table)) == 1
+    assert ap.explain(table).call == "similarity_join"
+
+
+def test_what_has_lost_its_result_says_so() -> None:
+    """Two results in one table are none."""
+    one, two = _join(), _join()
+    with pytest.raises(ap.BadArgument, match="drops the metadata of columns"):
+        ap.rejects(pa.Table.from_pandas(one.to_pandas()))
+    with pytest.raises(ap.BadArgument, match="columns of 2 results"):
+        ap.rejects(one.append_column(two.schema.field("distance").with_name("other"), two["distance"]))
+
+
+def test_of_results_that_are_gone_only_the_latest_are_kept() -> None:
+    """Others as long as somebody holds them."""
+    before = len(api.results._TABLES)
+    held, cut = _join(), _join().slice(0, 1)
+    for _ in range(2 * MOST_RECENT):
+        _join()
     gc.collect()
-    assert len(api.results._RESULTS) == before
+    assert len(ap.rejects(held)) == 0
+    with pytest.raises(ap.BadArgument, match="Hold the result itself"):
+        ap.rejects(cut)
+    assert len(api.results._TABLES) <= before + MOST_RECENT + 1
 
 
 def test_bad_rows_raise_if_asked_to() -> None:
@@ -478,7 +513,7 @@ def test_bad_rows_raise_if_asked_to() -> None:
     with pytest.raises(ap.BadInput, match=r"2 rows of stream 'right'.*key 1 at 1.0: non-finite value \(x is inf\)"):
         _join(None, bad, on_reject="fail")
     assert len(_join(on_reject="fail")) == 9
-    join = ap.SimilarityJoin(a=_stream(None), on_reject="fail", **QUESTION)
+    join = hands.similarity_join(a=_stream(None), on_reject="fail", **QUESTION)
     join.push(a=_table())
     with pytest.raises(ap.BadInput, match="late"):
         join.push(a=_table(1))
@@ -503,7 +538,7 @@ def test_values_of_rejects_are_json_whatever_they_were() -> None:
 
 def _by_hand(**settings: Any) -> ap.SimilarityJoin:
     streams = {"left": _stream(None, lateness=100), "right": _stream(None, lateness=100)}
-    return ap.SimilarityJoin(**(streams | QUESTION | settings))
+    return hands.similarity_join(**(streams | QUESTION | settings))
 
 
 def test_rows_are_pushed_as_they_come() -> None:
@@ -551,21 +586,26 @@ def test_an_empty_frame_without_types_settles_none(empty: Any) -> None:
     assert found.schema.field("right_time").type == pa.float64()
 
 
-def test_streams_of_a_join_by_hand_go_by_argument_or_by_name() -> None:
-    """Answers carry the name; pushes use the argument."""
-    join = ap.SimilarityJoin(a=_stream(None, name="cabs", lateness=9), b=_stream(None, lateness=9), **QUESTION)
-    found = join.push(a=_table(), b=_table())
+def test_streams_of_a_join_by_hand_go_by_name() -> None:
+    """In answers and in pushes; a single one needs none."""
+    join = ap.SimilarityJoin(_stream(None, name="cabs", lateness=9), _stream(None, lateness=9), **QUESTION)
+    found = join.push(cabs=_table(), right=_table())
     assert set(found["left_stream"].to_pylist()) == {"cabs"}
-    assert set(found["right_stream"].to_pylist()) == {"b"}
-    with pytest.raises(ap.BadArgument, match=r"push\(cabs=...\): there is no such stream. There are: a, b"):
-        join.push(cabs=_table())
+    assert set(found["right_stream"].to_pylist()) == {"right"}
+    with pytest.raises(ap.BadArgument, match=r"push\(left=...\): there is no such stream. There are: cabs, right"):
+        join.push(left=_table())
+    with pytest.raises(ap.BadArgument, match="one frame of a single stream"):
+        join.push(_table())
+    alone = ap.SimilarityJoin(_stream(None, lateness=9), **QUESTION)
+    assert alone.push(_table()).equals(ap.self_join(_stream(_table()), **QUESTION))
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
         (lambda: ap.SimilarityJoin(**QUESTION), "has no streams"),
-        (lambda: _by_hand(right=_table()), r"SimilarityJoin\(right=<pyarrow.Table>\): give a Stream"),
+        (lambda: ap.SimilarityJoin(_table(), **QUESTION), r"SimilarityJoin\(<pyarrow.Table>\): give a Stream"),
+        (lambda: ap.SimilarityJoin(_stream(_table()), **QUESTION), r"has a frame. Leave it out, ap.Stream\(None"),
         (lambda: _by_hand(different="id"), "for a stream joined with itself"),
         (lambda: _by_hand(right=_stream(None, name="left")), "Two streams are named 'left'"),
     ],
@@ -576,13 +616,13 @@ def test_a_join_by_hand_checks_its_streams(make: Any, message: str) -> None:
         make()
     same = _stream(None)
     with pytest.raises(ap.BadArgument, match="given twice"):
-        ap.SimilarityJoin(left=same, right=same, **QUESTION)
+        ap.SimilarityJoin(same, same, **QUESTION)
 
 
 def test_a_push_that_raises_has_changed_nothing() -> None:
     """Neither rows nor frontier nor rejects: the same push, repaired, is answered in full."""
     streams: dict[str, Any] = {name: _stream(None, lateness=0) for name in ("left", "right")}
-    join = ap.SimilarityJoin(**streams, **QUESTION, on_reject="fail")
+    join = hands.similarity_join(**streams, **QUESTION, on_reject="fail")
     join.push(left=_table(1), right=_table(1))
     later = _table(3).set_column(1, "ts", pa.array([2.0, 3.0, 4.0]))
     for broken in (later.drop_columns(["x"]), later.set_column(2, "x", pa.nulls(3, pa.float64()))):
@@ -595,7 +635,7 @@ def test_a_push_that_raises_has_changed_nothing() -> None:
 
 def test_keys_that_do_not_fit_those_of_earlier_pushes_are_refused() -> None:
     """With both types."""
-    join = ap.SimilarityJoin(a=_stream(None), **QUESTION)
+    join = hands.similarity_join(a=_stream(None), **QUESTION)
     join.push(a=_table())
     with pytest.raises(ap.BadArgument, match="'id' of stream 'a' was int64 in earlier pushes and is string"):
         join.push(a=_table().set_column(0, "id", KEYS["text"]))
@@ -607,24 +647,24 @@ def _one(key: Any = 1, time: Any = 1, **columns: Any) -> pa.Table:
 
 def _pushing(kind: str) -> tuple[Any, Any]:
     """A call by hand, as what pushes to it and what tells how many answers and rejects it has in the end."""
-    stream = ap.Stream(None, key="k", time="t", value=ap.Exact("x"))
-    if kind == "join":
-        join = ap.SimilarityJoin(a=stream, **QUESTION)
-        return lambda frame: join.push(a=frame), lambda: (len(join.drain()), len(join.rejects()))
-    if kind == "queries":
-        match = ap.QueryMatch(stream)
-        match.change(pa.table({"query": [1], "condition": ["x >= 0"]}))
-        return match.push, lambda: (len(match.drain()), len(match.rejects()))
-    columns = {"sensor": "k", "time": "t", "value": "x"}
-    by_hand = (
-        ap.SensorJoin(**columns, window=ap.TimeWindow(9))
-        if kind == "sensors"
-        else ap.Phenomena(**columns, strength=1, span=9)
-    )
+    stream = ap.Stream(None, key="k", time="t", value="x")
+    by_hand: Any
+    match kind:
+        case "join":
+            by_hand = ap.SimilarityJoin(stream, **QUESTION)
+        case "queries":
+            by_hand = ap.QueryMatch(stream)
+            by_hand.change(pa.table({"query": [1], "condition": ["x >= 0"]}))
+        case "aggregates":
+            by_hand = ap.WindowAggregate(stream, {"x": "sum"}, window=9)
+        case "sensors":
+            by_hand = ap.SensorJoin(stream, window=9)
+        case _:
+            by_hand = ap.Phenomena(stream, strength=1, span=9)
     return by_hand.push, lambda: (len(by_hand.drain()), len(by_hand.rejects()))
 
 
-@pytest.mark.parametrize("kind", ["join", "queries", "sensors", "phenomena"])
+@pytest.mark.parametrize("kind", ["join", "queries", "aggregates", "sensors", "phenomena"])
 @pytest.mark.parametrize(
     "odd",
     [
@@ -649,6 +689,19 @@ def test_a_push_that_does_not_fit_the_types_of_the_first_is_refused_whole(kind: 
     assert ends[0][1][1] == 0
 
 
+@pytest.mark.parametrize("kind", ["join", "queries", "aggregates", "sensors", "phenomena"])
+def test_nothing_is_pushed_after_the_end_nor_in_the_midst_of_a_push(kind: str) -> None:
+    push, end = _pushing(kind)
+    push(_one())
+    turn = push.__self__._turn
+    with turn, pytest.raises(ap.BadArgument, match="Another push is under way"):
+        push(_one(2, 2))
+    push(_one(2, 2))
+    end()
+    with pytest.raises(ap.BadArgument, match=r"were drained: they have ended. Make a new \w+"):
+        push(_one(3, 3))
+
+
 def test_numbers_are_not_rounded_to_the_type_of_the_first_push() -> None:
     """Nor times to dates."""
     for first, fits, odd in (
@@ -656,7 +709,7 @@ def test_numbers_are_not_rounded_to_the_type_of_the_first_push() -> None:
         (pa.array([date(2024, 1, 1)]), datetime(2024, 1, 2), datetime(2024, 1, 2, 3)),  # noqa: DTZ001
         (pa.array([Decimal("1.25")]), 2.5, 2.125),
     ):
-        join = ap.SimilarityJoin(a=ap.Stream(None, key="k", time="t", value=ap.Exact("x")), **QUESTION)
+        join = hands.similarity_join(a=ap.Stream(None, key="k", time="t", value=ap.Exact("x")), **QUESTION)
         join.push(a=_one().set_column(1, "t", first))
         with pytest.raises(ap.BadArgument, match="'t' of stream 'a' was"):
             join.push(a=_one(time=odd))
@@ -667,7 +720,7 @@ def test_a_push_that_raises_settles_no_dimensions() -> None:
     """Those are of the rows that were taken."""
     one, two = (pa.table({"k": [1], "t": [0], "x": [[[0.0] * d]], "e": [1.0]}) for d in (1, 2))
     stream = ap.Stream(None, key="k", time="t", value=ap.Samples("x"), existence="e")
-    join = ap.SimilarityJoin(a=stream, **QUESTION, on_reject="fail")
+    join = hands.similarity_join(a=stream, **QUESTION, on_reject="fail")
     with pytest.raises(ap.BadInput):
         join.push(a=two.set_column(3, "e", pa.array([2.0])))
     join.push(a=one)
@@ -677,13 +730,15 @@ def test_rejects_are_there_whichever_streams_have_spoken() -> None:
     """Before and after the drain; rows that nothing can be joined with are judged when they come."""
     stream: dict[str, Any] = {"key": "k", "time": "t", "value": ap.Exact("x")}
     bad = pa.table({"k": pa.array([None], pa.string()), "t": [1], "x": [0.0]})
-    join = ap.SimilarityJoin(a=ap.Stream(None, **stream), b=ap.Stream(None, **stream), **QUESTION)
+    join = hands.similarity_join(a=ap.Stream(None, **stream), b=ap.Stream(None, **stream), **QUESTION)
     join.push(a=bad)
     assert join.rejects()["reason"].to_pylist() == ["null key"]
     assert len(join.drain()) == 0
     assert join.rejects()["reason"].to_pylist() == ["null key"]
     assert len(join.current()) == 0
-    strict = ap.SimilarityJoin(a=ap.Stream(None, **stream), b=ap.Stream(None, **stream), **QUESTION, on_reject="fail")
+    strict = hands.similarity_join(
+        a=ap.Stream(None, **stream), b=ap.Stream(None, **stream), **QUESTION, on_reject="fail"
+    )
     with pytest.raises(ap.BadInput):
         strict.push(a=bad)
     strict.push(a=_one("a"))
@@ -695,7 +750,7 @@ def test_the_end_answers_streams_that_had_to_wait_for_others() -> None:
     streams: dict[str, Any] = {
         name: ap.Stream(None, key="k", time="t", value=ap.Exact("x")) for name in ("a", "b", "c")
     }
-    join = ap.SimilarityJoin(**streams, **QUESTION)
+    join = hands.similarity_join(**streams, **QUESTION)
     assert len(join.push(a=_one(), c=_one())) == 0
     assert join.drain()["right_stream"].to_pylist() == ["c"]
     assert len(join.current()) == 1
@@ -708,19 +763,19 @@ _UNTYPED = [pd.DataFrame(columns=["k", "t", "x"]), pa.table({name: pa.nulls(1) f
 def test_columns_without_types_settle_none(untyped: Any) -> None:
     """In every call by hand: types are those of the first push that has some."""
     streams: dict[str, Any] = {name: ap.Stream(None, key="k", time="t", value=ap.Exact("x")) for name in ("a", "b")}
-    join = ap.SimilarityJoin(**streams, **QUESTION)
+    join = hands.similarity_join(**streams, **QUESTION)
     assert len(join.push(a=untyped, b=untyped)) == 0
     assert len(join.current()) == 0
     assert len(join.rejects()) == 2 * len(untyped)
     assert len(join.push(b=_one(1))) == 0
     assert join.push(a=_one("q"))["right_key"].to_pylist() == ["1"]
     assert len(join.rejects()) == 2 * len(untyped)
-    for kind in ("sensors", "phenomena"):
+    for kind in ("aggregates", "sensors", "phenomena"):
         push, end = _pushing(kind)
         for table in (untyped, untyped, _one(), _one(2)):
             push(table)
         assert end() == (1, 2 * len(untyped))
-    third = ap.SimilarityJoin(**streams, c=ap.Stream(None, key="k", time="t", value=ap.Exact("x")), **QUESTION)
+    third = hands.similarity_join(**streams, c=ap.Stream(None, key="k", time="t", value=ap.Exact("x")), **QUESTION)
     assert len(third.push(a=untyped, b=_one(), c=_one())) == 1
     with pytest.raises(ap.BadArgument, match="'t' of stream 'a' was int64"):
         third.push(a=_one(time=1.5))
@@ -741,7 +796,7 @@ def test_partitions_keep_their_type_over_pushes() -> None:
     """Pandas turns whole numbers into floats where one is missing: 1 and 1.0 are still one partition."""
     for settings in ({"partition_by": "p"}, {}):
         different = None if settings else "p"
-        join = ap.SimilarityJoin(a=_stream(None, lateness=9, **settings), **QUESTION, different=different)
+        join = hands.similarity_join(a=_stream(None, lateness=9, **settings), **QUESTION, different=different)
         join.push(a=_table(p=pa.nulls(3)).slice(0, 0))
         join.push(a=pd.DataFrame({"id": [1, 2], "ts": [0.0, 0.0], "x": [0.0, 0.0], "p": [1, 2]}))
         found = join.push(a=pd.DataFrame({"id": [3, 4], "ts": [0.0, 0.0], "x": [0.0, 0.0], "p": [1, None]}))
@@ -755,7 +810,7 @@ def test_the_number_of_dimensions_is_that_of_the_first_rows() -> None:
     """Of any stream; rows of another number are rejects ever after."""
     one, two = (pa.table({"id": [1], "ts": [0.0], "s": [[[0.0] * d]]}) for d in (1, 2))
     streams: dict[str, Any] = {name: _stream(None, value=ap.Samples("s"), lateness=9) for name in ("left", "right")}
-    join = ap.SimilarityJoin(**streams, **QUESTION)
+    join = hands.similarity_join(**streams, **QUESTION)
     assert len(join.push(left=two.slice(0, 0), right=two)) == 0
     assert len(join.push(left=pa.concat_tables([one, two]))) == 1
     assert join.rejects()["reason"].to_pylist() == ["wrong dimension"]

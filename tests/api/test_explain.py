@@ -61,30 +61,69 @@ def queried(frame: Any = ROWS, **settings: Any) -> Any:
     ],
 )
 def test_a_result_tells_how_it_came_about(result: pa.Table, told: str, capsys: pytest.CaptureFixture[str]) -> None:
-    text = ap.explain(result)
-    assert told in text
-    assert capsys.readouterr().out == text + "\n"
+    assert told in str(ap.explain(result))
+    assert capsys.readouterr().out == ""
+
+
+def test_an_explanation_has_its_parts_as_fields() -> None:
+    """And shows as a table in a notebook, in which names are no markup."""
+    pairs = ap.Stream(
+        joined(), key="left_key", time="right_time", value="distance", existence="probability", name="<b>"
+    )
+    found = ap.explain(ap.self_join(pairs, epsilon=1, probability=0.01, window=5))
+    assert found.call == "self_join"
+    assert found.streams == {
+        "<b>": "exact points Exact(columns=('distance',)), existing with probability 'probability'"
+    }
+    assert found.steps["window"] == "rows at most 5 s old"
+    assert found.counts["candidates"] >= found.counts["answers"]
+    assert len(found.warnings) == 1
+    assert str(found).splitlines()[0] == f"stream '<b>': {found.streams['<b>']}"
+    html = found._repr_html_()
+    assert "<th>window</th><td>rows at most 5 s old</td>" in html
+    assert "<b>" not in html
+    assert ap.explain(ap.sensor_join(stream(existence=None), window=5)).call == "sensor_join"
 
 
 def test_answers_that_share_rows_are_warned_of() -> None:
     pairs = ap.Stream(joined(), key="left_key", time="right_time", value=ap.Exact("distance"), existence="probability")
-    text = ap.explain(ap.window_aggregate(pairs, {"distance": "sum"}, window=ap.TimeWindow(1)))
+    text = str(ap.explain(ap.window_aggregate(pairs, {"distance": "sum"}, window=ap.TimeWindow(1))))
     assert "warning: Stream 'stream' is the output of a join: answers that share a row are not independent" in text
-    assert "warning" not in ap.explain(joined())
+    assert not ap.explain(joined()).warnings
     alone = stream(name="s", existence=None)
     queries = pa.table({"query": [1], "condition": ["r.distance < s.x WITHIN 1 SECOND"]})
-    text = ap.explain(ap.match_queries(replace(pairs, name="r"), alone, queries, probability=0.5))
+    text = str(ap.explain(ap.match_queries(replace(pairs, name="r"), alone, queries, probability=0.5)))
     assert "warning: Stream 'r' is the output of a join" in text
 
 
 def test_spark_tells_of_its_tiles(spark: SparkSession) -> None:
     frame = spark.createDataFrame(ROWS.to_pylist(), "id long, ts double, x double, p double")
-    assert "on Spark: 2 tiles; rows are numbered first, on one core" in ap.explain(
-        joined(frame, window=ap.CountWindow(3), options=ap.Options(partitions=2))
+    assert "on Spark: 2 tiles; rows are numbered first, on one core" in str(
+        ap.explain(joined(frame, window=ap.CountWindow(3), options=ap.Options(partitions=2)))
     )
     aggregate = ap.window_aggregate(stream(frame), {"x": "sum"}, window=ap.CountWindow(3))
-    assert "on Spark: one bucket on one core, of" in ap.explain(aggregate)
-    assert "on Spark: one bucket on one core, of" in ap.explain(queried(frame, probability=0.5))
+    assert "on Spark: one bucket on one core, of" in str(ap.explain(aggregate))
+    assert "on Spark: one bucket on one core, of" in str(ap.explain(queried(frame, probability=0.5)))
+
+
+def test_what_is_made_of_a_result_on_spark_is_known(spark: SparkSession) -> None:
+    """By its plan: rejects and explanation are those of the whole call; what is made of two results has neither."""
+    frame = spark.createDataFrame([(1, 0.0, 0.0, 0.5), (2, 1.0, None, 0.5)], "id long, ts double, x double, p double")
+    result = joined(frame)
+    renamed = result.select("left_key", "distance").withColumnRenamed("distance", "d")
+    for made in (renamed, result.filter("distance > 0").limit(1), renamed.orderBy("d").dropDuplicates()):
+        assert ap.rejects(made).count() == 2
+        assert str(ap.explain(made)) == str(ap.explain(result))
+    later = ap.self_join(
+        ap.Stream(renamed, key="left_key", time="d", value="d"), epsilon=1, probability=1, window=ap.TimeWindow(1)
+    )
+    assert ap.explain(later.select("left_key")).call == "self_join"
+    with pytest.raises(ap.BadArgument, match="made of 2 results"):
+        ap.rejects(renamed.union(joined(frame).select("left_key", "distance")))
+    with pytest.raises(ap.BadArgument, match="nor visibly made of it"):
+        ap.explain(frame)
+    with pytest.raises(ap.BadArgument, match="a function as sink may select"):
+        ap.start(renamed, ("noop", {}), checkpoint="nowhere")
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ def _numbers(text: str, line: str) -> list[float]:
 @pytest.mark.parametrize("window", [ap.TimeWindow(5), ap.CountWindow(400)])
 def test_expected_pairs_and_answers_are_near_the_actual_ones(window: Any) -> None:
     result = ap.similarity_join(*_clouds(4_000), epsilon=1.0, probability=0.3, window=window)
-    text = ap.explain(result)
+    text = str(ap.explain(result))
     rows, _, _, near, answers = _numbers(text, "expected of")
     assert rows >= 7_900
     assert answers == pytest.approx(len(result), rel=0.5)

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 import appulse as ap
 from appulse.model.columns import plain_type
+from tests.helpers import hands, sensing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -96,7 +97,7 @@ def asked(condition: str = "x >= 0") -> pa.Table:
 
 
 def by_hand(frame: Any) -> pa.Table:
-    join = ap.SimilarityJoin(a=stream(None, key="c"), b=stream(None, key="c"), **CLOSE)
+    join = hands.similarity_join(a=stream(None, key="c"), b=stream(None, key="c"), **CLOSE)
     return pa.concat_tables([join.push(a=frame, b=frame), join.drain()])
 
 
@@ -107,18 +108,18 @@ def queries_by_hand(frame: Any) -> pa.Table:
 
 
 def readings_by_hand(frame: Any) -> pa.Table:
-    join = ap.SensorJoin(sensor="k", time="t", value="c", window=ap.TimeWindow(9))
+    join = ap.SensorJoin(ap.Stream(None, key="k", time="t", value="c"), window=ap.TimeWindow(9))
     return pa.concat_tables([join.push(frame), join.drain()])
 
 
 def sensors(frame: Any, **changes: Any) -> pa.Table:
     arguments: dict[str, Any] = {"sensor": "k", "time": "t", "value": "x", "window": ap.TimeWindow(9)}
-    found: pa.Table = ap.sensor_join(frame, **(arguments | changes))
+    found: pa.Table = sensing.sensor_join(frame, **(arguments | changes))
     return found
 
 
 def phenomena(frame: Any, **changes: Any) -> pa.Table:
-    return ap.phenomena(frame, **({"sensor": "k", "time": "t", "value": "x"} | FIELD | changes))
+    return sensing.phenomena(frame, **({"sensor": "k", "time": "t", "value": "x"} | FIELD | changes))
 
 
 def tagged(frame: Any, **changes: Any) -> pa.Table:

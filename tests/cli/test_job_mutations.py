@@ -37,7 +37,7 @@ SAMPLES = ROWS | {"value": {"model": "Samples", "column": "s", "names": ["a"]}, 
 HOLES = ROWS | {"value": {"model": "Incomplete", "columns": ["a", "b"]}, "partition_by": ["room"]}
 JOIN = {"epsilon": 0.5, "probability": 0.5, "window": "10 seconds"}
 HISTORY = {"format": "parquet", "path": "rows"}
-SENSORS = {"sensor": "room", "time": "at", "value": "a", "within": 0.2, "lateness": "1 minute"}
+READINGS = ROWS | {"key": "room", "value": "a", "lateness": "1 minute"}
 ENDS = {
     "sink": {"format": "parquet", "path": "pairs", "options": {"compression": "zstd"}},
     "rejects": {"format": "json", "path": "rejects"},
@@ -97,13 +97,18 @@ JOBS: dict[str, Job] = {
         },
     },
     "sensor_join": {
-        "readings": {"format": "parquet", "path": "rows"},
-        "sensor_join": SENSORS | {"window": "20 seconds", "carry": "id"},
+        "sources": {"near": READINGS},
+        "sensor_join": {"within": 0.2, "window": "20 seconds", "carry": "id"},
     },
     "phenomena": {
-        "readings": {"format": "parquet", "path": "rows"},
-        "phenomena": SENSORS
-        | {"strength": 2, "span": "15 seconds", "reach": 1.5, "locations": {"format": "parquet", "path": "places"}},
+        "sources": {"near": READINGS},
+        "phenomena": {
+            "within": 0.2,
+            "strength": 2,
+            "span": "15 seconds",
+            "reach": 1.5,
+            "locations": {"format": "parquet", "path": "places"},
+        },
     },
 }
 

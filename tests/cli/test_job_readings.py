@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,14 +20,19 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-FILES = """\
-checkpoint = "checkpoint"
-
-[readings]
+SOURCE = """\
+[sources.readings]
 format = "parquet"
 path = "readings"
+key = "mote"
+time = "at"
+value = "warmth"
 
-[sink]
+"""
+FILES = f"""\
+checkpoint = "checkpoint"
+
+{SOURCE}[sink]
 format = "parquet"
 path = "answers"
 
@@ -34,27 +40,20 @@ path = "answers"
 format = "parquet"
 path = "rejects"
 """
+ROOMS = FILES.replace('value = "warmth"', 'value = "warmth"\npartition_by = ["room"]')
 JOIN = """
 [sensor_join]
-sensor = "mote"
-time = "at"
-value = "warmth"
 within = 0.2
 window = "20 seconds"
-lateness = "1 minute"
 carry = "n"
 """
 PHENOMENA = """
 [phenomena]
-sensor = "mote"
-time = "at"
-value = "warmth"
 within = 0.3
 strength = 2
 span = "15 seconds"
 min_sensors = 2
 reach = 1.5
-partition_by = "room"
 locations = { format = "parquet", path = "places.parquet" }
 """
 
@@ -88,14 +87,16 @@ def rows(table: pa.Table) -> list[str]:
 
 
 def test_a_sensor_join_and_phenomena_run_as_the_calls_do(folder: Path, spark: SparkSession) -> None:
-    columns: dict[str, Any] = {"sensor": "mote", "time": "at", "value": "warmth"}
-    joined = ap.sensor_join(readings(), **columns, within=0.2, window=ap.TimeWindow(20), carry=["n"])
-    place: dict[str, Any] = {"locations": PLACES, "reach": 1.5, "partition_by": "room"}
-    found = ap.phenomena(readings(), **columns, within=0.3, strength=2, span=15, **place)
+    columns: dict[str, Any] = {"key": "mote", "time": "at", "value": "warmth"}
+    stream = ap.Stream(readings(), **columns)
+    joined = ap.sensor_join(stream, within=0.2, window=ap.TimeWindow(20), carry=["n"])
+    place: dict[str, Any] = {"locations": PLACES, "reach": 1.5}
+    found = ap.phenomena(replace(stream, partition_by="room"), within=0.3, strength=2, span=15, **place)
     assert len(joined) > 200
     assert len(found) > 20
-    for text, expected in ((JOIN, joined), (PHENOMENA, found)):
-        assert problems(folder, FILES + text) == []
+    late = FILES.replace('value = "warmth"', 'value = "warmth"\nlateness = "1 minute"')
+    for text, expected in ((late + JOIN, joined), (ROOMS + PHENOMENA, found)):
+        assert problems(folder, text) == []
         job = jobs.load(folder / "job.toml")
         assert job.missing() == []
         answers = jobs.build(job, spark, streaming=False)
@@ -120,18 +121,28 @@ def test_a_sensor_join_and_phenomena_run_as_the_calls_do(folder: Path, spark: Sp
         ('path = "places.parquet"', 'pth = "places.parquet"', "phenomena.locations.path: is missing"),
         ('value = "warmth"', 'value = "warmht"', "phenomena: Stream 'readings' has no column 'warmht'. Did you me"),
         ('value = "warmth"', 'value = "room"', "phenomena: Column 'room' is string, not a number."),
-        ('value = "warmth"', 'value = "warmth"\nsimilar = "sumary"', "phenomena.similar: is 'sumary'"),
+        ("within = 0.3", 'within = 0.3\nsimilar = "sumary"', "phenomena.similar: is 'sumary'"),
         (
-            'value = "warmth"',
-            'value = "warmth"\nsimilar = "summary"',
+            "within = 0.3",
+            'within = 0.3\nsimilar = "summary"',
             "phenomena: within= goes with values and slopes.",
         ),
         ("[phenomena]", "[sensor_join]", "sensor_join.strength: unknown key."),
         ("[phenomena]", "sample = 5\n[phenomena]", "rejects.sample: unknown key."),
         ("checkpoint =", "sample = 5\ncheckpoint =", "sample plans the tiles of a join, and [phenomena] have none"),
-        ('[readings]\nformat = "parquet"\npath = "readings"\n', "", "[phenomena] reads [readings]"),
-        ("[readings]", "[reading]", "reading: unknown key. Did you mean 'readings'?"),
-        ("[readings]\n", '[readings]\nkey = "mote"\n', "readings.key: unknown key."),
+        ("[sources.readings]", "[source.readings]", "source: unknown key. Did you mean 'sources'?"),
+        ("[sources.readings]\n", '[sources.readings]\nsensor = "mote"\n', "sources.readings.sensor: unknown key."),
+        ('key = "mote"\n', "", "sources.readings.key: is missing, and has no default."),
+        ('value = "warmth"', "value = 5", "sources.readings.value: is 5 (a number), wanted "),
+        ('value = "warmth"', 'value = ""', "sources.readings.value: Exact(''): the name is empty"),
+        (
+            'value = "warmth"',
+            'value = { model = "Gaussian", columns = ["warmth"], sigma = 1 }',
+            "phenomena() compares single values as they are, and the value of its stream is Gaussian(",
+        ),
+        ('value = "warmth"', 'value = "warmth"\nexistence = "n"', "phenomena() has no use for Stream(existence='n'"),
+        ('value = "warmth"', 'value = "warmth"\nwhere = "n > 5"', "phenomena() has no use for Stream(where="),
+        (SOURCE, SOURCE + SOURCE.replace("readings]", "others]"), "[phenomena] reads one source with all sensors"),
     ],
 )
 def test_what_is_wrong_is_told_in_its_place(folder: Path, old: str, new: str, told: str) -> None:
@@ -151,9 +162,9 @@ def test_what_is_wrong_is_told_in_its_place(folder: Path, old: str, new: str, to
         ('carry = "n"', 'carry = "time"', "sensor_join: carry= names 'time'"),
         ('carry = "n"', "carry = 5", "sensor_join.carry: is 5 (a number), wanted a list."),
         ("within = 0.2", 'similar = "slope"', "sensor_join: similar='slope' looks back over some time"),
-        ("[readings]", "[self_join]\nepsilon = 1\nprobability = 1\nwindow = 5\n[readings]", "A job has one operator"),
-        ("[readings]", '[imputer]\nkind = "ZeroFill"\n[readings]', "[imputer] fills the sources of a join"),
-        ("[sensor_join]", "[self_join]", "self_join.sensor: unknown key."),
+        ("[sink]", "[self_join]\nepsilon = 1\nprobability = 1\nwindow = 5\n[sink]", "A job has one operator"),
+        ("[sink]", '[imputer]\nkind = "ZeroFill"\n[sink]', "[imputer] fills the sources of a join"),
+        ("[sensor_join]", "[self_join]", "self_join.within: unknown key."),
     ],
 )
 def test_what_is_wrong_with_a_join_is_told_in_its_place(folder: Path, old: str, new: str, told: str) -> None:
@@ -168,11 +179,12 @@ def test_windows_of_sensors_and_of_a_column(folder: Path) -> None:
         assert problems(folder, text.replace('window = "20 seconds"', window)) == []
 
 
-def test_readings_are_not_for_other_operators(folder: Path) -> None:
-    text = FILES + "\n[self_join]\nepsilon = 1.0\nprobability = 1.0\nwindow = 5\n"
-    assert problems(folder, text) == ["[readings] are for [sensor_join] and [phenomena], and this job has [self_join]."]
-    nothing = text.replace('[readings]\nformat = "parquet"\npath = "readings"\n', "")
-    assert problems(folder, nothing) == ["[self_join] has nothing to read: give [sources.NAME]."]
+def test_every_operator_needs_a_source(folder: Path) -> None:
+    join = "\n[self_join]\nepsilon = 1.0\nprobability = 1.0\nwindow = 5\n"
+    assert problems(folder, FILES + join) == []  # a column of numbers is a certain value
+    for text, name in ((join, "self_join"), (PHENOMENA, "phenomena")):
+        nothing = (FILES + text).replace(SOURCE, "")
+        assert problems(folder, nothing) == [f"[{name}] has nothing to read: give [sources.NAME]."]
 
 
 def test_files_that_are_not_there_yet_are_told_and_no_fault_of_the_job(folder: Path) -> None:
@@ -180,7 +192,7 @@ def test_files_that_are_not_there_yet_are_told_and_no_fault_of_the_job(folder: P
     (folder / "places.parquet").unlink()
     assert problems(folder, FILES + PHENOMENA) == []
     job = jobs.load(folder / "job.toml")
-    assert [problem.where for problem in job.missing()] == ["readings.path", "phenomena.locations.path"]
+    assert [problem.where for problem in job.missing()] == ["sources.readings.path", "phenomena.locations.path"]
 
 
 def test_the_command_line_validates_them(folder: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from appulse.engines.sensors import resolve_sensors
 from appulse.engines.window_call import resolve_window_queries
 from appulse.model.degrees import degrees_hint, named_as_degrees
 from appulse.operators import output, pairs
-from tests.helpers import query_strategies, strategies
+from tests.helpers import hands, query_strategies, sensing, strategies
 from tests.helpers.streaming import files, read_stream
 from tests.operators import test_phenomena, test_relational, test_sensor_join
 
@@ -63,7 +63,7 @@ def test_a_join_is_whole_or_stops(case: strategies.Case, most: int) -> None:
 @given(test_sensor_join.cases(), LIMITS, st.booleans())
 def test_a_sensor_join_is_whole_or_stops(case: test_sensor_join.Case, most: int, expand: bool) -> None:
     stopped_or_whole(
-        lambda options: ap.sensor_join(case.table, **case.arguments(), expand=expand, options=options), most
+        lambda options: sensing.sensor_join(case.table, **case.arguments(), expand=expand, options=options), most
     )
 
 
@@ -71,7 +71,7 @@ def test_a_sensor_join_is_whole_or_stops(case: test_sensor_join.Case, most: int,
 @given(test_phenomena.cases(), LIMITS, st.sampled_from(["events", "regions"]))
 def test_phenomena_are_whole_or_stop(case: test_phenomena.Case, most: int, emit: str) -> None:
     arguments = case.arguments()
-    stopped_or_whole(lambda options: ap.phenomena(case.table, **arguments, emit=emit, options=options), most)
+    stopped_or_whole(lambda options: sensing.phenomena(case.table, **arguments, emit=emit, options=options), most)
 
 
 @FEW
@@ -122,8 +122,8 @@ _SENSED: dict[str, Any] = {"sensor": "s", "time": "t", "value": "v", "window": 1
 
 def test_a_product_stops_before_any_of_it_is_made() -> None:
     with pytest.warns(ap.ExplodingOutput), pytest.raises(ap.OutputLimit, match=r"at least \d+,\d{3},\d{3} rows"):
-        ap.sensor_join(_readings(), **_SENSED, expand=True, options=ap.Options(max_output=1_000_000))
-    join = ap.SensorJoin(**_SENSED, expand=True, options=ap.Options(max_output=100))
+        sensing.sensor_join(_readings(), **_SENSED, expand=True, options=ap.Options(max_output=1_000_000))
+    join = sensing.by_hand(ap.SensorJoin, **_SENSED, expand=True, options=ap.Options(max_output=100))
     assert len(join.push(_readings(12))) <= 100
     with pytest.raises(ap.OutputLimit):
         join.push(_readings(24).slice(12))
@@ -181,25 +181,28 @@ _NEAR: dict[str, Any] = {"epsilon": 1.0, "probability": 0.5, "window": FOREVER}
 _CALLS: dict[str, list[Callable[[ap.Options], object]]] = {
     "similarity_join": [
         lambda o: ap.similarity_join(_stream("a"), _stream("b"), **_NEAR, options=o),
-        lambda o: ap.SimilarityJoin(a=_stream(), b=_stream(), **_NEAR, options=o),
+        lambda o: hands.similarity_join(a=_stream(), b=_stream(), **_NEAR, options=o),
     ],
     "self_join": [lambda o: ap.self_join(_stream(), **_NEAR, options=o)],
     "explain_pair": [
         lambda o: ap.explain_pair(_TABLE, _TABLE, left=_stream(), epsilon=1.0, probability=0.5, options=o)
     ],
     "sensor_join": [
-        lambda o: ap.sensor_join(_TABLE, **_SENSED, options=o),
-        lambda o: ap.SensorJoin(**_SENSED, options=o),
+        lambda o: sensing.sensor_join(_TABLE, **_SENSED, options=o),
+        lambda o: sensing.by_hand(ap.SensorJoin, **_SENSED, options=o),
     ],
     "phenomena": [
-        lambda o: ap.phenomena(_TABLE, sensor="s", time="t", value="v", strength=1, span=1, options=o),
-        lambda o: ap.Phenomena(sensor="s", time="t", value="v", strength=1, span=1, options=o),
+        lambda o: ap.phenomena(ap.Stream(_TABLE, key="s", time="t", value="v"), strength=1, span=1, options=o),
+        lambda o: ap.Phenomena(ap.Stream(None, key="s", time="t", value="v"), strength=1, span=1, options=o),
     ],
-    "window_aggregate": [lambda o: ap.window_aggregate(_stream(), {"v": "sum"}, window=FOREVER, options=o)],
+    "window_aggregate": [
+        lambda o: ap.window_aggregate(_stream(), {"v": "sum"}, window=FOREVER, options=o),
+        lambda o: ap.WindowAggregate(replace(_stream(), frame=None), {"v": "sum"}, window=FOREVER, options=o),
+    ],
     "match_queries": [
         lambda o: ap.match_queries(_stream(), _QUERIES, options=o),
         lambda o: ap.ask(_stream(), _QUERIES, options=o),
-        lambda o: ap.QueryMatch(_stream(), options=o),
+        lambda o: ap.QueryMatch(replace(_stream(), frame=None), options=o),
         lambda o: ap.match_queries(
             _stream("a"), _stream("b"), pa.table({"query": [1], "condition": ["a.v = b.v"]}), window=FOREVER, options=o
         ),
@@ -262,27 +265,27 @@ def test_no_option_is_part_of_a_fingerprint() -> None:
 
 
 def test_products_are_announced_before_they_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    ap.sensor_join(_readings(12), **_SENSED, expand=True)  # no warning: they are errors here
+    sensing.sensor_join(_readings(12), **_SENSED, expand=True)  # no warning: they are errors here
     monkeypatch.setattr(output, "MANY", 500)
     monkeypatch.setattr(output, "MANY_A_ROW", 20)
     with pytest.warns(ap.ExplodingOutput, match=r"have \d,\d{3} elements by now.*Leave out expand=True"):
-        found = ap.sensor_join(_readings(24), **_SENSED, expand=True)
+        found = sensing.sensor_join(_readings(24), **_SENSED, expand=True)
     assert len(found) > 500
 
 
 def test_the_number_of_elements_is_exact() -> None:
     for n, sensors in ((1, 1), (12, 3), (20, 4)):
-        found = ap.sensor_join(_readings(n, sensors), **_SENSED, expand=True)
+        found = sensing.sensor_join(_readings(n, sensors), **_SENSED, expand=True)
         limit = ap.Options(max_output=max(1, len(found)))
-        assert ap.sensor_join(_readings(n, sensors), **_SENSED, expand=True, options=limit).equals(found)
+        assert sensing.sensor_join(_readings(n, sensors), **_SENSED, expand=True, options=limit).equals(found)
 
 
 def test_readings_that_meet_too_many_are_announced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output, "MANY", 1000)
     monkeypatch.setattr(output, "MANY_A_ROW", 20)
-    ap.sensor_join(_readings(), **(_SENSED | {"window": 10}))
+    sensing.sensor_join(_readings(), **(_SENSED | {"window": 10}))
     with pytest.warns(ap.ExplodingOutput, match=r"Readings have met \d,\d{3} others by now"):
-        ap.sensor_join(_readings(), **_SENSED)
+        sensing.sensor_join(_readings(), **_SENSED)
 
 
 @pytest.mark.parametrize("how", [{"resolution": 1.0}, {"within": 0.5}])
@@ -291,11 +294,11 @@ def test_phenomena_with_too_many_sensors_are_announced(
     monkeypatch: pytest.MonkeyPatch, how: dict[str, float], emit: str
 ) -> None:
     asked: dict[str, Any] = {"sensor": "s", "time": "t", "value": "v", "strength": 1, "span": 1e6, "emit": emit, **how}
-    ap.phenomena(_readings(), **asked)
+    sensing.phenomena(_readings(), **asked)
     monkeypatch.setattr(output, "MANY_VALUES", 500)
     monkeypatch.setattr(output, "MANY_A_ROW", 10)
     with pytest.warns(ap.ExplodingOutput, match=r"The phenomena have [\d,]+ sensors in their rows by now"):
-        ap.phenomena(_readings(60, 60), **asked)
+        sensing.phenomena(_readings(60, 60), **asked)
 
 
 def test_distributions_of_too_many_values_are_announced(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -396,7 +399,7 @@ def test_a_join_of_degrees_by_metres_is_told(monkeypatch: pytest.MonkeyPatch) ->
     ap.self_join(_places(20, named, (4.2e6, 4.7e5)), epsilon=50.0, **asked)
     with pytest.warns(ap.ExplodingOutput, match="lat and lng look like degrees, and epsilon=50 is in the unit"):
         ap.self_join(_places(20, named), epsilon=50.0, **asked)
-    join = ap.SimilarityJoin(a=_places(1, named), epsilon=50.0, **asked)
+    join = hands.similarity_join(a=_places(1, named), epsilon=50.0, **asked)
     with pytest.warns(ap.ExplodingOutput, match="look like degrees"):
         join.push(a=_places(20, named).frame)
     join.push(a=_places(20, named).frame)  # once
@@ -410,9 +413,9 @@ def test_a_join_of_degrees_by_metres_is_told(monkeypatch: pytest.MonkeyPatch) ->
 def test_neighbours_by_metres_among_degrees_are_told() -> None:
     asked: dict[str, Any] = {"sensor": "s", "time": "t", "value": "v", "strength": 1, "span": 5}
     where = pa.table({"s": range(6), "lat": [40.0 + i / 100 for i in range(6)], "lon": [20.0] * 6})
-    ap.phenomena(_readings(), **asked, locations=where, reach=0.02)
+    sensing.phenomena(_readings(), **asked, locations=where, reach=0.02)
     with pytest.warns(ap.ExplodingOutput, match="lat and lon look like degrees, and reach=200 is"):
-        ap.phenomena(_readings(), **asked, locations=where, reach=200)
+        sensing.phenomena(_readings(), **asked, locations=where, reach=200)
 
 
 # --- Spark ----------------------------------------------------------------------------------------------------------
@@ -431,9 +434,9 @@ def test_limits_on_spark(spark: SparkSession, tmp_path: Path) -> None:
     asked: dict[str, Any] = {"sensor": "s", "time": "t", "value": "v"}
     made: dict[str, Callable[[ap.Options], Any]] = {
         "join": lambda o: ap.self_join(stream(), epsilon=1, probability=0.5, window=ap.TimeWindow(3), options=o),
-        "sensors": lambda o: ap.sensor_join(frame, **asked, window=3, options=o),
-        "elements": lambda o: ap.sensor_join(frame, **asked, window=3, expand=True, options=o),
-        "phenomena": lambda o: ap.phenomena(frame, **asked, strength=1, span=5, emit="regions", options=o),
+        "sensors": lambda o: sensing.sensor_join(frame, **asked, window=3, options=o),
+        "elements": lambda o: sensing.sensor_join(frame, **asked, window=3, expand=True, options=o),
+        "phenomena": lambda o: sensing.phenomena(frame, **asked, strength=1, span=5, emit="regions", options=o),
         "aggregate": lambda o: ap.window_aggregate(stream(), {"v": "sum"}, window=ap.CountWindow(2), options=o),
         "queries": lambda o: ap.match_queries(stream(), queries, options=o),
         "several": lambda o: ap.match_queries(stream("a"), stream("b"), pairs_, options=o),

@@ -17,7 +17,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 import appulse as ap
-from tests.helpers import naive
+from tests.helpers import hands, naive
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -92,7 +92,7 @@ class Case:
     def by_hand(self, options: ap.Options | None = None) -> ap.SimilarityJoin:
         """The same call as a join that rows are pushed to."""
         named: dict[str, Any] = dict(zip(self.names, self.streams, strict=True))
-        return ap.SimilarityJoin(**self.settings, options=options, **named)
+        return hands.similarity_join(**self.settings, options=options, **named)
 
     @property
     def names(self) -> list[str]:

@@ -13,6 +13,7 @@ from appulse.imputation import time_regression
 from appulse.imputation.in_time import LastValueImputer, SpeedImputer
 from appulse.imputation.samples import every_third
 from appulse.imputation.simple import EditingRules, MeanImputer, NearestImputer, PointImputer, ZeroFill
+from tests.helpers import hands
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -151,7 +152,7 @@ def test_what_looks_around_needs_whole_frames() -> None:
     settings: dict[str, Any] = {"epsilon": 1.0, "probability": 0.5, "window": ap.TimeWindow(5)}
     found = ap.self_join(stream, imputer=LastValueImputer(), **settings)
     assert found["right_filled"].to_pylist() == [[{"attribute": "a", "rule": "last value"}]]
-    join = ap.SimilarityJoin(
+    join = hands.similarity_join(
         left=ap.Stream(None, key="id", time="at", value=stream.value), imputer=LastValueImputer(), **settings
     )
     with pytest.raises(ap.BadArgument, match="piece by piece"):

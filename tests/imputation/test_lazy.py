@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import appulse as ap
 from appulse.operators.plan import BOUNDS
+from tests.helpers import hands
 
 WINDOWS = (
     ap.TimeWindow(0),
@@ -104,10 +105,10 @@ def test_by_hand_answers_come_as_if_all_had_been_filled_first(case: dict[str, An
     given_ = {name: case[name] for name in ("window", "emit", "epsilon", "probability")}
     if case["streams"] == 1 and isinstance(case["window"], ap.TimeWindow):
         given_["window"] = ap.TimeWindow(2)
-    lazy = ap.SimilarityJoin(**streams, **given_, imputer=imputer)
-    eager = ap.SimilarityJoin(**streams, **given_, imputer=imputer, options=ap.Options(bounds=BOUNDS - {"lazy"}))
+    lazy = hands.similarity_join(**streams, **given_, imputer=imputer)
+    eager = hands.similarity_join(**streams, **given_, imputer=imputer, options=ap.Options(bounds=BOUNDS - {"lazy"}))
     samples = ap.Samples("imputed", "imputed_weights", names=("a", "b", "c"))
-    first = ap.SimilarityJoin(**{name: replace(one, value=samples) for name, one in streams.items()}, **given_)
+    first = hands.similarity_join(**{name: replace(one, value=samples) for name, one in streams.items()}, **given_)
     for tables in pushes_of(case):
         rows = dict(zip(streams, tables, strict=True))
         filled = {name: ap.impute(replace(streams[name], frame=table), imputer).frame for name, table in rows.items()}
@@ -140,7 +141,7 @@ def far_apart(n: int, seed: int) -> tuple[pa.Table, list[pa.Table]]:
 def test_most_rows_far_from_all_others_are_never_filled(window: Any, pushes: int) -> None:
     repository, tables = far_apart(400, 1)
     imputer = ap.DependencyImputer(repository, [ap.DifferentialDependency({"a": 0.05, "b": 0.05}, "c", 0.5)])
-    join = ap.SimilarityJoin(
+    join = hands.similarity_join(
         left=ap.Stream(None, key="id", time="at", value=VALUE),
         right=ap.Stream(None, key="id", time="at", value=VALUE),
         epsilon=0.05,

@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given, settings
 
 import appulse as ap
+from tests.helpers import sensing
 from tests.operators.test_phenomena import LATER, LINE, Case, cases, table_of
 
 
 def _events(case: Case) -> pa.Table:
-    return ap.phenomena(case.table, **case.arguments())
+    return sensing.phenomena(case.table, **case.arguments())
 
 
 def _members_at(events: pa.Table, time: int) -> dict[int, tuple[float, set[str]]]:
@@ -81,7 +82,7 @@ def _front() -> tuple[pa.Table, pa.Table]:
     ]
     table = table_of(rows)
     arguments: dict[str, Any] = {"sensor": "mote", "time": "ts", "value": "v", "resolution": 5.0}
-    return table, ap.phenomena(table, **arguments, strength=2, span=3, locations=LINE, reach=1.2)
+    return table, sensing.phenomena(table, **arguments, strength=2, span=3, locations=LINE, reach=1.2)
 
 
 def test_sensors_away_from_boundaries_may_rest() -> None:
@@ -129,7 +130,9 @@ def test_events_of_one_group_are_asked_for() -> None:
     with pytest.raises(ap.BadArgument, match="no column 'event'"):
         ap.lab.field.memberships(pa.table({"phenomenon": [1]}))
     rows = [(sensor, LATER, 1.0, room) for sensor in "ab" for room in "xy"]
-    events = ap.phenomena(table_of(rows), sensor="mote", time="ts", value="v", strength=1, span=1, partition_by="room")
+    events = ap.phenomena(
+        ap.Stream(table_of(rows), key="mote", time="ts", value="v", partition_by="room"), strength=1, span=1
+    )
     with pytest.raises(ap.BadArgument, match="several groups"):
         ap.lab.field.going_on(events)
 

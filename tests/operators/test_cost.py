@@ -10,6 +10,7 @@ import pytest
 
 import appulse as ap
 from appulse.operators.cost import UNKNOWN, Probes, cells_for, choose, same_group, some
+from tests.helpers import hands
 
 
 def _rows(seed: int, n: int, wide: float, reach: float, variance: float = UNKNOWN, d: int = 2) -> Probes:
@@ -79,7 +80,7 @@ def test_a_join_changes_its_index_as_its_rows_drift_apart_and_together() -> None
     """And its answers are those of a scan."""
     rng = np.random.default_rng(5)
     joins = [
-        ap.SimilarityJoin(
+        hands.similarity_join(
             left=ap.Stream(None, key="id", time="ts", value=ap.Exact("x", "y")),
             right=ap.Stream(None, key="id", time="ts", value=ap.Exact("x", "y")),
             epsilon=0.5,

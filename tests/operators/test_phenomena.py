@@ -20,6 +20,7 @@ from appulse.engines.spark.readings_routing import GroupRouting
 from appulse.engines.spark.tiles import TilePlan
 from appulse.operators import phenomena as operator
 from tests.helpers import naive_sensors as naive
+from tests.helpers import sensing
 from tests.helpers.fake_spark import FakeReadings
 from tests.operators.test_sensor_join import judged
 
@@ -121,7 +122,7 @@ def told(result: pa.Table) -> list[tuple[Any, ...]]:
 @given(cases())
 @settings(max_examples=200, deadline=None)
 def test_equals_the_twin(case: Case) -> None:
-    assert told(ap.phenomena(case.table, **case.arguments())) == expected(case)
+    assert told(sensing.phenomena(case.table, **case.arguments())) == expected(case)
 
 
 @given(cases(), st.randoms(use_true_random=False))
@@ -134,7 +135,7 @@ def check_order(case: Case, chance: Any, module: Any) -> None:
     """In any order and in batches of any size as the twin."""
     rows = list(case.rows)
     chance.shuffle(rows)
-    field = ap.Phenomena(**case.arguments(), lateness=15)
+    field = sensing.by_hand(ap.Phenomena, **case.arguments(), lateness=15)
     found = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_SLICE", chance.choice([1, 4, 1 << 14]))
@@ -167,7 +168,7 @@ def check_stage(data: st.DataObject, case: Case) -> None:
         found += spark.batch({"readings": table_of(rows[:n])})[0]
         rows = rows[n:]
     answers = pa.concat_tables([call.answer_schema.empty_table(), *found, *spark.end()[0]])
-    inside = ap.phenomena(case.table, **settings_)
+    inside = sensing.phenomena(case.table, **settings_)
     for room in ("x", "y"):
         mine, theirs = (table.filter(pa.compute.equal(table["room"], room)) for table in (answers, inside))
         assert mine.to_pylist() == theirs.to_pylist()
@@ -197,7 +198,7 @@ def check_released(data: st.DataObject, case: Case) -> None:
         found += spark.batch({"readings": table_of(rows[:n])})[0]
         rows = rows[n:]
     answers = pa.concat_tables([call.answer_schema.empty_table(), *found, *spark.end()[0]])
-    inside = ap.phenomena(table, **settings_)
+    inside = sensing.phenomena(table, **settings_)
     for room in ("x", "y"):
         mine, theirs = (part.filter(pa.compute.equal(part["room"], room)) for part in (answers, inside))
         assert mine.to_pylist() == theirs.to_pylist()
@@ -236,14 +237,14 @@ def test_regions_of_like_slopes(case: Case, resolution: float | None) -> None:
     readings = judged(case.rows, "slope", 6, resolution)
     rows = [(reading.sensor, reading.time // 10**6, reading.value, "x") for reading in readings]
     arguments = case.arguments() | {"resolution": resolution}
-    result = ap.phenomena(case.table, **arguments, similar="slope", over=6)
+    result = sensing.phenomena(case.table, **arguments, similar="slope", over=6)
     assert told(result) == expected(replace(case, resolution=resolution), rows)
 
 
 @given(cases())
 @settings(max_examples=60, deadline=None)
 def test_regions_are_what_events_add_up_to(case: Case) -> None:
-    regions = ap.phenomena(case.table, **case.arguments(), emit="regions").to_pylist()
+    regions = sensing.phenomena(case.table, **case.arguments(), emit="regions").to_pylist()
     found = [(row["time"], row["phenomenon"], row["value"], tuple(row["sensors"])) for row in regions]
     assert found == regions_of(expected(case))
 
@@ -265,8 +266,8 @@ def test_a_tick_at_which_much_ends_is_told_at_once() -> None:
     """A reading after a silence ends all regions at one tick: more than are told at a time."""
     rows = [(f"{i % 2}{i}", LATER, float(i // 2), "x") for i in range(6000)] + [("a", LATER + 9, -1.0, "x")]
     settings_: dict[str, Any] = {"sensor": "mote", "time": "ts", "value": "v", "strength": 1, "span": 1}
-    events = told(ap.phenomena(table_of(rows), **settings_))
-    regions = ap.phenomena(table_of(rows), **settings_, emit="regions").to_pylist()
+    events = told(sensing.phenomena(table_of(rows), **settings_))
+    regions = sensing.phenomena(table_of(rows), **settings_, emit="regions").to_pylist()
     found = [(row["time"], row["phenomenon"], row["value"], tuple(row["sensors"])) for row in regions]
     assert len(events) == 6000
     assert found == regions_of(events)
@@ -281,10 +282,7 @@ def test_a_front_that_moves() -> None:
             warm = i in (t // 10, t // 10 + 1)
             rows.append((sensor, LATER + t, 30.0 if warm else float(i), "x"))
     result = ap.phenomena(
-        table_of(rows),
-        sensor="mote",
-        time="ts",
-        value="v",
+        ap.Stream(table_of(rows), key="mote", time="ts", value="v"),
         strength=2,
         span=2,
         min_sensors=2,
@@ -316,7 +314,7 @@ def test_merging_and_splitting_are_told() -> None:
         "span": 1,
         "min_sensors": 1,
     }
-    events = told(ap.phenomena(table_of(rows), **arguments, locations=LINE, reach=1.2))
+    events = told(sensing.phenomena(table_of(rows), **arguments, locations=LINE, reach=1.2))
     assert [event[:3] + event[4:] for event in events if event[3] == 1.0] == [
         (0, "appears", LATER, ("a",), None, ()),
         (1, "appears", LATER, ("c",), None, ()),
@@ -335,7 +333,7 @@ def test_velocity_and_error_are_those_of_a_straight_line() -> None:
     rows = [(int(s), t, 5.0) for t in range(12) for s in rng.choice(n, 25, replace=False)]
     table = pa.table(dict(zip(("mote", "ts", "v"), map(list, zip(*rows, strict=True)), strict=True)))
     events = ap.phenomena(
-        table, sensor="mote", time="ts", value="v", strength=1, span=0, locations=where, reach=20.0, horizon=3
+        ap.Stream(table, key="mote", time="ts", value="v"), strength=1, span=0, locations=where, reach=20.0, horizon=3
     ).to_pylist()
     track = []
     for row in events:
@@ -361,7 +359,9 @@ def test_velocity_and_error_are_those_of_a_straight_line() -> None:
 
 def test_sensors_without_a_place_are_rejects() -> None:
     table = table_of([("a", LATER, 1.0, "x"), ("z", LATER, 1.0, "x")])
-    result = ap.phenomena(table, sensor="mote", time="ts", value="v", strength=1, span=1, locations=LINE, reach=1)
+    result = ap.phenomena(
+        ap.Stream(table, key="mote", time="ts", value="v"), strength=1, span=1, locations=LINE, reach=1
+    )
     assert [(row["key"], row["reason"]) for row in ap.rejects(result).to_pylist()] == [("z", "no location")]
 
 
@@ -383,13 +383,13 @@ def test_errors_say_what_to_do(change: dict[str, Any], message: str) -> None:
     given_: dict[str, Any] = {"sensor": "mote", "time": "ts", "value": "v", "strength": 1, "span": 1}
     given_ |= {"locations": LINE, "reach": 1.0}
     with pytest.raises(ap.BadArgument, match=message):
-        ap.phenomena(table_of([("a", 0, 1.0, "x")]), **(given_ | change))
+        sensing.phenomena(table_of([("a", 0, 1.0, "x")]), **(given_ | change))
 
 
 def test_values_that_are_words() -> None:
     rows = [("a", 0, "up"), ("b", 0, "up"), ("a", 1, "down"), ("b", 1, "down")]
     table = pa.table(dict(zip(("mote", "ts", "v"), map(list, zip(*rows, strict=True)), strict=True)))
-    events = told(ap.phenomena(table, sensor="mote", time="ts", value="v", strength=1, span=0))
+    events = told(ap.phenomena(ap.Stream(table, key="mote", time="ts", value="v"), strength=1, span=0))
     assert [event[:4] for event in events] == [
         (0, "appears", 0, "up"),
         (1, "appears", 1, "down"),
@@ -401,10 +401,7 @@ def test_regions_of_like_means_and_spreads() -> None:
     """Two sensors that are steady, two that swing about the same mean, and all along the line."""
     rows = [(s, LATER + t, 5.0 if s in "ab" else 5.0 + 3.0 * (-1) ** t, "x") for t in range(20) for s in "abcd"]
     events = ap.phenomena(
-        table_of(rows),
-        sensor="mote",
-        time="ts",
-        value="v",
+        ap.Stream(table_of(rows), key="mote", time="ts", value="v"),
         similar="summary",
         resolution=2.0,
         over=9,

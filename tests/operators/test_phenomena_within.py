@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import appulse as ap
 from appulse.operators import phenomena_within as operator
+from tests.helpers import sensing
 from tests.operators.test_phenomena import (
     LATER,
     LINE,
@@ -46,14 +47,14 @@ def near(draw: st.DrawFn) -> Case:
 @given(near())
 @settings(max_examples=300, deadline=None)
 def test_equals_the_twin(case: Case) -> None:
-    assert told(ap.phenomena(case.table, **case.arguments())) == expected(case)
+    assert told(sensing.phenomena(case.table, **case.arguments())) == expected(case)
 
 
 @pytest.mark.long
 @given(near())
 @settings(max_examples=5000, deadline=None)
 def test_equals_the_twin_long(case: Case) -> None:
-    assert told(ap.phenomena(case.table, **case.arguments())) == expected(case)
+    assert told(sensing.phenomena(case.table, **case.arguments())) == expected(case)
 
 
 @given(near(), st.randoms(use_true_random=False))
@@ -85,9 +86,9 @@ def test_in_a_played_spark_long(data: st.DataObject) -> None:
 @given(near())
 @settings(max_examples=60, deadline=None)
 def test_regions_are_what_events_add_up_to(case: Case) -> None:
-    regions = ap.phenomena(case.table, **case.arguments(), emit="regions").to_pylist()
+    regions = sensing.phenomena(case.table, **case.arguments(), emit="regions").to_pylist()
     found = [(row["time"], row["phenomenon"], row["value"], tuple(row["sensors"])) for row in regions]
-    assert found == regions_of(told(ap.phenomena(case.table, **case.arguments())))
+    assert found == regions_of(told(sensing.phenomena(case.table, **case.arguments())))
 
 
 @given(near())
@@ -95,7 +96,7 @@ def test_regions_are_what_events_add_up_to(case: Case) -> None:
 def test_regions_of_like_slopes(case: Case) -> None:
     readings = judged(case.rows, "slope", 6, 0.0)
     rows = [(reading.sensor, reading.time // 10**6, reading.value, "x") for reading in readings]
-    result = ap.phenomena(case.table, **case.arguments(), similar="slope", over=6)
+    result = sensing.phenomena(case.table, **case.arguments(), similar="slope", over=6)
     assert told(result) == expected(case, rows)
 
 
@@ -114,25 +115,25 @@ def test_a_region_warms_up_and_keeps_its_number() -> None:
     """All rise by 0.3 a second, far beyond any bin: nothing else is told, until two part from the others."""
     values = np.arange(40)[:, None] * 0.3 + np.array([0.0, 0.5, 1.0, 1.5, 2.0, 2.5])
     values[30:, :2] = 30.0 + 0.1 * np.arange(10)[:, None]
-    events = told(ap.phenomena(_field(values), **SETTINGS, within=0.7))
+    events = told(sensing.phenomena(_field(values), **SETTINGS, within=0.7))
     assert [event[:3] + event[4:] for event in events] == [
         (0, "appears", LATER + 1, tuple(LINE["mote"].to_pylist()), None, ()),
         (0, "moves", LATER + 31, ("c", "d", "ee", "f"), None, None),
         (1, "appears", LATER + 31, ("a", "b"), None, ()),
     ]
     assert [event[3] for event in events[::2]] == pytest.approx([0.15 + 1.25, 30.05])
-    binned = told(ap.phenomena(_field(values), **SETTINGS, resolution=0.7))
+    binned = told(sensing.phenomena(_field(values), **SETTINGS, resolution=0.7))
     assert len(binned) > 20
 
 
 def test_a_plan_says_what_is_near() -> None:
-    told_ = str(ap.explain(ap.phenomena(_field(np.zeros((3, 6))), **SETTINGS, within=0.5)))
+    told_ = str(ap.explain(sensing.phenomena(_field(np.zeros((3, 6))), **SETTINGS, within=0.5)))
     assert "strong: readings with 2 of their sensor within 2 seconds, at most 0.5 apart" in told_
 
 
 def test_regions_at_one_value_are_apart_if_their_sensors_are() -> None:
     values = np.tile([5.0, 5.2, 9.0, 5.1, 5.3, 5.0], (4, 1))
-    events = ap.phenomena(_field(values), **SETTINGS, within=0.25, locations=LINE, reach=1.2).to_pylist()
+    events = sensing.phenomena(_field(values), **SETTINGS, within=0.25, locations=LINE, reach=1.2).to_pylist()
     assert [row["sensors"] for row in events] == [["a", "b"], ["d", "ee"]]
     assert [row["value"] for row in events] == pytest.approx([5.1, 5.2])
     assert events[0]["centroid"] == [0.5, 0.25]
@@ -152,12 +153,12 @@ def test_regions_at_one_value_are_apart_if_their_sensors_are() -> None:
 )
 def test_errors_say_what_to_do(change: dict[str, Any], message: str) -> None:
     with pytest.raises(ap.BadArgument, match=message):
-        ap.phenomena(table_of([("a", 0, 1.0, "x")]), **(SETTINGS | change))
+        sensing.phenomena(table_of([("a", 0, 1.0, "x")]), **(SETTINGS | change))
 
 
 def test_huge_values_have_a_mean() -> None:
     values = np.tile([1e308, 1.1e308, 1.2e308, -1e308, -1e308, 0.0], (3, 1))
-    events = ap.phenomena(_field(values), **SETTINGS, within=1.05e307).to_pylist()
+    events = sensing.phenomena(_field(values), **SETTINGS, within=1.05e307).to_pylist()
     assert [row["value"] for row in events] == pytest.approx([1.1e308, -1e308])
 
 
@@ -176,7 +177,7 @@ def steady(draw: st.DrawFn) -> Case:
 @given(steady())
 @settings(max_examples=200, deadline=None)
 def test_ties_that_ends_undo_are_told(case: Case) -> None:
-    assert told(ap.phenomena(case.table, **case.arguments())) == expected(case)
+    assert told(sensing.phenomena(case.table, **case.arguments())) == expected(case)
 
 
 def test_a_tie_is_lost_and_found_by_ends_alone() -> None:
@@ -184,7 +185,7 @@ def test_a_tie_is_lost_and_found_by_ends_alone() -> None:
     rows = [("a", LATER + t, 1.5 if t == 3 else 1.0, "x") for t in range(12)]
     rows += [("b", LATER + t, 2.0, "x") for t in range(12)]
     settings_ = SETTINGS | {"strength": 1, "min_sensors": 1}
-    events = told(ap.phenomena(table_of(rows), **settings_, within=0.5))
+    events = told(sensing.phenomena(table_of(rows), **settings_, within=0.5))
     assert [(event[1], event[2] - LATER, event[4]) for event in events] == [
         ("appears", 0, ("a",)),
         ("appears", 0, ("b",)),

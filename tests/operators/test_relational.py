@@ -4,6 +4,7 @@ import math
 import pickle
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from appulse.model.encode import encode
 from appulse.model.points import normal_points
 from appulse.operators.numbering import END
 from appulse.operators.relational import WindowAggregate
+from tests.helpers import hands
 from tests.helpers import naive_relational as naive
 
 if TYPE_CHECKING:
@@ -220,6 +222,79 @@ def test_pushes_answer_as_one_push_does(case: Case, data: st.DataObject) -> None
     assert _sorted(pa.concat_tables(found)) == _sorted(aggregate_table(whole, call))
 
 
+@given(cases(most=6), st.integers(0, 3), st.data())
+def test_by_hand_answers_are_those_of_the_whole_table(case: Case, lateness: int, data: st.DataObject) -> None:
+    """And of the twin, in whatever order rows come within the lateness, and however they are pushed."""
+    delays = [data.draw(st.integers(0, lateness)) for _ in case.rows]
+    order = sorted(range(len(case.rows)), key=lambda i: (case.rows[i]["ts"] + delays[i], i))
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(order)), max_size=4)))
+    table = case.table.take(pa.array(order, pa.int64()))
+    settings_: dict[str, Any] = {"aggregates": {"x": ALL}, "window": case.window, "distribution": True}
+    by_hand = ap.WindowAggregate(replace(case.stream, frame=None, lateness=lateness), **settings_)
+    pushed = [by_hand.push(table.slice(a, b - a)) for a, b in pairwise([0, *cuts, len(order)])]
+    parts = [part for part in (*pushed, by_hand.drain()) if part.num_columns]
+    found = pa.concat_tables(parts)
+    assert len(by_hand.rejects()) == 0
+    plain = [name for name in found.column_names if "distribution" not in name]
+    whole = ap.window_aggregate(case.stream, **settings_)
+    assert found.schema.equals(whole.schema)
+    assert _sorted(found.select(plain)) == _sorted(whole.select(plain))
+    expected: dict[tuple[Any, int], list[naive.Window]] = {}
+    for window in naive.windows(case.naive_rows, case.window):
+        expected.setdefault((window.group, window.time), []).append(window)
+    answers = answers_of(found)
+    assert {key: len(rows) for key, rows in answers.items()} == {key: len(rows) for key, rows in expected.items()}
+    for key, windows in expected.items():
+        for answer, window in zip(answers[key], windows, strict=True):
+            check(answer, window)
+
+
+def _rows(*times: float, value: float | list[float] = 1.0) -> pa.Table:
+    return pa.table({"id": range(len(times)), "ts": list(times), "x": [value] * len(times)})
+
+
+def test_by_hand_a_tick_is_answered_once_it_is_complete() -> None:
+    """Late rows and rows from the future are rejects; what raises has changed nothing; after a drain nothing comes."""
+    stream = ap.Stream(None, key="id", time="ts", value="x", lateness=2)
+    sums = ap.WindowAggregate(stream, {"x": "sum"}, window=10)
+    assert len(sums.push(_rows(0.0, 1.0))) == 0
+    assert sums.push(_rows(4.0))["x_sum"].to_pylist() == [1.0, 2.0]
+    assert len(sums.push(_rows(1.0))) == 0
+    with pytest.raises(ap.BadArgument, match="'ts' of stream 'stream' was double in earlier pushes and is string"):
+        sums.push(_rows(4.5).set_column(1, "ts", pa.array(["now"])))
+    with pytest.raises(ap.BadArgument, match="no column 'x'"):
+        sums.push(_rows(4.5).drop_columns(["x"]))
+    assert len(sums.push(_rows(90_000.0))) == 0
+    assert sums.rejects()["reason"].to_pylist() == ["late", "future"]
+    assert sums.drain()["x_sum"].to_pylist() == [3.0]
+    with pytest.raises(ap.BadArgument, match="Make a new WindowAggregate"):
+        sums.push(_rows(5.0))
+    strict = ap.WindowAggregate(stream, {"x": "sum"}, window=10, on_reject="fail")
+    strict.push(_rows(0.0, 4.0))
+    with pytest.raises(ap.BadInput, match="late"):
+        strict.push(_rows(9.0, 1.0, 0.0).slice(1))
+    assert strict.push(_rows(8.0))["time"].to_pylist() == [4.0]
+
+
+def test_by_hand_rows_may_be_taken_as_they_come() -> None:
+    stream = ap.Stream(None, key="id", time="ts", value="x", order="arrival")
+    sums = ap.WindowAggregate(stream, {"x": "sum"}, window=ap.CountWindow(2))
+    assert [sums.push(_rows(t))["x_sum"].to_pylist() for t in (5.0, 3.0, 4.0)] == [[1.0], [2.0], [2.0]]
+    assert len(sums.drain()) == 0
+
+
+def test_by_hand_the_first_rows_tell_how_many_dimensions_there_are() -> None:
+    stream = ap.Stream(None, key="id", time="ts", value=ap.Samples("x"))
+    sums = ap.WindowAggregate(stream, {"x_2": "sum"}, window=10)
+    two: Any = [[1.0, 2.0], [3.0, 4.0]]
+    rows = _rows(0.0, value=two)
+    assert len(sums.push(rows.slice(0, 0))) == 0
+    sums.push(rows)
+    assert sums.drain()["x_2_sum"].to_pylist() == [3.0]
+    with pytest.raises(ap.BadArgument):
+        ap.WindowAggregate(stream, {"x": "sum"}, window=10).push(_rows(0.0))
+
+
 def _resolved(case: Case) -> Any:
     return resolve_aggregate(
         case.stream,
@@ -300,7 +375,7 @@ def test_joins_of_filtered_streams_are_joins_of_the_samples_left(left: Case, rig
     expected = ap.similarity_join(*by_hand, **settings | epsilons)
     if text != "m >= 1":  # there the models stay, and Gaussians keep their closed form
         assert _sorted(found) == _sorted(expected)
-    join = ap.SimilarityJoin(
+    join = hands.similarity_join(
         left=replace(filtered[0], frame=None), right=replace(filtered[1], frame=None), **settings | epsilons
     )
     pushed = [join.push(left=streams[0].table), join.push(right=streams[1].table), join.drain()]

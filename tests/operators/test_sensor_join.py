@@ -25,6 +25,7 @@ from appulse.operators import sensor_join as operator
 from appulse.operators.names import Names
 from appulse.operators.sensor_join import SWEEPS, SensorJoin, SensorPlan
 from tests.helpers import naive_sensors as naive
+from tests.helpers import sensing
 
 if TYPE_CHECKING:
     from random import Random
@@ -101,7 +102,7 @@ def told(result: pa.Table) -> Counter[Any]:
 @given(cases())
 @settings(max_examples=150, deadline=None)
 def test_equals_the_twin(case: Case) -> None:
-    assert told(ap.sensor_join(case.table, **case.arguments())) == expected(case)
+    assert told(sensing.sensor_join(case.table, **case.arguments())) == expected(case)
 
 
 @given(cases(), st.sampled_from(operator.SWEEPS), st.randoms(use_true_random=False))
@@ -109,7 +110,7 @@ def test_equals_the_twin(case: Case) -> None:
 def test_no_sweep_order_or_batch_changes_an_answer(case: Case, sweep: str, chance: Any) -> None:
     rows = list(case.rows)
     chance.shuffle(rows)
-    join = ap.SensorJoin(**case.arguments(), lateness=12, options=ap.Options(sweep=sweep))
+    join = sensing.by_hand(ap.SensorJoin, **case.arguments(), lateness=12, options=ap.Options(sweep=sweep))
     found: Counter[Any] = Counter()
     while rows:
         n = chance.randint(1, 8)
@@ -131,7 +132,7 @@ def test_values_within_reach_of_bins_and_of_rounding() -> None:
             values = centre + steps
             values = np.concatenate([values, np.nextafter(values, np.inf), np.nextafter(values, -np.inf)])
             table = pa.table({"s": np.arange(len(values)), "t": np.zeros(len(values)), "v": values})
-            result = ap.sensor_join(table, sensor="s", time="t", value="v", within=within, window=0)
+            result = ap.sensor_join(ap.Stream(table, key="s", time="t", value="v"), within=within, window=0)
             found = {(row["sensor"], match["sensor"]) for row in result.to_pylist() for match in row["matches"]}
             limit = within + 1e-9 * max(1.0, within)
             wanted = {(i, j) for i in range(len(values)) for j in range(i) if abs(values[i] - values[j]) <= limit}
@@ -144,13 +145,13 @@ def test_small_rooms_change_nothing(case: Case) -> None:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in {"_SLICE": 4, "_ROOM": 2, "_LABELS": 1, "_LEAST": 1, "_FEW": 1}.items():
             patch.setattr(operator, name, value)
-        assert told(ap.sensor_join(case.table, **case.arguments())) == expected(case)
+        assert told(sensing.sensor_join(case.table, **case.arguments())) == expected(case)
 
 
 @given(cases())
 @settings(max_examples=60, deadline=None)
 def test_groups_never_meet(case: Case) -> None:
-    result = ap.sensor_join(case.table, **case.arguments(), partition_by="room")
+    result = sensing.sensor_join(case.table, **case.arguments(), partition_by="room")
     for room in ("x", "y"):
         mine = result.filter(pa.compute.equal(result["room"], room))
         assert told(mine) == expected(case, [row for row in case.rows if row[3] == room])
@@ -159,8 +160,8 @@ def test_groups_never_meet(case: Case) -> None:
 @given(cases())
 @settings(max_examples=60, deadline=None)
 def test_elements_are_the_product_of_the_lists(case: Case) -> None:
-    factorised = ap.sensor_join(case.table, **case.arguments(), carry=["note"])
-    elements = ap.sensor_join(case.table, **case.arguments(), carry=["note"], expand=True)
+    factorised = sensing.sensor_join(case.table, **case.arguments(), carry=["note"])
+    elements = sensing.sensor_join(case.table, **case.arguments(), carry=["note"], expand=True)
     wanted: Counter[Any] = Counter()
     for row in factorised.to_pylist():
         lists: list[Any] = [(m["sensor"], list(zip(m["times"], m["note"], strict=True))) for m in row["matches"]]
@@ -182,7 +183,7 @@ def test_elements_are_the_product_of_the_lists(case: Case) -> None:
 @given(cases())
 @settings(max_examples=60, deadline=None)
 def test_what_is_carried_belongs_to_its_reading(case: Case) -> None:
-    result = ap.sensor_join(case.table, **case.arguments(), carry=["note"])
+    result = sensing.sensor_join(case.table, **case.arguments(), carry=["note"])
     rows = {(sensor, time, note) for sensor, time, _, _, note in case.rows}
     assert told(result) == expected(case)
     for row in result.to_pylist():
@@ -230,7 +231,9 @@ def test_sensors_that_did_alike(case: Case, asked: tuple[str, float | None]) -> 
         )
         for answer in naive.sensor_join(readings, case.windows(), bins)
     )
-    join = ap.SensorJoin(**(case.arguments() | {"resolution": resolution, "within": None}), similar=kind, over=6)
+    join = sensing.by_hand(
+        ap.SensorJoin, **(case.arguments() | {"resolution": resolution, "within": None}), similar=kind, over=6
+    )
     found, rows = [], sorted(rows, key=lambda row: row[1])
     for at in range(0, len(rows), 7):
         found += join.push(table_of(rows[at : at + 7])).to_pylist()
@@ -247,7 +250,7 @@ def test_the_worked_example() -> None:
     rows = [("A", 1, 7), ("B", 3, 7), ("C", 5, 5), ("A", 6, 7), ("C", 8, 7), ("B", 14, 7)]
     table = pa.table(dict(zip(("s", "ts", "v"), map(list, zip(*rows, strict=True)), strict=True)))
     arguments: dict[str, Any] = {"sensor": "s", "time": "ts", "value": "v", "window": 10}
-    found = ap.sensor_join(table, **arguments, expand=True).to_pylist()
+    found = sensing.sensor_join(table, **arguments, expand=True).to_pylist()
     elements = [(r["sensor"], [(m["sensor"], m["time"]) for m in r["matches"]]) for r in found]
     assert elements == [
         ("B", [("A", 1)]),
@@ -256,23 +259,59 @@ def test_the_worked_example() -> None:
         ("C", [("A", 1), ("B", 3)]),
         ("B", [("C", 8), ("A", 6)]),
     ]
-    assert ap.sensor_join(table, **{**arguments, "window": 8}).num_rows == 4
+    assert sensing.sensor_join(table, **{**arguments, "window": 8}).num_rows == 4
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"value": ap.Gaussian("v", sigma=1)}, r"sensor_join\(\) compares single values as they are.*Gaussian"),
+        ({"value": ap.Exact("v", "t")}, "Give the name of a column"),
+        ({"existence": "v"}, r"no use for Stream\(existence='v'\): each reading exists"),
+        ({"idle_after": 5}, r"no use for Stream\(idle_after=5\)"),
+        ({"order": "arrival"}, r"no use for Stream\(order='arrival'\)"),
+        ({"where": ("v > 1",)}, "filter the frame before"),
+    ],
+)
+def test_what_readings_cannot_have_is_refused(settings: dict[str, Any], message: str) -> None:
+    table = pa.table({"s": ["a", "b"], "t": [0, 1], "v": [1.0, 1.0]})
+    plain: dict[str, Any] = {"key": "s", "time": "t", "value": "v"}
+    with pytest.raises(ap.BadArgument, match=message):
+        ap.sensor_join(ap.Stream(table, **(plain | settings)), window=1)
+    with pytest.raises(ap.BadArgument, match=message.replace("sensor_join", "Phenomena")):
+        ap.Phenomena(ap.Stream(None, **(plain | settings)), strength=1, span=1)
+
+
+def test_a_column_is_a_certain_value() -> None:
+    """Of any type for readings, a number for other calls; rejects name the stream."""
+    table = pa.table({"s": ["a", "b", None], "t": [0, 1, 2], "v": ["hot", "hot", "hot"], "n": [1.0, 2.0, 3.0]})
+    named = ap.Stream(table, key="s", time="t", value="v", name="hall")
+    result = ap.sensor_join(named, window=5)
+    assert result["value"].to_pylist() == ["hot"]
+    assert ap.rejects(result)["stream"].to_pylist() == ["hall"]
+    plain, exact = (ap.Stream(table, key="s", time="t", value=value) for value in ("n", ap.Exact("n")))
+    arguments: dict[str, Any] = {"epsilon": 1, "probability": 1, "window": ap.TimeWindow(9)}
+    assert ap.self_join(plain, **arguments).equals(ap.self_join(exact, **arguments))
+    with pytest.raises(ap.BadArgument, match="'v' of stream 'hall' is string"):
+        ap.self_join(named, **arguments)
 
 
 def test_by_hand_what_is_missing_is_told_at_once() -> None:
-    with pytest.raises(TypeError, match="'time'"):
-        ap.SensorJoin(sensor="s")
+    with pytest.raises(TypeError, match="'window'"):
+        sensing.by_hand(ap.SensorJoin, sensor="s", time="t", value="v")
     with pytest.raises(TypeError, match="'windw'"):
-        ap.SensorJoin(sensor="s", time="t", value="v", window=1, windw=2)
+        sensing.by_hand(ap.SensorJoin, sensor="s", time="t", value="v", window=1, windw=2)
+    unused = ap.Phenomena(ap.Stream(None, key="s", time="t", value="v"), strength=1, span=1)
     with pytest.raises(ap.BadArgument, match="push some"):
-        ap.Phenomena(sensor="s", time="t", value="v", strength=1, span=1).drain()
+        unused.rejects()
+    assert unused.drain().num_columns == 0
 
 
 def test_how_calls_are_carried_out(capsys: pytest.CaptureFixture[str]) -> None:
     table = pa.table({"s": ["a", "b"], "t": [0, 0], "v": [1.0, 1.0]})
     arguments: dict[str, Any] = {"sensor": "s", "time": "t", "value": "v"}
-    ap.explain(ap.sensor_join(table, **arguments, window=10, within=0.5))
-    ap.explain(ap.phenomena(table, **arguments, strength=2, span=5, resolution=0.5))
+    ap.explain(sensing.sensor_join(table, **arguments, window=10, within=0.5))
+    ap.explain(sensing.phenomena(table, **arguments, strength=2, span=5, resolution=0.5))
     told_ = capsys.readouterr().out
     assert "at most 0.5 apart" in told_
     assert "held a value 2 times within 5 seconds" in told_
@@ -289,7 +328,7 @@ def test_values_of_any_type() -> None:
         ([Decimal("1.10"), Decimal("1.1001"), Decimal("1.1"), Decimal("1.10")], pa.decimal128(10, 4)),
     ):
         table = pa.table({"s": [1, 2, 3, 10], "t": [0, 0, 0, 1], "v": pa.array(values, kind)})
-        found = ap.sensor_join(table, sensor="s", time="t", value="v", window=1).to_pylist()
+        found = ap.sensor_join(ap.Stream(table, key="s", time="t", value="v"), window=1).to_pylist()
         assert [(r["value"], r["sensor"], [m["sensor"] for m in r["matches"]]) for r in found] == [
             (values[2], 3, [1]),
             (values[3], 10, [3, 1]),
@@ -300,7 +339,7 @@ def test_sensors_at_one_instant_go_by_their_order() -> None:
     """Whole numbers by size, texts by their bytes; not by the length of their text, nor by arrival."""
     for sensors in ([2, 10, 9], ["2", "10", "9"], [-1, 5, 0]):
         table = pa.table({"s": sensors, "t": [0.0, 0.0, 0.0], "v": [1, 1, 1]})
-        found = ap.sensor_join(table, sensor="s", time="t", value="v", window=0).to_pylist()
+        found = ap.sensor_join(ap.Stream(table, key="s", time="t", value="v"), window=0).to_pylist()
         first, second, third = sorted(sensors)
         assert [(r["sensor"], [m["sensor"] for m in r["matches"]]) for r in found] == [
             (second, [first]),
@@ -313,7 +352,7 @@ def test_windows_by_column_and_by_sensor() -> None:
     table = pa.table(rows)
     wanted = [("b", ["a"]), ("c", ["a"])]
     for window in ("w", {"a": "5 seconds", "b": 0.5, None: 9}, ap.TimeWindow(9, per_stream={"a": 5, "b": 0.5})):
-        found = ap.sensor_join(table, sensor="s", time="t", value="v", window=window).to_pylist()
+        found = ap.sensor_join(ap.Stream(table, key="s", time="t", value="v"), window=window).to_pylist()
         assert [(r["sensor"], [m["sensor"] for m in r["matches"]]) for r in found] == wanted
 
 
@@ -326,7 +365,7 @@ def test_bad_rows_are_rejects() -> None:
             "p": ["x", "x", "x", "x", "x", "x"],
         }
     )
-    result = ap.sensor_join(table, sensor="s", time="t", value="v", window=1, partition_by=["p"])
+    result = ap.sensor_join(ap.Stream(table, key="s", time="t", value="v", partition_by=["p"]), window=1)
     found = ap.rejects(result).to_pylist()
     assert [row["reason"] for row in found] == [
         "null key",
@@ -337,13 +376,13 @@ def test_bad_rows_are_rejects() -> None:
     ]
     assert json.loads(found[0]["values"]) == {"v": 1.0, "p": "x"}
     with pytest.raises(ap.BadInput, match="null key"):
-        ap.sensor_join(table, sensor="s", time="t", value="v", window=1, on_reject="fail")
-    unnamed = ap.sensor_join(table.slice(0, 1), sensor="s", time="t", value="v", window={"b": 1})
+        ap.sensor_join(ap.Stream(table, key="s", time="t", value="v"), window=1, on_reject="fail")
+    unnamed = ap.sensor_join(ap.Stream(table.slice(0, 1), key="s", time="t", value="v"), window={"b": 1})
     assert ap.rejects(unnamed).to_pylist()[0]["reason"] == "no window"
 
 
 def test_late_readings_are_rejects() -> None:
-    join = ap.SensorJoin(sensor="s", time="t", value="v", window=10, lateness=2)
+    join = ap.SensorJoin(ap.Stream(None, key="s", time="t", value="v", lateness=2), window=10)
     join.push(pa.table({"s": ["a"], "t": [10], "v": [1]}))
     assert join.push(pa.table({"s": ["b", "c"], "t": [8, 7], "v": [1, 1]})).num_rows == 0
     late = join.rejects().to_pylist()
@@ -354,7 +393,7 @@ def test_late_readings_are_rejects() -> None:
 
 
 def test_sensors_that_come_and_go_leave_nothing_behind() -> None:
-    join = ap.SensorJoin(sensor="s", time="t", value="v", window=1)
+    join = ap.SensorJoin(ap.Stream(None, key="s", time="t", value="v"), window=1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(operator, "_LABELS", 64)
         for t in range(200):
@@ -372,7 +411,7 @@ def test_frames_of_other_libraries() -> None:
     rows = {"s": ["a", "b"], "t": [0, 0], "v": [1.5, 1.4]}
     arguments: dict[str, Any] = {"sensor": "s", "time": "t", "value": "v", "resolution": 1, "window": 0}
     frames = [pl.DataFrame(rows), pl.DataFrame(rows).to_pandas(), pa.table(rows)]
-    assert len({str(ap.sensor_join(frame, **arguments).to_pylist()) for frame in frames}) == 1
+    assert len({str(sensing.sensor_join(frame, **arguments).to_pylist()) for frame in frames}) == 1
 
 
 @pytest.mark.parametrize(
@@ -399,7 +438,7 @@ def test_errors_say_what_to_do(change: dict[str, Any], message: str) -> None:
     table = pa.table({"s": ["a"], "t": [0], "v": [1.0], "time": [1]})
     arguments: dict[str, Any] = {"sensor": "s", "time": "t", "value": "v", "window": 1} | change
     with pytest.raises(ap.BadArgument, match=message):
-        ap.sensor_join(table, **arguments)
+        sensing.sensor_join(table, **arguments)
 
 
 def test_names_are_numbered_once() -> None:
@@ -423,7 +462,9 @@ def test_many_readings_by_many_sensors() -> None:
     n = 40_000
     sensor, value = rng.integers(0, 500, n), rng.integers(0, 300, n)
     time = np.sort(rng.integers(0, 4_000, n))
-    result = ap.sensor_join(pa.table({"s": sensor, "t": time, "v": value}), sensor="s", time="t", value="v", window=30)
+    result = ap.sensor_join(
+        ap.Stream(pa.table({"s": sensor, "t": time, "v": value}), key="s", time="t", value="v"), window=30
+    )
     order = np.lexsort((sensor, time))
     sensor, time, value = sensor[order], time[order], value[order]
     met = 0

@@ -21,7 +21,7 @@ from appulse.model.encode import encode
 from appulse.operators import similarity_join as operator_module
 from appulse.operators.plan import BOUNDS
 from appulse.operators.similarity_join import SimilarityJoin
-from tests.helpers import naive, strategies
+from tests.helpers import hands, naive, strategies
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -270,7 +270,7 @@ def test_thousands_of_points_are_paired_as_by_brute_force(index: str, d: int, sp
     assert set(found) == expected
     assert len(found) == len(expected)
 
-    join = ap.SimilarityJoin(left=streams[0], right=streams[1], **question, options=ap.Options(index=index))
+    join = hands.similarity_join(left=streams[0], right=streams[1], **question, options=ap.Options(index=index))
     random = np.random.default_rng(7)
     arrivals = [t / 1000 + random.random(len(t)) * 6 for t in times]
     pairs: list[tuple[int, int]] = []
@@ -301,7 +301,7 @@ def test_rows_too_large_for_the_grid_meet_everyone_they_reach(index: str, d: int
     assert len(truth) > 100
     result = ap.similarity_join(*streams, **question, options=ap.Options(index=index))
     naive.assert_same_answers(result, naive.answers_of(truth))
-    join = ap.SimilarityJoin(left=streams[0], right=streams[1], **question, options=ap.Options(index=index))
+    join = hands.similarity_join(left=streams[0], right=streams[1], **question, options=ap.Options(index=index))
     parts = [join.push(left=left.slice(i, 50), right=right.slice(i, 50)) for i in range(0, 300, 50)]
     naive.assert_same_answers(pa.concat_tables(parts), naive.answers_of(truth))
 
@@ -354,7 +354,7 @@ def test_every_candidate_is_accounted_for() -> None:
         (ap.Exact("x0", "x1"), ap.Exact("x0", "x1")),
     ):
         streams = [ap.Stream(None, key="id", time="ts", value=m) for m in models]
-        join = ap.SimilarityJoin(
+        join = hands.similarity_join(
             left=streams[0], right=streams[1], epsilon=1.0, probability=0.3, window=ap.TimeWindow(5.0)
         )
         found = join.push(left=left, right=right)
@@ -369,7 +369,7 @@ def test_every_candidate_is_accounted_for() -> None:
 def test_state_is_bounded_by_what_can_still_match(index: str) -> None:
     """A long stream leaves no more rows, and no more bytes, than its window and lateness hold."""
     stream = ap.Stream(None, key="id", time="ts", value=ap.Samples("s"), lateness=1)
-    join = ap.SimilarityJoin(
+    join = hands.similarity_join(
         a=stream, epsilon=1.0, probability=0.5, window=ap.TimeWindow(5), options=ap.Options(index=index)
     )
     rows, sizes, pairs = [], [], 0
@@ -436,7 +436,7 @@ def test_two_gaussians_keep_their_closed_form_on_a_line_among_other_models() -> 
     )
     point = ap.Stream(None, key="id", time="ts", value=ap.Exact("x"))
     for index in ("auto", "sorted", "dense", "grid"):
-        join = ap.SimilarityJoin(
+        join = hands.similarity_join(
             a=wide, b=narrow, c=point, epsilon=0.5, probability=0.5, window=FOREVER, options=ap.Options(index=index)
         )
         found = [join.push(a=table, b=table.slice(0, 0), c=table.slice(0, 0)), join.push(b=table)]
@@ -661,7 +661,7 @@ def test_windows_are_closed_and_belong_to_the_older_row(left: Any, right: Any, w
         assert len(result) == pairs
         late = {"lateness": 1e10}
         for first, second in permutations(("left", "right")):
-            join = ap.SimilarityJoin(
+            join = hands.similarity_join(
                 left=_exact(_at(), **late), right=_exact(_at(), **late), **question, options=options
             )
             join.push(left=_at(), right=_at())
@@ -672,7 +672,7 @@ def test_windows_are_closed_and_belong_to_the_older_row(left: Any, right: Any, w
 def test_a_row_at_exactly_its_lateness_is_in_time() -> None:
     """Judged against the slowest stream, as it stood before the push, and beside rows that are too late."""
     streams: dict[str, Any] = {name: _exact(None, value=ap.Exact("x0"), lateness="2 seconds") for name in ("a", "b")}
-    join = ap.SimilarityJoin(**streams, epsilon=1, probability=1, window=ap.TimeWindow(100))
+    join = hands.similarity_join(**streams, epsilon=1, probability=1, window=ap.TimeWindow(100))
     join.push(a=_at(10.0), b=_at(7.0))
     found = join.push(a=_at(5.0, 4.999, 100.0), b=_at(5.0))
     assert sorted(zip(found["left_time"].to_pylist(), found["right_time"].to_pylist(), strict=True)) == [
@@ -715,7 +715,7 @@ def test_partitions_never_meet(partition: list[Any]) -> None:
     streams = [_exact(t, partition_by="p", lateness=10) for t in (left, right)]
     result = ap.similarity_join(*streams, epsilon=1, probability=1, window=ap.TimeWindow(1))
     assert sorted(_key_pairs(result)) == [(0, 1), (1, 0), (2, 1)]
-    join = ap.SimilarityJoin(left=streams[0], right=streams[1], epsilon=1, probability=1, window=ap.TimeWindow(1))
+    join = hands.similarity_join(left=streams[0], right=streams[1], epsilon=1, probability=1, window=ap.TimeWindow(1))
     join.push(left=left.slice(0, 0), right=right.slice(0, 0))
     parts = [join.push(left=left.slice(i, 1)) for i in range(3)] + [join.push(right=right.slice(i, 1)) for i in (1, 0)]
     assert sum(map(len, parts)) == 3
@@ -747,7 +747,7 @@ def test_rows_that_have_to_differ_do_not_differ_from_null() -> None:
     found = ap.self_join(_exact(table), **question, different="tag")
     assert sorted(_key_pairs(found)) == [(0, 1), (1, 3)]
     assert len(ap.self_join(_exact(table), **question)) == 10
-    join = ap.SimilarityJoin(a=_exact(_at(), lateness=10), **question, different="tag")
+    join = hands.similarity_join(a=_exact(_at(), lateness=10), **question, different="tag")
     parts = [join.push(a=table.slice(i, 1)) for i in range(5)]
     assert sorted(pair for part in parts for pair in _key_pairs(part)) == [(0, 1), (1, 3)]
 

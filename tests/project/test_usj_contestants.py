@@ -17,6 +17,7 @@ from benchmarks.usj import Found, Grid, Question, WoP
 from benchmarks.usj_data import Sides, Stream, around, fitted, gps, objects, radii, sensors, uniform
 from benchmarks.usj_grid import grouped, push_radius, sample_level, summary, window
 from benchmarks.usj_rivals import DuckDB, NumPy
+from tests.helpers import hands
 
 pytestmark = pytest.mark.rivals
 Close = dict[tuple[int, int], int]
@@ -138,7 +139,7 @@ def _check_grid() -> None:
         grid, scan = (kind(sides, question).run(0, 300) for kind in (Grid, WoP))
         assert _told(grid) == _told(scan)
         assert 50 < len(grid.left) < 2_000
-        join = ap.SimilarityJoin(
+        join = hands.similarity_join(
             left=Stream.described(),
             right=Stream.described(),
             epsilon=epsilon,

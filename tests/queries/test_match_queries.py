@@ -173,7 +173,7 @@ def test_queries_of_several_streams_have_an_end_and_bring_columns_along() -> Non
     assert [by_hand.expire(2.0), by_hand.expire(4.0)] == [1, 1]
     with pytest.raises(ap.BadArgument, match="no such stream"):
         by_hand.push(t=rows[0])
-    with pytest.raises(ap.BadArgument, match="takes a frame where there is one stream"):
+    with pytest.raises(ap.BadArgument, match="takes one frame of a single stream"):
         by_hand.push(rows[0])
 
 

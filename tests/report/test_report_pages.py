@@ -111,11 +111,8 @@ def field(sensors: int = 6, ticks: int = 30, seed: int = 0) -> tuple[pa.Table, p
 
 
 def events(readings: pa.Table, locations: pa.Table, emit: str = "events", **more: Any) -> pa.Table:
-    found: pa.Table = ap.phenomena(
-        readings, sensor="mote", time="time", value="heat", strength=2, span=30, locations=locations, reach=1.5,
-        emit=emit, **more,
-    )  # fmt: skip
-    return found
+    stream = ap.Stream(readings, key="mote", time="time", value="heat", **more)
+    return ap.phenomena(stream, strength=2, span=30, locations=locations, reach=1.5, emit=emit)
 
 
 def standing(data: Any, frame: int) -> set[tuple[str, frozenset[str]]]:
@@ -261,7 +258,7 @@ def test_the_largest_phenomena_and_even_steps_of_their_events_are_kept(monkeypat
 
 def test_without_locations_regions_are_outlined_by_their_sensors() -> None:
     readings, locations = field()
-    found = ap.phenomena(readings, sensor="mote", time="time", value="heat", strength=2, span=30)
+    found = ap.phenomena(ap.Stream(readings, key="mote", time="time", value="heat"), strength=2, span=30)
     data = read(phenomena_page(found, readings, locations)).data
     states = [state for one in data["phenomena"] for state in one["states"]]
     assert states

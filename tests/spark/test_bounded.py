@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 import appulse as ap
-from tests.helpers import strategies
+from tests.helpers import hands, strategies
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -82,7 +82,7 @@ def test_many_samples_end_early(d: int, alpha: float, weighted: bool) -> None:
 def test_changes_and_the_standing_answer_have_both_columns() -> None:
     left, right = _clouds(1, 60, 2, weighted=False)
     a, b = _streams((None, None), weighted=False)
-    join = ap.SimilarityJoin(
+    join = hands.similarity_join(
         left=a, right=b, epsilon=0.3, probability=0.3, window=ap.TimeWindow(1), emit="changes", probabilities="bounds"
     )
     told = pa.concat_tables([join.push(left=left, right=right), join.drain()])

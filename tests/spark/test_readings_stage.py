@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import appulse as ap
 from appulse.engines.sensors import resolve_sensors
 from appulse.engines.spark.readings_codec import pack_readings, unpack_readings
 from appulse.engines.spark.readings_routing import value_routing
 from appulse.engines.spark.tiles import TilePlan
 from appulse.model.readings import encode_readings
+from tests.helpers import sensing
 from tests.helpers.fake_spark import FakeReadings
 from tests.operators.test_sensor_join import SENSORS, Case, cases, expected, table_of, told
 
@@ -91,7 +91,7 @@ def _check_released(data: st.DataObject) -> None:
         found += spark.batch({"readings": table_of(rows[:n])})[0]
         rows = rows[n:]
     answers = pa.concat_tables([call.answer_schema.empty_table(), *found, *spark.end()[0]])
-    assert told(answers) == told(ap.sensor_join(case.table, **arguments))
+    assert told(answers) == told(sensing.sensor_join(case.table, **arguments))
 
 
 @settings(max_examples=120, deadline=None)

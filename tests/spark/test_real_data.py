@@ -17,6 +17,7 @@ import pytest
 from scipy.stats import ncx2
 
 import appulse as ap
+from tests.helpers import hands
 from tests.helpers.streaming import drained, read_stream
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ def _check_near(fixes: pa.Table, least: int) -> None:
     streams: dict[str, Any] = {
         f"s{i}": _stream(None, 15.0, name=owner, lateness="10 minutes") for i, owner in enumerate(owners)
     }
-    join = ap.SimilarityJoin(**streams, **question)
+    join = hands.similarity_join(**streams, **question)
     random = np.random.default_rng(1)
     micros = _micros(fixes)
     arrivals = pa.array(micros + random.integers(0, 600_000_000, len(fixes)))

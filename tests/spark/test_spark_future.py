@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import appulse as ap
+from tests.helpers import hands
 from tests.helpers.streaming import drained, read_stream
 from tests.windows.test_future import reasons, stamped, track
 
@@ -41,7 +42,9 @@ def test_a_stream_goes_on_after_a_row_from_the_future(
     stream = ap.Stream(frame, key="id", time="t", value=model, lateness="2 minutes", name="rows")
     settings: dict[str, Any] = {"epsilon": 0.1, "probability": 0.5, "window": window}
     answers, rejects = drained(ap.self_join(stream, **settings), tmp_path / "out")
-    by_hand = ap.SimilarityJoin(rows=ap.Stream(None, key="id", time="t", value=model, lateness="2 minutes"), **settings)
+    by_hand = hands.similarity_join(
+        rows=ap.Stream(None, key="id", time="t", value=model, lateness="2 minutes"), **settings
+    )
     parts = [by_hand.push(rows=table.slice(begin, STEP)) for begin in range(0, len(table), STEP)]
     expected = pa.concat_tables([*parts, by_hand.drain()])
     names = ["left_key", "right_key", "distance"]
@@ -52,5 +55,5 @@ def test_a_stream_goes_on_after_a_row_from_the_future(
 def test_readings_from_the_future_are_refused_in_streams(spark: SparkSession, tmp_path: Path) -> None:
     written(tmp_path / "in", stamped(track()))
     frame = read_stream(spark, tmp_path / "in")
-    alike = ap.sensor_join(frame, sensor="id", time="t", value="v", window=1, lateness=10)
+    alike = ap.sensor_join(ap.Stream(frame, key="id", time="t", value="v", lateness=10), window=1)
     assert reasons(drained(alike, tmp_path / "out")[1]) == {"future": 1}

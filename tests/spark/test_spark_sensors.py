@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 import appulse as ap
+from tests.helpers import sensing
 from tests.helpers.streaming import drained, files, read_stream
 
 if TYPE_CHECKING:
@@ -49,10 +50,10 @@ def test_batch_streaming_and_in_process_answer_alike(spark: SparkSession, tmp_pa
         ("elements", {"resolution": 0.25, "expand": True}),
     ):
         settings = arguments | more
-        inside = ap.sensor_join(table, **settings)
+        inside = sensing.sensor_join(table, **settings)
         assert len(inside) > N / 2
         options = ap.Options(partitions=3, sample=table.slice(0, 60))
-        batch = ap.sensor_join(spark.read.parquet(str(folder)), **settings, options=options)
+        batch = sensing.sensor_join(spark.read.parquet(str(folder)), **settings, options=options)
         found = batch.toArrow()
         assert found.schema.names == inside.schema.names
         assert found.schema.field("time").type == pa.timestamp("us", "UTC")
@@ -60,7 +61,7 @@ def test_batch_streaming_and_in_process_answer_alike(spark: SparkSession, tmp_pa
         assert _rows(ap.rejects(batch).toArrow()) == _rows(ap.rejects(inside))
         if name == "band":
             continue  # a stream of it differs from bins no more than a batch does
-        streamed = ap.sensor_join(read_stream(spark, folder), **settings, lateness=60, options=options)
+        streamed = sensing.sensor_join(read_stream(spark, folder), **settings, lateness=60, options=options)
         answers, rejects = drained(streamed, tmp_path / name)
         assert _rows(answers) == _rows(inside)
         assert _rows(rejects) == _rows(ap.rejects(inside))
@@ -75,11 +76,11 @@ def test_phenomena_batch_streaming_and_in_process_tell_the_same(spark: SparkSess
     )
     settings: dict[str, Any] = {"sensor": "mote", "time": "ts", "value": "temperature", "resolution": 2.0}
     settings |= {"strength": 2, "span": 12, "locations": where, "reach": 1.0, "partition_by": "room"}
-    inside = ap.phenomena(table, **settings)
+    inside = sensing.phenomena(table, **settings)
     assert len(inside) > 50
-    batch = ap.phenomena(spark.read.parquet(str(folder)), **settings)
+    batch = sensing.phenomena(spark.read.parquet(str(folder)), **settings)
     assert _rows(batch.toArrow()) == _rows(inside)
-    streamed = ap.phenomena(read_stream(spark, folder), **settings, lateness=60)
+    streamed = sensing.phenomena(read_stream(spark, folder), **settings, lateness=60)
     answers, rejects = drained(streamed, tmp_path / "out")
     assert _rows(answers) == _rows(inside)
     assert _rows(rejects) == _rows(ap.rejects(inside))

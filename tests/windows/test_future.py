@@ -15,6 +15,7 @@ import appulse as ap
 from appulse.errors import LateRows
 from appulse.model.strings import Bytes
 from appulse.windows.future import FutureGuard
+from tests.helpers import hands
 
 HOUR = 3_600_000_000
 SECOND = 1_000_000
@@ -182,7 +183,7 @@ def test_a_self_join_by_hand_loses_the_bad_row_alone(step: int, of_time: bool) -
     n = 12_000 if step > 1 else 1_200
     table = track(ahead_at=n // 3, n=n)
     table = stamped(table) if of_time else table
-    join = ap.SimilarityJoin(rows=stream(), **JOIN)
+    join = hands.similarity_join(rows=stream(), **JOIN)
     for begin in range(0, n, step):
         join.push(rows=table.slice(begin, step))
     join.drain()
@@ -197,7 +198,7 @@ def test_answers_are_those_without_the_bad_row() -> None:
     good = table.take(np.delete(np.arange(len(table)), 4_000))
     found = []
     for given_rows in (table, good):
-        join = ap.SimilarityJoin(rows=stream(), **JOIN)
+        join = hands.similarity_join(rows=stream(), **JOIN)
         parts = [join.push(rows=given_rows.slice(begin, 1000)) for begin in range(0, len(given_rows), 1000)]
         found.append(sorted(map(str, pa.concat_tables([*parts, join.drain()]).to_pylist())))
     assert found[0] == found[1]
@@ -207,7 +208,7 @@ def test_answers_are_those_without_the_bad_row() -> None:
 def test_two_streams_each_with_a_bad_row_go_on() -> None:
     one, other = track(), track(ahead_at=5_000)
     for window in (ap.TimeWindow(5), ap.CountWindow(40)):
-        join = ap.SimilarityJoin(one=stream(), other=stream(), **(JOIN | {"window": window}))
+        join = hands.similarity_join(one=stream(), other=stream(), **(JOIN | {"window": window}))
         for begin in range(0, len(one), 1000):
             join.push(one=one.slice(begin, 1000), other=other.slice(begin, 1000))
         assert reasons(join.rejects()) == {"future": 2}
@@ -215,7 +216,7 @@ def test_two_streams_each_with_a_bad_row_go_on() -> None:
 
 def test_every_row_is_admitted_on_request_and_the_damage_is_announced() -> None:
     table = track()
-    join = ap.SimilarityJoin(rows=stream(ahead=float("inf")), **JOIN)
+    join = hands.similarity_join(rows=stream(ahead=float("inf")), **JOIN)
 
     def push_all() -> None:
         for begin in range(0, len(table), 1000):
@@ -229,7 +230,7 @@ def test_every_row_is_admitted_on_request_and_the_damage_is_announced() -> None:
 
 def test_a_few_late_rows_are_not_announced() -> None:
     table = track(ahead_at=None)
-    join = ap.SimilarityJoin(rows=stream(lateness=1), **JOIN)
+    join = hands.similarity_join(rows=stream(lateness=1), **JOIN)
     join.push(rows=table)
     join.push(rows=pa.concat_tables([table.slice(0, 40), stamped_later(table, 60)]))
     assert reasons(join.rejects()) == {"late": 40}
@@ -248,7 +249,7 @@ def test_tables_have_no_future() -> None:
 
 def test_sensors_and_queries_over_windows_have_the_same_guard() -> None:
     table = track()
-    sensors = ap.SensorJoin(sensor="id", time="t", value="v", window=2, lateness=10)
+    sensors = ap.SensorJoin(ap.Stream(None, key="id", time="t", value="v", lateness=10), window=2)
     queries = ap.QueryMatch(stream("a"), stream("b"), probability=1.0)
     queries.change(pa.table({"query": [1], "condition": ["a.x = b.x WITHIN 5 SECONDS"]}))
     for begin in range(0, len(table), 1000):

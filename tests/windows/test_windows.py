@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import appulse as ap
 from appulse.errors import BadArgument
-from tests.helpers import naive, strategies
+from tests.helpers import hands, naive, sensing, strategies
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -143,7 +143,7 @@ def test_what_stands_in_order_of_arrival_is_what_was_answered() -> None:
     """Rows of an uncertain window are in it as they were when their pair was found, whatever their times."""
     for time in (0, 1, 2):
         stream: dict[str, Any] = {"key": "k", "time": "t", "value": ap.Exact("x"), "existence": "e", "order": "arrival"}
-        join = ap.SimilarityJoin(
+        join = hands.similarity_join(
             epsilon=1.0,
             probability=0.01,
             window=ap.UncertainCountWindow(1, 0.99),
@@ -165,7 +165,7 @@ def _sure(keys: Sequence[str], time: int, existence: float) -> pa.Table:
 def test_a_pair_leaves_in_the_push_that_moves_the_frontier_beyond_it() -> None:
     """Under time windows, too."""
     streams: dict[str, Any] = {name: _stream() for name in ("a", "b")}
-    join = ap.SimilarityJoin(epsilon=1.0, probability=0.5, window=ap.TimeWindow(2), emit="changes", **streams)
+    join = hands.similarity_join(epsilon=1.0, probability=0.5, window=ap.TimeWindow(2), emit="changes", **streams)
     join.push(a=_points([1]), b=_points([1]))
     assert sorted(join.push(a=_points([10]), b=_points([10]))["change"].to_pylist()) == [-1, 1]
     assert _pairs(join.current()) == [("10", "10")]
@@ -245,7 +245,7 @@ def _stream(**settings: Any) -> ap.Stream:
 
 def _join(window: Any, **settings: Any) -> ap.SimilarityJoin:
     left, right = _stream(**settings), _stream(**settings)
-    return ap.SimilarityJoin(left=left, right=right, epsilon=1.0, probability=1.0, window=window)
+    return hands.similarity_join(left=left, right=right, epsilon=1.0, probability=1.0, window=window)
 
 
 def _pairs(table: pa.Table) -> list[tuple[str, str]]:
@@ -298,7 +298,7 @@ def test_a_delta_window_is_a_suffix_also_when_the_attribute_returns() -> None:
 def test_orders_do_not_mix() -> None:
     """All inputs by time, or all by arrival."""
     left, right = _stream(order="arrival"), _stream()
-    join = ap.SimilarityJoin(left=left, right=right, epsilon=1.0, probability=1.0, window=ap.CountWindow(1))
+    join = hands.similarity_join(left=left, right=right, epsilon=1.0, probability=1.0, window=ap.CountWindow(1))
     with pytest.raises(BadArgument, match="order differs"):
         join.push(left=_points([1]), right=_points([1]))
 
@@ -376,8 +376,8 @@ def test_a_duration_is_a_time_window(window: Any) -> None:
         lambda w: ap.self_join(streams[0], window=w, **settings),
         lambda w: ap.match_queries(*streams, queries=joined, window=w),
         lambda w: ap.window_aggregate(streams[0], {"x": "count"}, window=w),
-        lambda w: ap.sensor_join(table, window=w, **sensors),
-        lambda w: ap.SensorJoin(window=w, **sensors).push(table),
+        lambda w: sensing.sensor_join(table, window=w, **sensors),
+        lambda w: sensing.by_hand(ap.SensorJoin, window=w, **sensors).push(table),
     ]
     for call in calls:
         assert call(window).equals(call(ap.TimeWindow(2)))

@@ -1,17 +1,19 @@
 """The public functions: check the arguments, pick the engine."""
 
+from appulse.api.aggregates import WindowAggregate, window_aggregate
 from appulse.api.joins import SimilarityJoin, explain_pair, self_join, similarity_join
 from appulse.api.queries import QueryMatch, ask, match_queries
 from appulse.api.readings import Phenomena, SensorJoin, phenomena, sensor_join
 from appulse.api.results import explain, rejects
 from appulse.api.running import listen, session, start
-from appulse.api.streams import discover_dependencies, filter, impute, window_aggregate  # noqa: A004 - as the contract
+from appulse.api.streams import discover_dependencies, filter, impute  # noqa: A004 - as the contract
 
 __all__ = [
     "Phenomena",
     "QueryMatch",
     "SensorJoin",
     "SimilarityJoin",
+    "WindowAggregate",
     "ask",
     "discover_dependencies",
     "explain",

@@ -3,35 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
-from appulse.api.results import Described, Framed, Pushes, is_spark, remember
-from appulse.arguments import Name, OnReject, Probability, checked, instance
+from appulse.api.by_hand import Bare, ByHand, fitted, refuse_twice
+from appulse.api.results import Described, Framed, is_spark, remember
+from appulse.arguments import Name, OnReject, Probability, checked
 from appulse.engines.call import Emit, Epsilon, JoinCall, Probabilities, resolve
 from appulse.engines.imputing import Imputers
 from appulse.engines.options import Options, options_of
-from appulse.engines.pushes import FirstTypes, schema_of
 from appulse.errors import BadArgument, NotBuilt
-from appulse.model.stream import Stream, stream_names
+from appulse.model.stream import Result, Stream, stream_names
 from appulse.windows.definitions import GivenWindow, TimeWindow, as_window
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from appulse.api.by_hand import Frames, Types
     from appulse.engines.local_join import LocalJoin
-
-_Named: TypeAlias = Annotated[Stream, instance(Stream, "a Stream under its name, or an argument that there is")]
-_TWICE = "The same Stream is given twice among several. Pair it with itself by self_join, apart."
 
 
 @checked
 def similarity_join(
-    left: Framed,
-    right: Framed,
-    *more: Framed,
+    left: Framed[Result],
+    right: Framed[Result],
+    *more: Framed[Result],
     epsilon: Epsilon,
     probability: Probability,
     window: GivenWindow,
@@ -42,7 +39,7 @@ def similarity_join(
     values: bool = False,
     on_reject: OnReject = "collect",
     options: Options | None = None,
-) -> Any:
+) -> Result:
     """Pairs of rows of different streams within ``epsilon`` with probability at least ``probability``.
 
     Both rows lie in their windows at some tick; each pair is reported once. ``epsilon`` is in the unit of the
@@ -68,7 +65,7 @@ def similarity_join(
     _refuse_unbuilt(metric=metric)
     if right is left:
         if more:
-            raise BadArgument(_TWICE)
+            refuse_twice((left, right, *more))
         return self_join(
             left,
             epsilon=epsilon,
@@ -99,7 +96,7 @@ def similarity_join(
 
 @checked
 def self_join(
-    stream: Framed,
+    stream: Framed[Result],
     *,
     epsilon: Epsilon,
     probability: Probability,
@@ -112,7 +109,7 @@ def self_join(
     values: bool = False,
     on_reject: OnReject = "collect",
     options: Options | None = None,
-) -> Any:
+) -> Result:
     """Unordered pairs of rows of one stream, the earlier on the left, no row with itself.
 
     ``different`` names a column in which the two rows have to differ; null does not differ. Everything else as in
@@ -136,16 +133,16 @@ def self_join(
 
 
 @checked
-class SimilarityJoin:
+class SimilarityJoin(ByHand["LocalJoin"]):
     """The join by hand, without Spark: push rows as they come, take the answers they complete.
 
-    Streams are keyword arguments by name, with ``frame=None``; a single one is joined with itself. Their order is
-    that of the arguments.
+    Streams have ``frame=None``, and each a name: ``left, right, s3, ...`` unless they have their own. A single one is
+    joined with itself. All else is as in `similarity_join`.
     """
 
     def __init__(
         self,
-        *,
+        *streams: Bare,
         epsilon: Epsilon,
         probability: Probability,
         window: GivenWindow,
@@ -156,19 +153,7 @@ class SimilarityJoin:
         on_reject: OnReject = "collect",
         options: Options | None = None,
         imputer: Imputers | None = None,
-        **streams: _Named,
     ) -> None:
-        if not streams:
-            raise BadArgument("SimilarityJoin has no streams. Give it some: left=ap.Stream(None, ...), right=...")
-        if len({id(stream) for stream in streams.values()}) < len(streams):
-            raise BadArgument(_TWICE)
-        if different is not None and len(streams) > 1:
-            raise BadArgument(
-                f"different={different!r} is for a stream joined with itself, and there are {len(streams)}."
-            )
-        named = [replace(stream, name=stream.name or name) for name, stream in streams.items()]
-        stream_names(named, self_join=len(named) == 1)
-        self._streams = dict(zip((str(stream.name) for stream in named), zip(streams, named, strict=True), strict=True))
         self._settings: dict[str, Any] = {
             "epsilon": epsilon,
             "probability": probability,
@@ -181,70 +166,15 @@ class SimilarityJoin:
             "options": options_of(options, "similarity_join"),
             "imputer": imputer,
         }
-        self._pushes = Pushes()
-        self._engine: LocalJoin | None = None
-        self._held: list[dict[str, pa.Table]] = []
-        self._types = {
-            own: FirstTypes(f"stream {own!r}", [*self._identity(own), *([different] if different is not None else [])])
-            for own in self._streams
-        }
-        self._drained = False
-
-    def push(self, **frames: Any) -> pa.Table:
-        """Take in rows of any of the streams; the pairs they complete.
-
-        A push whose keys, times or partitions do not fit the types of the first one is a `BadArgument`. What raises
-        has changed nothing.
-        """
-        from appulse.engines.local import as_table
-        from appulse.engines.local_join import check_rows
-
-        known = {name for name, _ in self._streams.values()}
-        for name in frames:
-            if name not in known:
-                raise BadArgument(f"push({name}=...): there is no such stream. There are: {', '.join(sorted(known))}.")
-        tables = {
-            own: as_table(frames[name]) for own, (name, _) in self._streams.items() if frames.get(name) is not None
-        }
-        if self._drained:
-            raise BadArgument("This join was drained: its streams have ended. Make a new SimilarityJoin.")
-        types = self._types | {own: self._types[own].and_those_of(table.schema) for own, table in tables.items()}
-        if self._engine is not None:
-            with self._pushes:
-                answers = self._engine.push({own: types[own].fit(table) for own, table in tables.items()})
-            self._types = types
-            return answers
-        # Key and time types are settled once every stream has shown its columns, and two of them types; until then
-        # nothing can match.
-        held = [*self._held, tables] if tables else self._held
-        shown = self._shown(held)
-        if len(shown) == len(self._streams) and self._may_match(shown, types):
-            with self._pushes:
-                return self._start(held, types)
-        if not shown:
-            return pa.table({})
-        call = self._resolve(held)
-        check_rows(call, {own: types[own].fit(table) for own, table in tables.items()})
-        self._held, self._types = held, types
-        return call.answer_schema.empty_table()
-
-    def drain(self) -> pa.Table:
-        """Complete what is held and end the streams; the pairs (or changes) that this completes."""
-        with self._pushes:
-            return self._ended()
-
-    def _ended(self) -> pa.Table:
-        parts, shown = [], self._shown(self._held)
-        if self._engine is None and self._may_match(shown, self._types):
-            parts.append(self._start(self._held, self._types))
-        self._drained = True
-        if self._engine is not None:
-            return pa.concat_tables([*parts, self._engine.drain()])
-        return self._resolve(self._held).answer_schema.empty_table() if shown else pa.table({})
+        super().__init__(streams, "left")
+        if different is not None and len(streams) > 1:
+            raise BadArgument(
+                f"different={different!r} is for a stream joined with itself, and there are {len(streams)}."
+            )
 
     def current(self) -> pa.Table:
         """The pairs that stand: what all changes so far add up to, whether or not changes are asked for."""
-        self._pushes.check()
+        self._turn.check()
         if self._engine is not None:
             return self._engine.current()
         shown = self._shown(self._held)
@@ -252,53 +182,51 @@ class SimilarityJoin:
             raise BadArgument("Nothing stands yet: push every stream first, if only an empty frame.")
         return self._resolve(self._held, emit="matches").answer_schema.empty_table()
 
-    def rejects(self) -> pa.Table:
-        """Every row that could not be used so far."""
+    def _fixed(self, name: str) -> tuple[str, ...]:
+        different = self._settings["different"]
+        return self._identity(name) if different is None else (*self._identity(name), different)
+
+    def _may_start(self, held: Sequence[Frames], types: Types, *, ended: bool) -> bool:
+        """Whether there are types, and so perhaps rows, of enough streams for a pair.
+
+        Key and time types are settled once every stream has shown its columns; until then nothing can match.
+        """
+        shown = self._shown(held)
+        typed = [name for name in shown if types[name].knows(self._identity(name))]
+        return (ended or len(shown) == len(self._streams)) and len(typed) >= min(2, len(self._streams))
+
+    def _checked(self, held: Sequence[Frames], types: Types) -> pa.Table:
+        from appulse.engines.local_join import check_rows
+
+        call = self._resolve(held)
+        check_rows(call, fitted(held[-1], types))
+        return call.answer_schema.empty_table()
+
+    def _early_rejects(self) -> pa.Table:
         from appulse.engines.local_join import rejected
 
-        if self._engine is not None:
-            return self._engine.rejects()
-        if not self._held:
-            raise BadArgument("Nothing has been judged yet: push some rows first, if only an empty frame.")
         call = self._resolve(self._held)
-        found = (rejected(call, {own: self._types[own].fit(t) for own, t in push.items()}) for push in self._held)
+        found = (rejected(call, fitted(push, self._types)) for push in self._held)
         return pa.concat_tables([call.reject_schema.empty_table(), *found])
 
-    def _shown(self, held: Sequence[dict[str, pa.Table]]) -> list[str]:
-        """The streams that have shown their columns, in the order of the call."""
-        return [own for own in self._streams if any(own in push for push in held)]
-
-    def _may_match(self, shown: Sequence[str], types: dict[str, FirstTypes]) -> bool:
-        """Whether there are types, and so perhaps rows, of enough streams for a pair."""
-        typed = [own for own in shown if types[own].knows(self._identity(own))]
-        return len(typed) >= min(2, len(self._streams))
-
-    def _identity(self, own: str) -> tuple[str, ...]:
-        """The columns of a stream that have to have types."""
-        stream = self._streams[own][1]
-        return stream.key, stream.time, *stream.partitions
-
-    def _start(self, held: Sequence[dict[str, pa.Table]], types: dict[str, FirstTypes]) -> pa.Table:
-        """Join what has been held, push by push."""
+    def _make(self, held: Sequence[Frames], types: Types) -> tuple[LocalJoin, Types]:
         from appulse.engines.local_join import LocalJoin
 
         call = self._resolve(held)
         # Streams that have no types so far will have those of the others.
-        columns = zip(*(self._identity(own) for own in self._streams), strict=True)
+        columns = zip(*(self._identity(name) for name in self._streams), strict=True)
         groups = [
-            next(kind for own, name in zip(self._streams, names, strict=True) if (kind := types[own].of(name)))
+            next(kind for name, column in zip(self._streams, names, strict=True) if (kind := types[name].of(column)))
             for names in list(columns)[2:]
         ]
         common = (call.key_type, call.time_type, *groups)
-        types = {
-            own: known.and_rather(dict(zip(self._identity(own), common, strict=True))) for own, known in types.items()
+        settled = {
+            name: known.and_rather(dict(zip(self._identity(name), common, strict=True)))
+            for name, known in types.items()
         }
-        engine = LocalJoin(call, standing=True)
-        found = [engine.push({own: types[own].fit(table) for own, table in push.items()}) for push in held]
-        self._engine, self._held, self._types = engine, [], types
-        return pa.concat_tables(found)
+        return LocalJoin(call, standing=True), settled
 
-    def _resolve(self, held: Sequence[dict[str, pa.Table]], **others: Any) -> JoinCall:
+    def _resolve(self, held: Sequence[Frames], **others: Any) -> JoinCall:
         """The call over the streams that have shown their columns."""
         shown = self._shown(held)
         settings = self._settings | others
@@ -309,8 +237,8 @@ class SimilarityJoin:
                 settings["window"] = TimeWindow(window.length, per_stream=own)
             if isinstance(imputer, Mapping):
                 settings["imputer"] = {name: given for name, given in imputer.items() if name in shown}
-        schemas = [schema_of([push[own] for push in held if own in push]) for own in shown]
-        return resolve([self._streams[own][1] for own in shown], schemas, self_join=len(shown) == 1, **settings)
+        schemas = [self._schema(name, held) for name in shown]
+        return resolve([self._streams[name] for name in shown], schemas, self_join=len(shown) == 1, **settings)
 
 
 @checked
@@ -349,16 +277,15 @@ def explain_pair(
     return text
 
 
-def _join(streams: tuple[Stream, ...], *, options: Options | None, **settings: Any) -> Any:
-    if len({id(stream) for stream in streams}) < len(streams):
-        raise BadArgument(_TWICE)
+def _join(streams: tuple[Stream[Result], ...], *, options: Options | None, **settings: Any) -> Result:
+    refuse_twice(streams)
     stream_names(streams, self_join=settings["self_join"])
     options = options_of(options, "self_join" if settings["self_join"] else "similarity_join")
     spark = [is_spark(stream.frame) for stream in streams]
     if all(spark):
         from appulse.engines.spark.join import spark_join
 
-        return spark_join(streams, options=options, **settings)
+        return cast("Result", spark_join(streams, options=options, **settings))
     if any(spark):
         raise BadArgument(
             "The call mixes Spark frames with others. Convert them: spark.createDataFrame(...) or .toArrow()."
@@ -374,8 +301,7 @@ def _join(streams: tuple[Stream, ...], *, options: Options | None, **settings: A
     call = resolve(streams, [table.schema for table in tables], options=options, **settings)
     engine = LocalJoin(call)
     result = engine.answers(dict(zip(call.plan.streams, tables, strict=True)))
-    remember(result, engine.rejects(), engine.observed())
-    return result
+    return cast("Result", remember(result, engine.rejects(), engine.observed()))
 
 
 def _refuse_unbuilt(*, metric: str) -> None:

@@ -2,33 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
-from appulse.api.results import FRAMED, Described, Framed, Pushes, is_spark, remember
+from appulse.api.by_hand import Bare, ByHand, fitted, refuse_twice
+from appulse.api.results import FRAMED, Framed, is_spark, remember
 from appulse.arguments import Count, OnReject, Probability, checked
 from appulse.engines.options import Options, options_of
 from appulse.engines.window_call import Aggregate
 from appulse.errors import AppulseError, BadArgument
-from appulse.model.stream import Stream, stream_names
+from appulse.model.stream import Result, Stream
 from appulse.windows.definitions import GivenWindow
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from appulse.api.by_hand import Frames, Types
     from appulse.engines.local_windows import LocalWindowQueries
     from appulse.engines.queries import LocalQueries
 
 
 @checked
 def match_queries(
-    *streams: Any,
+    stream: Framed[Result],
+    *more: Any,
     queries: Any = None,
     probability: Probability | None = None,
     window: GivenWindow | None = None,
     aggregate: Aggregate | None = None,
     on_reject: OnReject = "collect",
     options: Options | None = None,
-) -> Any:
+) -> Result:
     """Which of many standing queries each row of a stream satisfies, or each choice of rows of several streams.
 
     ``queries`` (or the last positional argument) is a frame with the columns ``query``, of any type, and
@@ -59,53 +64,51 @@ def match_queries(
 
     Lim et al. 2006, sections 4 and 5.
     """
-    given, frame = _with_queries(streams, queries, "match_queries")
-    for stream in given:
-        FRAMED(stream, "match_queries(", ")")
-    if len({id(stream) for stream in given}) < len(given):
-        raise BadArgument("The same Stream is given twice. Wrap the frame twice: two Streams are two streams.")
+    given, frame = _with_queries((stream, *more), queries, "match_queries")
+    for one in given:
+        FRAMED(one, "match_queries(", ")")
+    refuse_twice(given)
     options = options_of(options, "match_queries")
     settings: dict[str, Any] = {"probability": probability, "on_reject": on_reject, "options": options}
     if len(given) == 1:
         _refuse_of_one(window=window, aggregate=aggregate)
-    if any(is_spark(stream.frame) for stream in given):
+    if any(is_spark(one.frame) for one in given):
         if len(given) > 1:
             from appulse.engines.spark.multi_queries import spark_window_queries
 
-            return spark_window_queries(given, frame, window=window, aggregate=aggregate, **settings)
+            found = spark_window_queries(given, frame, window=window, aggregate=aggregate, **settings)
+            return cast("Result", found)
         from appulse.engines.spark.queries import spark_queries
 
-        return spark_queries(given[0], frame, **settings)
+        return cast("Result", spark_queries(given[0], frame, **settings))
     from appulse.engines.local import as_table
     from appulse.engines.local_windows import LocalWindowQueries
     from appulse.engines.queries import LocalQueries, resolve_queries
     from appulse.engines.window_call import resolve_window_queries
 
-    tables, asked = [as_table(stream.frame) for stream in given], as_table(frame)
+    tables, asked = [as_table(one.frame) for one in given], as_table(frame)
     if len(given) > 1:
         settings |= {"window": window, "aggregate": aggregate}
         several = LocalWindowQueries(resolve_window_queries(given, tables, asked.schema, **settings))
         several.change(asked)
         result = several.answers({one.name: table for one, table in zip(several.call.encodings, tables, strict=True)})
-        remember(result, several.rejects(), several.call)
-        return result
+        return cast("Result", remember(result, several.rejects(), several.call))
     call = resolve_queries(given[0], tables[0], asked.schema, **settings)
     engine = LocalQueries(call)
     engine.change(asked)
     result = engine.push(tables[0])
-    remember(result, engine.rejects(), call)
-    return result
+    return cast("Result", remember(result, engine.rejects(), call))
 
 
 @checked
 def ask(
-    rows: Framed,
+    rows: Framed[Result],
     queries: Any,
     *,
     probability: Probability | None = None,
     on_reject: OnReject = "collect",
     options: Options | None = None,
-) -> Any:
+) -> Result:
     """Which of the rows at hand satisfy new queries: `match_queries`, asked the other way round.
 
     Data and queries are equals: the answers are the same whoever came first.
@@ -114,36 +117,32 @@ def ask(
 
 
 @checked
-class QueryMatch:
+class QueryMatch(ByHand["LocalQueries | LocalWindowQueries"]):
     """Standing queries by hand, without Spark: they come and go, rows are pushed, answers come out at once.
 
     Streams have ``frame=None``. Changes count from the next push on, and see all its rows. Over several streams a
-    query joins rows that are held by then, too: those in windows of queries that stood before it.
+    query joins rows that are held by then, too: those in windows of queries that stood before it. Nothing is answered
+    before every stream has shown its columns.
     """
 
     def __init__(
         self,
-        *streams: Described,
+        *streams: Bare,
         probability: Probability | None = None,
         window: GivenWindow | None = None,
         aggregate: Aggregate | None = None,
         on_reject: OnReject = "collect",
         options: Options | None = None,
     ) -> None:
-        self._names = stream_names(streams) if len(streams) > 1 else (streams[0].name or "stream",) if streams else ()
-        if not streams:
-            raise BadArgument("QueryMatch() got no stream. Describe it: ap.QueryMatch(ap.Stream(None, ...)).")
-        if len(streams) == 1:
-            _refuse_of_one(window=window, aggregate=aggregate)
-        self._streams = streams
+        self._keeps_rows = len(streams) > 1
+        super().__init__(streams, "stream")
         options = options_of(options, "match_queries")
         self._settings: dict[str, Any] = {"probability": probability, "on_reject": on_reject, "options": options}
-        self._settings |= {"window": window, "aggregate": aggregate} if len(streams) > 1 else {}
-        self._engine: LocalQueries | LocalWindowQueries | None = None
+        if len(streams) == 1:
+            _refuse_of_one(window=window, aggregate=aggregate)
+        else:
+            self._settings |= {"window": window, "aggregate": aggregate}
         self._waiting: list[pa.Table] = []
-        self._held: list[dict[str, pa.Table]] = []
-        self._drained = False
-        self._pushes = Pushes()
 
     def change(self, queries: Any) -> None:
         """Add and remove queries: a frame as `match_queries` takes it. What raises has changed nothing.
@@ -168,77 +167,60 @@ class QueryMatch:
         """
         return self._known.expire(before)
 
-    def push(self, *frame: Any, **frames: Any) -> pa.Table:
-        """Take in rows; the queries that they satisfy.
+    def _may_start(self, held: Sequence[Frames], types: Types, *, ended: bool) -> bool:
+        typed = {name for push in held for name, table in push.items() if not _untyped(table)}
+        return len(typed) == len(self._streams) and super()._may_start(held, types, ended=ended)
 
-        Over several streams frames are given by stream name, ``push(vans=..., calls=...)``; what comes out are the
-        choices of rows that can be made from now on. Nothing is answered before every stream has shown its columns.
-        """
-        from appulse.engines.local import as_table
-
-        if len(self._streams) == 1 and len(frame) == 1 and not frames:
-            return self._push_one(as_table(frame[0]))
-        if frame or len(self._streams) == 1:
-            raise BadArgument("push() takes a frame where there is one stream, else push(name=frame, ...).")
-        for name in frames:
-            if name not in self._names:
-                raise BadArgument(f"push({name}=...): there is no such stream. There are: {', '.join(self._names)}.")
-        if self._drained:
-            raise BadArgument("These streams were drained: they have ended. Make a new QueryMatch.")
-        return self._push_several({name: as_table(given) for name, given in frames.items() if given is not None})
-
-    def drain(self) -> pa.Table:
-        """The streams have ended: the answers of ticks that windows in rows still waited for."""
-        from appulse.engines.local_windows import LocalWindowQueries
-
-        self._drained = len(self._streams) > 1
-        if isinstance(self._engine, LocalWindowQueries):
-            with self._pushes:
-                return self._engine.drain()
-        return pa.table({}) if self._engine is None else self._engine.call.answer_schema.empty_table()
-
-    def _push_one(self, table: pa.Table) -> pa.Table:
-        from appulse.engines.queries import LocalQueries, resolve_queries
-
-        if self._engine is None:
-            engine = LocalQueries(resolve_queries(self._streams[0], table, self._first.schema, **self._settings))
-            if _untyped(table):
-                return engine.push(table)
-            self._start(engine)
-            self._engine = engine
-        assert isinstance(self._engine, LocalQueries)  # noqa: S101 - of one stream
-        return self._engine.push(table)
-
-    def _push_several(self, tables: dict[str, pa.Table]) -> pa.Table:
-        from appulse.engines.local_windows import LocalWindowQueries
-        from appulse.engines.window_call import resolve_window_queries
-
-        if isinstance(self._engine, LocalWindowQueries):
-            with self._pushes:
-                return self._engine.push(tables)
-        first = self._first
-        # Nothing is kept before it is known to be good: a push that raises may be made again.
-        pushes = [*self._held, tables]
-        shown = {n: table for held in reversed(pushes) for n, table in held.items() if not _untyped(table)}
-        if len(shown) < len(self._streams):
-            self._held = pushes
-            return pa.table({})
-        tables_of = [shown[name] for name in self._names]
-        engine = LocalWindowQueries(resolve_window_queries(self._streams, tables_of, first.schema, **self._settings))
-        self._start(engine)
-        for held in pushes:
-            answers = engine.push(held)  # before the last one some stream had no rows
-        self._engine, self._waiting, self._held = engine, [], []
+    def _start(self, held: Sequence[Frames], types: Types) -> pa.Table:
+        answers = super()._start(held, types)
+        self._waiting = []
         return answers
 
-    def _start(self, engine: LocalQueries | LocalWindowQueries) -> None:
-        """Take in the changes that waited; one that raises is forgotten, so that the push may be made again."""
+    def _make(self, held: Sequence[Frames], types: Types) -> tuple[LocalQueries | LocalWindowQueries, Types]:
+        engine = self._fresh(held, types)
         for i, waiting in enumerate(self._waiting):
             try:
                 engine.change(waiting)
-            except AppulseError:
+            except AppulseError:  # it is forgotten, so that the push may be made again
                 del self._waiting[i]
                 raise
+        return engine, types
+
+    def _fresh(self, held: Sequence[Frames], types: Types) -> LocalQueries | LocalWindowQueries:
+        """An engine without queries."""
+        from appulse.engines.local_windows import LocalWindowQueries
+        from appulse.engines.queries import LocalQueries, resolve_queries
+        from appulse.engines.window_call import resolve_window_queries
+
+        # The first rows tell how many dimensions a value has.
+        shown = {name: table for push in reversed(held) for name, table in push.items() if not _untyped(table)}
+        shown = fitted(held[-1] | shown, types)
+        tables, streams = [shown[name] for name in self._streams], list(self._streams.values())
+        if len(streams) == 1:
+            return LocalQueries(resolve_queries(streams[0], tables[0], self._first.schema, **self._settings))
+        return LocalWindowQueries(resolve_window_queries(streams, tables, self._first.schema, **self._settings))
+
+    def _feed(self, engine: LocalQueries | LocalWindowQueries, tables: Frames) -> pa.Table:
+        from appulse.engines.queries import LocalQueries
+
+        if not isinstance(engine, LocalQueries):
+            return engine.push(tables)
+        found = [engine.push(table) for table in tables.values()]
+        return found[0] if found else engine.call.answer_schema.empty_table()
+
+    def _finish(self, engine: LocalQueries | LocalWindowQueries) -> pa.Table:
+        from appulse.engines.queries import LocalQueries
+
+        return engine.call.answer_schema.empty_table() if isinstance(engine, LocalQueries) else engine.drain()
+
+    def _checked(self, held: Sequence[Frames], types: Types) -> pa.Table:
+        self._first  # noqa: B018 - raises where there are no queries
+        if len(self._streams) > 1:
+            return pa.table({})
+        return self._feed(self._fresh(held, types), fitted(held[-1], types))
+
+    def _early_rejects(self) -> pa.Table:
+        return self._known.rejects()
 
     @property
     def _first(self) -> pa.Table:
@@ -258,10 +240,6 @@ class QueryMatch:
     def busiest(self, n: Count = 10) -> pa.Table:
         """The queries that cost most so far: ``query, condition, matches, candidates``, by `candidates`."""
         return self._known.busiest(n)
-
-    def rejects(self) -> pa.Table:
-        """Every row and query that could not be used so far."""
-        return self._known.rejects()
 
     @property
     def _known(self) -> LocalQueries | LocalWindowQueries:
@@ -284,10 +262,8 @@ def _refuse_of_one(**given: Any) -> None:
 
 def _with_queries(given: tuple[Any, ...], queries: Any, name: str) -> tuple[tuple[Any, ...], Any]:
     """The streams and the queries, which may come last among them."""
-    if queries is None and given and not isinstance(given[-1], Stream):
+    if queries is None and not isinstance(given[-1], Stream):
         given, queries = given[:-1], given[-1]
     if queries is None:
         raise BadArgument(f"{name}() got no queries. Give a frame with columns query and condition.")
-    if not given:
-        raise BadArgument(f"{name}() got no stream. Wrap the frame: ap.Stream(frame, ...).")
     return given, queries

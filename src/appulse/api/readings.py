@@ -2,54 +2,84 @@
 
 from __future__ import annotations
 
-from inspect import signature
-from typing import TYPE_CHECKING, Any
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
-from appulse.api.results import Pushes, is_spark, remember
-from appulse.arguments import Count, Name, Names, NotNegative, OnReject, Positive, checked, taken
+from appulse.api.by_hand import Bare, ByHand
+from appulse.api.results import Framed, is_spark, remember
+from appulse.arguments import Count, Names, NotNegative, OnReject, Positive, checked
 from appulse.engines.options import Options, options_of
 from appulse.engines.phenomena import EmitPhenomena, Reach
-from appulse.engines.pushes import FirstTypes, schema_of
 from appulse.engines.sensors import SensorWindow, Similar
 from appulse.errors import BadArgument
-from appulse.model.stream import Ahead, Unit
+from appulse.model.stream import Result, Stream
 from appulse.model.times import Duration
+from appulse.model.uncertainty import Exact
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from appulse.api.by_hand import Frames, Types
     from appulse.engines.readings import LocalReadings, ReadingsCall
+
+
+_CALLS = {"SensorJoin": "sensor_join", "Phenomena": "phenomena"}
+#: What readings have no use for, and why: they are certain values of one stream.
+_USELESS = {
+    "existence": "each reading exists",
+    "idle_after": "one stream waits for no other",
+    "order": "a reading meets those before it in time",
+    "where": "filter the frame before",
+}
+
+
+def columns_of(readings: Stream, call: str) -> dict[str, Any]:
+    """What a stream of readings says of its columns, as arguments of a call; `BadArgument` for what it cannot have."""
+    value = readings.value
+    if not isinstance(value, Exact) or len(value.columns) > 1:
+        raise BadArgument(
+            f"{call}() compares single values as they are, and the value of its stream is {value!r}. Give the name of "
+            "a column: ap.Stream(..., value='celsius')."
+        )
+    for setting, reason in _USELESS.items():
+        given = getattr(readings, setting)
+        if given not in (None, (), "time"):
+            raise BadArgument(f"{call}() has no use for Stream({setting}={given!r}): {reason}. Leave it out.")
+    return {
+        "name": readings.name or "readings",
+        "sensor": readings.key,
+        "time": readings.time,
+        "value": value.columns[0],
+        "unit": readings.unit,
+        "partition_by": readings.partitions,
+        "lateness": readings.lateness,
+        "ahead": readings.ahead,
+    }
 
 
 @checked
 def sensor_join(
-    readings: Any,
+    readings: Framed[Result],
     *,
-    sensor: Name,
-    time: Name,
-    value: Name,
     resolution: Positive | None = None,
     within: NotNegative | None = None,
     window: SensorWindow,
-    lateness: Duration | None = None,
-    ahead: Ahead = "1 hour",
-    partition_by: Names | None = None,
     carry: Names = (),
     expand: bool = False,
     similar: Similar = "value",
     over: Duration | None = None,
-    unit: Unit = "s",
     on_reject: OnReject = "collect",
     options: Options | None = None,
-) -> Any:
+) -> Result:
     """Which sensors read alike: each reading with the readings of other sensors of like value, however many they are.
 
-    ``readings`` is a frame with a column of sensors (any type), one of times and one of values. Values are alike if
-    equal, or with ``resolution`` in one bin ``floor(value / resolution)``, or with ``within`` at most that far apart. A
-    reading meets readings that come before it in the order (time, sensor, number) and are in their window: ``window``
-    is a duration or a `TimeWindow` (``per_stream`` names sensors), a mapping from sensors to durations (None: all
-    others), or the name of a column with each sensor's window in seconds. ``unit`` is that of times that are plain
-    numbers.
+    ``readings`` is one stream of all sensors: its key is the sensor, its value the name of a column of any type. Values
+    are alike if equal, or with ``resolution`` in one bin ``floor(value / resolution)``, or with ``within`` at most that
+    far apart. A reading meets readings that come before it in the order (time, sensor, number) and are in their window:
+    ``window`` is a duration or a `TimeWindow` (``per_stream`` names sensors), a mapping from sensors to durations
+    (None: all others), or the name of a column with each sensor's window in seconds.
     ``similar`` has sensors compared by what they did in the time ``over`` up to a reading, which is ``value`` then:
     ``"summary"``, the mean and standard deviation, each in a bin of ``resolution``; ``"slope"``, a second, by least
     squares, by ``resolution`` or ``within``, else by its sign; ``"pattern"``, the signs of the steps, such as "+0-".
@@ -64,45 +94,35 @@ def sensor_join(
     Ali et al. 2007, Definition 1 and section 4.1.
     """
     settings: dict[str, Any] = {
-        "sensor": sensor,
-        "time": time,
-        "value": value,
+        **columns_of(readings, "sensor_join"),
         "resolution": resolution,
         "within": within,
         "window": window,
-        "lateness": lateness,
-        "ahead": ahead,
-        "partition_by": partition_by,
         "carry": carry,
         "expand": expand,
         "similar": similar,
         "over": over,
-        "unit": unit,
         "on_reject": on_reject,
         "options": options,
     }
-    if is_spark(readings):
+    if is_spark(readings.frame):
         from appulse.engines.spark.sensors import spark_sensors
 
-        return spark_sensors(readings, **settings)
+        return cast("Result", spark_sensors(readings.frame, **settings))
     from appulse.engines.local import as_table
     from appulse.engines.readings import LocalReadings
     from appulse.engines.sensors import resolve_sensors
 
-    table = as_table(readings)
+    table = as_table(readings.frame)
     engine = LocalReadings(resolve_sensors(table.schema, **settings))
-    result = engine.answers({"readings": table})
-    remember(result, engine.rejects(), engine.call)
-    return result
+    result = engine.answers({engine.call.encodings[0].name: table})
+    return cast("Result", remember(result, engine.rejects(), engine.call))
 
 
 @checked
 def phenomena(
-    readings: Any,
+    readings: Framed[Result],
     *,
-    sensor: Name,
-    time: Name,
-    value: Name,
     resolution: Positive | None = None,
     within: NotNegative | None = None,
     strength: Count,
@@ -114,19 +134,16 @@ def phenomena(
     similar: Similar = "value",
     over: Duration | None = None,
     emit: EmitPhenomena = "events",
-    lateness: Duration | None = None,
-    ahead: Ahead = "1 hour",
-    partition_by: Names | None = None,
-    unit: Unit = "s",
     on_reject: OnReject = "collect",
     options: Options | None = None,
-) -> Any:
+) -> Result:
     """What is going on in a field of sensors: values that connected regions of sensors hold, and where these move.
 
+    ``readings`` is one stream of all sensors, as in `sensor_join`.
     A sensor is active in a value (with ``resolution`` a bin, as in `sensor_join`) while it has produced it at least
     ``strength`` times within ``span`` of the tick at hand. A phenomenon is a value and a connected region of at least
-    ``min_sensors`` active sensors: neighbours are at most ``reach`` apart, by ``locations``, a frame with the column of
-    sensors and two of coordinates; without these all sensors are neighbours. Ticks are the times of readings.
+    ``min_sensors`` active sensors: neighbours are at most ``reach`` apart, by ``locations``, a frame with the stream's
+    key and two columns of coordinates; without these all sensors are neighbours. Ticks are the times of readings.
     ``similar`` is as in `sensor_join`, ``over`` by default ``span``.
 
     With ``within`` in place of bins, a reading counts if at least ``strength`` readings of its sensor in the span,
@@ -148,114 +165,99 @@ def phenomena(
 
     Ali et al. 2005 and 2007.
     """
-    from appulse.engines.local import as_table
-
     settings: dict[str, Any] = {
-        "sensor": sensor,
-        "time": time,
-        "value": value,
+        **columns_of(readings, "phenomena"),
         "resolution": resolution,
         "within": within,
         "strength": strength,
         "span": span,
         "min_sensors": min_sensors,
-        "locations": locations.toArrow() if is_spark(locations) else None if locations is None else as_table(locations),
+        "locations": _table_of(locations),
         "reach": reach,
         "horizon": horizon,
         "similar": similar,
         "over": over,
         "emit": emit,
-        "lateness": lateness,
-        "ahead": ahead,
-        "partition_by": partition_by,
-        "unit": unit,
         "on_reject": on_reject,
         "options": options,
     }
-    if is_spark(readings):
+    if is_spark(readings.frame):
         from appulse.engines.spark.sensors import spark_phenomena
 
-        return spark_phenomena(readings, **settings)
+        return cast("Result", spark_phenomena(readings.frame, **settings))
+    from appulse.engines.local import as_table
     from appulse.engines.phenomena import resolve_phenomena
     from appulse.engines.readings import LocalReadings
 
-    table = as_table(readings)
+    table = as_table(readings.frame)
     engine = LocalReadings(resolve_phenomena(table.schema, **settings))
-    result = engine.answers({"readings": table})
-    remember(result, engine.rejects(), engine.call)
-    return result
+    result = engine.answers({engine.call.encodings[0].name: table})
+    return cast("Result", remember(result, engine.rejects(), engine.call))
 
 
-class _OverReadings:
-    """An operator over readings by hand, without Spark: push them as they come, take the answers they complete."""
+class _OverReadings(ByHand["LocalReadings"]):
+    """An operator over readings by hand."""
 
-    _call: Any = None
+    def __init__(self, readings: Stream, options: Options | None, **settings: Any) -> None:
+        call = type(self).__name__
+        self._settings: dict[str, Any] = columns_of(readings, call) | settings
+        self._settings["options"] = options_of(options, _CALLS[call])
+        super().__init__((readings,), "readings")
 
-    def __init__(self, **settings: Any) -> None:
-        signature(self._call).bind(None, **settings)  # what is missing, or not known, is told here
-        self._settings = taken(self._call, settings, type(self).__name__)
-        options_of(settings.get("options"), self._call.__name__)
-        self._engine: LocalReadings | None = None
-        self._types: FirstTypes | None = None
-        self._held: list[pa.Table] = []  # pushes without types, and so without a reading that can be used
-        self._pushes = Pushes()
-
+    @abstractmethod
     def _resolve(self, schema: pa.Schema) -> ReadingsCall:
-        raise NotImplementedError
+        """The call over readings of these columns."""
 
-    def push(self, frame: Any) -> pa.Table:
-        """Take in readings; the answers of the ticks that this completes.
+    def _identity(self, name: str) -> tuple[str, ...]:
+        return *super()._identity(name), self._settings["value"]
 
-        A push whose columns do not fit the types of the first one is a `BadArgument`. What raises has changed nothing.
-        """
-        from appulse.engines.local import as_table
+    def _fixed(self, name: str) -> tuple[str, ...]:
+        return *self._identity(name), *self._settings.get("carry", ())
 
-        table = as_table(frame)
-        with self._pushes:
-            if self._engine is None or self._types is None or self._held:
-                return self._start([*self._held, table])
-            return self._known.push({"readings": self._types.fit(table)})
-
-    def _start(self, pushes: list[pa.Table]) -> pa.Table:
-        """Begin, or begin again while there are no types."""
+    def _make(self, held: Sequence[Frames], types: Types) -> tuple[LocalReadings, Types]:
         from appulse.engines.readings import LocalReadings
 
-        schema = schema_of(pushes)
-        call = self._resolve(schema)
-        encoding = call.encoding
-        types = FirstTypes("the readings", [*encoding.identity, *encoding.carry]).and_those_of(schema)
-        typed = types.knows(encoding.identity)
-        if typed:  # what is carried with the first readings stays without a type if it had none
-            types = types.and_rather(dict.fromkeys(encoding.carry, pa.null()))
-        engine = LocalReadings(call)
-        found = [engine.push({"readings": types.fit(push)}) for push in pushes]
-        self._engine, self._types, self._held = engine, types, [] if typed else pushes
-        return pa.concat_tables([call.answer_schema.empty_table(), *found])
-
-    def drain(self) -> pa.Table:
-        """The readings have ended: the answers of what was held."""
-        with self._pushes:
-            return self._known.drain()
-
-    def rejects(self) -> pa.Table:
-        """Every row that could not be used so far."""
-        return self._known.rejects()
-
-    @property
-    def _known(self) -> LocalReadings:
-        if self._engine is None:
-            raise BadArgument("No readings have been pushed yet: push some first, if only an empty frame.")
-        return self._engine
+        (name,) = self._streams
+        call = self._resolve(self._schema(name, held))
+        if types[name].knows(call.encoding.identity):  # what is carried stays without a type if it had none
+            types = {name: types[name].and_rather(dict.fromkeys(call.encoding.carry, pa.null()))}
+        return LocalReadings(call), types
 
 
+@checked
 class SensorJoin(_OverReadings):
     """The sensor join by hand, without Spark: push readings as they come, take the answers they complete.
 
-    Arguments as in `sensor_join`, without the frame. A reading waits until its tick is complete: until a later one
-    has come, by more than ``lateness``.
+    ``readings`` has ``frame=None``; other arguments are as in `sensor_join`. A reading waits until its tick is
+    complete: until a later one has come, by more than ``lateness``.
     """
 
-    _call = staticmethod(sensor_join)
+    def __init__(
+        self,
+        readings: Bare,
+        *,
+        resolution: Positive | None = None,
+        within: NotNegative | None = None,
+        window: SensorWindow,
+        carry: Names = (),
+        expand: bool = False,
+        similar: Similar = "value",
+        over: Duration | None = None,
+        on_reject: OnReject = "collect",
+        options: Options | None = None,
+    ) -> None:
+        super().__init__(
+            readings,
+            options,
+            resolution=resolution,
+            within=within,
+            window=window,
+            carry=carry,
+            expand=expand,
+            similar=similar,
+            over=over,
+            on_reject=on_reject,
+        )
 
     def _resolve(self, schema: pa.Schema) -> ReadingsCall:
         from appulse.engines.sensors import resolve_sensors
@@ -263,19 +265,58 @@ class SensorJoin(_OverReadings):
         return resolve_sensors(schema, live=True, **self._settings)
 
 
+@checked
 class Phenomena(_OverReadings):
     """Phenomena by hand, without Spark: push readings as they come, take the events they complete.
 
-    Arguments as in `phenomena`, without the frame. A reading waits until its tick is complete: until a later one has
-    come, by more than ``lateness``.
+    ``readings`` has ``frame=None``; other arguments are as in `phenomena`. A reading waits until its tick is
+    complete: until a later one has come, by more than ``lateness``.
     """
 
-    _call = staticmethod(phenomena)
+    def __init__(
+        self,
+        readings: Bare,
+        *,
+        resolution: Positive | None = None,
+        within: NotNegative | None = None,
+        strength: Count,
+        span: Duration,
+        min_sensors: Count = 2,
+        locations: Any = None,
+        reach: Reach | None = None,
+        horizon: Duration | None = None,
+        similar: Similar = "value",
+        over: Duration | None = None,
+        emit: EmitPhenomena = "events",
+        on_reject: OnReject = "collect",
+        options: Options | None = None,
+    ) -> None:
+        super().__init__(
+            readings,
+            options,
+            resolution=resolution,
+            within=within,
+            strength=strength,
+            span=span,
+            min_sensors=min_sensors,
+            locations=_table_of(locations),
+            reach=reach,
+            horizon=horizon,
+            similar=similar,
+            over=over,
+            emit=emit,
+            on_reject=on_reject,
+        )
 
     def _resolve(self, schema: pa.Schema) -> ReadingsCall:
-        from appulse.engines.local import as_table
         from appulse.engines.phenomena import resolve_phenomena
 
-        locations = self._settings.get("locations")
-        known = None if locations is None else as_table(locations)
-        return resolve_phenomena(schema, live=True, **(self._settings | {"locations": known}))
+        return resolve_phenomena(schema, live=True, **self._settings)
+
+
+def _table_of(locations: Any) -> pa.Table | None:
+    from appulse.engines.local import as_table
+
+    if locations is None:
+        return None
+    return locations.toArrow() if is_spark(locations) else as_table(locations)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import weakref
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
 
 import pyarrow as pa
 
 from appulse.arguments import Kind, Unfit, checked, instance
+from appulse.engines.explain import Explanation
+from appulse.engines.results import MOST_RECENT, Behind, TableResult, new_token, tokens_of, with_token
 from appulse.engines.spark.installation import need_spark
-from appulse.errors import BadArgument, OutputLimit
-from appulse.model.stream import Stream
+from appulse.errors import BadArgument
+from appulse.model.stream import Result, Stream
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from appulse.engines.base import Call
 
 
@@ -22,15 +21,17 @@ def _framed(stream: Any) -> Stream:
     if not isinstance(stream, Stream):
         raise Unfit
     if stream.frame is None:
-        raise Unfit("the stream has no frame. Streams without one are for ap.SimilarityJoin and ap.QueryMatch.")
+        raise Unfit("the stream has no frame. Streams without one are for calls by hand, such as ap.SimilarityJoin.")
     return stream
 
 
 #: A stream over a frame.
 FRAMED = Kind("a Stream. Wrap the frame: ap.Stream(frame, ...)", _framed)
-Framed: TypeAlias = Annotated[Stream, FRAMED]
-#: A stream whose rows come later.
-Described: TypeAlias = Annotated[Stream, instance(Stream, "a Stream. Describe the stream: ap.Stream(None, ...)")]
+Framed: TypeAlias = Annotated[Stream[Result], FRAMED]
+#: A stream, whose rows may come later.
+Described: TypeAlias = Annotated[
+    Stream[Result], instance(Stream, "a Stream. Describe the stream: ap.Stream(None, ...)")
+]
 
 
 def _result(value: Any) -> Any:
@@ -45,59 +46,68 @@ def _spark(value: Any) -> Any:
     return value
 
 
-_Result: TypeAlias = Annotated[Any, Kind("the result of a call, itself", _result)]
+RESULT = Kind("the result of a call, itself", _result)
+_Result: TypeAlias = Annotated[Any, RESULT]
 SparkResult: TypeAlias = Annotated[Any, Kind("the Spark frame that a call returned, itself", _spark)]
 
-# Arrow tables take no attributes: what stands behind results is kept beside them.
-_RESULTS: dict[int, tuple[weakref.ref[Any], pa.Table, Call[Any]]] = {}
+_TABLES: Behind[TableResult] = Behind()
 
 
 @checked
-def rejects(result: _Result) -> Any:
+def rejects(result: Annotated[Result, RESULT]) -> Result:
     """The rows of a call that could not be used: ``stream, key, time, reason, detail, values`` (JSON).
 
-    ``result`` is what the call returned, itself. On a streaming result this raises: `start` writes rejects there.
+    ``result`` is what the call returned, or what was made of it by selecting, filtering, slicing, sorting or renaming;
+    the rejects are those of the whole call. On a streaming result this raises: `start` writes rejects there.
     """
     if isinstance(result, pa.Table):
-        return kept(result)[1]
+        return cast("Result", kept(result).rejected)
     from appulse.engines.spark.results import rejects_of
 
-    return rejects_of(result)
+    return cast("Result", rejects_of(cast("Any", result)))
 
 
 @checked
-def explain(result: _Result) -> str:
-    """Print, and return, how a call is carried out: streams, window, how probabilities come about, index, tiles.
+def explain(result: _Result) -> Explanation:
+    """How a call is carried out: streams, window, how probabilities come about, index, tiles.
 
-    ``result`` is what the call returned, itself. Of a join in process it also tells the index that each stream's rows
-    had and what others would have cost, expected and actual pairs and answers, and how many pairs each bound decided.
-    Warns where a stream is the output of a join, whose answers are not independent where they share a row.
+    ``result`` is as in `rejects`. The answer prints as text, shows as a table in a notebook, and has its parts as
+    fields. Of a join in process it also has the index that each stream's rows had and what others would have cost,
+    expected and actual pairs and answers, and how many pairs each bound decided. Warns where a stream is the output of
+    a join, whose answers are not independent where they share a row.
     """
-    from appulse.engines.explain import explained
-
     if isinstance(result, pa.Table):
-        lines = explained(kept(result)[2], None)
-    else:
-        from appulse.engines.spark.results import result_of
+        return Explanation.of(kept(result).call, None)
+    from appulse.engines.spark.results import result_of
 
-        known = result_of(result)
-        lines = explained(known.call, known.tiling.latest.tiles)
-    text = "\n".join(lines)
-    print(text)  # noqa: T201 - what it is for
-    return text
+    known = result_of(result)
+    return Explanation.of(known.call, known.tiling.latest.tiles)
 
 
-def remember(result: pa.Table, rejected: pa.Table, call: Call[Any]) -> None:
-    """Keep what stands behind an in-process result for as long as the result lives."""
-    number = id(result)
-    _RESULTS[number] = (weakref.ref(result, lambda _: _RESULTS.pop(number, None)), rejected, call)
+def remember(result: pa.Table, rejected: pa.Table, call: Call[Any]) -> pa.Table:
+    """The result with what stands behind it, which is found by it and by what is made of it."""
+    token = new_token()
+    marked = with_token(result, token)
+    _TABLES.keep(token, marked, TableResult(rejected, call))
+    return marked
 
 
-def kept(result: pa.Table) -> tuple[Any, pa.Table, Call[Any]]:
-    """What `remember` kept of a result: a reference to it, its rejects, its call."""
-    found = _RESULTS.get(id(result))
-    if found is None or found[0]() is not result:
-        raise BadArgument("This table is not what a call of appulse returned. Pass the result itself, not a slice.")
+def kept(result: pa.Table) -> TableResult:
+    """What `remember` kept of a result."""
+    tokens = tokens_of(result)
+    if not tokens:
+        raise BadArgument(
+            "This table is not what a call of appulse returned, or has lost that: a cast to a schema, a join of tables "
+            "or a way through pandas or Polars drops the metadata of columns. Pass the result itself."
+        )
+    if len(tokens) > 1:
+        raise BadArgument(f"This table has columns of {len(tokens)} results. Pass one of them itself.")
+    found = _TABLES.find(tokens[0])
+    if found is None:
+        raise BadArgument(
+            f"The result behind this table is gone: it is of another process, or no longer held and not among the "
+            f"latest {MOST_RECENT}. Hold the result itself, and pass it."
+        )
     return found
 
 
@@ -112,26 +122,3 @@ def is_spark(frame: Any) -> bool:
     if spark:
         need_spark()
     return spark
-
-
-class Pushes:
-    """Around each push of a call by hand: one that stops at ``max_output`` loses its answers, so none may follow."""
-
-    def __init__(self) -> None:
-        self._stopped = False
-
-    def __enter__(self) -> None:
-        self.check()
-
-    def check(self) -> None:
-        """Raise `BadArgument` if one has stopped."""
-        if self._stopped:
-            raise BadArgument(
-                "An earlier push had more rows of output than Options(max_output=) allows, and its answers are lost. "
-                "Make a new one, and push the rows again with a higher limit or in smaller parts."
-            )
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stopped = isinstance(error, OutputLimit)

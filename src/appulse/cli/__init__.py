@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from appulse import __version__
+import appulse
 from appulse.cli.demo import demo
 from appulse.cli.discover import discover
 from appulse.cli.doctor import doctor
@@ -30,7 +30,7 @@ for command in (run, validate, match, discover, report, demo, doctor):
 
 def _tell_version(asked: bool) -> None:  # noqa: FBT001 - the signature of an option's callback
     if asked:
-        typer.echo(f"appulse {__version__}")
+        typer.echo(f"appulse {appulse.version}")
         raise typer.Exit
 
 

@@ -18,11 +18,12 @@ from appulse.engines.options import Options, options_of
 from appulse.engines.schemas import column_type, encoding_of, is_joined, known_dimensions
 from appulse.engines.spark.codec import unpack
 from appulse.errors import BadArgument, nearest
+from appulse.model.columns import is_list
 from appulse.model.encode import Encoding, infer_dimensions
 from appulse.model.objects import Objects, concat
 from appulse.model.strings import Bytes, decode, label_parts
 from appulse.model.times import from_micros
-from appulse.model.uncertainty import names
+from appulse.model.uncertainty import Samples, names
 from appulse.operators.attributes import dimension_of
 from appulse.operators.relational import AGGREGATES, CONDITIONAL, AggregatePlan, AggregateState, Asked, WindowAggregate
 from appulse.windows.definitions import DeltaWindow, TimeWindow, Window
@@ -140,6 +141,19 @@ def resolve_aggregate(
         max_output=options_of(options, "window_aggregate").max_output,
         dependent=(name,) if is_joined(schema) else (),
     )
+
+
+def first_dimensions(stream: Stream, tables: Sequence[pa.Table]) -> pa.Table | None:
+    """The first of some tables, with the same columns, from which the dimensions of the value are known."""
+    name, model = stream.name or "stream", stream.value
+
+    def tells(table: pa.Table) -> bool:
+        if known_dimensions([name], [model], [table.schema]) is not None or not isinstance(model, Samples):
+            return True
+        kind = table.schema.field(model.column).type
+        return is_list(kind) and is_list(kind.value_type) and infer_dimensions(table, model) is not None
+
+    return next((table for table in tables if tells(table)), None)
 
 
 def resolve_unseen(stream: Stream, schema: pa.Schema, aggregates: Mapping[str, Any], **settings: Any) -> AggregateCall:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 from appulse.engines.aggregate import AggregateCall
@@ -36,12 +38,51 @@ _DEPENDENT = (
     "follows takes them to be. It is exact only where no two answers that meet here share a row; means of sums and "
     "counts are exact all the same."
 )
+_STREAM, _WARNING = "stream '", "warning"
 _TOTALS = ("candidates", "answers")
 _QUERIES = (
     "index: conditions as boxes in trees of 16 lanes; what boxes cannot say, such as comparisons of columns, is asked "
     "of the rows that lie in them"
 )
 _LANES = "join: on the equalities between streams that a query's answers all satisfy, by search; the index after that"
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """How a call is carried out. ``str()`` has it as lines of text.
+
+    ``call`` is the name of the function, ``streams`` has a line for each stream, ``steps`` one for each further topic
+    such as ``"window"``, ``"probability"`` and ``"index"``, ``counts`` what a join in process counted, ``warnings``
+    what a reader of its answers should know.
+    """
+
+    call: str
+    streams: dict[str, str]
+    steps: dict[str, str]
+    counts: dict[str, int]
+    warnings: tuple[str, ...]
+
+    @staticmethod
+    def of(call: Call[Any], tiles: int | None) -> Explanation:
+        """What is known of a call; ``tiles`` are those of Spark."""
+        parts = [line.partition(": ")[::2] for line in explained(call, tiles)]
+        streams = {topic[8:-1]: text for topic, text in parts if topic.startswith(_STREAM)}
+        steps = {topic: text for topic, text in parts if not topic.startswith(_STREAM) and topic != _WARNING}
+        observed = call.observed if isinstance(call, JoinCall) else None
+        warnings = tuple(text for topic, text in parts if topic == _WARNING)
+        return Explanation(call.meaning()["call"], streams, steps, dict(observed.counts) if observed else {}, warnings)
+
+    def __str__(self) -> str:
+        return "\n".join(f"{topic}: {text}" for topic, text in self._lines())
+
+    def _repr_html_(self) -> str:
+        rows = "".join(f"<tr><th>{escape(topic)}</th><td>{escape(text)}</td></tr>" for topic, text in self._lines())
+        return f"<table><caption>{escape(self.call)}</caption>{rows}</table>"
+
+    def _lines(self) -> Iterator[tuple[str, str]]:
+        yield from ((f"{_STREAM}{name}'", text) for name, text in self.streams.items())
+        yield from self.steps.items()
+        yield from ((_WARNING, text) for text in self.warnings)
 
 
 def explained(call: Call[Any], tiles: int | None) -> list[str]:

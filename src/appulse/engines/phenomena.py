@@ -119,6 +119,7 @@ class PhenomenaCall(ReadingsCall):
 def resolve_phenomena(
     schema: pa.Schema,
     *,
+    name: str = "readings",
     sensor: str,
     time: str,
     value: str,
@@ -150,15 +151,15 @@ def resolve_phenomena(
     if (locations is None) != (reach is None):
         raise BadArgument("locations= and reach= go together: where sensors are, and how far neighbours are apart.")
     partitions = NAMES(partition_by or (), "partition_by=")
-    key_type = column_type(schema, sensor, "readings")
+    key_type = column_type(schema, sensor, name)
     sites = None if locations is None or reach is None else _sites(locations, sensor, key_type, reach)
     reached = duration(span, "span")
     near = None if within is None else within + TOLERANCE * max(1.0, within)
     width = near if resolution is None else resolution
-    value_type = column_type(schema, value, "readings")
+    value_type = column_type(schema, value, name)
     by = property_of(similar, span if over is None and similar != "value" else over, width, value_type)
     encoding = ReadingsEncoding(
-        name="readings",
+        name=name,
         sensor=sensor,
         time=time,
         value=value,
@@ -166,7 +167,7 @@ def resolve_phenomena(
         partition_by=partitions,
         carry=(),
         key_type=key_type,
-        time_type=column_type(schema, time, "readings"),
+        time_type=column_type(schema, time, name),
         value_type=value_type,
         width=width if by is None and near is None else None,
         numeric=by is not None or near is not None,
@@ -189,7 +190,7 @@ def resolve_phenomena(
     )
     return PhenomenaCall(
         encoding,
-        tuple((column, column_type(schema, column, "readings")) for column in partitions),
+        tuple((column, column_type(schema, column, name)) for column in partitions),
         plan,
         emit,
         *(None if given is None else float(given) for given in (resolution, within, reach)),

@@ -171,6 +171,7 @@ class SensorCall(ReadingsCall):
 def resolve_sensors(
     schema: pa.Schema,
     *,
+    name: str = "readings",
     sensor: str,
     time: str,
     value: str,
@@ -198,22 +199,22 @@ def resolve_sensors(
     partitions, carried = NAMES(partition_by or (), "partition_by="), NAMES(carry, "carry=")
     _check_carried(carried, (sensor, time, *partitions))
     for column in (sensor, time, value):
-        column_type(schema, column, "readings")
-    length, lengths = _windows(window, schema, column_type(schema, sensor, "readings"))
+        column_type(schema, column, name)
+    length, lengths = _windows(window, schema, column_type(schema, sensor, name))
     reach = None if within is None else within + TOLERANCE * max(1.0, within)
     width = resolution if resolution is not None else None if reach is None else 3.0 * reach
-    by = property_of(similar, over, width, column_type(schema, value, "readings"))
+    by = property_of(similar, over, width, column_type(schema, value, name))
     encoding = ReadingsEncoding(
-        name="readings",
+        name=name,
         sensor=sensor,
         time=time,
         value=value,
         unit=unit,
         partition_by=partitions,
         carry=carried,
-        key_type=column_type(schema, sensor, "readings"),
-        time_type=column_type(schema, time, "readings"),
-        value_type=column_type(schema, value, "readings"),
+        key_type=column_type(schema, sensor, name),
+        time_type=column_type(schema, time, name),
+        value_type=column_type(schema, value, name),
         width=width if by is None else None,
         numeric=by is not None,
         length=length,
@@ -233,9 +234,9 @@ def resolve_sensors(
     )
     return SensorCall(
         encoding,
-        tuple((column, column_type(schema, column, "readings")) for column in partitions),
+        tuple((column, column_type(schema, column, name)) for column in partitions),
         plan,
-        tuple((column, column_type(schema, column, "readings")) for column in carried),
+        tuple((column, column_type(schema, column, name)) for column in carried),
         expand,
         None if resolution is None else float(resolution),
         None if within is None else float(within),

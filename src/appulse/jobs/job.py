@@ -14,6 +14,7 @@ import pyarrow as pa
 from pydantic import ValidationError
 
 from appulse import api
+from appulse.api.readings import columns_of
 from appulse.engines.aggregate import resolve_unseen
 from appulse.engines.call import resolve
 from appulse.engines.options import Options
@@ -104,9 +105,9 @@ def validate(path: str | Path) -> list[Problem]:
 def build(job: Job, spark: SparkSession, *, streaming: bool = True) -> DataFrame:
     """The answers of a job as a Spark frame, streaming or of the files that are there now."""
     table = job.table
-    if table.readings is not None:
-        return _sensed(job, table.readings, spark, streaming)
     streams = [source.stream(_frame(job, source, spark, streaming), name) for name, source in table.sources.items()]
+    if table.sensor_join is not None or table.phenomena is not None:
+        return _sensed(job, streams[0], spark)
     if (asked := table.window_aggregate) is not None:
         aggregated: DataFrame = api.window_aggregate(
             streams[0], asked.aggregates, options=table.options(), **_settings(asked)
@@ -173,8 +174,6 @@ def _against_files(job: Job) -> list[Problem]:
     known, unreadable = _schemas(job)
     if unreadable:
         return unreadable
-    if table.readings is not None:
-        return _check_readings(job, table.readings, known.get("readings"))
     try:
         fills = _unread_imputers(job, known)
     except BadArgument as problem:
@@ -184,8 +183,10 @@ def _against_files(job: Job) -> list[Problem]:
         if source.schema_ is not None or f"sources.{name}" not in known:
             return []
         schemas.append(known[f"sources.{name}"])
-    streams = [source.stream(None, name) for name, source in table.sources.items()]
+    streams = table.streams()
     try:
+        if table.sensor_join is not None or table.phenomena is not None:
+            return _check_readings(job, streams[0], schemas[0])
         if table.window_aggregate is not None:
             resolve_unseen(
                 streams[0], schemas[0], table.window_aggregate.aggregates, **_settings(table.window_aggregate)
@@ -306,35 +307,34 @@ def _check_queries(job: Job, streams: Sequence[Stream], schemas: Sequence[pa.Sch
     return [Problem(where, f"query {json.loads(row['values'])['query']!r}: {row['detail']}") for row in told]
 
 
-def _sensed(job: Job, readings: FilesTable, spark: SparkSession, streaming: bool) -> DataFrame:  # noqa: FBT001 - private
+def _sensed(job: Job, readings: Stream, spark: SparkSession) -> DataFrame:
     """The answers of a job over readings."""
-    frame, table = _frame(job, readings, spark, streaming), job.table
+    table = job.table
     if (asked := table.sensor_join) is not None:
-        typical = None if table.sample is None else _frame(job, readings, spark, streaming=False).limit(table.sample)
-        joined: DataFrame = api.sensor_join(frame, options=table.options(typical), **asked.settings())
+        typical = None if table.sample is None else _sample_of_readings(job, spark)
+        joined: DataFrame = api.sensor_join(readings, options=table.options(typical), **asked.settings())
         return joined
     if (regions := table.phenomena) is None:  # pragma: no cover - checked when the file was read
         raise JobError(f"{job.file} has neither [sensor_join] nor [phenomena].")
     where = regions.locations
     known = None if where is None else _frame(job, FilesTable(**where.model_dump()), spark, streaming=False)
-    found: DataFrame = api.phenomena(frame, options=table.options(), **regions.settings(known))
+    found: DataFrame = api.phenomena(readings, options=table.options(), **regions.settings(known))
     return found
 
 
-def _check_readings(job: Job, readings: FilesTable, schema: pa.Schema | None) -> list[Problem]:
+def _check_readings(job: Job, stream: Stream, schema: pa.Schema) -> list[Problem]:
     """Arguments that do not go with the columns of Parquet files that are there."""
     table = job.table
-    if readings.schema_ is not None or schema is None:
-        return []
+    columns = columns_of(stream, table.operator)
     try:
         if table.sensor_join is not None:
             if (column := table.sensor_join.window_column) is not None:
-                column_type(schema, column, "readings")
-            resolve_sensors(schema, **table.sensor_join.settings())
+                column_type(schema, column, columns["name"])
+            resolve_sensors(schema, **columns, **table.sensor_join.settings())
         elif table.phenomena is not None:
             where = table.phenomena.locations
             places = [] if where is None or where.format != "parquet" else _files(job.place(where.path))
-            settings = table.phenomena.settings(_rows_of(places[0]) if places else None)
+            settings = columns | table.phenomena.settings(_rows_of(places[0]) if places else None)
             resolve_phenomena(schema, **settings if places or where is None else settings | {"reach": None})
     except BadArgument as problem:
         return [Problem(table.operator, str(problem))]
@@ -379,6 +379,12 @@ def _frame(job: Job, source: FilesTable, spark: SparkSession, streaming: bool) -
     if source.max_files_per_trigger is not None:
         options["maxFilesPerTrigger"] = source.max_files_per_trigger
     return spark.readStream.format(source.format).options(**options).schema(schema).load(path)
+
+
+def _sample_of_readings(job: Job, spark: SparkSession) -> DataFrame:
+    """Readings that are there now, from which buckets are planned."""
+    (source,) = job.table.sources.values()
+    return _frame(job, source, spark, streaming=False).limit(job.table.sample or 0)
 
 
 def _sample(job: Job, name: str, spark: SparkSession) -> Any:

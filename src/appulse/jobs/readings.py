@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from appulse.engines.phenomena import resolve_phenomena
 from appulse.engines.sensors import resolve_sensors
-from appulse.jobs.fields import Ahead, Duration, Number, OneOrMore, Table, Text
+from appulse.jobs.fields import Duration, Number, OneOrMore, Table, Text
 from appulse.jobs.sources import DataTable
 from appulse.jobs.windows import WindowTable, as_window
 from appulse.windows.definitions import TimeWindow
@@ -19,34 +19,29 @@ if TYPE_CHECKING:
 
 __all__ = ["PhenomenaTable", "SensorJoinTable"]
 
+# Stand for the columns of the source, which is another table's.
+_SENSOR, _TIME, _VALUE = "its sensor", "its time", "its value"
+_COLUMNS: dict[str, Any] = {"sensor": _SENSOR, "time": _TIME, "value": _VALUE}
+
 
 class SensorsTable(Table):
     """What calls over readings have in common."""
 
-    sensor: Text
-    time: Text
-    value: Text
-    unit: str = "s"
     resolution: Annotated[Number, Field(gt=0)] | None = None
     within: Annotated[Number, Field(ge=0)] | None = None
     similar: Literal["value", "summary", "slope", "pattern"] = "value"
     over: Duration | None = None
-    lateness: Duration | None = None
-    ahead: Ahead = "1 hour"
-    partition_by: Annotated[list[Text], OneOrMore] = []
     on_reject: Literal["collect", "fail"] = "collect"
 
     def shared(self) -> dict[str, Any]:
         """The keyword arguments that both calls have."""
-        names = ("sensor", "time", "value", "unit", "resolution", "within", "similar", "over", "lateness", "ahead")
-        given = {name: getattr(self, name) for name in (*names, "on_reject")}
-        return {**given, "partition_by": tuple(self.partition_by)}
+        return {name: getattr(self, name) for name in ("resolution", "within", "similar", "over", "on_reject")}
 
-    def presumed(self, *numbers: str | None, texts: Sequence[str] = ()) -> pa.Schema:
-        """Columns as they should be, by which arguments can be checked before there are files."""
-        known = dict.fromkeys((*texts, *self.partition_by), pa.string())
-        known |= dict.fromkeys([name for name in numbers if name], pa.float64())
-        return pa.schema(known | {self.value: pa.float64(), self.sensor: pa.string(), self.time: pa.timestamp("us")})
+
+def _presumed(*numbers: str | None, texts: Sequence[str] = ()) -> pa.Schema:
+    """Columns as they should be, by which arguments can be checked before there is a source."""
+    known = dict.fromkeys(texts, pa.string()) | dict.fromkeys([name for name in numbers if name], pa.float64())
+    return pa.schema(known | {_VALUE: pa.float64(), _SENSOR: pa.string(), _TIME: pa.timestamp("us")})
 
 
 class SensorJoinTable(SensorsTable):
@@ -63,7 +58,7 @@ class SensorJoinTable(SensorsTable):
             raise ValueError("a sensor join has a window: give window or window_column, one of them.")
         if self.window is not None and not isinstance(self.window.build(), TimeWindow):
             raise ValueError("window is one of time: text such as '10 seconds', or { time = ..., per_stream = ... }.")
-        resolve_sensors(self.presumed(self.window_column, texts=self.carry), **self.settings())
+        resolve_sensors(_presumed(self.window_column, texts=self.carry), **_COLUMNS, **self.settings())
         return self
 
     def settings(self) -> dict[str, Any]:
@@ -73,7 +68,7 @@ class SensorJoinTable(SensorsTable):
 
 
 class LocationsTable(DataTable):
-    """Where sensors are: files with the column of sensors and two of coordinates."""
+    """Where sensors are: files with the key of the source and two columns of coordinates."""
 
 
 class PhenomenaTable(SensorsTable):
@@ -89,8 +84,8 @@ class PhenomenaTable(SensorsTable):
 
     @model_validator(mode="after")
     def _is_a_call(self) -> PhenomenaTable:
-        somewhere = None if self.locations is None else pa.table({self.sensor: [""], "east": [0.0], "north": [0.0]})
-        resolve_phenomena(self.presumed(), **self.settings(somewhere))
+        somewhere = None if self.locations is None else pa.table({_SENSOR: [""], "east": [0.0], "north": [0.0]})
+        resolve_phenomena(_presumed(), **_COLUMNS, **self.settings(somewhere))
         return self
 
     def settings(self, locations: Any) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from appulse.jobs.fields import Ahead, Duration, OneOrMore, Place, Settings, Table, Text
 from appulse.model.stream import Stream
@@ -81,6 +81,10 @@ def _is_model(table: ModelTable) -> ModelTable:
     return table
 
 
+def _as_model(given: Any) -> Any:
+    return {"model": "Exact", "columns": [given]} if isinstance(given, str) else given
+
+
 def _is_condition(text: str) -> str:
     parse(text)  # a BadArgument with the position, reported in its place
     return text
@@ -107,7 +111,7 @@ class SourceTable(FilesTable):
     key: Text
     time: Text
     unit: str = "s"
-    value: Annotated[ModelTable, Field(discriminator="model"), AfterValidator(_is_model)]
+    value: Annotated[ModelTable, Field(discriminator="model"), AfterValidator(_is_model), BeforeValidator(_as_model)]
     existence: Text | None = None
     partition_by: list[str] = []
     lateness: Duration | None = None

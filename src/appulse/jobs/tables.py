@@ -7,14 +7,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from appulse.api.readings import columns_of
 from appulse.engines.options import Options
 from appulse.errors import nearest
 from appulse.jobs.fields import Number, OneOrMore, Place, Table, Text
 from appulse.jobs.imputers import ImputerTable
 from appulse.jobs.queries import QueriesTable
 from appulse.jobs.readings import PhenomenaTable, SensorJoinTable
-from appulse.jobs.sources import DataTable, FilesTable, SourceTable
+from appulse.jobs.sources import DataTable, SourceTable
 from appulse.jobs.windows import WindowTable, as_window
+from appulse.model.stream import Stream
 from appulse.windows.definitions import TimeWindow
 
 __all__ = ["OPERATORS", "JobTable", "JoinTable", "SelfJoinTable", "SinkTable", "WindowAggregateTable"]
@@ -82,7 +84,6 @@ class JobTable(Table):
 
     defaults: dict[str, Any] = {}
     sources: dict[Text, SourceTable] = {}
-    readings: FilesTable | None = None
     similarity_join: JoinTable | None = None
     self_join: SelfJoinTable | None = None
     window_aggregate: WindowAggregateTable | None = None
@@ -115,7 +116,10 @@ class JobTable(Table):
         given = [name for name in OPERATORS if getattr(self, name) is not None]
         if len(given) != 1:
             raise ValueError(f"A job has one operator: give one of [{'], ['.join(OPERATORS)}].")
-        if self._reads_readings():
+        if not self.sources:
+            raise ValueError(f"[{self.operator}] has nothing to read: give [sources.NAME].")
+        if self.operator in _OF_READINGS:
+            self._check_readings()
             return self
         count = len(self.sources)
         if self.self_join is not None and count != 1:
@@ -135,22 +139,15 @@ class JobTable(Table):
             window.micros(tuple(self.sources))
         return self
 
-    def _reads_readings(self) -> bool:
-        """Whether the operator is one of readings; an error where it has others to read."""
+    def _check_readings(self) -> None:
         name = self.operator
-        if name not in _OF_READINGS:
-            if self.readings is not None:
-                raise ValueError(f"[readings] are for [{'] and ['.join(_OF_READINGS)}], and this job has [{name}].")
-            if not self.sources:
-                raise ValueError(f"[{name}] has nothing to read: give [sources.NAME].")
-            return False
-        if self.readings is None or self.sources:
-            raise ValueError(f"[{name}] reads [readings], a table with format and path, and no [sources].")
+        if len(self.sources) != 1:
+            raise ValueError(f"[{name}] reads one source with all sensors, and there are {len(self.sources)}.")
+        columns_of(self.streams()[0], name)
         if self.imputer is not None or self.imputers:
             raise ValueError(f"[imputer] fills the sources of a join, and [{name}] has none.")
         if self.phenomena is not None and self.sample is not None:
             raise ValueError("sample plans the tiles of a join, and [phenomena] have none. Leave it out.")
-        return True
 
     def _check_queries(self, asked: QueriesTable) -> None:
         if self.sample is not None:
@@ -182,7 +179,6 @@ class JobTable(Table):
     def data(self) -> dict[str, DataTable]:
         """The files of rows that are read, each by its dotted path in the job file."""
         found: dict[str, DataTable | None] = {f"sources.{name}": source for name, source in self.sources.items()}
-        found["readings"] = self.readings
         found["phenomena.locations"] = None if self.phenomena is None else self.phenomena.locations
         found["match_queries.changes"] = None if self.match_queries is None else self.match_queries.changes
         found |= {f"{self.filler(name)}.repository": one.repository for name, one in self.filling.items()}
@@ -197,10 +193,9 @@ class JobTable(Table):
         """The name of the operator."""
         return next(name for name in OPERATORS if getattr(self, name) is not None)
 
-    @property
-    def reads(self) -> list[str]:
-        """The names of what is read."""
-        return list(self.sources) or ["readings"]
+    def streams(self) -> list[Stream]:
+        """The streams of the sources, without frames."""
+        return [source.stream(None, name) for name, source in self.sources.items()]
 
     @property
     def _given(self) -> OperatorTable | QueriesTable:

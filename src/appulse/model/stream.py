@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Protocol, TypeAlias, overload
 
-from appulse.arguments import TEXT, Kind, Name, Names, checked, instance, one_of, several
+from appulse.arguments import NAME, TEXT, Kind, Name, Names, Unfit, checked, one_of, several
 from appulse.errors import BadArgument
 from appulse.model import uncertainty
 from appulse.model.times import UNITS, Duration, duration
-from appulse.model.uncertainty import Model
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from appulse.model.uncertainty import Exact, Model
 
 ORDERS = ("time", "arrival")
 
@@ -33,23 +31,59 @@ def _ahead(value: Any) -> Any:
 Ahead: TypeAlias = Annotated[Any, Kind("a duration such as '1 hour', or math.inf for any time", _ahead)]
 #: How times that are plain numbers are counted.
 Unit: TypeAlias = Annotated[str, one_of(*UNITS, "ns")]
+Order: TypeAlias = Annotated[str, one_of(*ORDERS)]
+Conditions: TypeAlias = Annotated[tuple[str, ...], several(TEXT, "a tuple of conditions", single=str)]
+
+
+def _model(value: Any) -> Model:
+    if isinstance(value, str):
+        return Exact(NAME.take(value))
+    if not isinstance(value, Model):
+        raise Unfit
+    return value
+
+
 _GivenModel: TypeAlias = Annotated[
-    Model,
-    instance(
-        Model, "an uncertainty model: Exact, Samples, Gaussian, Ball or Incomplete, e.g. ap.Gaussian('x', sigma=15.0)"
+    str | Model,
+    Kind(
+        "the name of a column, or an uncertainty model: Exact, Samples, Gaussian, Ball or Incomplete, e.g. "
+        "ap.Gaussian('x', sigma=15.0)",
+        _model,
     ),
 ]
 
 
+#: What a call over a stream returns: a Spark frame of the kind that it was given, or a `pyarrow.Table`.
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from typing_extensions import TypeVar
+
+    class SparkFrame(Protocol):
+        """What tells a Spark DataFrame from other frames, without importing Spark."""
+
+        @property
+        def isStreaming(self) -> bool: ...  # noqa: N802 - Spark's name
+        @property
+        def sparkSession(self) -> Any: ...  # noqa: N802
+
+    Result = TypeVar("Result", default=Any)
+    OfSpark = TypeVar("OfSpark", bound=SparkFrame)
+else:
+    from typing import TypeVar
+
+    Result = TypeVar("Result")
+
+
 @checked
-@dataclass(frozen=True, eq=False)
-class Stream:
+@dataclass(frozen=True, eq=False, init=False)
+class Stream(Generic[Result]):
     """Rows of uncertain objects in time.
 
     ``frame`` is a Spark DataFrame (batch or streaming), or a pyarrow, pandas or Polars table; ``None`` where rows
     are pushed by hand. ``key`` names the column that identifies a row to the user, ``time`` a timestamp, date or
-    number column (numbers in ``unit``), ``value`` the uncertainty model. ``existence`` is a column in (0, 1];
-    ``partition_by`` columns split the stream into independent ones. ``lateness`` says how late a row may be,
+    number column (numbers in ``unit``). ``value`` is the uncertainty model; the name of a column is a certain value:
+    of any type for `sensor_join` and `phenomena`, else a number, as ``Exact(name)``. ``existence`` is a column in
+    (0, 1]; ``partition_by`` columns split the stream into independent ones. ``lateness`` says how late a row may be,
     against the slowest stream of the call; a stream silent for ``idle_after`` (by the time of the others) holds them
     back no longer. A row more than ``ahead`` past the wall clock, or past all rows of its stream so far,
     is a reject ``future`` and moves no time on; ``math.inf`` admits every row. It counts, as does lateness,
@@ -59,26 +93,89 @@ class Stream:
     """
 
     frame: Any
-    key: Name
-    time: Name
-    value: _GivenModel
-    existence: Name | None = None
-    partition_by: Names | None = None
-    lateness: Duration | None = None
-    idle_after: Duration | None = None
-    ahead: Ahead = "1 hour"
-    order: Annotated[str, one_of(*ORDERS)] = "time"
-    unit: Unit = "s"
-    name: Name | None = None
-    where: Annotated[tuple[str, ...], several(TEXT, "a tuple of conditions", single=str)] = ()
+    key: str
+    time: str
+    value: Model
+    existence: str | None
+    partition_by: str | Sequence[str] | None
+    lateness: Any
+    idle_after: Any
+    ahead: Any
+    order: str
+    unit: str
+    name: str | None
+    where: tuple[str, ...]
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "partition_by", self.partition_by or ())
+    @overload
+    def __init__(
+        self: Stream[OfSpark],
+        frame: OfSpark,
+        key: Name,
+        time: Name,
+        value: _GivenModel,
+        existence: Name | None = None,
+        partition_by: Names | None = None,
+        lateness: Duration | None = None,
+        idle_after: Duration | None = None,
+        ahead: Ahead = "1 hour",
+        order: Order = "time",
+        unit: Unit = "s",
+        name: Name | None = None,
+        where: Conditions = (),
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Stream[pa.Table],
+        frame: object,
+        key: Name,
+        time: Name,
+        value: _GivenModel,
+        existence: Name | None = None,
+        partition_by: Names | None = None,
+        lateness: Duration | None = None,
+        idle_after: Duration | None = None,
+        ahead: Ahead = "1 hour",
+        order: Order = "time",
+        unit: Unit = "s",
+        name: Name | None = None,
+        where: Conditions = (),
+    ) -> None: ...
+    def __init__(
+        self,
+        frame: Any,
+        key: Name,
+        time: Name,
+        value: _GivenModel,
+        existence: Name | None = None,
+        partition_by: Names | None = None,
+        lateness: Duration | None = None,
+        idle_after: Duration | None = None,
+        ahead: Ahead = "1 hour",
+        order: Order = "time",
+        unit: Unit = "s",
+        name: Name | None = None,
+        where: Conditions = (),
+    ) -> None:
+        vars(self).update(
+            frame=frame,
+            key=key,
+            time=time,
+            value=value,
+            existence=existence,
+            partition_by=partition_by or (),
+            lateness=lateness,
+            idle_after=idle_after,
+            ahead=ahead,
+            order=order,
+            unit=unit,
+            name=name,
+            where=where,
+        )
 
     @property
     def partitions(self) -> tuple[str, ...]:
         """The columns that split the stream, perhaps none."""
-        assert isinstance(self.partition_by, tuple)  # noqa: S101 - set in __post_init__
+        assert isinstance(self.partition_by, tuple)  # noqa: S101 - set when it was made
         return self.partition_by
 
     @property

@@ -29,7 +29,7 @@ _END = "appulse-end"
 _FORMAT, _OLDEST = 3, 3
 _MOST_LINES = 5
 # By name: the package itself stands above all layers.
-_OWN: str = import_module("appulse").__version__
+_OWN: str = import_module("appulse").version
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 _OBSERVED = "CollectMetrics"
 
@@ -18,6 +18,16 @@ _OBSERVED = "CollectMetrics"
 def observations(frame: DataFrame) -> list[str]:
     """The names of the topmost observed frames that a frame was made of; none where Spark hides its plan (Connect)."""
     return [node.name() for node in _above(frame) if node.nodeName() == _OBSERVED]
+
+
+def aliases(frame: DataFrame, wanted: Callable[[str], bool]) -> list[str]:
+    """The wanted names of frames that a frame was made of: the topmost on each way down its plan, each once."""
+    names = [str(node.alias()) for node in _down_to(frame, _is_alias(wanted)) if _is_alias(wanted)(node)]
+    return list(dict.fromkeys(names))
+
+
+def _is_alias(wanted: Callable[[str], bool]) -> Callable[[Any], bool]:
+    return lambda node: bool(node.nodeName() == "SubqueryAlias" and wanted(str(node.alias())))
 
 
 def watermark_millis(frame: DataFrame) -> int | None:
@@ -62,13 +72,18 @@ def grafted(frame: DataFrame, pieces: Mapping[str, DataFrame]) -> DataFrame:
 
 def _above(frame: DataFrame) -> Iterator[Any]:
     """The nodes of a frame's plan down to the observed ones."""
+    return _down_to(frame, lambda node: bool(node.nodeName() == _OBSERVED))
+
+
+def _down_to(frame: DataFrame, last: Callable[[Any], bool]) -> Iterator[Any]:
+    """The nodes of a frame's plan from the top down to the last on each way."""
     if not hasattr(frame, "_jdf"):
         return
     waiting = [_plan(frame)]
     while waiting:
         node = waiting.pop()
         yield node
-        if node.nodeName() != _OBSERVED:
+        if not last(node):
             waiting += _items(node.children())
 
 

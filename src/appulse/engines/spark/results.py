@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import weakref
-from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from appulse.engines.results import Behind, is_token, new_token
+from appulse.engines.spark.plans import aliases
 from appulse.engines.spark.tagged import select_tag
 from appulse.errors import BadArgument
 
@@ -58,40 +59,53 @@ class SparkResult:
         return list(found.values())
 
 
-# By the names of their metrics, by which a frame that was made of answers is known: the last ones.
-_OBSERVED: OrderedDict[str, SparkResult] = OrderedDict()
-_MOST_OBSERVED = 256
+_BEHIND: Behind[SparkResult] = Behind()
 _RESULTS: weakref.WeakKeyDictionary[DataFrame, SparkResult] = weakref.WeakKeyDictionary()
 
 
 def remember(result: SparkResult) -> DataFrame:
-    """The frame of answers that the user gets; what stands behind it can be found again."""
+    """The frame of answers that the user gets; what stands behind it, and frames made of it, can be found again."""
     if result.judge is not None:
         frame = result.rows.mapInArrow(_only_by_start, result.answers)
     elif result.bad_rows is not None:
         frame = result.rows
     else:
         frame = select_tag(result.rows, "answer", result.answers)
-        _OBSERVED[result.name] = result
-        if len(_OBSERVED) > _MOST_OBSERVED:
-            _OBSERVED.popitem(last=False)
+    token = new_token()
+    frame = frame.alias(token)  # a name in the plan, by which frames made of this one are known
     _RESULTS[frame] = result
+    for name in (token, result.name):
+        _BEHIND.keep(name, frame, result)
     return frame
 
 
 def result_of(frame: DataFrame) -> SparkResult:
-    """What stands behind a frame that a call of appulse returned."""
-    result = _RESULTS.get(frame)
-    if result is None:
+    """What stands behind a frame that a call of appulse returned, or that was made of one."""
+    own = _RESULTS.get(frame)
+    found = [own] if own is not None else [_BEHIND.find(token) for token in aliases(frame, is_token)]
+    if len(found) > 1:
+        raise BadArgument(f"This DataFrame is made of {len(found)} results. Pass one of them itself.")
+    if not found or found[0] is None:
         raise BadArgument(
-            "This DataFrame is not what a call of appulse returned. Pass the result itself, before select or filter."
+            "This DataFrame is not what a call of appulse returned, nor visibly made of it; Spark Connect, a cache and "
+            "a checkpoint hide what a frame is made of. Pass the result itself, before select or filter."
         )
-    return result
+    return found[0]
+
+
+def own_result(frame: DataFrame) -> SparkResult:
+    """What stands behind a frame that a call of appulse returned, itself."""
+    if frame not in _RESULTS:
+        raise BadArgument(
+            "This DataFrame is not what a call of appulse returned. Pass the result itself, before select or filter; "
+            "a function as sink may select and filter what is written."
+        )
+    return _RESULTS[frame]
 
 
 def observed_result(name: str) -> SparkResult | None:
     """The streaming result whose metrics have a name; None if it is none of ours."""
-    return _OBSERVED.get(name)
+    return _BEHIND.find(name)
 
 
 def rejects_of(result: DataFrame) -> DataFrame:

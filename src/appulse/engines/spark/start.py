@@ -19,7 +19,7 @@ from appulse.engines.spark.failures import Query, writing
 from appulse.engines.spark.files import replace_batch
 from appulse.engines.spark.jdbc import replace_rows
 from appulse.engines.spark.metrics import tell
-from appulse.engines.spark.results import SparkResult, result_of
+from appulse.engines.spark.results import SparkResult, own_result
 from appulse.engines.spark.tagged import LEVELS, METRICS, select_tag
 from appulse.errors import BadArgument, warn_late
 from appulse.model.times import shown_time
@@ -46,7 +46,7 @@ def start(
     trigger: dict[str, Any] | None = None,
 ) -> Query:
     """One streaming query that writes answers and rejects; see `appulse.start`."""
-    known = result_of(result)
+    known = own_result(result)
     if known.bad_rows is not None:
         raise BadArgument(
             "This result is a batch result: write it with result.write, its rejects with ap.rejects(result)."

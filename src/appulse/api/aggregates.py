@@ -1,0 +1,126 @@
+"""Aggregates over the windows of a stream: by call, and by hand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import pyarrow as pa
+
+from appulse.api.by_hand import Bare, ByHand
+from appulse.api.results import Framed, is_spark, remember
+from appulse.arguments import OnReject, checked
+from appulse.engines.aggregate import Aggregates
+from appulse.engines.options import Options, options_of
+from appulse.model.stream import Result
+from appulse.model.uncertainty import names
+from appulse.windows.definitions import GivenWindow
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from appulse.api.by_hand import Frames, Types
+    from appulse.engines.aggregate import LocalAggregate
+
+
+@checked
+def window_aggregate(
+    stream: Framed[Result],
+    aggregates: Aggregates,
+    *,
+    window: GivenWindow,
+    distribution: bool = False,
+    single_valued: bool = False,
+    on_reject: OnReject = "collect",
+    options: Options | None = None,
+) -> Result:
+    """Aggregates of a stream's values over its window, at every tick, over all possible worlds.
+
+    ``aggregates`` maps dimensions of the value, by name, to one or several of ``"sum"``, ``"mean"``, ``"count"``,
+    ``"min"`` and ``"max"``: ``{"load": ["sum", "max"]}``. In each world a count window, uncertain or not, holds the
+    newest ``size`` existing rows of those it keeps, another window its existing rows.
+
+    Columns: those of ``partition_by``, ``time``, and of each aggregate its mean over the worlds,
+    ``<column>_<aggregate>``, and its standard deviation, ``..._std``. A mean, least or greatest value is over the
+    worlds where a row exists, and ``..._exists`` is their probability. ``distribution=True`` adds
+    ``..._distribution``, a list of (value, probability), exact up to 4096 values; beyond that neighbours are put
+    together, and ``..._distribution_error`` is the root mean square of what values were moved by (0: exact). There is a
+    row per tick and group, under a `TumblingWindow` one per block, at its end. ``single_valued=True`` gives the sum
+    over the window's rows of their mean values, as if all of them existed. Bad rows are in `rejects`, or raise
+    `BadInput` with ``on_reject="fail"``. Spark frames give a Spark frame (streaming if they are), others a
+    `pyarrow.Table`. ``options`` are for the size of the output, and partitions: see `Options`.
+
+    Dallachiesa et al. 2015, sections 3.3 and 7.3.
+    """
+    settings: dict[str, Any] = {
+        "window": window,
+        "distribution": distribution,
+        "single_valued": single_valued,
+        "on_reject": on_reject,
+        "options": options_of(options, "window_aggregate"),
+    }
+    if is_spark(stream.frame):
+        from appulse.engines.spark.aggregate import spark_aggregate
+
+        return cast("Result", spark_aggregate(stream, aggregates, **settings))
+    from appulse.engines.aggregate import resolve_aggregate, run_local
+    from appulse.engines.local import as_table
+
+    table = as_table(stream.frame)
+    call = resolve_aggregate(stream, table, aggregates, **settings)
+    result, rejected = run_local(call, table)
+    return cast("Result", remember(result, rejected, call))
+
+
+@checked
+class WindowAggregate(ByHand["LocalAggregate"]):
+    """Aggregates by hand, without Spark: push rows as they come, take the answers they complete.
+
+    ``stream`` has ``frame=None``; other arguments are as in `window_aggregate`. A tick is answered once it is complete:
+    when a later row has come, by more than ``lateness``. With ``order="arrival"`` each push is complete.
+    """
+
+    def __init__(
+        self,
+        stream: Bare,
+        aggregates: Aggregates,
+        *,
+        window: GivenWindow,
+        distribution: bool = False,
+        single_valued: bool = False,
+        on_reject: OnReject = "collect",
+        options: Options | None = None,
+    ) -> None:
+        self._settings: dict[str, Any] = {
+            "aggregates": aggregates,
+            "window": window,
+            "distribution": distribution,
+            "single_valued": single_valued,
+            "on_reject": on_reject,
+            "options": options_of(options, "window_aggregate"),
+        }
+        super().__init__((stream,), "stream")
+
+    def _may_start(self, held: Sequence[Frames], types: Types, *, ended: bool) -> bool:
+        """Whether there are types, and rows that tell how many dimensions values have."""
+        return self._telling(held) is not None and super()._may_start(held, types, ended=ended)
+
+    def _make(self, held: Sequence[Frames], types: Types) -> tuple[LocalAggregate, Types]:
+        from appulse.engines.aggregate import LocalAggregate, resolve_aggregate
+
+        ((name, stream),) = self._streams.items()
+        told, settings = self._telling(held), self._settings
+        if told is None:  # the rows so far can only be rejects
+            told = self._schema(name, held).empty_table()
+            settings = settings | {"aggregates": {names(stream.value, 1)[0]: ("sum",)}}
+        return LocalAggregate(resolve_aggregate(stream, types[name].fit(told), **settings)), types
+
+    def _checked(self, held: Sequence[Frames], types: Types) -> pa.Table:
+        answers = super()._checked(held, types)
+        return pa.table({}) if self._telling(held) is None else answers
+
+    def _telling(self, held: Sequence[Frames]) -> pa.Table | None:
+        """The first table that tells how many dimensions values have."""
+        from appulse.engines.aggregate import first_dimensions
+
+        (stream,) = self._streams.values()
+        return first_dimensions(stream, [table for push in held for table in push.values()])

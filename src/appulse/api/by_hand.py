@@ -1,0 +1,220 @@
+"""What calls by hand share: streams by name, pushes that are held until columns have types, one push at a time."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import replace
+from threading import Lock
+from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeAlias, TypeVar
+
+import pyarrow as pa
+
+from appulse.arguments import Kind, Unfit
+from appulse.engines.pushes import FirstTypes, schema_of
+from appulse.errors import BadArgument, OutputLimit
+from appulse.model.stream import Stream, stream_names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from types import TracebackType
+
+    Types: TypeAlias = Mapping[str, FirstTypes]
+    #: Frames of one push, by stream name.
+    Frames: TypeAlias = dict[str, pa.Table]
+
+Engine = TypeVar("Engine")
+
+
+def _bare(stream: Any) -> Stream:
+    if not isinstance(stream, Stream):
+        raise Unfit
+    if stream.frame is not None:
+        raise Unfit("the stream has a frame. Leave it out, ap.Stream(None, ...), and give the rows to push().")
+    return stream
+
+
+#: A stream whose rows are pushed.
+Bare: TypeAlias = Annotated[Stream, Kind("a Stream. Describe the stream: ap.Stream(None, ...)", _bare)]
+
+
+class ByHand(ABC, Generic[Engine]):
+    """A call without Spark, push by push.
+
+    The types of keys, times and partitions are those of the first push that has some. Until every stream has them
+    pushes are held, and the engine takes in all of them once it can be made.
+    """
+
+    _keeps_rows = True
+
+    def __init__(self, streams: Sequence[Stream], alone: str) -> None:
+        """``alone`` is the name of a single stream that has none."""
+        if not streams:
+            kind = type(self).__name__
+            raise BadArgument(f"{kind}() has no streams. Describe some: ap.{kind}(ap.Stream(None, ...), ...).")
+        refuse_twice(streams)
+        names = stream_names(streams) if len(streams) > 1 else (streams[0].name or alone,)
+        named = (replace(stream, name=name) for stream, name in zip(streams, names, strict=True))
+        self._streams = dict(zip(names, named, strict=True))
+        self._types: Types = {name: FirstTypes(f"stream {name!r}", self._fixed(name)) for name in names}
+        self._held: list[Frames] = []
+        self._engine: Engine | None = None
+        self._drained = False
+        self._turn = Turn(keeps_rows=self._keeps_rows)
+
+    def push(self, *frame: Any, **frames: Any) -> pa.Table:
+        """Take in rows, ``push(name=frame, ...)`` by stream name or ``push(frame)`` of a single stream; their answers.
+
+        A push whose keys, times or partitions do not fit the types of the first one is a `BadArgument`. A push that
+        raises has changed nothing.
+        """
+        tables = self._tables(frame, frames)
+        with self._turn:
+            if self._drained:
+                raise BadArgument(f"The streams were drained: they have ended. Make a new {type(self).__name__}.")
+            known = self._types
+            types = {
+                name: one.and_those_of(tables[name].schema) if name in tables else one for name, one in known.items()
+            }
+            if self._engine is not None:
+                answers = self._feed(self._engine, fitted(tables, types))
+                self._types = types
+                return answers
+            held = [*self._held, tables] if tables else self._held
+            if self._may_start(held, types, ended=False):
+                return self._start(held, types)
+            answers = self._checked(held, types) if held else pa.table({})
+            self._held, self._types = held, types
+            return answers
+
+    def drain(self) -> pa.Table:
+        """End the streams: the answers of what was held."""
+        with self._turn:
+            parts = []
+            if self._engine is None and self._may_start(self._held, self._types, ended=True):
+                parts.append(self._start(self._held, self._types))
+            self._drained = True
+            if self._engine is not None:
+                return pa.concat_tables([*parts, self._finish(self._engine)])
+            return self._checked(self._held, self._types) if self._held else pa.table({})
+
+    def rejects(self) -> pa.Table:
+        """Every row that could not be used so far."""
+        if self._engine is not None:
+            return self._rejected(self._engine)
+        if not self._held:
+            raise BadArgument("Nothing has been judged yet: push some rows first, if only an empty frame.")
+        return self._early_rejects()
+
+    # What a kind of call is like.
+
+    @abstractmethod
+    def _make(self, held: Sequence[Frames], types: Types) -> tuple[Engine, Types]:
+        """The engine for pushes such as these, and the types that are settled with it."""
+
+    def _feed(self, engine: Any, tables: Frames) -> pa.Table:
+        """The answers of a push."""
+        return engine.push(tables)
+
+    def _finish(self, engine: Any) -> pa.Table:
+        """The answers of the end."""
+        return engine.drain()
+
+    def _rejected(self, engine: Any) -> pa.Table:
+        return engine.rejects()
+
+    def _fixed(self, name: str) -> Iterable[str]:
+        """The columns of a stream that keep their types."""
+        return self._identity(name)
+
+    def _may_start(self, held: Sequence[Frames], types: Types, *, ended: bool) -> bool:  # noqa: ARG002 - others ask
+        """Whether the engine can be made."""
+        return bool(held) and all(types[name].knows(self._identity(name)) for name in self._streams)
+
+    def _checked(self, held: Sequence[Frames], types: Types) -> pa.Table:
+        """No answers, in their columns; raises where the last of the pushes cannot be taken in."""
+        return self._fed(held, types)[2]
+
+    def _early_rejects(self) -> pa.Table:
+        """The rows of held pushes that cannot be used."""
+        return self._rejected(self._fed(self._held, self._types)[0])
+
+    # What they are made of.
+
+    def _identity(self, name: str) -> tuple[str, ...]:
+        """The columns of a stream that have to have types."""
+        stream = self._streams[name]
+        return stream.key, stream.time, *stream.partitions
+
+    def _shown(self, held: Sequence[Frames]) -> list[str]:
+        """The streams that have shown their columns, in the order of the call."""
+        return [name for name in self._streams if any(name in push for push in held)]
+
+    def _schema(self, name: str, held: Sequence[Frames]) -> pa.Schema:
+        """The columns of a stream, with the types that any push has."""
+        return schema_of([push[name] for push in held if name in push])
+
+    def _start(self, held: Sequence[Frames], types: Types) -> pa.Table:
+        self._engine, self._types, answers = self._fed(held, types)
+        self._held = []
+        return answers
+
+    def _fed(self, held: Sequence[Frames], types: Types) -> tuple[Engine, Types, pa.Table]:
+        """An engine that has taken in pushes, the types settled with it, and the answers."""
+        engine, types = self._make(held, types)
+        return engine, types, pa.concat_tables([self._feed(engine, fitted(push, types)) for push in held])
+
+    def _tables(self, frame: tuple[Any, ...], frames: Mapping[str, Any]) -> Frames:
+        """The frames of a push as tables, in the order of the call."""
+        from appulse.engines.local import as_table
+
+        if frame:
+            if len(frame) > 1 or frames or len(self._streams) > 1:
+                raise BadArgument("push() takes one frame of a single stream, else push(name=frame, ...).")
+            frames = {next(iter(self._streams)): frame[0]}
+        for name in frames:
+            if name not in self._streams:
+                there = ", ".join(sorted(self._streams))
+                raise BadArgument(f"push({name}=...): there is no such stream. There are: {there}.")
+        return {name: as_table(frames[name]) for name in self._streams if frames.get(name) is not None}
+
+
+class Turn:
+    """Around each push: one at a time, and none after one that stopped at ``max_output``, whose answers are lost."""
+
+    def __init__(self, *, keeps_rows: bool) -> None:
+        self._keeps_rows = keeps_rows
+        self._stopped = False
+        self._lock = Lock()
+
+    def __enter__(self) -> None:
+        self.check()
+        if not self._lock.acquire(blocking=False):
+            raise BadArgument("Another push is under way, in another thread. Push one after the other.")
+
+    def check(self) -> None:
+        """Raise `BadArgument` if one has stopped."""
+        if self._stopped:
+            raise BadArgument(
+                "An earlier push had more rows of output than Options(max_output=) allows, and its answers are lost. "
+                "Make a new one, and push the rows again with a higher limit or in smaller parts."
+            )
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stopped = self._keeps_rows and isinstance(error, OutputLimit)
+        self._lock.release()
+
+
+def refuse_twice(streams: Sequence[Stream]) -> None:
+    """Raise `BadArgument` where one stream is given twice."""
+    if len({id(stream) for stream in streams}) < len(streams):
+        raise BadArgument(
+            "The same Stream is given twice. Wrap the frame twice: two Streams are two streams. One is joined with "
+            "itself by self_join, apart from others."
+        )
+
+
+def fitted(tables: Frames, types: Types) -> Frames:
+    """A push in the types of earlier ones; `BadArgument` where its values do not fit them."""
+    return {name: types[name].fit(table) for name, table in tables.items()}

@@ -1,0 +1,16 @@
+"""Joins by hand whose arguments tests have in one mapping: streams by name among the settings."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import appulse as ap
+
+
+def similarity_join(**arguments: Any) -> ap.SimilarityJoin:
+    """`appulse.SimilarityJoin`; a stream without a name has that of its argument."""
+    streams = {name: given for name, given in arguments.items() if isinstance(given, ap.Stream)}
+    settings = {name: given for name, given in arguments.items() if name not in streams}
+    named = (replace(one, frame=None, name=one.name or name) for name, one in streams.items())
+    return ap.SimilarityJoin(*named, **settings)
