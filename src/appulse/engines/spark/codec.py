@@ -17,6 +17,7 @@ import numpy as np
 
 from appulse.errors import StateError
 from appulse.kernels.packing import offsets_fit, restore
+from appulse.model.batch import Ragged
 from appulse.model.objects import Objects
 from appulse.model.strings import Bytes, Labels
 from appulse.model.uncertainty import Form
@@ -117,7 +118,7 @@ def unpack(block: bytes) -> tuple[int, int, Objects]:
     spread = reader.take(np.float64, n * spread_width).reshape(n, spread_width)
     reach = reader.take(np.float64, n) if flags & _REACH else np.zeros(n)
     radius, covariance = np.zeros(n), np.empty((n, 0))
-    first, samples, weights = np.empty(0, np.int64), np.empty(0), np.empty(0)
+    samples = weights = None
     if flags & _SAMPLES:
         counts = np.repeat(reader.take(np.int64, 1), n) if flags & _EVEN else reader.take(np.int64, n)
         first = np.concatenate([[0], np.cumsum(counts)])
@@ -125,11 +126,12 @@ def unpack(block: bytes) -> tuple[int, int, Objects]:
         width = d * (d + 1) // 2
         covariance = reader.take(np.float64, n * width).reshape(n, width)
         if flags & _FLOAT32:
-            samples = restore(first, reader.take(np.float32, total * d), _origins(centre, radius))
+            coordinates = restore(first, reader.take(np.float32, total * d), _origins(centre, radius))
         else:
-            samples = reader.take(np.float64, total * d)
+            coordinates = reader.take(np.float64, total * d)
+        samples = Ragged(first, coordinates.reshape(-1, d))
         if flags & _WEIGHTS:
-            weights = reader.take(np.float64, total)
+            weights = Ragged(first, reader.take(np.float64, total))
     group = reader.labels(n) if flags & _GROUP else None
     differ = reader.labels(n) if flags & _DIFFER else None
     measure = reader.take(np.float64, n) if flags & _MEASURE else None
@@ -138,7 +140,7 @@ def unpack(block: bytes) -> tuple[int, int, Objects]:
     if flags & _FRAME:
         width = int(reader.take(np.int64, 1)[0])
         frame = reader.take(np.int64, n * width).reshape(n, width)
-    values = (mass, centre, spread, reach, radius, covariance, first, samples, weights)
+    values = (mass, centre, spread, reach, radius, covariance, samples, weights)
     return stream, lane, Objects(Form(form), time, key, *values, group, differ, measure, number, frame)
 
 
@@ -172,8 +174,8 @@ def pack_presence(presence: Presence) -> bytes:
         "values": values.data,
         "stream": presence.stream,
         "base": presence.base,
-        "first": presence.first,
-        "exist": presence.exist,
+        "first": presence.exist.offsets,
+        "exist": presence.exist.values,
     }
     return pack_arrays(arrays if presence.group is None else {**arrays, "codes": presence.group.codes})
 
@@ -183,7 +185,7 @@ def unpack_presence(blob: bytes) -> Presence:
     arrays = unpack_arrays(blob)
     values = tuple(Bytes(arrays["offsets"], arrays["values"]).to_list())
     group = Labels(arrays["codes"], values) if "codes" in arrays else None
-    return Presence(group, arrays["stream"], arrays["base"], arrays["first"], arrays["exist"])
+    return Presence(group, arrays["stream"], arrays["base"], Ragged(arrays["first"], arrays["exist"]))
 
 
 def pack_arrays(arrays: Mapping[str, NDArray[Any]]) -> bytes:

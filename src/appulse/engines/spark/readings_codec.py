@@ -32,7 +32,7 @@ def pack_readings(readings: Readings) -> bytes:
     elif readings.key is not readings.bits:
         arrays["key"] = readings.key
     if readings.group is not None:
-        _put_labels(arrays, "group", readings.group.slice(0, n))
+        _put_labels(arrays, "group", readings.group.compact())
     if readings.length is not None:
         arrays["length"] = readings.length
     if readings.asks is not None:
