@@ -210,6 +210,11 @@ class _FieldsOf(dict[Any, tuple[tuple[str, bool], ...]]):
 _FIELDS = _FieldsOf()
 
 
+def field_names(kind: type[Batch]) -> tuple[str, ...]:
+    """The fields of a class of batches."""
+    return tuple(name for name, _ in _FIELDS[kind])
+
+
 def _concat(name: str, columns: Sequence[Any]) -> Any:
     if any((column is None) != (columns[0] is None) for column in columns):
         raise ValueError(f"{name} is missing in some of the batches to be joined: give it in all of them, or in none.")
