@@ -50,9 +50,9 @@ class Nested(Batch):
     """The other kinds."""
 
     missing: Bytes | None
+    some: list[NDArray[np.int64]]
     inner: Inner
     many: Ragged[Inner]
-    some: list[NDArray[np.int64]]
     column: pa.Array
 
 
@@ -102,7 +102,7 @@ def nested(rows: list[Any]) -> Nested:
     inner = Inner(numbers.astype(np.float64), Bytes.of([one[2] for one in rows]))
     values = Inner(np.array([point[0] for point in flat]), Bytes.of([WORDS[point[1]] for point in flat]))
     texts = pa.array([one[5] for one in rows], pa.string())
-    return Nested(None, inner, Ragged(ragged(rows), values), [numbers, -numbers], texts)
+    return Nested(None, [numbers, -numbers], inner, Ragged(ragged(rows), values), texts)
 
 
 def listed(batch: Table) -> list[Any]:
@@ -178,6 +178,7 @@ def test_rows_that_a_mask_keeps(make: Any, told: Any, rows: list[Any], data: st.
 @given(rows_of())
 def test_ragged_columns_know_their_rows(rows: list[Any]) -> None:
     points = made(rows).points
+    assert (len(points), len(nested(rows))) == (len(rows), len(rows))
     assert points.counts.tolist() == [len(one[4]) for one in rows]
     assert points.owner.tolist() == [i for i, one in enumerate(rows) for _ in one[4]]
 
@@ -200,7 +201,7 @@ def test_labels_in_use_in_order(rows: list[Any]) -> None:
 
 def test_a_column_that_some_parts_lack_is_an_error() -> None:
     whole = nested([(0, True, b"", b"", [], None)])
-    other = Nested(whole.inner.name, whole.inner, whole.many, whole.some, whole.column)
+    other = Nested(whole.inner.name, whole.some, whole.inner, whole.many, whole.column)
     with pytest.raises(ValueError, match=r"Nested\.missing is missing in some of the batches"):
         Nested.concat([whole, other])
 

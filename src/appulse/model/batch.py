@@ -29,32 +29,34 @@ class Batch:
     """Rows as columns: a dataclass whose fields all have the same number of rows.
 
     A field may be an array (of any trailing shape), a `Ragged`, another `Batch`, an Arrow table or array, a list of
-    such columns, or None. A field with metadata `SHARED` is one value for the whole batch.
+    such columns, or None. At least one column is neither a list nor None. A field with metadata `SHARED` is one value
+    for the whole batch.
     """
 
     __slots__ = ()
 
     def __len__(self) -> int:
-        for name, shared in _FIELDS[type(self)]:
-            if not shared and (column := getattr(self, name)) is not None:
+        for name in _COLUMNS[type(self)]:
+            column = getattr(self, name)
+            if column is not None and type(column) is not list:
                 return len(column)
         return 0
 
     @property
     def nbytes(self) -> int:
         """Bytes in the columns."""
-        columns = (getattr(self, name) for name, shared in _FIELDS[type(self)] if not shared)
+        columns = [getattr(self, name) for name in _COLUMNS[type(self)]]
         return sum(_KIND[type(column)].nbytes(column) for column in columns)
 
     def take(self, index: Index) -> Self:
         """The rows at ``index``, copied in that order."""
-        given = ((getattr(self, name), shared) for name, shared in _FIELDS[type(self)])
-        return type(self)(*(v if shared else _KIND[type(v)].take(v, index) for v, shared in given))
+        given = [(getattr(self, name), shared) for name, shared in _FIELDS[type(self)]]
+        return type(self)(*[v if shared else _KIND[type(v)].take(v, index) for v, shared in given])
 
     def slice(self, begin: int, end: int) -> Self:
         """Rows ``begin`` to ``end``; arrays are views."""
-        given = ((getattr(self, name), shared) for name, shared in _FIELDS[type(self)])
-        return type(self)(*(v if shared else _KIND[type(v)].slice(v, begin, end) for v, shared in given))
+        given = [(getattr(self, name), shared) for name, shared in _FIELDS[type(self)]]
+        return type(self)(*[v if shared else _KIND[type(v)].slice(v, begin, end) for v, shared in given])
 
     def filter(self, mask: NDArray[np.bool_]) -> Self:
         """The rows where ``mask`` is true."""
@@ -207,7 +209,15 @@ class _FieldsOf(dict[Any, tuple[tuple[str, bool], ...]]):
         return found
 
 
-_FIELDS = _FieldsOf()
+class _ColumnsOf(dict[Any, tuple[str, ...]]):
+    """The fields of each class of batches that are columns."""
+
+    def __missing__(self, of: Any) -> tuple[str, ...]:
+        self[of] = found = tuple(name for name, shared in _FIELDS[of] if not shared)
+        return found
+
+
+_FIELDS, _COLUMNS = _FieldsOf(), _ColumnsOf()
 
 
 def field_names(kind: type[Batch]) -> tuple[str, ...]:

@@ -132,7 +132,7 @@ class Numbering:
     @property
     def nbytes(self) -> int:
         """Bytes held, roughly."""
-        waiting = sum(size_of(part) for parts in self._held for part in parts)
+        waiting = sum(part.nbytes for parts in self._held for part in parts)
         attributes = self._values.nbytes + self._shares.nbytes
         return waiting + sum(column.nbytes for column in self._arena()) + attributes + 6 * self._next.nbytes
 
@@ -531,8 +531,3 @@ def _padded(array: NDArray[np.int64], n: int) -> NDArray[np.int64]:
     out = np.zeros((n, *array.shape[1:]), np.int64)
     out[: len(array)] = array[:n]
     return out
-
-
-def size_of(objects: Objects) -> int:
-    """Bytes held."""
-    return objects.nbytes

@@ -22,7 +22,7 @@ from appulse.model.objects import Objects
 from appulse.model.uncertainty import Form
 from appulse.operators.attributes import Attribute
 from appulse.operators.labels import LabelNumbers
-from appulse.operators.numbering import END, Numbering, Released, size_of
+from appulse.operators.numbering import END, Numbering, Released
 from appulse.operators.output import Output, Watch
 from appulse.windows.frames import Rule
 
@@ -162,7 +162,7 @@ class WindowAggregate:
     @property
     def nbytes(self) -> int:
         """Bytes held, roughly."""
-        return self._numbering.nbytes + (0 if self._held is None else size_of(self._held))
+        return self._numbering.nbytes + (0 if self._held is None else self._held.nbytes)
 
     @property
     def due(self) -> int | None:
