@@ -20,7 +20,7 @@ from appulse.engines.spark.codec import unpack
 from appulse.errors import BadArgument, nearest
 from appulse.model.columns import is_list
 from appulse.model.encode import Encoding, infer_dimensions
-from appulse.model.objects import Objects, concat
+from appulse.model.objects import Objects
 from appulse.model.strings import Bytes, decode, label_parts
 from appulse.model.times import from_micros
 from appulse.model.uncertainty import Samples, names
@@ -230,7 +230,7 @@ class AggregateBucket(ObjectsBucket):
         rows = [(lane, objects) for _, lane, objects in map(unpack, given[ROWS])]
         held = [objects for lane, objects in rows if lane == _HELD]
         waits = [objects for lane, objects in rows if lane == _WAITS]
-        self.operator.restore(AggregateState(waits, concat(held) if held else None, numbers[0], arrays))
+        self.operator.restore(AggregateState(waits, Objects.concat(held) if held else None, numbers[0], arrays))
 
 
 class LocalAggregate(Local[Objects]):

@@ -76,8 +76,8 @@ class Bucket(Generic[R]):
             rows = given
             if before is not None and len(rows) and int(rows.time.min()) < before:
                 behind = rows.time < before
-                self.rejected.append(self.late(stream, rows.take(np.flatnonzero(behind)), before))
-                rows = rows.take(np.flatnonzero(~behind))
+                self.rejected.append(self.late(stream, rows.filter(behind), before))
+                rows = rows.filter(~behind)
             if len(rows):
                 came.append((stream, rows))
         fail_if_asked(self.call, self.rejected)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from appulse.model.batch import Ragged
     from appulse.model.meaning import Meaning
     from appulse.model.stream import Stream
     from appulse.operators.answers import Answers
@@ -278,12 +279,13 @@ def to_table(answers: Answers, call: JoinCall) -> pa.Table:
     return pa.Table.from_arrays([*columns, *filled], schema=call.answer_schema)
 
 
-def _pairs_column(pairings: Pairings) -> pa.Array:
-    m, d = pairings.left.shape
+def _pairs_column(pairings: Ragged[Pairings]) -> pa.Array:
+    found = pairings.values
+    m, d = found.left.shape
     offsets = pa.array(np.arange(m + 1) * d, pa.int32())
-    sides = [pa.ListArray.from_arrays(offsets, pa.array(side.ravel())) for side in (pairings.left, pairings.right)]
-    pairs = pa.StructArray.from_arrays([*sides, pa.array(pairings.weight)], fields=list(PAIRS.value_type))
-    return pa.ListArray.from_arrays(pa.array(pairings.first, pa.int32()), pairs).cast(PAIRS)
+    sides = [pa.ListArray.from_arrays(offsets, pa.array(side.ravel())) for side in (found.left, found.right)]
+    pairs = pa.StructArray.from_arrays([*sides, pa.array(found.weight)], fields=list(PAIRS.value_type))
+    return pa.ListArray.from_arrays(pa.array(pairings.offsets, pa.int32()), pairs).cast(PAIRS)
 
 
 def _times(micros: NDArray[np.int64], stream: NDArray[np.int64], call: JoinCall) -> pa.Array:

@@ -17,9 +17,10 @@ import pyarrow.compute as pc
 
 from appulse.engines.call import JoinCall
 from appulse.kernels.apart import meeting_boxes
+from appulse.model.batch import Batch
 from appulse.model.encode import summarised
 from appulse.model.filled import OBSERVED, Fill, Filled, split_ways, with_ways
-from appulse.model.objects import Objects, concat
+from appulse.model.objects import Objects
 from appulse.model.uncertainty import Exact, Incomplete, Samples
 from appulse.operators.labels import LabelNumbers
 from appulse.operators.numbering import in_canonical_order
@@ -105,11 +106,11 @@ def all_filled(objects: Objects, encoding: Encoding) -> Objects:
         return objects
     at, rest = np.flatnonzero(holes), np.flatnonzero(~holes)
     order = np.argsort(np.concatenate([at, rest]))
-    return concat([filled_rows(objects.take(at), encoding), objects.take(rest)]).take(order)
+    return Objects.concat([filled_rows(objects.take(at), encoding), objects.take(rest)]).take(order)
 
 
 @dataclass(frozen=True)
-class _Boxes:
+class _Boxes(Batch):
     """Rows of one stream as boxes, in order of rank: their time, or group and number.
 
     ``floors`` (n, streams) are the least ranks that windows held at a row's tick, where they go by rows. ``serial``
@@ -122,18 +123,8 @@ class _Boxes:
     highs: Floats
     serial: Ints
 
-    def __len__(self) -> int:
-        return len(self.rank)
-
-    def take(self, index: Ints | NDArray[np.bool_]) -> _Boxes:
-        return _Boxes(self.rank[index], self.floors[index], self.lows[index], self.highs[index], self.serial[index])
-
     def ordered(self) -> _Boxes:
         return self if (np.diff(self.rank) >= 0).all() else self.take(np.argsort(self.rank, kind="stable"))
-
-    def and_more(self, more: _Boxes) -> _Boxes:
-        names = ("rank", "floors", "lows", "highs", "serial")
-        return _Boxes(*(np.concatenate([getattr(self, name), getattr(more, name)]) for name in names)).ordered()
 
 
 class LazyCall(JoinCall):
@@ -201,14 +192,14 @@ class Unfilled:
         if not tied.any():
             return objects
         at, rest = np.flatnonzero(tied), np.flatnonzero(~tied)
-        return in_canonical_order(concat([self.filled(stream, objects.take(at)), objects.take(rest)]))
+        return in_canonical_order(Objects.concat([self.filled(stream, objects.take(at)), objects.take(rest)]))
 
     def admit(self, batches: Batches) -> Batches:
         """Take in rows; back come those to be joined now: complete ones, and all that something may match, filled."""
         fresh = {stream: self._boxes(stream, objects) for stream, _, objects in batches if len(objects)}
         ready = [(s, lane, objects.take(np.flatnonzero(~is_open(objects)))) for s, lane, objects in batches]
         for stream, boxes in fresh.items():
-            self._held[stream] = self._held[stream].and_more(boxes)
+            self._held[stream] = _Boxes.concat([self._held[stream], boxes]).ordered()
         waiting = [stream for stream, serials in enumerate(self._serials) if len(serials)]
         ready += [(stream, 0, self._met(stream, fresh)) for stream in waiting]
         self._forget(fresh)
@@ -234,7 +225,7 @@ class Unfilled:
             serial[at] = self._next + np.arange(len(at))
             self._next += len(at)
             waiting = self._waiting[stream]
-            self._waiting[stream] = own if waiting is None else concat([waiting, own])
+            self._waiting[stream] = own if waiting is None else Objects.concat([waiting, own])
             self._serials[stream] = np.concatenate([self._serials[stream], serial[at]])
         rank, floors = objects.time, np.empty((len(objects), 0), np.int64)
         if objects.number is not None and objects.frame is not None:
@@ -261,7 +252,9 @@ class Unfilled:
         found = filled_rows(waiting.take(places), self._call.encodings[stream])
         self._waiting[stream], self._serials[stream] = waiting.take(rest), self._serials[stream][rest]
         self._made += len(found)
-        boxes.serial[at[wanted]] = -1
+        serial = boxes.serial.copy()
+        serial[at[wanted]] = -1
+        self._held[stream] = replace(boxes, serial=serial)
         return found
 
     def _meeting(self, stream: int, rows: _Boxes, others: dict[int, _Boxes]) -> NDArray[np.bool_]:
@@ -307,7 +300,7 @@ class Unfilled:
     def _keep(self, stream: int, kept: NDArray[np.bool_]) -> None:
         if kept.all():
             return
-        self._held[stream] = self._held[stream].take(kept)
+        self._held[stream] = self._held[stream].filter(kept)
         serials = self._held[stream].serial
         rest = np.flatnonzero(np.isin(self._serials[stream], serials[serials >= 0]))
         waiting = self._waiting[stream]

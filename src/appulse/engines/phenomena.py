@@ -240,7 +240,7 @@ def table_of(found: Happenings, names: SensorNames, call: PhenomenaCall) -> pa.T
     sensors = _lists(found.first, names.take(found.sensor, found.sensors))
     group = Labels(np.zeros(len(found), np.int32), (found.group,)) if call.partitions else None
     columns = [
-        *group_columns(group, len(found), call.partitions),
+        *group_columns(group, call.partitions),
         pa.array(found.number),
         *([] if call.emit == "regions" else [kinds]),
         from_micros(found.time, call.time_type, call.encoding.unit),

@@ -483,16 +483,16 @@ def points_of(rows: Checked, call: QueryCall) -> Points:
         if call.encoding.existence is None:
             return Points(columns, n, rows.time)
         return Points(columns, n, rows.time, np.arange(n), rows.existence)
-    values = as_samples(rows.values, model)
-    counts = np.diff(values.first)
-    owner = np.repeat(np.arange(n), counts)
-    weight = values.weights if len(values.weights) else 1.0 / np.repeat(np.maximum(counts, 1), counts)
-    if values.share is not None:
-        weight = weight * values.share[owner]
-    names = uncertainty.names(model, values.rows.shape[1])
+    samples = as_samples(rows.values, model)
+    counts, owner = samples.counts, samples.owner
+    points, given = samples.values.points, samples.values.weights
+    weight = 1.0 / np.repeat(np.maximum(counts, 1), counts) if given is None else given
+    if rows.values.share is not None:
+        weight = weight * rows.values.share[owner]
+    names = uncertainty.names(model, points.shape[1])
     at = pa.array(owner)
     spread = {name: column.take(at) for name, column in columns.items() if name not in names}
-    spread |= {name: pa.array(np.ascontiguousarray(values.rows[:, i])) for i, name in enumerate(names)}
+    spread |= {name: pa.array(np.ascontiguousarray(points[:, i])) for i, name in enumerate(names)}
     return Points(spread, len(owner), rows.time[owner], owner, weight * rows.existence[owner])
 
 

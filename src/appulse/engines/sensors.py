@@ -351,7 +351,7 @@ def _own_columns(matches: Matches, call: SensorCall) -> list[pa.Array]:
     """What an answer says of the reading that probed."""
     asked = matches.readings.take(matches.probe)
     return [
-        *group_columns(asked.group, len(asked), call.partitions),
+        *group_columns(asked.group, call.partitions),
         values_of(asked.bits, asked.label, call.plan.value_type),
         decode(asked.sensor, call.key_type),
         from_micros(asked.time, call.time_type, call.encoding.unit),
@@ -359,11 +359,11 @@ def _own_columns(matches: Matches, call: SensorCall) -> list[pa.Array]:
     ]
 
 
-def group_columns(group: Labels | None, n: int, partitions: Sequence[tuple[str, pa.DataType]]) -> Iterator[pa.Array]:
-    """The columns of ``partition_by`` of ``n`` rows."""
+def group_columns(group: Labels | None, partitions: Sequence[tuple[str, pa.DataType]]) -> Iterator[pa.Array]:
+    """The columns of ``partition_by``."""
     if group is None:
         return
-    group = group.slice(0, n)
+    group = group.compact()
     parts = [label_parts(value) for value in group.values]
     for i, (_, kind) in enumerate(partitions):
         yield decode(Bytes.of([part[i] for part in parts]), kind).take(pa.array(group.codes))

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from appulse.engines.queries import as_known, column_of, points_of, without_views
+from appulse.model.batch import Batch, Ragged
 from appulse.model.encode import checked, keys_of
 from appulse.model.strings import Labels, encode
 from appulse.operators.labels import LabelNumbers
@@ -34,25 +35,29 @@ Longest = dict[bool, tuple[int, ...]]
 
 
 @dataclass(frozen=True)
-class WindowRows:
-    """Rows of one stream, as they came, and their samples: ``owner`` tells the row of each (None: rows are certain)."""
+class _Samples(Batch):
+    """Samples of rows, with all columns that conditions may name."""
+
+    table: pa.Table
+    weight: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class WindowRows(Batch):
+    """Rows of one stream, as they came, and their samples (None: rows are certain)."""
 
     table: pa.Table
     time: NDArray[np.int64]
-    samples: pa.Table
-    owner: NDArray[np.int64] | None = None
-    weight: NDArray[np.float64] | None = None
-
-    def __len__(self) -> int:
-        """How many rows there are."""
-        return len(self.time)
+    samples: Ragged[_Samples] | None = None
 
     @staticmethod
     def of(table: pa.Table, rows: Checked, call: QueryCall) -> WindowRows:
         """Good rows, as they came and as checked."""
         points = points_of(rows, call)
-        samples = table if points.owner is None else pa.table(dict(points.columns))
-        return WindowRows(table, rows.time, samples, points.owner, points.weight)
+        if points.owner is None or points.weight is None:
+            return WindowRows(table, rows.time)
+        samples = _Samples(pa.table(dict(points.columns)), points.weight)
+        return WindowRows(table, rows.time, Ragged(np.searchsorted(points.owner, np.arange(len(rows) + 1)), samples))
 
     @staticmethod
     def none(call: QueryCall) -> WindowRows:
@@ -60,43 +65,15 @@ class WindowRows:
         table = call.schema.empty_table().select(call.columns)
         return WindowRows.of(table, checked(table, call.encoding, call.columns)[0], call)
 
-    @staticmethod
-    def concat(parts: Sequence[WindowRows]) -> WindowRows:
-        """The rows of several parts, at least one; those without rows tell no types."""
-        parts = [part for part in parts if len(part)] or parts[:1]
-        if len(parts) == 1:
-            return parts[0]
-        table, time = _joined([part.table for part in parts]), np.concatenate([part.time for part in parts])
-        if parts[0].owner is None:
-            return WindowRows(table, time, table)
-        before = np.cumsum([0, *map(len, parts)])
-        owners = [part.owner + n for part, n in zip(parts, before, strict=False) if part.owner is not None]
-        weights = [part.weight for part in parts if part.weight is not None]
-        samples = _joined([part.samples for part in parts])
-        return WindowRows(table, time, samples, np.concatenate(owners), np.concatenate(weights))
-
-    def take(self, index: NDArray[np.int64]) -> WindowRows:
-        """The rows at ``index``, which ascends."""
-        kept = np.zeros(len(self), bool)
-        kept[index] = True
-        return self.where(kept)
-
-    def where(self, kept: NDArray[np.bool_]) -> WindowRows:
-        """Some of the rows."""
-        if kept.all():
-            return self
-        table, time = self.table.filter(pa.array(kept)), self.time[kept]
-        if self.owner is None or self.weight is None:
-            return WindowRows(table, time, table)
-        stays = kept[self.owner]
-        owner = (np.cumsum(kept) - 1)[self.owner[stays]]
-        return WindowRows(table, time, self.samples.filter(pa.array(stays)), owner, self.weight[stays])
-
     def sampled(self) -> Sampled:
         """The samples, as queries read them."""
-        columns = {name: column_of(self.samples, name) for name in self.samples.column_names}
-        time = self.time if self.owner is None else self.time[self.owner]
-        return Sampled(Points(columns, len(self.samples), time, self.owner, self.weight))
+        samples = self.samples
+        table = self.table if samples is None else samples.values.table
+        columns = {name: column_of(table, name) for name in table.column_names}
+        if samples is None:
+            return Sampled(Points(columns, len(table), self.time))
+        owner = samples.owner
+        return Sampled(Points(columns, len(table), self.time[owner], owner, samples.values.weight))
 
 
 class Shown:
@@ -189,8 +166,8 @@ class HeldRows:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held, roughly."""
-        return sum(rows.table.nbytes + rows.samples.nbytes for rows in self.rows)
+        """Bytes held."""
+        return sum(rows.nbytes for rows in self.rows)
 
     @property
     def due(self) -> int | None:
@@ -217,7 +194,7 @@ class HeldRows:
             if True in longest:
                 kept |= shown.sides(counted=True)[i].newest(longest[True][i])
             if not kept.all():
-                self.rows[i], self.ticks[i] = rows.where(kept), tick[kept]
+                self.rows[i], self.ticks[i] = rows.filter(kept), tick[kept]
 
     def _ticks_of(self, came: Mapping[int, WindowRows]) -> dict[int, NDArray[np.int64]]:
         if not self._arrival:
@@ -236,12 +213,6 @@ def rows_of(call: QueryCall, table: pa.Table) -> tuple[WindowRows, pa.Table]:
     at = rows.table[_ROW]
     good = table if len(at) == len(table) else table.take(at)
     return WindowRows.of(good, replace(rows, table=rows.table.drop_columns([_ROW])), call), bad
-
-
-def _joined(tables: Sequence[pa.Table]) -> pa.Table:
-    """Tables one after the other, in one piece; numbers as doubles where one has them so."""
-    joined = pa.concat_tables(tables, promote_options="permissive")
-    return joined.unify_dictionaries().combine_chunks()
 
 
 def _ranks(rows: WindowRows, call: QueryCall, tick: NDArray[np.int64], group: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -21,15 +21,15 @@ _AHEAD, _LARGE = 16, 1 << 14
 
 
 @kernel
-def gather(offsets: Ints, data: ByteArray, index: Ints) -> tuple[Ints, ByteArray]:
-    """The byte strings at ``index``, as new (offsets, data)."""
+def gather(offsets: Ints, data: NDArray[Any], index: Ints) -> tuple[Ints, NDArray[Any]]:
+    """The runs ``data[offsets[i]:offsets[i + 1]]`` at ``index``, as new (offsets, data)."""
     n = index.shape[0]
     out_offsets = np.empty(n + 1, np.int64)
     out_offsets[0] = 0
     for i in range(n):
         at = index[i]
         out_offsets[i + 1] = out_offsets[i] + offsets[at + 1] - offsets[at]
-    out = np.empty(out_offsets[n], np.uint8)
+    out = np.empty(out_offsets[n], data.dtype)
     for i in range(n):
         begin = offsets[index[i]]
         to = out_offsets[i]

@@ -14,6 +14,7 @@ from appulse.errors import BadArgument, nearest
 from appulse.kernels.moments import summarise
 from appulse.model import defects as why
 from appulse.model import structs, uncertainty
+from appulse.model.batch import Batch, Ragged
 from appulse.model.columns import chunk, floats, is_list, is_numeric, plain_types
 from appulse.model.defects import Defects, as_json, as_text, check_partition, reject_schema
 from appulse.model.filled import OBSERVED, Fill, with_ways
@@ -201,7 +202,7 @@ def encode(table: pa.Table, encoding: Encoding) -> tuple[Objects, pa.Table]:
 
 
 @dataclass
-class Checked:
+class Checked(Batch):
     """The good rows of a table: as they came, and what they say."""
 
     table: pa.Table
@@ -210,17 +211,6 @@ class Checked:
     measure: NDArray[np.float64] | None
     values: Values
     way: NDArray[np.int64] | None = None
-
-    def take(self, index: NDArray[np.int64]) -> Checked:
-        measure = None if self.measure is None else self.measure[index]
-        return Checked(
-            self.table.take(pa.array(index)),
-            self.time[index],
-            self.existence[index],
-            measure,
-            self.values.take(index),
-            None if self.way is None else self.way[index],
-        )
 
 
 def checked(table: pa.Table, encoding: Encoding, also: Sequence[str] = ()) -> tuple[Checked, pa.Table]:
@@ -288,7 +278,15 @@ def infer_dimensions(table: pa.Table, model: Model) -> int | None:
 
 
 @dataclass
-class Values:
+class Weighted(Batch):
+    """Points (m, d), and their weights: None where those of a row weigh the same."""
+
+    points: NDArray[np.float64]
+    weights: NDArray[np.float64] | None = None
+
+
+@dataclass
+class Values(Batch):
     """Checked values of a batch: rows of coordinates, or samples with their weights, or centres with a spread.
 
     Without weights the samples of a row weigh the same, and sum to ``share``, the part that conditions left (None: 1).
@@ -296,21 +294,8 @@ class Values:
 
     centre: NDArray[np.float64]
     spread: NDArray[np.float64]
-    first: NDArray[np.int64]
-    rows: NDArray[np.float64]
-    weights: NDArray[np.float64]
+    samples: Ragged[Weighted] | None = None
     share: NDArray[np.float64] | None = None
-
-    def take(self, index: NDArray[np.int64]) -> Values:
-        share = None if self.share is None else self.share[index]
-        kept = replace(self, centre=self.centre[index], spread=self.spread[index], share=share)
-        if len(self.first) == 0:
-            return kept
-        counts = np.diff(self.first)[index]
-        first = np.concatenate([[0], np.cumsum(counts)])
-        at = np.arange(first[-1]) + np.repeat(self.first[index] - first[:-1], counts)
-        weights = self.weights[at] if len(self.weights) else self.weights
-        return replace(kept, first=first, rows=self.rows[at], weights=weights)
 
 
 def _check_identity(table: pa.Table, encoding: Encoding, defects: Defects) -> NDArray[np.int64]:
@@ -368,8 +353,7 @@ def _check_centres(table: pa.Table, model: Exact | Gaussian | Ball, defects: Def
         )
         defects.mark(~np.isfinite(spread).all(axis=1), why.NON_FINITE, lambda i: f"spread is {spread[i].tolist()}")
         defects.mark((spread < 0).any(axis=1), why.NEGATIVE_SPREAD, lambda i: f"spread is {spread[i].tolist()}")
-    none = np.empty(0)
-    return Values(centre, spread, np.empty(0, np.int64), np.empty((0, centre.shape[1])), none)
+    return Values(centre, spread)
 
 
 def _check_incomplete(table: pa.Table, model: Incomplete, defects: Defects) -> Values:
@@ -381,8 +365,7 @@ def _check_incomplete(table: pa.Table, model: Incomplete, defects: Defects) -> V
         lambda i: ", ".join(f"{c} is {rows[i, k]}" for k, c in enumerate(model.columns) if np.isinf(rows[i, k])),
     )
     defects.mark(np.isnan(rows).all(axis=1), why.ALL_MISSING, lambda _: f"none of {', '.join(model.columns)} is there")
-    none = np.empty(0)
-    return Values(rows, np.empty((len(rows), 0)), np.empty(0, np.int64), np.empty((0, rows.shape[1])), none)
+    return Values(rows, np.empty((len(rows), 0)))
 
 
 def holes_of(table: pa.Table, model: Exact | Incomplete) -> NDArray[np.float64]:
@@ -403,7 +386,7 @@ def _filled(rows: Checked, encoding: Encoding, fill: Fill) -> tuple[Checked, NDA
     total = np.bincount(owner, filled.weights, len(group))
     # Rounded as weights are that were given, so that rows filled beforehand are the same to the last bit.
     weights = np.where(total[owner] > 1.0, filled.weights / total[owner], filled.weights)
-    values = replace(rows.values, first=filled.first, rows=filled.rows, weights=weights)
+    values = replace(rows.values, samples=Ragged(filled.first, Weighted(filled.rows, weights)))
     # Holes may be left as they are, to be filled later.
     strange = (~np.isfinite(filled.rows) & (filled.way != OBSERVED)[owner]).any(axis=1) | ~np.isfinite(weights)
     failed = (np.diff(filled.first) == 0) | (np.bincount(owner[strange], minlength=len(group)) > 0)
@@ -445,10 +428,8 @@ def _check_samples(table: pa.Table, model: Samples, d: int | None, defects: Defe
         kept = np.flatnonzero(weights != 0.0)
         ends = np.cumsum(np.bincount(owner[kept], minlength=len(table)))
         weights, first, rows = weights[kept], np.concatenate([[0], ends]), rows[kept]
-    none = np.empty(0)
-    return Values(
-        np.empty((len(table), d)), np.empty((len(table), 0)), first, rows, none if weights is None else weights
-    )
+    samples = Ragged(first, Weighted(rows, weights))
+    return Values(np.empty((len(table), d)), np.empty((len(table), 0)), samples)
 
 
 def _weights_of(
@@ -503,34 +484,33 @@ def _filtered(table: pa.Table, values: Values, encoding: Encoding) -> tuple[NDAr
     values = values.take(kept)
     if not picking:
         return kept, values
-    values = as_samples(values, encoding.model)
-    owner = np.repeat(np.arange(len(kept)), np.diff(values.first))
-    names = uncertainty.names(encoding.model, values.rows.shape[1])
+    samples = as_samples(values, encoding.model)
+    owner, points = samples.owner, samples.values.points
+    names = uncertainty.names(encoding.model, points.shape[1])
     satisfied = np.ones(len(owner), bool)
     for where in picking:
         _check_dimensions(where, encoding, len(names))
         read = {
-            name: pa.array(values.rows[:, names.index(name)])
+            name: pa.array(points[:, names.index(name)])
             if encoding.is_dimension(name)
             else columns[name].take(pa.array(kept[owner]))
             for name in where.columns
         }
         satisfied &= where.holds(read, len(owner))
     left = np.bincount(owner[satisfied], minlength=len(kept))
-    share = left / np.maximum(np.diff(values.first), 1) if len(values.weights) == 0 else None
+    share = left / np.maximum(samples.counts, 1) if samples.values.weights is None else None
     first = np.concatenate([[0], np.cumsum(left)])
-    weights = values.weights[satisfied] if len(values.weights) else values.weights
-    values = replace(values, first=first, rows=values.rows[satisfied], weights=weights, share=share)
+    values = replace(values, samples=Ragged(first, samples.values.filter(satisfied)), share=share)
     some = np.flatnonzero(left)
     return kept[some], values.take(some)
 
 
-def as_samples(values: Values, model: Model) -> Values:
-    """The values with samples: Gaussians and balls at their fixed points."""
-    if isinstance(model, Samples | Incomplete):
-        return values
+def as_samples(values: Values, model: Model) -> Ragged[Weighted]:
+    """The samples of the values: those of Gaussians and balls are their fixed points."""
+    if values.samples is not None:
+        return values.samples
     first, rows = _at_points(values, model)
-    return replace(values, first=first, rows=rows)
+    return Ragged(first, Weighted(rows))
 
 
 def _objects(checked: Checked, encoding: Encoding) -> Objects:
@@ -548,16 +528,14 @@ def _objects(checked: Checked, encoding: Encoding) -> Objects:
         reach=zeros,
         radius=zeros,
         covariance=np.empty((n, 0)),
-        first=np.empty(0, np.int64),
-        samples=np.empty(0),
-        weights=np.empty(0),
         group=Labels.of([table[c] for c in encoding.partition_by]) if encoding.partition_by else None,
         differ=Labels.of([table[encoding.differ]]) if encoding.differ is not None else None,
     )
     if isinstance(model, Samples):
-        if len(values.weights):
-            values.weights *= np.repeat(existence, np.diff(values.first))
-        return summarised(base, values.first, values.rows, values.weights, encoding.quantile)
+        samples = as_samples(values, encoding.model)
+        points, weights = samples.values.points, samples.values.weights
+        weights = np.empty(0) if weights is None else weights * existence[samples.owner]
+        return summarised(base, samples.offsets, points, weights, encoding.quantile)
     if isinstance(model, Gaussian) and encoding.gaussian_reach is not None:
         return replace(base, reach=encoding.gaussian_reach * values.spread[:, 0])
     if isinstance(model, Exact):
@@ -630,9 +608,8 @@ def summarised(
         covariance=covariance,
         radius=radius,
         reach=reach,
-        first=first,
-        samples=samples,
-        weights=weights,
+        sample_runs=Ragged(first, samples.reshape(-1, d)),
+        weight_runs=Ragged(first, weights) if len(weights) else None,
     )
 
 

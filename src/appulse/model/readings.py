@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,13 +11,25 @@ import pyarrow as pa
 from appulse.errors import BadArgument, nearest
 from appulse.kernels.bins import bin_keys
 from appulse.model import defects as why
+from appulse.model.batch import SHARED, Batch
 from appulse.model.columns import chunk, floats, is_numeric, plain_types
 from appulse.model.defects import Defects, as_json, check_partition, reject_schema
-from appulse.model.strings import Bytes, Labels, decode, encode, from_order_bits, is_scalar, numbered, order_bits
+from appulse.model.strings import (
+    Bytes,
+    Labels,
+    decode,
+    encode,
+    from_order_bits,
+    is_scalar,
+    numbered,
+    order_bits,
+    renumbered,
+)
 from appulse.model.times import from_micros, is_number, is_time, to_micros
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Self
 
     from numpy.typing import NDArray
 
@@ -69,7 +81,7 @@ class ReadingsEncoding:
 
 
 @dataclass(frozen=True, slots=True)
-class Readings:
+class Readings(Batch):
     """``n`` readings. ``bits`` are values as 64 bits in their order; those that have none are labels, and bits codes.
 
     ``key`` tells equal values, or bins, by one number; of labels it means nothing beyond this batch. ``length`` is
@@ -80,63 +92,25 @@ class Readings:
     sensor: Bytes
     bits: NDArray[np.int64]
     key: NDArray[np.int64]
-    label: tuple[bytes, ...] = ()
+    label: tuple[bytes, ...] = field(default=(), metadata=SHARED)
     group: Labels | None = None
     length: NDArray[np.int64] | None = None
     asks: NDArray[np.bool_] | None = None
     carry: pa.Table | None = None
 
-    def __len__(self) -> int:
-        return len(self.time)
-
-    def take(self, index: NDArray[np.int64]) -> Readings:
-        """The readings at ``index``, in that order."""
-        return Readings(
-            self.time[index],
-            self.sensor.take(index),
-            self.bits[index],
-            self.key[index],
-            self.label,
-            None if self.group is None else self.group.take(index),
-            None if self.length is None else self.length[index],
-            None if self.asks is None else self.asks[index],
-            None if self.carry is None else self.carry.take(pa.array(index)),
-        )
-
     def asking(self, asks: NDArray[np.bool_]) -> Readings:
         """The same readings, of which these ask for matches."""
         return replace(self, asks=asks)
 
-    def slice(self, begin: int, end: int) -> Readings:
-        """Readings ``begin`` to ``end``."""
-        return self.take(np.arange(begin, end))
-
-
-def concat(parts: Sequence[Readings]) -> Readings:
-    """Batches one after the other; there is at least one."""
-    if len(parts) == 1:
-        return parts[0]
-    label: dict[bytes, int] = {}
-    bits, key = [part.bits for part in parts], [part.key for part in parts]
-    if any(part.label for part in parts):
-        codes = [np.array([label.setdefault(v, len(label)) for v in part.label], np.int64) for part in parts]
-        bits = [own[part.bits] if len(own) else part.bits for own, part in zip(codes, parts, strict=True)]
-        key = bits
-    groups = [part.group for part in parts if part.group is not None]
-    lengths = [part.length for part in parts if part.length is not None]
-    asks = [np.ones(len(part), bool) if part.asks is None else part.asks for part in parts]
-    carry = [part.carry for part in parts if part.carry is not None]
-    return Readings(
-        np.concatenate([part.time for part in parts]),
-        Bytes.concat([part.sensor for part in parts]),
-        np.concatenate(bits),
-        np.concatenate(key),
-        tuple(label),
-        Labels.concat(groups) if groups else None,
-        np.concatenate(lengths) if lengths else None,
-        np.concatenate(asks) if any(part.asks is not None for part in parts) else None,
-        pa.concat_tables(carry) if carry else None,
-    )
+    @classmethod
+    def _aligned(cls, parts: Sequence[Self]) -> Sequence[Self]:
+        if any(part.asks is not None for part in parts):
+            parts = [replace(p, asks=np.ones(len(p), bool)) if p.asks is None else p for p in parts]
+        if not any(part.label for part in parts):
+            return parts
+        label, codes = renumbered([part.label for part in parts])
+        bits = [own.astype(np.int64)[part.bits] for own, part in zip(codes, parts, strict=True)]
+        return [replace(part, bits=own, key=own, label=label) for part, own in zip(parts, bits, strict=True)]
 
 
 def check_reading_columns(encoding: ReadingsEncoding, schema: pa.Schema) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -10,10 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from appulse.kernels.strings import gather
+from appulse.model.batch import SHARED, Batch, Ragged
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Self
 
     from numpy.typing import NDArray
 
@@ -22,21 +23,13 @@ _NO_PART = bytes(4)
 
 
 @dataclass(frozen=True, slots=True)
-class Bytes:
+class Bytes(Ragged["NDArray[np.uint8]"]):
     """A column of byte strings: ``data[offsets[i]:offsets[i + 1]]`` is the i-th."""
 
-    offsets: NDArray[np.int64]
-    data: NDArray[np.uint8]
-
-    def __len__(self) -> int:
-        return len(self.offsets) - 1
-
-    def take(self, index: NDArray[np.int64]) -> Bytes:
-        return Bytes(*gather(self.offsets, self.data, index))
-
-    def slice(self, begin: int, end: int) -> Bytes:
-        offsets = self.offsets[begin : end + 1]
-        return Bytes(offsets - offsets[0], self.data[offsets[0] : offsets[-1]])
+    @property
+    def data(self) -> NDArray[np.uint8]:
+        """All bytes, one string after the other."""
+        return self.values
 
     def to_list(self) -> list[bytes]:
         raw = self.data.tobytes()
@@ -59,15 +52,6 @@ class Bytes:
         all_offsets = np.frombuffer(offsets, np.int64)[array.offset : array.offset + len(array) + 1]
         raw = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
         return Bytes(all_offsets - all_offsets[0], raw[all_offsets[0] : all_offsets[-1]])
-
-    @staticmethod
-    def concat(parts: Sequence[Bytes]) -> Bytes:
-        sizes = np.cumsum([0] + [len(part.data) for part in parts])
-        offsets = [part.offsets[:-1] + size for part, size in zip(parts, sizes[:-1], strict=True)]
-        return Bytes(
-            np.concatenate([*offsets, sizes[-1:]]).astype(np.int64),
-            np.concatenate([part.data for part in parts]) if parts else np.empty(0, np.uint8),
-        )
 
     @staticmethod
     def fixed(rows: NDArray[np.uint8]) -> Bytes:
@@ -274,19 +258,20 @@ def numbered(array: pa.Array) -> tuple[NDArray[np.int64], list[bytes]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Labels:
+class Labels(Batch):
     """A column of labels, most of them repeated: ``values[codes[i]]`` is the i-th; empty bytes stand for null."""
 
     codes: NDArray[np.int32]
-    values: tuple[bytes, ...]
+    values: tuple[bytes, ...] = field(metadata=SHARED)
 
-    def take(self, index: NDArray[np.int64]) -> Labels:
-        return Labels(self.codes[index], self.values)
-
-    def slice(self, begin: int, end: int) -> Labels:
-        """Rows ``begin`` to ``end``, with the values that occur there only."""
-        used, codes = np.unique(self.codes[begin:end], return_inverse=True)
-        return Labels(codes.astype(np.int32), tuple(self.values[i] for i in used.tolist()))
+    def compact(self) -> Labels:
+        """The same labels, with the values that occur only, in the order of their bytes."""
+        used, codes = np.unique(self.codes, return_inverse=True)
+        values = [self.values[i] for i in used.tolist()]
+        order = sorted(range(len(values)), key=values.__getitem__)
+        place = np.empty(len(order), np.int32)
+        place[order] = np.arange(len(order), dtype=np.int32)
+        return Labels(place[codes], tuple(values[i] for i in order))
 
     @staticmethod
     def of(columns: Sequence[pa.Array]) -> Labels:
@@ -310,15 +295,17 @@ class Labels:
         compact = np.where(null, len(parts), codes).astype(np.int32)
         return Labels(compact, (*parts, b""))
 
-    @staticmethod
-    def concat(parts: Sequence[Labels]) -> Labels:
-        """Columns one after the other; there is at least one."""
-        index: dict[bytes, int] = {}
-        codes = []
-        for part in parts:
-            mapped = np.array([index.setdefault(value, len(index)) for value in part.values], np.int32)
-            codes.append(mapped[part.codes])
-        return Labels(np.concatenate(codes), tuple(index))
+    @classmethod
+    def _aligned(cls, parts: Sequence[Self]) -> Sequence[Self]:
+        numbers, codes = renumbered([part.values for part in parts])
+        return [replace(part, codes=own[part.codes], values=numbers) for part, own in zip(parts, codes, strict=True)]
+
+
+def renumbered(parts: Sequence[tuple[bytes, ...]]) -> tuple[tuple[bytes, ...], list[NDArray[np.int32]]]:
+    """All values of several tuples, each once, and the place in them of each value of each tuple."""
+    index: dict[bytes, int] = {}
+    codes = [np.array([index.setdefault(value, len(index)) for value in part], np.int32) for part in parts]
+    return tuple(index), codes
 
 
 def label_parts(value: bytes) -> list[bytes]:

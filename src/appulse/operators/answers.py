@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from appulse.model.batch import Batch
 from appulse.model.strings import Bytes
-from appulse.operators.pairings import Pairings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Self
 
     from numpy.typing import NDArray
 
+    from appulse.model.batch import Ragged
     from appulse.operators.numbering import Floors
+    from appulse.operators.pairings import Pairings
 
 # Numbers of rows stay below this, so that one integer holds a window and a number.
 _NUMBERS = 1 << 40
 
 
 @dataclass(frozen=True)
-class Answers:
+class Answers(Batch):
     """Pairs found, as columns.
 
     Where changes are told, ``change`` is +1 for a pair that enters and -1 for one that leaves, ``at`` when it does,
@@ -41,24 +44,8 @@ class Answers:
     change: NDArray[np.int64] | None = None
     at: NDArray[np.int64] | None = None
     at_stream: NDArray[np.int64] | None = None
-    pairings: Pairings | None = None
+    pairings: Ragged[Pairings] | None = None
     upper: NDArray[np.float64] | None = None
-
-    def __len__(self) -> int:
-        return len(self.distance)
-
-    def columns(self) -> dict[str, Any]:
-        """The columns there are, by name."""
-        named = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: column for name, column in named.items() if column is not None}
-
-    def take(self, index: NDArray[np.int64]) -> Answers:
-        """The pairs at ``index``."""
-        taken: dict[str, Any] = {
-            name: column.take(index) if isinstance(column, Bytes | Pairings) else column[index]
-            for name, column in self.columns().items()
-        }
-        return Answers(**taken)
 
     def entering(self) -> Answers:
         """The same pairs as entering the answer at their first tick."""
@@ -70,20 +57,11 @@ class Answers:
         """The same pairs as leaving it."""
         return replace(self, change=np.full(len(self), -1), at=at, at_stream=at_stream)
 
-    @staticmethod
-    def concat(parts: Sequence[Answers]) -> Answers:
+    @classmethod
+    def concat(cls, parts: Sequence[Self]) -> Self:
+        """The pairs of the parts, one part after the other; no part at all is no pair."""
         none, no_keys = np.empty(0, np.int64), Bytes.of([])
-        parts = [part for part in parts if len(part)]
-        if not parts:
-            return Answers(none, no_keys, none, none, no_keys, none, np.empty(0), np.empty(0))
-        if len(parts) == 1:
-            return parts[0]
-        columns: dict[str, Any] = {}
-        for name in parts[0].columns():
-            values = [getattr(part, name) for part in parts]
-            ragged = isinstance(values[0], Bytes | Pairings)
-            columns[name] = type(values[0]).concat(values) if ragged else np.concatenate(values)
-        return Answers(**columns)
+        return super().concat(parts or [cls(none, no_keys, none, none, no_keys, none, np.empty(0), np.empty(0))])
 
 
 class Standing:

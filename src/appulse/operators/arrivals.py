@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from appulse.model.batch import Batch
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
-class Arrivals:
+class Arrivals(Batch):
     """The arrivals of a push in tick order, over all stores."""
 
     time: NDArray[np.int64]

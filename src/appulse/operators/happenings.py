@@ -21,7 +21,7 @@ from appulse.kernels.identities import (
 )
 from appulse.kernels.tracks import TRACK, motion, spread
 from appulse.model.meaning import digest_of
-from appulse.model.readings import concat
+from appulse.model.readings import Readings
 from appulse.model.strings import Bytes
 from appulse.operators.labels import LabelNumbers
 from appulse.operators.names import Names
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
     from appulse.kernels.arrays import Ints
     from appulse.model.meaning import Meaning
-    from appulse.model.readings import Readings
     from appulse.operators.properties import Property
 
 
@@ -228,7 +227,7 @@ class Observer:
         parts = [part for part in parts if len(part)]
         if not parts:
             return None
-        readings = concat(parts)
+        readings = Readings.concat(parts)
         self._members = Watch(len(readings), _members, values=True)
         arranged = order_of(readings)
         readings = readings if arranged is None else readings.take(arranged)

@@ -56,8 +56,4 @@ class LabelNumbers:
         if len(self.values) == 1:
             return None
         used, codes = np.unique(numbers, return_inverse=True)
-        values = [self.values[i] for i in used.tolist()]
-        order = sorted(range(len(values)), key=values.__getitem__)
-        place = np.empty(len(order), np.int32)
-        place[order] = np.arange(len(order), dtype=np.int32)
-        return Labels(place[codes], tuple(values[i] for i in order))
+        return Labels(codes.astype(np.int32), tuple(self.values[i] for i in used.tolist())).compact()

@@ -16,7 +16,8 @@ from appulse.kernels import numbering as kernels
 from appulse.kernels import poisson_binomial
 from appulse.kernels.delta import evict_far
 from appulse.kernels.strings import gather_runs
-from appulse.model.objects import Objects, concat
+from appulse.model.batch import Batch, Ragged
+from appulse.model.objects import Objects
 from appulse.model.strings import Bytes, Labels
 from appulse.operators.buffers import Arena, Column
 from appulse.operators.labels import LabelNumbers
@@ -38,16 +39,13 @@ _ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
-class Floors:
+class Floors(Batch):
     """Windows that moved on: from ``tick`` on, that of (group, stream) holds the rows numbered from ``floor``."""
 
     group: Labels
     stream: NDArray[np.int64]
     tick: NDArray[np.int64]
     floor: NDArray[np.int64]
-
-    def __len__(self) -> int:
-        return len(self.floor)
 
 
 @dataclass(frozen=True)
@@ -134,7 +132,7 @@ class Numbering:
     @property
     def nbytes(self) -> int:
         """Bytes held, roughly."""
-        waiting = sum(size_of(part) for parts in self._held for part in parts)
+        waiting = sum(part.nbytes for parts in self._held for part in parts)
         attributes = self._values.nbytes + self._shares.nbytes
         return waiting + sum(column.nbytes for column in self._arena()) + attributes + 6 * self._next.nbytes
 
@@ -172,7 +170,7 @@ class Numbering:
                     later.append(part)
             self._held[stream] = later
             if ready:
-                released.append((stream, in_canonical_order(concat(ready))))
+                released.append((stream, in_canonical_order(Objects.concat(ready))))
         return released
 
     def oldest_met(self, released: Sequence[tuple[int, Objects]]) -> list[NDArray[np.int64]]:
@@ -259,9 +257,8 @@ class Numbering:
         return _Held(group, stream, self._next[group, stream] - count, first, count, rows)
 
     def _presence(self, held: _Held) -> Presence:
-        return Presence(
-            self._groups.labels(held.group), held.stream, held.base, held.first, self._measure.view[held.rows]
-        )
+        exist = Ragged(held.first, self._measure.view[held.rows])
+        return Presence(self._groups.labels(held.group), held.stream, held.base, exist)
 
     def _uncertain(self, begin: int, group: NDArray[np.int64]) -> tuple[Presence | None, NDArray[np.int64]]:
         """What may not exist, and the floor of its window at the tick of each new row."""
@@ -278,7 +275,7 @@ class Numbering:
             self.capped += poisson_binomial.evict(
                 held.first,
                 held.count,
-                presence.exist,
+                presence.exist.values,
                 tick_end,
                 self.rule.size,
                 self.rule.confidence,
@@ -534,8 +531,3 @@ def _padded(array: NDArray[np.int64], n: int) -> NDArray[np.int64]:
     out = np.zeros((n, *array.shape[1:]), np.int64)
     out[: len(array)] = array[:n]
     return out
-
-
-def size_of(objects: Objects) -> int:
-    """Bytes held, roughly."""
-    return int(objects.samples.nbytes + objects.weights.nbytes + objects.key.data.nbytes + 80 * len(objects))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
@@ -16,6 +16,7 @@ from appulse.kernels.grid import squared_distances
 from appulse.kernels.line import refine_line
 from appulse.kernels.refine import refine
 from appulse.kernels.strings import sorts_after
+from appulse.model.batch import SHARED, Batch, Ragged
 from appulse.model.uncertainty import Gaussian
 from appulse.operators.pairings import Pairings
 
@@ -36,17 +37,14 @@ _Whole: TypeAlias = "tuple[Any, Any, Any, Any, int, Any, Any, int, Any, Any, Any
 
 
 @dataclass(frozen=True)
-class Pairs:
+class Pairs(Batch):
     """Rows ``left`` of one store, which have come now, against rows ``right`` of another."""
 
-    left_store: Store
+    left_store: Store = field(metadata=SHARED)
     left: NDArray[np.int64]
-    right_store: Store
+    right_store: Store = field(metadata=SHARED)
     right: NDArray[np.int64]
     arrival: NDArray[np.int64]  # of the left row, among those of the push
-
-    def only(self, mask: NDArray[np.bool_] | NDArray[np.int64]) -> Pairs:
-        return Pairs(self.left_store, self.left[mask], self.right_store, self.right[mask], self.arrival[mask])
 
 
 class Ownership(Protocol):
@@ -58,15 +56,12 @@ class Ownership(Protocol):
 
 
 @dataclass(frozen=True)
-class Found:
+class Found(Batch):
     """Pairs with what is known of their probability: exact, or at least ``probability`` and at most ``upper``."""
 
     pairs: Pairs
     probability: NDArray[np.float64]
     upper: NDArray[np.float64]
-
-    def only(self, mask: NDArray[np.bool_]) -> Found:
-        return self if mask.all() else Found(self.pairs.only(mask), self.probability[mask], self.upper[mask])
 
     def times(self, factor: NDArray[np.float64]) -> Found:
         return Found(self.pairs, self.probability * factor, self.upper * factor)
@@ -80,7 +75,7 @@ def evaluated(plan: JoinPlan, pairs: Pairs, kinds: tuple[Model, Model], counts: 
         found = _exact(pairs, _points(plan, pairs, counts))
     else:
         found = _samples(plan, pairs, counts)
-    return found.only(found.probability >= plan.threshold)
+    return found.filter(found.probability >= plan.threshold)
 
 
 def _exact(pairs: Pairs, probability: NDArray[np.float64]) -> Found:
@@ -165,14 +160,14 @@ def _samples(plan: JoinPlan, pairs: Pairs, counts: Counter[str]) -> Found:
     for code, name in _TALLIES.items():
         counts[name] += tally[code]
     kept = np.flatnonzero(np.isin(verdict, _OPEN))
-    pairs, verdict = pairs.only(kept), verdict[kept]
+    pairs, verdict = pairs.take(kept), verdict[kept]
     open_pairs = verdict == bound_kernels.REFINE
     if open_pairs.all():
         return _refined(plan, pairs, counts)
     upper = a.mass.view[pairs.left] * b.mass.view[pairs.right]
     probability = np.where(verdict == bound_kernels.LIKELY, at_least[kept], upper) if early else upper.copy()
     if open_pairs.any():
-        refined = _refined(plan, pairs.only(open_pairs), counts)
+        refined = _refined(plan, pairs.filter(open_pairs), counts)
         probability[open_pairs], upper[open_pairs] = refined.probability, refined.upper
     return Found(pairs, probability, upper)
 
@@ -227,7 +222,7 @@ def _with_rest(
     if done.all():
         return _exact(pairs, probability)
     others = replace(plan, bounds=plan.bounds - {"axes"})
-    rest = _refined(others, pairs.only(~done), counts)
+    rest = _refined(others, pairs.filter(~done), counts)
     upper = probability.copy()
     probability[~done], upper[~done] = rest.probability, rest.upper
     return Found(pairs, probability, upper)
@@ -253,12 +248,12 @@ def announce_work(pairs: Pairs) -> None:
     )
 
 
-def pairings(plan: JoinPlan, pairs: Pairs, factor: NDArray[np.float64], watch: Watch) -> Pairings:
+def pairings(plan: JoinPlan, pairs: Pairs, factor: NDArray[np.float64], watch: Watch) -> Ragged[Pairings]:
     """The samples that match, with their weights; ``watch`` is told their number before there is room for them."""
     announce_work(pairs)
     d = pairs.left_store.d
     first = np.zeros(len(factor) + 1, np.int64)
-    found = Pairings(first, np.empty((0, d)), np.empty((0, d)), np.empty(0))
+    found = Pairings(np.empty((0, d)), np.empty((0, d)), np.empty(0))
     for count in (True, False):
         close_samples(
             pairs.left,
@@ -277,8 +272,8 @@ def pairings(plan: JoinPlan, pairs: Pairs, factor: NDArray[np.float64], watch: W
         if count:
             n = int(first[-1])
             watch.add(n)
-            found = Pairings(first, np.empty((n, d)), np.empty((n, d)), np.empty(n))
-    return found
+            found = Pairings(np.empty((n, d)), np.empty((n, d)), np.empty(n))
+    return Ragged(first, found)
 
 
 def _runs(store: Store) -> _Runs:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from appulse.kernels import poisson_binomial
-from appulse.kernels.strings import gather_runs
+from appulse.model.batch import Batch
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
+    from appulse.model.batch import Ragged
     from appulse.model.strings import Labels
     from appulse.operators.labels import LabelNumbers
 
@@ -23,27 +22,17 @@ _UNKNOWN = -1
 
 
 @dataclass(frozen=True)
-class Presence:
+class Presence(Batch):
     """The existence probabilities of the rows that windows held, and of those that came since.
 
     Window i is that of a stream of a group; its rows are numbered from ``base[i]``, and their probabilities are
-    ``exist[first[i]:first[i + 1]]``.
+    row i of ``exist``.
     """
 
     group: Labels | None
     stream: NDArray[np.int64]
     base: NDArray[np.int64]
-    first: NDArray[np.int64]
-    exist: NDArray[np.float64]
-
-    def __len__(self) -> int:
-        return len(self.stream)
-
-    def take(self, windows: NDArray[np.int64]) -> Presence:
-        """Some of the windows."""
-        first, exist = gather_runs(self.first[:-1], np.diff(self.first), 0, self.exist, windows)
-        group = None if self.group is None else self.group.take(windows)
-        return Presence(group, self.stream[windows], self.base[windows], first, exist)
+    exist: Ragged[NDArray[np.float64]]
 
 
 @dataclass(frozen=True)
@@ -81,7 +70,8 @@ class Windows:
             fresh[group, news.stream] = True
             stays = np.flatnonzero(~fresh[self._group, self._known.stream])
             group = np.concatenate([self._group[stays], group])
-            news = _joined([self._known.take(stays), news], groups.labels(group))
+            parts = [replace(part, group=None) for part in (self._known.take(stays), news)]
+            news = replace(Presence.concat(parts), group=groups.labels(group))
         self._known, self._group = news, group
         self._at = np.full((len(groups), self._streams), _UNKNOWN, np.int64)
         self._at[group, news.stream] = np.arange(len(news))
@@ -104,8 +94,8 @@ class Windows:
         partner = asked.partner[doubtful]
         answers = np.empty(len(doubtful))
         poisson_binomial.membership(
-            self._known.first,
-            self._known.exist,
+            self._known.exist.offsets,
+            self._known.exist.values,
             size,
             method,
             window,
@@ -142,15 +132,3 @@ def pair_factor(
         alone = np.full(len(group), _NO_PARTNER)
         factor *= windows.inside(Questions(window, number, last, alone), size, method)
     return factor
-
-
-def _joined(parts: Sequence[Presence], group: Labels | None) -> Presence:
-    ends = np.cumsum([0] + [len(part.exist) for part in parts])
-    first = [part.first[:-1] - part.first[0] + end for part, end in zip(parts, ends[:-1], strict=True)]
-    return Presence(
-        group,
-        np.concatenate([part.stream for part in parts]),
-        np.concatenate([part.base for part in parts]),
-        np.concatenate([*first, ends[-1:]]),
-        np.concatenate([part.exist for part in parts]),
-    )

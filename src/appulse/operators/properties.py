@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from appulse.kernels.bins import bin_floors, bin_keys
 from appulse.kernels.properties import PATTERN, SLOPE, SUMMARY, properties
-from appulse.model.readings import concat, numbers_of
+from appulse.model.readings import Readings, numbers_of
 from appulse.model.strings import encode, order_bits
 from appulse.operators.labels import LabelNumbers
 from appulse.operators.names import Names
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from appulse.model.readings import Readings
 
 KINDS = {"summary": SUMMARY, "slope": SLOPE, "pattern": PATTERN}
 SUMMARIES = pa.struct([("mean", pa.float64()), ("spread", pa.float64())])
@@ -61,7 +60,7 @@ class Properties:
         parts = [part for part in parts if len(part)]
         if not parts:
             return []
-        readings = concat(parts)
+        readings = Readings.concat(parts)
         order = order_of(readings)
         readings = readings if order is None else readings.take(order)
         time, n, begin = readings.time, len(readings), len(self._time)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from appulse.kernels.means import expected_means
+from appulse.model.batch import Batch
 from appulse.operators.query_windows import Choices, choices
 
 if TYPE_CHECKING:
@@ -41,26 +42,23 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Aggregated:
+class Aggregated(Batch):
     """Queries by slot, at a tick of a group: of each aggregate the values, and the probability that there is one."""
 
     slot: NDArray[np.int32]
     group: Ints
     tick: Ints
-    values: list[tuple[Floats, Floats]]
+    values: list[list[Floats]]
 
 
 @dataclass(frozen=True)
-class _Found:
+class _Found(Batch):
     """Choices of samples, the query each satisfies, from which tick on and until which it stands."""
 
     at: list[Ints]
     slot: NDArray[np.int32]
     since: Ints
     until: Ints
-
-    def take(self, index: Ints) -> _Found:
-        return _Found([own[index] for own in self.at], self.slot[index], self.since[index], self.until[index])
 
 
 def aggregate_choices(
@@ -79,29 +77,17 @@ def aggregate_choices(
     queries.tidy()
     ticks = _Ticks(sides, since)
     parts = list(_standing(queries, sides, names, lanes, lengths, since))
-    if not sum(len(part.slot) for part in parts):
+    if not sum(map(len, parts)):
         empty = np.empty(0, np.int64)
-        return Aggregated(np.empty(0, np.int32), empty, empty, [(np.empty(0), np.empty(0)) for _ in asked])
-    streams = range(len(sides))
-    found = _Found(
-        [np.concatenate([part.at[i] for part in parts]) for i in streams],
-        np.concatenate([part.slot for part in parts]),
-        np.concatenate([part.since for part in parts]),
-        np.concatenate([part.until for part in parts]),
-    )
+        return Aggregated(np.empty(0, np.int32), empty, empty, [[np.empty(0), np.empty(0)] for _ in asked])
+    found = _Found.concat(parts)
     found = found.take(np.argsort(found.slot, kind="stable"))
     first, last = ticks.of(sides[0].group[found.at[0]], found.since, found.until)
     done = [
         _in_cells(sides, names, found.take(mine), first[mine], last[mine], ticks, asked)
         for mine in _blocks(found.slot, last - first)
     ]
-    values = [tuple(np.concatenate([part.values[i][k] for part in done]) for k in (0, 1)) for i in range(len(asked))]
-    return Aggregated(
-        np.concatenate([part.slot for part in done]),
-        np.concatenate([part.group for part in done]),
-        np.concatenate([part.tick for part in done]),
-        [(value, exists) for value, exists in values],
-    )
+    return Aggregated.concat(done)
 
 
 class _Ticks:
@@ -204,7 +190,7 @@ def _in_cells(
             )
         else:
             total = np.bincount(cell, weights=(weight * value)[chosen], minlength=len(cells)).astype(np.float64)
-            values.append((total, np.ones(len(cells))))
+            values.append([total, np.ones(len(cells))])
     return Aggregated(slot.astype(np.int32), ticks.group[code], ticks.tick[code], values)
 
 
@@ -216,7 +202,7 @@ def _means(
     value: Floats,
     weight: Floats,
     cells: int,
-) -> tuple[Floats, Floats]:
+) -> list[Floats]:
     """The mean in each cell given that there is one, and the probability that there is."""
     mean, exists = np.full(cells, np.nan), np.zeros(cells)
     uncertain = [i for i, side in enumerate(sides) if side.weight is not None]
@@ -225,17 +211,17 @@ def _means(
         total = np.bincount(cell, weights=value[chosen], minlength=cells)
         there = number > 0
         mean[there], exists[there] = total[there] / number[there], 1.0
-        return mean, exists
+        return [mean, exists]
     sample = at[uncertain[0]][chosen]
     order = np.lexsort((sample, cell))
     cell, sample, chosen = cell[order], sample[order], chosen[order]
     changes = (np.diff(cell) != 0) | (np.diff(sample) != 0)
     first = np.flatnonzero(np.append(True, changes)) if len(cell) else np.empty(0, np.int64)
     if not len(first):
-        return mean, exists
+        return [mean, exists]
     number = np.diff(np.append(first, len(cell)))
     summed: Floats = np.add.reduceat(value[chosen], first).astype(np.float64)
     row = sides[uncertain[0]].owner[sample[first]]
     there = np.unique(cell[first])
     mean[there], exists[there] = expected_means(cell[first], row, number, summed, weight[chosen[first]])
-    return mean, exists
+    return [mean, exists]

@@ -16,7 +16,7 @@ import numpy as np
 from appulse.queries.columns import NUMBER, Values, values_of
 from appulse.queries.index import NULL
 from appulse.queries.keys import keys_of
-from appulse.queries.sets import TIME, Rows, taken
+from appulse.queries.sets import TIME, Rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -171,12 +171,12 @@ class Choices(Rows):
     def values(self, name: str, rows: NDArray[np.int32]) -> Values:
         """The values of some choices."""
         stream, column = self._names[name]
-        return taken(self._sides[stream].samples.values(column), self.at[stream][rows])
+        return self._sides[stream].samples.values(column).take(self.at[stream][rows])
 
     def whole(self, name: str) -> Values:
         """The values of every choice."""
         stream, column = self._names[name]
-        return taken(self._sides[stream].samples.values(column), self.at[stream])
+        return self._sides[stream].samples.values(column).take(self.at[stream])
 
     def _age(self, stream: int) -> NDArray[np.int64]:
         side, at = self._sides[stream], self.at[stream]
@@ -289,8 +289,8 @@ def _partners(
     links = _links(sides, wanted, at, following)
     if _FEW * len(links[0][0].valid) < len(placed):  # what meets none of a few choices need not be put in order
         for given, own in links:
-            placed = placed[_among(given, taken(own, placed))]
-    codes, mine = _codes([(given, taken(own, placed)) for given, own in links])
+            placed = placed[_among(given, own.take(placed))]
+    codes, mine = _codes([(given, own.take(placed)) for given, own in links])
     newest = np.maximum.reduce([sides[i].tick[rows] for i, rows in at.items()])
     until = np.minimum.reduce([leaves[i][rows] for i, rows in at.items()])
     # Within a group rows leave in the order in which they came: what goes with a choice stands side by side.
@@ -328,7 +328,7 @@ def _links(
     for equality in wanted.equalities:
         for (one, column), (other, theirs) in ((equality.left, equality.right), (equality.right, equality.left)):
             if other == following and one in at:
-                given = taken(sides[one].samples.values(column), at[one])
+                given = sides[one].samples.values(column).take(at[one])
                 links.append((given, sides[following].samples.values(theirs)))
     return links
 

@@ -18,11 +18,11 @@ from appulse.kernels import aggregates as kernels
 from appulse.kernels.numbering import COUNT, TUMBLE_ROWS, TUMBLE_TIME
 from appulse.kernels.poisson_binomial import absent_pmf
 from appulse.model.encode import sampled
-from appulse.model.objects import Objects, concat
+from appulse.model.objects import Objects
 from appulse.model.uncertainty import Form
 from appulse.operators.attributes import Attribute
 from appulse.operators.labels import LabelNumbers
-from appulse.operators.numbering import END, Numbering, Released, size_of
+from appulse.operators.numbering import END, Numbering, Released
 from appulse.operators.output import Output, Watch
 from appulse.windows.frames import Rule
 
@@ -162,7 +162,7 @@ class WindowAggregate:
     @property
     def nbytes(self) -> int:
         """Bytes held, roughly."""
-        return self._numbering.nbytes + (0 if self._held is None else size_of(self._held))
+        return self._numbering.nbytes + (0 if self._held is None else self._held.nbytes)
 
     @property
     def due(self) -> int | None:
@@ -218,7 +218,7 @@ class WindowAggregate:
         parts = fresh if self._held is None else [self._held, *fresh]
         if not parts:
             return None
-        held = concat(parts)
+        held = Objects.concat(parts)
         if fresh:
             self._newest = max(self._newest, int(fresh[0].time.max()))
         group = self._groups.of(held.group, len(held))

@@ -34,7 +34,7 @@ from appulse.kernels.occurrences import (
     sweep,
 )
 from appulse.kernels.sensor_join import PROBES, TIMES, TOLD_GROUPS, Arrivals, Found, join
-from appulse.model.readings import Readings, concat, numbers_of
+from appulse.model.readings import Readings, numbers_of
 from appulse.operators.labels import LabelNumbers
 from appulse.operators.names import Names
 from appulse.operators.output import Output, Watch
@@ -160,7 +160,7 @@ class SensorJoin:
         parts = [part for part in parts if len(part)]
         if not parts:
             return []
-        readings = concat(parts)
+        readings = Readings.concat(parts)
         order = order_of(readings)
         if order is not None:
             readings = readings.take(order)

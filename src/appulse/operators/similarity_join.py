@@ -18,7 +18,7 @@ from appulse.kernels.grid import squared_distances
 from appulse.kernels.sweep import sweep
 from appulse.model.degrees import degrees_hint
 from appulse.model.encode import sampled
-from appulse.model.objects import Objects, concat
+from appulse.model.objects import Objects
 from appulse.model.strings import Bytes
 from appulse.model.uncertainty import Gaussian, names
 from appulse.operators.answers import Answers, Standing
@@ -270,7 +270,7 @@ class SimilarityJoin:
             mine = [rows for stream, lane, rows in batches if stream * self.lanes + lane == own]
             if not mine:
                 continue
-            objects = concat(mine)
+            objects = Objects.concat(mine)
             if objects.d != store.d:
                 raise StateError(
                     f"Stream {self.plan.streams[own // self.lanes]!r} sends rows of {objects.d} dimensions to a window "
@@ -281,12 +281,7 @@ class SimilarityJoin:
                 objects = objects.take(np.argsort(ticks, kind="stable"))
             parts.append(self._extend(own, store, objects))
         order = np.argsort(np.concatenate([self._ticks(p.time, p.frame) for p in parts]), kind="stable")
-        return Arrivals(
-            *(
-                np.concatenate([getattr(p, name) for p in parts])[order]
-                for name in ("time", "store", "row", "centre", "extent", "mass", "variance", "group", "differ", "frame")
-            )
-        )
+        return Arrivals.concat(parts).take(order)
 
     def _ticks(self, time: NDArray[np.int64], frame: NDArray[np.int64] | None) -> NDArray[np.int64]:
         """What tells which of two rows of a group came at the earlier tick.
@@ -423,7 +418,7 @@ class SimilarityJoin:
         for other in np.flatnonzero(np.bincount(arriving)).tolist():
             mask = arriving == other
             pairs = Pairs(self._stores[other], arrivals.row[at], store, rows, at)
-            yield other, pairs if mask.all() else pairs.only(mask), mask
+            yield other, pairs.filter(mask), mask
 
     def _owned(self, pairs: Pairs) -> tuple[Pairs, NDArray[np.bool_]]:
         """The pairs that are ours to report, and which of them these are."""
@@ -431,7 +426,7 @@ class SimilarityJoin:
             return pairs, np.ones(len(pairs.left), bool)
         mask = self.ownership.owned(pairs, self._groups)
         self.counts["elsewhere"] += int(len(mask) - mask.sum())
-        return pairs.only(mask), mask
+        return pairs.filter(mask), mask
 
     def _evaluate(self, left: int, right: int, pairs: Pairs, arrivals: Arrivals) -> Answers:
         pairs, _ = self._owned(pairs)
@@ -446,7 +441,7 @@ class SimilarityJoin:
             found = found.times(factor)
             passed = found.probability >= self.plan.threshold
             self.counts["pruned_window"] += int(len(passed) - passed.sum())
-            found, factor = found.only(passed), factor[passed]
+            found, factor = found.filter(passed), factor[passed]
         self.counts["answers"] += len(found.probability)
         self.output.add(len(found.probability))
         return self._answers(left, right, found, factor)
@@ -481,7 +476,7 @@ class SimilarityJoin:
         else:
             swap = a_rank > b_rank
             tied = a_rank == b_rank  # never where ranks are numbers
-            swap[tied] = sorts_after_partner(pairs.only(tied))
+            swap[tied] = sorts_after_partner(pairs.filter(tied))
         square = squared_distances(pairs.left, pairs.right, a.centre.view, b.centre.view)
         a_key, b_key = a.keys(pairs.left), b.keys(pairs.right)
         both = Bytes.concat([a_key, b_key])
@@ -495,7 +490,7 @@ class SimilarityJoin:
             np.where(swap, a_time, b_time),
             np.sqrt(square),
             probability,
-            pairings=None if samples is None else samples.swapped(swap),
+            pairings=None if samples is None else replace(samples, values=samples.values.swapped(swap[samples.owner])),
             upper=found.upper if self.plan.bounded else None,
         )
         if not self.plan.changes:

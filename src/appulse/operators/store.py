@@ -9,6 +9,7 @@ import numpy as np
 from appulse.kernels import grid
 from appulse.kernels.moments import most_variances, shapes
 from appulse.kernels.strings import gather_runs
+from appulse.model.batch import Ragged
 from appulse.model.objects import Objects
 from appulse.model.strings import Bytes
 from appulse.model.uncertainty import Form
@@ -166,12 +167,14 @@ class Store:
 
     def objects(self, form: Form, rows: NDArray[np.int64], groups: LabelNumbers, differs: LabelNumbers) -> Objects:
         """Rows as they came, apart from frames not kept; ``groups`` and ``differs`` know their labels."""
-        n, none = len(rows), np.empty(0)
-        first, samples, weights, covariance = np.empty(0, np.int64), none, none, np.empty((n, 0))
+        n = len(rows)
+        samples = weights = None
+        covariance = np.empty((n, 0))
         if form == Form.SAMPLES and self.covariance is not None:
-            first, samples = _gathered(self.samples, rows)
-            first, covariance = first // self.d, self.covariance.view[rows]
-            weights = _gathered(self.weights, rows)[1] if len(self.weights.begin) else none
+            first, coordinates = _gathered(self.samples, rows)
+            samples = Ragged(first // self.d, coordinates.reshape(-1, self.d))
+            covariance = self.covariance.view[rows]
+            weights = Ragged(*_gathered(self.weights, rows)) if len(self.weights.begin) else None
         return Objects(
             form,
             self.time.view[rows],
@@ -182,7 +185,6 @@ class Store:
             self.reach.view[rows],
             self.radius.view[rows],
             covariance,
-            first,
             samples,
             weights,
             groups.labels(self.group.view[rows]),

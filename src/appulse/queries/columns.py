@@ -7,7 +7,7 @@ fractions. Doubles stay doubles; a whole number meets one as what it is. NaN is 
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from appulse.model.batch import SHARED, Batch
 from appulse.model.times import is_time, to_micros
 
 if TYPE_CHECKING:
@@ -44,10 +45,10 @@ _FALSE = pa.scalar(value=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Values:
+class Values(Batch):
     """A value per row, or one for all (then the arrays have no dimension); ``valid`` tells where there is one."""
 
-    kind: str
+    kind: str = field(metadata=SHARED)
     data: NDArray[Any]
     valid: NDArray[np.bool_]
 

@@ -114,7 +114,7 @@ class Rows:
 
     def values(self, name: str, rows: NDArray[np.int32]) -> Values:
         """The values of some rows."""
-        return taken(self.whole(name), rows)
+        return self.whole(name).take(rows)
 
 
 @dataclass(frozen=True)
@@ -416,7 +416,7 @@ class QuerySet:
         given = made.given(found, members)
         fit = np.logical_and.reduce([np.ones(len(members), bool), *(values.valid for values in given)])
         if not fit.all():
-            given = [taken(values, np.flatnonzero(fit)) for values in given]
+            given = [values.take(np.flatnonzero(fit)) for values in given]
         return [self._with_boxes(number, made, given, members[fit])] if fit.any() else [], members[~fit]
 
     def _of_one(self, found: Texts, i: int) -> _Boxed:
@@ -544,7 +544,7 @@ class QuerySet:
         distinct, which = np.unique(slots, return_inverse=True)
         given = made.given(Texts.of(self.texts(distinct)), np.arange(len(distinct)))
         mine = {column.name: rows_of.values(column.name, rows) for column in made.columns}
-        return made.holds(mine, [taken(values, which) for values in given])
+        return made.holds(mine, [values.take(which) for values in given])
 
     def _fail(self, slot: np.int32, error: Exception) -> None:
         """Forget a query that cannot be evaluated; the slots of the others stay as they are."""
@@ -703,8 +703,3 @@ def _each_once(
     stays[several] = False
     stays[once] = True
     return rows[stays], slots[stays]
-
-
-def taken(values: Values, at: NDArray[np.int64] | NDArray[np.int32]) -> Values:
-    """The values at these places."""
-    return Values(values.kind, values.data[at], values.valid[at])

@@ -369,12 +369,9 @@ class Boxes:
                     alike.setdefault((column, name, value.kind, value.data.dtype), []).append((i, value))
             else:
                 parts[i] = self._of(node, negated=negated)
-        for (column, name, kind, _), members in alike.items():
+        for (column, name, *_), members in alike.items():
             values = [value for _, value in members]
-            whole = values[0]
-            if len(values) > 1:
-                whole = Values(kind, *(np.concatenate([getattr(v, f) for v in values]) for f in ("data", "valid")))
-            for k, boxes in enumerate(self._ranges(column, name, whole, len(values))):
+            for k, boxes in enumerate(self._ranges(column, name, Values.concat(values), len(values))):
                 parts[members[k][0]] = boxes
         return parts
 

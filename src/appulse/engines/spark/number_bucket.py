@@ -159,4 +159,4 @@ def _in_window(objects: Objects, stream: int) -> NDArray[np.bool_]:
 def _by_place(places: NDArray[np.int64], floors: Floors) -> Iterator[tuple[int, Floors]]:
     for place in np.unique(places).tolist():
         at = np.flatnonzero(places == place)
-        yield place, Floors(floors.group.take(at), floors.stream[at], floors.tick[at], floors.floor[at])
+        yield place, floors.take(at)

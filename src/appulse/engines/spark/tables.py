@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from appulse.model.codec import MAGIC, pack_columns, unpack_columns
+
 
 def packed(table: pa.Table) -> bytes:
     """A table as bytes."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue().to_pybytes())
+    return pack_columns("table", {"rows": table}, compression="zstd")
 
 
 def unpacked(data: bytes | pa.Buffer) -> pa.Table:
-    """The table again."""
-    return pa.ipc.open_stream(data).read_all()
+    """The table again; those that were written before tables had a checksum are Arrow streams."""
+    blob = memoryview(data)
+    if bytes(blob[:4]) != MAGIC:
+        return pa.ipc.open_stream(blob).read_all()
+    return unpack_columns("table", blob)[0]["rows"]
