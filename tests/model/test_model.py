@@ -589,8 +589,8 @@ def test_objects_survive_being_cut_picked_and_joined(weighted: bool, index: list
     assert _listed(objects.take(np.array(index, np.int64))) == [listed[i] for i in index]
     ends = [0, *sorted(cuts), 7]
     parts = [objects.slice(a, b) for a, b in pairwise(ends)]
-    assert _listed(concat(parts)) == listed
-    assert _listed(concat(parts[::-1])) == [row for part in parts[::-1] for row in _listed(part)]
+    assert _listed(Objects.concat(parts)) == listed
+    assert _listed(Objects.concat(parts[::-1])) == [row for part in parts[::-1] for row in _listed(part)]
 
 
 def test_reach_holds_more_than_the_quantile_of_every_model() -> None:
