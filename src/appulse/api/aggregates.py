@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
@@ -59,9 +60,11 @@ def window_aggregate(
         "options": options_of(options, "window_aggregate"),
     }
     if is_spark(stream.frame):
-        from appulse.engines.spark.aggregate import spark_aggregate
+        from appulse.engines.aggregate import AggregateBucket, resolve_unseen
+        from appulse.engines.spark.grouped import spark_grouped
 
-        return cast("Result", spark_aggregate(stream, aggregates, **settings))
+        resolve = partial(resolve_unseen, aggregates=aggregates, **settings)
+        return cast("Result", spark_grouped(stream, resolve, AggregateBucket, "aggregate", settings["options"]))
     from appulse.engines.aggregate import resolve_aggregate, run_local
     from appulse.engines.local import as_table
 

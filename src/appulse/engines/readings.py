@@ -110,7 +110,7 @@ class ReadingsBucket(Bucket[Readings]):
     def __init__(self, call: ReadingsCall) -> None:
         super().__init__(call)
         self.operator = call.operator()
-        self.waiting = Waiting()
+        self.waiting: Waiting[Readings] = Waiting()
 
     def __len__(self) -> int:
         return len(self.operator) + len(self.waiting)

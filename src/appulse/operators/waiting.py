@@ -1,48 +1,58 @@
-"""Readings that wait for their ticks to be complete."""
+"""Rows that wait for their ticks to be complete."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from appulse.model.readings import Readings
+    import numpy as np
+    from numpy.typing import NDArray
 
 
-class Waiting:
+class Timed(Protocol):
+    """A batch of rows with their times in microseconds."""
+
+    @property
+    def time(self) -> NDArray[np.int64]: ...
+    @property
+    def nbytes(self) -> int: ...
+    def __len__(self) -> int: ...
+    def filter(self, mask: Any) -> Any: ...
+
+
+R = TypeVar("R", bound=Timed)
+
+
+class Waiting(Generic[R]):
     """What came, part by part, until everything before some time is known to be there."""
 
     def __init__(self) -> None:
-        self.parts: list[Readings] = []
+        self.parts: list[R] = []
 
     def __len__(self) -> int:
         return sum(map(len, self.parts))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return sum(part.nbytes for part in self.parts)
 
     @property
     def due(self) -> int | None:
         """The oldest time that waits."""
         return min((int(part.time.min()) for part in self.parts), default=None)
 
-    def hold(self, readings: Readings) -> None:
-        """Take in readings."""
-        if len(readings):
-            self.parts.append(readings)
+    def hold(self, rows: R) -> None:
+        """Take in rows."""
+        if len(rows):
+            self.parts.append(rows)
 
-    def release(self, before: int | None = None) -> list[Readings]:
+    def release(self, before: int | None = None) -> list[R]:
         """Hand over what is older than a time (None: all there is)."""
         if before is None:
             released, self.parts = self.parts, []
             return released
-        released, kept = [], []
-        for part in self.parts:
-            ready = part.time < before
-            if ready.all():
-                released.append(part)
-            elif not ready.any():
-                kept.append(part)
-            else:
-                released.append(part.take(np.flatnonzero(ready)))
-                kept.append(part.take(np.flatnonzero(~ready)))
-        self.parts = kept
-        return released
+        released = [part.filter(part.time < before) for part in self.parts]
+        kept = [part.filter(part.time >= before) for part in self.parts]
+        self.parts = [part for part in kept if len(part)]
+        return [part for part in released if len(part)]

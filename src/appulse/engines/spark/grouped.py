@@ -1,0 +1,52 @@
+"""Operators over groups of objects on Spark: rows go to the bucket of their group, which answers them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from appulse.engines.spark.pipeline import Operator, built
+from appulse.engines.spark.results import remember
+from appulse.engines.spark.routing import ToGroups, bucket_keys
+from appulse.engines.spark.sources import Sources, with_watermark_delay
+from appulse.engines.spark.stage import GroupBuckets, Stage
+from appulse.engines.spark.tagged import arrow_schema, as_struct, reject_type
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+    from appulse.engines.bucket import Bucket
+    from appulse.engines.objects import ObjectsCall
+    from appulse.engines.options import Options
+    from appulse.model.stream import Stream
+
+
+def spark_grouped(
+    stream: Stream,
+    resolve: Callable[[Stream, pa.Schema], ObjectsCall],
+    kind: Callable[[Any], Bucket[Any]],
+    name: str,
+    options: Options,
+) -> DataFrame:
+    """The answers of a call over a Spark frame, lazily; streaming if it is.
+
+    ``resolve`` makes the call, ``kind`` a bucket of it, ``name`` is that of its state. Answers that have columns
+    ``key`` and ``time``, or those that name groups, have them in the types they came in.
+    """
+    sources = Sources.of([stream.frame], [stream.lateness])
+    stream = with_watermark_delay(stream)
+    call = sources.chained(resolve(stream, arrow_schema(stream.frame.schema)))
+    given = stream.frame.schema
+    key, time = given[stream.key].dataType, given[stream.time].dataType
+    own = {"key": key, "time": time} | {column: given[column].dataType for column in stream.partitions}
+    operator = Operator(
+        call,
+        sources,
+        routing=lambda tiling: ToGroups(bucket_keys(tiling, grouped=call.grouped)),
+        stages=lambda _: [Stage(GroupBuckets(call, kind), name)],
+        answers=as_struct(call.answer_schema, own),
+        rejects=reject_type(key, time),
+    )
+    return remember(built(operator, sources.buckets(options)))
