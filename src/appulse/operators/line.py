@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from appulse.kernels.line import scan_line
+from appulse.kernels.line import ArrivalSamples, Matches, scan_line
 from appulse.kernels.sort_match import sort_match
 from appulse.kernels.strings import gather_runs
+from appulse.kernels.sweep import ArrivalRows, Cursor
 from appulse.operators.runs import Columns, Runs, line_costs
 
 if TYPE_CHECKING:
@@ -17,35 +17,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from appulse.kernels.sweep import PairRule
     from appulse.operators.arrivals import Arrivals
     from appulse.operators.store import LineIndex, Store
 
 _FIRST_CAPACITY = 1 << 15
-
-
-@dataclass(frozen=True)
-class Samples:
-    """The samples of arrivals on a line, in tick order; ``weights`` is empty where those of a row weigh the same."""
-
-    first: NDArray[np.int64]
-    samples: NDArray[np.float64]
-    weights: NDArray[np.float64]
-    mass: NDArray[np.float64]
-    centre: NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What a push asks of one store: which arrivals probe it (by their store), and what windows let them find.
-
-    ``oldest`` and ``newest`` are ranks, one of each per arrival.
-    """
-
-    own: int
-    meets: NDArray[np.bool_]
-    oldest: NDArray[np.int64]
-    newest: NDArray[np.int64]
-    check_differ: bool
 
 
 def prepare(
@@ -98,107 +74,34 @@ def matches(
     store: Store,
     arrivals: Arrivals,
     stores: Sequence[Store],
-    asked: Asked,
-    limit2: float,
-    threshold: float,
+    rule: PairRule,
+    oldest: NDArray[np.int64],  # ranks that windows let each arrival find
+    newest: NDArray[np.int64],
     tally: NDArray[np.int64],  # candidates, pruned, refined
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]]:
     """The pairs above the threshold, as (arrival, row, probability)."""
     start = 0
-    low = int(np.searchsorted(store.rank_max.view, asked.oldest[0], side="left"))
-    given = samples_of(arrivals, stores)
+    low = int(np.searchsorted(store.rank_max.view, oldest[0], side="left"))
+    given, mass = samples_of(arrivals, stores)
+    rows = ArrivalRows(arrivals.store, oldest, newest, arrivals.group, arrivals.differ, mass)
     room = max(_FIRST_CAPACITY, 2 * len(store))
-    out_arrival, out_row, out_probability = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room)
-    touched = np.zeros(len(store))
+    out = Matches(np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room), tally)
+    window, held = store.window_rows, store.sampled
     while start < len(arrivals.time):
+        cursor = Cursor(start, store.linked, low)
         if isinstance(index, Columns):
-            start, store.linked, low, n = scan_line(
-                start,
-                store.linked,
-                low,
-                arrivals.store,
-                asked.oldest,
-                asked.newest,
-                arrivals.group,
-                arrivals.differ,
-                given.first,
-                given.samples,
-                given.weights,
-                given.mass,
-                given.centre,
-                asked.meets,
-                asked.own,
-                asked.check_differ,
-                limit2,
-                threshold,
-                store.rank.view,
-                store.rank_max.view,
-                store.group.view,
-                store.differ.view,
-                store.mass.view,
-                store.centre.view[:, 0],
-                store.samples.values,
-                store.samples.begin,
-                store.samples.base,
-                index.columns,
-                index.shift(store),
-                out_arrival,
-                out_row,
-                out_probability,
-                tally,
-            )
+            start, store.linked, low, n = scan_line(cursor, rule, rows, given, window, held, index.of(store), out)
             index.linked(store)
         elif isinstance(index, Runs):
-            start, store.linked, low, n = sort_match(
-                start,
-                store.linked,
-                low,
-                arrivals.store,
-                asked.oldest,
-                asked.newest,
-                arrivals.group,
-                arrivals.differ,
-                given.first,
-                given.samples,
-                given.weights,
-                given.mass,
-                asked.meets,
-                asked.own,
-                asked.check_differ,
-                limit2,
-                threshold,
-                store.base,
-                store.rank.view,
-                store.rank_max.view,
-                store.group.view,
-                store.differ.view,
-                store.mass.view,
-                store.samples.values,
-                store.samples.begin,
-                store.samples.length,
-                store.samples.base,
-                store.weights.values,
-                store.weights.begin,
-                store.weights.base,
-                store.ordered,
-                index.merge_rows,
-                index.at,
-                *index.large,
-                *index.small,
-                touched,
-                out_arrival,
-                out_row,
-                out_probability,
-                tally,
-            )
+            start, store.linked, low, n = sort_match(cursor, rule, rows, given, window, held, index.of(store), out)
             tally[2] = tally[0]
         else:
             raise TypeError(f"{index!r} is no index on a line")
-        yield out_arrival[:n], out_row[:n], out_probability[:n]
+        yield out.arrival[:n], out.row[:n], out.probability[:n]
 
 
-def samples_of(arrivals: Arrivals, stores: Sequence[Store]) -> Samples:
-    """The samples of arrivals, in tick order."""
+def samples_of(arrivals: Arrivals, stores: Sequence[Store]) -> tuple[ArrivalSamples, NDArray[np.float64]]:
+    """The samples of arrivals, in tick order, and their masses."""
     n = len(arrivals.time)
     every = [(own, store, np.flatnonzero(arrivals.store == own)) for own, store in enumerate(stores)]
     present = [(own, store, at) for own, store, at in every if len(at)]
@@ -221,4 +124,4 @@ def samples_of(arrivals: Arrivals, stores: Sequence[Store]) -> Samples:
             weights.append(np.repeat(mass[at] / length[at], length[at]))
     first, samples = gather_runs(place, length, 0, np.concatenate(values), np.arange(n))
     shares = np.empty(0) if even else gather_runs(place, length, 0, np.concatenate(weights), np.arange(n))[1]
-    return Samples(first, samples, shares, mass, centre)
+    return ArrivalSamples(first, samples, shares, centre), mass
