@@ -18,7 +18,7 @@ from appulse.kernels import bounds, grid, strings
 from appulse.kernels.arrays import Moments, RowPairs, Sampled, Samples
 from appulse.kernels.gaussian import Gaussians, ball_probability, gaussian_pairs, phi
 from appulse.kernels.line import refine_line
-from appulse.kernels.moments import attained_radius, shapes, summarise
+from appulse.kernels.moments import Summaries, attained_radius, shapes, summarise
 from appulse.kernels.refine import refine
 from appulse.model.points import ball_points, normal_points
 from tests import naive
@@ -165,7 +165,8 @@ def _summary(
     mass, centre, radius, reach = np.ones(1), np.empty((1, d)), np.empty(1), np.empty(1)
     covariance, samples = np.empty((1, d * (d + 1) // 2)), np.empty(n * d)
     first = np.array([0, n])
-    summarise(first, rows, weights, quantile, False, mass, centre, covariance, radius, reach, samples)
+    out = Summaries(mass, centre, covariance, radius, reach)
+    summarise(first, rows, weights, quantile, False, out, samples)
     return mass[0], centre[0], covariance[0], radius[0], reach[0], samples
 
 
@@ -228,8 +229,8 @@ class _Side:
         self.covariance = np.empty((n, self.d * (self.d + 1) // 2))
         self.samples = np.empty(rows.size)
         self.weights = weights
-        outputs = (self.mass, self.centre, self.covariance, self.radius, self.reach, self.samples)
-        summarise(self.first, rows, weights, 0.5, False, *outputs)
+        out = Summaries(self.mass, self.centre, self.covariance, self.radius, self.reach)
+        summarise(self.first, rows, weights, 0.5, False, out, self.samples)
         self.shape = np.empty((n, self.d + 1))
         shapes(self.first, self.samples, weights, self.centre, self.shape)
 
