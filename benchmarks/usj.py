@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from appulse.kernels.arrays import SampleRun
-from appulse.kernels.close import Open, close_count
 from appulse.kernels.jit import kernel
+from appulse.kernels.within_epsilon import Open, close_count
 from benchmarks.usj_grid import SLACK, grouped, push_radius, put, sample_level, summary, take, visited, window
 
 if TYPE_CHECKING:

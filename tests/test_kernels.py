@@ -17,8 +17,8 @@ from hypothesis.extra.numpy import arrays
 from appulse.kernels import bounds, grid, strings
 from appulse.kernels.arrays import Moments, RowPairs, Sampled, Samples
 from appulse.kernels.gaussian import Gaussians, ball_probability, gaussian_pairs, phi
-from appulse.kernels.line import refine_line
 from appulse.kernels.moments import Summaries, attained_radius, shapes, summarise
+from appulse.kernels.one_dimension import refine_line
 from appulse.kernels.refine import refine
 from appulse.model.points import ball_points, normal_points
 from tests import naive
@@ -279,9 +279,9 @@ def _check_meeting(left: _Side, right: _Side, epsilon: float, alpha: float) -> N
     a, b = (x.ravel() for x in np.meshgrid(np.arange(len(left.mass)), np.arange(len(right.mass))))
     truth = [naive.samples_probability(left.objects[i], right.objects[j], epsilon) for i, j in zip(a, b, strict=True)]
     found, upper, pairs = np.empty(len(a)), np.empty(len(a)), RowPairs(a, b)
-    for sifted_from, early in product((0, 99), (False, True)):
+    for bounded_from, early in product((0, 99), (False, True)):
         at_most = upper if early else np.empty(0)
-        refine(pairs, limit, threshold, sifted_from, left.whole(), right.whole(), found, at_most)
+        refine(pairs, limit, threshold, bounded_from, left.whole(), right.whole(), found, at_most)
         for p, most, q in zip(found, upper, truth, strict=True):
             if math.isnan(p):
                 assert q < naive.threshold_of(alpha)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from appulse.kernels.jit import kernel
-from appulse.kernels.lanes import prefetch
+from appulse.kernels.simd import prefetch
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

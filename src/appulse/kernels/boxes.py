@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from appulse.kernels.jit import kernel
-from appulse.kernels.lanes import LANES, lowest, meeting, prefetch
+from appulse.kernels.simd import LANES, lowest, meeting, prefetch
 
 if TYPE_CHECKING:
     from typing import TypeAlias

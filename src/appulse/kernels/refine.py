@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from appulse.kernels.arrays import SampleRun
-from appulse.kernels.close import Open, close_count, close_mass
 from appulse.kernels.jit import kernel
-from appulse.kernels.lanes import prefetch
-from appulse.kernels.sift import sift
+from appulse.kernels.sample_bounds import sample_bounds
+from appulse.kernels.simd import prefetch
+from appulse.kernels.within_epsilon import Open, close_count, close_mass
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,7 +30,7 @@ _AHEAD = 8  # pairs that are prepared before their turn
 class Room(NamedTuple):
     """Room for as many samples as an object has, and one more in ``order``."""
 
-    upper: NDArray[np.float64]  # shares, as `sift` tells them
+    upper: NDArray[np.float64]  # shares, as `sample_bounds` tells them
     order: NDArray[np.int64]
     scratch: NDArray[np.float64]
 
@@ -128,7 +128,7 @@ def refine(
     pairs: RowPairs,
     limit: float,
     threshold: float,
-    sifted_from: int,  # as many samples as it pays to judge each by itself, before it is compared with all others
+    bounded_from: int,  # as many samples as it pays to judge each by itself, before it is compared with all others
     one: Sampled,
     other: Sampled,
     probability: Floats,
@@ -136,8 +136,8 @@ def refine(
 ) -> int:
     """Probability of each pair ``(left[i], right[i])``; NaN once it is certain to stay below ``threshold``.
 
-    The samples of the wider object are judged against the other first (`sift`), then summed over; what they may add at
-    most bounds what can still come. Returns how many pairs bounds of single samples decided.
+    The samples of the wider object are judged against the other first (`sample_bounds`), then summed over; what they
+    may add at most bounds what can still come. Returns how many pairs bounds of single samples decided.
     """
     left, right = pairs.left, pairs.right
     left_samples, left_begin, left_length, left_base = one.samples[1:5]
@@ -242,18 +242,18 @@ def refine(
             magnitude += abs(left_centre[a, k]) + abs(right_centre[b, k])
         far = np.sqrt(square) + left_radius[a] + right_radius[b]
         blur = 4e-16 * (magnitude + far)
-        if min(n, m) < sifted_from:
+        if min(n, m) < bounded_from:
             upper[:] = 1.0
         x = SampleRun(left_samples, x_at, p, p_at, n)
         y = SampleRun(right_samples, y_at, q, q_at, m)
         if flipped:
-            if min(n, m) >= sifted_from:
-                sift(y, one.moments, a, limit, far, blur, upper, scratch)
+            if min(n, m) >= bounded_from:
+                sample_bounds(y, one.moments, a, limit, far, blur, upper, scratch)
             total = float(n) if left_even else left_mass[a]
             value, rest = by_samples(y, x, d, limit2, even, total, goal, room)
         else:
-            if min(n, m) >= sifted_from:
-                sift(x, other.moments, b, limit, far, blur, upper, scratch)
+            if min(n, m) >= bounded_from:
+                sample_bounds(x, other.moments, b, limit, far, blur, upper, scratch)
             total = float(m) if right_even else right_mass[b]
             value, rest = by_samples(x, y, d, limit2, even, total, goal, room)
         if value < 0.0:

@@ -11,7 +11,6 @@ import numpy as np
 
 from appulse.kernels.bins import bin_key
 from appulse.kernels.jit import exact_kernel, inlined_kernel
-from appulse.kernels.lanes import shift
 from appulse.kernels.occurrences import (
     END,
     FRESH,
@@ -34,6 +33,7 @@ from appulse.kernels.occurrences import (
     sweep,
     widen,
 )
+from appulse.kernels.simd import shift
 
 if TYPE_CHECKING:
     from appulse.kernels.arrays import ByteArray, Flags, Floats, Hashes, Ints, Whole

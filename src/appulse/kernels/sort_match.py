@@ -16,7 +16,7 @@ from appulse.kernels.jit import kernel
 
 if TYPE_CHECKING:
     from appulse.kernels.arrays import Floats, Ints, Samples
-    from appulse.kernels.line import ArrivalSamples, Matches
+    from appulse.kernels.one_dimension import ArrivalSamples, Matches
     from appulse.kernels.sweep import ArrivalRows, Cursor, PairRule, WindowRows
 
 #: Where the runs stand: values in the large and in the small one, and rows in the small one.
@@ -51,7 +51,7 @@ class Run(NamedTuple):
     weights: Floats
 
 
-class SortedRuns(NamedTuple):
+class TwoRuns(NamedTuple):
     """A large run, and a small one of what came last; row r of the store is known in them as ``base + r``."""
 
     at: Ints
@@ -130,7 +130,7 @@ def sort_match(
     given: ArrivalSamples,
     window: WindowRows,
     held: Samples,
-    index: SortedRuns,
+    index: TwoRuns,
     out: Matches,
 ) -> tuple[int, int, int, int]:
     """As `appulse.kernels.sweep.sweep`, with the probability of each pair, and of those above the threshold only.

@@ -9,7 +9,7 @@ import numpy as np
 
 from appulse.kernels.grid import OVERFLOW, SLACK, bucket_of, cell_coordinate, cell_limit, link, pack_cell
 from appulse.kernels.jit import kernel
-from appulse.kernels.lanes import prefetch
+from appulse.kernels.simd import prefetch
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

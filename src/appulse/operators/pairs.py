@@ -11,12 +11,12 @@ from appulse.errors import warn_exploding
 from appulse.kernels import bounds as bound_kernels
 from appulse.kernels.arrays import RowPairs, Sampled
 from appulse.kernels.axes import refine_on_axes
-from appulse.kernels.close import SamplePairs, close_samples
 from appulse.kernels.gaussian import Gaussians, gaussian_pairs
 from appulse.kernels.grid import squared_distances
-from appulse.kernels.line import refine_line
+from appulse.kernels.one_dimension import refine_line
 from appulse.kernels.refine import refine
 from appulse.kernels.strings import Ordered, Runs, sorts_after
+from appulse.kernels.within_epsilon import SamplePairs, close_samples
 from appulse.model.uncertainty import Gaussian
 from appulse.operators.pairings import Pairings
 
@@ -121,7 +121,7 @@ def _gaussian(plan: JoinPlan, pairs: Pairs, counts: Counter[str]) -> NDArray[np.
 
 _OPEN = (bound_kernels.REFINE, bound_kernels.ACCEPTED, bound_kernels.LIKELY)
 # Samples of each object from which on it pays to judge them one by one before all pairs of them are looked at.
-_SIFTED_FROM = 24
+_BOUNDED_FROM = 24
 _NEVER = np.iinfo(np.int64).max
 # Pairs of samples: of one pair of rows, and of all that are compared at once, from which on this is announced. A core
 # compares some 2e9 a second, and nothing can stop it within a pair.
@@ -185,7 +185,7 @@ def _refined(plan: JoinPlan, pairs: Pairs, counts: Counter[str]) -> Found:
         pairs.rows,
         plan.limit,
         plan.threshold,
-        _SIFTED_FROM if "sample" in plan.bounds else _NEVER,
+        _BOUNDED_FROM if "sample" in plan.bounds else _NEVER,
         Sampled(sides[0], pairs.left_store.moments),
         Sampled(sides[1], pairs.right_store.moments),
         probability,

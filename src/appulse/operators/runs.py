@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from appulse.kernels import sort_match as kernels
-from appulse.kernels.line import LineColumns, fill_columns
+from appulse.kernels.one_dimension import LineColumns, fill_columns
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from appulse.operators.store import Store
 
 
-class Runs:
+class SortedRuns:
     """The runs of one store's rows up to the last one linked."""
 
     def __init__(self) -> None:
@@ -31,9 +31,9 @@ class Runs:
         """Bytes held."""
         return sum(int(array.nbytes) for array in (*self.large, *self.small))
 
-    def of(self, store: Store) -> kernels.SortedRuns:
+    def of(self, store: Store) -> kernels.TwoRuns:
         """As kernels take them."""
-        return kernels.SortedRuns(self.at, self.large, self.small, store.base, self.merge_rows, store.ordered)
+        return kernels.TwoRuns(self.at, self.large, self.small, store.base, self.merge_rows, store.ordered)
 
     def forget(self) -> None:
         """Rows have moved: make the runs anew when they are needed."""

@@ -26,7 +26,7 @@ from appulse.operators.arrivals import Arrivals
 from appulse.operators.cost import UNKNOWN, Choice, Probes
 from appulse.operators.estimate import Estimate, estimated
 from appulse.operators.labels import LabelNumbers
-from appulse.operators.line import matches, prepare
+from appulse.operators.one_dimension import matches, prepare
 from appulse.operators.output import Output, Watch, explodes
 from appulse.operators.pairs import Found, Ownership, Pairs, evaluated, pairings, sorts_after_partner
 from appulse.operators.presence import Windows, pair_factor

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from appulse.kernels import boxes as kernels
-from appulse.kernels.lanes import LANES
+from appulse.kernels.simd import LANES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

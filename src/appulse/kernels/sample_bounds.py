@@ -41,7 +41,7 @@ def _leaning(one: SampleRun, other: Moments, row: int, out: NDArray[np.float64],
 
 
 @kernel
-def sift(
+def sample_bounds(
     one: SampleRun,  # whose samples are judged
     other: Moments,
     row: int,  # of the other

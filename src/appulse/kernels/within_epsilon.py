@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from appulse.kernels.jit import kernel
-from appulse.kernels.lanes import LANES, close_2, close_3, close_4, close_5
+from appulse.kernels.simd import LANES, close_2, close_3, close_4, close_5
 
 if TYPE_CHECKING:
     import numpy as np

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from appulse.kernels.line import ArrivalSamples, Matches, scan_line
+from appulse.kernels.one_dimension import ArrivalSamples, Matches, scan_line
 from appulse.kernels.sort_match import sort_match
 from appulse.kernels.strings import gather_runs
 from appulse.kernels.sweep import ArrivalRows, Cursor
-from appulse.operators.runs import Columns, Runs, line_costs
+from appulse.operators.runs import Columns, SortedRuns, line_costs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -44,23 +44,23 @@ def prepare(
 
 def _better(
     store: Store, stores: Sequence[Store], arrivals: Arrivals, probes: NDArray[np.int64], index: str, limit: float
-) -> type[Runs | Columns] | None:
+) -> type[SortedRuns | Columns] | None:
     """By name, or by what a sample of the probes costs."""
     if index == "grid":
         return None
     if index == "sorted":
-        return Runs
+        return SortedRuns
     fits = Columns.fit(store)
     if index == "dense":
         return Columns if fits else None
     if len(probes) == 0 or len(store) == 0:
-        return type(store.line) if isinstance(store.line, Runs | Columns) else None
+        return type(store.line) if isinstance(store.line, SortedRuns | Columns) else None
     probes = probes[:: max(1, len(probes) // 32)]
     radius = np.empty(len(probes))
     for k, p in enumerate(probes.tolist()):
         radius[k] = stores[int(arrivals.store[p])].radius.view[arrivals.row[p]]
     costs = line_costs(store, arrivals.centre[probes, 0], arrivals.extent[probes], radius, limit, len(arrivals.time))
-    kinds: dict[str, type[Runs | Columns] | None] = {"runs": Runs, "columns": Columns, "pairs": None}
+    kinds: dict[str, type[SortedRuns | Columns] | None] = {"runs": SortedRuns, "columns": Columns, "pairs": None}
     if not fits:
         del costs["columns"]
     for name, kind in kinds.items():  # to change the index costs something, too
@@ -92,7 +92,7 @@ def matches(
         if isinstance(index, Columns):
             start, store.linked, low, n = scan_line(cursor, rule, rows, given, window, held, index.of(store), out)
             index.linked(store)
-        elif isinstance(index, Runs):
+        elif isinstance(index, SortedRuns):
             start, store.linked, low, n = sort_match(cursor, rule, rows, given, window, held, index.of(store), out)
             tally[2] = tally[0]
         else:
