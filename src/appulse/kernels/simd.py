@@ -52,7 +52,7 @@ def _meeting(_context: Any, blocks: Any, at: Any, least: Any, most: Any) -> Any:
 def _closeness(d: int) -> Any:
     """The count of one point's close points among 16, in ``d`` dimensions, each coordinate in an array of its own."""
 
-    def typed(_context: Any, own: Any, _s: Any, _n: Any, others: Any, *_rest: Any) -> Any:
+    def typed(_context: Any, own: Any, s: Any, n: Any, others: Any, at: Any, m: Any, limit2: Any, kept: Any) -> Any:
         def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             own_data, place, own_step, data, first, step, most, mask = args
 
@@ -72,6 +72,7 @@ def _closeness(d: int) -> Any:
             bits = builder.zext(builder.bitcast(close, ir.IntType(LANES)), _INDEX)
             return builder.ctpop(builder.and_(bits, mask))
 
+        del s, n, at, m, limit2, kept
         index, real = types.int64, types.float64
         return index(own, index, index, others, index, index, real, index), code
 
