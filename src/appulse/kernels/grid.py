@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from appulse.kernels.jit import kernel
+from appulse.kernels.jit import inlined_kernel, kernel
 
 if TYPE_CHECKING:
     from appulse.kernels.arrays import Floats, Ints, Whole
@@ -80,7 +80,7 @@ class Grid(NamedTuple):
     by_variance: bool
 
 
-@kernel
+@inlined_kernel
 def link(row: int, grid: Grid) -> None:
     """Put stored row ``row`` at the head of its chain. ``heads`` has one bucket more than the mask: the overflow."""
     cell, heads, dims, inverse_side = grid.cell, grid.heads, grid.dims, grid.inverse_side

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from appulse.kernels.grid import OVERFLOW, SLACK, bucket_of, cell_coordinate, cell_limit, link, pack_cell
-from appulse.kernels.jit import kernel
+from appulse.kernels.jit import inlined_kernel, kernel
 from appulse.kernels.simd import prefetch
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ def _cell_gap(position: float, cell: Whole, inverse_side: float, limit: int) -> 
     return max(0.0, gap * (1.0 - 1e-12) - 1e-12 * side - 1e-15 * abs(position))
 
 
-@kernel
+@inlined_kernel
 def _fetch(row: Whole, d: int, rows: WindowRows, balls: Balls, grid: Grid) -> None:
     """Have what a walk reads of a row on its way."""
     prefetch(rows.rank, row)
