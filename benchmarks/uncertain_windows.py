@@ -80,18 +80,16 @@ def numbers(rng: np.random.Generator, arrivals: int, few: int) -> tuple[float, f
     def ours(end: int) -> Numbers:
         floor = np.empty(end, np.int64)
         window = np.array([0, end])
-        ticks = np.ones(end, bool)
-        poisson_binomial.evict(
-            window, np.array([begin]), exist[:end], ticks, size, CONFIDENCE, 0.0, end, poisson_binomial.EXACT, floor
-        )
+        ticks = poisson_binomial.Ticks(window, np.array([begin]), np.ones(end, bool))
+        rule = poisson_binomial.CountRule(size, CONFIDENCE, 0.0, end, poisson_binomial.EXACT)
+        poisson_binomial.evict(ticks, exist[:end], rule, floor)
         floor = floor[begin:]
         out = room[: int((np.arange(begin, end) - floor + 1).sum())]
         where, row, newest = (np.empty(len(out), np.int64) for _ in range(3))
         asked = questions(floor, begin, end, size, where, row, newest, out)
         of, alone, answers = np.zeros(asked, np.int64), np.full(asked, -1), np.empty(asked)
-        poisson_binomial.membership(
-            window, exist[:end], size, poisson_binomial.EXACT, of, row[:asked], newest[:asked], alone, answers
-        )
+        rows = poisson_binomial.Questions(of, row[:asked], newest[:asked], alone)
+        poisson_binomial.membership(window, exist[:end], size, poisson_binomial.EXACT, rows, answers)
         out[where[:asked]] = answers
         return floor, out
 

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from appulse.kernels.close import close_count
+from appulse.kernels.arrays import SampleRun
 from appulse.kernels.jit import kernel
+from appulse.kernels.within_epsilon import Open, close_count
 from benchmarks.usj_grid import SLACK, grouped, push_radius, put, sample_level, summary, take, visited, window
 
 if TYPE_CHECKING:
@@ -184,9 +185,8 @@ def judge(
     for at in range(others.shape[0]):
         i = number if side == 0 else others[at]
         j = others[at] if side == 0 else number
-        close, _ = close_count(
-            own, i * d * m, m, partners, j * d * m, m, d, limit2, order, upper, 0.0, most, least, np.inf, scratch
-        )
+        one, other = SampleRun(own, i * d * m, upper, 0, m), SampleRun(partners, j * d * m, upper, 0, m)
+        close, _ = close_count(one, other, d, limit2, Open(order, m, upper, 0.0, most, least, np.inf), scratch)
         if close >= need:
             out[found, 0] = i
             out[found, 1] = j

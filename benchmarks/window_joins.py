@@ -159,14 +159,14 @@ def floors_of(
     """The oldest live row at each arrival of a stream, one row a tick (Algorithm 1; with ``least`` Algorithm 2)."""
     n = len(exist)
     floor = np.empty(n, np.int64)
-    first, fresh = np.array([0, n]), np.zeros(1, np.int64)
-    poisson_binomial.evict(first, fresh, exist, np.ones(n, bool), size, confidence, least, most, method, floor)
+    ticks = poisson_binomial.Ticks(np.array([0, n]), np.zeros(1, np.int64), np.ones(n, bool))
+    poisson_binomial.evict(ticks, exist, poisson_binomial.CountRule(size, confidence, least, most, method), floor)
     return floor
 
 
 def memberships(exist: Floats, size: int, row: Ints, newest: Ints, method: int = poisson_binomial.EXACT) -> Floats:
     """Pr(row is in the window | it exists) at the arrival of ``newest``, which may only rise."""
     out = np.empty(len(row))
-    window, alone = np.zeros(len(row), np.int64), np.full(len(row), -1)
-    poisson_binomial.membership(np.array([0, len(exist)]), exist, size, method, window, row, newest, alone, out)
+    asked = poisson_binomial.Questions(np.zeros(len(row), np.int64), row, newest, np.full(len(row), -1))
+    poisson_binomial.membership(np.array([0, len(exist)]), exist, size, method, asked, out)
     return out

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _NAME = """
 import numba
@@ -31,3 +36,27 @@ def test_no_two_processes_name_machine_code_alike() -> None:
     ]
     for code, other in zip(*runs, strict=True):
         assert code != other
+
+
+_USE = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import numpy as np
+import kernels
+from {module} import Pair
+print(kernels.first(Pair(np.arange(3), np.arange(3))))
+"""
+
+
+def test_machine_code_for_a_type_that_has_gone_is_made_anew(tmp_path: Path) -> None:
+    """Numba reads the types in an index before it sees that the source changed: one has moved to another module."""
+    pair = "from typing import Any, NamedTuple\n\nclass Pair(NamedTuple):\n    one: Any\n    two: Any\n"
+    code = "from appulse.kernels.jit import kernel\n\n@kernel\ndef first(pair):\n    return pair.one[{}]\n"
+    for module, place in (("earlier", 1), ("later", 2)):
+        (tmp_path / "earlier.py").unlink(missing_ok=True)
+        (tmp_path / f"{module}.py").write_text(pair)
+        (tmp_path / "kernels.py").write_text(code.format(place) + "\n" * place)
+        command = [sys.executable, "-B", "-c", _USE.format(module=module), str(tmp_path)]
+        environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+        found = subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
+        assert int(found) == place

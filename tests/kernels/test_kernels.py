@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from appulse.kernels import bounds, grid, strings
-from appulse.kernels.gaussian import ball_probability, gaussian_pairs, phi
-from appulse.kernels.line import refine_line
-from appulse.kernels.moments import attained_radius, shapes, summarise
+from appulse.kernels.arrays import Moments, RowPairs, Sampled, Samples
+from appulse.kernels.gaussian import Gaussians, ball_probability, gaussian_pairs, phi
+from appulse.kernels.moments import Summaries, attained_radius, shapes, summarise
+from appulse.kernels.one_dimension import refine_line
 from appulse.kernels.refine import refine
 from appulse.model.points import ball_points, normal_points
 from tests.helpers import naive
@@ -146,8 +147,8 @@ def test_pairs_of_gaussians_equal_the_definition(data: st.DataObject) -> None:
     )
     for use_bounds in (True, False):
         limit2 = naive.limit_of(epsilon) ** 2
-        left, right = (x, np.array([p]), np.array([[s]])), (y, np.array([q]), np.array([[t]]))
-        gaussian_pairs(one, one, epsilon, limit2, threshold, use_bounds, *left, *right, found)
+        left, right = Gaussians(x, np.array([p]), np.array([[s]])), Gaussians(y, np.array([q]), np.array([[t]]))
+        gaussian_pairs(RowPairs(one, one), epsilon, limit2, threshold, use_bounds, left, right, found)
         if math.isnan(found[0]):
             assert truth < threshold
         else:
@@ -164,7 +165,8 @@ def _summary(
     mass, centre, radius, reach = np.ones(1), np.empty((1, d)), np.empty(1), np.empty(1)
     covariance, samples = np.empty((1, d * (d + 1) // 2)), np.empty(n * d)
     first = np.array([0, n])
-    summarise(first, rows, weights, quantile, False, mass, centre, covariance, radius, reach, samples)
+    out = Summaries(mass, centre, covariance, radius, reach)
+    summarise(first, rows, weights, quantile, False, out, samples)
     return mass[0], centre[0], covariance[0], radius[0], reach[0], samples
 
 
@@ -227,21 +229,21 @@ class _Side:
         self.covariance = np.empty((n, self.d * (self.d + 1) // 2))
         self.samples = np.empty(rows.size)
         self.weights = weights
-        outputs = (self.mass, self.centre, self.covariance, self.radius, self.reach, self.samples)
-        summarise(self.first, rows, weights, 0.5, False, *outputs)
+        out = Summaries(self.mass, self.centre, self.covariance, self.radius, self.reach)
+        summarise(self.first, rows, weights, 0.5, False, out, self.samples)
         self.shape = np.empty((n, self.d + 1))
         shapes(self.first, self.samples, weights, self.centre, self.shape)
 
-    def summary(self) -> tuple[Any, ...]:
-        return self.mass, self.centre, self.radius, self.covariance, self.shape
+    def summary(self) -> Moments:
+        return Moments(self.mass, self.centre, self.radius, self.covariance, self.shape)
 
-    def whole(self) -> tuple[Any, ...]:
-        return *self.runs(), self.centre, self.radius, self.covariance, self.shape
+    def whole(self) -> Sampled:
+        return Sampled(self.runs(), self.summary())
 
-    def runs(self) -> tuple[Any, ...]:
+    def runs(self) -> Samples:
         begin = self.first[:-1]
         length = np.diff(self.first)
-        return self.mass, self.samples, begin * self.d, length * self.d, 0, self.weights, begin, 0
+        return Samples(self.mass, self.samples, begin * self.d, length * self.d, 0, self.weights, begin, 0)
 
 
 @st.composite
@@ -276,10 +278,10 @@ def _check_meeting(left: _Side, right: _Side, epsilon: float, alpha: float) -> N
     limit, threshold = naive.limit_of(epsilon), alpha - 1e-9
     a, b = (x.ravel() for x in np.meshgrid(np.arange(len(left.mass)), np.arange(len(right.mass))))
     truth = [naive.samples_probability(left.objects[i], right.objects[j], epsilon) for i, j in zip(a, b, strict=True)]
-    found, upper = np.empty(len(a)), np.empty(len(a))
-    kernel: Any = refine
-    for sifted_from, early in product((0, 99), (False, True)):
-        kernel(a, b, left.d, limit, threshold, sifted_from, early, *left.whole(), *right.whole(), found, upper)
+    found, upper, pairs = np.empty(len(a)), np.empty(len(a)), RowPairs(a, b)
+    for bounded_from, early in product((0, 99), (False, True)):
+        at_most = upper if early else np.empty(0)
+        refine(pairs, limit, threshold, bounded_from, left.whole(), right.whole(), found, at_most)
         for p, most, q in zip(found, upper, truth, strict=True):
             if math.isnan(p):
                 assert q < naive.threshold_of(alpha)
@@ -291,9 +293,8 @@ def _check_meeting(left: _Side, right: _Side, epsilon: float, alpha: float) -> N
     for use_moment, use_square in product((True, False), repeat=2):
         for use_accept in (True, False):
             verdict = np.empty(len(a), np.int8)
-            judge: Any = bounds.judge
-            asked = (limit, threshold, use_moment, use_square, use_accept, use_accept)
-            judge(a, b, *asked, *left.summary(), *right.summary(), verdict, upper)
+            use = bounds.Use(use_moment, use_square, use_accept, use_accept)
+            bounds.judge(pairs, limit, threshold, use, left.summary(), right.summary(), verdict, upper)
             for i, j, v, q, at_least in zip(a, b, verdict, truth, upper, strict=True):
                 whole = left.objects[i].mass * right.objects[j].mass
                 if v == bounds.LIKELY:
@@ -354,14 +355,13 @@ def test_many_partners_at_once_are_as_one_by_one(meeting: tuple[_Side, _Side, fl
     truth = [naive.samples_probability(left.objects[i], right.objects[j], epsilon) for i, j in zip(a, b, strict=True)]
     limit2, threshold = naive.limit_of(epsilon) ** 2, alpha - 1e-9
     found, limit = np.empty(len(a)), naive.limit_of(epsilon)
-    by_pairs: Any = refine
-    by_tables: Any = refine_line
+    pairs = RowPairs(a, b)
     runs: list[Callable[[], Any]] = [
-        partial(by_pairs, a, b, left.d, limit, threshold, least, False, *left.whole(), *right.whole(), found, found[:0])
+        partial(refine, pairs, limit, threshold, least, left.whole(), right.whole(), found, found[:0])
         for least in (0, 24, 99)
     ]
     if left.d == 1:
-        runs.append(partial(by_tables, a, b, limit2, threshold, *left.runs(), *right.runs(), found))
+        runs.append(partial(refine_line, pairs, limit2, threshold, left.runs(), right.runs(), found))
     for run in runs:
         run()
         for p, q in zip(found, truth, strict=True):
@@ -464,11 +464,12 @@ def test_rows_of_one_time_sort_by_key_then_centre_then_samples(data: st.DataObje
         centre = [data.draw(small) for _ in range(d)]
         samples = data.draw(st.lists(small, max_size=3)) if with_samples else []
         sides.append((key, centre, samples))
-    arguments: list[Any] = []
+    laid_out = []
     for key, centre, samples in sides:
         zero = np.zeros(1, np.int64)
-        arguments += [np.frombuffer(key, np.uint8), zero, np.array([len(key)]), 0, np.array([centre])]
+        keys = strings.Runs(np.frombuffer(key, np.uint8), zero, np.array([len(key)]), 0)
         begin = zero if with_samples else NONE
-        arguments += [np.array(samples, np.float64), begin, np.array([len(samples)]), 0]
+        values = strings.Runs(np.array(samples, np.float64), begin, np.array([len(samples)]), 0)
+        laid_out.append(strings.Ordered(keys, np.array([centre]), values))
     row = np.zeros(1, np.int64)
-    assert bool(strings.sorts_after(row, row, *arguments)[0]) == (sides[0] > sides[1])
+    assert bool(strings.sorts_after(RowPairs(row, row), *laid_out)[0]) == (sides[0] > sides[1])

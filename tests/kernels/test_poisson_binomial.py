@@ -186,8 +186,8 @@ def _membership(
     first, exist = _joined(windows)
     columns = np.array(questions, np.int64).reshape(-1, 4)
     out = np.full(len(questions), np.nan)
-    window, row, newest, partner = (np.ascontiguousarray(columns[:, k]) for k in range(4))
-    kernel.membership(first, exist, size, METHODS.index(method), window, row, newest, partner, out)
+    asked = kernel.Questions(*(np.ascontiguousarray(columns[:, k]) for k in range(4)))
+    kernel.membership(first, exist, size, METHODS.index(method), asked, out)
     return [float(p) for p in out]
 
 
@@ -292,8 +292,8 @@ def _evict(streams: Sequence[_Stream], rule: _Rule) -> tuple[list[list[int]], in
     fresh = np.array([stream.fresh for stream in streams], np.int64)
     tick_end = np.array([end for stream in streams for end in stream.tick_end], np.bool_)
     floor = np.full(len(exist), -7, np.int64)
-    settled = (rule.size, rule.confidence, rule.least, rule.max_rows, METHODS.index(rule.method))
-    capped = kernel.evict(first, fresh, exist, tick_end, *settled, floor)
+    counted = kernel.CountRule(rule.size, rule.confidence, rule.least, rule.max_rows, METHODS.index(rule.method))
+    capped = kernel.evict(kernel.Ticks(first, fresh, tick_end), exist, counted, floor)
     per_window = [floor[a:b].tolist() for a, b in pairwise(first)]
     for floors, stream in zip(per_window, streams, strict=True):
         assert floors[: stream.fresh] == [-7] * stream.fresh  # rows of earlier calls are not touched

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from appulse.engines.call import JoinCall
-from appulse.kernels.apart import meeting_boxes
+from appulse.kernels.apart import Boxes, meeting_boxes
 from appulse.model.batch import Batch
 from appulse.model.encode import summarised
 from appulse.model.filled import OBSERVED, Fill, Filled, split_ways, with_ways
@@ -269,7 +269,7 @@ class Unfilled:
             if int(np.maximum(end - begin, 0).sum()) > _MOST * len(rows):
                 return np.ones(len(rows), bool)
             for low, high in _without_own(boxes, rows, begin, end) if other == stream else [(begin, end)]:
-                meeting_boxes(rows.lows, rows.highs, rows.rank, boxes.lows, boxes.highs, low, high, limit2, meets)
+                meeting_boxes(Boxes(rows.lows, rows.highs), Boxes(boxes.lows, boxes.highs), low, high, limit2, meets)
         return meets
 
     def _reach(self, stream: int, rows: _Boxes, other: int, boxes: _Boxes) -> tuple[Ints, Ints]:

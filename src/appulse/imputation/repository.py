@@ -212,14 +212,13 @@ class Index:
         return sum(array.nbytes for array in self.arrays.values())
 
     @property
-    def _tree(self) -> tuple[Floats, Ints, Ints, Floats]:
-        return self.columns, self.begin, self.end, self.bounds
+    def _tree(self) -> kernels.Tree:
+        return kernels.Tree(self.columns, self.begin, self.end, self.bounds)
 
     def count(self, rows: Floats, constraints: Constraints, rule: int) -> Ints:
         """How many rows match each of ``rows`` (n, axes) under a rule."""
         found = np.empty(len(rows), np.int64)
-        c = constraints
-        kernels.count(*self._tree, np.ascontiguousarray(rows), c.used[rule], c.limits[rule], c.ranges[rule], found)
+        kernels.count(self._tree, np.ascontiguousarray(rows), _conditions(constraints, rule), found)
         return found
 
     def agree(
@@ -227,19 +226,8 @@ class Index:
     ) -> tuple[Ints, Ints, Ints]:
         """Of rows of its own: matches, matches that agree in a dependent, and one that does not (or -1)."""
         close, good, other = (np.empty(len(places), np.int64) for _ in range(3))
-        c = constraints
-        kernels.agree(
-            *self._tree,
-            places,
-            c.used[rule],
-            c.limits[rule],
-            c.ranges[rule],
-            len(self.axes) + dependent,
-            within,
-            close,
-            good,
-            other,
-        )
+        conditions, column = _conditions(constraints, rule), len(self.axes) + dependent
+        kernels.agree(self._tree, places, conditions, column, within, close, good, other)
         return close, good, other
 
     def fill(self, rows: Floats, nodes: Ints, constraints: Constraints) -> tuple[Ints, Ints, Ints, Ints]:
@@ -252,24 +240,11 @@ class Index:
         room = max(1024, 64 * n, 2 * len(self.values))
         code, times = np.empty(room, np.int64), np.empty(room, np.int64)
         tally, gathered = np.zeros(len(self.values), np.int64), np.empty(len(self.codes) + 1, np.int64)
-        c, start = constraints, 0
+        codes, rules = kernels.Codes(self.codes, tally), _conditions(constraints)
+        start = 0
         while True:
-            start = kernels.fill(
-                *self._tree,
-                self.codes,
-                tally,
-                rows,
-                nodes,
-                c.used,
-                c.limits,
-                c.ranges,
-                start,
-                place,
-                first,
-                code,
-                times,
-                gathered,
-            )
+            out = kernels.Distributions(place, first, code, times)
+            start = kernels.fill(self._tree, codes, rows, nodes, rules, start, out, gathered)
             if start == n:
                 return place, first, code[: first[-1]], times[: first[-1]]
             code, times = (np.concatenate([array, np.empty_like(array)]) for array in (code, times))
@@ -277,9 +252,16 @@ class Index:
     def hulls(self, rows: Floats, nodes: Ints, constraints: Constraints) -> tuple[Floats, Floats]:
         """Boxes around what `fill` would fill in, (n, dependents) each."""
         lows, highs = (np.empty((len(rows), len(self.dependents))) for _ in range(2))
-        c = constraints
-        kernels.hulls(*self._tree, np.ascontiguousarray(rows), nodes, c.used, c.limits, c.ranges, lows, highs)
+        kernels.hulls(self._tree, np.ascontiguousarray(rows), nodes, _conditions(constraints), lows, highs)
         return lows, highs
+
+
+def _conditions(constraints: Constraints, rule: int | None = None) -> kernels.Conditions:
+    """Of all rules, or of one, as kernels take them."""
+    used, limits, ranges = constraints.used, constraints.limits, constraints.ranges
+    if rule is None:
+        return kernels.Conditions(used, limits, ranges)
+    return kernels.Conditions(used[rule], limits[rule], ranges[rule])
 
 
 def _is_number(kind: pa.DataType) -> bool:

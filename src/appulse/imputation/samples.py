@@ -136,14 +136,11 @@ def _multiply(values: Floats, parts: Sequence[Choices], place: Ints, points: Flo
     for p, part in enumerate(parts):
         columns[p, : len(part.columns)] = part.columns
         table[starts[p] : starts[p + 1], : len(part.columns)] = part.values
-    kernels.product(
-        np.ascontiguousarray(values),
+    holes = kernels.Choices(
         np.column_stack([part.begin + start for part, start in zip(parts, starts[:-1], strict=True)]),
         np.column_stack([part.count for part in parts]),
         columns,
         table,
         np.concatenate([part.shares for part in parts]),
-        place,
-        points,
-        weights,
     )
+    kernels.product(np.ascontiguousarray(values), holes, place, points, weights)

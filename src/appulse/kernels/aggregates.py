@@ -12,7 +12,7 @@ reason values are taken from their middle before they are squared, and in a unit
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -240,14 +240,20 @@ def _above(begin: int, end: int, exist: Floats, above: Floats, size: int, band: 
     return found
 
 
+class UncertainRows(NamedTuple):
+    """Rows that may not exist, and their samples: those of row i from ``first[i]`` to ``first[i + 1]``."""
+
+    exist: Floats
+    first: Ints
+    values: Floats
+    weights: Floats  # they sum to the row's existence
+
+
 @exact_kernel
 def extremes(
     begin: Ints,
     end: Ints,
-    exist: Floats,
-    first: Ints,  # samples of row i are those from first[i] to first[i + 1]
-    values: Floats,
-    weights: Floats,  # they sum to the row's existence
+    held: UncertainRows,
     size: int,  # 0: no limit
     sign: float,  # 1: the greatest, -1: the least
     out: NDArray[np.float64],
@@ -258,6 +264,7 @@ def extremes(
     Values are scanned until what is left is nothing; the probability that none is beyond is a product, or, where the
     window holds only the newest existing rows, a sum over how many there are.
     """
+    exist, first, values, weights = held
     at = np.zeros(begin.shape[0] + 1, np.int64)
     found, chances = np.empty(256), np.empty(256)
     n = 0
@@ -390,10 +397,7 @@ def binned(count: Ints, value: Floats, chance: Floats, most: int, error: Floats)
 def sum_atoms(
     begin: int,
     end: int,
-    exist: Floats,
-    first: Ints,
-    values: Floats,
-    weights: Floats,
+    rows: UncertainRows,
     size: int,  # 0: no limit
     by_count: bool,  # whether to tell how many rows exist; with a limit that is known anyway
     most: int,
@@ -405,6 +409,7 @@ def sum_atoms(
     each row, and what that moves is added to ``error`` as in `binned`: each such move keeps the mean and does not
     depend on rows to come, so their mean squares add up.
     """
+    exist, first, values, weights = rows
     count, value, chance = np.zeros(1, np.int64), np.zeros(1), np.ones(1)
     step = 1 if by_count or size > 0 else 0
     # Values of one sum may come with many counts.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from appulse.kernels.jit import exact_kernel
 
@@ -10,23 +10,22 @@ if TYPE_CHECKING:
     from appulse.kernels.arrays import Flags, Floats, Ints
 
 
+class Boxes(NamedTuple):
+    """Boxes, (n, d)."""
+
+    lows: Floats
+    highs: Floats
+
+
 @exact_kernel
-def meeting_boxes(
-    lows: Floats,
-    highs: Floats,
-    time: Ints,
-    other_lows: Floats,
-    other_highs: Floats,
-    begin: Ints,
-    end: Ints,
-    limit2: float,
-    meets: Flags,
-) -> None:
-    """Mark boxes (n, d) whose square distance from one of the others, from ``begin[i]`` to ``end[i]``, is in the limit.
+def meeting_boxes(one: Boxes, other: Boxes, begin: Ints, end: Ints, limit2: float, meets: Flags) -> None:
+    """Mark boxes whose square distance from one of the others, from ``begin[i]`` to ``end[i]``, is in the limit.
 
     What is marked already is not looked at. A box with NaN meets nothing.
     """
-    for i in range(len(time)):
+    lows, highs = one
+    other_lows, other_highs = other
+    for i in range(len(lows)):
         if meets[i]:
             continue
         for j in range(begin[i], end[i]):

@@ -7,14 +7,14 @@ O(n m).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from appulse.kernels.jit import kernel
 
 if TYPE_CHECKING:
-    from appulse.kernels.arrays import Flags, Floats, Ints, Whole
+    from appulse.kernels.arrays import Flags, Floats, RowPairs, Samples, Whole
 
 _UNKNOWN, _NO_AXIS, _SEVERAL = -3, -1, -2
 
@@ -52,6 +52,14 @@ def _sums(weights: Floats, begin: Whole, n: Whole, even: bool, mass: float, sums
         sums[s + 1] = mass * (s + 1) / n if even else sums[s] + weights[begin + s]
 
 
+class AxisRun(NamedTuple):
+    """Samples in order along an axis, their coordinate along the other object's axis, and partial sums of weights."""
+
+    values: Floats
+    at: float
+    sums: Floats
+
+
 @kernel
 def _along_one(x: Floats, y: Floats, own: Floats, sums: Floats, rest: float, limit2: float) -> float:
     """Both differ along the same axis: for each of x, in order, a run of y that moves on."""
@@ -67,14 +75,14 @@ def _along_one(x: Floats, y: Floats, own: Floats, sums: Floats, rest: float, lim
 
 
 @kernel
-def _across(
-    x: Floats, x_at: float, y: Floats, y_at: float, own: Floats, sums: Floats, rest: float, limit2: float, need: float
-) -> float:
-    """They differ along two axes: x along its own, where y is at ``y_at``, and y likewise.
+def _across(one: AxisRun, other: AxisRun, rest: float, limit2: float, need: float) -> float:
+    """They differ along two axes: x along its own, where y is at ``other.at``, and y likewise.
 
-    From the x nearest to ``y_at`` outward on either side, the run of y only narrows. NaN where the widest run and all
-    of x in reach together weigh less than ``need`` (Ren et al. 2019, Lemma 4.2).
+    From the x nearest to ``other.at`` outward on either side, the run of y only narrows. NaN where the widest run and
+    all of x in reach together weigh less than ``need`` (Ren et al. 2019, Lemma 4.2).
     """
+    x, x_at, own = one
+    y, y_at, sums = other
     n, m = len(x), len(y)
     start, middle = int(np.searchsorted(x, y_at)), int(np.searchsorted(y, x_at))
     first, last = start, start
@@ -110,27 +118,12 @@ def _across(
 
 @kernel
 def refine_on_axes(
-    left: Ints,
-    right: Ints,
+    pairs: RowPairs,
     d: int,
     limit2: float,
     threshold: float,
-    left_mass: Floats,
-    left_samples: Floats,
-    left_begin: Ints,
-    left_length: Ints,
-    left_base: int,
-    left_weights: Floats,
-    left_weights_begin: Ints,
-    left_weights_base: int,
-    right_mass: Floats,
-    right_samples: Floats,
-    right_begin: Ints,
-    right_length: Ints,
-    right_base: int,
-    right_weights: Floats,
-    right_weights_begin: Ints,
-    right_weights_base: int,
+    one: Samples,
+    other: Samples,
     probability: Floats,
     done: Flags,
 ) -> None:
@@ -139,6 +132,11 @@ def refine_on_axes(
     NaN where a bound puts it below ``threshold``; ``done`` tells which pairs these are. The other arguments are those
     of `appulse.kernels.refine.refine`.
     """
+    left, right = pairs
+    left_mass, left_samples, left_begin, left_length, left_base = one[:5]
+    left_weights, left_weights_begin, left_weights_base = one[5:]
+    right_mass, right_samples, right_begin, right_length, right_base = other[:5]
+    right_weights, right_weights_begin, right_weights_base = other[5:]
     longest = 0
     for i in range(len(left)):
         longest = max(longest, left_length[left[i]] // d, right_length[right[i]] // d)
@@ -197,4 +195,4 @@ def refine_on_axes(
         if j_here == k_here:
             probability[i] = _along_one(x, y, own, sums, rest, limit2)
         else:
-            probability[i] = _across(x, x_at, y, y_at, own, sums, rest, limit2, need)
+            probability[i] = _across(AxisRun(x, x_at, own), AxisRun(y, y_at, sums), rest, limit2, need)

@@ -6,17 +6,17 @@ Means and covariances are probability-weighted and normalised by mass: with plai
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from appulse.kernels.jit import kernel
-from appulse.kernels.lanes import prefetch
+from appulse.kernels.simd import prefetch
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from appulse.kernels.arrays import Floats, Ints
+    from appulse.kernels.arrays import Floats, Moments, RowPairs
 
 REFINE, PRUNED_MASS, PRUNED_CANTELLI, PRUNED_MARKOV, ACCEPTED, PRUNED_SQUARE, LIKELY = 0, 1, 2, 3, 4, 5, 6
 _AHEAD = 8  # pairs that are prepared before their turn
@@ -89,30 +89,31 @@ def cantelli_on_square(
     return variance / (variance + gap * gap)
 
 
+class Use(NamedTuple):
+    """Which bounds are used."""
+
+    moment: bool
+    square: bool
+    accept: bool
+    early: bool  # bounds will do: `LIKELY` are pairs that reach the threshold, and `at_least` tells by how much
+
+
 @kernel
 def judge(
-    left: Ints,
-    right: Ints,
+    pairs: RowPairs,
     epsilon: float,  # with its tolerance
     threshold: float,
-    use_moment: bool,
-    use_square: bool,
-    use_accept: bool,
-    early: bool,  # bounds will do: `LIKELY` are pairs that reach the threshold, and `at_least` tells by how much
-    left_mass: Floats,
-    left_centre: Floats,
-    left_radius: Floats,
-    left_covariance: Floats,  # rows of the upper triangle
-    left_shape: Floats,
-    right_mass: Floats,
-    right_centre: Floats,
-    right_radius: Floats,
-    right_covariance: Floats,
-    right_shape: Floats,
+    use: Use,
+    one: Moments,
+    other: Moments,
     verdict: NDArray[np.int8],
     at_least: Floats,
 ) -> None:
     """One verdict per pair: to refine, pruned (by which bound), or accepted (then Pr is the product of masses)."""
+    left, right = pairs
+    use_moment, use_square, use_accept, early = use
+    left_mass, left_centre, left_radius, left_covariance, left_shape = one
+    right_mass, right_centre, right_radius, right_covariance, right_shape = other
     d = left_centre.shape[1]
     gap = np.empty(d, np.float64)
     for i in range(left.shape[0]):

@@ -7,12 +7,12 @@ bits in order; what is compared first is their upper part (`coarse`), the lower 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from appulse.kernels.jit import kernel
-from appulse.kernels.lanes import LANES, lowest, meeting, prefetch
+from appulse.kernels.simd import LANES, lowest, meeting, prefetch
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -280,33 +280,39 @@ def _descend(
     return width, side
 
 
+class Tree(NamedTuple):
+    """A tree of boxes; ``offsets`` tells where levels begin, leaves first."""
+
+    offsets: Ints
+    blocks: Coarse
+    rests: Fine
+    entries: Coarse
+    tight: Flags  # the axes along which coarse keys do not say everything
+
+
+class Clusters(NamedTuple):
+    """Points in clusters: cluster i are those from ``first[i]`` to ``first[i + 1]``."""
+
+    points: Coarse  # (n, axes)
+    rests: Fine
+    first: Ints
+    lows: Coarse  # (clusters, axes): their hulls
+    highs: Coarse
+
+
 @kernel
 def match(
-    offsets: Ints,
-    blocks: Coarse,
-    rests: Fine,
-    entries: Coarse,
-    tight: Flags,
-    points: Coarse,
-    point_rests: Fine,
-    first: Ints,
-    lows: Coarse,
-    highs: Coarse,
-    begin: int,
-    front: Coarse,
-    found_points: Coarse,
-    found_entries: Coarse,
+    tree: Tree, clusters: Clusters, begin: int, front: Coarse, found_points: Coarse, found_entries: Coarse
 ) -> tuple[int, int]:
     """The boxes each point lies in, from cluster ``begin`` on: up to which cluster, and how many pairs.
 
     Stops before clusters whose pairs no longer fit; -1 pairs if there is no room to go down for the next cluster alone.
-    ``points`` and ``point_rests`` are (n, axes), cluster i the points from ``first[i]`` to ``first[i + 1]``, and
-    ``lows`` and ``highs`` (clusters, axes) their hulls; ``tight`` are the axes along which coarse keys do not say
-    everything. ``offsets`` tells where levels begin, leaves first. ``front`` is room, (4, m) with m >= 16 and as many
-    as the top level has blocks.
+    ``front`` is room, (4, m) with m >= 16 and as many as the top level has blocks.
 
     The spatial join window of a cluster (Lim et al. 2006) is what its hull meets.
     """
+    offsets, blocks, rests, entries, tight = tree
+    points, point_rests, first, lows, highs = clusters
     axes, pairs, some = points.shape[1], 0, _TOGETHER
     while begin < len(first) - 1:
         end = min(begin + some, len(first) - 1)

@@ -49,6 +49,13 @@ class Chained(NamedTuple):
     free: Ints  # (most,): slots to be used again
 
 
+class Span(NamedTuple):
+    """The ends of a chain."""
+
+    low: float
+    high: float
+
+
 @exact_kernel
 def near(low: float, high: float, other_low: float, other_high: float, reach: float) -> bool:
     """Whether two chains, of any sensors, have readings within reach of each other."""
@@ -193,24 +200,16 @@ def _hangs_together(
             if near(low, high, other_low, other_high, reach):
                 if not was and field.chains[other, PART] != field.chains[chain, PART]:
                     return False
-            elif was and not _by_a_third(field, place, sensor, neighbour, low, high, other_low, other_high, reach):
+            elif was and not _by_a_third(
+                field, place, sensor, neighbour, Span(low, high), Span(other_low, other_high), reach
+            ):
                 return False
             other = field.chains[other, NEXT]
     return True
 
 
 @exact_kernel
-def _by_a_third(
-    field: Chained,
-    place: Place,
-    one: Whole,
-    two: Whole,
-    low: float,
-    high: float,
-    other_low: float,
-    other_high: float,
-    reach: float,
-) -> bool:
+def _by_a_third(field: Chained, place: Place, one: Whole, two: Whole, span: Span, other: Span, reach: float) -> bool:
     """Whether chains of two sensors are both near a chain of a third, which is a neighbour of both."""
     everyone = len(place.near_first) == 0
     begin = 0 if everyone else place.near_first[one]
@@ -225,7 +224,8 @@ def _by_a_third(
         while chain >= 0:
             field.counts[LEFT] -= 1
             its_low, its_high = field.bounds[chain, LOW], field.bounds[chain, HIGH]
-            if near(low, high, its_low, its_high, reach) and near(other_low, other_high, its_low, its_high, reach):
+            near_one = near(span.low, span.high, its_low, its_high, reach)
+            if near_one and near(other.low, other.high, its_low, its_high, reach):
                 return True
             chain = field.chains[chain, NEXT]
         if field.counts[LEFT] < 0:

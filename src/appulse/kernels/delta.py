@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from appulse.kernels.jit import exact_kernel
 
 if TYPE_CHECKING:
-    from appulse.kernels.arrays import Flags, Floats, Ints
+    from appulse.kernels.arrays import Floats, Ints
+    from appulse.kernels.poisson_binomial import Ticks
 
 
 @exact_kernel
@@ -16,9 +17,19 @@ def _below(x: float) -> float:
     return 0.5 * math.erfc(-x / math.sqrt(2.0))
 
 
+class Attributes(NamedTuple):
+    """What rows are compared by: values of row i from ``first[i]`` to ``first[i + 1]``."""
+
+    first: Ints
+    values: Floats
+    shares: Floats  # of values, given that the row exists
+    sigma: Floats  # of a row with one value, the mean of a normal one; else 0
+
+
 @exact_kernel
-def far_apart(a: int, b: int, bound: float, first: Ints, values: Floats, shares: Floats, sigma: Floats) -> float:
+def far_apart(a: int, b: int, bound: float, attributes: Attributes) -> float:
     """Pr(the attributes of rows a and b differ by more than the bound | both exist)."""
+    first, values, shares, sigma = attributes
     if sigma[a] > 0.0 or sigma[b] > 0.0:
         deviation = math.hypot(sigma[a], sigma[b])
         gap = values[first[a]] - values[first[b]]
@@ -34,31 +45,19 @@ def far_apart(a: int, b: int, bound: float, first: Ints, values: Floats, shares:
 
 
 @exact_kernel
-def evict_far(
-    windows: Ints,  # where each window's rows begin; they end where those of the next begin
-    fresh: Ints,  # the first new row of each window, counted from its beginning
-    tick_end: Flags,  # whether a row is the last of its tick
-    bound: float,
-    confidence: float,
-    first: Ints,  # where each row's values begin
-    values: Floats,
-    shares: Floats,  # of values, given that the row exists
-    sigma: Floats,  # of a row with one value, the mean of a normal one; else 0
-    floor: Ints,
-) -> None:
+def evict_far(windows: Ticks, bound: float, confidence: float, attributes: Attributes, floor: Ints) -> None:
     """The position, within its window, of the oldest row that is kept at the tick of each row."""
-    for w in range(windows.shape[0] - 1):
-        start = windows[w]
-        n = windows[w + 1] - start
+    first, fresh, tick_end = windows
+    for w in range(first.shape[0] - 1):
+        start = first[w]
+        n = first[w + 1] - start
         oldest = 0
         begin = fresh[w]
         while begin < n:
             newest = begin
             while not tick_end[start + newest]:
                 newest += 1
-            while oldest < newest and (
-                far_apart(start + oldest, start + newest, bound, first, values, shares, sigma) >= confidence - 1e-9
-            ):
+            while oldest < newest and far_apart(start + oldest, start + newest, bound, attributes) >= confidence - 1e-9:
                 oldest += 1
             for row in range(begin, newest + 1):
                 floor[start + row] = oldest

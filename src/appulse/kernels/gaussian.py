@@ -13,14 +13,14 @@ some D terms.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from appulse.kernels.jit import kernel
 
 if TYPE_CHECKING:
-    from appulse.kernels.arrays import Floats, Ints
+    from appulse.kernels.arrays import Floats, RowPairs
 
 # Beyond this many deviations a normal tail is below 1e-17.
 _TAIL = 8.7
@@ -118,23 +118,29 @@ def ball_probability(distance: float, deviation: float, epsilon: float, d: int) 
     return _narrow_ball(big_r, big_d, ahead, d)
 
 
+class Gaussians(NamedTuple):
+    """Isotropic Gaussians, one a row; ``sigma`` has one column."""
+
+    centre: Floats
+    mass: Floats
+    sigma: Floats
+
+
 @kernel
 def gaussian_pairs(
-    left: Ints,
-    right: Ints,
+    pairs: RowPairs,
     epsilon: float,
     limit2: float,  # the squared epsilon with its tolerance, for pairs without deviation
     threshold: float,
     use_bounds: bool,
-    left_centre: Floats,
-    left_mass: Floats,
-    left_sigma: Floats,
-    right_centre: Floats,
-    right_mass: Floats,
-    right_sigma: Floats,
+    one: Gaussians,
+    other: Gaussians,
     probability: Floats,
 ) -> None:
     """Probability of each pair of isotropic Gaussians; NaN where a half-space already bounds it below threshold."""
+    left, right = pairs
+    left_centre, left_mass, left_sigma = one
+    right_centre, right_mass, right_sigma = other
     d = left_centre.shape[1]
     for i in range(left.shape[0]):
         a = left[i]

@@ -8,11 +8,11 @@ hang on one extra chain. A dense scan over the same columns serves small windows
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from appulse.kernels.jit import kernel
+from appulse.kernels.jit import inlined_kernel, kernel
 
 if TYPE_CHECKING:
     from appulse.kernels.arrays import Floats, Ints, Whole
@@ -64,73 +64,54 @@ def bucket_of(cell: Whole, group: Whole, mask: int) -> Whole:
     return np.int64((mixed >> np.uint64(32)) & np.uint64(mask))
 
 
-@kernel
-def link(
-    row: int,
-    base: int,
-    centre: Floats,
-    radius: Floats,
-    group: Ints,
-    cell: Ints,
-    following: Ints,
-    heads: Ints,
-    dims: Ints,
-    inverse_side: float,
-    radius_cap: float,
-) -> None:
+class Grid(NamedTuple):
+    """Rows on chains, and the chains; row r is known on them as ``base + r``."""
+
+    base: int
+    centre: Floats
+    size: Floats  # how large each row is to the grid: its radius, or its variance
+    group: Ints
+    cell: Ints
+    following: Ints
+    heads: Ints  # empty: there is no grid
+    dims: Ints
+    inverse_side: float
+    size_cap: float
+    by_variance: bool
+
+
+@inlined_kernel
+def link(row: int, grid: Grid) -> None:
     """Put stored row ``row`` at the head of its chain. ``heads`` has one bucket more than the mask: the overflow."""
+    cell, heads, dims, inverse_side = grid.cell, grid.heads, grid.dims, grid.inverse_side
     n_dims = dims.shape[0]
-    if radius[row] > radius_cap:
+    if grid.size[row] > grid.size_cap:
         bucket = heads.shape[0] - 1
         cell[row] = OVERFLOW
     else:
         limit = cell_limit(n_dims)
-        x = cell_coordinate(centre[row, dims[0]], inverse_side, limit)
-        y = cell_coordinate(centre[row, dims[1]], inverse_side, limit) if n_dims > 1 else np.int64(0)
-        z = cell_coordinate(centre[row, dims[2]], inverse_side, limit) if n_dims > 2 else np.int64(0)
+        x = cell_coordinate(grid.centre[row, dims[0]], inverse_side, limit)
+        y = cell_coordinate(grid.centre[row, dims[1]], inverse_side, limit) if n_dims > 1 else np.int64(0)
+        z = cell_coordinate(grid.centre[row, dims[2]], inverse_side, limit) if n_dims > 2 else np.int64(0)
         cell[row] = pack_cell(x, y, z, n_dims, limit)
-        bucket = bucket_of(cell[row], group[row], heads.shape[0] - 2)
-    following[row] = heads[bucket]
-    heads[bucket] = base + row
+        bucket = bucket_of(cell[row], grid.group[row], heads.shape[0] - 2)
+    grid.following[row] = heads[bucket]
+    heads[bucket] = grid.base + row
 
 
 @kernel
-def relink(
-    linked: int,
-    base: int,
-    centre: Floats,
-    radius: Floats,
-    group: Ints,
-    cell: Ints,
-    following: Ints,
-    heads: Ints,
-    dims: Ints,
-    inverse_side: float,
-    radius_cap: float,
-) -> None:
+def relink(linked: int, grid: Grid) -> None:
     """Build the chains of the first ``linked`` rows anew, for a new number of buckets or a new side."""
-    heads[:] = END
+    grid.heads[:] = END
     for row in range(linked):
-        link(row, base, centre, radius, group, cell, following, heads, dims, inverse_side, radius_cap)
+        link(row, grid)
 
 
 @kernel
-def link_rest(
-    linked: int,
-    base: int,
-    centre: Floats,
-    radius: Floats,
-    group: Ints,
-    cell: Ints,
-    following: Ints,
-    heads: Ints,
-    dims: Ints,
-    inverse_side: float,
-    radius_cap: float,
-) -> None:
+def link_rest(linked: int, grid: Grid) -> None:
     """Put all rows from ``linked`` on in the index."""
-    for row in range(linked, centre.shape[0]):
-        link(row, base, centre, radius, group, cell, following, heads, dims, inverse_side, radius_cap)
+    for row in range(linked, grid.centre.shape[0]):
+        link(row, grid)
 
 
 @kernel

@@ -66,6 +66,24 @@ class Place(NamedTuple):
     rank: Ints
 
 
+class Criteria(NamedTuple):
+    """What makes a phenomenon, and how far ahead its motion is told."""
+
+    strength: Whole  # readings in the span that make a sensor count
+    span: Whole
+    least: Whole  # sensors
+    horizon: Whole
+
+
+class Lineage(NamedTuple):
+    """Who inherits from whom, at one tick: the slots of what was, those of each part, and what they share."""
+
+    old: Ints
+    slots: Ints
+    pairs: Ints  # of a former phenomenon and a part, as one number
+    shared: Ints
+
+
 @exact_kernel
 def tick_end(time: Ints, begin: Whole) -> Whole:
     """Where the tick ends that begins at ``begin``."""
@@ -162,10 +180,9 @@ def give_up(field: Known, slot: Whole, key: Whole, events: Events) -> None:
 
 
 @exact_kernel
-def tell_others(
-    field: Known, pairs: Ints, shared: Ints, one: Whole, old: Ints, slots: Ints, events: Events, split: bool
-) -> None:
+def tell_others(field: Known, lineage: Lineage, one: Whole, events: Events, split: bool) -> None:
     """The phenomena that share sensors with one: most of them first, then the older."""
+    old, slots, pairs, shared = lineage
     many = len(slots)
     n = 0
     numbers, weights = np.empty(len(pairs), np.int64), np.empty(len(pairs), np.int64)

@@ -22,6 +22,22 @@ _FIRST = secrets.randbits(48)
 _files: Any = caching.IndexDataCacheFile
 _files._data_name = lambda self, number: self._data_name_pattern.format(number=_FIRST + number)  # noqa: SLF001
 
+_load_index: Any = _files._load_index  # noqa: SLF001
+
+
+def _known_index(self: Any) -> Any:
+    """The index of a function's machine code; none, where it names types that this version has no more.
+
+    Numba reads all of it before it sees that the source is another one, and NamedTuples stand in it by their modules.
+    """
+    try:
+        return _load_index(self)
+    except (ImportError, AttributeError):
+        return {}
+
+
+_files._load_index = _known_index  # noqa: SLF001
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 # Sums may be reordered, so that reductions use SIMD. NaN and infinity keep their meaning: "nnan" and "ninf"

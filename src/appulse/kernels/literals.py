@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -66,26 +66,33 @@ def _number(data: ByteArray, at: int, end: int) -> tuple[int, float, bool]:
     return at, number, fine and bool(number < _EXACT)
 
 
+class Literals(NamedTuple):
+    """Literals of texts: those of text i from ``first[i]`` to ``first[i + 1]``."""
+
+    first: Ints
+    kinds: ByteArray
+    begins: Ints
+    ends: Ints
+    values: Floats
+
+
 @exact_kernel
 def shapes(
     data: ByteArray,
     offsets: Ints,
     shape: ByteArray,
     shape_offsets: Ints,
-    first: Ints,
-    kinds: ByteArray,
-    begins: Ints,
-    ends: Ints,
-    values: Floats,
+    literals: Literals,
     plain: NDArray[np.bool_],
 ) -> None:
-    """Write the shape of each text, and where its literals are: those of text i from ``first[i]`` to ``first[i + 1]``.
+    """Write the shape of each text, and where its literals are.
 
     ``begins`` and ``ends`` are from the start of the text, in bytes, quotes included; ``values`` are those of numbers,
     NaN where a number has to be read by other means; it is no whole one, or too large a one, if all is well.
     ``plain`` is False where the text has to be read by itself: comments, whole numbers that no double holds, things
     that end too early. There is room for as many bytes and literals as ``data`` has bytes, and one more.
     """
+    first, kinds, begins, ends, values = literals
     out, n = 0, 0
     for i in range(len(offsets) - 1):
         at, end = offsets[i], offsets[i + 1]

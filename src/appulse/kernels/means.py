@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,15 @@ if TYPE_CHECKING:
 # Nodes of the quadrature: n of them are exact for polynomials of a degree below 2 n. Beyond the most there are panels.
 _FEWEST, _MOST = 4, 128
 _PANEL, _FINER = 64, 4
+
+
+class Alternatives(NamedTuple):
+    """What rows may bring, as `expected_means` takes it."""
+
+    row: Ints
+    many: Ints
+    total: Floats
+    weight: Floats
 
 
 def expected_means(cell: Ints, row: Ints, count: Ints, total: Floats, weight: Floats) -> tuple[Floats, Floats]:
@@ -34,7 +43,7 @@ def expected_means(cell: Ints, row: Ints, count: Ints, total: Floats, weight: Fl
     degree = _degrees(bounds, row, count)
     for nodes in _sizes(degree):
         mine = np.flatnonzero(_nodes(degree) == nodes)
-        _means(mine, bounds, row, count, total, weight, *_rule(nodes), mean, exists)
+        _means(mine, bounds, Alternatives(row, count, total, weight), *_rule(nodes), mean, exists)
     return mean, exists
 
 
@@ -79,16 +88,14 @@ def _degrees(bounds: Ints, row: Ints, count: Ints) -> Ints:
 def _means(
     cells: Ints,
     bounds: Ints,
-    row: Ints,
-    count: Ints,
-    total: Floats,
-    weight: Floats,
+    alternatives: Alternatives,
     nodes: Floats,
     shares: Floats,
     mean: Floats,
     exists: Floats,
 ) -> None:
     """Each cell's integral, by these nodes, divided by the probability that there is a value."""
+    row, count, total, weight = alternatives
     for c in cells:
         none = 1.0
         integral = 0.0

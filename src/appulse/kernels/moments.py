@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -14,6 +14,16 @@ if TYPE_CHECKING:
 _FEW = 8  # numbers that are sorted at once
 
 
+class Summaries(NamedTuple):
+    """Room for what `summarise` finds, a row an object."""
+
+    mass: Floats
+    centre: Floats
+    covariance: Floats
+    radius: Floats
+    reach: Floats
+
+
 @kernel
 def summarise(
     first: Ints,
@@ -21,11 +31,7 @@ def summarise(
     weights: Floats,
     quantile: float,
     centred: bool,
-    mass: Floats,
-    centre: Floats,
-    covariance: Floats,
-    radius: Floats,
-    reach: Floats,
+    out: Summaries,
     samples: Floats,
 ) -> None:
     """Summaries of objects, and their samples laid out dimension by dimension.
@@ -34,6 +40,7 @@ def summarise(
     weigh the same, with ``mass`` given; ``centred`` tells that the means are given too. ``reach`` is the least radius
     around the mean whose attained mass exceeds ``quantile`` of the object's (Lian & Chen 2009, Eq. 5, beta = gamma).
     """
+    mass, centre, covariance, radius, reach = out
     d = rows.shape[1]
     longest = 0
     for i in range(first.shape[0] - 1):

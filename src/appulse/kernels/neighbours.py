@@ -8,7 +8,7 @@ scanned column by column, which compilers make SIMD of; a node that lies in a bo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,57 @@ if TYPE_CHECKING:
 #: Rows of a leaf, at most.
 LEAF = 64
 _SAMPLE = 64  # rows that tell along which axis a node is widest
+
+
+class Tree(NamedTuple):
+    """The rows, and the nodes over them."""
+
+    columns: Floats
+    begin: Ints
+    end: Ints
+    bounds: Floats
+
+
+class Conditions(NamedTuple):
+    """What a match is by a rule, axis by axis; of a lattice, with an axis more in front."""
+
+    used: Flags
+    limits: Floats
+    ranges: Floats
+
+
+class Box(NamedTuple):
+    """The bounded axes of a box are the first of ``axes``, so many as `_box` tells."""
+
+    low: Floats
+    high: Floats
+    axes: Ints
+
+
+class Codes(NamedTuple):
+    """The values that are filled in, as numbers in their order: that of each row, and a zero for each."""
+
+    of_row: Ints
+    tally: Ints
+
+
+class Distributions(NamedTuple):
+    """Room for what rows are filled with, as `fill` tells it."""
+
+    node: Ints
+    first: Ints
+    code: Ints
+    times: Ints
+
+
+class Choices(NamedTuple):
+    """What holes may be filled with: part p of row i has ``counts[i, p]`` values from ``values[begins[i, p]]`` on."""
+
+    begins: Ints
+    counts: Ints
+    columns: Ints  # of each part; -1: no more
+    values: Floats
+    shares: Floats
 
 
 # --- building ---------------------------------------------------------------------------------------------------
@@ -108,10 +159,10 @@ def arrange(columns: Floats, order: Ints, scale: Floats, begin: Ints, end: Ints,
 
 
 @exact_kernel
-def _box(
-    row: Floats, used: Flags, limits: Floats, ranges: Floats, low: Floats, high: Floats, axes_of: Ints
-) -> tuple[int, bool]:
+def _box(row: Floats, rule: Conditions, box: Box) -> tuple[int, bool]:
     """The box of an object under a node of the lattice: how many axes bound it, and whether its conditions hold."""
+    used, limits, ranges = rule
+    low, high, axes_of = box
     n = 0
     for axis in range(len(used)):
         if not used[axis]:
@@ -127,18 +178,10 @@ def _box(
 
 
 @exact_kernel
-def _runs(
-    begin: Ints,
-    end: Ints,
-    bounds: Floats,
-    n: int,
-    axes_of: Ints,
-    low: Floats,
-    high: Floats,
-    stack: Ints,
-    runs: Ints,
-) -> int:
+def _runs(tree: Tree, box: Box, n: int, stack: Ints, runs: Ints) -> int:
     """The runs of rows that a box may hold, as nodes: whole ones as ``~k``, leaves to be scanned as ``k``."""
+    begin, end, bounds = tree.begin, tree.end, tree.bounds
+    low, high, axes_of = box
     found, top = 0, 1
     stack[0] = 0
     inner = len(begin) // 2
@@ -167,10 +210,9 @@ def _runs(
 
 
 @exact_kernel
-def _scan(
-    columns: Floats, first: Whole, last: Whole, n: int, axes_of: Ints, low: Floats, high: Floats, inside: Flags
-) -> None:
+def _scan(columns: Floats, first: Whole, last: Whole, box: Box, n: int, inside: Flags) -> None:
     """Which rows of a leaf a box holds."""
+    low, high, axes_of = box
     inside[: last - first] = True
     for i in range(n):
         column, least, most = columns[axes_of[i]], low[i], high[i]
@@ -180,30 +222,17 @@ def _scan(
 
 
 @exact_kernel
-def _gather(
-    columns: Floats,
-    begin: Ints,
-    end: Ints,
-    found: int,
-    runs: Ints,
-    n: int,
-    axes_of: Ints,
-    low: Floats,
-    high: Floats,
-    codes: Ints,
-    inside: Flags,
-    out: Ints,
-) -> int:
+def _gather(tree: Tree, runs: Ints, box: Box, n: int, codes: Ints, inside: Flags, out: Ints) -> int:
     """The codes of the rows that a box holds, into ``out``, which has room for all rows; how many."""
+    columns, begin, end = tree.columns, tree.begin, tree.end
     total = 0
-    for r in range(found):
-        k = runs[r]
+    for k in runs:
         if k < 0:
             for i in range(begin[~k], end[~k]):
                 out[total] = codes[i]
                 total += 1
             continue
-        _scan(columns, begin[k], end[k], n, axes_of, low, high, inside)
+        _scan(columns, begin[k], end[k], box, n, inside)
         for j in range(end[k] - begin[k]):
             out[total] = codes[begin[k] + j]
             total += inside[j]
@@ -211,58 +240,38 @@ def _gather(
 
 
 @exact_kernel
-def count(
-    columns: Floats,
-    begin: Ints,
-    end: Ints,
-    bounds: Floats,
-    rows: Floats,
-    used: Flags,
-    limits: Floats,
-    ranges: Floats,
-    out: Ints,
-) -> None:
+def count(tree: Tree, rows: Floats, rule: Conditions, out: Ints) -> None:
     """How many rows of the repository each of ``rows`` (n, axes) matches: within the limits, all in the ranges."""
-    axes = len(used)
-    low, high, axes_of = np.empty(axes), np.empty(axes), np.empty(axes, np.int64)
+    columns, begin, end = tree.columns, tree.begin, tree.end
+    axes = len(rule.used)
+    box = Box(np.empty(axes), np.empty(axes), np.empty(axes, np.int64))
     stack, runs, inside = np.empty(128, np.int64), np.empty(len(begin), np.int64), np.empty(LEAF, np.bool_)
     for i in range(len(rows)):
         out[i] = 0
-        n, holds = _box(rows[i], used, limits, ranges, low, high, axes_of)
+        n, holds = _box(rows[i], rule, box)
         if not holds:
             continue
-        found = _runs(begin, end, bounds, n, axes_of, low, high, stack, runs)
+        found = _runs(tree, box, n, stack, runs)
         for r in range(found):
             k = runs[r]
             if k < 0:
                 out[i] += end[~k] - begin[~k]
             else:
-                _scan(columns, begin[k], end[k], n, axes_of, low, high, inside)
+                _scan(columns, begin[k], end[k], box, n, inside)
                 out[i] += np.sum(inside[: end[k] - begin[k]])
 
 
 @exact_kernel
 def agree(
-    columns: Floats,
-    begin: Ints,
-    end: Ints,
-    bounds: Floats,
-    rows: Ints,
-    used: Flags,
-    limits: Floats,
-    ranges: Floats,
-    dependent: int,
-    within: float,
-    close: Ints,
-    good: Ints,
-    other: Ints,
+    tree: Tree, rows: Ints, rule: Conditions, dependent: int, within: float, close: Ints, good: Ints, other: Ints
 ) -> None:
     """Of each of the tree's own ``rows`` (places in leaf order): its matches, itself included, how many of them agree.
 
     To agree is to differ by at most ``within`` in the column ``dependent``; ``other`` is a match that does not, or -1.
     """
-    axes = len(used)
-    low, high, axes_of = np.empty(axes), np.empty(axes), np.empty(axes, np.int64)
+    columns, begin, end = tree.columns, tree.begin, tree.end
+    axes = len(rule.used)
+    box = Box(np.empty(axes), np.empty(axes), np.empty(axes, np.int64))
     stack, runs, inside = np.empty(128, np.int64), np.empty(len(begin), np.int64), np.empty(LEAF, np.bool_)
     row = np.empty(axes)
     value = columns[dependent]
@@ -270,11 +279,11 @@ def agree(
         close[i], good[i], other[i] = 0, 0, -1
         for axis in range(axes):
             row[axis] = columns[axis, rows[i]]
-        n, holds = _box(row, used, limits, ranges, low, high, axes_of)
+        n, holds = _box(row, rule, box)
         if not holds:
             continue
         own = value[rows[i]]
-        found = _runs(begin, end, bounds, n, axes_of, low, high, stack, runs)
+        found = _runs(tree, box, n, stack, runs)
         for r in range(found):
             k = runs[r]
             first, last = begin[max(k, ~k)], end[max(k, ~k)]
@@ -283,7 +292,7 @@ def agree(
                 if k < 0:
                     inside[: stop - start] = True
                 else:
-                    _scan(columns, start, stop, n, axes_of, low, high, inside)
+                    _scan(columns, start, stop, box, n, inside)
                 # Sums in registers: the compiler makes SIMD of them.
                 hits, same = 0, 0
                 for j in range(stop - start):
@@ -328,91 +337,74 @@ def _merged(codes: Ints, n: int, tally: Ints, at: int, out_code: Ints, out_count
 
 @exact_kernel
 def fill(
-    columns: Floats,
-    begin: Ints,
-    end: Ints,
-    bounds: Floats,
-    codes: Ints,
-    tally: Ints,
+    tree: Tree,
+    codes: Codes,
     rows: Floats,
     nodes: Ints,
-    used: Flags,
-    limits: Floats,
-    ranges: Floats,
+    rules: Conditions,
     start: int,
-    out_node: Ints,
-    out_first: Ints,
-    out_code: Ints,
-    out_count: Ints,
+    out: Distributions,
     found_codes: Ints,
 ) -> int:
     """The distributions of ``rows`` (n, axes), from row ``start`` on; up to which row there was room.
 
     Each takes the first of the lattice's ``nodes`` (in offline order) with at least one match in the repository:
-    ``out_node[i]`` is its place among them, -1 if there is none. ``codes`` (n) number the values that are filled in,
-    in their order; row i is filled with ``out_code`` from ``out_first[i]`` to ``out_first[i + 1]``, each as often as
-    ``out_count`` says. ``used``, ``limits`` and ``ranges`` (lattice, axes[, 2]) are the constraints of all nodes.
+    ``out.node[i]`` is its place among them, -1 if there is none. Row i is filled with ``out.code`` from
+    ``out.first[i]`` to ``out.first[i + 1]``, each as often as ``out.times`` says. ``rules`` are those of all nodes.
     ``found_codes`` has room for all rows.
     """
+    begin, (of_row, tally) = tree.begin, codes
+    used, limits, ranges = rules
+    out_node, out_first, out_code, out_times = out
     axes = used.shape[1]
-    low, high, axes_of = np.empty(axes), np.empty(axes), np.empty(axes, np.int64)
+    box = Box(np.empty(axes), np.empty(axes), np.empty(axes, np.int64))
     stack, runs, inside = np.empty(128, np.int64), np.empty(len(begin), np.int64), np.empty(LEAF, np.bool_)
     for i in range(start, len(rows)):
         out_node[i], out_first[i + 1] = -1, out_first[i]
         for place in range(len(nodes)):
             v = nodes[place]
-            n, holds = _box(rows[i], used[v], limits[v], ranges[v], low, high, axes_of)
+            n, holds = _box(rows[i], Conditions(used[v], limits[v], ranges[v]), box)
             if not holds:
                 continue
-            found = _runs(begin, end, bounds, n, axes_of, low, high, stack, runs)
-            total = _gather(columns, begin, end, found, runs, n, axes_of, low, high, codes, inside, found_codes)
+            found = _runs(tree, box, n, stack, runs)
+            total = _gather(tree, runs[:found], box, n, of_row, inside, found_codes)
             if total == 0:
                 continue
             if out_first[i] + min(total, len(tally)) > len(out_code):
                 return i
             out_node[i] = place
-            out_first[i + 1] = _merged(found_codes, total, tally, out_first[i], out_code, out_count)
+            out_first[i + 1] = _merged(found_codes, total, tally, out_first[i], out_code, out_times)
             break
     return len(rows)
 
 
 @exact_kernel
-def hulls(
-    columns: Floats,
-    begin: Ints,
-    end: Ints,
-    bounds: Floats,
-    rows: Floats,
-    nodes: Ints,
-    used: Flags,
-    limits: Floats,
-    ranges: Floats,
-    lows: Floats,
-    highs: Floats,
-) -> None:
+def hulls(tree: Tree, rows: Floats, nodes: Ints, rules: Conditions, lows: Floats, highs: Floats) -> None:
     """Boxes around what `fill` would fill in, (n, dependents), from the leaves' least and greatest alone.
 
     Leaves are scanned only until the first match. Where no node matches they are the hull of the repository.
     """
+    columns, begin, end, bounds = tree
+    used, limits, ranges = rules
     axes, width = used.shape[1], len(columns)
-    low, high, axes_of = np.empty(axes), np.empty(axes), np.empty(axes, np.int64)
+    box = Box(np.empty(axes), np.empty(axes), np.empty(axes, np.int64))
     stack, runs, inside = np.empty(128, np.int64), np.empty(len(begin), np.int64), np.empty(LEAF, np.bool_)
     for i in range(len(rows)):
         for c in range(axes, width):
             lows[i, c - axes], highs[i, c - axes] = bounds[0, c, 0], bounds[0, c, 1]
         for place in range(len(nodes)):
             v = nodes[place]
-            n, holds = _box(rows[i], used[v], limits[v], ranges[v], low, high, axes_of)
+            n, holds = _box(rows[i], Conditions(used[v], limits[v], ranges[v]), box)
             if not holds:
                 continue
-            found = _runs(begin, end, bounds, n, axes_of, low, high, stack, runs)
+            found = _runs(tree, box, n, stack, runs)
             some = False
             for r in range(found):
                 k = runs[r]
                 if k < 0:
                     some = True
                 else:
-                    _scan(columns, begin[k], end[k], n, axes_of, low, high, inside)
+                    _scan(columns, begin[k], end[k], box, n, inside)
                     some = bool(np.any(inside[: end[k] - begin[k]]))
                 if some:
                     break
@@ -455,23 +447,12 @@ def thin(begins: Ints, counts: Ints, shares: Floats, most: int, places: Ints, we
 
 
 @exact_kernel
-def product(
-    rows: Floats,
-    begins: Ints,
-    counts: Ints,
-    columns: Ints,
-    values: Floats,
-    shares: Floats,
-    place: Ints,
-    out: Floats,
-    weights: Floats,
-) -> None:
+def product(rows: Floats, holes: Choices, place: Ints, out: Floats, weights: Floats) -> None:
     """All choices of one value for each hole: samples of rows (n, d), those of row i from ``out[place[i]]`` on.
 
-    The holes of all rows are in parts: part p of row i has ``counts[i, p]`` values from ``values[begins[i, p]]`` on,
-    each for the columns ``columns[p]`` (-1: no more). A choice weighs the product of its shares (Ren et al. 2019,
-    Definition 2.4).
+    The holes of all rows are in parts. A choice weighs the product of its shares (Ren et al. 2019, Definition 2.4).
     """
+    begins, counts, columns, values, shares = holes
     parts = begins.shape[1]
     digits = np.zeros(parts, np.int64)
     for i in range(len(rows)):

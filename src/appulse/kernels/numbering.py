@@ -7,7 +7,7 @@ threaded on one list per (group, stream); with each go the places (tiles) that h
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -138,27 +138,51 @@ def _told(
     return out, count + 1
 
 
+class NewRows(NamedTuple):
+    """Rows to be numbered, in order of time."""
+
+    time: Ints
+    stream: Ints
+    group: Ints
+    floor: Ints  # those of windows that are uncertain, found beforehand: at the tick of each row, for its window
+
+
+class WindowRule(NamedTuple):
+    """What a window holds."""
+
+    kind: int
+    size: int  # rows of a count window or block; microseconds of a block of time
+    bound: float
+
+
+class Live(NamedTuple):
+    """The arena of live rows."""
+
+    following: Ints  # next row of the same window
+    number: Ints
+    measure: Floats
+    copy_first: Ints
+    copy_count: Ints
+    copies: Ints  # places
+
+
+class Lists(NamedTuple):
+    """The list of each window, shape (groups, streams)."""
+
+    next_number: Ints
+    floor: Ints
+    head: Ints
+    tail: Ints
+    block: Ints  # shape (groups,)
+
+
 @exact_kernel
 def number_rows(
-    time: Ints,  # of the new rows, ascending
-    stream: Ints,
-    group: Ints,
-    begin: int,  # where the new rows begin in the arena; their measures and copies are there already
-    kind: int,
-    size: int,  # rows of a count window or block; microseconds of a block of time
-    bound: float,
-    given: Ints,  # the floors of windows that are uncertain, found beforehand: at the tick of each row, for its window
-    following: Ints,  # the arena: next row of the same window
-    number: Ints,
-    measure: Floats,
-    copy_first: Ints,
-    copy_count: Ints,
-    copies: Ints,  # places
-    next_number: Ints,  # state, shape (groups, streams)
-    floor: Ints,
-    head: Ints,
-    tail: Ints,
-    block: Ints,  # shape (groups,)
+    rows: NewRows,
+    begin: int,  # where they begin in the arena; their measures and copies are there already
+    rule: WindowRule,
+    live: Live,
+    lists: Lists,
     places: int,
 ) -> tuple[Ints, NDArray[np.int64]]:
     """Number the rows tick by tick.
@@ -167,6 +191,10 @@ def number_rows(
     of rows that may not exist the newest numbers beside them, shape (n, 2 streams); and notes (place, group, stream,
     tick, floor) for whoever holds copies of rows that left.
     """
+    time, stream, group, given = rows
+    kind, size, bound = rule
+    following, number, measure, copy_first, copy_count, copies = live
+    next_number, floor, head, tail, block = lists
     n = time.shape[0]
     streams = next_number.shape[1]
     frames = np.empty((n, 2 * streams if kind == UNCERTAIN_COUNT else streams), np.int64)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from appulse.kernels.jit import exact_kernel, inlined_kernel
-from appulse.kernels.lanes import shift
+from appulse.kernels.simd import shift
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

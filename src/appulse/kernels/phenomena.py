@@ -27,6 +27,7 @@ from appulse.kernels.identities import (
     SLOTS,
     TAIL,
     TICK,
+    Lineage,
     by_number,
     close,
     counted,
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appulse.kernels.arrays import Floats, Ints, Whole
-    from appulse.kernels.identities import Events, Place
+    from appulse.kernels.identities import Criteria, Events, Place
 
 # Columns of a cell: its value, its sensor, occurrences in the span, whether active, its phenomenon's slot (-1: none),
 # the next cell of the value's list (-1: the last), whether it is on that list, the tick it was last touched at.
@@ -140,19 +141,26 @@ def _flip(field: Field, cell: Whole, strength: Whole) -> None:
         field.counts[PENDING] += 1
 
 
+class KeyedReadings(NamedTuple):
+    """Readings of whole ticks, in order of time: the key of each value, and its place in the order of values."""
+
+    time: Ints
+    sensor: Ints
+    key: Ints
+    order: Ints
+
+
+class Parts(NamedTuple):
+    """A value's active cells in the order of their sensors, and the connected part of each (-1: too few cells)."""
+
+    active: Ints
+    part: Ints
+
+
 @exact_kernel
-def _count_tick(
-    field: Field,
-    time: Ints,
-    sensor: Ints,
-    key: Ints,
-    order: Ints,
-    begin: Whole,
-    end: Whole,
-    strength: Whole,
-    span: Whole,
-) -> None:
+def _count_tick(field: Field, readings: KeyedReadings, begin: Whole, end: Whole, strength: Whole, span: Whole) -> None:
     """Take in the readings of one tick, after what has expired; values whose active cells changed are pending."""
+    time, sensor, key, order = readings
     counts, mask = field.counts, len(field.ring) - 1
     now = time[begin]
     counts[TICK] += 1
@@ -174,12 +182,12 @@ def _count_tick(
 
 
 @exact_kernel
-def apply(field: Field, time: Ints, sensor: Ints, key: Ints, order: Ints, strength: Whole, span: Whole) -> None:
+def apply(field: Field, readings: KeyedReadings, strength: Whole, span: Whole) -> None:
     """Take in whole ticks without telling what becomes of phenomena."""
     begin: Whole = 0
-    while begin < len(time):
-        end = tick_end(time, begin)
-        _count_tick(field, time, sensor, key, order, begin, end, strength, span)
+    while begin < len(readings.time):
+        end = tick_end(readings.time, begin)
+        _count_tick(field, readings, begin, end, strength, span)
         field.counts[PENDING] = 0
         begin = end
 
@@ -202,30 +210,19 @@ def stand_in(field: Field, cell: Whole) -> None:
 
 @exact_kernel
 def observe(
-    field: Field,
-    place: Place,
-    time: Ints,
-    sensor: Ints,
-    key: Ints,
-    order: Ints,
-    begin: Whole,
-    strength: Whole,
-    span: Whole,
-    least: Whole,
-    horizon: Whole,
-    events: Events,
+    field: Field, place: Place, readings: KeyedReadings, begin: Whole, criteria: Criteria, events: Events
 ) -> Whole:
     """Take in whole ticks, and tell what becomes of phenomena; where it came to, short of the end without room."""
     counts = field.counts
     while True:
         while counts[DONE] < counts[PENDING]:
-            if not _told(field, place, field.pending[counts[DONE]], least, horizon, events):
+            if not _told(field, place, field.pending[counts[DONE]], criteria.least, criteria.horizon, events):
                 return begin
             counts[DONE] += 1
-        if begin == len(time):
+        if begin == len(readings.time):
             return begin
-        end = tick_end(time, begin)
-        _count_tick(field, time, sensor, key, order, begin, end, strength, span)
+        end = tick_end(readings.time, begin)
+        _count_tick(field, readings, begin, end, criteria.strength, criteria.span)
         keys = field.values[field.pending[: counts[PENDING]], ORDER]
         field.pending[: counts[PENDING]] = field.pending[: counts[PENDING]][np.argsort(keys)]
         begin = end
@@ -249,7 +246,8 @@ def _told(field: Field, place: Place, value: Whole, least: Whole, horizon: Whole
     old = old[np.argsort(field.phenomena[old, NUMBER])]
     pairs, shared = _shared(field, active, part, old, many)
     slots = inherited(field, pairs, shared, old, many)
-    _tell_events(field, place, value, cells, active, part, old, slots, pairs, shared, horizon, events)
+    lineage = Lineage(old, slots, pairs, shared)
+    _tell_events(field, place, value, cells, Parts(active, part), lineage, horizon, events)
     _settle(field, value, cells, active, part, slots)
     return True
 
@@ -343,27 +341,23 @@ def _tell_events(
     place: Place,
     value: Whole,
     cells: Ints,
-    active: Ints,
-    part: Ints,
-    old: Ints,
-    slots: Ints,
-    pairs: Ints,
-    shared: Ints,
+    parts: Parts,
+    lineage: Lineage,
     horizon: Whole,
     events: Events,
 ) -> None:
     """Events in the order of phenomena's numbers."""
-    many = len(slots)
-    for slot in old:
+    many = len(lineage.slots)
+    for slot in lineage.old:
         field.phenomena[slot, SIZE] = 0
     for cell in cells:
         if field.cells[cell, SLOT] >= 0:
             field.phenomena[field.cells[cell, SLOT], SIZE] += 1
-    for one in by_number(field, old, slots):
+    for one in by_number(field, lineage.old, lineage.slots):
         if one < many:
-            _tell_part(field, place, value, active, part, one, old, slots, pairs, shared, horizon, events)
+            _tell_part(field, place, value, parts, one, lineage, horizon, events)
         else:
-            _tell_gone(field, place, value, cells, one - many, old, slots, pairs, shared, events)
+            _tell_gone(field, place, value, cells, one - many, lineage, events)
 
 
 @exact_kernel
@@ -371,17 +365,15 @@ def _tell_part(
     field: Field,
     place: Place,
     value: Whole,
-    active: Ints,
-    part: Ints,
+    parts: Parts,
     p: Whole,
-    old: Ints,
-    slots: Ints,
-    pairs: Ints,
-    shared: Ints,
+    lineage: Lineage,
     horizon: Whole,
     events: Events,
 ) -> None:
     """A part that appears, or moves if its cells are others than they were."""
+    active, part = parts
+    old, slots, pairs, shared = lineage
     many, slot = len(slots), slots[p]
     fresh, same, size = True, False, 0
     for i in range(len(active)):
@@ -397,31 +389,22 @@ def _tell_part(
             events.members[events.counts[MEMBERS]] = field.cells[active[i], SENSOR]
             events.counts[MEMBERS] += 1
     if fresh:
-        tell_others(field, pairs, shared, p, old, slots, events, split=True)
+        tell_others(field, lineage, p, events, split=True)
     move_on(field, place, slot, low, events)
     close(field, field.values[value, KEY], slot, APPEARS if fresh else MOVES, horizon, events)
 
 
 @exact_kernel
 def _tell_gone(
-    field: Field,
-    place: Place,
-    value: Whole,
-    cells: Ints,
-    i: Whole,
-    old: Ints,
-    slots: Ints,
-    pairs: Ints,
-    shared: Ints,
-    events: Events,
+    field: Field, place: Place, value: Whole, cells: Ints, i: Whole, lineage: Lineage, events: Events
 ) -> None:
     """A phenomenon without heir, with the cells it had."""
-    slot = old[i]
+    slot = lineage.old[i]
     mine = cells[field.cells[cells, SLOT] == slot]
     for cell in mine[np.argsort(place.rank[field.cells[mine, SENSOR]])]:
         events.members[events.counts[MEMBERS]] = field.cells[cell, SENSOR]
         events.counts[MEMBERS] += 1
-    tell_others(field, pairs, shared, i, old, slots, events, split=False)
+    tell_others(field, lineage, i, events, split=False)
     give_up(field, slot, field.values[value, KEY], events)
 
 

@@ -7,7 +7,7 @@ tests/helpers/naive_sensors.py works it out.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -39,6 +39,7 @@ from appulse.kernels.identities import (
     PENDING,
     PLACE,
     TICK,
+    Lineage,
     by_number,
     close,
     counted,
@@ -52,12 +53,21 @@ from appulse.kernels.jit import exact_kernel
 
 if TYPE_CHECKING:
     from appulse.kernels.arrays import Floats, Ints, Whole
-    from appulse.kernels.identities import Events, Place
+    from appulse.kernels.identities import Criteria, Events, Place
+
+
+class ValuedReadings(NamedTuple):
+    """Readings of whole ticks, in order of time."""
+
+    time: Ints
+    sensor: Ints
+    value: Floats
 
 
 @exact_kernel
-def apply_within(field: Chained, time: Ints, sensor: Ints, value: Floats, span: Whole) -> None:
+def apply_within(field: Chained, readings: ValuedReadings, span: Whole) -> None:
     """Take in whole ticks without telling what becomes of phenomena."""
+    time, sensor, value = readings
     begin: Whole = 0
     while begin < len(time):
         end = tick_end(time, begin)
@@ -70,14 +80,9 @@ def observe_within(
     field: Chained,
     place: Place,
     order: Ints,
-    time: Ints,
-    sensor: Ints,
-    value: Floats,
+    readings: ValuedReadings,
     begin: Whole,
-    strength: Whole,
-    span: Whole,
-    least: Whole,
-    horizon: Whole,
+    criteria: Criteria,
     reach: float,
     events: Events,
 ) -> Whole:
@@ -85,16 +90,17 @@ def observe_within(
 
     ``order`` are sensors in their order.
     """
+    time, sensor, value = readings
     while True:
         if field.counts[PENDING]:
-            if not _settled(field, place, order, least, horizon, reach, events):
+            if not _settled(field, place, order, criteria.least, criteria.horizon, reach, events):
                 return begin
             field.counts[PENDING] = 0
         if begin == len(time):
             return begin
         end = tick_end(time, begin)
-        touched = take_in(field, time, sensor, value, begin, end, span)
-        judge(field, place, touched, strength, reach)
+        touched = take_in(field, time, sensor, value, begin, end, criteria.span)
+        judge(field, place, touched, criteria.strength, reach)
         begin = end
 
 
@@ -130,7 +136,7 @@ def _settled(
             low = events.counts[MEMBERS]
             _tell_members(mine, events)
             if not stays:
-                tell_others(field, pairs[some], shared[some], one, old, slots, events, split=True)
+                tell_others(field, Lineage(old, slots, pairs[some], shared[some]), one, events, split=True)
             move_on(field, place, slots[one], low, events)
             field.told[slots[one]] = mean[one]
             close(field, _bits(mean[one]), slots[one], MOVES if stays else APPEARS, horizon, events)
@@ -138,7 +144,7 @@ def _settled(
             i = one - len(slots)
             _tell_members(old_members[old_first[i] : old_first[i + 1]], events)
             some = np.arange(np.searchsorted(pairs, i * len(slots)), np.searchsorted(pairs, (i + 1) * len(slots)))
-            tell_others(field, pairs[some], shared[some], i, old, slots, events, split=False)
+            tell_others(field, Lineage(old, slots, pairs[some], shared[some]), i, events, split=False)
             give_up(field, old[i], _bits(field.told[old[i]]), events)
     _settle(field, order, chains, component, part, slots)
     return True

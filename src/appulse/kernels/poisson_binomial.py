@@ -14,7 +14,7 @@ then one dot product. Once rows beyond the pivot are asked for, a newer pivot is
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -340,28 +340,55 @@ def _pivot(row: int, newest: int, end: int, size: int, known: NDArray[np.float64
     return min(end, max(row, _highest_open(newest, size, known) + ahead))
 
 
+class Ticks(NamedTuple):
+    """Windows to be followed tick by tick."""
+
+    first: Ints  # where each window's rows begin; they end where those of the next begin
+    fresh: Ints  # the first new row of each window, counted from its beginning
+    tick_end: Flags  # whether a row is the last of its tick
+
+
+class CountRule(NamedTuple):
+    """When rows leave a count window of rows that may not exist."""
+
+    size: int
+    confidence: float
+    least: float  # rows less likely to be in the window than this go, too
+    max_rows: int
+    method: int
+
+
+class Stacks(NamedTuple):
+    """Where the two stacks are, newer part, older part."""
+
+    at: Ints
+    head: NDArray[np.float64]
+    tail: NDArray[np.float64]
+
+
+class Questions(NamedTuple):
+    """Which rows are asked about: by window, ascending, then by newest, then by partner."""
+
+    window: Ints
+    row: Ints  # position in the window
+    newest: Ints
+    partner: Ints  # a newer row known to exist, or -1
+
+
 @exact_kernel
-def evict(
-    first: Ints,  # where each window's rows begin; they end where those of the next begin
-    fresh: Ints,  # the first new row of each window, counted from its beginning
-    exist: Floats,
-    tick_end: Flags,  # whether a row is the last of its tick
-    size: int,
-    confidence: float,
-    least: float,  # rows less likely to be in the window than this go, too
-    max_rows: int,
-    method: int,
-    floor: Ints,
-) -> int:
+def evict(windows: Ticks, exist: Floats, rule: CountRule, floor: Ints) -> int:
     """Algorithms 1 and 2 of Dallachiesa et al. 2015, tick by tick, over many windows.
 
     ``floor`` (a number per row) gets the position, within the window, of the oldest row that is kept at the tick of
     each. Returns how many rows went only because there were more than ``max_rows``.
     """
+    first, fresh, tick_end = windows
+    size, confidence, least, max_rows, method = rule
     longest = 0
     for w in range(first.shape[0] - 1):
         longest = max(longest, first[w + 1] - first[w])
     at, head, tail, _ = _scratch(longest)
+    stacks = Stacks(at, head, tail)
     rows = np.empty((64, 3), np.int64)
     table = np.empty(4096)
     capped = 0
@@ -384,7 +411,7 @@ def evict(
                     if inside != inside:  # noqa: PLR0124 - NaN
                         # Mostly all is there but the newest row, and a call with so many arrays costs more than that.
                         if at[_END] == _NONE or oldest > at[_PIVOT] or at[_PIVOT] - at[_DEPTH] >= oldest:
-                            rows, table = _ready(oldest, newest, size, own, known, at, head, tail, rows, table)
+                            rows, table = _ready(oldest, newest, size, own, known, stacks, rows, table)
                         elif at[_END] < newest:
                             at[_BUFFER], at[_BEGIN], at[_N], at[_LOW] = _times_rows(
                                 head, at[_BUFFER], at[_BEGIN], at[_N], at[_LOW], own, at[_END] + 1, newest + 1
@@ -418,13 +445,12 @@ def _ready(
     size: int,
     exist: Floats,
     known: NDArray[np.float64],
-    at: Ints,
-    head: NDArray[np.float64],
-    tail: NDArray[np.float64],
+    stacks: Stacks,
     rows: NDArray[np.int64],
     table: Floats,
 ) -> tuple[NDArray[np.int64], Floats]:
     """Let the newer part reach to ``newest`` and the table back to ``row``; the table, perhaps longer now."""
+    at, head, tail = stacks
     if at[_END] == _NONE or row > at[_PIVOT] or at[_END] > newest:
         _start(at, _pivot(row, newest, newest, size, known), newest, exist, head, tail)
     if at[_END] < newest:
@@ -441,20 +467,19 @@ def membership(
     exist: Floats,
     size: int,
     method: int,
-    window: Ints,  # of each question; ascending, then by newest, then by partner
-    row: Ints,  # position in the window
-    newest: Ints,
-    partner: Ints,  # a newer row known to exist, or -1
+    asked: Questions,
     out: Floats,
 ) -> None:
     """Pr(row is in the window | it exists, and so does the partner), for many questions.
 
     Without a partner: at most size - 1 of the rows after it exist (Eq. 24). With one: at most size - 2 of the others.
     """
+    window, row, newest, partner = asked
     longest = 0
     for w in range(first.shape[0] - 1):
         longest = max(longest, first[w + 1] - first[w])
     at, head, tail, spare = _scratch(longest)
+    stacks = Stacks(at, head, tail)
     rows = np.empty((64, 3), np.int64)
     table = np.empty(4096)
     known = np.zeros((1, 4))
@@ -482,7 +507,7 @@ def membership(
                 continue
             # Mostly all is there already, and a call with so many arrays costs more than the answer.
             if at[_END] != m or i > at[_PIVOT] or at[_PIVOT] - at[_DEPTH] >= i:
-                rows, table = _ready(i, m, size, own, known, at, head, tail, rows, table)
+                rows, table = _ready(i, m, size, own, known, stacks, rows, table)
             k = at[_PIVOT] - i
             values = head[at[_BUFFER], at[_BEGIN] : at[_BEGIN] + at[_N]]
             entry = table[rows[k, 0] : rows[k, 0] + rows[k, 1]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -16,11 +16,17 @@ SUMMARY, SLOPE, PATTERN = range(3)
 STEPS = 39
 
 
+class Measured(NamedTuple):
+    """Readings in order of time; ``unit`` numbers sensors."""
+
+    time: Ints
+    unit: Ints
+    value: Floats
+
+
 @exact_kernel
 def properties(
-    time: Ints,
-    unit: Ints,
-    value: Floats,
+    readings: Measured,
     begin: Whole,
     over: Whole,
     kind: Whole,
@@ -30,10 +36,11 @@ def properties(
 ) -> None:
     """Of each reading from ``begin`` on, over its sensor's readings at most ``over`` older, itself included.
 
-    Readings are in order of time; ``unit`` numbers sensors. A summary is mean and standard deviation (``first``,
-    ``second``), a slope (``first``) that of least squares, a second, NaN where all times are equal; a pattern
-    (``signs``) has the signs of steps between readings as digits 0, 1, 2 behind a 1, 0 where there is no step.
+    A summary is mean and standard deviation (``first``, ``second``), a slope (``first``) that of least squares, a
+    second, NaN where all times are equal; a pattern (``signs``) has the signs of steps between readings as digits 0, 1,
+    2 behind a 1, 0 where there is no step.
     """
+    time, unit, value = readings
     n = len(time)
     latest, before = np.full(unit.max() + 1 if n else 0, -1, np.int64), np.empty(n, np.int64)
     for i in range(n):

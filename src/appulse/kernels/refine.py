@@ -6,19 +6,20 @@ inner loop runs over contiguous memory.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from appulse.kernels.close import close_count, close_mass
+from appulse.kernels.arrays import SampleRun
 from appulse.kernels.jit import kernel
-from appulse.kernels.lanes import prefetch
-from appulse.kernels.sift import sift
+from appulse.kernels.sample_bounds import sample_bounds
+from appulse.kernels.simd import prefetch
+from appulse.kernels.within_epsilon import Open, close_count, close_mass
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from appulse.kernels.arrays import Floats, Ints
+    from appulse.kernels.arrays import Floats, RowPairs, Sampled
 
 
 # Partners taken at once, at least and at most, and how many samples they may have.
@@ -26,35 +27,34 @@ _LEAST_BLOCK, _BLOCK, _MOST_IN_BLOCK = 8, 64, 40
 _AHEAD = 8  # pairs that are prepared before their turn
 
 
+class Room(NamedTuple):
+    """Room for as many samples as an object has, and one more in ``order``."""
+
+    upper: NDArray[np.float64]  # shares, as `sample_bounds` tells them
+    order: NDArray[np.int64]
+    scratch: NDArray[np.float64]
+
+
 @kernel
 def by_samples(
-    left: Floats,
-    left_at: int,
-    left_weights: Floats,
-    left_weights_at: int,
-    n: int,
-    right: Floats,
-    right_at: int,
-    right_weights: Floats,
-    right_weights_at: int,
-    m: int,
+    one: SampleRun,
+    other: SampleRun,
     d: int,
     limit2: float,
     even: bool,
-    total: float,  # weight of all of the right samples
-    needed: float,
-    enough: float,
-    upper: NDArray[np.float64],  # shares, as `sift` tells them
-    order: NDArray[np.int64],
-    scratch: NDArray[np.float64],
+    total: float,  # weight of all of the other's samples
+    goal: tuple[float, float],  # what is needed, and what is enough
+    room: Room,
 ) -> tuple[float, float]:
     """The weight of all pairs of samples that are close, and what is left open once that is enough.
 
     -1 where it is less than needed, -2 where shares alone tell.
     """
+    needed, enough = goal
+    upper, order, scratch = room.upper, room.order, room.scratch
     found = rest = 0.0
-    weights = left_weights[left_weights_at:][:n]
-    for s in range(n):
+    weights = one.weights[one.weights_at :][: one.n]
+    for s in range(one.n):
         weight = weights[s] * total
         share = upper[s]
         found += weight if share == -1.0 else 0.0
@@ -63,44 +63,21 @@ def by_samples(
         return -2.0, 0.0
     if found >= enough:
         return found, rest
-    count = 0
-    for s in range(n):
-        order[count] = s
-        count += upper[s] >= 0.0
+    many = 0
+    for s in range(one.n):
+        order[many] = s
+        many += upper[s] >= 0.0
         upper[s] *= total
-    asked = order[:count]
+    open_ = Open(order, many, upper, found, rest, needed, enough)
     if even:
-        return close_count(
-            left, left_at, n, right, right_at, m, d, limit2, asked, upper, found, rest, needed, enough, scratch
-        )
-    return close_mass(
-        left,
-        left_at,
-        left_weights,
-        left_weights_at,
-        n,
-        right,
-        right_at,
-        right_weights,
-        right_weights_at,
-        m,
-        d,
-        limit2,
-        asked,
-        upper,
-        found,
-        rest,
-        needed,
-        enough,
-        scratch,
-    )
+        return close_count(one, other, d, limit2, open_, scratch)
+    return close_mass(one, other, d, limit2, open_, scratch)
 
 
 @kernel
 def _block(
     left: Floats,
     left_weights: Floats,  # empty: all weigh 1
-    n: int,
     m: int,
     d: int,
     columns: NDArray[np.float64],  # sample t, dimension k of many partners: row k m + t
@@ -110,6 +87,7 @@ def _block(
 ) -> None:
     """The weight of the pairs of samples within the limit, of one object and many partners at once."""
     near[:] = 0.0
+    n = left.shape[0] // d
     for s in range(n):
         own = 1.0 if left_weights.shape[0] == 0 else left_weights[s]
         for t in range(m):
@@ -147,45 +125,29 @@ def _block(
 
 @kernel
 def refine(
-    left: Ints,
-    right: Ints,
-    d: int,
+    pairs: RowPairs,
     limit: float,
     threshold: float,
-    sifted_from: int,  # as many samples as it pays to judge each by itself, before it is compared with all others
-    early: bool,  # bounds will do: end once the threshold is reached
-    left_mass: Floats,
-    left_samples: Floats,
-    left_begin: Ints,  # where each object's samples begin, counted from left_base
-    left_length: Ints,  # samples times d
-    left_base: int,
-    left_weights: Floats,  # empty: all samples of an object weigh the same
-    left_weights_begin: Ints,
-    left_weights_base: int,
-    left_centre: Floats,
-    left_radius: Floats,
-    left_covariance: Floats,
-    left_shape: Floats,
-    right_mass: Floats,
-    right_samples: Floats,
-    right_begin: Ints,
-    right_length: Ints,
-    right_base: int,
-    right_weights: Floats,
-    right_weights_begin: Ints,
-    right_weights_base: int,
-    right_centre: Floats,
-    right_radius: Floats,
-    right_covariance: Floats,
-    right_shape: Floats,
+    bounded_from: int,  # as many samples as it pays to judge each by itself, before it is compared with all others
+    one: Sampled,
+    other: Sampled,
     probability: Floats,
-    at_most: Floats,  # where bounds will do: the upper one
+    at_most: Floats,  # the upper bound where bounds will do, which ends a pair once it reaches the threshold; or empty
 ) -> int:
     """Probability of each pair ``(left[i], right[i])``; NaN once it is certain to stay below ``threshold``.
 
-    The samples of the wider object are judged against the other first (`sift`), then summed over; what they may add at
-    most bounds what can still come. Returns how many pairs bounds of single samples decided.
+    The samples of the wider object are judged against the other first (`sample_bounds`), then summed over; what they
+    may add at most bounds what can still come. Returns how many pairs bounds of single samples decided.
     """
+    left, right = pairs.left, pairs.right
+    left_samples, left_begin, left_length, left_base = one.samples[1:5]
+    left_weights, left_weights_begin, left_weights_base = one.samples[5:]
+    left_mass, left_centre, left_radius, _, _ = one.moments
+    right_samples, right_begin, right_length, right_base = other.samples[1:5]
+    right_weights, right_weights_begin, right_weights_base = other.samples[5:]
+    right_mass, right_centre, right_radius, right_covariance, right_shape = other.moments
+    d = left_centre.shape[1]
+    early = at_most.shape[0] > 0
     longest = 0
     for i in range(right.shape[0]):
         longest = max(longest, right_length[right[i]] // d)
@@ -194,7 +156,7 @@ def refine(
         widest = max(widest, left_length[left[i]] // d)
     limit2 = limit * limit
     upper, scratch = np.empty(widest, np.float64), np.empty(widest, np.float64)
-    order = np.empty(widest + 1, np.int64)
+    room = Room(upper, np.empty(widest + 1, np.int64), scratch)
     left_even = left_weights.shape[0] == 0
     right_even = right_weights.shape[0] == 0
     ones = np.ones(widest, np.float64)
@@ -234,7 +196,7 @@ def refine(
                 block = near[: end - i]
                 weights = left_weights[left_weights_begin[a] - left_weights_base :][:n] if not left_even else ones[:0]
                 own = left_samples[left_begin[a] - left_base :][: n * d]
-                _block(own, weights, n, m, d, columns, column_weights[: 0 if right_even else m], limit2, block)
+                _block(own, weights, m, d, columns, column_weights[: 0 if right_even else m], limit2, block)
                 for k in range(i, end):
                     mass = right_mass[right[k]]
                     value = block[k - i]
@@ -269,8 +231,7 @@ def refine(
         q_at = 0 if right_even else right_weights_begin[b] - right_weights_base
         # Equal weights are counted, not summed: ten times 0.1 is 1. A sample then weighs 1, and this in truth:
         scale = (left_mass[a] / n if left_even else 1.0) * (right_mass[b] / m if right_even else 1.0)
-        needed = need / scale
-        enough = (threshold + 1e-12) / scale if early else np.inf
+        goal = (need / scale, (threshold + 1e-12) / scale if early else np.inf)
         even = left_even and right_even
         flipped = left_radius[a] < right_radius[b]
         square = 0.0
@@ -281,60 +242,20 @@ def refine(
             magnitude += abs(left_centre[a, k]) + abs(right_centre[b, k])
         far = np.sqrt(square) + left_radius[a] + right_radius[b]
         blur = 4e-16 * (magnitude + far)
-        if min(n, m) < sifted_from:
+        if min(n, m) < bounded_from:
             upper[:] = 1.0
+        x = SampleRun(left_samples, x_at, p, p_at, n)
+        y = SampleRun(right_samples, y_at, q, q_at, m)
         if flipped:
-            if min(n, m) >= sifted_from:
-                side = (left_centre, left_radius, left_covariance, left_shape)
-                sift(right_samples, y_at, m, d, *side, a, limit, far, blur, upper, scratch)
+            if min(n, m) >= bounded_from:
+                sample_bounds(y, one.moments, a, limit, far, blur, upper, scratch)
             total = float(n) if left_even else left_mass[a]
-            value, rest = by_samples(
-                right_samples,
-                y_at,
-                q,
-                q_at,
-                m,
-                left_samples,
-                x_at,
-                p,
-                p_at,
-                n,
-                d,
-                limit2,
-                even,
-                total,
-                needed,
-                enough,
-                upper,
-                order,
-                scratch,
-            )
+            value, rest = by_samples(y, x, d, limit2, even, total, goal, room)
         else:
-            if min(n, m) >= sifted_from:
-                side = (right_centre, right_radius, right_covariance, right_shape)
-                sift(left_samples, x_at, n, d, *side, b, limit, far, blur, upper, scratch)
+            if min(n, m) >= bounded_from:
+                sample_bounds(x, other.moments, b, limit, far, blur, upper, scratch)
             total = float(m) if right_even else right_mass[b]
-            value, rest = by_samples(
-                left_samples,
-                x_at,
-                p,
-                p_at,
-                n,
-                right_samples,
-                y_at,
-                q,
-                q_at,
-                m,
-                d,
-                limit2,
-                even,
-                total,
-                needed,
-                enough,
-                upper,
-                order,
-                scratch,
-            )
+            value, rest = by_samples(x, y, d, limit2, even, total, goal, room)
         if value < 0.0:
             pruned += value == -2.0
             probability[i] = np.nan

@@ -11,7 +11,6 @@ import numpy as np
 
 from appulse.kernels.bins import bin_key
 from appulse.kernels.jit import exact_kernel, inlined_kernel
-from appulse.kernels.lanes import shift
 from appulse.kernels.occurrences import (
     END,
     FRESH,
@@ -34,6 +33,7 @@ from appulse.kernels.occurrences import (
     sweep,
     widen,
 )
+from appulse.kernels.simd import shift
 
 if TYPE_CHECKING:
     from appulse.kernels.arrays import ByteArray, Flags, Floats, Hashes, Ints, Whole
@@ -67,25 +67,22 @@ class Found(NamedTuple):
     number: Ints  # of each occurrence, or (0,) where nobody asks
 
 
+class Match(NamedTuple):
+    """Which occurrences a reading meets."""
+
+    span: Whole  # the longest window
+    reach: float  # at least 0: values match that are no further apart
+    width: float  # that of bins then, three times as much
+    keeps: bool  # readings are kept; else it is probes alone
+    eager: bool
+
+
 @exact_kernel
 def join(
-    state: Structure,
-    arrivals: Arrivals,
-    begin: Whole,
-    end: Whole,
-    span: Whole,
-    reach: float,
-    width: float,
-    keeps: bool,
-    eager: bool,
-    found: Found,
-    room: Scratch,
+    state: Structure, arrivals: Arrivals, begin: Whole, end: Whole, match: Match, found: Found, room: Scratch
 ) -> Whole:
-    """Insert-Probe of the arrivals ``begin`` to ``end``; where it came to, short of the end without room.
-
-    ``span`` is the longest window. With ``reach`` (at least 0) values match that are no further apart; ``width`` is
-    then that of bins, three times as much. Without ``keeps`` it is probes alone.
-    """
+    """Insert-Probe of the arrivals ``begin`` to ``end``; where it came to, short of the end without room."""
+    span, reach, width, keeps, eager = match
     # Arrays by their own names: to take one out of a tuple costs about as much as what is done to it.
     counts, due, values, table = state.counts, state.sweep, state.values, state.table
     pool, owner, numbers, measures, lengths = state.time, state.owner, state.number, state.value, state.length

@@ -8,14 +8,16 @@ over contiguous memory, and rows that have left go when runs are merged.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from appulse.kernels.jit import kernel
 
 if TYPE_CHECKING:
-    from appulse.kernels.arrays import Flags, Floats, Ints
+    from appulse.kernels.arrays import Floats, Ints, Samples
+    from appulse.kernels.one_dimension import ArrivalSamples, Matches
+    from appulse.kernels.sweep import ArrivalRows, Cursor, PairRule, WindowRows
 
 #: Where the runs stand: values in the large and in the small one, and rows in the small one.
 LARGE, SMALL, SMALL_ROWS = range(3)
@@ -41,11 +43,29 @@ def _sort(values: Floats, weights: Floats, n: int) -> None:
         weights[k + 1] = w
 
 
+class Run(NamedTuple):
+    """Samples in order, with their rows and weights; there is room for more."""
+
+    values: Floats
+    rows: Ints
+    weights: Floats
+
+
+class TwoRuns(NamedTuple):
+    """A large run, and a small one of what came last; row r of the store is known in them as ``base + r``."""
+
+    at: Ints
+    large: Run
+    small: Run
+    base: int
+    merge_rows: int  # rows in the small run when it is merged with the large one
+    purge: bool  # whether rows before the cursor's ``low`` never come back
+
+
 @kernel
-def _insert(
-    row: int, samples: Floats, weights: Floats, n: int, at: Ints, small: Floats, small_rows: Ints, small_weights: Floats
-) -> None:
+def _insert(row: int, samples: Floats, weights: Floats, n: int, at: Ints, run: Run) -> None:
     """Merge a row's sorted samples into the small run, from the back."""
+    small, small_rows, small_weights = run
     k = at[SMALL] - 1
     to = at[SMALL] + n - 1
     for s in range(n - 1, -1, -1):
@@ -64,17 +84,10 @@ def _insert(
 
 
 @kernel
-def merge(
-    oldest: int,  # rows before it have left
-    at: Ints,
-    large: Floats,
-    large_rows: Ints,
-    large_weights: Floats,
-    small: Floats,
-    small_rows: Ints,
-    small_weights: Floats,
-) -> None:
-    """Make one run of both, without the rows that have left."""
+def merge(oldest: int, at: Ints, one: Run, other: Run) -> None:
+    """Make one run of both, the large one and the small one, without the rows before ``oldest``: they have left."""
+    large, large_rows, large_weights = one
+    small, small_rows, small_weights = other
     n = 0
     for i in range(at[LARGE]):
         if large_rows[i] >= oldest:
@@ -111,53 +124,33 @@ def merge(
 
 @kernel
 def sort_match(
-    start: int,  # first arrival to process
-    linked: int,  # rows of the store already in the runs
-    low: int,  # no row before this one can still be in reach
-    a_store: Ints,
-    a_oldest: Ints,
-    a_newest: Ints,
-    a_group: Ints,
-    a_differ: Ints,
-    a_first: Ints,  # where each arrival's samples begin
-    a_samples: Floats,
-    a_weights: Floats,  # empty: all samples of an object weigh the same
-    a_mass: Floats,
-    meets: Flags,
-    own: int,
-    check_differ: bool,
-    limit2: float,
-    threshold: float,
-    base: int,
-    rank: Ints,
-    rank_max: Ints,
-    group: Ints,
-    differ: Ints,
-    mass: Floats,
-    samples: Floats,
-    samples_begin: Ints,
-    samples_length: Ints,
-    samples_base: int,
-    weights: Floats,
-    weights_begin: Ints,
-    weights_base: int,
-    purge: bool,  # whether rows before `low` never come back
-    merge_rows: int,  # rows in the small run when it is merged with the large one
-    at: Ints,
-    large: Floats,
-    large_rows: Ints,
-    large_weights: Floats,
-    small: Floats,
-    small_rows: Ints,
-    small_weights: Floats,
-    found: Floats,  # zeros, one per row
-    out_arrival: Ints,
-    out_row: Ints,
-    out_probability: Floats,
-    counts: Ints,  # [rows touched]
+    cursor: Cursor,
+    rule: PairRule,
+    arrivals: ArrivalRows,
+    given: ArrivalSamples,
+    window: WindowRows,
+    held: Samples,
+    index: TwoRuns,
+    out: Matches,
 ) -> tuple[int, int, int, int]:
-    """As `appulse.kernels.grid.sweep`, with the probability of each pair, and of those above the threshold only."""
+    """As `appulse.kernels.sweep.sweep`, with the probability of each pair, and of those above the threshold only.
+
+    Counted are rows touched.
+    """
+    start, linked, low = cursor
+    meets, own, check_differ, _, threshold = rule
+    a_store, a_oldest, a_newest, a_group, a_differ, a_mass = arrivals
+    a_first, a_samples, a_weights, _ = given
+    rank, rank_max, group, differ = window
+    mass, samples, samples_begin, samples_length, samples_base = held[:5]
+    weights, weights_begin, weights_base = held[5:]
+    at, base = index.at, index.base
+    large, large_rows, large_weights = index.large
+    small, small_rows, small_weights = index.small
+    out_arrival, out_row, out_probability, counts = out
+    limit2 = rule.epsilon * rule.epsilon
     limit = np.sqrt(limit2)
+    found = np.zeros(rank.shape[0])
     even = weights.shape[0] == 0
     a_even = a_weights.shape[0] == 0
     longest = 1
@@ -268,17 +261,8 @@ def sort_match(
                 own_values[s] = samples[samples_begin[linked] - samples_base + s]
                 own_weights[s] = 1.0 if even else weights[weights_begin[linked] - weights_base + s]
             _sort(own_values, own_weights, m)
-            if at[SMALL_ROWS] >= merge_rows or at[SMALL] + m > small.shape[0]:
-                merge(
-                    base + low if purge else base,
-                    at,
-                    large,
-                    large_rows,
-                    large_weights,
-                    small,
-                    small_rows,
-                    small_weights,
-                )
-            _insert(base + linked, own_values, own_weights, m, at, small, small_rows, small_weights)
+            if at[SMALL_ROWS] >= index.merge_rows or at[SMALL] + m > small.shape[0]:
+                merge(base + low if index.purge else base, at, index.large, index.small)
+            _insert(base + linked, own_values, own_weights, m, at, index.small)
             linked += 1
     return a_store.shape[0], linked, low, count

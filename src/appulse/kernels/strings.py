@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from appulse.kernels.jit import kernel
-from appulse.kernels.lanes import prefetch
+from appulse.kernels.simd import prefetch
 
 if TYPE_CHECKING:
     from typing import Any
 
     from numpy.typing import NDArray
 
-    from appulse.kernels.arrays import ByteArray, Flags, Floats, Hashes, Ints
+    from appulse.kernels.arrays import ByteArray, Flags, Floats, Hashes, Ints, RowPairs, Whole
 
 # So many names are looked up together; in a table of so many slots or fewer, each by itself.
 _AHEAD, _LARGE = 16, 1 << 14
@@ -71,79 +71,76 @@ def hash_rows(offsets: Ints, data: ByteArray, extra: Ints) -> Hashes:
     return out
 
 
+class Runs(NamedTuple):
+    """Runs of values, one a row: ``values[begin[i] - base :][: length[i]]``."""
+
+    values: NDArray[Any]
+    begin: Ints
+    length: Ints
+    base: int
+
+
+class Ordered(NamedTuple):
+    """What rows of equal time are put in order by."""
+
+    key: Runs
+    centre: Floats
+    samples: Runs
+
+
 @kernel
-def _compare(left: NDArray[Any], at: int, n: int, right: NDArray[Any], other: int, m: int) -> int:
+def _compare(one: Runs, a: Whole, other: Runs, b: Whole) -> int:
+    left, at, n = one.values, one.begin[a] - one.base, one.length[a]
+    right, to, m = other.values, other.begin[b] - other.base, other.length[b]
     for k in range(min(n, m)):
-        if left[at + k] != right[other + k]:
-            return -1 if left[at + k] < right[other + k] else 1
+        if left[at + k] != right[to + k]:
+            return -1 if left[at + k] < right[to + k] else 1
     return int(n > m) - int(n < m)
 
 
 @kernel
-def sorts_after(
-    left: Ints,
-    right: Ints,
-    l_key: ByteArray,
-    l_key_begin: Ints,
-    l_key_length: Ints,
-    l_key_base: int,
-    l_centre: Floats,
-    l_samples: Floats,
-    l_samples_begin: Ints,
-    l_samples_length: Ints,
-    l_samples_base: int,
-    r_key: ByteArray,
-    r_key_begin: Ints,
-    r_key_length: Ints,
-    r_key_base: int,
-    r_centre: Floats,
-    r_samples: Floats,
-    r_samples_begin: Ints,
-    r_samples_length: Ints,
-    r_samples_base: int,
-) -> Flags:
+def sorts_after(pairs: RowPairs, one: Ordered, other: Ordered) -> Flags:
     """Whether row ``left[i]`` sorts after row ``right[i]``: by key bytes, then by centre, then by samples."""
-    out = np.zeros(left.shape[0], np.bool_)
-    for i in range(left.shape[0]):
-        a = left[i]
-        b = right[i]
-        at = l_key_begin[a] - l_key_base
-        other = r_key_begin[b] - r_key_base
-        order = _compare(l_key, at, l_key_length[a], r_key, other, r_key_length[b])
-        for k in range(l_centre.shape[1]):
-            if order == 0 and l_centre[a, k] != r_centre[b, k]:
-                order = -1 if l_centre[a, k] < r_centre[b, k] else 1
-        if order == 0 and l_samples_begin.shape[0] > 0:
-            at = l_samples_begin[a] - l_samples_base
-            other = r_samples_begin[b] - r_samples_base
-            order = _compare(l_samples, at, l_samples_length[a], r_samples, other, r_samples_length[b])
+    out = np.zeros(pairs.left.shape[0], np.bool_)
+    for i in range(pairs.left.shape[0]):
+        a = pairs.left[i]
+        b = pairs.right[i]
+        order = _compare(one.key, a, other.key, b)
+        for k in range(one.centre.shape[1]):
+            if order == 0 and one.centre[a, k] != other.centre[b, k]:
+                order = -1 if one.centre[a, k] < other.centre[b, k] else 1
+        if order == 0 and one.samples.begin.shape[0] > 0:
+            order = _compare(one.samples, a, other.samples, b)
         out[i] = order > 0
     return out
 
 
+class KnownNames(NamedTuple):
+    """Names by number: that of number k is ``data[offsets[k]:offsets[k + 1]]``; there is room for more.
+
+    ``table`` holds numbers by hash, -1 where there is none.
+    """
+
+    table: NDArray[Any]
+    hashes: Hashes
+    offsets: Ints
+    data: ByteArray
+
+
 @kernel
 def number_names(
-    offsets: Ints,
-    data: ByteArray,
-    begin: int,
-    table: NDArray[Any],
-    hashes: Hashes,
-    known_offsets: Ints,
-    known: ByteArray,
-    many: int,
-    out: Ints,
+    offsets: Ints, data: ByteArray, begin: int, names: KnownNames, many: int, out: Ints
 ) -> tuple[int, int]:
     """The number of each byte string from ``begin`` on; new ones get the next, and are put down.
 
-    ``table`` holds numbers by hash, -1 where there is none; the string of number k is
-    ``known[known_offsets[k]:known_offsets[k + 1]]``. Returns how many are known, and where it came to, short of the end
-    without room.
+    Returns how many are known, and where it came to, short of the end without room.
     """
+    table, hashes, known_offsets, known = names
     mask = len(table) - 1
     hashed = np.empty(_AHEAD, np.uint64)
     for i in range(begin, len(offsets) - 1):
         if (i - begin) % _AHEAD == 0:
-            _look_ahead(offsets, data, i, table, hashes, known_offsets, known, hashed)
+            _look_ahead(offsets, data, i, names, hashed)
         low, high, h = offsets[i], offsets[i + 1], hashed[(i - begin) % _AHEAD]
         slot = np.int64(h >> np.uint64(1)) & mask
         while table[slot] >= 0:
@@ -170,20 +167,12 @@ def number_names(
 
 
 @kernel
-def _look_ahead(
-    offsets: Ints,
-    data: ByteArray,
-    begin: int,
-    table: NDArray[Any],
-    hashes: Hashes,
-    known_offsets: Ints,
-    known: ByteArray,
-    hashed: Hashes,
-) -> None:
+def _look_ahead(offsets: Ints, data: ByteArray, begin: int, names: KnownNames, hashed: Hashes) -> None:
     """The hashes of the next strings. What they will be compared with is fetched for all at once.
 
     In a large table to follow one string from array to array is to wait for the memory four times.
     """
+    table, hashes, known_offsets, known = names
     mask, large = len(table) - 1, len(table) > _LARGE
     end = min(begin + _AHEAD, len(offsets) - 1)
     for i in range(begin, end):

@@ -3,48 +3,117 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from appulse.kernels.grid import OVERFLOW, SLACK, bucket_of, cell_coordinate, cell_limit, link, pack_cell
-from appulse.kernels.jit import kernel
-from appulse.kernels.lanes import prefetch
+from appulse.kernels.jit import inlined_kernel, kernel
+from appulse.kernels.simd import prefetch
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appulse.kernels.arrays import Flags, Floats, Ints, Whole
+    from appulse.kernels.grid import Grid
+
+
+# A probe that would look into more cells scans every row.
+_MOST_CELLS = 256
+
+
+class Cursor(NamedTuple):
+    """Where a walk over arrivals and rows stands."""
+
+    start: int  # first arrival to process
+    linked: int  # rows of the store already in the index
+    low: int  # no row before this one can still be in reach
+
+
+class PairRule(NamedTuple):
+    """Which arrivals are joined with a store, and which pairs are answers."""
+
+    meets: Flags  # meets[s]: arrivals of store s are joined with this store
+    own: int  # this store's number
+    check_differ: bool
+    epsilon: float  # with its tolerance
+    threshold: float
+
+
+class ArrivalRows(NamedTuple):
+    """The rows of a push, in tick order."""
+
+    store: Ints  # which store each belongs to
+    oldest: Ints  # least rank that is in this store's window for each
+    newest: Ints  # greatest rank that still finds it in its own
+    group: Ints
+    differ: Ints
+    mass: Floats
+
+
+class WindowRows(NamedTuple):
+    """What windows and groups tell of the rows of a store."""
+
+    rank: Ints
+    rank_max: Ints  # its running maximum
+    group: Ints
+    differ: Ints
+
+
+class Balls(NamedTuple):
+    """Where rows are, and how far around."""
+
+    centre: Floats
+    radius: Floats
+    variance: Floats  # at least what each has along any line
+
+
+class Candidates(NamedTuple):
+    """Pairs to be judged: room for them, and tallies."""
+
+    arrival: Ints
+    row: Ints
+    counts: Ints  # [rows reached, pruned by the ball test, by Cantelli's inequality]
+
+
+class Probe(NamedTuple):
+    """One arrival; ``spare`` is the product of masses over the threshold, less 1."""
+
+    position: Floats
+    radius: float
+    variance: float
+    spare: float
+    group: Whole
+    oldest: Whole
+    newest: Whole
+
+
+class Room(NamedTuple):
+    """Room for something of each row, and one more in ``rows``."""
+
+    squares: NDArray[np.float64]
+    flags: NDArray[np.uint8]
+    rows: NDArray[np.int64]
 
 
 @kernel
 def scan(
-    position: Floats,
-    epsilon: float,
-    reach: float,  # the probe's own
-    spare: float,
-    variance: float,
-    asked: Whole,  # the probe's group
-    oldest: Whole,
-    newest: Whole,
-    rank: Ints,
-    centre: Floats,
-    radius: Floats,
-    variances: Floats,
-    group: Ints,
-    squares: NDArray[np.float64],  # these have room for one a row
-    flags: NDArray[np.uint8],
-    rows: NDArray[np.int64],
+    probe: Probe, epsilon: float, begin: Whole, end: Whole, rows: WindowRows, balls: Balls, room: Room
 ) -> tuple[int, int, int]:
     """The rows near to a probe: how many it could have met, how many are in reach, how many of them Cantelli leaves.
 
+    Of the rows from ``begin`` to ``end``; those left are counted from ``begin``.
+
     By Cantelli's inequality along the line of centres, objects are no answer that lie further apart than epsilon and
-    a number of deviations: ``variance`` and ``variances`` are at least those along any line, and ``spare`` is the
-    product of masses over the threshold, less 1.
+    a number of deviations; ``variance`` is at least that along any line.
 
     First a loop without branches, which the compiler makes SIMD of, for two and three dimensions by name; then the rows
     are picked, again without branches.
     """
+    position, reach, variance, spare, asked, oldest, newest = probe
+    squares, flags, near_rows = room
+    rank, group = rows.rank[begin:end], rows.group[begin:end]
+    centre, radius, variances = balls.centre[begin:end], balls.radius[begin:end], balls.variance[begin:end]
     n, d = centre.shape
     flat = centre.ravel()
     magnitude = 0.0
@@ -81,7 +150,7 @@ def scan(
         flags[j] = there_near & (squares[j] <= near * near * (1.0 + SLACK))
     count = 0
     for j in range(n):
-        rows[count] = j
+        near_rows[count] = j
         count += flags[j]
     return reached, within, count
 
@@ -96,69 +165,29 @@ def _cell_gap(position: float, cell: Whole, inverse_side: float, limit: int) -> 
     return max(0.0, gap * (1.0 - 1e-12) - 1e-12 * side - 1e-15 * abs(position))
 
 
-@kernel
-def _fetch(
-    row: Whole,
-    d: int,
-    rank: Ints,
-    rank_max: Ints,
-    cell: Ints,
-    following: Ints,
-    group: Ints,
-    radius: Floats,
-    variance: Floats,
-    centre: Floats,
-) -> None:
+@inlined_kernel
+def _fetch(row: Whole, d: int, rows: WindowRows, balls: Balls, grid: Grid) -> None:
     """Have what a walk reads of a row on its way."""
-    prefetch(rank, row)
-    prefetch(rank_max, row)
-    prefetch(cell, row)
-    prefetch(following, row)
-    prefetch(group, row)
-    prefetch(radius, row)
-    prefetch(variance, row)
-    prefetch(centre, row * d)
+    prefetch(rows.rank, row)
+    prefetch(rows.rank_max, row)
+    prefetch(grid.cell, row)
+    prefetch(grid.following, row)
+    prefetch(rows.group, row)
+    prefetch(balls.radius, row)
+    prefetch(balls.variance, row)
+    prefetch(balls.centre, row * d)
 
 
 @kernel
 def sweep(
-    start: int,  # first arrival to process
-    linked: int,  # rows of the store already in the index
-    low: int,  # no row before this one can still be in reach
-    a_store: Ints,  # which store each arrival belongs to
-    a_oldest: Ints,  # least rank that is in this store's window for each arrival
-    a_newest: Ints,  # greatest rank that still finds the arrival in its own
-    a_centre: Floats,
-    a_radius: Floats,
-    a_mass: Floats,
-    a_variance: Floats,  # at least what each arrival has along any line
-    a_group: Ints,
-    a_differ: Ints,
-    meets: Flags,  # meets[s]: arrivals of store s are joined with this store
-    own: int,  # this store's number
-    check_differ: bool,
-    epsilon: float,  # with its tolerance
-    threshold: float,
-    base: int,
-    rank: Ints,
-    rank_max: Ints,  # its running maximum
-    centre: Floats,
-    radius: Floats,
-    variance: Floats,
-    group: Ints,
-    differ: Ints,
-    cell: Ints,
-    following: Ints,
-    heads: Ints,  # empty: dense scan
-    dims: Ints,
-    inverse_side: float,
-    size: Floats,  # how large each row is to the grid: its radius, or its variance
-    size_cap: float,
-    by_variance: bool,
-    max_cells: int,
-    out_arrival: Ints,
-    out_row: Ints,
-    counts: Ints,  # [rows reached, pruned by the ball test, by Cantelli's inequality]
+    cursor: Cursor,
+    rule: PairRule,
+    arrivals: ArrivalRows,
+    probes: Balls,  # of the arrivals
+    window: WindowRows,
+    balls: Balls,  # of the rows
+    grid: Grid,
+    found: Candidates,
 ) -> tuple[int, int, int, int]:
     """Arrivals in tick order: each probes the store, and those of the store itself are put in it.
 
@@ -166,6 +195,15 @@ def sweep(
     (all of them when the sweep is done), ``linked``, ``low`` and the number of candidates written. When the
     output is full the probe under way is undone, to be repeated.
     """
+    start, linked, low = cursor
+    meets, own, check_differ, epsilon, threshold = rule
+    a_store, a_oldest, a_newest, a_group, a_differ, a_mass = arrivals
+    a_centre, a_radius, a_variance = probes
+    rank, rank_max, group, differ = window
+    centre, radius, variance = balls
+    base, cell, following, heads, dims = grid.base, grid.cell, grid.following, grid.heads, grid.dims
+    inverse_side, size_cap, by_variance = grid.inverse_side, grid.size_cap, grid.by_variance
+    out_arrival, out_row, counts = found
     n = a_store.shape[0]
     d = centre.shape[1]
     n_dims = dims.shape[0]
@@ -173,9 +211,9 @@ def sweep(
     capacity = out_row.shape[0]
     use_grid = heads.shape[0] > 0
     count = 0
-    squares, flags = np.empty(centre.shape[0], np.float64), np.empty(centre.shape[0], np.uint8)
     rows = np.empty(centre.shape[0] + 1, np.int64)
-    codes, starts = np.empty(max_cells + 1, np.int64), np.empty(max_cells + 1, np.int64)
+    room = Room(np.empty(centre.shape[0], np.float64), np.empty(centre.shape[0], np.uint8), rows)
+    codes, starts = np.empty(_MOST_CELLS + 1, np.int64), np.empty(_MOST_CELLS + 1, np.int64)
     low_cell = np.zeros(3, np.int64)
     high_cell = np.zeros(3, np.int64)
     for p in range(start, n):
@@ -208,27 +246,11 @@ def sweep(
                     low_cell[k] = cell_coordinate(c - wide, inverse_side, limit)
                     high_cell[k] = cell_coordinate(c + wide, inverse_side, limit)
                     extent = high_cell[k] - low_cell[k] + 1
-                    cells = cells * extent if extent <= max_cells and cells <= max_cells else max_cells + 1
-                dense = cells > max_cells or cells > linked - low
+                    cells = cells * extent if extent <= _MOST_CELLS and cells <= _MOST_CELLS else _MOST_CELLS + 1
+                dense = cells > _MOST_CELLS or cells > linked - low
             if dense:
-                reached, within, near = scan(
-                    a_centre[p],
-                    epsilon,
-                    a_radius[p],
-                    spare,
-                    a_variance[p],
-                    a_group[p],
-                    oldest,
-                    newest,
-                    rank[low:linked],
-                    centre[low:linked],
-                    radius[low:linked],
-                    variance[low:linked],
-                    group[low:linked],
-                    squares,
-                    flags,
-                    rows,
-                )
+                probe = Probe(a_centre[p], a_radius[p], a_variance[p], spare, a_group[p], oldest, newest)
+                reached, within, near = scan(probe, epsilon, low, linked, window, balls, room)
                 pruned = reached - within
                 unlikely = within - near
                 for i in range(near):
@@ -258,7 +280,7 @@ def sweep(
                                 codes[there] = code
                                 starts[there] = at
                                 there += 1
-                                _fetch(at - base, d, rank, rank_max, cell, following, group, radius, variance, centre)
+                                _fetch(at - base, d, window, balls, grid)
                 codes[there] = OVERFLOW
                 starts[there] = heads[heads.shape[0] - 1]
                 for c in range(there + 1):
@@ -270,7 +292,7 @@ def sweep(
                             break
                         at = following[j]
                         if at >= base:
-                            _fetch(at - base, d, rank, rank_max, cell, following, group, radius, variance, centre)
+                            _fetch(at - base, d, window, balls, grid)
                         u = rank[j]
                         if cell[j] != code or u < oldest or u > newest or group[j] != a_group[p]:
                             continue
@@ -301,18 +323,6 @@ def sweep(
             counts[2] += unlikely
         if store == own:
             if use_grid:
-                link(
-                    linked,
-                    base,
-                    centre,
-                    size,
-                    group,
-                    cell,
-                    following,
-                    heads,
-                    dims,
-                    inverse_side,
-                    size_cap,
-                )
+                link(linked, grid)
             linked += 1
     return n, linked, low, count

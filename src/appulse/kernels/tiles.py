@@ -11,7 +11,7 @@ tile of its own.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from appulse.kernels.arrays import Flags, Floats, Hashes, Ints, Whole
+    from appulse.kernels.arrays import Flags, Floats, Hashes, Ints, RowPairs, Whole
 
 # A row that touches more cells than this is coarse: it lives in a grid of larger cells.
 MOST_CELLS = 16
@@ -56,6 +56,34 @@ def cell_hash(x: int, y: int, lane: int, group_hash: np.uint64) -> np.uint64:
     """Hash of a cell of a lane of a group."""
     h = _mix(np.uint64(x) ^ np.uint64(group_hash))
     return _mix(h ^ np.uint64(y) ^ (np.uint64(lane) << np.uint64(62)))
+
+
+class Hot(NamedTuple):
+    """Hot cells by their hashes, in order; pairs of classes have tiles from ``first`` on."""
+
+    cells: Hashes
+    classes: Ints
+    first: Ints
+    tiles: Ints
+
+
+class Cut(NamedTuple):
+    """How space is cut into cells, and these given to tiles."""
+
+    margin: float
+    dims: Ints
+    side: float
+    coarse_side: float  # 0: no coarse lane
+    tiles: int
+    hot: Hot
+
+
+class Placed(NamedTuple):
+    """Where rows are, how far they reach, and their hashes."""
+
+    centre: Floats
+    reach: Floats
+    row_hash: Hashes
 
 
 @exact_kernel
@@ -93,52 +121,30 @@ def _find(hot: Hashes, h: np.uint64) -> int:
 
 
 @exact_kernel
-def _mark(
-    h: np.uint64,
-    row_hash: np.uint64,
-    tiles: int,
-    hot: Hashes,
-    hot_classes: Ints,
-    hot_first: Ints,
-    hot_tiles: Ints,
-    offset: int,
-    marked: Flags,
-) -> None:
+def _mark(h: np.uint64, row_hash: np.uint64, tiles: int, hot: Hot, offset: int, marked: Flags) -> None:
     """Mark the tiles of one cell for one row."""
-    at = _find(hot, h)
+    at = _find(hot.cells, h)
     if at < 0:
         marked[offset + np.int64(h % np.uint64(tiles))] = True
         return
-    k = hot_classes[at]
+    k = hot.classes[at]
     own = np.int64(row_hash % np.uint64(k))
     for other in range(k):
-        marked[offset + _class_tile(own, other, k, hot_first[at], hot_tiles)] = True
+        marked[offset + _class_tile(own, other, k, hot.first[at], hot.tiles)] = True
 
 
 @exact_kernel
-def assign(
-    centre: Floats,
-    reach: Floats,
-    group_hash: Hashes,
-    row_hash: Hashes,
-    margin: float,
-    dims: Ints,
-    side: float,
-    coarse_side: float,  # 0: no coarse lane
-    tiles: int,
-    hot: Hashes,
-    hot_classes: Ints,
-    hot_first: Ints,
-    hot_tiles: Ints,
-) -> tuple[Ints, NDArray[np.int32], NDArray[np.int8]]:
+def assign(rows: Placed, group_hash: Hashes, cut: Cut) -> tuple[Ints, NDArray[np.int32], NDArray[np.int8]]:
     """Copies of rows for tiles, as arrays (row, tile, lane).
 
     Tiles 0 to ``tiles`` - 1 are of the fine grid; as many again of the coarse one, where rows of lane 0 are there
     only to meet coarse rows, of lane 1. In the fine grid every row has lane 0.
     """
+    centre, reach, row_hash = rows
+    margin, dims, side, coarse_side, tiles, hot = cut
     n = centre.shape[0]
     capacity = 2 * n + 64
-    rows = np.empty(capacity, np.int64)
+    out_rows = np.empty(capacity, np.int64)
     out_tiles = np.empty(capacity, np.int32)
     lanes = np.empty(capacity, np.int8)
     count = 0
@@ -155,7 +161,7 @@ def assign(
                 for x in range(low[0], high[0] + 1):
                     for y in range(low[1], high[1] + 1):
                         h = cell_hash(x, y, 0, group_hash[i])
-                        _mark(h, row_hash[i], tiles, hot, hot_classes, hot_first, hot_tiles, 0, marked)
+                        _mark(h, row_hash[i], tiles, hot, 0, marked)
         if coarse_side > 0.0:
             cells = _touched(centre[i], reach[i], margin, dims, coarse_side, low, high)
             if cells > 8 * tiles:
@@ -164,7 +170,7 @@ def assign(
                 for x in range(low[0], high[0] + 1):
                     for y in range(low[1], high[1] + 1):
                         h = cell_hash(x, y, 1, group_hash[i])
-                        _mark(h, row_hash[i], tiles, hot, hot_classes, hot_first, hot_tiles, tiles, marked)
+                        _mark(h, row_hash[i], tiles, hot, tiles, marked)
         low[1] = 0
         high[1] = 0
         for t in range(2 * tiles):
@@ -172,14 +178,14 @@ def assign(
                 marked[t] = False
                 if count == capacity:
                     capacity *= 2
-                    rows = _grown(rows, capacity)
+                    out_rows = _grown(out_rows, capacity)
                     out_tiles = _grown(out_tiles, capacity)
                     lanes = _grown(lanes, capacity)
-                rows[count] = i
+                out_rows[count] = i
                 out_tiles[count] = t
                 lanes[count] = 1 if coarse else 0
                 count += 1
-    return rows[:count], out_tiles[:count], lanes[:count]
+    return out_rows[:count], out_tiles[:count], lanes[:count]
 
 
 @exact_kernel
@@ -190,104 +196,70 @@ def _grown(array: NDArray[Any], capacity: int) -> NDArray[Any]:
 
 
 @exact_kernel
-def _is_coarse(
-    centre: Floats, reach: float, margin: float, dims: Ints, side: float, coarse_side: float, low: Ints, high: Ints
-) -> bool:
-    return coarse_side > 0.0 and _touched(centre, reach, margin, dims, side, low, high) > MOST_CELLS
+def _is_coarse(centre: Floats, reach: float, cut: Cut, low: Ints, high: Ints) -> bool:
+    return cut.coarse_side > 0.0 and _touched(centre, reach, cut.margin, cut.dims, cut.side, low, high) > MOST_CELLS
 
 
 @exact_kernel
-def _owner(
-    h: np.uint64,
-    a_hash: np.uint64,
-    b_hash: np.uint64,
-    tiles: int,
-    offset: int,
-    hot: Hashes,
-    hot_classes: Ints,
-    hot_first: Ints,
-    hot_tiles: Ints,
-) -> Whole:
-    at = _find(hot, h)
+def _owner(h: np.uint64, a_hash: np.uint64, b_hash: np.uint64, cut: Cut, offset: int) -> Whole:
+    hot = cut.hot
+    at = _find(hot.cells, h)
     if at < 0:
-        return offset + np.int64(h % np.uint64(tiles))
-    k = hot_classes[at]
+        return offset + np.int64(h % np.uint64(cut.tiles))
+    k = hot.classes[at]
     a = np.int64(a_hash % np.uint64(k))
     b = np.int64(b_hash % np.uint64(k))
-    return offset + np.int64(_class_tile(a, b, k, hot_first[at], hot_tiles))
+    return offset + np.int64(_class_tile(a, b, k, hot.first[at], hot.tiles))
 
 
 @exact_kernel
 def pair_owners(
-    left: Ints,
-    right: Ints,
-    left_centre: Floats,
-    left_reach: Floats,
-    left_hash: Hashes,
-    right_centre: Floats,
-    right_reach: Floats,
-    right_hash: Hashes,
-    group_hash: Hashes,  # of each pair
-    margin: float,
-    dims: Ints,
-    side: float,
-    coarse_side: float,
-    tiles: int,
-    hot: Hashes,
-    hot_classes: Ints,
-    hot_first: Ints,
-    hot_tiles: Ints,
+    pairs: RowPairs,
+    one: Placed,
+    other: Placed,
+    group_hash: Hashes,  # of each pair, as are the row hashes here
+    cut: Cut,
 ) -> NDArray[np.int32]:
     """The tile that reports each pair."""
+    left, right = pairs
+    left_centre, left_reach, left_hash = one
+    right_centre, right_reach, right_hash = other
+    margin, dims = cut.margin, cut.dims
     out = np.empty(left.shape[0], np.int32)
     low = np.zeros(2, np.int64)
     high = np.zeros(2, np.int64)
     for i in range(left.shape[0]):
         a = left[i]
         b = right[i]
-        coarse = _is_coarse(left_centre[a], left_reach[a], margin, dims, side, coarse_side, low, high) or _is_coarse(
-            right_centre[b], right_reach[b], margin, dims, side, coarse_side, low, high
+        coarse = _is_coarse(left_centre[a], left_reach[a], cut, low, high) or _is_coarse(
+            right_centre[b], right_reach[b], cut, low, high
         )
-        cut = coarse_side if coarse else side
+        side = cut.coarse_side if coarse else cut.side
         low[1] = 0
         for k in range(dims.shape[0]):
             c = left_centre[a, dims[k]]
             e = right_centre[b, dims[k]]
             corner = max(c - _half_width(c, left_reach[a], margin), e - _half_width(e, right_reach[b], margin))
-            low[k] = _cell(corner, cut)
+            low[k] = _cell(corner, side)
         h = cell_hash(low[0], low[1], 1 if coarse else 0, group_hash[i])
-        offset = tiles if coarse else 0
-        out[i] = _owner(h, left_hash[i], right_hash[i], tiles, offset, hot, hot_classes, hot_first, hot_tiles)
+        out[i] = _owner(h, left_hash[i], right_hash[i], cut, cut.tiles if coarse else 0)
     return out
 
 
 @exact_kernel
-def row_owners(
-    centre: Floats,
-    reach: Floats,
-    group_hash: Hashes,
-    row_hash: Hashes,
-    margin: float,
-    dims: Ints,
-    side: float,
-    coarse_side: float,
-    tiles: int,
-    hot: Hashes,
-    hot_classes: Ints,
-    hot_first: Ints,
-    hot_tiles: Ints,
-) -> NDArray[np.int32]:
+def row_owners(rows: Placed, group_hash: Hashes, cut: Cut) -> NDArray[np.int32]:
     """One tile for each row, among those that hold it: the one that speaks for it."""
+    centre, reach, row_hash = rows
+    dims = cut.dims
     out = np.empty(centre.shape[0], np.int32)
     low = np.zeros(2, np.int64)
     high = np.zeros(2, np.int64)
     for i in range(centre.shape[0]):
-        coarse = _is_coarse(centre[i], reach[i], margin, dims, side, coarse_side, low, high)
-        cut = coarse_side if coarse else side
+        coarse = _is_coarse(centre[i], reach[i], cut, low, high)
+        side = cut.coarse_side if coarse else cut.side
         low[1] = 0
         for k in range(dims.shape[0]):
-            low[k] = _cell(centre[i, dims[k]], cut)
+            low[k] = _cell(centre[i, dims[k]], side)
         h = cell_hash(low[0], low[1], 1 if coarse else 0, group_hash[i])
-        offset = tiles if coarse else 0
-        out[i] = _owner(h, row_hash[i], row_hash[i], tiles, offset, hot, hot_classes, hot_first, hot_tiles)
+        out[i] = _owner(h, row_hash[i], row_hash[i], cut, cut.tiles if coarse else 0)
     return out

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from appulse.errors import BadArgument, nearest
-from appulse.kernels.moments import summarise
+from appulse.kernels.moments import Summaries, summarise
 from appulse.model import defects as why
 from appulse.model import structs, uncertainty
 from appulse.model.batch import Batch, Ragged
@@ -600,7 +600,8 @@ def summarised(
     covariance = np.empty((n, d * (d + 1) // 2))
     radius, reach, samples = np.empty(n), np.empty(n), np.empty(len(rows) * d)
     rows = np.ascontiguousarray(rows)
-    summarise(first, rows, weights, quantile, centred, mass, centre, covariance, radius, reach, samples)
+    out = Summaries(mass, centre, covariance, radius, reach)
+    summarise(first, rows, weights, quantile, centred, out, samples)
     return replace(
         objects,
         mass=mass,

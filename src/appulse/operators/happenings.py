@@ -15,6 +15,7 @@ from appulse.kernels.identities import (
     OTHERS,
     POINTS,
     STANDS,
+    Criteria,
     Events,
     Known,
     Place,
@@ -73,6 +74,11 @@ class PhenomenaPlan:
     by: Property | None = None  # readings count by it, in place of their values
     within: float | None = None  # in place of bins: values at most so far apart
     regions: bool = False  # tell all that stand at each tick that changes any
+
+    @property
+    def criteria(self) -> Criteria:
+        """As kernels take them."""
+        return Criteria(self.strength, self.span, self.least, self.horizon)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from appulse.kernels.strings import number_names, refill_names
+from appulse.kernels.strings import KnownNames, number_names, refill_names
 from appulse.model.strings import Bytes
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ class Names:
             self._grow(int(names.offsets[at + 1] - names.offsets[at]))
 
     def _number(self, names: Bytes, at: int, out: NDArray[np.int64]) -> tuple[int, int]:
-        known = self._table, self._hashes, self._offsets, self._data
-        return number_names(names.offsets, names.data, at, *known, self._many, out)
+        known = KnownNames(self._table, self._hashes, self._offsets, self._data)
+        return number_names(names.offsets, names.data, at, known, self._many, out)
 
     def _grow(self, more: int) -> None:
         """Twice the room, and for a name of so many bytes."""

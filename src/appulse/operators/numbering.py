@@ -14,7 +14,7 @@ import numpy as np
 from appulse.errors import StateError
 from appulse.kernels import numbering as kernels
 from appulse.kernels import poisson_binomial
-from appulse.kernels.delta import evict_far
+from appulse.kernels.delta import Attributes, evict_far
 from appulse.kernels.strings import gather_runs
 from appulse.model.batch import Batch, Ragged
 from appulse.model.objects import Objects
@@ -201,28 +201,18 @@ class Numbering:
         self._append_rows(released, order, group, stream)
         self._tick.extend(time[order])
         presence, given = self._uncertain(begin, group)
-        frames, notes = kernels.number_rows(
-            time[order],
-            stream,
-            group,
-            begin,
-            self.rule.kind,
-            self.rule.size,
-            self.rule.bound,
-            given,
+        rule = kernels.WindowRule(self.rule.kind, self.rule.size, self.rule.bound)
+        live = kernels.Live(
             self._following.view,
             self._number.view,
             self._measure.view,
             self._copy_first.view,
             self._copy_count.view,
             self._copies.view,
-            self._next,
-            self._floor,
-            self._head,
-            self._tail,
-            self._block,
-            self.places,
         )
+        lists = kernels.Lists(self._next, self._floor, self._head, self._tail, self._block)
+        rows = kernels.NewRows(time[order], stream, group, given)
+        frames, notes = kernels.number_rows(rows, begin, rule, live, lists, self.places)
         number, frame = np.empty(len(order), np.int64), np.empty_like(frames)
         number[order], frame[order] = self._number.view[begin:], frames
         ends = np.cumsum([len(part) for part in objects])[:-1]
@@ -269,36 +259,23 @@ class Numbering:
         tick_end = np.append(np.diff(self._tick.view[rows]) != 0, True)
         tick_end[held.first[1:][count > 0] - 1] = True
         floor = np.empty(len(rows), np.int64)
+        ticks = poisson_binomial.Ticks(held.first, held.count, tick_end)
         presence = None
         if self.rule.uncertain:
             presence = self._presence(held)
-            self.capped += poisson_binomial.evict(
-                held.first,
-                held.count,
-                presence.exist.values,
-                tick_end,
+            rule = poisson_binomial.CountRule(
                 self.rule.size,
                 self.rule.confidence,
                 self._least if self.rule.method == poisson_binomial.EXACT else 0.0,
                 END if self.rule.max_rows is None else self.rule.max_rows,
                 self.rule.method,
-                floor,
             )
+            self.capped += poisson_binomial.evict(ticks, presence.exist.values, rule, floor)
         else:
             first, values = gather_runs(self._values.begin, self._values.length, 0, self._values.values, rows)
             shares = gather_runs(self._shares.begin, self._shares.length, 0, self._shares.values, rows)[1]
-            evict_far(
-                held.first,
-                held.count,
-                tick_end,
-                self.rule.bound,
-                self.rule.confidence,
-                first,
-                values,
-                shares,
-                self._measure.view[rows],
-                floor,
-            )
+            attributes = Attributes(first, values, shares, self._measure.view[rows])
+            evict_far(ticks, self.rule.bound, self.rule.confidence, attributes, floor)
         given, fresh = np.empty(len(self._number) - begin, np.int64), rows >= begin
         given[rows[fresh] - begin] = (np.repeat(held.base, count) + floor)[fresh]
         return presence, given

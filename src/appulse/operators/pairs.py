@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from appulse.errors import warn_exploding
 from appulse.kernels import bounds as bound_kernels
+from appulse.kernels.arrays import RowPairs, Sampled
 from appulse.kernels.axes import refine_on_axes
-from appulse.kernels.close import close_samples
-from appulse.kernels.gaussian import gaussian_pairs
+from appulse.kernels.gaussian import Gaussians, gaussian_pairs
 from appulse.kernels.grid import squared_distances
-from appulse.kernels.line import refine_line
+from appulse.kernels.one_dimension import refine_line
 from appulse.kernels.refine import refine
-from appulse.kernels.strings import sorts_after
+from appulse.kernels.strings import Ordered, Runs, sorts_after
+from appulse.kernels.within_epsilon import SamplePairs, close_samples
 from appulse.model.batch import SHARED, Batch, Ragged
 from appulse.model.uncertainty import Gaussian
 from appulse.operators.pairings import Pairings
@@ -26,14 +27,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appulse.model.uncertainty import Model
+    from appulse.operators.buffers import Arena
     from appulse.operators.labels import LabelNumbers
     from appulse.operators.output import Watch
     from appulse.operators.plan import JoinPlan
     from appulse.operators.store import Store
-
-_Runs: TypeAlias = "tuple[Any, Any, Any, Any, int, Any, Any, int]"
-_Moments: TypeAlias = "tuple[Any, Any, Any, Any, Any]"
-_Whole: TypeAlias = "tuple[Any, Any, Any, Any, int, Any, Any, int, Any, Any, Any, Any]"
 
 
 @dataclass(frozen=True)
@@ -45,6 +43,11 @@ class Pairs(Batch):
     right_store: Store = field(metadata=SHARED)
     right: NDArray[np.int64]
     arrival: NDArray[np.int64]  # of the left row, among those of the push
+
+    @property
+    def rows(self) -> RowPairs:
+        """As kernels take them."""
+        return RowPairs(self.left, self.right)
 
 
 class Ownership(Protocol):
@@ -96,18 +99,13 @@ def _gaussian(plan: JoinPlan, pairs: Pairs, counts: Counter[str]) -> NDArray[np.
     if a.spread is None or b.spread is None:
         return probability
     gaussian_pairs(
-        pairs.left,
-        pairs.right,
+        pairs.rows,
         plan.epsilon,
         plan.limit**2,
         plan.threshold,
         "projection" in plan.bounds,
-        a.centre.view,
-        a.mass.view,
-        a.spread.view,
-        b.centre.view,
-        b.mass.view,
-        b.spread.view,
+        Gaussians(a.centre.view, a.mass.view, a.spread.view),
+        Gaussians(b.centre.view, b.mass.view, b.spread.view),
         probability,
     )
     pruned = int(np.isnan(probability).sum())
@@ -118,7 +116,7 @@ def _gaussian(plan: JoinPlan, pairs: Pairs, counts: Counter[str]) -> NDArray[np.
 
 _OPEN = (bound_kernels.REFINE, bound_kernels.ACCEPTED, bound_kernels.LIKELY)
 # Samples of each object from which on it pays to judge them one by one before all pairs of them are looked at.
-_SIFTED_FROM = 24
+_BOUNDED_FROM = 24
 _NEVER = np.iinfo(np.int64).max
 # Pairs of samples: of one pair of rows, and of all that are compared at once, from which on this is announced. A core
 # compares some 2e9 a second, and nothing can stop it within a pair.
@@ -142,20 +140,9 @@ def _samples(plan: JoinPlan, pairs: Pairs, counts: Counter[str]) -> Found:
     # What windows make of a pair counts, too: a bound that reaches the threshold is not enough there.
     early = plan.bounded and not plan.uncertain
     verdict, at_least = np.empty(len(pairs.left), np.int8), np.empty(len(pairs.left) if early else 0)
-    bound_kernels.judge(
-        pairs.left,
-        pairs.right,
-        plan.limit,
-        plan.threshold,
-        "moment" in plan.bounds,
-        "square" in plan.bounds,
-        "accept" in plan.bounds,
-        early and "accept" in plan.bounds,
-        *_moments(a),
-        *_moments(b),
-        verdict,
-        at_least,
-    )
+    accept = "accept" in plan.bounds
+    use = bound_kernels.Use("moment" in plan.bounds, "square" in plan.bounds, accept, early and accept)
+    bound_kernels.judge(pairs.rows, plan.limit, plan.threshold, use, a.moments, b.moments, verdict, at_least)
     tally = np.bincount(verdict, minlength=len(_TALLIES)).tolist()
     for code, name in _TALLIES.items():
         counts[name] += tally[code]
@@ -175,21 +162,13 @@ def _samples(plan: JoinPlan, pairs: Pairs, counts: Counter[str]) -> Found:
 def _refined(plan: JoinPlan, pairs: Pairs, counts: Counter[str]) -> Found:
     probability = np.empty(len(pairs.left))
     d = pairs.left_store.d
+    limit2, sides = plan.limit**2, (pairs.left_store.sampled, pairs.right_store.sampled)
     if d == 1:
-        refine_line(
-            pairs.left,
-            pairs.right,
-            plan.limit**2,
-            plan.threshold,
-            *_runs(pairs.left_store),
-            *_runs(pairs.right_store),
-            probability=probability,
-        )
+        refine_line(pairs.rows, limit2, plan.threshold, *sides, probability)
         return _exact(pairs, probability)
     if "axes" in plan.bounds:
         done = np.empty(len(probability), bool)
-        runs = (*_runs(pairs.left_store), *_runs(pairs.right_store))
-        refine_on_axes(pairs.left, pairs.right, d, plan.limit**2, plan.threshold, *runs, probability, done)
+        refine_on_axes(pairs.rows, d, limit2, plan.threshold, *sides, probability, done)
         if done.any():
             counts["on_axes"] += int(done.sum())
             return _with_rest(plan, pairs, probability, done, counts)
@@ -198,15 +177,12 @@ def _refined(plan: JoinPlan, pairs: Pairs, counts: Counter[str]) -> Found:
     early = plan.bounded and not plan.uncertain
     upper = np.empty(len(probability) if early else 0)
     pruned = refine(
-        pairs.left,
-        pairs.right,
-        d,
+        pairs.rows,
         plan.limit,
         plan.threshold,
-        _SIFTED_FROM if "sample" in plan.bounds else _NEVER,
-        early,
-        *_whole(pairs.left_store),
-        *_whole(pairs.right_store),
+        _BOUNDED_FROM if "sample" in plan.bounds else _NEVER,
+        Sampled(sides[0], pairs.left_store.moments),
+        Sampled(sides[1], pairs.right_store.moments),
         probability,
         upper,
     )
@@ -256,18 +232,14 @@ def pairings(plan: JoinPlan, pairs: Pairs, factor: NDArray[np.float64], watch: W
     found = Pairings(np.empty((0, d)), np.empty((0, d)), np.empty(0))
     for count in (True, False):
         close_samples(
-            pairs.left,
-            pairs.right,
+            pairs.rows,
             factor,
-            d,
             plan.limit**2,
-            *_runs(pairs.left_store),
-            *_runs(pairs.right_store),
-            first=first,
-            count=count,
-            out_left=found.left,
-            out_right=found.right,
-            out_weight=found.weight,
+            pairs.left_store.sampled,
+            pairs.right_store.sampled,
+            first,
+            count,
+            SamplePairs(found.left, found.right, found.weight),
         )
         if count:
             n = int(first[-1])
@@ -276,49 +248,15 @@ def pairings(plan: JoinPlan, pairs: Pairs, factor: NDArray[np.float64], watch: W
     return Ragged(first, found)
 
 
-def _runs(store: Store) -> _Runs:
-    """Masses, samples and weights of a store, as kernels take them."""
-    return (
-        store.mass.view,
-        store.samples.values,
-        store.samples.begin,
-        store.samples.length,
-        store.samples.base,
-        store.weights.values,
-        store.weights.begin,
-        store.weights.base,
-    )
-
-
-def _moments(store: Store) -> _Moments:
-    """Masses, centres, radii, covariances and higher moments of a store of samples."""
-    none = np.empty((0, 0))
-    covariance = none if store.covariance is None else store.covariance.view
-    shape = none if store.shape is None else store.shape.view
-    return store.mass.view, store.centre.view, store.radius.view, covariance, shape
-
-
-def _whole(store: Store) -> _Whole:
-    """Both: samples and moments."""
-    _, *moments = _moments(store)
-    return *_runs(store), moments[0], moments[1], moments[2], moments[3]
-
-
 def sorts_after_partner(pairs: Pairs) -> NDArray[np.bool_]:
     """Whether each left row comes after its partner in the canonical order of rows of equal time."""
-    keyed = [
-        (
-            store.key.values,
-            store.key.begin,
-            store.key.length,
-            store.key.base,
-            store.centre.view,
-            store.samples.values,
-            store.samples.begin,
-            store.samples.length,
-            store.samples.base,
-        )
+    left, right = (
+        Ordered(_runs(store.key), store.centre.view, _runs(store.samples))
         for store in (pairs.left_store, pairs.right_store)
-    ]
-    after: NDArray[np.bool_] = sorts_after(pairs.left, pairs.right, *keyed[0], *keyed[1])
+    )
+    after: NDArray[np.bool_] = sorts_after(pairs.rows, left, right)
     return after
+
+
+def _runs(arena: Arena) -> Runs:
+    return Runs(arena.values, arena.begin, arena.length, arena.base)

@@ -24,6 +24,7 @@ from appulse.kernels.phenomena import (
     SLOT,
     VALUES,
     Field,
+    KeyedReadings,
     apply,
     cell_of,
     observe,
@@ -125,7 +126,8 @@ class Phenomena(Observer):
             for begin, end in whole_ticks(time, _SLICE):
                 group.make_room(end - begin, len(self.sensors))
                 mine = slice(begin, end)
-                apply(group.field, time[mine], sensor[mine], key[mine], order[mine], self.plan.strength, self.plan.span)
+                readings = KeyedReadings(time[mine], sensor[mine], key[mine], order[mine])
+                apply(group.field, readings, self.plan.strength, self.plan.span)
 
     def standing(self) -> dict[str, NDArray[Any]]:
         """The phenomena that stand, with their numbers and tracks, and how many there have been."""
@@ -235,30 +237,15 @@ class Phenomena(Observer):
         return int(self._order(np.array([key], np.int64))[0])
 
     def _observed(self, number: int, time: Ints, sensor: Ints, key: Ints, order: Ints) -> Iterable[Happenings]:
-        group, place = self._fields[number], self._known_place()
+        group, place, criteria = self._fields[number], self._known_place(), self.plan.criteria
         for begin, end in whole_ticks(time, _SLICE):
             group.make_room(end - begin, len(self.sensors))
             mine = slice(begin, end)
+            readings = KeyedReadings(time[mine], sensor[mine], key[mine], order[mine])
             room, at = 1024 + 4 * (end - begin), 0
             while at < end - begin or group.field.counts[PENDING] > group.field.counts[DONE]:
                 events = room_for(room, place.at.shape[1])
-                plan = self.plan
-                at = int(
-                    observe(
-                        group.field,
-                        place,
-                        time[mine],
-                        sensor[mine],
-                        key[mine],
-                        order[mine],
-                        at,
-                        plan.strength,
-                        plan.span,
-                        plan.least,
-                        plan.horizon,
-                        events,
-                    )
-                )
+                at = int(observe(group.field, place, readings, at, criteria, events))
                 if events.counts[EVENTS] == 0:
                     room *= 2
                 yield happened_of(events, self._groups.values[number], self.sensors, self._labels)

@@ -26,7 +26,7 @@ from appulse.kernels.chains import (
     widen,
 )
 from appulse.kernels.identities import EVENTS, FREE, HEAD, NUMBER, NUMBERS, PENDING, POINTS, SLOTS, TAIL
-from appulse.kernels.phenomena_within import apply_within, observe_within
+from appulse.kernels.phenomena_within import ValuedReadings, apply_within, observe_within
 from appulse.kernels.tracks import TRACK
 from appulse.model.readings import Readings, numbers_of
 from appulse.model.strings import Bytes
@@ -84,7 +84,7 @@ class PhenomenaWithin(Observer):
             for begin, end in whole_ticks(time, _SLICE):
                 known = self._with_room(number, end - begin)
                 mine = slice(begin, end)
-                apply_within(known, time[mine], sensor[mine], value[mine], self.plan.span)
+                apply_within(known, ValuedReadings(time[mine], sensor[mine], value[mine]), self.plan.span)
 
     def standing(self) -> dict[str, NDArray[Any]]:
         """The phenomena that stand, with their chains, numbers and tracks, and how many there have been."""
@@ -175,31 +175,16 @@ class PhenomenaWithin(Observer):
 
     def _observed(self, number: int, time: Ints, sensor: Ints, value: Floats) -> Iterable[Happenings]:
         plan, place = self.plan, self._known_place()
-        reach = 0.0 if plan.within is None else plan.within
+        reach, criteria = 0.0 if plan.within is None else plan.within, plan.criteria
         order = np.argsort(place.rank, kind="stable")
         for begin, end in whole_ticks(time, _SLICE):
             known = self._with_room(number, end - begin)
             mine = slice(begin, end)
+            readings = ValuedReadings(time[mine], sensor[mine], value[mine])
             room, at = 1024 + 4 * (end - begin), 0
             while at < end - begin or known.counts[PENDING]:
                 events = room_for(room, place.at.shape[1])
-                at = int(
-                    observe_within(
-                        known,
-                        place,
-                        order,
-                        time[mine],
-                        sensor[mine],
-                        value[mine],
-                        at,
-                        plan.strength,
-                        plan.span,
-                        plan.least,
-                        plan.horizon,
-                        reach,
-                        events,
-                    )
-                )
+                at = int(observe_within(known, place, order, readings, at, criteria, reach, events))
                 if events.counts[EVENTS] == 0:
                     room *= 2
                 yield happened_of(events, self._groups.values[number], self.sensors, self._labels)

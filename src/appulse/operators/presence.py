@@ -93,16 +93,14 @@ class Windows:
         base = self._known.base[window]
         partner = asked.partner[doubtful]
         answers = np.empty(len(doubtful))
-        poisson_binomial.membership(
-            self._known.exist.offsets,
-            self._known.exist.values,
-            size,
-            method,
+        questions = poisson_binomial.Questions(
             window,
             asked.row[doubtful] - base,
             asked.newest[doubtful] - base,
             np.where(partner == _NO_PARTNER, _NO_PARTNER, partner - base),
-            answers,
+        )
+        poisson_binomial.membership(
+            self._known.exist.offsets, self._known.exist.values, size, method, questions, answers
         )
         out[doubtful] = answers
         return out

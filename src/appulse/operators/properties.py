@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from appulse.kernels.bins import bin_floors, bin_keys
-from appulse.kernels.properties import PATTERN, SLOPE, SUMMARY, properties
+from appulse.kernels.properties import PATTERN, SLOPE, SUMMARY, Measured, properties
 from appulse.model.readings import Readings, numbers_of
 from appulse.model.strings import encode, order_bits
 from appulse.operators.labels import LabelNumbers
@@ -70,9 +70,8 @@ class Properties:
         value = np.concatenate([self._value, value])
         first, second, signs = np.empty(n), np.empty(n), np.empty(n, np.int64)
         _, dense = np.unique(unit, return_inverse=True)
-        properties(
-            time, dense.astype(np.int64), value, begin, self._asked.over, KINDS[self._asked.kind], first, second, signs
-        )
+        measured = Measured(time, dense.astype(np.int64), value)
+        properties(measured, begin, self._asked.over, KINDS[self._asked.kind], first, second, signs)
         if keeping:
             held = slice(int(np.searchsorted(time, time[-1] - self._asked.over)), None)
             self._time, self._unit, self._value = time[held].copy(), unit[held].copy(), value[held].copy()

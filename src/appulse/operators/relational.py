@@ -353,11 +353,9 @@ class _Evaluation:
 
     def _extreme(self, asked: Asked) -> tuple[NDArray[np.float64], Distribution | None]:
         out = np.empty((len(self._begin), 2))
-        first, values, weights = self._points_of(asked.dimension)
+        rows = kernels.UncertainRows(self._exist, *self._points_of(asked.dimension))
         sign = 1.0 if asked.aggregate == "max" else -1.0
-        at, value, chance = kernels.extremes(
-            self._begin, self._end, self._exist, first, values, weights, self._plan.size, sign, out
-        )
+        at, value, chance = kernels.extremes(self._begin, self._end, rows, self._plan.size, sign, out)
         if not self._plan.distribution:
             return out, None
         return out, self._joined(self._shares(value[a:b], chance[a:b]) for a, b in pairwise(at.tolist()))
@@ -394,10 +392,8 @@ class _Evaluation:
         first, values, weights = self._points_of(asked.dimension)
         by_count, error = asked.aggregate == "mean", np.zeros(2)
         unit = kernels.unit_of(values[first[begin] : first[end]])
-        values = values if unit == 1.0 else values / unit
-        count, value, chance = kernels.sum_atoms(
-            begin, end, self._exist, first, values, weights, self._plan.size, by_count, kernels.MOST_ATOMS, error
-        )
+        rows = kernels.UncertainRows(self._exist, first, values if unit == 1.0 else values / unit, weights)
+        count, value, chance = kernels.sum_atoms(begin, end, rows, self._plan.size, by_count, kernels.MOST_ATOMS, error)
         if by_count:
             some = count > 0
             value, chance = value[some] / count[some], chance[some]

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from appulse.kernels import sort_match as kernels
-from appulse.kernels.line import fill_columns
+from appulse.kernels.one_dimension import LineColumns, fill_columns
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appulse.operators.store import Store
 
-_Run = tuple[Any, Any, Any]
 
-
-class Runs:
+class SortedRuns:
     """The runs of one store's rows up to the last one linked."""
 
     def __init__(self) -> None:
@@ -32,6 +30,10 @@ class Runs:
     def nbytes(self) -> int:
         """Bytes held."""
         return sum(int(array.nbytes) for array in (*self.large, *self.small))
+
+    def of(self, store: Store) -> kernels.TwoRuns:
+        """As kernels take them."""
+        return kernels.TwoRuns(self.at, self.large, self.small, store.base, self.merge_rows, store.ordered)
 
     def forget(self) -> None:
         """Rows have moved: make the runs anew when they are needed."""
@@ -47,7 +49,7 @@ class Runs:
         if not self._made:
             self._make(store)
         if self._base < store.base:
-            kernels.merge(store.base, self.at, *self.large, *self.small)
+            kernels.merge(store.base, self.at, self.large, self.small)
             self._base = store.base
         self.large = _with_room(self.large, int(self.at[kernels.LARGE]), room)
         self.small = _with_room(self.small, int(self.at[kernels.SMALL]), min(small, room + longest))
@@ -61,7 +63,7 @@ class Runs:
         shares = np.ones(end) if len(store.weights.values) == 0 else store.weights.values[begin : begin + end]
         order = np.argsort(values, kind="stable")
         self.at[:] = (end, 0, 0)
-        self.large, self.small = (values[order], owner[order], shares[order]), _run(0)
+        self.large, self.small = kernels.Run(values[order], owner[order], shares[order]), _run(0)
         self._base, self._made = store.base, True
 
 
@@ -86,6 +88,10 @@ class Columns:
     def forget(self) -> None:
         """Rows have moved: fill the columns anew when they are needed."""
         self._end = -1
+
+    def of(self, store: Store) -> LineColumns:
+        """As kernels take them."""
+        return LineColumns(self.columns, self.shift(store), store.centre.view[:, 0])
 
     def shift(self, store: Store) -> int:
         """The column of the store's first row."""
@@ -142,12 +148,12 @@ def line_costs(
     return {"runs": runs, "columns": _PER_TABLE + rows * (_PER_COLUMN * samples + _PER_ROW), "pairs": pairs}
 
 
-def _run(n: int) -> _Run:
-    return np.empty(n), np.empty(n, np.int64), np.empty(n)
+def _run(n: int) -> kernels.Run:
+    return kernels.Run(np.empty(n), np.empty(n, np.int64), np.empty(n))
 
 
-def _with_room(run: _Run, used: int, room: int) -> _Run:
-    if len(run[0]) >= room:
+def _with_room(run: kernels.Run, used: int, room: int) -> kernels.Run:
+    if len(run.values) >= room:
         return run
     wider = _run(2 * room)
     for own, array in zip(wider, run, strict=True):

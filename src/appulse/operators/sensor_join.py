@@ -33,7 +33,7 @@ from appulse.kernels.occurrences import (
     sensors_in,
     sweep,
 )
-from appulse.kernels.sensor_join import PROBES, TIMES, TOLD_GROUPS, Arrivals, Found, join
+from appulse.kernels.sensor_join import PROBES, TIMES, TOLD_GROUPS, Arrivals, Found, Match, join
 from appulse.model.readings import Readings, numbers_of
 from appulse.operators.labels import LabelNumbers
 from appulse.operators.names import Names
@@ -183,11 +183,10 @@ class SensorJoin:
             sweep(self._state, int(arrivals.time[begin]) - self._span)
         found: list[Matches] = []
         reach = -1.0 if self.plan.reach is None else self.plan.reach
-        eager = self.plan.sweep == "eager"
+        match = Match(self._span, reach, self.plan.width, keeping, self.plan.sweep == "eager")
         while begin < end:
-            state, room = self._state, self._room
-            width = self.plan.width
-            begin = int(join(state, arrivals, begin, end, self._span, reach, width, keeping, eager, self._found, room))
+            state = self._state
+            begin = int(join(state, arrivals, begin, end, match, self._found, self._room))
             told = bool(self._found.counts[PROBES])
             if told:
                 found.append(self._told(readings))

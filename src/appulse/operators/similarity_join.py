@@ -15,7 +15,7 @@ import numpy as np
 
 from appulse.errors import StateError, tell_exploding, warn_exploding
 from appulse.kernels.grid import squared_distances
-from appulse.kernels.sweep import sweep
+from appulse.kernels.sweep import ArrivalRows, Balls, Candidates, Cursor, PairRule, sweep
 from appulse.model.degrees import degrees_hint
 from appulse.model.encode import sampled
 from appulse.model.objects import Objects
@@ -26,7 +26,7 @@ from appulse.operators.arrivals import Arrivals
 from appulse.operators.cost import UNKNOWN, Choice, Probes
 from appulse.operators.estimate import Estimate, estimated
 from appulse.operators.labels import LabelNumbers
-from appulse.operators.line import Asked, matches, prepare
+from appulse.operators.one_dimension import matches, prepare
 from appulse.operators.output import Output, Watch, explodes
 from appulse.operators.pairs import Found, Ownership, Pairs, evaluated, pairings, sorts_after_partner
 from appulse.operators.presence import Windows, pair_factor
@@ -324,12 +324,15 @@ class SimilarityJoin:
         oldest = np.ascontiguousarray(arrivals.frame[:, self._stream_of[own]])
         return oldest, np.full(len(oldest), _EVER)
 
+    def _rule(self, own: int) -> PairRule:
+        """Which arrivals are joined with a store, and which pairs are answers."""
+        return PairRule(self._meets[own], own, self.plan.check_differ, self.plan.limit, self.plan.threshold)
+
     def _on_a_line(self, own: int, store: Store, index: LineIndex, arrivals: Arrivals) -> list[Answers]:
         """Where the index finds the pairs with their probabilities."""
         found, tally = [], np.zeros(3, np.int64)
-        asked = Asked(own, self._meets[own], *self._reach_of(own, arrivals), self.plan.check_differ)
         for at, rows, probability in matches(
-            index, store, arrivals, self._stores, asked, self.plan.limit**2, self.plan.threshold, tally
+            index, store, arrivals, self._stores, self._rule(own), *self._reach_of(own, arrivals), tally
         ):
             for other, close, mask in self._by_store(store, arrivals, at, rows):
                 pairs, here = self._owned(close)
@@ -348,52 +351,17 @@ class SimilarityJoin:
         oldest, newest = self._reach_of(own, arrivals)
         # Anew in every push: within the lateness rows may come that are older than those of the push before.
         low = int(np.searchsorted(store.rank_max.view, oldest[0], side="left"))
+        rule, window, balls, grid = self._rule(own), store.window_rows, store.balls, store.grid
+        rows = ArrivalRows(arrivals.store, oldest, newest, arrivals.group, arrivals.differ, arrivals.mass)
+        probes = Balls(arrivals.centre, arrivals.extent, arrivals.variance)
         while start < len(arrivals.time):
-            out_arrival, out_row = self._out
-            begin = start
-            start, store.linked, low, n = sweep(
-                start,
-                store.linked,
-                low,
-                arrivals.store,
-                oldest,
-                newest,
-                arrivals.centre,
-                arrivals.extent,
-                arrivals.mass,
-                arrivals.variance,
-                arrivals.group,
-                arrivals.differ,
-                self._meets[own],
-                own,
-                self.plan.check_differ,
-                self.plan.limit,
-                self.plan.threshold,
-                store.base,
-                store.rank.view,
-                store.rank_max.view,
-                store.centre.view,
-                store.extent.view,
-                store.variance.view,
-                store.group.view,
-                store.differ.view,
-                store.cell.view,
-                store.following.view,
-                store.heads,
-                store.cells.dims,
-                1.0 / store.cells.side,
-                store.sizes,
-                store.cells.cap,
-                store.cells.by_variance,
-                256,
-                out_arrival,
-                out_row,
-                tally,
-            )
+            out = Candidates(*self._out, tally)
+            begin, cursor = start, Cursor(start, store.linked, low)
+            start, store.linked, low, n = sweep(cursor, rule, rows, probes, window, balls, grid, out)
             if n:
-                found += self._resolve(own, store, arrivals, out_arrival[:n], out_row[:n])
+                found += self._resolve(own, store, arrivals, out.arrival[:n], out.row[:n])
             if start == begin and n == 0 and start < len(arrivals.time):
-                self._out = (np.empty(2 * len(out_row), np.int64), np.empty(2 * len(out_row), np.int64))
+                self._out = (np.empty(2 * len(out.row), np.int64), np.empty(2 * len(out.row), np.int64))
         self.counts["candidates"] += int(tally[0])
         self.counts["pruned_reach"] += int(tally[1])
         self.counts["pruned_cantelli"] += int(tally[2])

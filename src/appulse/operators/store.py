@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from appulse.kernels import grid
+from appulse.kernels.arrays import Moments, Samples
+from appulse.kernels.grid import END, Grid, link_rest, relink
 from appulse.kernels.moments import most_variances, shapes
 from appulse.kernels.strings import gather_runs
+from appulse.kernels.sweep import Balls, WindowRows
 from appulse.model.batch import Ragged
 from appulse.model.objects import Objects
 from appulse.model.strings import Bytes
@@ -214,7 +216,7 @@ class Store:
         self._kept = len(self)
         self.base, self.linked = self.base + before, int((rows < self.linked).sum())
         if len(self.heads):
-            grid.relink(self.linked, *self._chains())
+            relink(self.linked, self.grid)
         if self.line is not None:
             self.line.forget()
 
@@ -243,8 +245,8 @@ class Store:
             return
         if self._come:
             self._choose(some(probes, PROBES))
-        self.heads = np.full((1 << max(8, (2 * n).bit_length())) + 1, grid.END, np.int64)
-        grid.relink(self.linked, *self._chains())
+        self.heads = np.full((1 << max(8, (2 * n).bit_length())) + 1, END, np.int64)
+        relink(self.linked, self.grid)
 
     def _choose(self, probes: Probes) -> None:
         """Settle which index it is, and the grid's cells; a grid of other cells is built anew."""
@@ -276,14 +278,15 @@ class Store:
     def link_rest(self) -> None:
         """Put every row in the index."""
         if len(self.heads) and self.linked < len(self):
-            grid.link_rest(self.linked, *self._chains())
+            link_rest(self.linked, self.grid)
         if self.line is not None:
             self.line.forget()
         self.linked = len(self)
 
-    def _chains(self) -> tuple[Any, ...]:
-        """What the kernels need to link rows."""
-        return (
+    @property
+    def grid(self) -> Grid:
+        """The rows on chains, as kernels take them."""
+        return Grid(
             self.base,
             self.centre.view,
             self.sizes,
@@ -294,7 +297,33 @@ class Store:
             self.cells.dims,
             1.0 / self.cells.side,
             self.cells.cap,
+            self.cells.by_variance,
         )
+
+    @property
+    def window_rows(self) -> WindowRows:
+        """What windows and groups tell of the rows."""
+        return WindowRows(self.rank.view, self.rank_max.view, self.group.view, self.differ.view)
+
+    @property
+    def balls(self) -> Balls:
+        """Where the rows are, and how far the index looks for them."""
+        return Balls(self.centre.view, self.extent.view, self.variance.view)
+
+    @property
+    def sampled(self) -> Samples:
+        """Masses, samples and weights."""
+        samples, weights = self.samples, self.weights
+        runs = (samples.values, samples.begin, samples.length, samples.base)
+        return Samples(self.mass.view, *runs, weights.values, weights.begin, weights.base)
+
+    @property
+    def moments(self) -> Moments:
+        """What bounds of samples go by."""
+        none = np.empty((0, 0))
+        covariance = none if self.covariance is None else self.covariance.view
+        shape = none if self.shape is None else self.shape.view
+        return Moments(self.mass.view, self.centre.view, self.radius.view, covariance, shape)
 
 
 def _gathered(arena: Arena, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[Any]]:

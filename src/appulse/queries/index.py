@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from appulse.kernels import boxes as kernels
-from appulse.kernels.lanes import LANES
+from appulse.kernels.simd import LANES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -168,26 +168,13 @@ class Tree:
         self, points: NDArray[np.int32], rests: NDArray[np.uint32], cluster: int
     ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         first, lows, highs = _clusters(points, cluster)
+        tree = kernels.Tree(self.offsets, self.blocks, self.rests, self.entries, self.tight)
+        clusters = kernels.Clusters(points, rests, first, lows, highs)
         parts, done, room = [], 0, 4 * len(points) + LANES
         front = np.empty((4, max(_FRONT, 2 * self._roots)), np.int32)
         while done < len(first) - 1:
             found = np.empty((2, room), np.int32)
-            after, pairs = kernels.match(
-                self.offsets,
-                self.blocks,
-                self.rests,
-                self.entries,
-                self.tight,
-                points,
-                rests,
-                first,
-                lows,
-                highs,
-                done,
-                front,
-                found[0],
-                found[1],
-            )
+            after, pairs = kernels.match(tree, clusters, done, front, found[0], found[1])
             if pairs < 0:
                 front = np.empty((4, 4 * front.shape[1]), np.int32)
             else:

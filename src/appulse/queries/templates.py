@@ -83,7 +83,7 @@ class Texts:
         first, plain = np.empty(len(texts) + 1, np.int64), np.empty(len(texts), bool)
         kinds, values = np.empty(room, np.uint8), np.empty(room, np.float64)
         begins, ends = np.empty((2, room), np.int64)
-        kernels.shapes(data, offsets, shape, shape_offsets, first, kinds, begins, ends, values, plain)
+        kernels.shapes(data, offsets, shape, shape_offsets, kernels.Literals(first, kinds, begins, ends, values), plain)
         n = int(first[-1])
         _read_long(data, np.repeat(offsets[:-1], np.diff(first)), begins[:n], ends[:n], values[:n], first, plain)
         shapes = pa.Array.from_buffers(

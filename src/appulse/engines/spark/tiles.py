@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from appulse.kernels.strings import hash_rows
-from appulse.kernels.tiles import MOST_CELLS, assign, cell_hash, pair_owners, row_owners
+from appulse.kernels.tiles import MOST_CELLS, Cut, Hot, Placed, assign, cell_hash, pair_owners, row_owners
 from appulse.model.meaning import digest, real, without_defaults
 from appulse.model.uncertainty import Ball, Gaussian, Samples
 
@@ -97,8 +97,8 @@ class TilePlan:
         return digest(self.meaning())
 
     @cached_property
-    def hot_arrays(self) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        return (
+    def hot_arrays(self) -> Hot:
+        return Hot(
             np.array(self.hot, np.uint64),
             np.array(self.hot_classes, np.int64),
             np.array(self.hot_first, np.int64),
@@ -107,35 +107,20 @@ class TilePlan:
 
     def copies(self, objects: Objects) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int8]]:
         """Copies of the rows for tiles, as (row, tile, lane)."""
-        rows, tiles, lanes = assign(
-            objects.centre,
-            objects.reach,
-            group_hashes(objects),
-            self._row_hashes(objects),
-            self.margin,
-            _dims(objects.d),
-            self.side,
-            self.coarse_side,
-            self.tiles,
-            *self.hot_arrays,
-        )
+        rows, tiles, lanes = assign(self._placed(objects), group_hashes(objects), self.cut(objects.d))
         return rows, tiles, lanes
 
     def owners(self, objects: Objects) -> NDArray[np.int32]:
         """For each row the one tile that speaks for it."""
-        owners: NDArray[np.int32] = row_owners(
-            objects.centre,
-            objects.reach,
-            group_hashes(objects),
-            self._row_hashes(objects),
-            self.margin,
-            _dims(objects.d),
-            self.side,
-            self.coarse_side,
-            self.tiles,
-            *self.hot_arrays,
-        )
+        owners: NDArray[np.int32] = row_owners(self._placed(objects), group_hashes(objects), self.cut(objects.d))
         return owners
+
+    def cut(self, d: int) -> Cut:
+        """As kernels take it, in so many dimensions."""
+        return Cut(self.margin, _dims(d), self.side, self.coarse_side, self.tiles, self.hot_arrays)
+
+    def _placed(self, objects: Objects) -> Placed:
+        return Placed(objects.centre, objects.reach, self._row_hashes(objects))
 
     def _row_hashes(self, objects: Objects) -> NDArray[np.uint64]:
         if not self.hot:
@@ -147,23 +132,10 @@ class TilePlan:
 def pair_places(plan: TilePlan, pairs: Pairs, group_hashes: NDArray[np.uint64]) -> NDArray[np.int32]:
     """The tile that reports each pair; ``group_hashes`` by number of group."""
     a, b = pairs.left_store, pairs.right_store
-    owners: NDArray[np.int32] = pair_owners(
-        pairs.left,
-        pairs.right,
-        a.centre.view,
-        a.reach.view,
-        _pair_hashes(plan, a, pairs.left),
-        b.centre.view,
-        b.reach.view,
-        _pair_hashes(plan, b, pairs.right),
-        group_hashes[a.group.view[pairs.left]],
-        plan.margin,
-        _dims(a.d),
-        plan.side,
-        plan.coarse_side,
-        plan.tiles,
-        *plan.hot_arrays,
-    )
+    one = Placed(a.centre.view, a.reach.view, _pair_hashes(plan, a, pairs.left))
+    other = Placed(b.centre.view, b.reach.view, _pair_hashes(plan, b, pairs.right))
+    group = group_hashes[a.group.view[pairs.left]]
+    owners: NDArray[np.int32] = pair_owners(pairs.rows, one, other, group, plan.cut(a.d))
     return owners
 
 

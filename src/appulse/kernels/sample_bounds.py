@@ -13,23 +13,14 @@ from appulse.kernels.jit import kernel
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from appulse.kernels.arrays import Floats
+    from appulse.kernels.arrays import Moments, SampleRun
 
 
 @kernel
-def _leaning(
-    samples: Floats,
-    begin: int,
-    n: int,
-    d: int,
-    centre: Floats,
-    covariance: Floats,
-    shape: Floats,
-    row: int,
-    out: NDArray[np.float64],
-    square: NDArray[np.float64],
-) -> None:
+def _leaning(one: SampleRun, other: Moments, row: int, out: NDArray[np.float64], square: NDArray[np.float64]) -> None:
     """g.(C g + t) and |g|^2 of the gaps g to a centre, for a covariance C and a skew t; both are added."""
+    samples, begin, n, d = one.values, one.at, one.n, other.centre.shape[1]
+    centre, covariance, shape = other.centre, other.covariance, other.shape
     gaps, lean = np.empty((d, n), np.float64), np.empty(n, np.float64)
     for k in range(d):
         own = samples[begin + k * n :][:n]
@@ -50,16 +41,10 @@ def _leaning(
 
 
 @kernel
-def sift(
-    samples: Floats,  # of the object whose samples are judged, dimension by dimension
-    begin: int,
-    n: int,
-    d: int,
-    centre: Floats,  # of the other, which is row ``row``
-    radius: Floats,
-    covariance: Floats,
-    shape: Floats,
-    row: int,
+def sample_bounds(
+    one: SampleRun,  # whose samples are judged
+    other: Moments,
+    row: int,  # of the other
     limit: float,
     far: float,
     blur: float,
@@ -71,6 +56,8 @@ def sift(
     By the ball around the other object, and by Cantelli's inequality on the squared distance from the sample: its mean
     and variance follow from the moments (`cantelli_on_square` with s = 0).
     """
+    samples, begin, n, d = one.values, one.at, one.n, other.centre.shape[1]
+    centre, radius, covariance, shape = other.centre, other.radius, other.covariance, other.shape
     slack, blunt = rounding(far, blur)
     inside = limit - radius[row] - blur
     inside = inside * inside * (1.0 - SLACK) if inside > 0.0 else -1.0
@@ -100,7 +87,7 @@ def sift(
         return
     share[:n] = 0.0
     square[:n] = 0.0
-    _leaning(samples, begin, n, d, centre, covariance, shape, row, share, square)
+    _leaning(one, other, row, share, square)
     for s in range(n):
         above = square[s] + least
         variance = max(0.0, 4.0 * share[s]) + spread

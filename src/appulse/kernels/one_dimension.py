@@ -7,7 +7,7 @@ sample. A cell in which a step lies knows whose it is, and these few are compare
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -16,7 +16,8 @@ from appulse.kernels.jit import kernel
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from appulse.kernels.arrays import Flags, Floats, Ints
+    from appulse.kernels.arrays import Floats, Ints, RowPairs, Samples
+    from appulse.kernels.sweep import ArrivalRows, Cursor, PairRule, WindowRows
 
 _CELLS = 256
 # What a table costs to make, and a look-up, in comparisons of samples.
@@ -80,31 +81,50 @@ def _tabulate(
     return total
 
 
+class ArrivalSamples(NamedTuple):
+    """Samples of arrivals: those of p from ``first[p]`` to ``first[p + 1]``."""
+
+    first: Ints
+    values: Floats
+    weights: Floats  # empty: all samples of an object weigh the same
+    centre: Floats
+
+
+class LineColumns(NamedTuple):
+    """Samples of rows as columns, least first: row r of the store is column ``r + shift``, its mean ``centre[r]``."""
+
+    values: NDArray[np.float64]
+    shift: int
+    centre: Floats
+
+
+class Matches(NamedTuple):
+    """Room for the pairs above the threshold, and tallies."""
+
+    arrival: Ints
+    row: Ints
+    probability: Floats
+    counts: Ints
+
+
+class Cover(NamedTuple):
+    """What can cover a cell at most, with a cell of nothing on either side, and what takes a point to its cell."""
+
+    most: Floats
+    inverse: float
+    offset: float
+
+
 @kernel
 def refine_line(
-    left: Ints,  # in runs: the pairs of one object follow each other
-    right: Ints,
-    limit2: float,
-    threshold: float,
-    left_mass: Floats,
-    left_samples: Floats,
-    left_begin: Ints,  # where each object's samples begin, counted from left_base
-    left_length: Ints,
-    left_base: int,
-    left_weights: Floats,  # empty: all samples of an object weigh the same
-    left_weights_begin: Ints,
-    left_weights_base: int,
-    right_mass: Floats,
-    right_samples: Floats,
-    right_begin: Ints,
-    right_length: Ints,
-    right_base: int,
-    right_weights: Floats,
-    right_weights_begin: Ints,
-    right_weights_base: int,
-    probability: Floats,
+    pairs: RowPairs, limit2: float, threshold: float, one: Samples, other: Samples, probability: Floats
 ) -> None:
     """Probability of each pair ``(left[i], right[i])``; NaN once it is certain to stay below ``threshold``."""
+    left, right = pairs
+    left_mass, left_samples, left_begin, left_length, left_base = one[:5]
+    left_weights, left_weights_begin, left_weights_base = one[5:]
+    right_mass, right_samples, right_begin, right_length, right_base = other[:5]
+    right_weights, right_weights_begin, right_weights_base = other[5:]
     limit = np.sqrt(limit2)
     left_even = left_weights.shape[0] == 0
     right_even = right_weights.shape[0] == 0
@@ -247,13 +267,12 @@ def _outermost(
     first: int,
     centres: Floats,
     middle: float,
-    inverse: float,
-    offset: float,
-    most: Floats,
+    cover: Cover,
     outer: int,
     sums: Floats,
 ) -> None:
     """Of each row, what covers those of its samples that lie farthest out from the middle: at most this much."""
+    most, inverse, offset = cover
     m = columns.shape[0]
     rows = sums.shape[0]
     sums[:] = 0.0
@@ -279,45 +298,30 @@ def _left_over(sums: Floats, slack: float, scale: float, mass: Floats, threshold
 
 @kernel
 def scan_line(
-    start: int,  # first arrival to process
-    linked: int,  # rows of the store already in the columns
-    low: int,  # no row before this one can still be in reach
-    a_store: Ints,
-    a_oldest: Ints,
-    a_newest: Ints,
-    a_group: Ints,
-    a_differ: Ints,
-    a_first: Ints,  # where each arrival's samples begin
-    a_samples: Floats,
-    a_weights: Floats,  # empty: all samples of an object weigh the same
-    a_mass: Floats,
-    a_centre: Floats,
-    meets: Flags,
-    own: int,
-    check_differ: bool,
-    limit2: float,
-    threshold: float,
-    rank: Ints,
-    rank_max: Ints,
-    group: Ints,
-    differ: Ints,
-    mass: Floats,
-    centre: Floats,
-    samples: Floats,
-    samples_begin: Ints,
-    samples_base: int,
-    columns: NDArray[np.float64],  # samples of each row, least first; row r of the store is column r + shift
-    shift: int,
-    out_arrival: Ints,
-    out_row: Ints,
-    out_probability: Floats,
-    counts: Ints,  # [rows seen, rows that their outermost samples rule out, rows compared exactly]
+    cursor: Cursor,
+    rule: PairRule,
+    arrivals: ArrivalRows,
+    given: ArrivalSamples,
+    window: WindowRows,
+    held: Samples,
+    index: LineColumns,
+    found: Matches,
 ) -> tuple[int, int, int, int]:
-    """As `appulse.kernels.grid.sweep`, over every row, with the probability of pairs above the threshold only.
+    """As `appulse.kernels.sweep.sweep`, over every row, with the probability of pairs above the threshold only.
 
     All rows have as many samples of equal weight, so the same sample of many rows is looked up at once. The samples
     that lie farthest out from the arrival come first: mostly these rule a row out, whatever the others.
+    Counted are rows seen, rows that their outermost samples rule out, and rows compared exactly.
     """
+    start, linked, low = cursor
+    meets, own, check_differ, _, threshold = rule
+    a_store, a_oldest, a_newest, a_group, a_differ, a_mass = arrivals
+    a_first, a_samples, a_weights, a_centre = given
+    rank, rank_max, group, differ = window
+    mass, samples, samples_begin, samples_base = held.mass, held.values, held.begin, held.base
+    columns, shift, centre = index
+    out_arrival, out_row, out_probability, counts = found
+    limit2 = rule.epsilon * rule.epsilon
     limit = np.sqrt(limit2)
     a_even = a_weights.shape[0] == 0
     m = columns.shape[0]
@@ -352,7 +356,8 @@ def scan_line(
                 top = peak * scale * heaviest * (1.0 + 1e-9)
                 outer = 0 if top * m < threshold - 1e-9 else min((m + 1) // 2, max(1, int(m - 0.9 * threshold / top)))
                 here = near[:rows]
-                _outermost(columns, low + shift, centre[low:linked], a_centre[p], inverse, offset, most, outer, here)
+                cover = Cover(most, inverse, offset)
+                _outermost(columns, low + shift, centre[low:linked], a_centre[p], cover, outer, here)
                 slack = (m - outer) * peak * (1.0 + 1e-9) + 1e-9
                 remaining = _left_over(here, slack, scale, mass[low:linked], threshold - 1e-12, left)
             counts[0] += rows
@@ -373,14 +378,14 @@ def scan_line(
                     if (covered * (1.0 + 1e-9) + 1e-9) * scale * mass[row] < threshold - 1e-12:
                         continue
                 counts[2] += 1
-                found = 0.0
+                near_weight = 0.0
                 y0 = samples_begin[row] - samples_base
                 for s in range(m):
                     y = samples[y0 + s]
                     for k in range(n):
                         gap = x[k] - y
-                        found += weights[k] if gap * gap <= limit2 else 0.0
-                mean = found / (n * m) * a_mass[p] if a_even else found / m
+                        near_weight += weights[k] if gap * gap <= limit2 else 0.0
+                mean = near_weight / (n * m) * a_mass[p] if a_even else near_weight / m
                 probability = mean * mass[row]
                 if probability >= threshold:
                     out_arrival[count] = p

@@ -3,52 +3,62 @@
 Samples of an object are stored dimension by dimension (all first coordinates, then all second ones), so that these
 loops run over contiguous memory. One call for each pair of objects: a call costs as much as a hundred comparisons.
 
-``order`` lists samples of the one object that are to be looked at, ``upper`` how much of the other is close to each at
-most. ``found`` is what is close already, ``rest`` what those in order may add. A call ends with -1 as soon as both
-together cannot reach what is ``needed``, and early with what it has once that is ``enough``. It returns what it found
-and what it left open. Arrays are whole ones, with places in them: views would be counted, which costs.
+``open_.order`` lists samples of the one object that are to be looked at, ``upper`` how much of the other is close to
+each at most. ``found`` is what is close already, ``rest`` what those in order may add. A call ends with -1 as soon as
+both together cannot reach what is ``needed``, and early with what it has once that is ``enough``. It returns what it
+found and what it left open.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from appulse.kernels.jit import kernel
-from appulse.kernels.lanes import LANES, close_2, close_3, close_4, close_5
+from appulse.kernels.simd import LANES, close_2, close_3, close_4, close_5
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from appulse.kernels.arrays import Floats, Ints
+    from appulse.kernels.arrays import Floats, Ints, RowPairs, SampleRun, Samples
 
 _ALL = (1 << LANES) - 1
 
 
+class Open(NamedTuple):
+    """What is known of a pair of objects before samples are compared, and what would settle it."""
+
+    order: Ints  # the first ``many`` of them
+    many: int
+    upper: Floats
+    found: float
+    rest: float
+    needed: float
+    enough: float
+
+
+class SamplePairs(NamedTuple):
+    """Samples within the limit of each other, and their weights."""
+
+    left: NDArray[np.float64]
+    right: NDArray[np.float64]
+    weight: Floats
+
+
 @kernel
 def close_count(
-    own: Floats,
-    own_at: int,  # where the samples of the object begin
-    n: int,
-    others: Floats,
-    at: int,
-    m: int,
-    d: int,
-    limit2: float,
-    order: Ints,
-    upper: Floats,
-    found: float,
-    rest: float,
-    needed: float,
-    enough: float,
-    scratch: NDArray[np.float64],
+    one: SampleRun, other: SampleRun, d: int, limit2: float, open_: Open, scratch: NDArray[np.float64]
 ) -> tuple[float, float]:
-    """How many pairs of samples are close, of those in ``order`` against all ``m``."""
+    """How many pairs of samples are close, of those in order against all of the other's."""
+    own, own_at, n = one.values, one.at, one.n
+    others, at, m = other.values, other.at, other.n
+    order, upper, found, rest = open_.order, open_.upper, open_.found, open_.rest
+    needed, enough = open_.needed, open_.enough
     # The last 16 overlap those before; of them only bits not counted yet are kept.
     last = m - LANES
     whole = last + 1 if m >= LANES and 1 < d <= 5 else 0
     kept = _ALL & ~((1 << (-m % LANES)) - 1) if m % LANES else 0
-    for t in range(order.shape[0]):
+    for t in range(open_.many):
         s = order[t]
         near = 0
         if whole == 0:
@@ -90,28 +100,14 @@ def close_count(
 
 @kernel
 def close_mass(
-    own: Floats,
-    own_at: int,
-    own_weights: Floats,
-    own_weights_at: int,
-    n: int,
-    others: Floats,
-    at: int,
-    weights: Floats,
-    weights_at: int,
-    m: int,
-    d: int,
-    limit2: float,
-    order: Ints,
-    upper: Floats,
-    found: float,
-    rest: float,
-    needed: float,
-    enough: float,
-    scratch: NDArray[np.float64],
+    one: SampleRun, other: SampleRun, d: int, limit2: float, open_: Open, scratch: NDArray[np.float64]
 ) -> tuple[float, float]:
     """The weight of the pairs of samples that are close."""
-    for t in range(order.shape[0]):
+    own, own_at, own_weights, own_weights_at, n = one.values, one.at, one.weights, one.weights_at, one.n
+    others, at, weights, weights_at, m = other.values, other.at, other.weights, other.weights_at, other.n
+    order, upper, found, rest = open_.order, open_.upper, open_.found, open_.rest
+    needed, enough = open_.needed, open_.enough
+    for t in range(open_.many):
         s = order[t]
         near = 0.0
         if d == 2:
@@ -144,49 +140,37 @@ def close_mass(
 
 @kernel
 def close_samples(
-    left: Ints,
-    right: Ints,
+    pairs: RowPairs,
     factor: Floats,
-    d: int,
     limit2: float,
-    left_mass: Floats,
-    left_samples: Floats,
-    left_begin: Ints,
-    left_length: Ints,
-    left_base: int,
-    left_weights: Floats,
-    left_weights_begin: Ints,
-    left_weights_base: int,
-    right_mass: Floats,
-    right_samples: Floats,
-    right_begin: Ints,
-    right_length: Ints,
-    right_base: int,
-    right_weights: Floats,
-    right_weights_begin: Ints,
-    right_weights_base: int,
+    left: Samples,
+    right: Samples,
     first: Ints,  # where the sample pairs of each pair begin; written if `count`
     count: bool,  # count only
-    out_left: NDArray[np.float64],
-    out_right: NDArray[np.float64],
-    out_weight: Floats,
+    out: SamplePairs,
 ) -> None:
     """The pairs of samples within the limit of each other (Dallachiesa et al. 2015, Eq. 20).
 
     Their weight is the product of both samples' weights and the ``factor`` of the pair of objects.
     """
-    for i in range(left.shape[0]):
-        a = left[i]
-        b = right[i]
-        n = left_length[a] // d
-        m = right_length[b] // d
-        a_begin = left_begin[a] - left_base
-        b_begin = right_begin[b] - right_base
+    d = out.left.shape[1]
+    out_left, out_right, out_weight = out.left, out.right, out.weight
+    left_mass, left_samples, left_weights = left.mass, left.values, left.weights
+    right_mass, right_samples, right_weights = right.mass, right.values, right.weights
+    for i in range(pairs.left.shape[0]):
+        a = pairs.left[i]
+        b = pairs.right[i]
+        n = left.length[a] // d
+        m = right.length[b] // d
+        a_begin = left.begin[a] - left.base
+        b_begin = right.begin[b] - right.base
+        p_begin = left.weights_begin[a] - left.weights_base if left_weights.shape[0] > 0 else 0
+        q_begin = right.weights_begin[b] - right.weights_base if right_weights.shape[0] > 0 else 0
         at = 0 if count else first[i]
         for s in range(n):
             p = left_mass[a] / n
             if left_weights.shape[0] > 0:
-                p = left_weights[left_weights_begin[a] - left_weights_base + s]
+                p = left_weights[p_begin + s]
             for t in range(m):
                 square = 0.0
                 for k in range(d):
@@ -197,7 +181,7 @@ def close_samples(
                 if not count:
                     q = right_mass[b] / m
                     if right_weights.shape[0] > 0:
-                        q = right_weights[right_weights_begin[b] - right_weights_base + t]
+                        q = right_weights[q_begin + t]
                     for k in range(d):
                         out_left[at, k] = left_samples[a_begin + k * n + s]
                         out_right[at, k] = right_samples[b_begin + k * m + t]
