@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 
 import appulse as ap
-from appulse.engines.window_call import resolve_window_queries
-from appulse.engines.window_queries import WindowQueries
-from appulse.engines.window_rows import END, HeldRows
+from appulse.engines.multi_queries.call import resolve_window_queries
+from appulse.engines.multi_queries.queries import WindowQueries
+from appulse.engines.multi_queries.rows import END, HeldRows
 from appulse.queries.sets import QuerySet
 
 if TYPE_CHECKING:

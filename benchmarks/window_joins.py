@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import appulse as ap
-from appulse.engines.call import numbering_of, resolve
+from appulse.engines.join.call import numbering_of, resolve
 from appulse.kernels import poisson_binomial
 from appulse.model.encode import encode
 from appulse.operators.numbering import END, Released, in_own_window

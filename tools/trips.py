@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 
 import appulse as ap
-from appulse.engines.call import resolve
+from appulse.engines.join.call import resolve
 from appulse.engines.options import Options
 from appulse.engines.spark.blobs import ANSWERS
-from appulse.engines.spark.join import join_routing, join_stages
+from appulse.engines.spark.join.call import join_routing, join_stages
 from appulse.engines.spark.pipeline import blocks_of_task
 from appulse.engines.spark.state import Cache, TileState
 from appulse.engines.spark.tiles import hashed_plan

@@ -13,14 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import appulse as ap
-from appulse.engines import queries as query_engine
-from appulse.engines.aggregate import resolve_aggregate
-from appulse.engines.call import resolve
+from appulse.engines.aggregates.call import resolve_aggregate
+from appulse.engines.join.call import resolve
+from appulse.engines.multi_queries.call import resolve_window_queries
 from appulse.engines.options import USED_BY
-from appulse.engines.phenomena import resolve_phenomena
-from appulse.engines.queries import resolve_queries
-from appulse.engines.sensors import resolve_sensors
-from appulse.engines.window_call import resolve_window_queries
+from appulse.engines.queries import call as query_engine
+from appulse.engines.queries.call import resolve_queries
+from appulse.engines.sensors.call import resolve_sensors
+from appulse.engines.sensors.phenomena import resolve_phenomena
 from appulse.model.degrees import degrees_hint, named_as_degrees
 from appulse.operators import output, pairs
 from tests.helpers import hands, query_strategies, sensing, strategies

@@ -13,30 +13,30 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from appulse.engines.aggregate import AggregateBucket
-from appulse.engines.readings import ReadingsBucket
+from appulse.engines.aggregates.call import AggregateBucket
+from appulse.engines.multi_queries.bucket import changes_block
+from appulse.engines.sensors.readings import ReadingsBucket
 from appulse.engines.spark.blobs import ANSWERS, METRICS, REJECTS, end_mark, read_table
-from appulse.engines.spark.join import join_routing, join_stages
-from appulse.engines.spark.multi_queries import ToGroupsOfRows, query_stage
+from appulse.engines.spark.join.call import join_routing, join_stages
+from appulse.engines.spark.multi_queries.call import ToGroupsOfRows, query_stage
 from appulse.engines.spark.pipeline import blocks_of_task
 from appulse.engines.spark.routing import ToGroups, bucket_keys
-from appulse.engines.spark.sensors import ToBuckets
+from appulse.engines.spark.sensors.call import ToBuckets
 from appulse.engines.spark.stage import GroupBuckets, Stage
 from appulse.engines.spark.state import Cache, TileState
 from appulse.engines.spark.tiling import Tiling, Version
-from appulse.engines.window_bucket import changes_block
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from random import Random
 
     from appulse.engines.base import Call
-    from appulse.engines.call import JoinCall
-    from appulse.engines.readings import ReadingsCall
+    from appulse.engines.join.call import JoinCall
+    from appulse.engines.multi_queries.call import WindowCall
+    from appulse.engines.sensors.readings import ReadingsCall
     from appulse.engines.spark.pipeline import Routing
-    from appulse.engines.spark.sensors import Routing as ReadingsRouting
+    from appulse.engines.spark.sensors.call import Routing as ReadingsRouting
     from appulse.engines.spark.tiles import TilePlan
-    from appulse.engines.window_call import WindowCall
 
 
 class FakeValue:

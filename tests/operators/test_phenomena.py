@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from scipy.spatial import ConvexHull
 
 import appulse as ap
-from appulse.engines.phenomena import resolve_phenomena
-from appulse.engines.spark.readings_routing import GroupRouting
+from appulse.engines.sensors.phenomena import resolve_phenomena
+from appulse.engines.spark.sensors.routing import GroupRouting
 from appulse.engines.spark.tiles import TilePlan
 from appulse.operators import phenomena as operator
 from tests.helpers import naive_sensors as naive

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import appulse as ap
-from appulse.engines.aggregate import aggregate_table, resolve_aggregate
-from appulse.engines.call import resolve
+from appulse.engines.aggregates.call import aggregate_table, resolve_aggregate
+from appulse.engines.join.call import resolve
 from appulse.engines.options import Options
 from appulse.model.encode import encode
 from appulse.model.points import normal_points

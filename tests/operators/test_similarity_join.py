@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import appulse as ap
-from appulse.engines.call import JoinCall, resolve, to_table
-from appulse.engines.local_join import LocalJoin
+from appulse.engines.join.call import JoinCall, resolve, to_table
+from appulse.engines.join.local import LocalJoin
 from appulse.model.encode import encode
 from appulse.operators import similarity_join as operator_module
 from appulse.operators.plan import BOUNDS

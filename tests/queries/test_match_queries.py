@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import appulse as ap
-from appulse.engines.local_windows import LocalWindowQueries
+from appulse.engines.multi_queries.local import LocalWindowQueries
 from appulse.operators.query_estimate import Forecast
 from tests.helpers import naive_queries, query_strategies
 from tests.spark.test_real_data import CABS

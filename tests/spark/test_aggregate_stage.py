@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import appulse as ap
-from appulse.engines.aggregate import AggregateBucket, AggregateCall, aggregate_table, resolve_aggregate
+from appulse.engines.aggregates.call import AggregateBucket, AggregateCall, aggregate_table, resolve_aggregate
 from appulse.engines.bucket import NEVER
 from appulse.engines.spark.blobs import METRICS
 from appulse.engines.spark.pipeline import blocks_of_task

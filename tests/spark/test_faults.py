@@ -17,10 +17,10 @@ import pyarrow as pa
 import pytest
 
 import appulse as ap
-from appulse.engines.call import JoinCall, resolve
+from appulse.engines.join.call import JoinCall, resolve
 from appulse.engines.options import Options
 from appulse.engines.spark.files import Folder
-from appulse.engines.spark.join import join_routing, join_stages
+from appulse.engines.spark.join.call import join_routing, join_stages
 from appulse.engines.spark.pipeline import blocks_of_task
 from appulse.engines.spark.state import Cache, Cached, TileState
 from appulse.engines.spark.tiles import TilePlan, hashed_plan

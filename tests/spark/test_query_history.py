@@ -10,10 +10,10 @@ import pytest
 from pyspark.sql import types as T  # noqa: N812 - as in the engine
 
 import appulse as ap
-from appulse.engines.queries import LocalQueries, resolve_queries
-from appulse.engines.spark import queries as engine
-from appulse.engines.spark.held_queries import Held, batches_of
-from appulse.engines.spark.queries import Changing
+from appulse.engines.queries.call import LocalQueries, resolve_queries
+from appulse.engines.spark.queries import call as engine
+from appulse.engines.spark.queries.call import Changing
+from appulse.engines.spark.queries.held import Held, batches_of
 from appulse.engines.spark.tables import packed
 
 

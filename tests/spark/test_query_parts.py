@@ -9,8 +9,8 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from appulse.engines.queries import LocalQueries, resolve_queries
-from appulse.engines.spark.query_parts import routed
+from appulse.engines.queries.call import LocalQueries, resolve_queries
+from appulse.engines.spark.queries.parts import routed
 from appulse.engines.spark.tables import unpacked
 from appulse.operators.output import Output
 from appulse.queries.index import BoxIndex

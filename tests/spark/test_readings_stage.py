@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from appulse.engines.sensors import resolve_sensors
+from appulse.engines.sensors.call import resolve_sensors
 from appulse.engines.spark.readings_codec import pack_readings, unpack_readings
-from appulse.engines.spark.readings_routing import value_routing
+from appulse.engines.spark.sensors.routing import value_routing
 from appulse.engines.spark.tiles import TilePlan
 from appulse.model.readings import encode_readings
 from tests.helpers import sensing

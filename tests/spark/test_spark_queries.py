@@ -246,7 +246,7 @@ def test_queries_that_are_a_stream_answer_batch_by_batch(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One version a batch, also after a crash between the change and its answers, and after changes became one."""
-    from appulse.engines.spark import queries as engine
+    from appulse.engines.spark.queries import call as engine
     from appulse.engines.spark.tagged import select_tag
 
     monkeypatch.setattr(engine, "_MOST_CHANGES", 2)

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 
 import appulse as ap
 from appulse.engines.bucket import Bucket
-from appulse.engines.call import JoinCall, resolve
-from appulse.engines.local_join import LocalJoin
+from appulse.engines.join.call import JoinCall, resolve
+from appulse.engines.join.local import LocalJoin
 from appulse.engines.options import Options
 from appulse.engines.spark.codec import pack, unpack
+from appulse.engines.spark.join.tile_bucket import Tile
 from appulse.engines.spark.state import Cache, TileState
-from appulse.engines.spark.tile_bucket import Tile
 from appulse.engines.spark.tiles import TilePlan, hashed_plan, planned, spread_keys
 from appulse.engines.spark.tiling import Tiling, Version
 from appulse.errors import CheckpointError, StateError

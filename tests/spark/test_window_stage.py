@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import appulse as ap
+from appulse.engines.multi_queries.bucket import WindowBucket
+from appulse.engines.multi_queries.call import WindowCall, resolve_window_queries
 from appulse.engines.spark.tables import packed
 from appulse.engines.spark.tiles import TilePlan
-from appulse.engines.window_bucket import WindowBucket
-from appulse.engines.window_call import WindowCall, resolve_window_queries
 from tests.helpers import naive_queries, query_strategies
 from tests.helpers.fake_spark import FakeWindows
 

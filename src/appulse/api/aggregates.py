@@ -10,7 +10,7 @@ import pyarrow as pa
 from appulse.api.by_hand import Bare, ByHand
 from appulse.api.results import Framed, is_spark, remember
 from appulse.arguments import OnReject, checked
-from appulse.engines.aggregate import Aggregates
+from appulse.engines.aggregates.call import Aggregates
 from appulse.engines.options import Options, options_of
 from appulse.model.stream import Result
 from appulse.model.uncertainty import names
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from appulse.api.by_hand import Frames, Types
-    from appulse.engines.aggregate import LocalAggregate
+    from appulse.engines.aggregates.call import LocalAggregate
 
 
 @checked
@@ -60,12 +60,12 @@ def window_aggregate(
         "options": options_of(options, "window_aggregate"),
     }
     if is_spark(stream.frame):
-        from appulse.engines.aggregate import AggregateBucket, resolve_unseen
+        from appulse.engines.aggregates.call import AggregateBucket, resolve_unseen
         from appulse.engines.spark.grouped import spark_grouped
 
         resolve = partial(resolve_unseen, aggregates=aggregates, **settings)
         return cast("Result", spark_grouped(stream, resolve, AggregateBucket, "aggregate", settings["options"]))
-    from appulse.engines.aggregate import resolve_aggregate, run_local
+    from appulse.engines.aggregates.call import resolve_aggregate, run_local
     from appulse.engines.local import as_table
 
     table = as_table(stream.frame)
@@ -108,7 +108,7 @@ class WindowAggregate(ByHand["LocalAggregate"]):
         return self._telling(held) is not None and super()._may_start(held, types, ended=ended)
 
     def _make(self, held: Sequence[Frames], types: Types) -> tuple[LocalAggregate, Types]:
-        from appulse.engines.aggregate import LocalAggregate, resolve_aggregate
+        from appulse.engines.aggregates.call import LocalAggregate, resolve_aggregate
 
         ((name, stream),) = self._streams.items()
         told, settings = self._telling(held), self._settings
@@ -123,7 +123,7 @@ class WindowAggregate(ByHand["LocalAggregate"]):
 
     def _telling(self, held: Sequence[Frames]) -> pa.Table | None:
         """The first table that tells how many dimensions values have."""
-        from appulse.engines.aggregate import first_dimensions
+        from appulse.engines.aggregates.call import first_dimensions
 
         (stream,) = self._streams.values()
         return first_dimensions(stream, [table for push in held for table in push.values()])

@@ -10,8 +10,8 @@ import pyarrow as pa
 from appulse.api.by_hand import Bare, ByHand, fitted, refuse_twice
 from appulse.api.results import Described, Framed, is_spark, remember
 from appulse.arguments import Name, OnReject, Probability, checked
-from appulse.engines.call import Emit, Epsilon, JoinCall, Probabilities, resolve
 from appulse.engines.imputing import Imputers
+from appulse.engines.join.call import Emit, Epsilon, JoinCall, Probabilities, resolve
 from appulse.engines.options import Options, options_of
 from appulse.errors import BadArgument, NotBuilt
 from appulse.model.stream import Result, Stream, stream_names
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from appulse.api.by_hand import Frames, Types
-    from appulse.engines.local_join import LocalJoin
+    from appulse.engines.join.local import LocalJoin
 
 
 @checked
@@ -196,21 +196,21 @@ class SimilarityJoin(ByHand["LocalJoin"]):
         return (ended or len(shown) == len(self._streams)) and len(typed) >= min(2, len(self._streams))
 
     def _checked(self, held: Sequence[Frames], types: Types) -> pa.Table:
-        from appulse.engines.local_join import check_rows
+        from appulse.engines.join.local import check_rows
 
         call = self._resolve(held)
         check_rows(call, fitted(held[-1], types))
         return call.answer_schema.empty_table()
 
     def _early_rejects(self) -> pa.Table:
-        from appulse.engines.local_join import rejected
+        from appulse.engines.join.local import rejected
 
         call = self._resolve(self._held)
         found = (rejected(call, fitted(push, self._types)) for push in self._held)
         return pa.concat_tables([call.reject_schema.empty_table(), *found])
 
     def _make(self, held: Sequence[Frames], types: Types) -> tuple[LocalJoin, Types]:
-        from appulse.engines.local_join import LocalJoin
+        from appulse.engines.join.local import LocalJoin
 
         call = self._resolve(held)
         # Streams that have no types so far will have those of the others.
@@ -260,7 +260,7 @@ def explain_pair(
     `SimilarityJoin` (``right`` is ``left`` if not given), everything else is as in `similarity_join`. A time window is
     checked against the rows' times; whether rows are in windows that go by rows depends on others, and is not told.
     """
-    from appulse.engines.explain_pair import explained_pair
+    from appulse.engines.join.explain_pair import explained_pair
 
     text = "\n".join(
         explained_pair(
@@ -283,15 +283,15 @@ def _join(streams: tuple[Stream[Result], ...], *, options: Options | None, **set
     options = options_of(options, "self_join" if settings["self_join"] else "similarity_join")
     spark = [is_spark(stream.frame) for stream in streams]
     if all(spark):
-        from appulse.engines.spark.join import spark_join
+        from appulse.engines.spark.join.call import spark_join
 
         return cast("Result", spark_join(streams, options=options, **settings))
     if any(spark):
         raise BadArgument(
             "The call mixes Spark frames with others. Convert them: spark.createDataFrame(...) or .toArrow()."
         )
+    from appulse.engines.join.local import LocalJoin
     from appulse.engines.local import as_table
-    from appulse.engines.local_join import LocalJoin
 
     tables = [as_table(stream.frame) for stream in streams]
     if settings["imputer"] is not None:

@@ -9,8 +9,8 @@ import pyarrow as pa
 from appulse.api.by_hand import Bare, ByHand, fitted, refuse_twice
 from appulse.api.results import FRAMED, Framed, is_spark, remember
 from appulse.arguments import Count, OnReject, Probability, checked
+from appulse.engines.multi_queries.call import Aggregate
 from appulse.engines.options import Options, options_of
-from appulse.engines.window_call import Aggregate
 from appulse.errors import AppulseError, BadArgument
 from appulse.model.stream import Result, Stream
 from appulse.windows.definitions import GivenWindow
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from appulse.api.by_hand import Frames, Types
-    from appulse.engines.local_windows import LocalWindowQueries
-    from appulse.engines.queries import LocalQueries
+    from appulse.engines.multi_queries.local import LocalWindowQueries
+    from appulse.engines.queries.call import LocalQueries
 
 
 @checked
@@ -74,17 +74,17 @@ def match_queries(
         _refuse_of_one(window=window, aggregate=aggregate)
     if any(is_spark(one.frame) for one in given):
         if len(given) > 1:
-            from appulse.engines.spark.multi_queries import spark_window_queries
+            from appulse.engines.spark.multi_queries.call import spark_window_queries
 
             found = spark_window_queries(given, frame, window=window, aggregate=aggregate, **settings)
             return cast("Result", found)
-        from appulse.engines.spark.queries import spark_queries
+        from appulse.engines.spark.queries.call import spark_queries
 
         return cast("Result", spark_queries(given[0], frame, **settings))
     from appulse.engines.local import as_table
-    from appulse.engines.local_windows import LocalWindowQueries
-    from appulse.engines.queries import LocalQueries, resolve_queries
-    from appulse.engines.window_call import resolve_window_queries
+    from appulse.engines.multi_queries.call import resolve_window_queries
+    from appulse.engines.multi_queries.local import LocalWindowQueries
+    from appulse.engines.queries.call import LocalQueries, resolve_queries
 
     tables, asked = [as_table(one.frame) for one in given], as_table(frame)
     if len(given) > 1:
@@ -151,7 +151,7 @@ class QueryMatch(ByHand["LocalQueries | LocalWindowQueries"]):
         at that push, and is forgotten.
         """
         from appulse.engines.local import as_table
-        from appulse.engines.queries import check_queries
+        from appulse.engines.queries.call import check_queries
 
         table = as_table(queries)
         check_queries(table.schema)
@@ -188,9 +188,9 @@ class QueryMatch(ByHand["LocalQueries | LocalWindowQueries"]):
 
     def _fresh(self, held: Sequence[Frames], types: Types) -> LocalQueries | LocalWindowQueries:
         """An engine without queries."""
-        from appulse.engines.local_windows import LocalWindowQueries
-        from appulse.engines.queries import LocalQueries, resolve_queries
-        from appulse.engines.window_call import resolve_window_queries
+        from appulse.engines.multi_queries.call import resolve_window_queries
+        from appulse.engines.multi_queries.local import LocalWindowQueries
+        from appulse.engines.queries.call import LocalQueries, resolve_queries
 
         # The first rows tell how many dimensions a value has.
         shown = {name: table for push in reversed(held) for name, table in push.items() if not _untyped(table)}
@@ -201,7 +201,7 @@ class QueryMatch(ByHand["LocalQueries | LocalWindowQueries"]):
         return LocalWindowQueries(resolve_window_queries(streams, tables, self._first.schema, **self._settings))
 
     def _feed(self, engine: LocalQueries | LocalWindowQueries, tables: Frames) -> pa.Table:
-        from appulse.engines.queries import LocalQueries
+        from appulse.engines.queries.call import LocalQueries
 
         if not isinstance(engine, LocalQueries):
             return engine.push(tables)
@@ -209,7 +209,7 @@ class QueryMatch(ByHand["LocalQueries | LocalWindowQueries"]):
         return found[0] if found else engine.call.answer_schema.empty_table()
 
     def _finish(self, engine: LocalQueries | LocalWindowQueries) -> pa.Table:
-        from appulse.engines.queries import LocalQueries
+        from appulse.engines.queries.call import LocalQueries
 
         return engine.call.answer_schema.empty_table() if isinstance(engine, LocalQueries) else engine.drain()
 

@@ -11,8 +11,8 @@ from appulse.api.by_hand import Bare, ByHand
 from appulse.api.results import Framed, is_spark, remember
 from appulse.arguments import Count, Names, NotNegative, OnReject, Positive, checked
 from appulse.engines.options import Options, options_of
-from appulse.engines.phenomena import EmitPhenomena, Reach
-from appulse.engines.sensors import SensorWindow, Similar
+from appulse.engines.sensors.call import SensorWindow, Similar
+from appulse.engines.sensors.phenomena import EmitPhenomena, Reach
 from appulse.errors import BadArgument
 from appulse.model.stream import Result, Stream
 from appulse.model.times import Duration
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from appulse.api.by_hand import Frames, Types
-    from appulse.engines.readings import LocalReadings, ReadingsCall
+    from appulse.engines.sensors.readings import LocalReadings, ReadingsCall
 
 
 _CALLS = {"SensorJoin": "sensor_join", "Phenomena": "phenomena"}
@@ -106,12 +106,12 @@ def sensor_join(
         "options": options,
     }
     if is_spark(readings.frame):
-        from appulse.engines.spark.sensors import spark_sensors
+        from appulse.engines.spark.sensors.call import spark_sensors
 
         return cast("Result", spark_sensors(readings.frame, **settings))
     from appulse.engines.local import as_table
-    from appulse.engines.readings import LocalReadings
-    from appulse.engines.sensors import resolve_sensors
+    from appulse.engines.sensors.call import resolve_sensors
+    from appulse.engines.sensors.readings import LocalReadings
 
     table = as_table(readings.frame)
     engine = LocalReadings(resolve_sensors(table.schema, **settings))
@@ -182,12 +182,12 @@ def phenomena(
         "options": options,
     }
     if is_spark(readings.frame):
-        from appulse.engines.spark.sensors import spark_phenomena
+        from appulse.engines.spark.sensors.call import spark_phenomena
 
         return cast("Result", spark_phenomena(readings.frame, **settings))
     from appulse.engines.local import as_table
-    from appulse.engines.phenomena import resolve_phenomena
-    from appulse.engines.readings import LocalReadings
+    from appulse.engines.sensors.phenomena import resolve_phenomena
+    from appulse.engines.sensors.readings import LocalReadings
 
     table = as_table(readings.frame)
     engine = LocalReadings(resolve_phenomena(table.schema, **settings))
@@ -215,7 +215,7 @@ class _OverReadings(ByHand["LocalReadings"]):
         return *self._identity(name), *self._settings.get("carry", ())
 
     def _make(self, held: Sequence[Frames], types: Types) -> tuple[LocalReadings, Types]:
-        from appulse.engines.readings import LocalReadings
+        from appulse.engines.sensors.readings import LocalReadings
 
         (name,) = self._streams
         call = self._resolve(self._schema(name, held))
@@ -260,7 +260,7 @@ class SensorJoin(_OverReadings):
         )
 
     def _resolve(self, schema: pa.Schema) -> ReadingsCall:
-        from appulse.engines.sensors import resolve_sensors
+        from appulse.engines.sensors.call import resolve_sensors
 
         return resolve_sensors(schema, live=True, **self._settings)
 
@@ -309,7 +309,7 @@ class Phenomena(_OverReadings):
         )
 
     def _resolve(self, schema: pa.Schema) -> ReadingsCall:
-        from appulse.engines.phenomena import resolve_phenomena
+        from appulse.engines.sensors.phenomena import resolve_phenomena
 
         return resolve_phenomena(schema, live=True, **self._settings)
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from appulse.engines.aggregate import AggregateCall
-from appulse.engines.call import TOLERANCE, JoinCall
-from appulse.engines.phenomena import PhenomenaCall
-from appulse.engines.queries import QueryCall
-from appulse.engines.sensors import SensorCall
-from appulse.engines.window_call import WindowCall
+from appulse.engines.aggregates.call import AggregateCall
+from appulse.engines.join.call import TOLERANCE, JoinCall
+from appulse.engines.multi_queries.call import WindowCall
+from appulse.engines.queries.call import QueryCall
+from appulse.engines.sensors.call import SensorCall
+from appulse.engines.sensors.phenomena import PhenomenaCall
 from appulse.model.uncertainty import Form
 from appulse.windows.definitions import CountWindow, TimeWindow
 from appulse.windows.frames import described
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from appulse.engines.base import Call
-    from appulse.engines.call import Observed
+    from appulse.engines.join.call import Observed
     from appulse.engines.objects import ObjectsCall
 
 _FORMS = {

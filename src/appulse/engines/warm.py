@@ -9,19 +9,19 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from appulse.engines.aggregate import resolve_aggregate, run_local
-from appulse.engines.call import JoinCall, resolve
-from appulse.engines.local_join import LocalJoin
+from appulse.engines.aggregates.call import resolve_aggregate, run_local
+from appulse.engines.join.call import JoinCall, resolve
+from appulse.engines.join.local import LocalJoin
 from appulse.engines.options import Options
-from appulse.engines.phenomena import resolve_phenomena
-from appulse.engines.queries import LocalQueries, resolve_queries
-from appulse.engines.readings import LocalReadings
-from appulse.engines.sensors import resolve_sensors
+from appulse.engines.queries.call import LocalQueries, resolve_queries
+from appulse.engines.sensors.call import resolve_sensors
+from appulse.engines.sensors.phenomena import resolve_phenomena
+from appulse.engines.sensors.readings import LocalReadings
 from appulse.engines.spark.codec import pack, unpack
 from appulse.engines.spark.installation import available_cores
-from appulse.engines.spark.number_bucket import NumberBucket
+from appulse.engines.spark.join.number_bucket import NumberBucket
 from appulse.engines.spark.readings_codec import pack_readings, unpack_readings
-from appulse.engines.spark.readings_routing import value_routing
+from appulse.engines.spark.sensors.routing import value_routing
 from appulse.engines.spark.tiles import hashed_plan
 from appulse.engines.spark.tiling import Tiling
 from appulse.imputation.dependencies import DifferentialDependency

@@ -15,15 +15,15 @@ from pydantic import ValidationError
 
 from appulse import api
 from appulse.api.readings import columns_of
-from appulse.engines.aggregate import resolve_unseen
-from appulse.engines.call import resolve
+from appulse.engines.aggregates.call import resolve_unseen
+from appulse.engines.join.call import resolve
+from appulse.engines.multi_queries.call import resolve_window_queries
+from appulse.engines.multi_queries.queries import WindowQueries
 from appulse.engines.options import Options
-from appulse.engines.phenomena import resolve_phenomena
-from appulse.engines.queries import LocalQueries, resolve_queries
+from appulse.engines.queries.call import LocalQueries, resolve_queries
 from appulse.engines.schemas import column_type
-from appulse.engines.sensors import resolve_sensors
-from appulse.engines.window_call import resolve_window_queries
-from appulse.engines.window_queries import WindowQueries
+from appulse.engines.sensors.call import resolve_sensors
+from appulse.engines.sensors.phenomena import resolve_phenomena
 from appulse.errors import BadArgument, JobError
 from appulse.jobs.problems import Problem, problems_of
 from appulse.jobs.sources import FilesTable

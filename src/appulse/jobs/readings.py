@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import pyarrow as pa
 from pydantic import BeforeValidator, Field, model_validator
 
-from appulse.engines.phenomena import resolve_phenomena
-from appulse.engines.sensors import resolve_sensors
+from appulse.engines.sensors.call import resolve_sensors
+from appulse.engines.sensors.phenomena import resolve_phenomena
 from appulse.jobs.fields import Duration, Number, OneOrMore, Table, Text
 from appulse.jobs.sources import DataTable
 from appulse.jobs.windows import WindowTable, as_window

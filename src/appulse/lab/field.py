@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from appulse.arguments import Name, Positive, checked, shown
 from appulse.engines.local import as_table
-from appulse.engines.phenomena import Reach
+from appulse.engines.sensors.phenomena import Reach
 from appulse.errors import BadArgument, nearest
 from appulse.kernels.bins import bin_floors, bin_keys
 from appulse.model.columns import as_array, chunk, column, floats, is_list, is_numeric, number_column

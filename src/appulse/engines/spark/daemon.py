@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pyspark.daemon import manager
 
-import appulse.engines.spark.join
+import appulse.engines.spark.join.call
 import appulse.engines.spark.processor  # noqa: F401 - loaded for the workers to be
 from appulse.engines.warm import warm
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pyspark.sql import DataFrame, SparkSession
 
-    from appulse.engines.call import JoinCall
+    from appulse.engines.join.call import JoinCall
     from appulse.model.filled import Fill, Filled
     from appulse.model.meaning import Meaning
     from appulse.model.stream import Stream

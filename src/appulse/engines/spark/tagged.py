@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the house name of this mo
 from pyspark.sql import types as T  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 
-from appulse.engines.call import PAIRS
+from appulse.engines.join.call import PAIRS
 from appulse.engines.spark import blobs as kinds
 from appulse.engines.spark.blobs import read_table
 from appulse.model.filled import FILLED
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from appulse.engines.call import JoinCall
+    from appulse.engines.join.call import JoinCall
     from appulse.model.stream import Stream
 
 #: What a tile reports of each micro-batch.

@@ -21,8 +21,11 @@ from pyspark.sql.pandas.types import from_arrow_type
 
 from appulse.engines.bucket import fail_if_asked
 from appulse.engines.local import as_table
+from appulse.engines.multi_queries.bucket import WindowBucket, changes_block, rows_block
+from appulse.engines.multi_queries.call import WindowCall, resolve_window_queries
+from appulse.engines.multi_queries.queries import WindowQueries
 from appulse.engines.options import Options, options_of
-from appulse.engines.queries import CHANGE, CONDITION, QUERY, SELECT, UNTIL, column_of
+from appulse.engines.queries.call import CHANGE, CONDITION, QUERY, SELECT, UNTIL, column_of
 from appulse.engines.spark.inputs import MARKS, gathered, hash_text, quoted
 from appulse.engines.spark.pipeline import Operator, built
 from appulse.engines.spark.results import remember
@@ -31,9 +34,6 @@ from appulse.engines.spark.sources import Sources, with_watermark_delay
 from appulse.engines.spark.stage import GroupBuckets, Stage
 from appulse.engines.spark.tables import packed, unpacked
 from appulse.engines.spark.tagged import arrow_schema, reject_type
-from appulse.engines.window_bucket import WindowBucket, changes_block, rows_block
-from appulse.engines.window_call import WindowCall, resolve_window_queries
-from appulse.engines.window_queries import WindowQueries
 from appulse.errors import BadArgument
 from appulse.model.strings import Labels
 
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from appulse.engines.bucket import Bucket
+    from appulse.engines.multi_queries.rows import WindowRows
     from appulse.engines.spark.tiling import Tiling
-    from appulse.engines.window_rows import WindowRows
     from appulse.model.stream import Stream
 
 _CHANGES = (QUERY, CONDITION, CHANGE, SELECT, UNTIL)

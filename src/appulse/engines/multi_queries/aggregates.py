@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from appulse.engines.window_call import WindowCall
-    from appulse.engines.window_rows import Shown
+    from appulse.engines.multi_queries.call import WindowCall
+    from appulse.engines.multi_queries.rows import Shown
     from appulse.operators.query_windows import Wanted
     from appulse.queries.sets import QuerySet
 

@@ -16,10 +16,10 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - the house name of this module
 
 from appulse.engines.bucket import fail_if_asked
-from appulse.engines.queries import CHANGE, LocalQueries, last_changes, points_of
+from appulse.engines.queries.call import CHANGE, LocalQueries, last_changes, points_of
 from appulse.engines.spark.blobs import REJECTS, metrics_blob, table_bytes
-from appulse.engines.spark.held_queries import Held, standing
 from appulse.engines.spark.inputs import gathered, quoted
+from appulse.engines.spark.queries.held import Held, standing
 from appulse.engines.spark.tables import packed, unpacked
 from appulse.engines.spark.tagged import arrow_schema, decoded, tagged_rows
 from appulse.engines.spark.tiles import spread_keys
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql import types as T  # noqa: N812
 
-    from appulse.engines.queries import QueryCall
+    from appulse.engines.queries.call import QueryCall
     from appulse.model.stream import Stream
 
 _ROWS = b"r"

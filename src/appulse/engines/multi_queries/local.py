@@ -8,16 +8,16 @@ import pyarrow.compute as pc
 
 from appulse.engines.bucket import fail_if_asked
 from appulse.engines.local import Local
-from appulse.engines.queries import costliest, explained_query
-from appulse.engines.window_bucket import WindowBucket
-from appulse.engines.window_queries import WindowQueries
-from appulse.engines.window_rows import WindowRows
+from appulse.engines.multi_queries.bucket import WindowBucket
+from appulse.engines.multi_queries.queries import WindowQueries
+from appulse.engines.multi_queries.rows import WindowRows
+from appulse.engines.queries.call import costliest, explained_query
 from appulse.model.defects import NEVER_TRUE
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from appulse.engines.window_call import WindowCall
+    from appulse.engines.multi_queries.call import WindowCall
 
 
 class LocalWindowQueries(Local[WindowRows]):

@@ -22,7 +22,7 @@ from pyspark.sql import types as T  # noqa: N812 - the house name of this module
 from appulse.engines.bucket import fail_if_asked
 from appulse.engines.local import as_table
 from appulse.engines.options import Options, options_of
-from appulse.engines.queries import (
+from appulse.engines.queries.call import (
     CHANGE,
     CONDITION,
     QUERY,
@@ -34,10 +34,10 @@ from appulse.engines.queries import (
     last_changes,
     resolve_queries,
 )
-from appulse.engines.spark.held_queries import BATCHES, Held, batches_of, standing
 from appulse.engines.spark.inputs import gathered, quoted
 from appulse.engines.spark.pipeline import Operator, built
-from appulse.engines.spark.query_parts import matched_in_parts
+from appulse.engines.spark.queries.held import BATCHES, Held, batches_of, standing
+from appulse.engines.spark.queries.parts import matched_in_parts
 from appulse.engines.spark.results import remember
 from appulse.engines.spark.routing import plain_tiling
 from appulse.engines.spark.sources import Sources, default_partitions

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from appulse.engines.bucket import LAST, NEVER, Bucket, fail_if_asked
-from appulse.engines.call import JoinCall, to_table
+from appulse.engines.join.call import JoinCall, to_table
 from appulse.engines.objects import packed
 from appulse.engines.spark.blobs import FLOORS, PRESENCE, by_tag
 from appulse.engines.spark.codec import pack, pack_presence, unpack, unpack_floors, unpack_presence

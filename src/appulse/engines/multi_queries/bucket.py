@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 
 from appulse.engines.bucket import LAST, NEVER, Bucket
-from appulse.engines.queries import last_changes
+from appulse.engines.multi_queries.queries import WindowQueries
+from appulse.engines.multi_queries.rows import HeldRows, WindowRows, rows_of
+from appulse.engines.queries.call import last_changes
 from appulse.engines.spark.tables import packed, unpacked
-from appulse.engines.window_queries import WindowQueries
-from appulse.engines.window_rows import HeldRows, WindowRows, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appulse.engines.bucket import Blobs
-    from appulse.engines.window_call import WindowCall
-    from appulse.engines.window_rows import Longest
+    from appulse.engines.multi_queries.call import WindowCall
+    from appulse.engines.multi_queries.rows import Longest
 
 #: Byte strings between stages and in logs: rows of a stream, and changes of the queries, numbered in their order.
 ROWS, CHANGES = b"r", b"q"

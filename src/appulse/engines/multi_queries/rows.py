@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from appulse.engines.queries import as_known, column_of, points_of, without_views
+from appulse.engines.queries.call import as_known, column_of, points_of, without_views
 from appulse.model.batch import Batch, Ragged
 from appulse.model.encode import checked, keys_of
 from appulse.model.strings import Labels, encode
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from appulse.engines.queries import QueryCall
+    from appulse.engines.queries.call import QueryCall
     from appulse.model.encode import Checked
 
 # The number of a row, while it is checked.

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from appulse.engines.call import JoinCall, Observed, numbering_of, to_table
 from appulse.engines.imputing import refuse_in_order
-from appulse.engines.lazy import Unfilled
+from appulse.engines.join.call import JoinCall, Observed, numbering_of, to_table
+from appulse.engines.join.lazy import Unfilled
 from appulse.engines.local import Local
 from appulse.engines.objects import ObjectsBucket
 from appulse.errors import bad_rows, warn_exploding

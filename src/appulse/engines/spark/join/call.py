@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
 
-from appulse.engines.call import JoinCall, resolve
+from appulse.engines.join.call import JoinCall, resolve
 from appulse.engines.spark.imputing import with_shared_fills
 from appulse.engines.spark.inputs import quoted
-from appulse.engines.spark.number_bucket import NumberBucket, NumberBuckets
+from appulse.engines.spark.join.number_bucket import NumberBucket, NumberBuckets
+from appulse.engines.spark.join.tile_bucket import Tiles
 from appulse.engines.spark.pipeline import Operator, built
 from appulse.engines.spark.results import remember
 from appulse.engines.spark.routing import ToGroups, ToTiles, bucket_keys
 from appulse.engines.spark.sources import Sources, with_watermark_delay
 from appulse.engines.spark.stage import Stage
 from appulse.engines.spark.tagged import arrow_schema, result_schemas
-from appulse.engines.spark.tile_bucket import Tiles
 from appulse.engines.spark.tiles import TilePlan, hashed_plan, planned
 from appulse.engines.spark.tiling import Tiling
 from appulse.errors import warn_exploding

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from appulse.arguments import shown
-from appulse.engines.call import within_tolerance
+from appulse.engines.join.call import within_tolerance
 from appulse.engines.meaning import of_call, of_stream, of_types
 from appulse.engines.objects import ObjectsCall
 from appulse.engines.options import Options, options_of

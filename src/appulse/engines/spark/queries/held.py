@@ -6,7 +6,7 @@ from collections import OrderedDict
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
-from appulse.engines.queries import LocalQueries
+from appulse.engines.queries.call import LocalQueries
 from appulse.engines.spark.tables import packed, unpacked
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from appulse.engines.queries import QueryCall
+    from appulse.engines.queries.call import QueryCall
 
 # Sets of queries that a worker process keeps.
 _MOST_KEPT = 2

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from appulse.engines.bucket import ROWS, STATE, clock_numbers, set_clock
-from appulse.engines.call import JoinCall, numbering_of
+from appulse.engines.join.call import JoinCall, numbering_of
 from appulse.engines.objects import ObjectsBucket
 from appulse.engines.spark.blobs import FLOORS, PRESENCE
 from appulse.engines.spark.codec import pack_arrays, pack_floors, pack_presence, unpack_arrays

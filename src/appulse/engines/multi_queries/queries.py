@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from appulse.engines.queries import (
+from appulse.engines.multi_queries.aggregates import aggregate_table
+from appulse.engines.queries.call import (
     ADD,
     CONDITION,
     QUERY,
@@ -26,7 +27,6 @@ from appulse.engines.queries import (
     until_of,
     without,
 )
-from appulse.engines.window_aggregates import aggregate_table
 from appulse.errors import BadArgument, nearest
 from appulse.model.defects import NEVER_TRUE, as_json, concat_rejects
 from appulse.model.encode import keys_of
@@ -45,8 +45,8 @@ from appulse.windows.definitions import CountWindow, TimeWindow
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from appulse.engines.window_call import WindowCall
-    from appulse.engines.window_rows import Longest, Shown
+    from appulse.engines.multi_queries.call import WindowCall
+    from appulse.engines.multi_queries.rows import Longest, Shown
     from appulse.queries.condition import Condition
     from appulse.queries.keys import Range
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol, TypeGuard
 import numpy as np
 import pyarrow.compute as pc
 
-from appulse.engines.call import JoinCall
+from appulse.engines.join.call import JoinCall
 from appulse.kernels.apart import Boxes, meeting_boxes
 from appulse.model.batch import Batch
 from appulse.model.encode import summarised

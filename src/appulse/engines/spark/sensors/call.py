@@ -10,14 +10,14 @@ from pyspark.sql import types as T  # noqa: N812 - the usual name of this module
 from pyspark.sql.pandas.types import from_arrow_type
 
 from appulse.engines.options import options_of
-from appulse.engines.phenomena import resolve_phenomena
-from appulse.engines.readings import ReadingsBucket, blocks_of
-from appulse.engines.sensors import SensorCall, resolve_sensors
+from appulse.engines.sensors.call import SensorCall, resolve_sensors
+from appulse.engines.sensors.phenomena import resolve_phenomena
+from appulse.engines.sensors.readings import ReadingsBucket, blocks_of
 from appulse.engines.spark.inputs import quoted
 from appulse.engines.spark.pipeline import Operator, built
-from appulse.engines.spark.readings_routing import GroupRouting, ValueRouting, value_routing
 from appulse.engines.spark.results import remember
 from appulse.engines.spark.routing import bucket_keys, plain_tiling
+from appulse.engines.spark.sensors.routing import GroupRouting, ValueRouting, value_routing
 from appulse.engines.spark.sources import Sources, watermark_delay
 from appulse.engines.spark.stage import GroupBuckets, Stage
 from appulse.engines.spark.tagged import arrow_schema, reject_type
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from appulse.engines.options import Options
-    from appulse.engines.readings import ReadingsCall
+    from appulse.engines.sensors.readings import ReadingsCall
     from appulse.engines.spark.tiling import Tiling
     from appulse.model.readings import Readings
 

@@ -1,0 +1,1 @@
+"""Aggregates of windows."""

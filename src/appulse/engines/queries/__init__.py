@@ -1,0 +1,1 @@
+"""Standing queries over the rows of one stream."""

@@ -1,0 +1,1 @@
+"""The similarity join on Spark."""

@@ -1,0 +1,1 @@
+"""Standing queries over the windows of several streams on Spark."""

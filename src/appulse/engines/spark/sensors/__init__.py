@@ -1,0 +1,1 @@
+"""Sensor joins and phenomena on Spark."""
