@@ -213,7 +213,7 @@ def test_a_damaged_description(joined: DataFrame, again: Path, damage: str) -> N
 def test_a_description_of_another_format(joined: DataFrame, again: Path) -> None:
     path = again / "checkpoint" / "appulse.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"format": 99}))
-    with pytest.raises(CheckpointError, match=r"was written by appulse 0.1.0 \(format 99\). .* reads formats up to 3"):
+    with pytest.raises(CheckpointError, match=r"was written by appulse 0.1.0 \(format 99\). .* reads formats up to 4"):
         start(joined, again)
 
 
