@@ -215,7 +215,7 @@ def test_a_query_that_was_stopped_goes_on(spark: SparkSession, tmp_path: Path) -
         return query
 
     first = run(trigger={"availableNow": True})
-    told = [progress.observedMetrics["appulse"].asDict() for progress in first.recentProgress]
+    told = [next(iter(progress.observedMetrics.values())).asDict() for progress in first.recentProgress]
     assert sum(metrics["rows"] for metrics in told) == 198
     assert sum(metrics["rejected"] for metrics in told) == 2
     pq.write_table(table.slice(200), folder / "later.parquet")
@@ -411,7 +411,7 @@ def test_window_joins_go_on_from_a_checkpoint_by_the_queries_of_each_batch(spark
         return query
 
     first = run(3, trigger={"availableNow": True})
-    told = [progress.observedMetrics["appulse"].asDict() for progress in first.recentProgress if progress.numInputRows]
+    told = [next(iter(progress.observedMetrics.values())).asDict() for progress in first.recentProgress if progress.numInputRows]
     assert [metrics["query_version"] for metrics in told] == [1, 2, 3]
     assert [metrics["queries"] for metrics in told] == [2, 2, 3]
     run(5, drain=True)

@@ -173,7 +173,8 @@ def in_schema(table: pa.Table, arrow: pa.Schema) -> pa.Table:
 
 def rejects_frame(spark: SparkSession, rejects: pa.Table, schema: T.StructType) -> DataFrame:
     """Rejects as a Spark frame."""
-    return spark.createDataFrame(in_schema(rejects, arrow_schema(schema)), schema)
+    # In one piece: Spark takes a table whose first piece has no rows for an empty one.
+    return spark.createDataFrame(in_schema(rejects, arrow_schema(schema)).combine_chunks(), schema)
 
 
 def _as_type(values: pa.Array, kind: pa.DataType) -> pa.Array:
