@@ -153,7 +153,7 @@ def test_a_batch_is_said_in_one_line() -> None:
 
 
 def test_what_spark_does_not_tell_is_left_out() -> None:
-    left = batch_of(progress(4, observedMetrics={"appulse": {"answers": 7.0, "left": 3.0, "rejected": 1.0}}))
+    left = batch_of(progress(4, observedMetrics={"appulse 1": {"answers": 7.0, "left": 3.0, "rejected": 1.0}}))
     assert str(left).endswith("7 answers · 3 left · 1 rejects")
     numbers = batch_of(progress(4, eventTime={"max": "1970-01-01T00:20:00.000Z"}, observedMetrics={}))
     assert str(numbers) == "batch 4 · 1,000 rows in 2.0 s, 500 rows/s"

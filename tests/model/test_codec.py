@@ -21,7 +21,7 @@ from tests.model.test_batch import Table, at_places, listed, made, rows_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-FIXTURES = Path(__file__).parent / "fixtures"
+FIXTURES = Path(__file__).parent.parent / "fixtures"
 READ: dict[str, tuple[Callable[[bytes], Any], Callable[[Any], bytes]]] = {
     "objects": (codec.unpack, lambda found: codec.pack(found[2], found[0], found[1])),
     "floors": (codec.unpack_floors, codec.pack_floors),

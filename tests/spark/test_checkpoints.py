@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 ARCHIVES = Path(__file__).resolve().parents[1] / "fixtures"
 #: Formats that this version goes on from.
-FORMATS = [3]
+FORMATS = [3, 4]
 
 
 @pytest.fixture(scope="module", params=FORMATS)
@@ -73,11 +73,11 @@ def test_a_checkpoint_goes_on_under_the_next_format(
     spark: SparkSession, joined: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is that version's from then on: the one before no longer touches it."""
-    monkeypatch.setattr(checkpoint, "_FORMAT", 4)
+    monkeypatch.setattr(checkpoint, "_FORMAT", FORMATS[-1] + 1)
     run(spark, "join", joined, 0)
-    assert _stored(joined)["format"] == 4
+    assert _stored(joined)["format"] == FORMATS[-1] + 1
     monkeypatch.undo()
-    with pytest.raises(ap.CheckpointError, match=r"format 4\).*reads formats up to 3"):
+    with pytest.raises(ap.CheckpointError, match=rf"format {FORMATS[-1] + 1}\).*reads formats up to {FORMATS[-1]}"):
         run(spark, "join", joined, 1)
 
 

@@ -17,7 +17,6 @@ import pytest
 from scipy.stats import ncx2
 
 import appulse as ap
-from tests.helpers import hands
 from tests.helpers.streaming import drained, read_stream
 
 if TYPE_CHECKING:
@@ -142,10 +141,8 @@ def _check_near(fixes: pa.Table, least: int) -> None:
     _assert_equal(_found(result), expected)
     assert len(ap.rejects(result)) == 0
     # Pushed in batches, rows up to ten minutes late; out of the window is out of the state.
-    streams: dict[str, Any] = {
-        f"s{i}": _stream(None, 15.0, name=owner, lateness="10 minutes") for i, owner in enumerate(owners)
-    }
-    join = hands.similarity_join(**streams, **question)
+    streams = [_stream(None, 15.0, name=owner, lateness="10 minutes") for owner in owners]
+    join = ap.SimilarityJoin(*streams, **question)
     random = np.random.default_rng(1)
     micros = _micros(fixes)
     arrivals = pa.array(micros + random.integers(0, 600_000_000, len(fixes)))
@@ -154,7 +151,7 @@ def _check_near(fixes: pa.Table, least: int) -> None:
     for a, b in pairwise(cuts):
         batch = fixes.filter(pc.and_(pc.greater_equal(arrivals, a), pc.less(arrivals, b)))
         batch = batch.take(pa.array(random.permutation(len(batch))))
-        frames = {f"s{i}": batch.filter(pc.equal(batch["who"], owner)) for i, owner in enumerate(owners)}
+        frames = {owner: batch.filter(pc.equal(batch["who"], owner)) for owner in owners}
         parts.append(join.push(**frames))
     _assert_equal(_found(*parts), expected)
     assert len(join.rejects()) == 0

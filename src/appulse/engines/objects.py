@@ -12,7 +12,7 @@ from appulse.engines.bucket import Bucket
 from appulse.engines.spark.codec import pack, unpack
 from appulse.model import uncertainty
 from appulse.model.defects import as_json, reject_schema
-from appulse.model.encode import encode, infer_dimensions
+from appulse.model.encode import check_columns, encode, infer_dimensions
 from appulse.model.filled import split_ways
 from appulse.model.objects import Objects
 from appulse.model.strings import decode
@@ -45,6 +45,7 @@ class ObjectsCall(Call[Objects]):
     def encode(self, stream: int, table: pa.Table) -> tuple[Objects, pa.Table]:
         """The good rows of a stream, and its bad rows as rejects."""
         encoding = self.encodings[stream]
+        check_columns(encoding, table.schema)
         if encoding.dimensions is None:
             encoding = replace(encoding, dimensions=infer_dimensions(table, encoding.model))
         return encode(table, encoding)

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 Values = TypeVar("Values")
 #: Metadata of a field that is one value for the whole batch, not a column.
-SHARED = {"shared": True}
+_ONE = "one value"
+SHARED = {_ONE: True}
 
 
 class Batch:
@@ -205,7 +206,7 @@ class _FieldsOf(dict[Any, tuple[tuple[str, bool], ...]]):
     """The fields of each class of batches, and whether they are shared."""
 
     def __missing__(self, of: Any) -> tuple[tuple[str, bool], ...]:
-        self[of] = found = tuple((one.name, "shared" in one.metadata) for one in fields(of))
+        self[of] = found = tuple((one.name, _ONE in one.metadata) for one in fields(of))
         return found
 
 

@@ -180,12 +180,6 @@ def numbers_of(bits: NDArray[np.int64], label: tuple[bytes, ...], kind: pa.DataT
     return floats(values_of(bits, label, kind))
 
 
-def late_readings(late: Readings, frontier: int, encoding: ReadingsEncoding) -> pa.Table:
-    """Readings that came too late, as rejects that say by how much."""
-    behind = ((frontier - late.time) / 1e6).tolist()
-    return refused_readings(late, why.LATE, [f"{s:.6f} seconds behind the frontier" for s in behind], encoding)
-
-
 def refused_readings(bad: Readings, reason: str, details: Sequence[str], encoding: ReadingsEncoding) -> pa.Table:
     """Encoded readings as rejects."""
     values = values_of(bad.bits, bad.label, encoding.value_type).to_pylist()

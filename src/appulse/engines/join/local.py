@@ -144,9 +144,6 @@ class LocalJoin(Local[Objects]):
         return replace(self.call, observed=Observed(counts, operator.choices, operator.estimate))
 
     def _admit(self, tables: Mapping[str, pa.Table]) -> None:
-        for encoding in self.call.encodings:
-            if encoding.name in tables:
-                check_columns(encoding, tables[encoding.name].schema)
         before = self.bucket.call
         self.bucket.call = _with_dimensions(before, tables)
         try:

@@ -26,7 +26,7 @@ _NAME = "appulse.json"
 _NEWEST = "appulse-newest"
 _END = "appulse-end"
 # What is kept of a job, and what that is called. A later format reads all from `_OLDEST` on.
-_FORMAT, _OLDEST = 3, 3
+_FORMAT, _OLDEST = 4, 3
 _MOST_LINES = 5
 # By name: the package itself stands above all layers.
 _OWN: str = import_module("appulse").version
