@@ -43,7 +43,7 @@ _MOST_AXES = 64  # beyond, the order of two columns is asked row by row
 
 @dataclass(frozen=True)
 class Refused:
-    """A query that was not taken: the how-manieth of those given, and why."""
+    """A query that was not taken: its index in the input, and the reason."""
 
     row: int
     reason: str
