@@ -10,7 +10,7 @@ import pyarrow as pa
 import appulse as ap
 from appulse.engines.multi_queries.call import resolve_window_queries
 from appulse.engines.multi_queries.queries import WindowQueries
-from appulse.engines.multi_queries.rows import END, HeldRows
+from appulse.engines.multi_queries.rows import END, BufferedRows
 from appulse.queries.sets import QuerySet
 
 if TYPE_CHECKING:
@@ -71,7 +71,9 @@ class OurWindows:
 
     def match(self) -> tuple[Ints, Ints, Ints]:
         """The matching triples of left row, right row and query; slots are numbers of queries here."""
-        found = self._queries.matched(HeldRows(self._call.streams, arrival=self._call.arrival).push(self._rows, END))
+        found = self._queries.matched(
+            BufferedRows(self._call.streams, arrival=self._call.arrival).push(self._rows, END)
+        )
         return found.rows[0], found.rows[1], found.slot.astype(np.int64)
 
 

@@ -13,7 +13,7 @@ import appulse as ap
 from appulse.engines.queries.call import LocalQueries, resolve_queries
 from appulse.engines.spark.queries import call as engine
 from appulse.engines.spark.queries.call import Changing
-from appulse.engines.spark.queries.held import Held, batches_of
+from appulse.engines.spark.queries.held import QueryDelta, batches_of
 from appulse.engines.spark.tables import packed
 
 
@@ -58,7 +58,7 @@ def _table(rows: list[tuple[str, str, str | None]]) -> pa.Table:
     return pa.table({"query": names, "condition": pa.array(texts, pa.string()), "change": kinds})
 
 
-def _answers(known: list[tuple[int, Held]]) -> list[str]:
+def _answers(known: list[tuple[int, QueryDelta]]) -> list[str]:
     queries = LocalQueries(_call())
     for _, held in known:
         queries.change(held.table)

@@ -194,7 +194,7 @@ def apply(field: Field, readings: KeyedReadings, strength: Whole, span: Whole) -
 
 @exact_kernel
 def stand_in(field: Field, cell: Whole) -> None:
-    """Have a cell active that others know to be, whose readings are no longer at hand, for they expire at any tick.
+    """Mark a cell active although its readings have expired here, as they do at any tick.
 
     One occurrence older than all stands in for them, so that the next tick judges the cell anew.
     """

@@ -202,7 +202,7 @@ def encode(table: pa.Table, encoding: Encoding) -> tuple[Objects, pa.Table]:
 
 
 @dataclass
-class Checked(Batch):
+class ValidRows(Batch):
     """The good rows of a table: as they came, and what they say."""
 
     table: pa.Table
@@ -213,7 +213,7 @@ class Checked(Batch):
     way: NDArray[np.int64] | None = None
 
 
-def checked(table: pa.Table, encoding: Encoding, also: Sequence[str] = ()) -> tuple[Checked, pa.Table]:
+def checked(table: pa.Table, encoding: Encoding, also: Sequence[str] = ()) -> tuple[ValidRows, pa.Table]:
     """The good rows, with these columns too, and the bad rows as rejects."""
     table = plain_types(table.select(list(dict.fromkeys([*encoding.columns(), *also]))).combine_chunks())
     if isinstance(encoding.model, Samples):
@@ -224,7 +224,7 @@ def checked(table: pa.Table, encoding: Encoding, also: Sequence[str] = ()) -> tu
     defects = Defects(len(table))
     time = _check_identity(table, encoding, defects)
     values = _check_values(table, encoding, defects)
-    rows = Checked(
+    rows = ValidRows(
         table, time, _check_existence(table, encoding, defects), _check_measure(table, encoding, defects), values
     )
     good = np.flatnonzero(~defects.bad)
@@ -377,7 +377,7 @@ def holes_of(table: pa.Table, model: Exact | Incomplete) -> NDArray[np.float64]:
     return np.column_stack([floats(table[c]) for c in model.columns])
 
 
-def _filled(rows: Checked, encoding: Encoding, fill: Fill) -> tuple[Checked, NDArray[np.bool_]]:
+def _filled(rows: ValidRows, encoding: Encoding, fill: Fill) -> tuple[ValidRows, NDArray[np.bool_]]:
     """Rows with what they may be in place of their holes; and those that have no sample, or one that is not finite."""
     labels = Labels.of([rows.table[c] for c in encoding.partition_by]) if encoding.partition_by else None
     group = np.zeros(len(rows.time), np.int64) if labels is None else labels.codes.astype(np.int64)
@@ -513,7 +513,7 @@ def as_samples(values: Values, model: Model) -> Ragged[Weighted]:
     return Ragged(first, Weighted(rows))
 
 
-def _objects(checked: Checked, encoding: Encoding) -> Objects:
+def _objects(checked: ValidRows, encoding: Encoding) -> Objects:
     table, existence, values = checked.table, checked.existence, checked.values
     n = len(values.centre)
     model = encoding.held_as

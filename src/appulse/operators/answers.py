@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appulse.model.batch import Ragged
-    from appulse.operators.numbering import Floors
+    from appulse.operators.numbering import WindowStarts
     from appulse.operators.pairings import Pairings
 
 # Numbers of rows stay below this, so that one integer holds a window and a number.
@@ -64,7 +64,7 @@ class Answers(Batch):
         return super().concat(parts or [cls(none, no_keys, none, none, no_keys, none, np.empty(0), np.empty(0))])
 
 
-class Standing:
+class OpenPairs:
     """The pairs that entered and have not left yet."""
 
     def __init__(self) -> None:
@@ -125,7 +125,7 @@ class Standing:
         ends, pairs = self._ends[gone], self._drop(gone)
         return pairs.leaving(ends[:, 0], ends[:, 1])
 
-    def below(self, floor: NDArray[np.int64], groups: NDArray[np.int64], floors: Floors) -> Answers:
+    def below(self, floor: NDArray[np.int64], groups: NDArray[np.int64], floors: WindowStarts) -> Answers:
         """Pairs of which a row lies below the floor (group, stream), with the tick that pushed it out.
 
         ``floors`` are the news, ``groups`` their numbers.
@@ -154,7 +154,7 @@ def _tick_of(
     stream: NDArray[np.int64],
     number: NDArray[np.int64],
     groups: NDArray[np.int64],
-    floors: Floors,
+    floors: WindowStarts,
 ) -> NDArray[np.int64]:
     """The tick at which each row fell below its window's floor; the end of time where the news do not tell."""
     never = np.full(len(group), np.iinfo(np.int64).max)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from appulse.operators.output import explodes
-from appulse.operators.pairs import Pairs, evaluated, products
+from appulse.operators.pairs import CandidatePairs, evaluated, products
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from appulse.operators.arrivals import Arrivals
     from appulse.operators.plan import JoinPlan
-    from appulse.operators.store import Store
+    from appulse.operators.store import WindowBuffer
 
 _PROBES, _ROWS = 64, 64
 
@@ -45,7 +45,7 @@ class Estimate:
 
 def estimated(
     plan: JoinPlan,
-    stores: Sequence[Store],
+    stores: Sequence[WindowBuffer],
     stream_of: NDArray[np.int64],
     meets: NDArray[np.bool_],
     arrivals: Arrivals,
@@ -79,7 +79,7 @@ def estimated(
         for other in np.unique(arrivals.store[at[met]]).tolist():
             mask = met & (arrivals.store[at] == other)
             kinds = plan.models[int(stream_of[other])], plan.models[int(stream_of[own])]
-            drawn_pairs = Pairs(stores[other], arrivals.row[at[mask]], store, rows[mask], np.flatnonzero(mask))
+            drawn_pairs = CandidatePairs(stores[other], arrivals.row[at[mask]], store, rows[mask], np.flatnonzero(mask))
             found = evaluated(plan, drawn_pairs, kinds, Counter())
             each = weight[found.pairs.arrival]
             answers += float(each.sum())

@@ -82,7 +82,7 @@ class PhenomenaPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Happenings:
+class PhenomenonEvents:
     """What became of phenomena of one group, in order; shapes as in `kernels.identities.Events`.
 
     ``sensor`` numbers ``sensors``; ``key`` is a bin, 64 bits of a value, or the number of a label among ``labels``.
@@ -119,7 +119,7 @@ class Region:
     error: float
 
     @staticmethod
-    def of(happened: Happenings, e: int) -> Region:
+    def of(happened: PhenomenonEvents, e: int) -> Region:
         return Region(
             int(happened.number[e]),
             int(happened.key[e]),
@@ -140,7 +140,7 @@ class Region:
 
 
 @dataclass
-class Standing:
+class OpenRegions:
     """The regions that stand, group by group, as they were last told."""
 
     _known: dict[int, dict[int, Region]] = field(default_factory=dict)
@@ -155,8 +155,8 @@ class Standing:
         self._known.setdefault(group, {})[region.number] = region
 
     def after(
-        self, group: int, happened: Happenings, count: Callable[[int, int], None], *, whole: bool = True
-    ) -> Happenings:
+        self, group: int, happened: PhenomenonEvents, count: Callable[[int, int], None], *, whole: bool = True
+    ) -> PhenomenonEvents:
         """All that stand at each tick at which something happened; ``whole``: the last of these is told to its end.
 
         ``count`` is told the number of rows, and of sensors in them, before they are put together.
@@ -183,7 +183,7 @@ class Standing:
         return _of_regions(rows, happened)
 
 
-def _of_regions(rows: Sequence[tuple[int, Region]], happened: Happenings) -> Happenings:
+def _of_regions(rows: Sequence[tuple[int, Region]], happened: PhenomenonEvents) -> PhenomenonEvents:
     n, d = len(rows), happened.centroid.shape[1]
     places = np.stack([region.places for _, region in rows]) if rows else np.empty((0, 3, d))
     none = np.empty(0, np.int64)
@@ -212,7 +212,7 @@ class Observer:
         self.sensors, self._labels, self._groups = Names(), LabelNumbers(), LabelNumbers()
         if plan.sites is not None:
             self.sensors.of(Bytes.of(plan.sites.sensors))
-        self._standing = Standing()
+        self._standing = OpenRegions()
         self._place: Place | None = None
         self._properties = None if plan.by is None else Properties(plan.by)
         self.output = Output()  # of the call, push or task at hand
@@ -244,8 +244,8 @@ class Observer:
         self.output.add(rows)
         self._members.add(members)
 
-    def _told(self, group: int, happened: Happenings, *, whole: bool = True) -> Happenings:
-        """What happened, or all that stand after it; ``whole`` as in `Standing.after`."""
+    def _told(self, group: int, happened: PhenomenonEvents, *, whole: bool = True) -> PhenomenonEvents:
+        """What happened, or all that stand after it; ``whole`` as in `OpenRegions.after`."""
         if self.plan.regions:
             return self._standing.after(group, happened, self._count, whole=whole)
         self._count(len(happened), len(happened.sensor))
@@ -265,10 +265,10 @@ def _members(made: float) -> str:
     )
 
 
-def happened_of(events: Events, group: bytes, sensors: Names, labels: LabelNumbers) -> Happenings:
+def happened_of(events: Events, group: bytes, sensors: Names, labels: LabelNumbers) -> PhenomenonEvents:
     """Events as kernels told them."""
     n, members, others = (int(events.counts[k]) for k in (EVENTS, MEMBERS, OTHERS))
-    return Happenings(
+    return PhenomenonEvents(
         group,
         sensors,
         labels,

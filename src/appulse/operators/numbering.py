@@ -21,7 +21,7 @@ from appulse.model.objects import Objects
 from appulse.model.strings import Bytes, Labels
 from appulse.operators.buffers import Arena, Column
 from appulse.operators.labels import LabelNumbers
-from appulse.operators.presence import Presence
+from appulse.operators.presence import ExistenceTable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -39,7 +39,7 @@ _ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
-class Floors(Batch):
+class WindowStarts(Batch):
     """Windows that moved on: from ``tick`` on, that of (group, stream) holds the rows numbered from ``floor``."""
 
     group: Labels
@@ -54,8 +54,8 @@ class Numbered:
 
     objects: list[Objects]
     places: NDArray[np.int64]
-    floors: Floors
-    presence: Presence | None
+    floors: WindowStarts
+    presence: ExistenceTable | None
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Released:
 
 
 @dataclass(frozen=True)
-class _Held:
+class _WindowContents:
     """Windows of groups and streams: the rows of window i are those of the arena at ``rows[first[i]:first[i + 1]]``.
 
     The first ``count[i]`` were there before, the others have just come; they are numbered from ``base[i]``.
@@ -83,7 +83,7 @@ class _Held:
     rows: NDArray[np.int64]
 
 
-class Numbering:
+class Sequencer:
     """The windows of every group of ``streams`` streams, as numbers.
 
     ``places`` is how many places (tiles) rows have copies at. With ``every_tick`` places learn each floor of each
@@ -224,14 +224,14 @@ class Numbering:
             notes = _last_of_each(notes)
         return Numbered(numbered, notes[:, 0], self._floors(notes), presence)
 
-    def presence(self) -> Presence | None:
+    def presence(self) -> ExistenceTable | None:
         """The rows that uncertain windows hold now."""
         if not self.rule.uncertain:
             return None
         held = self._held_by(len(self._number), np.arange(len(self._groups)))
         return self._presence(held)
 
-    def _held_by(self, begin: int, groups: NDArray[np.int64]) -> _Held:
+    def _held_by(self, begin: int, groups: NDArray[np.int64]) -> _WindowContents:
         """The windows of some groups, with the rows they held and then those from ``begin`` on."""
         window = self._group.view * self._streams + self._stream.view
         touched = np.zeros(len(self._groups), bool)
@@ -244,13 +244,13 @@ class Numbering:
         old = np.cumsum(np.append(0, rows < begin))
         count = old[first[1:]] - old[first[:-1]]
         group, stream = np.divmod(asked, self._streams)
-        return _Held(group, stream, self._next[group, stream] - count, first, count, rows)
+        return _WindowContents(group, stream, self._next[group, stream] - count, first, count, rows)
 
-    def _presence(self, held: _Held) -> Presence:
+    def _presence(self, held: _WindowContents) -> ExistenceTable:
         exist = Ragged(held.first, self._measure.view[held.rows])
-        return Presence(self._groups.labels(held.group), held.stream, held.base, exist)
+        return ExistenceTable(self._groups.labels(held.group), held.stream, held.base, exist)
 
-    def _uncertain(self, begin: int, group: NDArray[np.int64]) -> tuple[Presence | None, NDArray[np.int64]]:
+    def _uncertain(self, begin: int, group: NDArray[np.int64]) -> tuple[ExistenceTable | None, NDArray[np.int64]]:
         """What may not exist, and the floor of its window at the tick of each new row."""
         if self.rule.kind not in (kernels.UNCERTAIN_COUNT, kernels.UNCERTAIN_DELTA):
             return None, np.empty(0, np.int64)
@@ -330,10 +330,10 @@ class Numbering:
             return np.where(mass >= 1.0 - _ROUNDING, 1.0, mass)
         return part.objects.measure if self._attribute is None else self._attribute.sigma(part.stream, part.objects)
 
-    def _floors(self, notes: NDArray[np.int64]) -> Floors:
+    def _floors(self, notes: NDArray[np.int64]) -> WindowStarts:
         numbers, codes = np.unique(notes[:, 1], return_inverse=True)
         labels = Labels(codes.astype(np.int32), tuple(self._groups.values[g] for g in numbers.tolist()))
-        return Floors(labels, notes[:, 2].copy(), notes[:, 3].copy(), notes[:, 4].copy())
+        return WindowStarts(labels, notes[:, 2].copy(), notes[:, 3].copy(), notes[:, 4].copy())
 
     def _grow_groups(self) -> None:
         known, wanted = len(self._next), len(self._groups)

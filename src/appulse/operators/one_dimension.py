@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
     from appulse.kernels.sweep import PairRule
     from appulse.operators.arrivals import Arrivals
-    from appulse.operators.store import LineIndex, Store
+    from appulse.operators.store import LineIndex, WindowBuffer
 
 _FIRST_CAPACITY = 1 << 15
 
 
 def prepare(
-    store: Store,
-    stores: Sequence[Store],
+    store: WindowBuffer,
+    stores: Sequence[WindowBuffer],
     arrivals: Arrivals,
     meets: NDArray[np.bool_],
     index: str,
@@ -43,7 +43,12 @@ def prepare(
 
 
 def _better(
-    store: Store, stores: Sequence[Store], arrivals: Arrivals, probes: NDArray[np.int64], index: str, limit: float
+    store: WindowBuffer,
+    stores: Sequence[WindowBuffer],
+    arrivals: Arrivals,
+    probes: NDArray[np.int64],
+    index: str,
+    limit: float,
 ) -> type[SortedRuns | Columns] | None:
     """By name, or by what a sample of the probes costs."""
     if index == "grid":
@@ -71,9 +76,9 @@ def _better(
 
 def matches(
     index: LineIndex,
-    store: Store,
+    store: WindowBuffer,
     arrivals: Arrivals,
-    stores: Sequence[Store],
+    stores: Sequence[WindowBuffer],
     rule: PairRule,
     oldest: NDArray[np.int64],  # ranks that windows let each arrival find
     newest: NDArray[np.int64],
@@ -100,7 +105,7 @@ def matches(
         yield out.arrival[:n], out.row[:n], out.probability[:n]
 
 
-def samples_of(arrivals: Arrivals, stores: Sequence[Store]) -> tuple[ArrivalSamples, NDArray[np.float64]]:
+def samples_of(arrivals: Arrivals, stores: Sequence[WindowBuffer]) -> tuple[ArrivalSamples, NDArray[np.float64]]:
     """The samples of arrivals, in tick order, and their masses."""
     n = len(arrivals.time)
     every = [(own, store, np.flatnonzero(arrivals.store == own)) for own, store in enumerate(stores)]

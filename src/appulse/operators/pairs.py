@@ -31,16 +31,16 @@ if TYPE_CHECKING:
     from appulse.operators.labels import LabelNumbers
     from appulse.operators.output import Watch
     from appulse.operators.plan import JoinPlan
-    from appulse.operators.store import Store
+    from appulse.operators.store import WindowBuffer
 
 
 @dataclass(frozen=True)
-class Pairs(Batch):
+class CandidatePairs(Batch):
     """Rows ``left`` of one store, which have come now, against rows ``right`` of another."""
 
-    left_store: Store = field(metadata=SHARED)
+    left_store: WindowBuffer = field(metadata=SHARED)
     left: NDArray[np.int64]
-    right_store: Store = field(metadata=SHARED)
+    right_store: WindowBuffer = field(metadata=SHARED)
     right: NDArray[np.int64]
     arrival: NDArray[np.int64]  # of the left row, among those of the push
 
@@ -53,24 +53,24 @@ class Pairs(Batch):
 class Ownership(Protocol):
     """Which pairs this instance is to report, where others see some of the same rows."""
 
-    def owned(self, pairs: Pairs, labels: LabelNumbers) -> NDArray[np.bool_]:
+    def owned(self, pairs: CandidatePairs, labels: LabelNumbers) -> NDArray[np.bool_]:
         """A mask over the pairs; ``labels`` gives the bytes behind group numbers."""
         ...
 
 
 @dataclass(frozen=True)
-class Found(Batch):
+class ScoredPairs(Batch):
     """Pairs with what is known of their probability: exact, or at least ``probability`` and at most ``upper``."""
 
-    pairs: Pairs
+    pairs: CandidatePairs
     probability: NDArray[np.float64]
     upper: NDArray[np.float64]
 
-    def times(self, factor: NDArray[np.float64]) -> Found:
-        return Found(self.pairs, self.probability * factor, self.upper * factor)
+    def times(self, factor: NDArray[np.float64]) -> ScoredPairs:
+        return ScoredPairs(self.pairs, self.probability * factor, self.upper * factor)
 
 
-def evaluated(plan: JoinPlan, pairs: Pairs, kinds: tuple[Model, Model], counts: Counter[str]) -> Found:
+def evaluated(plan: JoinPlan, pairs: CandidatePairs, kinds: tuple[Model, Model], counts: Counter[str]) -> ScoredPairs:
     """The pairs that reach the threshold, by what their models (``kinds``) are; each bound's share is counted."""
     if not plan.values and all(isinstance(model, Gaussian) and model.isotropic for model in kinds):
         found = _exact(pairs, _gaussian(plan, pairs, counts))
@@ -81,11 +81,11 @@ def evaluated(plan: JoinPlan, pairs: Pairs, kinds: tuple[Model, Model], counts: 
     return found.filter(found.probability >= plan.threshold)
 
 
-def _exact(pairs: Pairs, probability: NDArray[np.float64]) -> Found:
-    return Found(pairs, probability, probability)
+def _exact(pairs: CandidatePairs, probability: NDArray[np.float64]) -> ScoredPairs:
+    return ScoredPairs(pairs, probability, probability)
 
 
-def _points(plan: JoinPlan, pairs: Pairs, counts: Counter[str]) -> NDArray[np.float64]:
+def _points(plan: JoinPlan, pairs: CandidatePairs, counts: Counter[str]) -> NDArray[np.float64]:
     a, b = pairs.left_store, pairs.right_store
     square = squared_distances(pairs.left, pairs.right, a.centre.view, b.centre.view)
     mass = a.mass.view[pairs.left] * b.mass.view[pairs.right]
@@ -93,7 +93,7 @@ def _points(plan: JoinPlan, pairs: Pairs, counts: Counter[str]) -> NDArray[np.fl
     return np.where(square <= plan.limit**2, mass, np.nan)
 
 
-def _gaussian(plan: JoinPlan, pairs: Pairs, counts: Counter[str]) -> NDArray[np.float64]:
+def _gaussian(plan: JoinPlan, pairs: CandidatePairs, counts: Counter[str]) -> NDArray[np.float64]:
     a, b = pairs.left_store, pairs.right_store
     probability = np.empty(len(pairs.left))
     if a.spread is None or b.spread is None:
@@ -133,7 +133,7 @@ _TALLIES = {
 }
 
 
-def _samples(plan: JoinPlan, pairs: Pairs, counts: Counter[str]) -> Found:
+def _samples(plan: JoinPlan, pairs: CandidatePairs, counts: Counter[str]) -> ScoredPairs:
     a, b = pairs.left_store, pairs.right_store
     if a.covariance is None or b.covariance is None or a.shape is None or b.shape is None:
         return _exact(pairs, np.empty(len(pairs.left)))
@@ -156,10 +156,10 @@ def _samples(plan: JoinPlan, pairs: Pairs, counts: Counter[str]) -> Found:
     if open_pairs.any():
         refined = _refined(plan, pairs.filter(open_pairs), counts)
         probability[open_pairs], upper[open_pairs] = refined.probability, refined.upper
-    return Found(pairs, probability, upper)
+    return ScoredPairs(pairs, probability, upper)
 
 
-def _refined(plan: JoinPlan, pairs: Pairs, counts: Counter[str]) -> Found:
+def _refined(plan: JoinPlan, pairs: CandidatePairs, counts: Counter[str]) -> ScoredPairs:
     probability = np.empty(len(pairs.left))
     d = pairs.left_store.d
     limit2, sides = plan.limit**2, (pairs.left_store.sampled, pairs.right_store.sampled)
@@ -188,12 +188,16 @@ def _refined(plan: JoinPlan, pairs: Pairs, counts: Counter[str]) -> Found:
     )
     counts["pruned_sample"] += pruned
     counts["refined"] -= pruned
-    return Found(pairs, probability, upper if early else probability)
+    return ScoredPairs(pairs, probability, upper if early else probability)
 
 
 def _with_rest(
-    plan: JoinPlan, pairs: Pairs, probability: NDArray[np.float64], done: NDArray[np.bool_], counts: Counter[str]
-) -> Found:
+    plan: JoinPlan,
+    pairs: CandidatePairs,
+    probability: NDArray[np.float64],
+    done: NDArray[np.bool_],
+    counts: Counter[str],
+) -> ScoredPairs:
     """The pairs whose probability is known, and the others refined."""
     if done.all():
         return _exact(pairs, probability)
@@ -201,17 +205,17 @@ def _with_rest(
     rest = _refined(others, pairs.filter(~done), counts)
     upper = probability.copy()
     probability[~done], upper[~done] = rest.probability, rest.upper
-    return Found(pairs, probability, upper)
+    return ScoredPairs(pairs, probability, upper)
 
 
-def products(pairs: Pairs) -> NDArray[np.float64]:
+def products(pairs: CandidatePairs) -> NDArray[np.float64]:
     """How many pairs of samples each pair of rows has."""
     a, b = pairs.left_store, pairs.right_store
     product: NDArray[np.float64] = a.samples.length[pairs.left] / a.d * (b.samples.length[pairs.right] / b.d)
     return product
 
 
-def announce_work(pairs: Pairs) -> None:
+def announce_work(pairs: CandidatePairs) -> None:
     """Warn where comparing the samples of these pairs of rows will take long, before it begins."""
     work = products(pairs)
     longest, total = (float(work.max()), float(work.sum())) if len(work) else (0.0, 0.0)
@@ -224,7 +228,7 @@ def announce_work(pairs: Pairs) -> None:
     )
 
 
-def pairings(plan: JoinPlan, pairs: Pairs, factor: NDArray[np.float64], watch: Watch) -> Ragged[Pairings]:
+def pairings(plan: JoinPlan, pairs: CandidatePairs, factor: NDArray[np.float64], watch: Watch) -> Ragged[Pairings]:
     """The samples that match, with their weights; ``watch`` is told their number before there is room for them."""
     announce_work(pairs)
     d = pairs.left_store.d
@@ -248,7 +252,7 @@ def pairings(plan: JoinPlan, pairs: Pairs, factor: NDArray[np.float64], watch: W
     return Ragged(first, found)
 
 
-def sorts_after_partner(pairs: Pairs) -> NDArray[np.bool_]:
+def sorts_after_partner(pairs: CandidatePairs) -> NDArray[np.bool_]:
     """Whether each left row comes after its partner in the canonical order of rows of equal time."""
     left, right = (
         Ordered(_runs(store.key), store.centre.view, _runs(store.samples))

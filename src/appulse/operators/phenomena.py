@@ -35,9 +35,9 @@ from appulse.kernels.phenomena import (
 from appulse.kernels.tracks import TRACK
 from appulse.model.strings import Bytes
 from appulse.operators.happenings import (
-    Happenings,
     Observer,
     PhenomenaPlan,
+    PhenomenonEvents,
     Region,
     as_arrays,
     as_bytes,
@@ -109,7 +109,7 @@ class Phenomena(Observer):
         """Bytes held."""
         return sum(group.nbytes for group in self._fields.values())
 
-    def push(self, parts: Sequence[Readings]) -> list[Happenings]:
+    def push(self, parts: Sequence[Readings]) -> list[PhenomenonEvents]:
         """Whole ticks, later than all before: what becomes of phenomena."""
         found = []
         for number, arrays in self._arranged(parts):
@@ -236,7 +236,7 @@ class Phenomena(Observer):
     def _order_of_key(self, key: int) -> int:
         return int(self._order(np.array([key], np.int64))[0])
 
-    def _observed(self, number: int, time: Ints, sensor: Ints, key: Ints, order: Ints) -> Iterable[Happenings]:
+    def _observed(self, number: int, time: Ints, sensor: Ints, key: Ints, order: Ints) -> Iterable[PhenomenonEvents]:
         group, place, criteria = self._fields[number], self._known_place(), self.plan.criteria
         for begin, end in whole_ticks(time, _SLICE):
             group.make_room(end - begin, len(self.sensors))

@@ -31,9 +31,9 @@ from appulse.kernels.tracks import TRACK
 from appulse.model.readings import Readings, numbers_of
 from appulse.model.strings import Bytes
 from appulse.operators.happenings import (
-    Happenings,
     Observer,
     PhenomenaPlan,
+    PhenomenonEvents,
     Region,
     as_arrays,
     as_bytes,
@@ -69,7 +69,7 @@ class PhenomenaWithin(Observer):
         """Bytes held."""
         return sum(array.nbytes for known in self._fields.values() for array in known)
 
-    def push(self, parts: Sequence[Readings]) -> list[Happenings]:
+    def push(self, parts: Sequence[Readings]) -> list[PhenomenonEvents]:
         """Whole ticks, later than all before: what becomes of phenomena."""
         return [
             self._told(number, happened)
@@ -173,7 +173,7 @@ class PhenomenaWithin(Observer):
             mine = np.flatnonzero(groups == number)
             yield number, (readings.time[mine], sensor[mine], value[mine])
 
-    def _observed(self, number: int, time: Ints, sensor: Ints, value: Floats) -> Iterable[Happenings]:
+    def _observed(self, number: int, time: Ints, sensor: Ints, value: Floats) -> Iterable[PhenomenonEvents]:
         plan, place = self.plan, self._known_place()
         reach, criteria = 0.0 if plan.within is None else plan.within, plan.criteria
         order = np.argsort(place.rank, kind="stable")

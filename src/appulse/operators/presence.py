@@ -22,7 +22,7 @@ _UNKNOWN = -1
 
 
 @dataclass(frozen=True)
-class Presence(Batch):
+class ExistenceTable(Batch):
     """The existence probabilities of the rows that windows held, and of those that came since.
 
     Window i is that of a stream of a group; its rows are numbered from ``base[i]``, and their probabilities are
@@ -49,20 +49,20 @@ class Questions:
 
 
 class Windows:
-    """What is known of windows: each by the last `Presence` that told of it."""
+    """What is known of windows: each by the last `ExistenceTable` that told of it."""
 
     def __init__(self, streams: int) -> None:
         self._streams = streams
-        self._known: Presence | None = None
+        self._known: ExistenceTable | None = None
         self._group = np.empty(0, np.int64)
         self._at = np.full((1, streams), _UNKNOWN, np.int64)
 
     @property
-    def known(self) -> Presence | None:
+    def known(self) -> ExistenceTable | None:
         """All there is."""
         return self._known
 
-    def learn(self, news: Presence, groups: LabelNumbers, *, forget: bool) -> None:
+    def learn(self, news: ExistenceTable, groups: LabelNumbers, *, forget: bool) -> None:
         """Take in what the windows are now; with ``forget`` that is all there is."""
         group = groups.of(news.group, len(news))
         if not forget and self._known is not None:
@@ -71,7 +71,7 @@ class Windows:
             stays = np.flatnonzero(~fresh[self._group, self._known.stream])
             group = np.concatenate([self._group[stays], group])
             parts = [replace(part, group=None) for part in (self._known.take(stays), news)]
-            news = replace(Presence.concat(parts), group=groups.labels(group))
+            news = replace(ExistenceTable.concat(parts), group=groups.labels(group))
         self._known, self._group = news, group
         self._at = np.full((len(groups), self._streams), _UNKNOWN, np.int64)
         self._at[group, news.stream] = np.arange(len(news))

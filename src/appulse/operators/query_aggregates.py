@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from appulse.operators.query_windows import Side, Wanted
+    from appulse.operators.query_windows import StreamView, Wanted
     from appulse.queries.sets import QuerySet
 
     Ints = NDArray[np.int64]
@@ -33,7 +33,7 @@ _AT_ONCE = 1 << 22
 
 
 @dataclass(frozen=True)
-class Asked:
+class QueryAggregate:
     """An aggregate: what it is called, which one it is, and over which column, named as conditions do."""
 
     name: str
@@ -63,11 +63,11 @@ class _Found(Batch):
 
 def aggregate_choices(
     queries: QuerySet,
-    sides: Sequence[Side],
+    sides: Sequence[StreamView],
     names: Mapping[str, tuple[int, str]],
     lanes: Sequence[Wanted],
     lengths: Sequence[tuple[int, ...]],
-    asked: Sequence[Asked],
+    asked: Sequence[QueryAggregate],
     since: int,
 ) -> Aggregated:
     """The aggregates at ticks from ``since`` on; ticks at which nothing can match tell nothing.
@@ -93,7 +93,7 @@ def aggregate_choices(
 class _Ticks:
     """The ticks of each group from some time on, as numbers in order of group and time."""
 
-    def __init__(self, sides: Sequence[Side], since: int) -> None:
+    def __init__(self, sides: Sequence[StreamView], since: int) -> None:
         group = np.concatenate([side.group[side.there & (side.tick >= since)] for side in sides])
         tick = np.concatenate([side.tick[side.there & (side.tick >= since)] for side in sides])
         self._known, rank = np.unique(tick, return_inverse=True)
@@ -117,7 +117,7 @@ class _Ticks:
 
 def _standing(
     queries: QuerySet,
-    sides: Sequence[Side],
+    sides: Sequence[StreamView],
     names: Mapping[str, tuple[int, str]],
     lanes: Sequence[Wanted],
     lengths: Sequence[tuple[int, ...]],
@@ -157,13 +157,13 @@ def _blocks(slot: NDArray[np.int32], ticks: Ints) -> Iterator[Ints]:
 
 
 def _in_cells(
-    sides: Sequence[Side],
+    sides: Sequence[StreamView],
     names: Mapping[str, tuple[int, str]],
     found: _Found,
     first: Ints,
     last: Ints,
     ticks: _Ticks,
-    asked: Sequence[Asked],
+    asked: Sequence[QueryAggregate],
 ) -> Aggregated:
     """What choices add up to in each cell: a query at a tick."""
     count = np.maximum(last - first, 0)
@@ -195,7 +195,7 @@ def _in_cells(
 
 
 def _means(
-    sides: Sequence[Side],
+    sides: Sequence[StreamView],
     at: Sequence[Ints],
     chosen: Ints,
     cell: Ints,

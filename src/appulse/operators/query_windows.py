@@ -56,7 +56,7 @@ class Sampled:
         return self._values[name]
 
 
-class Side:
+class StreamView:
     """The rows of one stream as windows of one kind see them, by their samples.
 
     Of each row are given its ``tick``, its ``group``, and its ``rank`` among rows of one tick: in this order rows are
@@ -132,7 +132,7 @@ class Choices(Rows):
 
     def __init__(
         self,
-        sides: Sequence[Side],
+        sides: Sequence[StreamView],
         names: Mapping[str, tuple[int, str]],
         wanted: Wanted,
         at: Sequence[NDArray[np.int64]],
@@ -187,7 +187,7 @@ class Choices(Rows):
         return newer
 
 
-def choices(sides: Sequence[Side], wanted: Wanted) -> Iterator[list[NDArray[np.int64]]]:
+def choices(sides: Sequence[StreamView], wanted: Wanted) -> Iterator[list[NDArray[np.int64]]]:
     """Rows of each stream that are in their windows together and equal where they have to be, some at a time.
 
     Each has a fresh row; it is found by the first stream that has one in it, so once.
@@ -211,7 +211,7 @@ def _order_from(first: int, streams: int, equalities: Sequence[Equality]) -> lis
 
 
 def _grown(
-    sides: Sequence[Side],
+    sides: Sequence[StreamView],
     leaves: Sequence[NDArray[np.int64]],
     wanted: Wanted,
     order: Sequence[int],
@@ -236,7 +236,7 @@ def _grown(
 
 
 def drawn(
-    sides: Sequence[Side], wanted: Wanted, random: np.random.Generator, most: int
+    sides: Sequence[StreamView], wanted: Wanted, random: np.random.Generator, most: int
 ) -> Iterator[tuple[float, list[NDArray[np.int64]]]]:
     """Of the choices that `choices` gives some, at most so many at a time, and how many each of them stands for."""
     leaves = [side.leaves(length, rows=wanted.rows) for side, length in zip(sides, wanted.length, strict=True)]
@@ -277,7 +277,7 @@ class _Partners:
 
 
 def _partners(
-    sides: Sequence[Side],
+    sides: Sequence[StreamView],
     leaves: Sequence[NDArray[np.int64]],
     wanted: Wanted,
     open_to: Sequence[NDArray[np.bool_]],
@@ -320,7 +320,7 @@ def _search(
 
 
 def _links(
-    sides: Sequence[Side], wanted: Wanted, at: Mapping[int, NDArray[np.int64]], following: int
+    sides: Sequence[StreamView], wanted: Wanted, at: Mapping[int, NDArray[np.int64]], following: int
 ) -> list[tuple[Values, Values]]:
     """What has to be equal, of choices and of the next stream's rows: their groups, and the columns of equalities."""
     known, rows = next(iter(at.items()))
@@ -371,7 +371,7 @@ def _alike(left: Values, right: Values) -> tuple[NDArray[Any], NDArray[Any]]:
 class Streams(Protocol):
     """The rows of some streams."""
 
-    def sides(self, *, counted: bool) -> list[Side]:
+    def sides(self, *, counted: bool) -> list[StreamView]:
         """As windows in rows see them, if rows are ``counted``, or as windows in time do."""
 
 

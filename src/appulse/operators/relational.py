@@ -22,7 +22,7 @@ from appulse.model.objects import Objects
 from appulse.model.uncertainty import Form
 from appulse.operators.attributes import Attribute
 from appulse.operators.labels import LabelNumbers
-from appulse.operators.numbering import END, Numbering, Released
+from appulse.operators.numbering import END, Released, Sequencer
 from appulse.operators.output import Output, Watch
 from appulse.windows.frames import Rule
 
@@ -41,7 +41,7 @@ _MOMENTS = {"sum": 0, "mean": 2, "count": 4}
 
 
 @dataclass(frozen=True)
-class Asked:
+class AggregateSpec:
     """An aggregate of a dimension of the value."""
 
     column: str
@@ -54,7 +54,7 @@ class AggregatePlan:
     """What to aggregate, over which window: a ``rule``, or else the rows at most ``length`` microseconds old."""
 
     model: Model
-    asked: tuple[Asked, ...]
+    asked: tuple[AggregateSpec, ...]
     rule: Rule | None
     length: int = 0
     distribution: bool = False
@@ -145,7 +145,7 @@ class WindowAggregate:
         # Where windows go by time rows only wait there, and are never numbered.
         rule = self.plan.rule or Rule(COUNT, 1)
         attribute = None if rule.column is None else Attribute(rule.column, (self.plan.model,))
-        self._numbering = Numbering(1, rule, in_order=self.plan.in_order, attribute=attribute)
+        self._numbering = Sequencer(1, rule, in_order=self.plan.in_order, attribute=attribute)
         self._groups = LabelNumbers()
         self._held: Objects | None = None
         self._newest = -END  # the last tick there was
@@ -331,7 +331,7 @@ class _Evaluation:
             found.append(Answer(moments[:, 0].copy(), moments[:, 1].copy(), self._exists, distribution))
         return found
 
-    def _moments(self, asked: Asked) -> NDArray[np.float64]:
+    def _moments(self, asked: AggregateSpec) -> NDArray[np.float64]:
         """Mean and deviation of a sum, mean or count."""
         mean, rest, deviation = self._moments_of(asked.dimension)
         out = np.empty((len(self._begin), 2))
@@ -351,7 +351,7 @@ class _Evaluation:
         at = _MOMENTS[asked.aggregate]
         return self._counted[asked.dimension][:, at : at + 2]
 
-    def _extreme(self, asked: Asked) -> tuple[NDArray[np.float64], Distribution | None]:
+    def _extreme(self, asked: AggregateSpec) -> tuple[NDArray[np.float64], Distribution | None]:
         out = np.empty((len(self._begin), 2))
         rows = kernels.UncertainRows(self._exist, *self._points_of(asked.dimension))
         sign = 1.0 if asked.aggregate == "max" else -1.0
@@ -365,7 +365,7 @@ class _Evaluation:
         unit = kernels.unit_of(value)
         return _shortened(value / unit, chance, 0.0, unit)
 
-    def _distribution(self, asked: Asked) -> Distribution:
+    def _distribution(self, asked: AggregateSpec) -> Distribution:
         if asked.aggregate == "count":
             return self._joined(self._counts(a, b) for a, b in self._runs())
         return self._joined(self._sums(asked, a, b) for a, b in self._runs())
@@ -387,7 +387,7 @@ class _Evaluation:
         count = (end - begin - low - np.arange(len(chance))).astype(np.float64)
         return _shortened(np.minimum(count, self._plan.size or np.inf), chance, 0.0)
 
-    def _sums(self, asked: Asked, begin: int, end: int) -> _Part:
+    def _sums(self, asked: AggregateSpec, begin: int, end: int) -> _Part:
         """The distribution of the sum, or the mean, of a window."""
         first, values, weights = self._points_of(asked.dimension)
         by_count, error = asked.aggregate == "mean", np.zeros(2)

@@ -13,7 +13,7 @@ from appulse.kernels.one_dimension import LineColumns, fill_columns
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from appulse.operators.store import Store
+    from appulse.operators.store import WindowBuffer
 
 
 class SortedRuns:
@@ -31,7 +31,7 @@ class SortedRuns:
         """Bytes held."""
         return sum(int(array.nbytes) for array in (*self.large, *self.small))
 
-    def of(self, store: Store) -> kernels.TwoRuns:
+    def of(self, store: WindowBuffer) -> kernels.TwoRuns:
         """As kernels take them."""
         return kernels.TwoRuns(self.at, self.large, self.small, store.base, self.merge_rows, store.ordered)
 
@@ -39,7 +39,7 @@ class SortedRuns:
         """Rows have moved: make the runs anew when they are needed."""
         self._made = False
 
-    def prepare(self, store: Store) -> None:
+    def prepare(self, store: WindowBuffer) -> None:
         """Let the runs hold the linked rows, and have room for the others."""
         lengths = store.samples.length
         longest = int(lengths.max()) if len(lengths) else 1
@@ -54,7 +54,7 @@ class SortedRuns:
         self.large = _with_room(self.large, int(self.at[kernels.LARGE]), room)
         self.small = _with_room(self.small, int(self.at[kernels.SMALL]), min(small, room + longest))
 
-    def _make(self, store: Store) -> None:
+    def _make(self, store: WindowBuffer) -> None:
         rows = store.linked
         end = int(store.samples.length[:rows].sum())
         begin = int(store.samples.begin[0] - store.samples.base) if rows else 0
@@ -80,7 +80,7 @@ class Columns:
         return self.columns.nbytes
 
     @staticmethod
-    def fit(store: Store) -> bool:
+    def fit(store: WindowBuffer) -> bool:
         """Whether all rows have as many samples, that weigh the same."""
         lengths = store.samples.length
         return len(store.weights.begin) == 0 and len(lengths) > 0 and bool((lengths == lengths[0]).all())
@@ -89,15 +89,15 @@ class Columns:
         """Rows have moved: fill the columns anew when they are needed."""
         self._end = -1
 
-    def of(self, store: Store) -> LineColumns:
+    def of(self, store: WindowBuffer) -> LineColumns:
         """As kernels take them."""
         return LineColumns(self.columns, self.shift(store), store.centre.view[:, 0])
 
-    def shift(self, store: Store) -> int:
+    def shift(self, store: WindowBuffer) -> int:
         """The column of the store's first row."""
         return store.base - self._first
 
-    def prepare(self, store: Store) -> None:
+    def prepare(self, store: WindowBuffer) -> None:
         """Let the columns hold the linked rows, and have room for the others."""
         m, rows = int(store.samples.length[0]), len(store)
         if self._end < store.base or self.columns.shape[0] != m:
@@ -113,7 +113,7 @@ class Columns:
         fill_columns(begin, store.linked, begin + self.shift(store), *samples, self.columns)
         self.linked(store)
 
-    def linked(self, store: Store) -> None:
+    def linked(self, store: WindowBuffer) -> None:
         """Take note that the linked rows are there."""
         self._end = store.base + store.linked
 
@@ -124,7 +124,7 @@ _PER_COLUMN, _PER_TABLE = 0.9, 700.0
 
 
 def line_costs(
-    store: Store,
+    store: WindowBuffer,
     centre: NDArray[np.float64],
     extent: NDArray[np.float64],
     radius: NDArray[np.float64],

@@ -21,25 +21,25 @@ from appulse.model.encode import sampled
 from appulse.model.objects import Objects
 from appulse.model.strings import Bytes
 from appulse.model.uncertainty import Gaussian, names
-from appulse.operators.answers import Answers, Standing
+from appulse.operators.answers import Answers, OpenPairs
 from appulse.operators.arrivals import Arrivals
 from appulse.operators.cost import UNKNOWN, Choice, Probes
 from appulse.operators.estimate import Estimate, estimated
 from appulse.operators.labels import LabelNumbers
 from appulse.operators.one_dimension import matches, prepare
 from appulse.operators.output import Output, Watch, explodes
-from appulse.operators.pairs import Found, Ownership, Pairs, evaluated, pairings, sorts_after_partner
+from appulse.operators.pairs import CandidatePairs, Ownership, ScoredPairs, evaluated, pairings, sorts_after_partner
 from appulse.operators.presence import Windows, pair_factor
-from appulse.operators.store import Store
+from appulse.operators.store import WindowBuffer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from appulse.operators.numbering import Floors
+    from appulse.operators.numbering import WindowStarts
     from appulse.operators.plan import JoinPlan
-    from appulse.operators.presence import Presence
+    from appulse.operators.presence import ExistenceTable
     from appulse.operators.store import LineIndex
     from appulse.windows.frames import Rule
 
@@ -70,10 +70,10 @@ class SimilarityJoin:
     output: Output = field(default_factory=Output)  # of the call, push or task at hand
 
     def __post_init__(self) -> None:
-        self._stores: list[Store] = []
+        self._stores: list[WindowBuffer] = []
         self._groups, self._differs = LabelNumbers(), LabelNumbers()
         self._floor = np.zeros((1, len(self.plan.streams)), np.int64)
-        self.standing = Standing()
+        self.standing = OpenPairs()
         self.estimate: Estimate | None = None
         self._come = 0  # rows since the last estimate
         self._matching = Watch(0, _matching_samples, values=True)  # samples that match, of the push at hand
@@ -97,11 +97,11 @@ class SimilarityJoin:
         return sum(store.nbytes for store in self._stores) + self.standing.nbytes
 
     @property
-    def presence(self) -> Presence | None:
+    def presence(self) -> ExistenceTable | None:
         """What is known of the rows in uncertain windows."""
         return self._present.known
 
-    def push(self, batches: Sequence[tuple[int, int, Objects]], presence: Sequence[Presence] = ()) -> Answers:
+    def push(self, batches: Sequence[tuple[int, int, Objects]], presence: Sequence[ExistenceTable] = ()) -> Answers:
         """Answer the rows against the windows and each other, and keep them.
 
         Where windows are uncertain ``presence`` tells of the rows that those of the batches' groups held.
@@ -120,7 +120,7 @@ class SimilarityJoin:
             found += self._sweep(own, store, arrivals)
         return Answers.concat(found)
 
-    def apply(self, batches: Sequence[tuple[int, int, Objects]], presence: Sequence[Presence] = ()) -> None:
+    def apply(self, batches: Sequence[tuple[int, int, Objects]], presence: Sequence[ExistenceTable] = ()) -> None:
         """Keep the rows without answering: the state is then as if they had been pushed."""
         if self.plan.changes:  # the pairs that stand are state
             self.push(batches, presence)
@@ -143,7 +143,7 @@ class SimilarityJoin:
             store.drop_before(frontier - window)
         return self._left(self.standing.until(frontier))
 
-    def leave(self, floors: Floors) -> Answers:
+    def leave(self, floors: WindowStarts) -> Answers:
         """Windows that go by rows have moved on: forget what they no longer hold.
 
         Returns the pairs that this ends, where the plan asks for changes.
@@ -254,7 +254,7 @@ class SimilarityJoin:
             numbered = self.plan.rule is not None
             framed = self.plan.frame_width if self.plan.uncertain else 0
             self._stores = [
-                Store(
+                WindowBuffer(
                     d,
                     self.plan.index,
                     self.plan.limit,
@@ -294,7 +294,7 @@ class SimilarityJoin:
         newest: NDArray[np.int64] = frame[:, len(self.plan.streams) :].sum(axis=1)
         return newest
 
-    def _extend(self, own: int, store: Store, objects: Objects) -> Arrivals:
+    def _extend(self, own: int, store: WindowBuffer, objects: Objects) -> Arrivals:
         model = self.plan.models[int(self._stream_of[own])]
         if not self.plan.points_only and not self.plan.closed_form:
             # The reach of encode stands: tiles were chosen by it.
@@ -328,7 +328,7 @@ class SimilarityJoin:
         """Which arrivals are joined with a store, and which pairs are answers."""
         return PairRule(self._meets[own], own, self.plan.check_differ, self.plan.limit, self.plan.threshold)
 
-    def _on_a_line(self, own: int, store: Store, index: LineIndex, arrivals: Arrivals) -> list[Answers]:
+    def _on_a_line(self, own: int, store: WindowBuffer, index: LineIndex, arrivals: Arrivals) -> list[Answers]:
         """Where the index finds the pairs with their probabilities."""
         found, tally = [], np.zeros(3, np.int64)
         for at, rows, probability in matches(
@@ -337,14 +337,14 @@ class SimilarityJoin:
             for other, close, mask in self._by_store(store, arrivals, at, rows):
                 pairs, here = self._owned(close)
                 exact = probability[mask][here]
-                answers = self._accept(other, own, Found(pairs, exact, exact), arrivals)
+                answers = self._accept(other, own, ScoredPairs(pairs, exact, exact), arrivals)
                 if len(answers):
                     found.append(answers)
         for name, value in zip(("candidates", "pruned_projection", "refined"), tally.tolist(), strict=True):
             self.counts[name] += value
         return found
 
-    def _sweep(self, own: int, store: Store, arrivals: Arrivals) -> list[Answers]:
+    def _sweep(self, own: int, store: WindowBuffer, arrivals: Arrivals) -> list[Answers]:
         if store.line is not None:
             return self._on_a_line(own, store, store.line, arrivals)
         found, start, tally = [], 0, np.zeros(3, np.int64)
@@ -368,7 +368,7 @@ class SimilarityJoin:
         return found
 
     def _resolve(
-        self, own: int, store: Store, arrivals: Arrivals, at: NDArray[np.int64], rows: NDArray[np.int64]
+        self, own: int, store: WindowBuffer, arrivals: Arrivals, at: NDArray[np.int64], rows: NDArray[np.int64]
     ) -> list[Answers]:
         """From candidates to answers, one arriving store at a time."""
         found = []
@@ -379,16 +379,16 @@ class SimilarityJoin:
         return found
 
     def _by_store(
-        self, store: Store, arrivals: Arrivals, at: NDArray[np.int64], rows: NDArray[np.int64]
-    ) -> Iterator[tuple[int, Pairs, NDArray[np.bool_]]]:
+        self, store: WindowBuffer, arrivals: Arrivals, at: NDArray[np.int64], rows: NDArray[np.int64]
+    ) -> Iterator[tuple[int, CandidatePairs, NDArray[np.bool_]]]:
         """The pairs by the store of the arriving row, and which of them these are."""
         arriving = arrivals.store[at]
         for other in np.flatnonzero(np.bincount(arriving)).tolist():
             mask = arriving == other
-            pairs = Pairs(self._stores[other], arrivals.row[at], store, rows, at)
+            pairs = CandidatePairs(self._stores[other], arrivals.row[at], store, rows, at)
             yield other, pairs.filter(mask), mask
 
-    def _owned(self, pairs: Pairs) -> tuple[Pairs, NDArray[np.bool_]]:
+    def _owned(self, pairs: CandidatePairs) -> tuple[CandidatePairs, NDArray[np.bool_]]:
         """The pairs that are ours to report, and which of them these are."""
         if self.ownership is None:
             return pairs, np.ones(len(pairs.left), bool)
@@ -396,12 +396,12 @@ class SimilarityJoin:
         self.counts["elsewhere"] += int(len(mask) - mask.sum())
         return pairs.filter(mask), mask
 
-    def _evaluate(self, left: int, right: int, pairs: Pairs, arrivals: Arrivals) -> Answers:
+    def _evaluate(self, left: int, right: int, pairs: CandidatePairs, arrivals: Arrivals) -> Answers:
         pairs, _ = self._owned(pairs)
         kinds = self.plan.models[int(self._stream_of[left])], self.plan.models[int(self._stream_of[right])]
         return self._accept(left, right, evaluated(self.plan, pairs, kinds, self.counts), arrivals)
 
-    def _accept(self, left: int, right: int, found: Found, arrivals: Arrivals) -> Answers:
+    def _accept(self, left: int, right: int, found: ScoredPairs, arrivals: Arrivals) -> Answers:
         """Answers, of pairs that match with these probabilities; windows may still make them less."""
         factor = np.ones(len(found.probability))
         if self.plan.rule is not None and self.plan.uncertain:
@@ -414,7 +414,9 @@ class SimilarityJoin:
         self.output.add(len(found.probability))
         return self._answers(left, right, found, factor)
 
-    def _inside(self, left: int, right: int, pairs: Pairs, arrivals: Arrivals, rule: Rule) -> NDArray[np.float64]:
+    def _inside(
+        self, left: int, right: int, pairs: CandidatePairs, arrivals: Arrivals, rule: Rule
+    ) -> NDArray[np.float64]:
         """The probability that both rows of each pair are in their windows, at the tick of the later one."""
         streams = int(self._stream_of[left]), int(self._stream_of[right])
         a, b = pairs.left_store, pairs.right_store
@@ -430,7 +432,7 @@ class SimilarityJoin:
             rule.method,
         )
 
-    def _answers(self, left: int, right: int, found: Found, factor: NDArray[np.float64]) -> Answers:
+    def _answers(self, left: int, right: int, found: ScoredPairs, factor: NDArray[np.float64]) -> Answers:
         """Pairs as answers: the earlier argument, or in a self-join the earlier row, on the left."""
         pairs, probability = found.pairs, found.probability
         samples = pairings(self.plan, pairs, factor, self._matching) if self.plan.values else None

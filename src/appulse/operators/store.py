@@ -44,7 +44,7 @@ class LineIndex(Protocol):
         ...
 
 
-class Store:
+class WindowBuffer:
     """Rows in order of arrival, known by position among the live ones; dropping shifts positions.
 
     ``d`` dimensions; ``index`` is "grid", "dense" or "auto". The rank of a row is its time, or its number where rows

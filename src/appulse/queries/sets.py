@@ -43,7 +43,7 @@ _MOST_AXES = 64  # beyond, the order of two columns is asked row by row
 
 @dataclass(frozen=True)
 class Refused:
-    """A query that was not taken: the how-manieth of those given, and why."""
+    """A query that was not taken: its index in the input, and the reason."""
 
     row: int
     reason: str
@@ -68,7 +68,7 @@ class Added:
 
 
 @dataclass(frozen=True)
-class Lane:
+class JoinGroup:
     """Queries that only rows of one kind can satisfy: its number, and the comparisons true of all of them."""
 
     number: int
@@ -82,7 +82,7 @@ class _Boxed:
     template: int
     members: NDArray[np.int64]
     boxes: Boxes
-    lane: Lane
+    lane: JoinGroup
 
 
 class Rows:
@@ -137,7 +137,7 @@ class QuerySet:
         types: Mapping[str, pa.DataType],
         key_type: pa.DataType,
         read: Callable[[str], Condition] = parse,
-        lanes: Callable[[Template], Lane] | None = None,
+        lanes: Callable[[Template], JoinGroup] | None = None,
     ) -> None:
         self._types, self._read, self._lanes, self.key_type = dict(types), read, lanes, key_type
         # The first axis is that of lanes; it is there for queries that bound no column, too.
@@ -429,7 +429,7 @@ class QuerySet:
         return boxed
 
     def _with_boxes(self, number: int, made: Template, given: Sequence[Values], members: NDArray[np.int64]) -> _Boxed:
-        lane = Lane(0) if self._lanes is None else self._lanes(made)
+        lane = JoinGroup(0) if self._lanes is None else self._lanes(made)
         boxes = Boxes(made, given, len(members), self._types, lane.known, self._offers)
         for box in boxes.boxes:
             for column in box:

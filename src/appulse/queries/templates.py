@@ -136,7 +136,7 @@ def _read_long(
 
 @dataclass(frozen=True)
 class Parameter:
-    """A literal that was taken out: the how-manieth, of what kind, and whether its sign is."""
+    """A literal that was taken out: its index, its kind, and whether its sign was taken out too."""
 
     number: int
     kind: str

@@ -25,7 +25,14 @@ from appulse.model.strings import Bytes, decode, label_parts
 from appulse.model.times import from_micros
 from appulse.model.uncertainty import Samples, names
 from appulse.operators.attributes import dimension_of
-from appulse.operators.relational import AGGREGATES, CONDITIONAL, AggregatePlan, AggregateState, Asked, WindowAggregate
+from appulse.operators.relational import (
+    AGGREGATES,
+    CONDITIONAL,
+    AggregatePlan,
+    AggregateSpec,
+    AggregateState,
+    WindowAggregate,
+)
 from appulse.windows.definitions import DeltaWindow, TimeWindow, Window
 from appulse.windows.frames import meaning_of, rule_of
 
@@ -167,14 +174,14 @@ def resolve_unseen(stream: Stream, schema: pa.Schema, aggregates: Mapping[str, A
     return resolve_aggregate(stream, schema.empty_table(), aggregates, **settings)
 
 
-def _asked(aggregates: Mapping[str, Sequence[str]], dimensions: Sequence[str]) -> Iterator[Asked]:
+def _asked(aggregates: Mapping[str, Sequence[str]], dimensions: Sequence[str]) -> Iterator[AggregateSpec]:
     for column, given in aggregates.items():
         if column not in dimensions:
             raise BadArgument(f"The value has no dimension {column!r}.{nearest(str(column), dimensions)}")
         if len(set(given)) < len(given):
             raise BadArgument(f"The aggregates of {column!r} are {given!r}. Name each once.")
         for aggregate in given:
-            yield Asked(column, dimensions.index(column), aggregate)
+            yield AggregateSpec(column, dimensions.index(column), aggregate)
 
 
 class AggregateBucket(ObjectsBucket):

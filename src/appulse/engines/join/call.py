@@ -22,7 +22,7 @@ from appulse.model.stream import stream_names
 from appulse.model.strings import decode
 from appulse.model.times import from_micros, is_time
 from appulse.operators.attributes import Attribute, dimension_of
-from appulse.operators.numbering import Numbering
+from appulse.operators.numbering import Sequencer
 from appulse.operators.plan import JoinPlan
 from appulse.queries.condition import parse
 from appulse.windows.definitions import DeltaWindow, TimeWindow, Window
@@ -297,14 +297,14 @@ def _times(micros: NDArray[np.int64], stream: NDArray[np.int64], call: JoinCall)
     return pa.concat_arrays(parts).take(pa.array(stream * len(micros) + np.arange(len(micros))))
 
 
-def numbering_of(call: JoinCall, places: int = 1, *, standing: bool = False) -> Numbering:
+def numbering_of(call: JoinCall, places: int = 1, *, standing: bool = False) -> Sequencer:
     """What numbers the rows of a call whose windows go by rows.
 
     Where the ``standing`` answer may be asked for, rows stay in their windows although no new row can match them.
     """
     rule, plan = call.plan.rule, call.plan
     assert rule is not None  # noqa: S101 - else there is nothing to number
-    return Numbering(
+    return Sequencer(
         len(plan.streams),
         rule,
         places,

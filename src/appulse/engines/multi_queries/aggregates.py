@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appulse.engines.multi_queries.call import WindowCall
-    from appulse.engines.multi_queries.rows import Shown
+    from appulse.engines.multi_queries.rows import Snapshot
     from appulse.operators.query_windows import Wanted
     from appulse.queries.sets import QuerySet
 
 
 def aggregate_table(
-    call: WindowCall, shown: Shown, queries: QuerySet, lanes: Sequence[Wanted], lengths: Sequence[tuple[int, ...]]
+    call: WindowCall, shown: Snapshot, queries: QuerySet, lanes: Sequence[Wanted], lengths: Sequence[tuple[int, ...]]
 ) -> pa.Table:
     """What the choices that satisfy each query add up to, at the ticks that are complete now and were not before."""
     sides = shown.standing()
@@ -39,7 +39,7 @@ def aggregate_table(
     return pa.Table.from_arrays(columns, schema=call.answer_schema)
 
 
-def _groups(call: WindowCall, shown: Shown, group: NDArray[np.int64]) -> Iterator[pa.Array]:
+def _groups(call: WindowCall, shown: Snapshot, group: NDArray[np.int64]) -> Iterator[pa.Array]:
     """The columns that name groups: as some row of the first stream has them, for each answer has one."""
     known, row = np.unique(shown.groups[0], return_index=True)
     at = row[np.searchsorted(known, group)] if len(known) else group

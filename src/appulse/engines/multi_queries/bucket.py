@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from appulse.engines.bucket import LAST, NEVER, Bucket
 from appulse.engines.multi_queries.queries import WindowQueries
-from appulse.engines.multi_queries.rows import HeldRows, WindowRows, rows_of
+from appulse.engines.multi_queries.rows import BufferedRows, WindowRows, rows_of
 from appulse.engines.queries.call import last_changes
 from appulse.engines.spark.tables import packed, unpacked
 
@@ -51,7 +51,7 @@ class WindowBucket(Bucket[WindowRows]):
     def __init__(self, call: WindowCall, *, keeps_history: bool = True) -> None:
         super().__init__(call)
         self._keeps_history = keeps_history
-        self.held = HeldRows(call.streams, arrival=call.arrival)
+        self.held = BufferedRows(call.streams, arrival=call.arrival)
         self.queries = WindowQueries(call)
         self.reports = self._own = True
         self._changes: list[bytes] = []

@@ -24,7 +24,7 @@ from appulse.model.stream import stream_names
 from appulse.model.strings import encode
 from appulse.model.times import from_micros
 from appulse.model.uncertainty import Exact
-from appulse.operators.query_aggregates import AGGREGATES, COUNT, MEAN, Asked
+from appulse.operators.query_aggregates import AGGREGATES, COUNT, MEAN, QueryAggregate
 from appulse.queries.columns import NUMBER, kind_of
 from appulse.windows.definitions import CountWindow, TimeWindow
 from appulse.windows.frames import meaning_of, rule_of
@@ -55,7 +55,7 @@ class WindowCall(Call[WindowRows]):
     streams: tuple[QueryCall, ...]
     window: Window | None
     probability: float | None
-    aggregates: tuple[Asked, ...] = ()  # in place of the choices themselves
+    aggregates: tuple[QueryAggregate, ...] = ()  # in place of the choices themselves
     common_time: pa.DataType = field(default_factory=pa.int64)  # of times that are no stream's own
 
     @property
@@ -244,7 +244,9 @@ def resolve_window_queries(
     return call
 
 
-def _aggregates(call: WindowCall, given: Mapping[str, Sequence[str]], probability: float | None) -> tuple[Asked, ...]:
+def _aggregates(
+    call: WindowCall, given: Mapping[str, Sequence[str]], probability: float | None
+) -> tuple[QueryAggregate, ...]:
     """The aggregates of a call; `BadArgument` where they are none."""
     if probability is not None:
         raise BadArgument("probability= goes with choices of rows; aggregates weigh all of them. Leave it out.")
@@ -283,5 +285,5 @@ def _aggregates(call: WindowCall, given: Mapping[str, Sequence[str]], probabilit
             if own in taken:
                 raise BadArgument(f"Two columns of the answers would be named {own!r}. Rename an aggregate.")
             taken.add(own)
-        asked.append(Asked(str(name), aggregate, column))
+        asked.append(QueryAggregate(str(name), aggregate, column))
     return tuple(asked)

@@ -38,7 +38,7 @@ from appulse.queries.columns import NUMBER, kind_of
 from appulse.queries.condition import MOST_LENGTH, Column, Comparison, parse, qualified, too_long
 from appulse.queries.index import MOST, NULL
 from appulse.queries.keys import is_axis
-from appulse.queries.sets import Lane, QuerySet, plain_key, told
+from appulse.queries.sets import JoinGroup, QuerySet, plain_key, told
 from appulse.queries.templates import Template, together
 from appulse.windows.definitions import CountWindow, TimeWindow
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from appulse.engines.multi_queries.call import WindowCall
-    from appulse.engines.multi_queries.rows import Longest, Shown
+    from appulse.engines.multi_queries.rows import Longest, Snapshot
     from appulse.queries.condition import Condition
     from appulse.queries.keys import Range
 
@@ -67,7 +67,7 @@ _FEW_GONE = 64
 
 
 @dataclass(frozen=True)
-class Term:
+class QueryWindow:
     """What a query says beside its condition: its window over each stream, in microseconds or rows; what it selects."""
 
     length: tuple[int, ...]
@@ -94,9 +94,9 @@ class WindowQueries:
         self._begin()
 
     def _begin(self) -> None:
-        self._lanes: dict[tuple[Equality, ...], Lane] = {}
+        self._lanes: dict[tuple[Equality, ...], JoinGroup] = {}
         self._longest: dict[tuple[int, bool], tuple[int, ...]] = {}
-        self._terms: dict[Term, int] = {}
+        self._terms: dict[QueryWindow, int] = {}
         self._gone = 0
         query_type = self.call.streams[0].query_type
         self.queries = QuerySet(self.call.types, query_type, partial(_read, self._columns), self._lane_of)
@@ -152,7 +152,7 @@ class WindowQueries:
         """Queries removed since the last call because they could not be evaluated over rows, as rejects."""
         return failed_queries(self.queries, self.call.reject_schema)
 
-    def answers(self, shown: Shown, output: Output | None = None) -> pa.Table:
+    def answers(self, shown: Snapshot, output: Output | None = None) -> pa.Table:
         """The choices of rows that satisfy queries, and could not be made before; or what they add up to.
 
         ``output`` counts them; without it they are counted for themselves.
@@ -167,7 +167,7 @@ class WindowQueries:
         output.add(len(found.slot))
         return self._table(shown, found)
 
-    def matched(self, shown: Shown) -> Joined:
+    def matched(self, shown: Snapshot) -> Joined:
         """The same as numbers of rows and slots of queries."""
         given = self.queries, shown, self._names, self._wanted()
         self._forecast.announce(fresh_rows(shown), lambda: estimated_choices(*given))
@@ -178,7 +178,7 @@ class WindowQueries:
         by_lane = {lane.number: equalities for equalities, lane in self._lanes.items()}
         return [Wanted(lane, by_lane[lane], length, rows) for (lane, rows), length in self._longest.items()]
 
-    def _table(self, shown: Shown, found: Joined) -> pa.Table:
+    def _table(self, shown: Snapshot, found: Joined) -> pa.Table:
         columns = [self.queries.keys(found.slot).cast(self.call.streams[0].query_type)]
         for call, own, at in zip(self.call.streams, shown.rows, found.rows, strict=True):
             columns.append(keys_of(own.table, call.encoding).take(pa.array(at)))
@@ -188,7 +188,7 @@ class WindowQueries:
             columns.append(self._values(shown, found))
         return pa.Table.from_arrays(columns, schema=self.call.answer_schema)
 
-    def _values(self, shown: Shown, found: Joined) -> pa.Array:
+    def _values(self, shown: Snapshot, found: Joined) -> pa.Array:
         """What each answer's query selects, as JSON."""
         label = self.queries.labels[found.slot]
         out: list[str | None] = [None] * len(label)
@@ -214,7 +214,7 @@ class WindowQueries:
         until, wrong = until_of(table, self.call.streams[0])
         selects = column_of(table, SELECT).to_pylist() if SELECT in table.column_names else [None] * len(table)
         texts: dict[int, str | None] = {}
-        terms: dict[int, Term] = {}
+        terms: dict[int, QueryWindow] = {}
         for i, (given, select) in enumerate(zip(conditions or [None] * len(table), selects, strict=True)):
             try:
                 texts[i], terms[i] = self._term(given, select)
@@ -238,7 +238,7 @@ class WindowQueries:
         never = [(int(good[i]), "no rows can ever satisfy it") for i in added.never.tolist()]
         return sorted(wrong), never
 
-    def _reach(self, lane: int, term: Term) -> None:
+    def _reach(self, lane: int, term: QueryWindow) -> None:
         """Rows of a lane are joined within this window, too."""
         known = self._longest.get((lane, term.rows), term.length)
         self._longest[lane, term.rows] = tuple(map(max, known, term.length))
@@ -266,16 +266,16 @@ class WindowQueries:
                 raise BadArgument(f"select names {name!r}, which is {told}.{nearest(name, known)}")
         return tuple(known[name][0] for name in names)
 
-    def _term(self, given: str | None, select: str | None) -> tuple[str | None, Term]:
+    def _term(self, given: str | None, select: str | None) -> tuple[str | None, QueryWindow]:
         """The condition of a query, and what it says beside; `BadArgument` if it cannot be used."""
         selected = () if select is None else self._selected(select)
         if given is None:
-            return None, Term((0,) * len(self.call.streams), rows=False, selected=selected)
+            return None, QueryWindow((0,) * len(self.call.streams), rows=False, selected=selected)
         if len(given) > MOST_LENGTH:
             raise BadArgument(too_long(len(given)))
         text, within = _split(given)
         length, rows = self._window(within)
-        return text, Term(length, rows, selected)
+        return text, QueryWindow(length, rows, selected)
 
     def _window(self, within: tuple[str, str] | None) -> tuple[tuple[int, ...], bool]:
         """Each stream's window in microseconds or rows, and whether these are rows."""
@@ -307,7 +307,7 @@ class WindowQueries:
                 out[name] = np.where(mine, 0, NULL), np.where(mine, length, MOST)
         return out
 
-    def _lane_of(self, made: Template) -> Lane:
+    def _lane_of(self, made: Template) -> JoinGroup:
         """The lane of queries of a template: by the equalities between streams that hold for all their answers."""
         found: set[Equality] = set()
         known: set[Comparison] = set()
@@ -317,8 +317,8 @@ class WindowQueries:
                 found.add(joined[0])
                 known |= {node} if joined[1] else set()
         equalities = tuple(sorted(found, key=repr))
-        lane = self._lanes.setdefault(equalities, Lane(len(self._lanes)))
-        return Lane(lane.number, frozenset(known))
+        lane = self._lanes.setdefault(equalities, JoinGroup(len(self._lanes)))
+        return JoinGroup(lane.number, frozenset(known))
 
     def _equality(self, node: Comparison) -> tuple[Equality, bool] | None:
         """The equality between streams that a comparison is, if any, and whether joining on it is exact."""

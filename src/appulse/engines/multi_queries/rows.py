@@ -16,7 +16,7 @@ from appulse.model.encode import checked, keys_of
 from appulse.model.strings import Labels, encode
 from appulse.operators.labels import LabelNumbers
 from appulse.operators.query_match import Points
-from appulse.operators.query_windows import Sampled, Side
+from appulse.operators.query_windows import Sampled, StreamView
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appulse.engines.queries.call import QueryCall
-    from appulse.model.encode import Checked
+    from appulse.model.encode import ValidRows
 
 # The number of a row, while it is checked.
 _ROW = "\0row"
@@ -51,7 +51,7 @@ class WindowRows(Batch):
     samples: Ragged[_Samples] | None = None
 
     @staticmethod
-    def of(table: pa.Table, rows: Checked, call: QueryCall) -> WindowRows:
+    def of(table: pa.Table, rows: ValidRows, call: QueryCall) -> WindowRows:
         """Good rows, as they came and as checked."""
         points = points_of(rows, call)
         if points.owner is None or points.weight is None:
@@ -76,7 +76,7 @@ class WindowRows(Batch):
         return Sampled(Points(columns, len(table), self.time[owner], owner, samples.values.weight))
 
 
-class Shown:
+class Snapshot:
     """The rows of all streams at a push: those held before, and those that came with it.
 
     Windows in time show a row as it comes, windows in rows once its tick is complete: before ``complete``. ``was`` is
@@ -100,32 +100,32 @@ class Shown:
             was,
             complete,
         )
-        self._sides: dict[bool, list[Side]] = {}
+        self._sides: dict[bool, list[StreamView]] = {}
 
     def there(self, stream: int) -> NDArray[np.bool_]:
         """The rows of complete ticks."""
         there: NDArray[np.bool_] = self.ticks[stream] < self._complete
         return there
 
-    def sides(self, *, counted: bool) -> list[Side]:
+    def sides(self, *, counted: bool) -> list[StreamView]:
         """The streams as windows of one kind see them: in rows, if rows are ``counted``, or in time."""
         if counted not in self._sides:
             self._sides[counted] = [self._side(stream, counted=counted) for stream in range(len(self.rows))]
         return self._sides[counted]
 
-    def standing(self) -> list[Side]:
+    def standing(self) -> list[StreamView]:
         """The streams with all rows of complete ticks, whenever they came."""
         there = [self.there(stream) for stream in range(len(self.rows))]
         given = zip(self._sampled, self.ticks, self.groups, self._ranks, there, strict=True)
-        return [Side(*of_stream) for of_stream in given]
+        return [StreamView(*of_stream) for of_stream in given]
 
-    def _side(self, stream: int, *, counted: bool) -> Side:
+    def _side(self, stream: int, *, counted: bool) -> StreamView:
         ticks, new = self.ticks[stream], self.new[stream]
         group, rank, samples = self.groups[stream], self._ranks[stream], self._sampled[stream]
         if not counted:
-            return Side(samples, self.rows[stream].time, group, rank, np.ones(len(new), bool), new)
+            return StreamView(samples, self.rows[stream].time, group, rank, np.ones(len(new), bool), new)
         there = self.there(stream)
-        return Side(samples, ticks, group, rank, there, there & (new | (ticks >= self.was)))
+        return StreamView(samples, ticks, group, rank, there, there & (new | (ticks >= self.was)))
 
     @cached_property
     def _sampled(self) -> list[Sampled]:
@@ -150,7 +150,7 @@ class Shown:
         ]
 
 
-class HeldRows:
+class BufferedRows:
     """The rows that windows may still hold, or whose tick is not complete yet; deterministic, free of any engine."""
 
     def __init__(self, streams: Sequence[QueryCall], *, arrival: bool) -> None:
@@ -175,7 +175,7 @@ class HeldRows:
         waiting = [tick[tick >= self.complete] for tick in self.ticks]
         return min((int(tick.min()) for tick in waiting if len(tick)), default=None)
 
-    def push(self, came: Mapping[int, WindowRows], complete: int) -> Shown:
+    def push(self, came: Mapping[int, WindowRows], complete: int) -> Snapshot:
         """Take in rows by stream, and complete all ticks before one."""
         was, self.complete = self.complete, max(self.complete, complete)
         ticks = self._ticks_of(came)
@@ -183,9 +183,9 @@ class HeldRows:
         for i, fresh in came.items():
             self.rows[i] = WindowRows.concat([self.rows[i], fresh])
             self.ticks[i] = np.concatenate([self.ticks[i], ticks[i]])
-        return Shown(self._streams, list(self.rows), list(self.ticks), new, was, self.complete)
+        return Snapshot(self._streams, list(self.rows), list(self.ticks), new, was, self.complete)
 
-    def forget(self, shown: Shown, frontier: int, longest: Longest) -> None:
+    def forget(self, shown: Snapshot, frontier: int, longest: Longest) -> None:
         """Forget what no row to come meets any more: none will be older than ``frontier``."""
         for i, (rows, tick) in enumerate(zip(shown.rows, shown.ticks, strict=True)):
             kept = ~shown.there(i)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from appulse.model.encode import Checked
+    from appulse.model.encode import ValidRows
     from appulse.model.meaning import Meaning
     from appulse.model.stream import Stream
     from appulse.operators.query_match import Matched
@@ -253,7 +253,7 @@ class LocalQueries:
         """They have been told elsewhere."""
         self._rejects.clear()
 
-    def answers(self, rows: Checked, found: Matched) -> pa.Table:
+    def answers(self, rows: ValidRows, found: Matched) -> pa.Table:
         """As a table, in the types the user gave."""
         call, at = self.call, pa.array(found.row)
         columns = [
@@ -327,7 +327,7 @@ class LocalQueries:
                 raise BadArgument(f"select names {name!r}, which is no column of the stream.{nearest(name, known)}")
         return names
 
-    def _values(self, rows: Checked, found: Matched) -> pa.Array:
+    def _values(self, rows: ValidRows, found: Matched) -> pa.Array:
         """What each answer's query selects, as JSON."""
         label = self.queries.labels[found.slot]
         out: list[str | None] = [None] * len(label)
@@ -475,7 +475,7 @@ def failed_queries(queries: QuerySet, schema: pa.Schema) -> pa.Table:
     return refused_queries(table, wrong, schema)
 
 
-def points_of(rows: Checked, call: QueryCall) -> Points:
+def points_of(rows: ValidRows, call: QueryCall) -> Points:
     """The samples of checked rows, with all columns that conditions may name."""
     columns = {name: column_of(rows.table, name) for name in rows.table.column_names}
     model, n = call.encoding.held_as, len(rows.table)

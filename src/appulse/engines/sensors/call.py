@@ -267,7 +267,7 @@ def property_of(similar: str, over: Any, width: float | None, value_type: pa.Dat
     if similar == "value":
         if over is not None:
             raise BadArgument(
-                "over= is for similar='summary', 'slope' and 'pattern': of values there is one a reading."
+                "over= applies only to similar='summary', 'slope' and 'pattern'; remove it for similar='value'."
             )
         return None
     if over is None:

@@ -30,7 +30,7 @@ from appulse.model.readings import (
 from appulse.model.stream import ahead_micros
 from appulse.model.strings import Labels, encode
 from appulse.model.times import duration, from_micros
-from appulse.operators.happenings import Happenings, PhenomenaPlan, Sites
+from appulse.operators.happenings import PhenomenaPlan, PhenomenonEvents, Sites
 from appulse.operators.phenomena import Phenomena
 from appulse.operators.phenomena_within import PhenomenaWithin
 
@@ -93,7 +93,7 @@ class PhenomenaCall(ReadingsCall):
         """A fresh one."""
         return Phenomena(self.plan) if self.plan.within is None else PhenomenaWithin(self.plan)
 
-    def tables(self, found: Sequence[Happenings]) -> Iterator[pa.Table]:
+    def tables(self, found: Sequence[PhenomenonEvents]) -> Iterator[pa.Table]:
         """Events, or regions."""
         names = SensorNames(self.key_type)
         return (table_of(part, names, self) for part in found)
@@ -232,7 +232,7 @@ def _sites(locations: pa.Table, sensor: str, kind: pa.DataType, reach: float) ->
     return Sites(tuple(named[row] for row in order), at, first, np.ascontiguousarray(both[:, 1]))
 
 
-def table_of(found: Happenings, names: SensorNames, call: PhenomenaCall) -> pa.Table:
+def table_of(found: PhenomenonEvents, names: SensorNames, call: PhenomenaCall) -> pa.Table:
     """Events in the types the user gave."""
     kinds = pa.array([*KINDS, "stands"]).take(pa.array(found.kind))
     others = pa.array(found.other)
@@ -254,7 +254,7 @@ def table_of(found: Happenings, names: SensorNames, call: PhenomenaCall) -> pa.T
     )
 
 
-def _values(found: Happenings, call: PhenomenaCall) -> pa.Array:
+def _values(found: PhenomenonEvents, call: PhenomenaCall) -> pa.Array:
     if call.plan.within is not None:
         return pa.array(found.key.view(np.float64))
     if call.plan.binned:
@@ -267,7 +267,7 @@ def _values(found: Happenings, call: PhenomenaCall) -> pa.Array:
     return values_of(codes.astype(np.int64), tuple(found.labels.values[n] for n in used.tolist()), call.plan.value_type)
 
 
-def _places(found: Happenings, call: PhenomenaCall) -> Iterator[pa.Array]:
+def _places(found: PhenomenonEvents, call: PhenomenaCall) -> Iterator[pa.Array]:
     """Centroid, hull, velocity, prediction and its error; null without locations."""
     n, sites = len(found), call.plan.sites
     if sites is None:

@@ -13,8 +13,8 @@ from appulse.kernels.packing import offsets_fit, restore
 from appulse.model.batch import Ragged
 from appulse.model.codec import from_columns, pack_batch, pack_columns, unpack_batch, unpack_columns
 from appulse.model.objects import Objects
-from appulse.operators.numbering import Floors
-from appulse.operators.presence import Presence
+from appulse.operators.numbering import WindowStarts
+from appulse.operators.presence import ExistenceTable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,28 +47,28 @@ def unpack(block: bytes) -> tuple[int, int, Objects]:
     return stream, lane, from_columns(Objects, columns)
 
 
-def pack_floors(floors: Floors) -> bytes:
+def pack_floors(floors: WindowStarts) -> bytes:
     """Windows that moved on, as bytes."""
     return pack_batch("floors", floors)
 
 
-def unpack_floors(blob: bytes) -> Floors:
+def unpack_floors(blob: bytes) -> WindowStarts:
     """What `pack_floors` packed."""
     if blob[:4] == old_blocks.ARRAYS:
         return old_blocks.floors_of(blob)
-    return unpack_batch("floors", Floors, blob, copied=True)
+    return unpack_batch("floors", WindowStarts, blob, copied=True)
 
 
-def pack_presence(presence: Presence) -> bytes:
+def pack_presence(presence: ExistenceTable) -> bytes:
     """What may not exist, as bytes."""
     return pack_batch("presence", presence)
 
 
-def unpack_presence(blob: bytes) -> Presence:
+def unpack_presence(blob: bytes) -> ExistenceTable:
     """What `pack_presence` packed."""
     if blob[:4] == old_blocks.ARRAYS:
         return old_blocks.presence_of(blob)
-    return unpack_batch("presence", Presence, blob, copied=True)
+    return unpack_batch("presence", ExistenceTable, blob, copied=True)
 
 
 def pack_arrays(arrays: Mapping[str, NDArray[Any]]) -> bytes:

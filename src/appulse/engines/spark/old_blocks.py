@@ -17,8 +17,8 @@ from appulse.model.objects import Objects
 from appulse.model.readings import Readings
 from appulse.model.strings import Bytes, Labels
 from appulse.model.uncertainty import Form
-from appulse.operators.numbering import Floors
-from appulse.operators.presence import Presence
+from appulse.operators.numbering import WindowStarts
+from appulse.operators.presence import ExistenceTable
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
@@ -82,19 +82,19 @@ def objects_of(block: bytes) -> tuple[int, int, Objects]:
     return stream, lane, Objects(Form(form), time, key, *values, group, differ, measure, number, frame)
 
 
-def floors_of(blob: bytes) -> Floors:
+def floors_of(blob: bytes) -> WindowStarts:
     """Windows that moved on."""
     arrays = arrays_of(blob)
     group = Labels(arrays["codes"], tuple(Bytes(arrays["offsets"], arrays["values"]).to_list()))
-    return Floors(group, arrays["stream"], arrays["tick"], arrays["floor"])
+    return WindowStarts(group, arrays["stream"], arrays["tick"], arrays["floor"])
 
 
-def presence_of(blob: bytes) -> Presence:
+def presence_of(blob: bytes) -> ExistenceTable:
     """What may not exist."""
     arrays = arrays_of(blob)
     values = tuple(Bytes(arrays["offsets"], arrays["values"]).to_list())
     group = Labels(arrays["codes"], values) if "codes" in arrays else None
-    return Presence(group, arrays["stream"], arrays["base"], Ragged(arrays["first"], arrays["exist"]))
+    return ExistenceTable(group, arrays["stream"], arrays["base"], Ragged(arrays["first"], arrays["exist"]))
 
 
 def readings_of(block: bytes) -> Readings:

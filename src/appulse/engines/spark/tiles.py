@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from appulse.model.meaning import Meaning
     from appulse.model.objects import Objects
-    from appulse.operators.pairs import Pairs
+    from appulse.operators.pairs import CandidatePairs
     from appulse.operators.plan import JoinPlan
-    from appulse.operators.store import Store
+    from appulse.operators.store import WindowBuffer
 
 # Copies per row are (1 + 2 reach / side)^d: 1.27 at this ratio in two dimensions.
 _SIDE_PER_REACH = 16.0
@@ -129,7 +129,7 @@ class TilePlan:
         return hashes
 
 
-def pair_places(plan: TilePlan, pairs: Pairs, group_hashes: NDArray[np.uint64]) -> NDArray[np.int32]:
+def pair_places(plan: TilePlan, pairs: CandidatePairs, group_hashes: NDArray[np.uint64]) -> NDArray[np.int32]:
     """The tile that reports each pair; ``group_hashes`` by number of group."""
     a, b = pairs.left_store, pairs.right_store
     one = Placed(a.centre.view, a.reach.view, _pair_hashes(plan, a, pairs.left))
@@ -139,7 +139,7 @@ def pair_places(plan: TilePlan, pairs: Pairs, group_hashes: NDArray[np.uint64]) 
     return owners
 
 
-def _pair_hashes(plan: TilePlan, store: Store, rows: NDArray[np.int64]) -> NDArray[np.uint64]:
+def _pair_hashes(plan: TilePlan, store: WindowBuffer, rows: NDArray[np.int64]) -> NDArray[np.uint64]:
     if not plan.hot:
         return np.zeros(len(rows), np.uint64)
     keys = store.keys(rows)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from appulse.model.meaning import Meaning
     from appulse.model.objects import Objects
     from appulse.operators.labels import LabelNumbers
-    from appulse.operators.pairs import Pairs
+    from appulse.operators.pairs import CandidatePairs
     from appulse.operators.plan import JoinPlan
 
 BEGINNING = -(1 << 62)
@@ -170,7 +170,7 @@ class PlaceOwnership:
     place: int
     _group_hashes: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(1, np.uint64))
 
-    def owned(self, pairs: Pairs, labels: LabelNumbers) -> NDArray[np.bool_]:
+    def owned(self, pairs: CandidatePairs, labels: LabelNumbers) -> NDArray[np.bool_]:
         """Which of the pairs these are."""
         known = len(self._group_hashes)
         if known < len(labels.values):

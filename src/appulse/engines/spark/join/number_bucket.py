@@ -14,7 +14,7 @@ from appulse.engines.spark.blobs import FLOORS, PRESENCE
 from appulse.engines.spark.codec import pack_arrays, pack_floors, pack_presence, unpack_arrays
 from appulse.engines.spark.routing import tiled
 from appulse.engines.spark.stage import GroupBuckets
-from appulse.operators.numbering import Floors, Released
+from appulse.operators.numbering import Released, WindowStarts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -156,7 +156,7 @@ def _in_window(objects: Objects, stream: int) -> NDArray[np.bool_]:
     return mask
 
 
-def _by_place(places: NDArray[np.int64], floors: Floors) -> Iterator[tuple[int, Floors]]:
+def _by_place(places: NDArray[np.int64], floors: WindowStarts) -> Iterator[tuple[int, WindowStarts]]:
     for place in np.unique(places).tolist():
         at = np.flatnonzero(places == place)
         yield place, floors.take(at)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from appulse.engines.bucket import Blobs
     from appulse.model.objects import Objects
-    from appulse.operators.presence import Presence
+    from appulse.operators.presence import ExistenceTable
 
 
 @dataclass(frozen=True)
@@ -254,5 +254,5 @@ class NumberedTile(Tile):
         return stream, objects
 
 
-def _presence(blobs: Iterable[bytes]) -> list[Presence]:
+def _presence(blobs: Iterable[bytes]) -> list[ExistenceTable]:
     return [unpack_presence(blob[1:]) for blob in blobs]

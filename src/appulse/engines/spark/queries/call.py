@@ -36,7 +36,7 @@ from appulse.engines.queries.call import (
 )
 from appulse.engines.spark.inputs import gathered, quoted
 from appulse.engines.spark.pipeline import Operator, built
-from appulse.engines.spark.queries.held import BATCHES, Held, batches_of, standing
+from appulse.engines.spark.queries.held import BATCHES, QueryDelta, batches_of, standing
 from appulse.engines.spark.queries.parts import matched_in_parts
 from appulse.engines.spark.results import remember
 from appulse.engines.spark.routing import plain_tiling
@@ -101,7 +101,7 @@ def spark_queries(
     judged = LocalQueries(call)
     judged.change(table)
     parts = options.partitions or -(-judged.queries.nbytes // _MOST_BYTES)
-    held = Held(sources.spark, table)
+    held = QueryDelta(sources.spark, table)
     answers, rejects = _schemas(call, stream)
     operator = Operator(
         call,
@@ -115,7 +115,7 @@ def spark_queries(
 
 
 def _matched(
-    call: QueryCall, held: Held, stream: Stream, parts: int, answers: T.StructType, rejects: T.StructType
+    call: QueryCall, held: QueryDelta, stream: Stream, parts: int, answers: T.StructType, rejects: T.StructType
 ) -> DataFrame:
     """The rows, matched where they are or in the parts of the queries that they meet."""
     rows: DataFrame = stream.frame.select(*map(quoted, call.columns))
@@ -151,7 +151,7 @@ class Changing:
     def __init__(self, call: QueryCall, answers: T.StructType, rejects: T.StructType, folder: Folder) -> None:
         self._call, self._folder = call, folder
         self._answers, self._rejects = answers, rejects
-        self._changes: list[tuple[int, Held]] | None = None
+        self._changes: list[tuple[int, QueryDelta]] | None = None
 
     def __call__(self, batch: DataFrame, number: int) -> DataFrame:
         """Tagged rows of a micro-batch."""
@@ -164,7 +164,7 @@ class Changing:
             fresh = judged.change(fresh)  # in the history, what is refused would stand in for what stands
             refused = judged.rejects()
             self._folder.write(f"{_HISTORY}/{number:012d}", b64encode(packed(fresh)).decode())
-            known.append((number, Held(spark, fresh)))
+            known.append((number, QueryDelta(spark, fresh)))
         changes = [held for _, held in known]
         rows = batch.where(F.col(_ROW).isNotNull()).select(f"{_ROW}.*")
         version = sum(held.batches for held in changes)
@@ -177,14 +177,14 @@ class Changing:
             parts.append(tagged_rows("reject", refused, arrow))
         return tagged.unionAll(spark.createDataFrame(pa.Table.from_batches(parts), schema))
 
-    def _known(self, spark: Any, number: int) -> list[tuple[int, Held]]:
+    def _known(self, spark: Any, number: int) -> list[tuple[int, QueryDelta]]:
         """The changes before a batch; many of them as one."""
         if self._changes is None:
             stored = sorted(int(name) for name in self._folder.names(_HISTORY) if name.isdigit())
             tables = [(at, unpacked(b64decode(self._folder.read(f"{_HISTORY}/{at:012d}") or ""))) for at in stored]
             # Whatever is older than changes made into one is in them: somebody stopped before it was removed.
             first = max((i for i, (_, table) in enumerate(tables) if batches_of(table)), default=0)
-            self._changes = [(at, Held(spark, table)) for at, table in tables[first:]]
+            self._changes = [(at, QueryDelta(spark, table)) for at, table in tables[first:]]
         # What an attempt at this batch left is written anew, and its successors have never been.
         self._changes = known = [(at, held) for at, held in self._changes if at < number]
         if len(known) > _MOST_CHANGES:
@@ -195,7 +195,7 @@ class Changing:
             self._folder.write(f"{_HISTORY}/{last:012d}", b64encode(packed(table)).decode())
             for at, _ in known[:-1]:
                 self._folder.remove(f"{_HISTORY}/{at:012d}")
-            known[:] = [(last, Held(spark, table, tuple(held.digest for _, held in known)))]
+            known[:] = [(last, QueryDelta(spark, table, tuple(held.digest for _, held in known)))]
         return known
 
 
@@ -206,7 +206,7 @@ def _schemas(call: QueryCall, stream: Stream) -> tuple[T.StructType, T.StructTyp
 
 
 def _matcher(
-    call: QueryCall, changes: Sequence[Held], schema: T.StructType
+    call: QueryCall, changes: Sequence[QueryDelta], schema: T.StructType
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Answers alone."""
     arrow = arrow_schema(schema)
@@ -223,7 +223,7 @@ def _matcher(
 
 
 def _tagged_matcher(
-    call: QueryCall, changes: Sequence[Held], schema: T.StructType, version: int = 0
+    call: QueryCall, changes: Sequence[QueryDelta], schema: T.StructType, version: int = 0
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Answers, rejects and metrics."""
     arrow = arrow_schema(schema)

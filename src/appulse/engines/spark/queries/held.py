@@ -23,7 +23,7 @@ BATCHES = b"appulse batches"
 _KEPT: OrderedDict[tuple[str, ...], LocalQueries] = OrderedDict()
 
 
-class Held:
+class QueryDelta:
     """Changes of a set of queries on their way to workers: as Arrow's own bytes, known by what they say."""
 
     def __init__(self, spark: Any, table: pa.Table, covers: tuple[str, ...] = ()) -> None:
@@ -45,7 +45,7 @@ def batches_of(table: pa.Table) -> int:
     return int((table.schema.metadata or {}).get(BATCHES, 0))
 
 
-def standing(call: QueryCall, changes: Sequence[Held]) -> LocalQueries:
+def standing(call: QueryCall, changes: Sequence[QueryDelta]) -> LocalQueries:
     """The set of queries after these changes, indexed.
 
     A worker process keeps it, and goes on from what it has: what came since is all that it takes in.

@@ -19,7 +19,7 @@ from appulse.engines.bucket import fail_if_asked
 from appulse.engines.queries.call import CHANGE, LocalQueries, last_changes, points_of
 from appulse.engines.spark.blobs import REJECTS, metrics_blob, table_bytes
 from appulse.engines.spark.inputs import gathered, quoted
-from appulse.engines.spark.queries.held import Held, standing
+from appulse.engines.spark.queries.held import QueryDelta, standing
 from appulse.engines.spark.tables import packed, unpacked
 from appulse.engines.spark.tagged import arrow_schema, decoded, tagged_rows
 from appulse.engines.spark.tiles import spread_keys
@@ -52,7 +52,7 @@ def matched_in_parts(call: QueryCall, table: pa.Table, stream: Stream, schema: T
     judged.change(usable)  # each under a key of its own, so slots are rows
     parts, members = parted(judged.queries, many)
     spark = stream.frame.sparkSession
-    held = [Held(spark, usable.take(pa.array(rows))) for rows in members]
+    held = [QueryDelta(spark, usable.take(pa.array(rows))) for rows in members]
     tasks = max(1, len(held))
     keys = spread_keys(tasks, tasks)
     frame: DataFrame = stream.frame
@@ -97,7 +97,7 @@ def routed(call: QueryCall, parts: Parts, keys: list[int], table: pa.Table) -> I
 
 
 def _matcher(
-    call: QueryCall, held: dict[int, Held], schema: T.StructType
+    call: QueryCall, held: dict[int, QueryDelta], schema: T.StructType
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     arrow = arrow_schema(schema)
 
