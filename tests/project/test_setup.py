@@ -21,15 +21,10 @@ def checkout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]
     asked: list[list[str]] = []
     (tmp_path / "pyproject.toml").write_text("[project]\n")
     (tmp_path / "requirements.lock").write_text("setuptools==1 \\\n    --hash=sha256:00\n    # via appulse\nzlib==2\n")
-    venv = tmp_path / ".venv"
     places = {
         "ROOT": tmp_path,
-        "VENV": venv,
-        "PYTHON": venv / "bin" / "python",
         "LOCK": tmp_path / "requirements.lock",
-        "STAMP": venv / setup.STAMP.name,
-        "UNFINISHED": venv / setup.UNFINISHED.name,
-        "pip": lambda *arguments: asked.append(list(arguments)),
+        "pip": lambda _, *arguments, **__: asked.append(list(arguments)),
     }
     for name, place in places.items():
         monkeypatch.setattr(setup, name, place)

@@ -74,7 +74,9 @@ def _frames(spark: SparkSession, folder: Path) -> tuple[DataFrame, DataFrame]:
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"value": ap.Samples("sampled")}, {"existence": "sure"}], ids=["exact", "samples", "existence"]
+    "changes",
+    [{}, pytest.param({"value": ap.Samples("sampled")}, marks=pytest.mark.every_version), {"existence": "sure"}],
+    ids=["exact", "samples", "existence"],
 )
 def test_batch_streaming_and_in_process_answer_alike(
     spark: SparkSession, tmp_path: Path, changes: dict[str, Any]
@@ -242,6 +244,7 @@ def _changes(rng: np.random.Generator, batches: int) -> list[pa.Table]:
     return tables
 
 
+@pytest.mark.every_version
 def test_queries_that_are_a_stream_answer_batch_by_batch(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -373,6 +376,7 @@ def test_aggregates_over_streams_answer_as_in_process(spark: SparkSession, tmp_p
     assert _rows(rejects) == _rows(ap.rejects(expected))
 
 
+@pytest.mark.every_version
 def test_window_joins_go_on_from_a_checkpoint_by_the_queries_of_each_batch(spark: SparkSession, tmp_path: Path) -> None:
     """Queries that are a stream, over two streams: each micro-batch answers by its own set, which its metrics tell."""
     rng = np.random.default_rng(5)
