@@ -68,6 +68,11 @@ def _rows(table: pa.Table) -> list[str]:
     return sorted(map(repr, table.to_pylist()))
 
 
+def _figures(progress: Any) -> dict[str, Any]:
+    (figures,) = progress.observedMetrics.values()
+    return dict(figures.asDict())
+
+
 def _frames(spark: SparkSession, folder: Path) -> tuple[DataFrame, DataFrame]:
     """A folder as a batch, and as a stream."""
     return spark.read.parquet(str(folder)), read_stream(spark, folder)
@@ -217,7 +222,7 @@ def test_a_query_that_was_stopped_goes_on(spark: SparkSession, tmp_path: Path) -
         return query
 
     first = run(trigger={"availableNow": True})
-    told = [progress.observedMetrics["appulse"].asDict() for progress in first.recentProgress]
+    told = [_figures(progress) for progress in first.recentProgress]
     assert sum(metrics["rows"] for metrics in told) == 198
     assert sum(metrics["rejected"] for metrics in told) == 2
     pq.write_table(table.slice(200), folder / "later.parquet")
@@ -415,7 +420,7 @@ def test_window_joins_go_on_from_a_checkpoint_by_the_queries_of_each_batch(spark
         return query
 
     first = run(3, trigger={"availableNow": True})
-    told = [progress.observedMetrics["appulse"].asDict() for progress in first.recentProgress if progress.numInputRows]
+    told = [_figures(progress) for progress in first.recentProgress if progress.numInputRows]
     assert [metrics["query_version"] for metrics in told] == [1, 2, 3]
     assert [metrics["queries"] for metrics in told] == [2, 2, 3]
     run(5, drain=True)
