@@ -2,7 +2,7 @@ PYTHON ?= python3
 SETUP := $(PYTHON) tools/setup.py
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long lint lock docs-check clean
+.PHONY: help demo test test-long test-spark lint lock docs-check clean
 
 help: ## say what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -16,6 +16,9 @@ test: ## run the tests (ARGS="-k name" and the like go to pytest)
 test-long: ## run the long tests: more examples, bigger streams
 	@$(SETUP) test-long $(ARGS)
 
+test-spark: ## run a few tests on another Spark: VERSION=4.2 [PYTHON=python3.12]
+	@$(SETUP) test-spark $(VERSION) $(ARGS)
+
 lint: ## check style, format, types and import layers
 	@$(SETUP) lint
 
@@ -26,5 +29,5 @@ docs-check: ## run the examples of README and docs, check their links
 	@$(SETUP) docs-check
 
 clean: ## remove the environment and every cache of the checkout
-	@rm -rf .venv .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+	@rm -rf .venv .venv-spark-* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
 	@find src tests tools benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

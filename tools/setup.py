@@ -5,6 +5,8 @@
     python3 tools/setup.py demo [...]       ... then `appulse demo`
     python3 tools/setup.py test | test-long | lint | lock | docs-check [...]
     python3 tools/setup.py bench NAME [...] ... then `python -m benchmarks.NAME`
+    python3 tools/setup.py test-spark 4.2 [...]
+        the tests of every version on PySpark 4.2 and this Python, in an environment beside `.venv`
 
 Needs Python 3.11 or later and nothing else. What is installed is what `requirements.lock` names, checked against its
 hashes. A second call finds everything in place and takes no time; an interrupted one starts over where it must.
@@ -20,6 +22,7 @@ import shutil
 import subprocess
 import sys
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -29,11 +32,8 @@ if TYPE_CHECKING:
 
 OLDEST = (3, 11)
 ROOT = Path(__file__).resolve().parent.parent
-VENV = ROOT / ".venv"
-PYTHON = VENV / "bin" / "python"
 LOCK = ROOT / "requirements.lock"
-STAMP = VENV / "appulse-setup.json"
-UNFINISHED = VENV / "appulse-setup.unfinished"
+SPARK = "pyspark"
 
 # The sdists among the requirements are built with this one, from the lock like all the rest.
 BUILDER = "setuptools"
@@ -51,6 +51,10 @@ COMMANDS: dict[str, list[list[str]]] = {
     "demo": [["appulse", "demo"]],
     "test": [[*TESTS]],
     "test-long": [[*TESTS, "-m", "long", "--hypothesis-profile=long"]],
+    # Before 4.2 PySpark leaves sockets to the garbage collector, which warns of them.
+    "test-spark": [
+        ["pytest", "tests/spark", "-m", "every_version", "-W", "ignore::pytest.PytestUnraisableExceptionWarning"]
+    ],
     "lint": [
         ["ruff", "check"],
         ["ruff", "format", "--check"],
@@ -63,9 +67,35 @@ COMMANDS: dict[str, list[list[str]]] = {
 }
 
 
+@dataclass(frozen=True)
+class Environment:
+    """A virtual environment of the checkout; ``spark`` is the version of PySpark to install in place of the locked."""
+
+    folder: Path
+    spark: str = ""
+
+    @property
+    def python(self) -> Path:
+        """Its interpreter."""
+        return self.folder / "bin" / "python"
+
+    @property
+    def stamp(self) -> Path:
+        """What the last finished set-up was made from."""
+        return self.folder / "appulse-setup.json"
+
+    @property
+    def unfinished(self) -> Path:
+        """Exists while a set-up is at work, and after one that was cut short."""
+        return self.folder / "appulse-setup.unfinished"
+
+
 def main(arguments: list[str]) -> int:
     """Set up, run the command in the environment made, and return its exit code."""
     name, rest = (arguments[0], arguments[1:]) if arguments else ("", [])
+    venv = Environment(ROOT / ".venv")
+    if name == "test-spark":
+        venv, rest = spark_environment(rest[0] if rest else ""), rest[1:]
     if name == "bench" and rest:
         programs, rest = [["python", "-m", f"benchmarks.{rest[0]}"]], rest[1:]
     elif name in COMMANDS:
@@ -75,17 +105,28 @@ def main(arguments: list[str]) -> int:
         fail(f"there is no command {' '.join(arguments)!r}. There are: {known}; none at all just sets up.")
     else:
         programs = []
-    set_up()
+    set_up(venv)
     for program in programs[:-1]:
-        if code := run(program):
+        if code := run(venv, program):
             return code
-    return run([*programs[-1], *rest]) if programs else 0
+    return run(venv, [*programs[-1], *rest]) if programs else 0
 
 
-def run(program: list[str]) -> int:
+def spark_environment(version: str) -> Environment:
+    """The environment for a version of Spark and the Python that runs this."""
+    if not re.fullmatch(r"\d+\.\d+(\.\d+)?", version):
+        fail(f"test-spark takes a version of Spark, not {version!r}: make test-spark VERSION=4.2 [PYTHON=python3.12]")
+    return Environment(ROOT / f".venv-spark-{version}-python{sys.version_info[0]}.{sys.version_info[1]}", version)
+
+
+def run(venv: Environment, program: list[str]) -> int:
     """Run a program of the environment in the checkout, with the terminal as it is."""
-    environment = os.environ | {"VIRTUAL_ENV": str(VENV), "PATH": f"{PYTHON.parent}{os.pathsep}{os.environ['PATH']}"}
-    running = subprocess.Popen([PYTHON.parent / program[0], *program[1:]], cwd=ROOT, env=environment)
+    programs = venv.python.parent
+    environment = os.environ | {
+        "VIRTUAL_ENV": str(venv.folder),
+        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+    }
+    running = subprocess.Popen([programs / program[0], *program[1:]], cwd=ROOT, env=environment)
     while True:
         try:
             return running.wait()
@@ -110,53 +151,53 @@ def check_python() -> None:
             )
 
 
-def set_up() -> None:
-    """Bring `.venv` to what the lock and pyproject.toml say, doing nothing that is done."""
+def set_up(venv: Environment) -> None:
+    """Bring an environment to what the lock and pyproject.toml say, doing nothing that is done."""
     wanted = {"root": str(ROOT), "requirements": digest(LOCK), "project": digest(ROOT / "pyproject.toml")}
-    if standing() == wanted:
+    if standing(venv) == wanted:
         return
     check_python()
     with alone():
-        found = standing()
+        found = standing(venv)
         if found == wanted:
             return
-        if not usable(found):
-            say(f"making {VENV} with Python {sys.version.split()[0]}")
-            subprocess.run([sys.executable, "-m", "venv", "--clear", VENV], check=True)
+        if not usable(venv, found):
+            say(f"making {venv.folder} with Python {sys.version.split()[0]}")
+            subprocess.run([sys.executable, "-m", "venv", "--clear", venv.folder], check=True)
             found = {}
         # What is half installed when this is cut short cannot be told from what is whole: all of it goes next time.
-        UNFINISHED.touch()
-        STAMP.unlink(missing_ok=True)
+        venv.unfinished.touch()
+        venv.stamp.unlink(missing_ok=True)
         if found.get("requirements") != wanted["requirements"]:
             say("installing the locked requirements; the first time takes a minute or two")
-            install_requirements()
+            install_requirements(venv)
         say("installing appulse, editable")
-        pip("--no-deps", "--no-build-isolation", "--editable", str(ROOT))
+        pip(venv, "--no-deps", "--no-build-isolation", "--editable", str(ROOT))
         say("compiling the kernels")
         # Only to save time later: what is not compiled now is on first use.
-        subprocess.run([PYTHON, "-m", "appulse.engines.warm"], check=False, capture_output=True)
-        STAMP.write_text(json.dumps(wanted))
-        UNFINISHED.unlink()
-    say(f"ready: {VENV}")
+        subprocess.run([venv.python, "-m", "appulse.engines.warm"], check=False, capture_output=True)
+        venv.stamp.write_text(json.dumps(wanted))
+        venv.unfinished.unlink()
+    say(f"ready: {venv.folder}")
 
 
-def standing() -> dict[str, str]:
+def standing(venv: Environment) -> dict[str, str]:
     """What the last finished set-up of this environment was made from; empty if there is none."""
-    if not PYTHON.exists() or UNFINISHED.exists():
+    if not venv.python.exists() or venv.unfinished.exists():
         return {}
     try:
-        stamp: dict[str, str] = json.loads(STAMP.read_text())
+        stamp: dict[str, str] = json.loads(venv.stamp.read_text())
     except (OSError, ValueError):
         return {}
     return stamp
 
 
-def usable(found: dict[str, str]) -> bool:
+def usable(venv: Environment, found: dict[str, str]) -> bool:
     """Whether the environment can be built upon: whole, not moved here from elsewhere, of a Python not too old."""
-    if UNFINISHED.exists() or found.get("root", str(ROOT)) != str(ROOT) or not PYTHON.exists():
+    if venv.unfinished.exists() or found.get("root", str(ROOT)) != str(ROOT) or not venv.python.exists():
         return False
     probe = f"import sys, pip; sys.exit(sys.version_info < {OLDEST})"
-    return subprocess.run([PYTHON, "-c", probe], capture_output=True, check=False).returncode == 0
+    return subprocess.run([venv.python, "-c", probe], capture_output=True, check=False).returncode == 0
 
 
 def digest(file: Path) -> str:
@@ -177,12 +218,18 @@ def alone() -> Iterator[None]:
         os.close(folder)
 
 
-def install_requirements() -> None:
+def install_requirements(venv: Environment) -> None:
     """Install the lock: the builder first, so that sdists are built with it and not with whatever is newest today."""
-    builder = VENV / "builder.lock"
+    builder, rest = venv.folder / "builder.lock", LOCK
     builder.write_text(requirement(BUILDER))
-    pip("--require-hashes", "--requirement", str(builder))
-    pip("--require-hashes", "--no-build-isolation", "--requirement", str(LOCK))
+    pip(venv, "--require-hashes", "--requirement", str(builder))
+    if venv.spark:
+        wanted = f"{SPARK}=={venv.spark}.*"
+        missing = f"{wanted} cannot be installed for this Python, see above. Nothing was tested."
+        pip(venv, "--no-build-isolation", wanted, otherwise=missing)
+        rest = venv.folder / "other.lock"
+        rest.write_text(LOCK.read_text().replace(requirement(SPARK), ""))
+    pip(venv, "--require-hashes", "--no-build-isolation", "--requirement", str(rest))
 
 
 def requirement(package: str) -> str:
@@ -193,11 +240,15 @@ def requirement(package: str) -> str:
     return found[0]
 
 
-def pip(*arguments: str) -> None:
-    """`pip install` in the environment, or stop with what pip said."""
-    command = [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
+def pip(
+    venv: Environment,
+    *arguments: str,
+    otherwise: str = "pip failed, see above. Check the network and the disk, then run this again: it starts over.",
+) -> None:
+    """`pip install` in an environment, or stop with what pip said."""
+    command = [str(venv.python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
     if subprocess.run([*command, *arguments], check=False, stdin=subprocess.DEVNULL).returncode:
-        fail("pip failed, see above. Check the network and the disk, then run this again: it starts over.")
+        fail(otherwise)
 
 
 def say(text: str) -> None:

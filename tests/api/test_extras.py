@@ -112,3 +112,9 @@ def test_spark_of_someone_else_needs_the_rest(monkeypatch: pytest.MonkeyPatch) -
         need_spark()
     monkeypatch.setattr(doctor, "installed", {"pyspark": "4.3.0"}.get)
     assert {found.name for found in doctor.examine() if found.state == "wrong"} >= {"pandas", "protobuf"}
+
+
+def test_spark_that_is_too_old_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(installation, "installed", {"pyspark": "3.5.9"}.get)
+    with pytest.raises(SessionError, match=r"PySpark 3\.5\.9 is installed.*Spark 4\.0 or later"):
+        need_spark()

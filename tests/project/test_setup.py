@@ -15,21 +15,20 @@ from tools import setup
 ROOT = Path(__file__).resolve().parents[2]
 
 
+def venv(spark: str = "") -> setup.Environment:
+    return setup.Environment(setup.ROOT / ".venv", spark)
+
+
 @pytest.fixture
 def checkout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]:
     """An empty checkout whose set-ups make environments and install nothing; gives what pip was asked for."""
     asked: list[list[str]] = []
     (tmp_path / "pyproject.toml").write_text("[project]\n")
     (tmp_path / "requirements.lock").write_text("setuptools==1 \\\n    --hash=sha256:00\n    # via appulse\nzlib==2\n")
-    venv = tmp_path / ".venv"
     places = {
         "ROOT": tmp_path,
-        "VENV": venv,
-        "PYTHON": venv / "bin" / "python",
         "LOCK": tmp_path / "requirements.lock",
-        "STAMP": venv / setup.STAMP.name,
-        "UNFINISHED": venv / setup.UNFINISHED.name,
-        "pip": lambda *arguments: asked.append(list(arguments)),
+        "pip": lambda _, *arguments, **__: asked.append(list(arguments)),
     }
     for name, place in places.items():
         monkeypatch.setattr(setup, name, place)
@@ -37,24 +36,24 @@ def checkout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]
 
 
 def test_set_up_does_what_is_needed_and_no_more(checkout: list[list[str]]) -> None:
-    setup.set_up()
+    setup.set_up(venv())
     assert [flags[0] for flags in checkout] == ["--require-hashes", "--require-hashes", "--no-deps"]
-    assert (setup.VENV / "builder.lock").read_text() == "setuptools==1 \\\n    --hash=sha256:00\n    # via appulse\n"
-    made = (setup.VENV / "pyvenv.cfg").stat().st_mtime_ns
+    assert (venv().folder / "builder.lock").read_text() == "setuptools==1 \\\n    --hash=sha256:00\n    # via appulse\n"
+    made = (venv().folder / "pyvenv.cfg").stat().st_mtime_ns
 
     checkout.clear()
-    setup.set_up()
+    setup.set_up(venv())
     assert checkout == []
 
     (setup.ROOT / "pyproject.toml").write_text("[project]\nname = 'appulse'\n")
-    setup.set_up()
+    setup.set_up(venv())
     assert [flags[0] for flags in checkout] == ["--no-deps"]
 
     checkout.clear()
     setup.LOCK.write_text(setup.LOCK.read_text() + "zlib==3\n")
-    setup.set_up()
+    setup.set_up(venv())
     assert [flags[0] for flags in checkout] == ["--require-hashes", "--require-hashes", "--no-deps"]
-    assert (setup.VENV / "pyvenv.cfg").stat().st_mtime_ns == made
+    assert (venv().folder / "pyvenv.cfg").stat().st_mtime_ns == made
 
 
 def test_interrupted_set_up_starts_over(checkout: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,30 +63,30 @@ def test_interrupted_set_up_starts_over(checkout: list[list[str]], monkeypatch: 
     with monkeypatch.context() as patch:
         patch.setattr(setup, "pip", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            setup.set_up()
-    half_installed = setup.VENV / "half-installed"
+            setup.set_up(venv())
+    half_installed = venv().folder / "half-installed"
     half_installed.touch()
-    setup.set_up()
+    setup.set_up(venv())
     assert not half_installed.exists()
     assert len(checkout) == 3
-    assert setup.standing() != {}
+    assert setup.standing(venv()) != {}
 
 
 def test_environment_that_was_moved_is_made_anew(checkout: list[list[str]]) -> None:
-    setup.set_up()
-    setup.STAMP.write_text(setup.STAMP.read_text().replace(str(setup.ROOT), "/elsewhere"))
+    setup.set_up(venv())
+    venv().stamp.write_text(venv().stamp.read_text().replace(str(setup.ROOT), "/elsewhere"))
     checkout.clear()
-    setup.set_up()
+    setup.set_up(venv())
     assert len(checkout) == 3
 
 
 def test_broken_environment_is_made_anew(checkout: list[list[str]]) -> None:
-    setup.set_up()
-    setup.PYTHON.unlink()
+    setup.set_up(venv())
+    venv().python.unlink()
     checkout.clear()
-    setup.set_up()
+    setup.set_up(venv())
     assert len(checkout) == 3
-    assert setup.PYTHON.exists()
+    assert venv().python.exists()
 
 
 def test_python_that_cannot_make_environments_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,6 +108,32 @@ def test_old_python_hands_over_or_is_told(monkeypatch: pytest.MonkeyPatch) -> No
     assert handed[0] == ("/new/python3.13", "/new/python3.13", *sys.argv)
 
 
+def test_another_spark_takes_the_place_of_the_locked(checkout: list[list[str]]) -> None:
+    setup.LOCK.write_text(setup.LOCK.read_text() + "pyspark==4.3.0 \\\n    --hash=sha256:00\n")
+    setup.set_up(venv("4.2"))
+    assert [flags[-1] for flags in checkout][1] == "pyspark==4.2.*"
+    assert Path(checkout[2][-1]).read_text() == setup.LOCK.read_text().partition("pyspark")[0]
+
+
+def test_another_spark_has_an_environment_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[setup.Environment] = []
+    monkeypatch.setattr(setup, "set_up", made.append)
+    monkeypatch.setattr(setup, "run", lambda _, program: program[-1] != "-x")
+    assert setup.main(["test-spark", "4.2", "-x"]) == 0
+    (one,) = made
+    assert one.spark == "4.2"
+    assert one.folder.name == f".venv-spark-4.2-python3.{sys.version_info[1]}"
+    for version in ("", "-x", "four"):
+        with pytest.raises(SystemExit, match=r"make test-spark VERSION=4\.2"):
+            setup.main(["test-spark", version])
+
+
+def test_spark_that_cannot_be_had_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("subprocess.run", lambda *_, **__: subprocess.CompletedProcess([], 1))
+    with pytest.raises(SystemExit, match="nothing was tested"):
+        setup.pip(venv("4.9"), "pyspark==4.9.*", otherwise="nothing was tested")
+
+
 def test_unknown_command_names_the_known_ones() -> None:
     ran = subprocess.run(
         [sys.executable, ROOT / "tools" / "setup.py", "tset"], capture_output=True, text=True, check=False
@@ -126,11 +151,11 @@ def test_every_target_of_make_is_a_command() -> None:
 def test_commands_stop_at_the_first_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[list[str]] = []
 
-    def run(program: list[str]) -> int:
+    def run(_: setup.Environment, program: list[str]) -> int:
         ran.append(program)
         return len(ran) - 1
 
-    monkeypatch.setattr(setup, "set_up", lambda: None)
+    monkeypatch.setattr(setup, "set_up", lambda _: None)
     monkeypatch.setattr(setup, "run", run)
     assert setup.main(["lint", "--fix"]) == 1
     assert ran == setup.COMMANDS["lint"][:2]

@@ -223,6 +223,7 @@ def test_a_checkpoint_of_another_program(joined: DataFrame, again: Path) -> None
         start(joined, again)
 
 
+@pytest.mark.every_version
 @pytest.mark.parametrize("damage", ["flip", "foreign"])
 def test_users_are_told_of_damaged_state(spark: SparkSession, again: Path, damage: str) -> None:
     """In one sentence, where they look: what the query raises, and its exception()."""
@@ -275,6 +276,7 @@ def test_a_path_that_cannot_be_written(joined: DataFrame, tmp_path: Path, what: 
         ap.start(joined, *sinks, checkpoint=str(paths["checkpoint"]), drain=True).awaitTermination()
 
 
+@pytest.mark.every_version
 def test_a_disk_that_fills_up(spark: SparkSession, joined: DataFrame, run: Path, tmp_path: Path) -> None:
     """Told in one sentence; with room again the job goes on from there, and nothing is lost or doubled."""
     with little_space(spark, 2000), pytest.raises(StorageError, match=r"File too large.* start again with the same"):

@@ -88,6 +88,7 @@ def test_frames_are_filled_as_tables(spark: SparkSession) -> None:
         ap.impute(stream(spark.createDataFrame(expected)), imputer)
 
 
+@pytest.mark.every_version
 def test_a_repository_that_grows_is_taken_batch_by_batch(spark: SparkSession, tmp_path: Path) -> None:
     """The first micro-batch fails, and is answered again by the version it had; the second takes the next one."""
     repository, given = tables()

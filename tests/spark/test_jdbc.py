@@ -54,6 +54,7 @@ def numbered(spark: SparkSession, count: int) -> DataFrame:
     return spark.range(count, numPartitions=2).select(F.col("id").alias("left_key"), F.lit("near").alias("left_stream"))
 
 
+@pytest.mark.every_version
 def test_a_batch_replaces_what_earlier_attempts_left(spark: SparkSession, table: dict[str, Any]) -> None:
     ours, anothers = int(OURS, 16), int(ANOTHERS, 16)
     jdbc.replace_rows(numbered(spark, 10), table, OURS, 0)

@@ -101,6 +101,7 @@ class Told:
         return ap.start(result, *sinks, checkpoint=str(folder / "c"), trigger={"availableNow": True})
 
 
+@pytest.mark.every_version
 def test_each_batch_is_told_once_and_right(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -26,6 +26,7 @@ def run(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.every_version
 def test_our_session_has_what_we_ask_of_others(spark: SparkSession) -> None:
     from appulse.engines.spark.session import check_session
 
@@ -35,6 +36,7 @@ def test_our_session_has_what_we_ask_of_others(spark: SparkSession) -> None:
     assert spark.sparkContext.pythonExec == sys.executable
 
 
+@pytest.mark.every_version
 def test_stateful_query_runs(spark: SparkSession) -> None:
     from appulse.engines.spark.probe import run_probe
 
@@ -109,6 +111,7 @@ def test_remote_spark_is_not_ours_to_start(monkeypatch: pytest.MonkeyPatch) -> N
         session()
 
 
+@pytest.mark.every_version
 @pytest.mark.spark
 def test_session_is_quiet_tidy_and_can_be_had_twice(tmp_path: Path) -> None:
     code = """
@@ -128,6 +131,7 @@ def test_session_is_quiet_tidy_and_can_be_had_twice(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.every_version
 def test_what_a_worker_prints_reaches_our_stderr(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
     def loud(frames: Any) -> Any:
         print("heard from afar", flush=True)  # noqa: T201 - what it is about

@@ -47,6 +47,7 @@ def _rows(table: pa.Table, *without: str) -> list[str]:
     return sorted(map(repr, table.select(kept).to_pylist()))
 
 
+@pytest.mark.every_version
 @pytest.mark.parametrize(
     "settings",
     [
@@ -79,6 +80,7 @@ def test_batch_streaming_and_in_process_answer_alike(
     assert _rows(rejects) == rejected
 
 
+@pytest.mark.every_version
 def test_a_query_that_was_stopped_goes_on(spark: SparkSession, tmp_path: Path) -> None:
     """Stopped, failed in its sink, restarted: nothing is lost or doubled. Other jobs are refused."""
     table = _table()
@@ -134,6 +136,7 @@ def _totals(pairs: Any, **settings: Any) -> Any:
     return ap.window_aggregate(stream, aggregates, window=ap.UncertainCountWindow(6, confidence=0.95))
 
 
+@pytest.mark.every_version
 def test_a_chain_of_operators_is_that_in_process(spark: SparkSession, tmp_path: Path) -> None:
     """Filter, join, window, aggregate over pairs: in batch, and in one streaming query."""
     table = _table()
@@ -161,6 +164,7 @@ def _meetings(pairs: Any) -> Any:
     return ap.self_join(stream, epsilon=0.02, probability=1.0, window="30 seconds")
 
 
+@pytest.mark.every_version
 def test_the_answers_of_a_join_are_joined_in_the_same_query(spark: SparkSession, tmp_path: Path) -> None:
     """With rows out of order, over a restart: each pair of pairs once, and none late."""
     table = _table()
@@ -204,6 +208,7 @@ def _assert_same_totals(found: pa.Table, expected: pa.Table) -> None:
         assert ours[name].to_pylist() == pytest.approx(theirs[name].to_pylist(), abs=1e-9)
 
 
+@pytest.mark.every_version
 def test_a_watermark_on_the_frame_is_its_lateness(spark: SparkSession, tmp_path: Path) -> None:
     frame = read_stream(spark, files(tmp_path / "in", _table(), N)).withWatermark("ts", "1 day 5 seconds")
     settings: dict[str, Any] = {"window": ap.CountWindow(2)}

@@ -67,6 +67,7 @@ options = st.builds(
 )
 
 
+@pytest.mark.every_version
 @given(st.data())
 @few
 def test_batch_on_spark_answers_as_in_process(spark: SparkSession, tmp_path: Path, data: st.DataObject) -> None:
@@ -123,6 +124,7 @@ def test_streaming_on_spark_answers_as_pushes_in_process_at_length(
     _check_streaming(spark, tmp_path, data, most=1000)
 
 
+@pytest.mark.every_version
 @pytest.mark.parametrize("window", [ap.TimeWindow(8), ap.CountWindow(40)], ids=["time", "count"])
 def test_a_new_version_of_the_plan_takes_over(spark: SparkSession, tmp_path: Path, window: Any) -> None:
     """A query that goes on with other tiles loses no pair, doubles none, and says so in its checkpoint."""
@@ -155,6 +157,7 @@ def test_a_new_version_of_the_plan_takes_over(spark: SparkSession, tmp_path: Pat
     assert [version["since"] for version in stored["tiles"]["versions"][1:]] == [5_900_001]
 
 
+@pytest.mark.every_version
 def test_a_sink_that_fails_now_and_then_loses_nothing(spark: SparkSession, tmp_path: Path) -> None:
     """Each batch runs once in vain: its state was committed, and has to be written again."""
     n = 120

@@ -68,13 +68,20 @@ def _rows(table: pa.Table) -> list[str]:
     return sorted(map(repr, table.to_pylist()))
 
 
+def _figures(progress: Any) -> dict[str, Any]:
+    (figures,) = progress.observedMetrics.values()
+    return dict(figures.asDict())
+
+
 def _frames(spark: SparkSession, folder: Path) -> tuple[DataFrame, DataFrame]:
     """A folder as a batch, and as a stream."""
     return spark.read.parquet(str(folder)), read_stream(spark, folder)
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"value": ap.Samples("sampled")}, {"existence": "sure"}], ids=["exact", "samples", "existence"]
+    "changes",
+    [{}, pytest.param({"value": ap.Samples("sampled")}, marks=pytest.mark.every_version), {"existence": "sure"}],
+    ids=["exact", "samples", "existence"],
 )
 def test_batch_streaming_and_in_process_answer_alike(
     spark: SparkSession, tmp_path: Path, changes: dict[str, Any]
@@ -215,7 +222,7 @@ def test_a_query_that_was_stopped_goes_on(spark: SparkSession, tmp_path: Path) -
         return query
 
     first = run(trigger={"availableNow": True})
-    told = [next(iter(progress.observedMetrics.values())).asDict() for progress in first.recentProgress]
+    told = [_figures(progress) for progress in first.recentProgress]
     assert sum(metrics["rows"] for metrics in told) == 198
     assert sum(metrics["rejected"] for metrics in told) == 2
     pq.write_table(table.slice(200), folder / "later.parquet")
@@ -242,6 +249,7 @@ def _changes(rng: np.random.Generator, batches: int) -> list[pa.Table]:
     return tables
 
 
+@pytest.mark.every_version
 def test_queries_that_are_a_stream_answer_batch_by_batch(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -373,6 +381,7 @@ def test_aggregates_over_streams_answer_as_in_process(spark: SparkSession, tmp_p
     assert _rows(rejects) == _rows(ap.rejects(expected))
 
 
+@pytest.mark.every_version
 def test_window_joins_go_on_from_a_checkpoint_by_the_queries_of_each_batch(spark: SparkSession, tmp_path: Path) -> None:
     """Queries that are a stream, over two streams: each micro-batch answers by its own set, which its metrics tell."""
     rng = np.random.default_rng(5)
@@ -411,7 +420,7 @@ def test_window_joins_go_on_from_a_checkpoint_by_the_queries_of_each_batch(spark
         return query
 
     first = run(3, trigger={"availableNow": True})
-    told = [next(iter(progress.observedMetrics.values())).asDict() for progress in first.recentProgress if progress.numInputRows]
+    told = [_figures(progress) for progress in first.recentProgress if progress.numInputRows]
     assert [metrics["query_version"] for metrics in told] == [1, 2, 3]
     assert [metrics["queries"] for metrics in told] == [2, 2, 3]
     run(5, drain=True)

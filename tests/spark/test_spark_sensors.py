@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 import appulse as ap
 from tests.helpers import sensing
@@ -34,6 +35,7 @@ def _rows(table: pa.Table) -> list[str]:
     return sorted(map(repr, table.to_pylist()))
 
 
+@pytest.mark.every_version
 def test_batch_streaming_and_in_process_answer_alike(spark: SparkSession, tmp_path: Path) -> None:
     table = _table()
     late = table.take(np.argsort(np.arange(N) + np.arange(N) % 7 * 4, kind="stable"))

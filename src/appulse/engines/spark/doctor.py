@@ -17,11 +17,13 @@ from typing import Literal
 
 from appulse.engines.spark.installation import (
     EXTRA,
+    OLDEST_SPARK,
     available_cores,
     available_memory,
     foreign_spark_home,
     installed,
     need_spark,
+    release,
 )
 from appulse.engines.spark.java import cache_folder, find_java
 from appulse.errors import SessionError
@@ -39,7 +41,7 @@ _PACKAGES = {
     "numba": ("0.61", None),
 }
 _OF_SPARK = {
-    "pyspark": ("4.3", "4.4"),
+    "pyspark": (OLDEST_SPARK, "4.4"),
     "pandas": ("2.2", "3"),
     "protobuf": ("6.33.5", None),
 }
@@ -114,19 +116,9 @@ def _package(name: str, least: str, below: str | None) -> Finding:
     remedy = f'pip install "{wanted}"'
     if version is None:
         return Finding(name, "wrong", "not installed", remedy)
-    if _release(version) < _release(least) or (below and _release(version) >= _release(below)):
+    if release(version) < release(least) or (below and release(version) >= release(below)):
         return Finding(name, "wrong", version, remedy)
     return Finding(name, "ok", version)
-
-
-def _release(version: str) -> tuple[int, ...]:
-    """The leading numbers of a version: (4, 3, 0) of 4.3.0.dev1."""
-    numbers: list[int] = []
-    for part in version.split("."):
-        if not part.isdigit():
-            break
-        numbers.append(int(part))
-    return tuple(numbers)
 
 
 def _java() -> Finding:

@@ -12,11 +12,10 @@ from weakref import WeakKeyDictionary
 
 from pyspark import SparkFiles, TaskContext
 from pyspark.sql import types as T  # noqa: N812 - the house name of this module
-from pyspark.sql.pandas.types import from_arrow_type
 
 from appulse.engines.imputing import SAMPLES, TOLD, WEIGHTS, check_filled, filled_field, filled_table, refuse_in_order
 from appulse.engines.spark.inputs import gathered
-from appulse.engines.spark.tagged import arrow_schema
+from appulse.engines.spark.tagged import arrow_schema, spark_type
 from appulse.imputation.imputer import DependencyFill, DependencyImputer, stored
 from appulse.imputation.storage import write_file
 from appulse.imputation.versions import VersionedFill, chosen, mapped
@@ -162,7 +161,7 @@ def filled_frame(stream: Stream, fill: Fill) -> DataFrame:
     frame = stream.frame
     check_filled(arrow_schema(frame.schema), stream)
     shared = SharedFill(fill, frame.sparkSession)
-    added = [T.StructField(name, from_arrow_type(filled_field(name).type)) for name in (SAMPLES, WEIGHTS, TOLD)]
+    added = [T.StructField(name, spark_type(filled_field(name).type)) for name in (SAMPLES, WEIGHTS, TOLD)]
     schema = T.StructType([*frame.schema.fields, *added])
     rows = replace(stream, frame=None)
     arrow = arrow_schema(schema)

@@ -9,10 +9,22 @@ from pathlib import Path
 
 from appulse.errors import SessionError
 
-__all__ = ["EXTRA", "available_cores", "available_memory", "foreign_spark_home", "installed", "need_spark"]
+__all__ = [
+    "EXTRA",
+    "OLDEST_SPARK",
+    "available_cores",
+    "available_memory",
+    "foreign_spark_home",
+    "installed",
+    "need_spark",
+    "release",
+]
 
 EXTRA = "pip install 'appulse[spark]'"
 """What installs all that Spark needs."""
+
+OLDEST_SPARK = "4.0"
+"""The first Spark with `transformWithStateInPandas`."""
 
 _MODULES = {"pyspark": "pyspark", "pandas": "pandas", "protobuf": "google.protobuf"}
 
@@ -44,10 +56,25 @@ def installed(package: str) -> str | None:
 
 
 def need_spark() -> None:
-    """Raise `SessionError` unless all that the engine on Spark imports is installed."""
+    """Raise `SessionError` unless all that the engine on Spark imports is installed, and new enough."""
     missing = [package for package, module in _MODULES.items() if not _importable(module)]
     if missing:
         raise SessionError(f"Spark needs {' and '.join(missing)}, not installed here. Install the extra: {EXTRA}")
+    found = installed("pyspark")
+    if found is not None and release(found) < release(OLDEST_SPARK):
+        raise SessionError(
+            f"PySpark {found} is installed, and appulse runs on Spark {OLDEST_SPARK} or later. Upgrade it: {EXTRA}"
+        )
+
+
+def release(version: str) -> tuple[int, ...]:
+    """The leading numbers of a version: (4, 3, 0) of 4.3.0.dev1."""
+    numbers: list[int] = []
+    for part in version.split("."):
+        if not part.isdigit():
+            break
+        numbers.append(int(part))
+    return tuple(numbers)
 
 
 def _importable(module: str) -> bool:

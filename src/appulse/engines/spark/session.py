@@ -10,12 +10,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyspark
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from appulse.engines.spark.gateway import environment, start_jvm
-from appulse.engines.spark.installation import available_cores, available_memory, foreign_spark_home
+from appulse.engines.spark.installation import available_cores, available_memory, foreign_spark_home, release
 from appulse.errors import BadArgument, SessionError
 
 if TYPE_CHECKING:
@@ -41,7 +42,9 @@ _CHECKPOINTS = "spark.sql.streaming.checkpointFileManagerClass"
 #
 # That manager leaves a file of the same name as it is. A batch that runs again (its sink failed) would so keep the
 # state files of the attempt before; in Spark's second format every attempt's files have names of their own.
-_LOCAL_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+_STREAMING = "org.apache.spark.sql.execution.streaming"
+_PACKAGE = f"{_STREAMING}.checkpointing" if release(pyspark.__version__) >= (4, 1) else _STREAMING
+_LOCAL_CHECKPOINTS = f"{_PACKAGE}.FileSystemBasedCheckpointFileManager"
 
 _STATE_FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from inspect import signature
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - the house name of this module
@@ -57,6 +58,9 @@ METRICS = (
 #: Figures that stand after a micro-batch; all others happened in it.
 LEVELS = frozenset({"state_rows", "state_bytes", "repository", "queries", "query_version"})
 
+# Before Spark 4.2 there is no such argument, and timestamps are in UTC.
+_IN_UTC: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+
 
 def result_schemas(call: JoinCall, streams: Sequence[Stream]) -> tuple[T.StructType, T.StructType]:
     """Spark's schemas of answers and rejects: keys and times in the types they came in."""
@@ -74,15 +78,15 @@ def result_schemas(call: JoinCall, streams: Sequence[Stream]) -> tuple[T.StructT
     if call.plan.changes:
         figures += [T.StructField("change", T.IntegerType()), T.StructField("time", time)]
     if call.plan.values:
-        figures.append(T.StructField("pairs", from_arrow_type(PAIRS)))
+        figures.append(T.StructField("pairs", spark_type(PAIRS)))
     if call.imputes:
-        figures += [T.StructField(f"{side}_filled", from_arrow_type(FILLED)) for side in ("left", "right")]
+        figures += [T.StructField(f"{side}_filled", spark_type(FILLED)) for side in ("left", "right")]
     return T.StructType([*sides, *figures]), reject_type(key, time)
 
 
 def as_struct(schema: pa.Schema, own: Mapping[str, T.DataType]) -> T.StructType:
     """Spark's columns of an Arrow schema; those that come from users' frames keep their ``own`` types."""
-    return T.StructType([T.StructField(f.name, own.get(f.name) or from_arrow_type(f.type)) for f in schema])
+    return T.StructType([T.StructField(f.name, own.get(f.name) or spark_type(f.type)) for f in schema])
 
 
 def reject_type(key: T.DataType, time: T.DataType) -> T.StructType:
@@ -106,7 +110,7 @@ def reject_type(key: T.DataType, time: T.DataType) -> T.StructType:
 def _common_type(kinds: Sequence[T.DataType], resolved: pa.DataType) -> T.DataType:
     if all(kind == kinds[0] for kind in kinds):
         return kinds[0]
-    return from_arrow_type(resolved)
+    return spark_type(resolved)
 
 
 def tagged_schema(answers: T.StructType, rejects: T.StructType) -> T.StructType:
@@ -128,7 +132,12 @@ def select_tag(tagged: DataFrame, tag: str, schema: T.StructType) -> DataFrame:
 
 def arrow_schema(schema: T.StructType) -> pa.Schema:
     """The Arrow schema in which Spark takes such rows from Python."""
-    return to_arrow_schema(schema, timezone="UTC")
+    return to_arrow_schema(schema, **_IN_UTC)
+
+
+def spark_type(kind: pa.DataType) -> T.DataType:
+    """The Spark type of values in Arrow; times without a zone stay so, which is not every version's default."""
+    return from_arrow_type(kind, prefer_timestamp_ntz=True)
 
 
 def decoded(

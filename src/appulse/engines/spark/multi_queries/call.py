@@ -17,7 +17,6 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T  # noqa: N812 - the usual name of this module
-from pyspark.sql.pandas.types import from_arrow_type
 
 from appulse.engines.bucket import fail_if_asked
 from appulse.engines.local import as_table
@@ -33,7 +32,7 @@ from appulse.engines.spark.routing import bucket_keys
 from appulse.engines.spark.sources import Sources, with_watermark_delay
 from appulse.engines.spark.stage import GroupBuckets, Stage
 from appulse.engines.spark.tables import packed, unpacked
-from appulse.engines.spark.tagged import arrow_schema, reject_type
+from appulse.engines.spark.tagged import arrow_schema, reject_type, spark_type
 from appulse.errors import BadArgument
 from appulse.model.strings import Labels
 
@@ -149,9 +148,9 @@ def _schemas(call: WindowCall, streams: Sequence[Stream]) -> tuple[T.StructType,
         own = [schemas[0][name] for name, _ in call.partitions] + (own[1:2] if len(times) == 1 else [])
     fields = call.answer_schema
     known = {1 + i: field.dataType for i, field in enumerate(own)}
-    answers = [T.StructField(f.name, known.get(i) or from_arrow_type(f.type)) for i, f in enumerate(fields)]
+    answers = [T.StructField(f.name, known.get(i) or spark_type(f.type)) for i, f in enumerate(fields)]
     asked = call.reject_schema
-    return T.StructType(answers), reject_type(*(from_arrow_type(asked.field(name).type) for name in ("key", "time")))
+    return T.StructType(answers), reject_type(*(spark_type(asked.field(name).type) for name in ("key", "time")))
 
 
 def _by_bucket(call: WindowCall, stream: int, table: pa.Table, buckets: int) -> list[tuple[int, pa.Table]]:

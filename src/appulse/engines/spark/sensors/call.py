@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import types as T  # noqa: N812 - the usual name of this module
-from pyspark.sql.pandas.types import from_arrow_type
 
 from appulse.engines.options import options_of
 from appulse.engines.sensors.call import SensorCall, resolve_sensors
@@ -20,7 +19,7 @@ from appulse.engines.spark.routing import bucket_keys, plain_tiling
 from appulse.engines.spark.sensors.routing import GroupRouting, ValueRouting, value_routing
 from appulse.engines.spark.sources import Sources, watermark_delay
 from appulse.engines.spark.stage import GroupBuckets, Stage
-from appulse.engines.spark.tagged import arrow_schema, reject_type
+from appulse.engines.spark.tagged import arrow_schema, reject_type, spark_type
 from appulse.errors import BadArgument
 from appulse.model.readings import encode_readings
 
@@ -137,7 +136,7 @@ def _plain(kind: pa.DataType, own: dict[str, T.DataType]) -> T.DataType:
         return T.ArrayType(_plain(kind.value_type, own))
     if pa.types.is_struct(kind):
         return T.StructType([T.StructField(f.name, _within(f, own)) for f in kind])
-    return from_arrow_type(kind)
+    return spark_type(kind)
 
 
 def _within(field: pa.Field, own: dict[str, T.DataType]) -> T.DataType:
