@@ -430,7 +430,7 @@ def test_frames_of_other_libraries() -> None:
         ({"similar": "slope"}, "over="),
         ({"similar": "summary", "over": 5}, "resolution="),
         ({"similar": "pattern", "over": 5, "resolution": 1}, "leave out"),
-        ({"over": 5}, "over= is for"),
+        ({"over": 5}, "over= applies only to"),
     ],
 )
 def test_errors_say_what_to_do(change: dict[str, Any], message: str) -> None:
