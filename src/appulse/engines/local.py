@@ -86,4 +86,5 @@ class Local(Generic[R]):
         self._rejects += [table for table in self.bucket.rejected if len(table)]
         tell_capped(self.bucket.counts["capped"])
         finish = self.call.finishing()
-        return pa.concat_tables([self.call.answer_schema.empty_table(), *(p for t in found for p in finish(t))])
+        parts = [part for table in found for part in finish(table)]
+        return parts[0] if len(parts) == 1 else pa.concat_tables([self.call.answer_schema.empty_table(), *parts])
