@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from importlib import import_module
+from pkgutil import walk_packages
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+import appulse
 from examples.data_folder import data_at
 
 if TYPE_CHECKING:
@@ -65,6 +67,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if item.get_closest_marker("spark") is not None:
                 object.__setattr__(item, "_nodeid", item.nodeid + _ON_SPARK)  # as xdist itself does
+
+
+def pytest_collection_finish() -> None:
+    """Import all of appulse: Hypothesis draws from the constants of what is imported, which must not be left to chance.
+
+    Otherwise the examples of a test would depend on the tests that its process ran before.
+    """
+    for module in walk_packages(appulse.__path__, "appulse."):
+        if not module.name.endswith("__main__"):
+            import_module(module.name)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -196,6 +196,39 @@ def test_the_answers_of_a_join_are_joined_in_the_same_query(spark: SparkSession,
     assert bad is not None
 
 
+def _near_queries(pairs: Any, **settings: Any) -> Any:
+    """The pairs that match queries, which keep no state."""
+    stream = ap.Stream(
+        pairs, key="left_key", time="right_time", value=ap.Exact("distance"), existence="probability", **settings
+    )
+    queries = pa.table({"query": ["low", "high", "poor"], "condition": ["distance < 0.2", "distance >= 0.2", "x >"]})
+    return ap.match_queries(stream, queries, probability=0.2)
+
+
+def _per_query(matches: Any, **settings: Any) -> Any:
+    stream = ap.Stream(matches, key="key", time="time", value=ap.Exact("probability"), partition_by="query", **settings)
+    return ap.window_aggregate(stream, {"probability": ["sum", "count"]}, window=ap.CountWindow(5))
+
+
+@pytest.mark.parametrize("last", ["queries", "aggregate"])
+def test_a_chain_goes_through_queries_without_state(spark: SparkSession, tmp_path: Path, last: str) -> None:
+    """The answers of a join under a count window are matched, and the matches aggregated: to the end of a drain."""
+    table = _table()
+    tables = [table.slice(0, N // 2), table.slice(N // 2).set_column(1, "ts", table["ts"].slice(0, N // 2))]
+
+    def chained(frames: list[Any], **settings: Any) -> Any:
+        matches = _near_queries(_pairs(frames))
+        return matches if last == "queries" else _per_query(matches, **settings)
+
+    expected = chained(tables)
+    folders = [files(tmp_path / str(i), part, 60) for i, part in enumerate(tables)]
+    frames = [read_stream(spark, folder) for folder in folders]
+    found, rejects = drained(chained(frames, lateness="10 minutes"), tmp_path / "out")
+    assert len(expected) > 20
+    assert _rows(found, "sum_probability") == _rows(expected, "sum_probability")
+    assert "x >" in str(rejects.to_pylist())
+
+
 def _write(result: Any, folder: Path) -> None:
     checkpoint = str(folder.with_suffix(".checkpoint"))
     ap.start(result, ("parquet", {"path": str(folder)}), checkpoint=checkpoint, drain=True).awaitTermination()

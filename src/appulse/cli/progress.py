@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from appulse.cli.console import size, span
+from appulse.engines.results import names_of_metrics
 
 __all__ = ["Batch", "Totals", "batch_of"]
 
@@ -104,7 +105,7 @@ def _end_marks(progress: Mapping[str, Any]) -> int:
 
 def _metrics(observed: Mapping[str, Any]) -> dict[str, float]:
     """The figures of the call whose answers leave the query: the last one."""
-    names = sorted((name for name in observed if name.startswith("appulse ")), key=lambda name: int(name.split()[1]))
+    names = names_of_metrics(observed)
     if not names:
         return {}
     given = observed[names[-1]]

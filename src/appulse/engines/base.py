@@ -110,11 +110,6 @@ class Call(Generic[R]):
         return all(encoding.partition_by for encoding in self.encodings)
 
     @property
-    def bucketed(self) -> bool:
-        """Whether rows go to buckets of groups, and wait there for their ticks."""
-        return True
-
-    @property
     def holds_back(self) -> bool:
         """Whether the end of the streams makes answers that nothing else does."""
         return True

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from uuid import uuid4
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import pyarrow as pa
 
     from appulse.engines.base import Call
 
 #: So many results are known by what was made of them, after they themselves are gone.
 MOST_RECENT = 64
-_PREFIX = "appulse_result_"
+_PREFIX, _METRICS = "appulse_result_", "appulse "
 # Of the columns of tables: unlike that of schemas, their metadata survives a renaming.
 _FIELD = b"appulse.result"
 
@@ -45,6 +47,17 @@ class Behind(Generic[Kept]):
 
 def _let_go(kept: Any) -> None:
     """A result is gone. Until then the finalizer holds what is kept of it."""
+
+
+def metrics_name(number: int) -> str:
+    """The name of a call's metrics among those of its query."""
+    return f"{_METRICS}{number}"
+
+
+def names_of_metrics(names: Iterable[str]) -> list[str]:
+    """The names of calls' metrics among all, in the order of the calls."""
+    numbers = [name.removeprefix(_METRICS) for name in names if name.startswith(_METRICS)]
+    return [metrics_name(number) for number in sorted(int(number) for number in numbers if number.isdigit())]
 
 
 def new_token() -> str:

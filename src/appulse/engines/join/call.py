@@ -103,11 +103,6 @@ class JoinCall(ObjectsCall):
         return pa.schema([*sides, *figures, *changes, *pairs, *filled])
 
     @property
-    def bucketed(self) -> bool:
-        """Whether rows go to buckets of groups first, and wait there for their ticks."""
-        return self.plan.rule is not None
-
-    @property
     def holds_back(self) -> bool:
         """Whether the end of the streams brings forth what nothing else does: held ticks, or pairs that left."""
         return self.plan.rule is not None or self.plan.changes

@@ -60,7 +60,7 @@ class QueryCall(ObjectsCall):
     schema: pa.Schema  # of the frame
     selecting: bool = False
 
-    bucketed = grouped = holds_back = stateful = False
+    grouped = holds_back = stateful = False
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:

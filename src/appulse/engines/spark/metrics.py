@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 from py4j.protocol import Py4JJavaError
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
+from appulse.engines.results import names_of_metrics
 from appulse.engines.spark.tagged import LEVELS
 from appulse.errors import BadArgument
 
@@ -136,16 +137,17 @@ class _Listener(StreamingQueryListener):
 
 def _metrics(progress: StreamingQueryProgress) -> Metrics | None:
     """The figures of a micro-batch; None if there was none, or it was no query of ours."""
-    observed = {name: row.asDict() for name, row in (progress.observedMetrics or {}).items() if _is_ours(name)}
-    told = _TOLD.get((str(progress.id), progress.batchId))
-    if observed:
-        *before, last = sorted(observed, key=_number)
-        told = observed[last]
-        for name in before:  # of the calls before, what did not reach the last one
-            told |= {what: (told[what] or 0) + (observed[name][what] or 0) for what in ("late", "rejected")}
-    if told is None or "addBatch" not in progress.durationMs:
+    observed = progress.observedMetrics or {}
+    if names := names_of_metrics(observed):
+        *before, last = [observed[name].asDict() for name in names]
+        found: Metrics | None = last
+        for figures in before:  # of the calls before, what did not reach the last one
+            last |= {what: (last[what] or 0) + (figures[what] or 0) for what in ("late", "rejected")}
+    else:
+        found = _TOLD.get((str(progress.id), progress.batchId))
+    if found is None or "addBatch" not in progress.durationMs:
         return None
-    figures = {name: _plain(name, value) for name, value in told.items()}
+    figures = {name: _plain(name, value) for name, value in found.items()}
     return {
         "query_id": str(progress.id),
         "name": progress.name,
@@ -155,14 +157,6 @@ def _metrics(progress: StreamingQueryProgress) -> Metrics | None:
         "batch_seconds": progress.batchDuration / 1000,
         **{name: value for name, value in figures.items() if value is not None},
     }
-
-
-def _is_ours(name: str) -> bool:
-    return name.startswith("appulse ") and name.removeprefix("appulse ").isdigit()
-
-
-def _number(name: str) -> int:
-    return int(name.removeprefix("appulse "))
 
 
 def _plain(name: str, value: float | None) -> float | None:

@@ -3,7 +3,7 @@
     user rows --mapInArrow--> (key, block) --shuffle--> a stage, by key --shuffle--> ... --> answers and rejects
 
 In a batch query every key is answered at once. In a streaming one its bucket is kept in Spark's state store, and the
-answers leave side by side with rejects and metrics, told apart by a tag.
+answers leave side by side with rejects and metrics, each with a tag.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the usual name of this mo
 
 from appulse.engines.arriving import Arrivals
 from appulse.engines.bucket import fail_if_asked
+from appulse.engines.results import metrics_name
 from appulse.engines.spark.blobs import REJECTS, metrics_blob, table_bytes
 from appulse.engines.spark.inputs import (
     BLOCKS,
@@ -72,7 +73,7 @@ class Operator:
     """An operator on Spark: how rows are routed, the stages they go through, and the columns that come out.
 
     ``found`` are the columns of what the last stage answers, where those are finished only behind it. An operator
-    without state says with ``rows`` what it makes of its frames: tagged rows of streams, of batches the answers alone.
+    without state says with ``rows`` what it makes of its frame: tagged rows of a stream, of a batch the answers alone.
     """
 
     call: Call[Any]
@@ -81,7 +82,7 @@ class Operator:
     rejects: T.StructType
     routing: Callable[[Tiling], Routing] = _no_stages
     stages: Callable[[Tiling], Sequence[Stage]] = _no_stages
-    rows: Callable[[], DataFrame] | None = None
+    rows: Callable[[DataFrame], DataFrame] | None = None
     judge: Callable[[Folder], Callable[[DataFrame, int], DataFrame]] | None = None  # what makes a batch tagged rows
     found: T.StructType | None = None
     finish: Callable[[], Callable[[pa.Table], Iterable[pa.Table]]] | None = None
@@ -97,7 +98,7 @@ class Operator:
         return self.sources.lag(self.call)
 
     def placed(self, stage: Stage) -> Stage:
-        """A stage, told where in the query it is."""
+        """A stage at its place in the query."""
         depth = len(self.sources.results)
         name = "-".join([stage.name, *([str(depth)] if depth else []), *(["again"] if self.again else [])])
         return replace(stage, name=name, lag=self.lag)
@@ -113,12 +114,12 @@ def built(operator: Operator, tiling: Tiling, control: str | None = None) -> Spa
     if operator.refused is not None and len(operator.refused):
         first = frame_of_rejects(operator.sources.spark, operator.refused, operator.rejects)
     if operator.rows is not None:
-        rows = operator.rows()
+        rows = operator.rows(operator.sources.frames[0])
     else:
         rows = _stream(operator, tiling, control) if streaming else _batch(operator, tiling)
     bad = None if streaming else bad_rows_of(operator.call, operator.sources.frames, operator.rejects)
 
-    name = f"appulse {next(_NUMBERS)}"
+    name = metrics_name(next(_NUMBERS))
     if streaming and operator.judge is None and not operator.again:
         rows = observed(rows, name)
 

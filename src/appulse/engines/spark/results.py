@@ -43,14 +43,15 @@ class SparkResult:
 
     @property
     def chains(self) -> bool:
-        """Whether a stage keeps state, so that calls on the answers can set no watermark of their own."""
-        return self.call.stateful
+        """Whether a stage keeps state, here or before, so that calls on the answers can set no watermark."""
+        return self.call.stateful or bool(self.upstream)
 
     @property
     def lag(self) -> int | None:
         """The same of its answers; None where they may be of any age."""
         own = self.call.lag
-        return None if own is None else self.stage_lag + own
+        passes_on = not self.call.stateful and any(result.lag is None for result in self.upstream)
+        return None if own is None or passes_on else self.stage_lag + own
 
     @property
     def calls(self) -> list[SparkResult]:

@@ -70,7 +70,7 @@ class Sources:
         return list({result.name: result for results in self.upstream for result in results}.values())
 
     def chained(self, call: C) -> C:
-        """The call, told which of its streams are answers of other calls in the same query."""
+        """The call, which knows now whether its rows are answers of other calls in the same query."""
         given = [bool(results) for results in self.upstream]
         if not any(given):
             return call
@@ -93,7 +93,7 @@ class Sources:
         for results, waits, lateness, encoding in given:
             for result in results:
                 own = result.lag
-                if own is None and not waits:
+                if own is None and not waits and call.stateful:  # without state nothing waits, and nothing is late
                     raise BadArgument(
                         f"Stream {encoding.name!r} is made of the answers of a call whose windows go by rows, and "
                         "these may be of any age. Give lateness=, how far behind their order they may come."

@@ -114,8 +114,8 @@ class Stage:
         }
         written = self._save(key, cached, timer, state)
         figures |= {"tile": self.buckets.label(key), "state_bytes_written": written}
-        told = metrics_blob(**figures, seconds=time.perf_counter() - begun)
-        out = [*passed, *given[METRICS], told, *(table_bytes(ANSWERS, table) for table in answers if len(table))]
+        metrics = metrics_blob(**figures, seconds=time.perf_counter() - begun)
+        out = [*passed, *given[METRICS], metrics, *(table_bytes(ANSWERS, table) for table in answers if len(table))]
         onward = self.buckets.onward or [-1]
         # Under many keys, so that what any of them may pass on is no hot spot.
         return [*bucket.sent, *((onward[crc32(blob) % len(onward)], blob) for blob in out)]
@@ -127,9 +127,9 @@ class Stage:
         bucket.admit(map(bucket.unpack, given[bucket.rows_tag]))
         bucket.receive(given)
         answers = bucket.advance(None, newest or 0)
-        for rejects in bucket.rejected:  # those of a batch are known without its answers
+        for rejects in bucket.rejected:  # rows are never late in a batch, and its rejects are read apart
             for row in rejects.to_pylist():
-                warnings.warn(f"Removed: {row['values']}: {row['detail']}", stacklevel=2)
+                warnings.warn(f"A query was removed: {row['values']}: {row['detail']}", stacklevel=2)
         return answers, bucket.sent
 
     def _load(self, key: int, state: TileState) -> tuple[Cached, int]:

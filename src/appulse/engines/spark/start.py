@@ -53,6 +53,7 @@ def start(
         )
     if drain and trigger not in (None, {"availableNow": True}):
         raise BadArgument(f"drain=True takes what is available now and ends; it goes with no trigger, not {trigger!r}.")
+    _check_chain(known, rejects, drain=drain)
     place = Checkpoint(result.sparkSession, checkpoint)
     wanted = known.tiling
     if partitions is not None and partitions != wanted.latest.tiles:
@@ -78,6 +79,20 @@ def start(
         if drain:
             return DrainingQuery(writer.trigger(availableNow=True), place, known)
         return Query((writer.trigger(**trigger) if trigger else writer).start(), checkpoint)
+
+
+def _check_chain(known: SparkResult, rejects: Any, *, drain: bool) -> None:
+    """Raise `BadArgument` for what the calls before cannot do in one query with the last."""
+    if rejects is not None and known.judge is not None and known.calls:
+        raise BadArgument(
+            "rejects= cannot have the rows that the calls before refuse, where the queries are a stream. Write the "
+            "answers of these calls by a start of their own, and read them as a stream."
+        )
+    if drain and any("change" in one.answers.names for one in known.calls):
+        raise BadArgument(
+            "drain=True cannot end the changes of a join that another call follows in the same query. Leave out "
+            "emit='changes', or write the changes by a start of their own, and read them as a stream."
+        )
 
 
 def in_place(
@@ -179,15 +194,10 @@ def _batch_writer(
             if rejects is not None and (
                 metrics["rejected"] or number == 0 or (further is not None and not further.isEmpty())
             ):
-                bad = _together(
-                    [
-                        select_tag(batch, "reject", result.rejects),
-                        *(select_tag(batch, tag, schema) for tag, schema in before.items()),
-                    ]
-                )
-                if number == 0 and result.first_rejects is not None:
-                    bad = bad.unionAll(result.first_rejects)
-                rejects(bad, number)
+                bad = [select_tag(batch, tag, schema) for tag, schema in [("reject", result.rejects), *before.items()]]
+                if number == 0:  # with what was refused before any row
+                    bad += [one.first_rejects for one in (*result.calls, result) if one.first_rejects is not None]
+                rejects(_together(bad), number)
         finally:
             batch.unpersist()
 

@@ -88,6 +88,10 @@ class Tile(Bucket["Objects"]):
         self.operator.output = self.output
         self.batches = []
 
+    def admit(self, batches: Iterable[tuple[int, Objects]], limit: int | None = None) -> None:  # noqa: ARG002
+        """Begin a step; a tile receives its rows as blocks, by lane."""
+        self.begin(limit)
+
     def advance(self, limit: int | None = None, ended: int | None = None) -> list[pa.Table]:
         """The pairs that the rows make, and those that leave."""
         answers = Answers.concat(self.found(limit, ended))
@@ -116,6 +120,7 @@ class TimedTile(Tile):
         super().__init__(call, tiling, place)
         self._newest = NEVER
         self._limit: int | None = None
+        self._blocks: list[bytes] = []  # of this step, for the log
 
     @property
     def newest(self) -> int:
@@ -134,25 +139,25 @@ class TimedTile(Tile):
     def begin(self, limit: int | None = None) -> None:
         """Begin a step: pairs that have left are not reported again."""
         super().begin(limit)
-        self._limit = limit
+        self._limit, self._blocks = limit, []
         if self.call.plan.changes:
             self.operator.output = Output()
             self.operator.advance(self.settled)
             self.operator.output = self.output
 
-    def admit(self, batches: Iterable[tuple[int, Objects]], limit: int | None = None) -> None:
-        """Begin a step with rows, of which those before ``limit`` are late: one tile reports each."""
-        self.begin(limit)
-        before = self.settled if self.call.chained else limit
-        for source, given in batches:
-            stream, lane = self._split(source)
-            objects = given
+    def receive(self, given: Blobs) -> None:
+        """Take in rows, of which those before the limit are late: one tile reports each."""
+        before = self.settled if self.call.chained else self._limit
+        for block in given[self.rows_tag]:
+            stream, lane, objects = unpack(block)
+            kept = block
             if before is not None and len(objects) and int(objects.time.min()) < before:
                 behind = objects.time < before
-                own = np.flatnonzero(behind & self._owned(objects))
-                self.rejected.append(self.call.late(stream, objects.take(own), before))
-                objects = objects.take(np.flatnonzero(~behind))
+                self.rejected.append(self.call.late(stream, objects.filter(behind & self._owned(objects)), before))
+                objects = objects.filter(~behind)
+                kept = pack(objects, stream, lane)
             if len(objects):
+                self._blocks.append(kept)
                 self.batches.append((stream, lane, objects))
         fail_if_asked(self.call, self.rejected)
         self.counts["rows"] = sum(int(self._owned(objects).sum()) for _, _, objects in self.batches)
@@ -177,22 +182,13 @@ class TimedTile(Tile):
         if not self.batches:
             return None
         newest = max(int(objects.time.max()) for _, _, objects in self.batches)
-        return [pack(objects, stream, lane) for stream, lane, objects in self.batches], min(newest, LAST)
+        return self._blocks, min(newest, LAST)
 
     def restore(self, blocks: Sequence[bytes]) -> None:
         """Take in a delta."""
         super().restore(blocks)
         times = [objects.time for _, _, objects in map(unpack, blocks)]
         self._newest = max([self._newest, *(int(time.max()) for time in times if len(time))])
-
-    def unpack(self, block: bytes) -> tuple[int, Objects]:
-        """Rows by stream and lane, as one number."""
-        stream, lane, objects = unpack(block)
-        return stream + lane * len(self.call.lateness), objects
-
-    def _split(self, source: int) -> tuple[int, int]:
-        lane, stream = divmod(source, len(self.call.lateness))
-        return stream, lane
 
     def _owned(self, objects: Objects) -> np.ndarray[Any, np.dtype[np.bool_]]:
         owned: np.ndarray[Any, np.dtype[np.bool_]] = self.tiling.owners(objects) == self.place
@@ -209,10 +205,6 @@ class NumberedTile(Tile):
 
     due = None
     newest = 0
-
-    def admit(self, batches: Iterable[tuple[int, Objects]], limit: int | None = None) -> None:  # noqa: ARG002
-        """Begin a step; its rows are received, and none is late."""
-        self.begin(limit)
 
     def receive(self, given: Blobs) -> None:
         """Take in rows, what has left, and what may not exist."""
@@ -247,11 +239,6 @@ class NumberedTile(Tile):
         ]
         presence = [PRESENCE + pack_presence(known)] if changes and known is not None else []
         return [*blocks, *presence, *self._floors]
-
-    def unpack(self, block: bytes) -> tuple[int, Objects]:
-        """Rows are received together with what has left."""
-        stream, _, objects = unpack(block)
-        return stream, objects
 
 
 def _presence(blobs: Iterable[bytes]) -> list[ExistenceTable]:

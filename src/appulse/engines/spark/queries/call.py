@@ -108,22 +108,21 @@ def spark_queries(
         sources,
         answers,
         rejects,
-        rows=partial(_matched, call, held, stream, parts, answers, rejects),
+        rows=partial(_matched, call, held, parts, tagged_schema(answers, rejects), answers),
         refused=judged.rejects(),
     )
     return remember(built(operator, tiling))
 
 
 def _matched(
-    call: QueryCall, held: QueryDelta, stream: Stream, parts: int, answers: T.StructType, rejects: T.StructType
+    call: QueryCall, held: QueryDelta, parts: int, schema: T.StructType, answers: T.StructType, frame: DataFrame
 ) -> DataFrame:
-    """The rows, matched where they are or in the parts of the queries that they meet."""
-    rows: DataFrame = stream.frame.select(*map(quoted, call.columns))
-    schema = tagged_schema(answers, rejects)
+    """The rows of a frame, matched where they are or in the parts of the queries that they meet."""
+    rows = frame.select(*map(quoted, call.columns))
     if parts > 1:
-        tagged = matched_in_parts(call, held.table, stream, schema, parts)
-        return tagged if stream.frame.isStreaming else select_tag(tagged, "answer", answers)
-    if stream.frame.isStreaming:
+        tagged = matched_in_parts(call, held.table, rows, schema, parts)
+        return tagged if frame.isStreaming else select_tag(tagged, "answer", answers)
+    if frame.isStreaming:
         return rows.mapInArrow(_tagged_matcher(call, [held], schema), schema)
     # A batch is not asked for its metrics, and so many columns of nulls cost as much as the matching.
     return rows.mapInArrow(_matcher(call, [held], answers), answers)
@@ -132,13 +131,16 @@ def _matched(
 def _changing(call: QueryCall, sources: Sources, stream: Stream, queries: DataFrame) -> Operator:
     """Rows and changes as one stream: what a micro-batch brings of both belongs together."""
     answers, rejects = _schemas(call, stream)
-    rows = stream.frame.select(F.struct(*map(quoted, call.columns)).alias(_ROW))
-    changes = queries.select(F.struct(*[quoted(n) for n in _CHANGES if n in queries.columns]).alias(_CHANGED))
-    nothing = (F.lit(None).cast(kind).alias(name) for name, kind in ((_CHANGED, changes.schema[0].dataType),))
-    empty = (F.lit(None).cast(kind).alias(name) for name, kind in ((_ROW, rows.schema[0].dataType),))
-    both = rows.select(_ROW, *nothing).unionAll(changes.select(*empty, _CHANGED))
+
+    def both(frame: DataFrame) -> DataFrame:
+        rows = frame.select(F.struct(*map(quoted, call.columns)).alias(_ROW))
+        changes = queries.select(F.struct(*[quoted(n) for n in _CHANGES if n in queries.columns]).alias(_CHANGED))
+        nothing = F.lit(None).cast(changes.schema[0].dataType).alias(_CHANGED)
+        empty = F.lit(None).cast(rows.schema[0].dataType).alias(_ROW)
+        return rows.select(_ROW, nothing).unionAll(changes.select(empty, _CHANGED))
+
     judge = partial(Changing, call, answers, rejects)
-    return Operator(call, sources, answers, rejects, rows=lambda: both, judge=judge)
+    return Operator(call, sources, answers, rejects, rows=both, judge=judge)
 
 
 class Changing:

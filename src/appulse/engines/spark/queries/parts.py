@@ -18,7 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the house name of this mo
 from appulse.engines.bucket import fail_if_asked
 from appulse.engines.queries.call import CHANGE, LocalQueries, last_changes, points_of
 from appulse.engines.spark.blobs import REJECTS, metrics_blob, table_bytes
-from appulse.engines.spark.inputs import gathered, quoted
+from appulse.engines.spark.inputs import gathered
 from appulse.engines.spark.queries.held import QueryDelta, standing
 from appulse.engines.spark.tables import packed, unpacked
 from appulse.engines.spark.tagged import arrow_schema, decoded, tagged_rows
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from pyspark.sql import types as T  # noqa: N812
 
     from appulse.engines.queries.call import QueryCall
-    from appulse.model.stream import Stream
 
 _ROWS = b"r"
 # The number of a row, while it is checked.
@@ -43,22 +42,20 @@ _NUMBER = "\0row"
 _ROUTED = "part int, block binary"
 
 
-def matched_in_parts(call: QueryCall, table: pa.Table, stream: Stream, schema: T.StructType, many: int) -> DataFrame:
-    """Tagged rows of queries in so many parts."""
+def matched_in_parts(call: QueryCall, table: pa.Table, rows: DataFrame, schema: T.StructType, many: int) -> DataFrame:
+    """Tagged rows of a frame's rows and queries in so many parts."""
     usable = last_changes(LocalQueries(call).change(table))
     if CHANGE in usable.column_names:
         usable = usable.drop_columns([CHANGE])
     judged = LocalQueries(call)
     judged.change(usable)  # each under a key of its own, so slots are rows
     parts, members = parted(judged.queries, many)
-    spark = stream.frame.sparkSession
-    held = [QueryDelta(spark, usable.take(pa.array(rows))) for rows in members]
+    held = [QueryDelta(rows.sparkSession, usable.take(pa.array(own))) for own in members]
     tasks = max(1, len(held))
     keys = spread_keys(tasks, tasks)
-    frame: DataFrame = stream.frame
-    rows = frame.select(*map(quoted, call.columns)).mapInArrow(_router(call, parts, keys), _ROUTED)
+    routed_rows = rows.mapInArrow(_router(call, parts, keys), _ROUTED)
     by_key = dict(zip(keys, held, strict=False))
-    return rows.repartition(tasks, F.col("part")).mapInArrow(_matcher(call, by_key, schema), schema)
+    return routed_rows.repartition(tasks, F.col("part")).mapInArrow(_matcher(call, by_key, schema), schema)
 
 
 def _router(
