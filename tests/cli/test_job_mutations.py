@@ -97,8 +97,8 @@ JOBS: dict[str, Job] = {
         },
     },
     "sensor_join": {
-        "sources": {"near": READINGS},
-        "sensor_join": {"within": 0.2, "window": "20 seconds", "carry": "id"},
+        "sources": {"near": READINGS | {"carry": "id"}},
+        "sensor_join": {"within": 0.2, "window": "20 seconds"},
     },
     "phenomena": {
         "sources": {"near": READINGS},

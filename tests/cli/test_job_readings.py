@@ -45,7 +45,6 @@ JOIN = """
 [sensor_join]
 within = 0.2
 window = "20 seconds"
-carry = "n"
 """
 PHENOMENA = """
 [phenomena]
@@ -89,12 +88,12 @@ def rows(table: pa.Table) -> list[str]:
 def test_a_sensor_join_and_phenomena_run_as_the_calls_do(folder: Path, spark: SparkSession) -> None:
     columns: dict[str, Any] = {"key": "mote", "time": "at", "value": "warmth"}
     stream = ap.Stream(readings(), **columns)
-    joined = ap.sensor_join(stream, within=0.2, window=ap.TimeWindow(20), carry=["n"])
+    joined = ap.sensor_join(replace(stream, carry=["n"]), within=0.2, window=ap.TimeWindow(20))
     place: dict[str, Any] = {"locations": PLACES, "reach": 1.5}
     found = ap.phenomena(replace(stream, partition_by="room"), within=0.3, strength=2, span=15, **place)
     assert len(joined) > 200
     assert len(found) > 20
-    late = FILES.replace('value = "warmth"', 'value = "warmth"\nlateness = "1 minute"')
+    late = FILES.replace('value = "warmth"', 'value = "warmth"\nlateness = "1 minute"\ncarry = "n"')
     for text, expected in ((late + JOIN, joined), (ROOMS + PHENOMENA, found)):
         assert problems(folder, text) == []
         job = jobs.load(folder / "job.toml")
@@ -159,8 +158,8 @@ def test_what_is_wrong_is_told_in_its_place(folder: Path, old: str, new: str, to
         ('window = "20 seconds"', "window = { count = 5 }", "sensor_join: window is one of time"),
         ('window = "20 seconds"', 'window_column = "nn"', "sensor_join: Stream 'readings' has no column 'nn'."),
         ('window = "20 seconds"', "window = { time = 20, per_stream = { x = 5 } }", "sensor_join: window= names sens"),
-        ('carry = "n"', 'carry = "time"', "sensor_join: carry= names 'time'"),
-        ('carry = "n"', "carry = 5", "sensor_join.carry: is 5 (a number), wanted a list."),
+        ('value = "warmth"', 'value = "warmth"\ncarry = "time"', "sensor_join: carry= names 'time'"),
+        ('value = "warmth"', 'value = "warmth"\ncarry = 5', "sources.readings.carry: is 5 (a number), wanted a list."),
         ("within = 0.2", 'similar = "slope"', "sensor_join: similar='slope' looks back over some time"),
         ("[sink]", "[self_join]\nepsilon = 1\nprobability = 1\nwindow = 5\n[sink]", "A job has one operator"),
         ("[sink]", '[imputer]\nkind = "ZeroFill"\n[sink]', "[imputer] fills the sources of a join"),

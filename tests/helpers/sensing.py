@@ -6,7 +6,7 @@ from typing import Any
 
 import appulse as ap
 
-_OF_STREAMS = ("key", "time", "value", "partition_by", "lateness", "ahead", "unit", "name")
+_OF_STREAMS = ("key", "time", "value", "partition_by", "lateness", "ahead", "unit", "name", "carry")
 
 
 def split(frame: Any, arguments: dict[str, Any]) -> tuple[ap.Stream[Any], dict[str, Any]]:

@@ -124,7 +124,7 @@ class ByHand(ABC, Generic[Engine]):
 
     def _fixed(self, name: str) -> Iterable[str]:
         """The columns of a stream that keep their types."""
-        return self._identity(name)
+        return *self._identity(name), *self._streams[name].carry
 
     def _may_start(self, held: Sequence[Frames], types: Types, *, ended: bool) -> bool:  # noqa: ARG002 - others ask
         """Whether the engine can be made."""

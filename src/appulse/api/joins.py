@@ -184,7 +184,7 @@ class SimilarityJoin(ByHand["LocalJoin"]):
 
     def _fixed(self, name: str) -> tuple[str, ...]:
         different = self._settings["different"]
-        return self._identity(name) if different is None else (*self._identity(name), different)
+        return *super()._fixed(name), *(() if different is None else (different,))
 
     def _may_start(self, held: Sequence[Frames], types: Types, *, ended: bool) -> bool:
         """Whether there are types, and so perhaps rows, of enough streams for a pair.

@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from appulse.api.by_hand import Bare, ByHand
 from appulse.api.results import Framed, is_spark, remember
-from appulse.arguments import Count, Names, NotNegative, OnReject, Positive, checked
+from appulse.arguments import Count, NotNegative, OnReject, Positive, checked
+from appulse.engines.carrying import refuse_carry
 from appulse.engines.options import Options, options_of
 from appulse.engines.sensors.call import SensorWindow, Similar
 from appulse.engines.sensors.phenomena import EmitPhenomena, Reach
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 
 _CALLS = {"SensorJoin": "sensor_join", "Phenomena": "phenomena"}
+_PAIRS = ("sensor_join", "SensorJoin")
 #: What readings have no use for, and why: they are certain values of one stream.
 _USELESS = {
     "existence": "each reading exists",
@@ -47,7 +49,10 @@ def columns_of(readings: Stream, call: str) -> dict[str, Any]:
         given = getattr(readings, setting)
         if given not in (None, (), "time"):
             raise BadArgument(f"{call}() has no use for Stream({setting}={given!r}): {reason}. Leave it out.")
-    return {
+    carry = {"carry": readings.carry} if call in _PAIRS else {}
+    if not carry:
+        refuse_carry([readings], call, "an event is about many readings")
+    return carry | {
         "name": readings.name or "readings",
         "sensor": readings.key,
         "time": readings.time,
@@ -66,7 +71,6 @@ def sensor_join(
     resolution: Positive | None = None,
     within: NotNegative | None = None,
     window: SensorWindow,
-    carry: Names = (),
     expand: bool = False,
     similar: Similar = "value",
     over: Duration | None = None,
@@ -84,12 +88,13 @@ def sensor_join(
     ``"summary"``, the mean and standard deviation, each in a bin of ``resolution``; ``"slope"``, a second, by least
     squares, by ``resolution`` or ``within``, else by its sign; ``"pattern"``, the signs of the steps, such as "+0-".
 
-    Columns: those of ``partition_by``, then ``value, sensor, time`` of each reading that met others, the columns of
-    ``carry``, and ``matches``, a list of (sensor, times, carried values): sensors by their newest reading, newest
-    first, and so are the times of each. That is the Cartesian product of the sensors' readings in factorised form;
-    with ``expand=True`` there is a row for each of its elements, whose ``matches`` are (sensor, time, carried values).
-    Bad rows are in `rejects`, or raise `BadInput` with ``on_reject="fail"``. Spark frames give a Spark frame (streaming
-    if they are), others a `pyarrow.Table`. ``options`` are for speed and the size of the output: see `Options`.
+    Columns: those of ``partition_by``, then ``value, sensor, time`` of each reading that met others, those that
+    ``readings`` carries, and ``matches``, a list of (sensor, times, carried values): sensors by their newest reading,
+    newest first, and so are the times of each. That is the Cartesian product of the sensors' readings in factorised
+    form; with ``expand=True`` there is a row for each of its elements, whose ``matches`` are (sensor, time, carried
+    values). Bad rows are in `rejects`, or raise `BadInput` with ``on_reject="fail"``. Spark frames give a Spark frame
+    (streaming if they are), others a `pyarrow.Table`. ``options`` are for speed and the size of the output: see
+    `Options`.
 
     Ali et al. 2007, Definition 1 and section 4.1.
     """
@@ -98,7 +103,6 @@ def sensor_join(
         "resolution": resolution,
         "within": within,
         "window": window,
-        "carry": carry,
         "expand": expand,
         "similar": similar,
         "over": over,
@@ -211,9 +215,6 @@ class _OverReadings(ByHand["LocalReadings"]):
     def _identity(self, name: str) -> tuple[str, ...]:
         return *super()._identity(name), self._settings["value"]
 
-    def _fixed(self, name: str) -> tuple[str, ...]:
-        return *self._identity(name), *self._settings.get("carry", ())
-
     def _make(self, held: Sequence[Frames], types: Types) -> tuple[LocalReadings, Types]:
         from appulse.engines.sensors.readings import LocalReadings
 
@@ -239,7 +240,6 @@ class SensorJoin(_OverReadings):
         resolution: Positive | None = None,
         within: NotNegative | None = None,
         window: SensorWindow,
-        carry: Names = (),
         expand: bool = False,
         similar: Similar = "value",
         over: Duration | None = None,
@@ -252,7 +252,6 @@ class SensorJoin(_OverReadings):
             resolution=resolution,
             within=within,
             window=window,
-            carry=carry,
             expand=expand,
             similar=similar,
             over=over,

@@ -11,6 +11,7 @@ from appulse.engines.base import Call
 from appulse.engines.bucket import Bucket
 from appulse.engines.spark.codec import pack, unpack
 from appulse.model import uncertainty
+from appulse.model.carried import split_carried
 from appulse.model.defects import as_json, reject_schema
 from appulse.model.encode import check_columns, encode, infer_dimensions
 from appulse.model.filled import split_ways
@@ -153,8 +154,9 @@ class TickBucket(ObjectsBucket):
 
 
 def own_keys(objects: Objects, encoding: Encoding) -> Bytes:
-    """The keys of the rows, without what they carry of how holes were filled."""
-    return split_ways(objects.key, objects.d)[0] if encoding.tells_filled else objects.key
+    """The keys of the rows, without what they carry: how holes were filled, and columns."""
+    keys = split_ways(objects.key, objects.d)[0] if encoding.tells_filled else objects.key
+    return split_carried(keys)[0] if encoding.carry else keys
 
 
 def packed(objects: Objects, stream: int, lane: int = 0) -> Iterator[tuple[bytes, int]]:

@@ -9,13 +9,13 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from appulse.engines.sensors.call import resolve_sensors
 from appulse.engines.sensors.phenomena import resolve_phenomena
-from appulse.jobs.fields import Duration, Number, OneOrMore, Table, Text
+from appulse.jobs.fields import Duration, Number, Table, Text
 from appulse.jobs.sources import DataTable
 from appulse.jobs.windows import WindowTable, as_window
 from appulse.windows.definitions import TimeWindow
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    pass
 
 __all__ = ["PhenomenaTable", "SensorJoinTable"]
 
@@ -38,9 +38,9 @@ class SensorsTable(Table):
         return {name: getattr(self, name) for name in ("resolution", "within", "similar", "over", "on_reject")}
 
 
-def _presumed(*numbers: str | None, texts: Sequence[str] = ()) -> pa.Schema:
+def _presumed(*numbers: str | None) -> pa.Schema:
     """Columns as they should be, by which arguments can be checked before there is a source."""
-    known = dict.fromkeys(texts, pa.string()) | dict.fromkeys([name for name in numbers if name], pa.float64())
+    known = dict.fromkeys([name for name in numbers if name], pa.float64())
     return pa.schema(known | {_VALUE: pa.float64(), _SENSOR: pa.string(), _TIME: pa.timestamp("us")})
 
 
@@ -49,7 +49,6 @@ class SensorJoinTable(SensorsTable):
 
     window: Annotated[WindowTable | None, BeforeValidator(as_window)] = None
     window_column: Text | None = None
-    carry: Annotated[list[Text], OneOrMore] = []
     expand: bool = False
 
     @model_validator(mode="after")
@@ -58,13 +57,13 @@ class SensorJoinTable(SensorsTable):
             raise ValueError("a sensor join has a window: give window or window_column, one of them.")
         if self.window is not None and not isinstance(self.window.build(), TimeWindow):
             raise ValueError("window is one of time: text such as '10 seconds', or { time = ..., per_stream = ... }.")
-        resolve_sensors(_presumed(self.window_column, texts=self.carry), **_COLUMNS, **self.settings())
+        resolve_sensors(_presumed(self.window_column), **_COLUMNS, **self.settings())
         return self
 
     def settings(self) -> dict[str, Any]:
         """The keyword arguments of a call."""
         window = self.window_column if self.window is None else self.window.build()
-        return {**self.shared(), "window": window, "carry": tuple(self.carry), "expand": self.expand}
+        return {**self.shared(), "window": window, "expand": self.expand}
 
 
 class LocationsTable(DataTable):

@@ -119,6 +119,7 @@ class SourceTable(FilesTable):
     ahead: Ahead = "1 hour"
     order: Literal["time", "arrival"] = "time"
     where: Annotated[list[Annotated[Text, AfterValidator(_is_condition)]], OneOrMore] = []
+    carry: Annotated[list[Text], OneOrMore] = []
 
     @model_validator(mode="after")
     def _is_a_stream(self) -> SourceTable:
@@ -141,6 +142,7 @@ class SourceTable(FilesTable):
             unit=self.unit,
             name=name,
             where=tuple(self.where),
+            carry=tuple(self.carry),
         )
 
     @property

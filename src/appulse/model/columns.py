@@ -128,6 +128,12 @@ _PLAIN = frozenset(
 )
 
 
+def plain_values(column: pa.ChunkedArray) -> pa.Array:
+    """A column as one array of its values, where they are in a dictionary."""
+    values = chunk(column)
+    return values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
+
+
 def plain_types(table: pa.Table) -> pa.Table:
     """A table in types for which Arrow has every function that calls need.
 

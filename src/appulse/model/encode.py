@@ -15,7 +15,8 @@ from appulse.kernels.moments import Summaries, summarise
 from appulse.model import defects as why
 from appulse.model import structs, uncertainty
 from appulse.model.batch import Batch, Ragged
-from appulse.model.columns import chunk, floats, is_list, is_numeric, plain_types
+from appulse.model.carried import Columns, with_carried
+from appulse.model.columns import chunk, floats, is_list, is_numeric, plain_types, plain_values
 from appulse.model.defects import Defects, as_json, as_text, check_partition, reject_schema
 from appulse.model.filled import OBSERVED, Fill, with_ways
 from appulse.model.objects import Objects
@@ -63,7 +64,7 @@ class Encoding:
     every stream of the call is an isotropic Gaussian, else None. ``key_type`` and ``time_type`` are those of the
     answers; ``dimensions`` is None until a row tells. ``measure`` is the column of a delta window. What does not
     satisfy every ``where`` is left out. ``fill`` fills what is missing; where a call ``tells_filled``, the keys of its
-    objects carry how.
+    objects carry how. They carry the columns of ``carry``, too.
     """
 
     name: str
@@ -83,6 +84,7 @@ class Encoding:
     where: tuple[Where, ...] = ()
     fill: Fill | None = None
     tells_filled: bool = False
+    carry: Columns = ()
 
     @property
     def held_as(self) -> Held:
@@ -105,6 +107,7 @@ class Encoding:
             self.differ,
             self.measure,
             *conditions,
+            *(name for name, _ in self.carry),
         ]
         return list(dict.fromkeys(c for c in wanted if c is not None))
 
@@ -196,6 +199,9 @@ def encode(table: pa.Table, encoding: Encoding) -> tuple[Objects, pa.Table]:
     """Objects of the good rows, in the order of the table, and the bad rows as rejects."""
     rows, rejects = checked(table, encoding)
     objects = replace(_objects(rows, encoding), measure=rows.measure)
+    if encoding.carry:
+        carried = [plain_values(rows.table[name]).cast(kind) for name, kind in encoding.carry]
+        objects = replace(objects, key=with_carried(objects.key, objects.centre, carried))
     if encoding.tells_filled:
         objects = replace(objects, key=with_ways(objects.key, objects.centre, rows.way))
     return objects, rejects
@@ -640,7 +646,8 @@ def _rejects(table: pa.Table, encoding: Encoding, defects: Defects) -> pa.Table:
     if not listed:
         return schema.empty_table()
     rows = pa.array([i for i, _, _ in listed])
-    values = [c for c in encoding.columns() if c not in (encoding.key, encoding.time)]
+    judged = replace(encoding, carry=()).columns()
+    values = [c for c in judged if c not in (encoding.key, encoding.time)]
     details = table.select(values).take(rows).to_pylist() if values else [{}] * len(rows)
     return pa.table(
         {

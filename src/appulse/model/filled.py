@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import pyarrow as pa
 
-from appulse.model.strings import Bytes, encode
+from appulse.model.carried import split_tail, with_tail
+from appulse.model.strings import Bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,36 +72,12 @@ def column_of(way: NDArray[np.int64], attributes: Sequence[str], fill: Fill) -> 
 
 
 def with_ways(keys: Bytes, centre: NDArray[np.float64], way: NDArray[np.int64] | None) -> Bytes:
-    """Keys that carry how their rows were filled: ``way`` is None where nothing was missing.
-
-    The order is still by key, then by mean, which is how rows of one time are numbered: a zero byte, lower than any of
-    a longer key of text, and the means come before the ways.
-    """
-    n, d = centre.shape
-    ways = np.full((n, d), OBSERVED, np.int64) if way is None else way
-    tail = np.zeros((n, tail_width(d)), np.uint8)
-    tail[:, 1 : 1 + 8 * d] = encode(pa.array(np.ascontiguousarray(centre).reshape(-1))).data.reshape(n, 8 * d)
-    tail[:, 1 + 8 * d :] = np.ascontiguousarray(ways).view(np.uint8).reshape(n, 8 * d)
-    width = tail.shape[1]
-    offsets = keys.offsets + width * np.arange(n + 1)
-    data = np.empty(int(offsets[-1]), np.uint8)
-    own = np.ones(len(data), bool)
-    at = (offsets[1:, None] - width + np.arange(width)).reshape(-1)
-    own[at] = False
-    data[own], data[at] = keys.data, tail.reshape(-1)
-    return Bytes(offsets, data)
+    """Keys that carry how their rows were filled: ``way`` is None where nothing was missing."""
+    ways = np.full(centre.shape, OBSERVED, np.int64) if way is None else np.ascontiguousarray(way)
+    return with_tail(keys, centre, Bytes.fixed(ways.view(np.uint8).reshape(len(centre), 8 * centre.shape[1])))
 
 
 def split_ways(keys: Bytes, d: int) -> tuple[Bytes, NDArray[np.int64]]:
     """What `with_ways` put together: the keys as they were, and the ways (n, d)."""
-    n, width = len(keys), tail_width(d)
-    own = np.ones(len(keys.data), bool)
-    at = (keys.offsets[1:, None] - 8 * d + np.arange(8 * d)).reshape(-1)
-    ways = keys.data[at].copy().view(np.int64).reshape(n, d)
-    own[(keys.offsets[1:, None] - width + np.arange(width)).reshape(-1)] = False
-    return Bytes(keys.offsets - width * np.arange(n + 1), keys.data[own]), ways
-
-
-def tail_width(d: int) -> int:
-    """Bytes that ways add to a key."""
-    return 1 + 16 * d
+    own, ways = split_tail(keys, d, 8 * d)
+    return own, ways.data.view(np.int64).reshape(len(keys), d)

@@ -88,8 +88,10 @@ class Stream(Generic[Result]):
     back no longer. A row more than ``ahead`` past the wall clock, or past all rows of its stream so far,
     is a reject ``future`` and moves no time on; ``math.inf`` admits every row. It counts, as does lateness,
     where rows are pushed or streamed. With ``order="arrival"``, on all inputs, rows are taken as they come: windows
-    that go by rows then wait for nothing. ``where`` holds conditions, which `filter` adds. Two ``Stream`` objects are
-    two streams, even over one frame.
+    that go by rows then wait for nothing. ``where`` holds conditions, which `filter` adds.
+    Columns of ``carry``, of any type, travel with their row and are columns of the answers: ``left_speed`` and
+    ``right_speed`` of pairs, ``speed`` of answers about one row. Two ``Stream`` objects are two streams, even over one
+    frame.
     """
 
     frame: Any
@@ -105,6 +107,7 @@ class Stream(Generic[Result]):
     unit: str
     name: str | None
     where: tuple[str, ...]
+    carry: Sequence[str]
 
     @overload
     def __init__(
@@ -122,6 +125,7 @@ class Stream(Generic[Result]):
         unit: Unit = "s",
         name: Name | None = None,
         where: Conditions = (),
+        carry: Names = (),
     ) -> None: ...
     @overload
     def __init__(
@@ -139,6 +143,7 @@ class Stream(Generic[Result]):
         unit: Unit = "s",
         name: Name | None = None,
         where: Conditions = (),
+        carry: Names = (),
     ) -> None: ...
     def __init__(
         self,
@@ -155,6 +160,7 @@ class Stream(Generic[Result]):
         unit: Unit = "s",
         name: Name | None = None,
         where: Conditions = (),
+        carry: Names = (),
     ) -> None:
         vars(self).update(
             frame=frame,
@@ -170,6 +176,7 @@ class Stream(Generic[Result]):
             unit=unit,
             name=name,
             where=where,
+            carry=carry,
         )
 
     @property

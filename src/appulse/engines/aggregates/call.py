@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from appulse.arguments import NAME, mapping, one_of, several
 from appulse.engines.bucket import ROWS
+from appulse.engines.carrying import refuse_carry
 from appulse.engines.local import Local
 from appulse.engines.meaning import of_call, of_stream, of_types
 from appulse.engines.objects import ObjectsBucket, ObjectsCall, packed
@@ -115,6 +116,7 @@ def resolve_aggregate(
     ``table`` may be a sample of the rows, or have none: it is asked for the dimensions where nothing else tells them.
     """
     name, schema = stream.name or "stream", table.schema
+    refuse_carry([stream], "window_aggregate", "an aggregate is about many rows")
     measure = window.column if isinstance(window, DeltaWindow) and window.confidence is None else None
     encoding = encoding_of(stream, schema, measure)
     model = encoding.held_as

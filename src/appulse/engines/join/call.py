@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from appulse.arguments import number, one_of
+from appulse.engines.carrying import carried_by, carried_of, of_side, refuse_repeated
 from appulse.engines.imputing import filled_columns, fills_of
 from appulse.engines.meaning import of_call, of_stream, of_types
 from appulse.engines.objects import ObjectsCall
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appulse.model.batch import Ragged
+    from appulse.model.carried import Columns
     from appulse.model.meaning import Meaning
     from appulse.model.stream import Stream
     from appulse.operators.answers import Answers
@@ -100,7 +102,14 @@ class JoinCall(ObjectsCall):
         changes = [("change", pa.int32()), ("time", self.time_type)] if self.plan.changes else []
         pairs = [("pairs", PAIRS)] if self.plan.values else []
         filled = [(f"{side}_filled", FILLED) for side in ("left", "right")] if self.imputes else []
-        return pa.schema([*sides, *figures, *changes, *pairs, *filled])
+        carried = [(f"{side}_{name}", kind) for side, own in self.carried for name, kind in own]
+        return pa.schema([*sides, *figures, *changes, *pairs, *filled, *carried])
+
+    @property
+    def carried(self) -> list[tuple[str, Columns]]:
+        """What the rows on each side of pairs carry."""
+        may_be = (self.streams, self.streams) if self.plan.self_join else (self.streams[:-1], self.streams[1:])
+        return [(side, of_side(streams)) for side, streams in zip(("left", "right"), may_be, strict=True)]
 
     @property
     def holds_back(self) -> bool:
@@ -208,14 +217,15 @@ def resolve(
             where=where,
             fill=fill,
             tells_filled=any(known is not None for known in fills),
+            carry=carried_of(stream, schema, name),
         )
-        for name, stream, where, fill in zip(names, streams, conditions, fills, strict=True)
+        for name, stream, where, fill, schema in zip(names, streams, conditions, fills, schemas, strict=True)
     )
     for encoding, schema in zip(encodings, schemas, strict=True):
         check_columns(encoding, schema)
         if plan.rule is not None and plan.rule.column is not None and d is not None:
             dimension_of(encoding.model, plan.rule.column, d)
-    return JoinCall(
+    call = JoinCall(
         plan,
         encodings,
         options,
@@ -230,6 +240,8 @@ def resolve(
         max_output=options.max_output,
         dependent=tuple(name for name, schema in zip(names, schemas, strict=True) if is_joined(schema)),
     )
+    refuse_repeated(call.answer_schema)
+    return call
 
 
 def within_tolerance(probability: float) -> float:
@@ -248,15 +260,19 @@ def _check_order(streams: Sequence[Stream], names: Sequence[str]) -> bool:
 def to_table(answers: Answers, call: JoinCall) -> pa.Table:
     """Answers as a table in the types the user gave."""
     names = np.array(call.plan.streams, object)
-    columns, filled = [], []
-    for stream, carried, time in (
+    columns, filled, carried = [], [], []
+    sides = (
         (answers.left_stream, answers.left_key, answers.left_time),
         (answers.right_stream, answers.right_key, answers.right_time),
-    ):
-        key = carried
+    )
+    for (stream, keys, time), (_, own) in zip(sides, call.carried, strict=True):
+        key, brought = keys, list[pa.Array]()
         if call.imputes:
-            key, column = filled_columns(carried, stream, call.encodings)
+            key, column = filled_columns(key, stream, call.encodings)
             filled.append(column)
+        if own:
+            key, brought = carried_by(key, stream, call.encodings, own)
+        carried += brought
         columns.append(pa.DictionaryArray.from_arrays(stream.astype(np.int32), pa.array(names)).dictionary_decode())
         columns.append(decode(key, call.key_type))
         columns.append(_times(time, stream, call))
@@ -271,7 +287,7 @@ def to_table(answers: Answers, call: JoinCall) -> pa.Table:
         columns.append(_pairs_column(answers.pairings))
     elif call.plan.values:
         return call.answer_schema.empty_table()
-    return pa.Table.from_arrays([*columns, *filled], schema=call.answer_schema)
+    return pa.Table.from_arrays([*columns, *filled, *carried], schema=call.answer_schema)
 
 
 def _pairs_column(pairings: Ragged[Pairings]) -> pa.Array:

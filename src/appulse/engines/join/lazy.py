@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from appulse.engines.join.call import JoinCall
+from appulse.engines.objects import own_keys
 from appulse.kernels.apart import Boxes, meeting_boxes
 from appulse.model.batch import Batch
 from appulse.model.encode import summarised
@@ -186,7 +187,7 @@ class Unfilled:
         holes = is_open(objects)
         if len(objects) < 2 or not holes.any():
             return objects
-        keys = (split_ways(objects.key, objects.d)[0] if self.call.streams[0].tells_filled else objects.key).to_arrow()
+        keys = own_keys(objects, self._call.encodings[stream]).to_arrow()
         same = np.asarray(pc.equal(keys[1:], keys[:-1])) & (np.diff(objects.time) == 0)
         tied = holes & (np.append(same, False) | np.append(False, same))
         if not tied.any():

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from appulse.arguments import NAME, TEXT, mapping, several, shown
 from appulse.engines.base import Call
+from appulse.engines.carrying import refuse_carry, refuse_repeated
 from appulse.engines.join.call import within_tolerance
 from appulse.engines.meaning import of_call, of_stream, of_types
 from appulse.engines.multi_queries.rows import WindowRows, rows_of
@@ -90,12 +91,18 @@ class WindowCall(Call[WindowRows]):
         """Columns of the answers."""
         if self.aggregates:
             return self._aggregate_schema
-        sides = ["left", "right"] if len(self.streams) == 2 else [call.encoding.name for call in self.streams]
         fields = [(QUERY, self.streams[0].query_type)]
-        for side, call in zip(sides, self.streams, strict=True):
+        for side, call in self.sides:
             fields += [(f"{side}_key", call.key_type), (f"{side}_time", call.time_type)]
         values = [("values", pa.string())] if self.selecting else []
-        return pa.schema([*fields, ("probability", pa.float64()), *values])
+        carried = [(f"{side}_{name}", kind) for side, one in self.sides for name, kind in one.carry]
+        return pa.schema([*fields, ("probability", pa.float64()), *values, *carried])
+
+    @property
+    def sides(self) -> list[tuple[str, QueryCall]]:
+        """The streams, by what stands before their columns among the answers."""
+        names = ["left", "right"] if len(self.streams) == 2 else [call.encoding.name for call in self.streams]
+        return list(zip(names, self.streams, strict=True))
 
     @property
     def partitions(self) -> list[tuple[str, pa.DataType]]:
@@ -237,6 +244,8 @@ def resolve_window_queries(
         call = replace(
             call, aggregates=_aggregates(call, _MAPPED(aggregate, "aggregate="), probability), common_time=common
         )
+        refuse_carry(streams, "match_queries(aggregate=...)", "aggregates are about many rows")
+    refuse_repeated(call.answer_schema)
     if len(call.names) < sum(len(one.types) for one in calls):
         raise BadArgument("Two columns have one name once that of their stream is put before it. Rename a stream.")
     if isinstance(window, TimeWindow):

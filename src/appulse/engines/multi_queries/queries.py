@@ -28,6 +28,7 @@ from appulse.engines.queries.call import (
     without,
 )
 from appulse.errors import BadArgument, nearest
+from appulse.model.columns import plain_values
 from appulse.model.defects import NEVER_TRUE, as_json, concat_rejects
 from appulse.model.encode import keys_of
 from appulse.model.times import duration, from_micros
@@ -186,6 +187,8 @@ class WindowQueries:
         columns.append(pa.array(found.probability))
         if self.call.selecting:
             columns.append(self._values(shown, found))
+        for call, own, at in zip(self.call.streams, shown.rows, found.rows, strict=True):
+            columns += [plain_values(own.table[name]).cast(kind).take(pa.array(at)) for name, kind in call.carry]
         return pa.Table.from_arrays(columns, schema=self.call.answer_schema)
 
     def _values(self, shown: Snapshot, found: Joined) -> pa.Array:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from appulse.arguments import shown
+from appulse.engines.carrying import carried_of, refuse_repeated
 from appulse.engines.join.call import within_tolerance
 from appulse.engines.meaning import of_call, of_stream, of_types
 from appulse.engines.objects import ObjectsCall
@@ -18,7 +19,7 @@ from appulse.engines.pushes import fitted
 from appulse.engines.schemas import encoding_of, is_joined
 from appulse.errors import BadArgument, bad_rows, nearest
 from appulse.model import uncertainty
-from appulse.model.columns import as_array
+from appulse.model.columns import as_array, plain_values
 from appulse.model.defects import BAD_CONDITION, NEVER_TRUE, as_json, concat_rejects
 from appulse.model.encode import Encoding, as_samples, check_columns, checked, infer_dimensions, keys_of
 from appulse.model.meaning import real
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from appulse.model.carried import Columns
     from appulse.model.encode import ValidRows
     from appulse.model.meaning import Meaning
     from appulse.model.stream import Stream
@@ -59,6 +61,7 @@ class QueryCall(ObjectsCall):
     probability: float | None
     schema: pa.Schema  # of the frame
     selecting: bool = False
+    carry: Columns = ()
 
     grouped = holds_back = stateful = False
 
@@ -78,7 +81,7 @@ class QueryCall(ObjectsCall):
         """Columns of the answers."""
         fields = [(QUERY, self.query_type), ("key", self.key_type), ("time", self.time_type)]
         values = [("values", pa.string())] if self.selecting else []
-        return pa.schema([*fields, ("probability", pa.float64()), *values])
+        return pa.schema([*fields, ("probability", pa.float64()), *values, *self.carry])
 
     @property
     def threshold(self) -> float | None:
@@ -91,9 +94,10 @@ class QueryCall(ObjectsCall):
             "streams": [of_stream(self.encoding) | of_types([], self.types)],
             "probability": None if self.probability is None else real(self.probability),
             "select": self.selecting,
+            "carry": [name for name, _ in self.carry],
             "types": of_types([("query", self.query_type)]),
         }
-        return of_call("match_queries", arguments, {"probability": None, "select": False})
+        return of_call("match_queries", arguments, {"probability": None, "select": False, "carry": []})
 
 
 def resolve_queries(
@@ -120,17 +124,20 @@ def resolve_queries(
     if not isinstance(stream.value, Exact):
         types |= dict.fromkeys(uncertainty.names(stream.value, d), pa.float64())
     check_queries(queries)
-    return QueryCall(
+    call = QueryCall(
         replace(encoding, dimensions=d),
         tuple(types.items()),
         plain_key(queries.field(QUERY).type),
         checked_probability(probability, [stream]),
         without_views(schema),
         selecting=SELECT in queries.names,
+        carry=carried_of(stream, schema, name),
         on_reject=on_reject,
         dependent=(name,) if is_joined(schema) else (),
         max_output=options_of(options, "match_queries").max_output,
     )
+    refuse_repeated(call.answer_schema)
+    return call
 
 
 def checked_probability(probability: float | None, streams: Sequence[Stream]) -> float | None:
@@ -264,6 +271,7 @@ class LocalQueries:
         ]
         if call.selecting:
             columns.append(self._values(rows, found))
+        columns += [plain_values(rows.table[name]).cast(kind).take(at) for name, kind in call.carry]
         return pa.Table.from_arrays(columns, schema=call.answer_schema)
 
     def expire(self, before: object) -> int:

@@ -11,10 +11,8 @@ from pyspark.sql import functions as F  # noqa: N812 - the house name of this mo
 from pyspark.sql import types as T  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 
-from appulse.engines.join.call import PAIRS
 from appulse.engines.spark import blobs as kinds
 from appulse.engines.spark.blobs import read_table
-from appulse.model.filled import FILLED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -58,6 +56,7 @@ METRICS = (
 #: Figures that stand after a micro-batch; all others happened in it.
 LEVELS = frozenset({"state_rows", "state_bytes", "repository", "queries", "query_version"})
 
+_SIDES = ("left", "right")
 # Before Spark 4.2 there is no such argument, and timestamps are in UTC.
 _IN_UTC: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
 
@@ -66,22 +65,10 @@ def result_schemas(call: JoinCall, streams: Sequence[Stream]) -> tuple[T.StructT
     """Spark's schemas of answers and rejects: keys and times in the types they came in."""
     key = _common_type([stream.frame.schema[stream.key].dataType for stream in streams], call.key_type)
     time = _common_type([stream.frame.schema[stream.time].dataType for stream in streams], call.time_type)
-    text, number = T.StringType(), T.DoubleType()
-    sides = [
-        T.StructField(f"{side}_{what}", kind)
-        for side in ("left", "right")
-        for what, kind in (("stream", text), ("key", key), ("time", time))
-    ]
-    figures = [T.StructField("distance", number), T.StructField("probability", number)]
-    if call.plan.bounded:
-        figures.append(T.StructField("probability_upper", number))
-    if call.plan.changes:
-        figures += [T.StructField("change", T.IntegerType()), T.StructField("time", time)]
-    if call.plan.values:
-        figures.append(T.StructField("pairs", spark_type(PAIRS)))
-    if call.imputes:
-        figures += [T.StructField(f"{side}_filled", spark_type(FILLED)) for side in ("left", "right")]
-    return T.StructType([*sides, *figures]), reject_type(key, time)
+    own = {f"{side}_key": key for side in _SIDES} | {f"{side}_time": time for side in _SIDES} | {"time": time}
+    for stream in reversed(streams):
+        own |= {f"{side}_{name}": stream.frame.schema[name].dataType for side in _SIDES for name in stream.carry}
+    return as_struct(call.answer_schema, own), reject_type(key, time)
 
 
 def as_struct(schema: pa.Schema, own: Mapping[str, T.DataType]) -> T.StructType:

@@ -148,9 +148,18 @@ def _schemas(call: WindowCall, streams: Sequence[Stream]) -> tuple[T.StructType,
         own = [schemas[0][name] for name, _ in call.partitions] + (own[1:2] if len(times) == 1 else [])
     fields = call.answer_schema
     known = {1 + i: field.dataType for i, field in enumerate(own)}
-    answers = [T.StructField(f.name, known.get(i) or spark_type(f.type)) for i, f in enumerate(fields)]
+    carried = {} if call.aggregates else _carried(call, streams)
+    answers = [
+        T.StructField(f.name, known.get(i) or carried.get(f.name) or spark_type(f.type)) for i, f in enumerate(fields)
+    ]
     asked = call.reject_schema
     return T.StructType(answers), reject_type(*(spark_type(asked.field(name).type) for name in ("key", "time")))
+
+
+def _carried(call: WindowCall, streams: Sequence[Stream]) -> dict[str, T.DataType]:
+    """The types of the columns that streams carry."""
+    sides = zip(call.sides, streams, strict=True)
+    return {f"{side}_{name}": s.frame.schema[name].dataType for (side, _), s in sides for name in s.carry}
 
 
 def _by_bucket(call: WindowCall, stream: int, table: pa.Table, buckets: int) -> list[tuple[int, pa.Table]]:

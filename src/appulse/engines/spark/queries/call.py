@@ -204,6 +204,7 @@ class Changing:
 def _schemas(call: QueryCall, stream: Stream) -> tuple[T.StructType, T.StructType]:
     given = stream.frame.schema
     own = {"key": given[stream.key].dataType, "time": given[stream.time].dataType}
+    own |= {name: given[name].dataType for name in stream.carry}
     return as_struct(call.answer_schema, own), reject_type(own["key"], own["time"])
 
 

@@ -1,0 +1,94 @@
+"""Columns that travel with rows: what streams carry, and what becomes of it in answers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from appulse.engines.schemas import column_type
+from appulse.errors import BadArgument
+from appulse.model.carried import carried_columns, split_carried
+from appulse.model.columns import plain_type
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from appulse.model.carried import Columns
+    from appulse.model.encode import Encoding
+    from appulse.model.stream import Stream
+    from appulse.model.strings import Bytes
+
+
+def carried_of(stream: Stream, schema: pa.Schema, name: str) -> Columns:
+    """The columns that a stream carries, with their types."""
+    for column in stream.carry:
+        if list(stream.carry).count(column) > 1:
+            raise BadArgument(f"Stream {name!r}: carry= names {column!r} more than once. Name it once.")
+    return tuple((column, plain_type(column_type(schema, column, name))) for column in stream.carry)
+
+
+def of_side(encodings: Sequence[Encoding]) -> Columns:
+    """What rows on one side of pairs carry, as columns of the answers: each name once, null where a row has none."""
+    known: dict[str, pa.DataType] = {}
+    for encoding in encodings:
+        for name, kind in encoding.carry:
+            if pa.types.is_null(known.setdefault(name, kind)):
+                known[name] = kind
+            elif kind not in (known[name], pa.null()):
+                raise BadArgument(
+                    f"carry= names {name!r}, which is {kind} in stream {encoding.name!r} and {known[name]} in another "
+                    "that may be on the same side of a pair. Cast one of them, or rename it."
+                )
+    return tuple(known.items())
+
+
+def refuse_repeated(answers: pa.Schema) -> None:
+    """Raise `BadArgument` where a carried column has the name of another column of the answers."""
+    for name in answers.names:
+        if answers.names.count(name) > 1:
+            raise BadArgument(
+                f"carry= would add a column {name!r}, and the answers have one already. Rename it before the call."
+            )
+
+
+def refuse_carry(streams: Iterable[Stream], call: str, reason: str) -> None:
+    """Raise `BadArgument` where streams carry columns and answers have no row to take them from."""
+    for stream in streams:
+        if stream.carry:
+            raise BadArgument(f"{call}() has no use for Stream(carry={list(stream.carry)!r}): {reason}. Leave it out.")
+
+
+def carried_by(
+    keys: Bytes, stream: NDArray[np.int64], encodings: Sequence[Encoding], columns: Columns
+) -> tuple[Bytes, list[pa.Array]]:
+    """Of the rows of answers on one side, by their keys as carried: the keys, and ``columns``.
+
+    ``stream`` says which of the ``encodings`` each row is of.
+    """
+    used = np.unique(stream).tolist() or [0]
+    if len(used) == 1:
+        return _of_stream(keys, encodings[used[0]], columns)
+    places = [np.flatnonzero(stream == i) for i in used]
+    parts = [_of_stream(keys.take(at), encodings[i], columns) for i, at in zip(used, places, strict=True)]
+    order = np.argsort(np.concatenate(places), kind="stable")
+    own = type(keys).concat([own for own, _ in parts]).take(order)
+    sides = zip(*(found for _, found in parts), strict=True)
+    return own, [pa.concat_arrays(side).take(pa.array(order)) for side in sides]
+
+
+def _of_stream(keys: Bytes, encoding: Encoding, columns: Columns) -> tuple[Bytes, list[pa.Array]]:
+    found: dict[str, pa.Array] = {}
+    if encoding.carry:
+        keys, packed = split_carried(keys)
+        names, kinds = zip(*encoding.carry, strict=True)
+        found = dict(zip(names, carried_columns(packed, kinds), strict=True))
+    return keys, [_of_type(found.get(name), kind, len(keys)) for name, kind in columns]
+
+
+def _of_type(column: pa.Array | None, kind: pa.DataType, n: int) -> pa.Array:
+    """The column; nulls where there is none, or it has had no value yet and so no type."""
+    return pa.nulls(n, kind) if column is None or column.type != kind else column
