@@ -38,6 +38,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     ),
     "Uncertainty models": ("Exact", "Samples", "Gaussian", "Ball", "Incomplete"),
     "Joins": ("similarity_join", "self_join", "SimilarityJoin"),
+    "Motion": ("Straight", "Course", "Velocity", "encounters", "Encounters"),
     "Incomplete streams": (
         "impute",
         "DependencyImputer",

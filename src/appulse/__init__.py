@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from appulse import lab
     from appulse.api import (
+        Encounters,
         Phenomena,
         QueryMatch,
         SensorJoin,
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
         WindowAggregate,
         ask,
         discover_dependencies,
+        encounters,
         explain,
         explain_pair,
         filter,
@@ -61,6 +63,7 @@ if TYPE_CHECKING:
     from appulse.imputation.simple import EditingRules, MeanImputer, NearestImputer, PointImputer, ZeroFill
     from appulse.imputation.time_regression import TimeRegressionImputer
     from appulse.imputation.versions import SavedImputer
+    from appulse.model.motion import Course, Straight, Velocity
     from appulse.model.stream import Stream
     from appulse.model.uncertainty import Ball, Exact, Gaussian, Incomplete, Samples
     from appulse.windows.definitions import CountWindow, DeltaWindow, TimeWindow, TumblingWindow, UncertainCountWindow
@@ -69,6 +72,7 @@ version = "0.1.0"
 
 _HOMES = {
     "appulse.api": (
+        "Encounters",
         "Phenomena",
         "QueryMatch",
         "SensorJoin",
@@ -76,6 +80,7 @@ _HOMES = {
         "WindowAggregate",
         "ask",
         "discover_dependencies",
+        "encounters",
         "explain",
         "explain_pair",
         "filter",
@@ -117,6 +122,7 @@ _HOMES = {
     "appulse.imputation.simple": ("EditingRules", "MeanImputer", "NearestImputer", "PointImputer", "ZeroFill"),
     "appulse.imputation.time_regression": ("TimeRegressionImputer",),
     "appulse.imputation.versions": ("SavedImputer",),
+    "appulse.model.motion": ("Course", "Straight", "Velocity"),
     "appulse.model.stream": ("Stream",),
     "appulse.model.uncertainty": ("Ball", "Exact", "Gaussian", "Incomplete", "Samples"),
     "appulse.windows.definitions": (
@@ -149,6 +155,12 @@ __all__ = [  # noqa: RUF022 - by topic, as in the reference
     "similarity_join",
     "self_join",
     "SimilarityJoin",
+    # Motion
+    "Straight",
+    "Course",
+    "Velocity",
+    "encounters",
+    "Encounters",
     # Incomplete streams
     "impute",
     "DependencyImputer",

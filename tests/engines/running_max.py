@@ -67,7 +67,7 @@ def running_max(stream: Stream) -> Any:
     if hasattr(stream.frame, "sparkSession"):
         from appulse.engines.spark.grouped import spark_grouped
 
-        return spark_grouped(stream, resolve, MaxBucket, "max", Options())
+        return spark_grouped([stream], lambda own, of: resolve(own[0], of[0]), MaxBucket, "max", Options())
     table = as_table(stream.frame)
     call = resolve(stream, table.schema)
     return Local(MaxBucket(call)).answers({call.encoding.name: table})

@@ -2,6 +2,7 @@
 
 from appulse.api.aggregates import WindowAggregate, window_aggregate
 from appulse.api.joins import SimilarityJoin, explain_pair, self_join, similarity_join
+from appulse.api.motion import Encounters, encounters
 from appulse.api.queries import QueryMatch, ask, match_queries
 from appulse.api.readings import Phenomena, SensorJoin, phenomena, sensor_join
 from appulse.api.results import explain, rejects
@@ -9,6 +10,7 @@ from appulse.api.running import listen, session, start
 from appulse.api.streams import discover_dependencies, filter, impute  # noqa: A004 - as the contract
 
 __all__ = [
+    "Encounters",
     "Phenomena",
     "QueryMatch",
     "SensorJoin",
@@ -16,6 +18,7 @@ __all__ = [
     "WindowAggregate",
     "ask",
     "discover_dependencies",
+    "encounters",
     "explain",
     "explain_pair",
     "filter",

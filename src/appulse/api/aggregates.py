@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
@@ -20,7 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from appulse.api.by_hand import Frames, Types
-    from appulse.engines.aggregates.call import LocalAggregate
+    from appulse.engines.aggregates.call import AggregateCall, LocalAggregate
+    from appulse.model.stream import Stream
 
 
 @checked
@@ -63,8 +63,10 @@ def window_aggregate(
         from appulse.engines.aggregates.call import AggregateBucket, resolve_unseen
         from appulse.engines.spark.grouped import spark_grouped
 
-        resolve = partial(resolve_unseen, aggregates=aggregates, **settings)
-        return cast("Result", spark_grouped(stream, resolve, AggregateBucket, "aggregate", settings["options"]))
+        def resolve(streams: Sequence[Stream], schemas: Sequence[pa.Schema]) -> AggregateCall:
+            return resolve_unseen(streams[0], schemas[0], aggregates, **settings)
+
+        return cast("Result", spark_grouped([stream], resolve, AggregateBucket, "aggregate", settings["options"]))
     from appulse.engines.aggregates.call import resolve_aggregate, run_local
     from appulse.engines.local import as_table
 

@@ -11,7 +11,7 @@ from appulse.operators.plan import BOUNDS, INDEXES
 from appulse.operators.sensor_join import SWEEPS
 
 _JOINS = ("similarity_join", "self_join", "explain_pair")
-_ON_TILES = (*_JOINS, "sensor_join", "phenomena", "window_aggregate", "match_queries")
+_ON_TILES = ("encounters", *_JOINS, "sensor_join", "phenomena", "window_aggregate", "match_queries")
 #: The calls that each option makes a difference to; a call by hand takes those of its function.
 USED_BY = {
     "bounds": _JOINS,

@@ -15,10 +15,13 @@ from appulse.queries.condition import parse
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from appulse.model.motion import Motion
     from appulse.model.stream import Stream
 
 
-def encoding_of(stream: Stream, schema: pa.Schema, measure: str | None = None) -> Encoding:
+def encoding_of(
+    stream: Stream, schema: pa.Schema, measure: str | None = None, motion: Motion | None = None
+) -> Encoding:
     """How the rows of one stream are read that looks for no partners; ``measure`` is the column of a delta window."""
     name = stream.name or "stream"
     encoding = Encoding(
@@ -37,6 +40,7 @@ def encoding_of(stream: Stream, schema: pa.Schema, measure: str | None = None) -
         dimensions=known_dimensions([name], [stream.value], [schema]),
         measure=measure,
         where=tuple(map(parse, stream.where)),
+        motion=motion,
     )
     check_columns(encoding, schema)
     return encoding

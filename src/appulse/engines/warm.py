@@ -10,6 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from appulse.engines.aggregates.call import resolve_aggregate, run_local
+from appulse.engines.encounters.bucket import LocalEncounters
+from appulse.engines.encounters.call import resolve_encounters
 from appulse.engines.join.call import JoinCall, resolve
 from appulse.engines.join.local import LocalJoin
 from appulse.engines.options import Options
@@ -27,6 +29,7 @@ from appulse.engines.spark.tiling import Tiling
 from appulse.imputation.dependencies import DifferentialDependency
 from appulse.imputation.imputer import DependencyImputer
 from appulse.model.encode import encode
+from appulse.model.motion import Straight
 from appulse.model.readings import encode_readings
 from appulse.model.stream import Stream
 from appulse.model.uncertainty import Ball, Exact, Gaussian, Incomplete, Model, Samples
@@ -213,8 +216,27 @@ def _watch(table: pa.Table) -> None:
         known.restore(stage.standing())
 
 
+def _meet(table: pa.Table) -> None:
+    for value in (Gaussian("x", "y", sigma=1.0), Samples("s", weights="w", names=("x", "y"))):
+        stream = Stream(None, key="id", time="ts", value=value, motion=Straight(1))
+        call = resolve_encounters(
+            [stream],
+            [table.schema],
+            epsilon=1.0,
+            probability=0.3,
+            gap=0,
+            min_seconds=0,
+            emit="closed",
+            on_reject="collect",
+            options=Options(),
+        )
+        local = LocalEncounters(call)
+        local.push({encoding.name: table for encoding in call.encodings})
+        local.drain()
+
+
 # Those that take longest to compile come first; what imputes needs what joins.
-_PARTS = (_watch, _similar, _sense, _aggregate, _match, _impute)
+_PARTS = (_watch, _similar, _sense, _aggregate, _match, _meet, _impute)
 
 if __name__ == "__main__":
     compile_all()

@@ -19,6 +19,7 @@ from appulse.model.carried import Columns, with_carried
 from appulse.model.columns import chunk, floats, is_list, is_numeric, plain_types, plain_values
 from appulse.model.defects import Defects, as_json, as_text, check_partition, reject_schema
 from appulse.model.filled import OBSERVED, Fill, with_ways
+from appulse.model.motion import Motion, Straight
 from appulse.model.objects import Objects
 from appulse.model.points import ball_points, normal_points
 from appulse.model.strings import Labels
@@ -85,6 +86,7 @@ class Encoding:
     fill: Fill | None = None
     tells_filled: bool = False
     carry: Columns = ()
+    motion: Motion | None = None
 
     @property
     def held_as(self) -> Held:
@@ -106,6 +108,7 @@ class Encoding:
             *self.partition_by,
             self.differ,
             self.measure,
+            *(() if self.motion is None else self.motion.columns),
             *conditions,
             *(name for name, _ in self.carry),
         ]
@@ -155,6 +158,7 @@ def check_columns(encoding: Encoding, schema: pa.Schema) -> None:
         _check_lists(model, encoding.name, schema)
     numeric = [] if isinstance(model, Samples) else list(uncertainty.columns(model))
     numeric += [column for column in (encoding.existence, encoding.measure) if column is not None]
+    numeric += [] if encoding.motion is None else list(encoding.motion.columns)
     for column in numeric:
         if not is_numeric(schema.field(column).type):
             raise BadArgument(
@@ -198,7 +202,7 @@ def _check_dimensions(where: Where, encoding: Encoding, d: int) -> None:
 def encode(table: pa.Table, encoding: Encoding) -> tuple[Objects, pa.Table]:
     """Objects of the good rows, in the order of the table, and the bad rows as rejects."""
     rows, rejects = checked(table, encoding)
-    objects = replace(_objects(rows, encoding), measure=rows.measure)
+    objects = replace(_objects(rows, encoding), measure=rows.measure, velocity=rows.velocity)
     if encoding.carry:
         carried = [plain_values(rows.table[name]).cast(kind) for name, kind in encoding.carry]
         objects = replace(objects, key=with_carried(objects.key, objects.centre, carried))
@@ -217,6 +221,7 @@ class ValidRows(Batch):
     measure: NDArray[np.float64] | None
     values: Values
     way: NDArray[np.int64] | None = None
+    velocity: NDArray[np.float64] | None = None
 
 
 def checked(table: pa.Table, encoding: Encoding, also: Sequence[str] = ()) -> tuple[ValidRows, pa.Table]:
@@ -230,9 +235,8 @@ def checked(table: pa.Table, encoding: Encoding, also: Sequence[str] = ()) -> tu
     defects = Defects(len(table))
     time = _check_identity(table, encoding, defects)
     values = _check_values(table, encoding, defects)
-    rows = ValidRows(
-        table, time, _check_existence(table, encoding, defects), _check_measure(table, encoding, defects), values
-    )
+    existence, measure = _check_existence(table, encoding, defects), _check_measure(table, encoding, defects)
+    rows = ValidRows(table, time, existence, measure, values, velocity=_check_motion(table, encoding, defects))
     good = np.flatnonzero(~defects.bad)
     rows = rows if len(good) == len(table) else rows.take(good)
     if encoding.fill is not None:
@@ -332,6 +336,12 @@ def _check_measure(table: pa.Table, encoding: Encoding, defects: Defects) -> NDA
     measure = floats(table[encoding.measure])
     defects.mark(~np.isfinite(measure), why.NON_FINITE, lambda i: f"column {encoding.measure!r} is {measure[i]}")
     return measure
+
+
+def _check_motion(table: pa.Table, encoding: Encoding, defects: Defects) -> NDArray[np.float64] | None:
+    if encoding.motion is None or isinstance(encoding.motion, Straight):
+        return None
+    return encoding.motion.velocities(table, lambda rows, detail: defects.mark(rows, why.BAD_MOTION, detail))
 
 
 def _check_values(table: pa.Table, encoding: Encoding, defects: Defects) -> Values:

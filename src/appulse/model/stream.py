@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Protocol, TypeAlias, overload
 
-from appulse.arguments import NAME, TEXT, Kind, Name, Names, Unfit, checked, one_of, several
+from appulse.arguments import NAME, TEXT, Kind, Name, Names, Unfit, checked, instance, one_of, several
 from appulse.errors import BadArgument
 from appulse.model import uncertainty
+from appulse.model.motion import Course, Motion, Straight, Velocity
 from appulse.model.times import UNITS, Duration, duration
 from appulse.model.uncertainty import Exact, Model
 
@@ -53,6 +54,12 @@ _GivenModel: TypeAlias = Annotated[
 ]
 
 
+_GivenMotion: TypeAlias = Annotated[
+    Straight | Velocity | Course,
+    instance((Straight, Velocity, Course), "a motion: Straight, Velocity or Course, e.g. ap.Straight('5 minutes')"),
+]
+
+
 #: What a call over a stream returns: a Spark frame of the kind that it was given, or a `pyarrow.Table`.
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -90,8 +97,9 @@ class Stream(Generic[Result]):
     where rows are pushed or streamed. With ``order="arrival"``, on all inputs, rows are taken as they come: windows
     that go by rows then wait for nothing. ``where`` holds conditions, which `filter` adds.
     Columns of ``carry``, of any type, travel with their row and are columns of the answers: ``left_speed`` and
-    ``right_speed`` of pairs, ``speed`` of answers about one row. Two ``Stream`` objects are two streams, even over one
-    frame.
+    ``right_speed`` of pairs, ``speed`` of answers about one row. ``motion`` says how things move between their
+    readings, for `encounters`: `Straight`, `Velocity` or `Course`. Two ``Stream`` objects are two streams, even over
+    one frame.
     """
 
     frame: Any
@@ -108,6 +116,7 @@ class Stream(Generic[Result]):
     name: str | None
     where: tuple[str, ...]
     carry: Sequence[str]
+    motion: Motion | None
 
     @overload
     def __init__(
@@ -126,6 +135,7 @@ class Stream(Generic[Result]):
         name: Name | None = None,
         where: Conditions = (),
         carry: Names = (),
+        motion: _GivenMotion | None = None,
     ) -> None: ...
     @overload
     def __init__(
@@ -144,6 +154,7 @@ class Stream(Generic[Result]):
         name: Name | None = None,
         where: Conditions = (),
         carry: Names = (),
+        motion: _GivenMotion | None = None,
     ) -> None: ...
     def __init__(
         self,
@@ -161,6 +172,7 @@ class Stream(Generic[Result]):
         name: Name | None = None,
         where: Conditions = (),
         carry: Names = (),
+        motion: _GivenMotion | None = None,
     ) -> None:
         vars(self).update(
             frame=frame,
@@ -177,6 +189,7 @@ class Stream(Generic[Result]):
             name=name,
             where=where,
             carry=carry,
+            motion=motion,
         )
 
     @property

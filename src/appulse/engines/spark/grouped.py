@@ -9,10 +9,10 @@ from appulse.engines.spark.results import remember
 from appulse.engines.spark.routing import ToGroups, bucket_keys
 from appulse.engines.spark.sources import Sources, with_watermark_delay
 from appulse.engines.spark.stage import GroupBuckets, Stage
-from appulse.engines.spark.tagged import arrow_schema, as_struct, reject_type
+from appulse.engines.spark.tagged import arrow_schema, as_struct, common_types, reject_type
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     import pyarrow as pa
     from pyspark.sql import DataFrame
@@ -24,23 +24,24 @@ if TYPE_CHECKING:
 
 
 def spark_grouped(
-    stream: Stream,
-    resolve: Callable[[Stream, pa.Schema], ObjectsCall],
+    streams: Sequence[Stream],
+    resolve: Callable[[Sequence[Stream], Sequence[pa.Schema]], ObjectsCall],
     kind: Callable[[Any], Bucket[Any]],
     name: str,
     options: Options,
 ) -> DataFrame:
-    """The answers of a call over a Spark frame, lazily; streaming if it is.
+    """The answers of a call over Spark frames, lazily; streaming if they are.
 
     ``resolve`` makes the call, ``kind`` a bucket of it, ``name`` is that of its state. Answers that have columns
     ``key`` and ``time``, or those that name groups, have them in the types they came in.
     """
-    sources = Sources.of([stream.frame], [stream.lateness])
-    stream = with_watermark_delay(stream)
-    call = sources.chained(resolve(stream, arrow_schema(stream.frame.schema)))
-    given = stream.frame.schema
-    key, time = given[stream.key].dataType, given[stream.time].dataType
-    own = {"key": key, "time": time} | {column: given[column].dataType for column in stream.partitions}
+    sources = Sources.of([stream.frame for stream in streams], [stream.lateness for stream in streams])
+    streams = [with_watermark_delay(stream) for stream in streams]
+    call = sources.chained(resolve(streams, [arrow_schema(frame.schema) for frame in sources.frames]))
+    key, time = common_types(call, streams)
+    given = streams[0].frame.schema
+    own = dict.fromkeys(("key", "left_key", "right_key"), key) | {"time": time}
+    own |= {column: given[column].dataType for column in streams[0].partitions}
     operator = Operator(
         call,
         sources,

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from appulse.engines.base import Call
     from appulse.engines.join.call import JoinCall
     from appulse.model.stream import Stream
 
@@ -63,12 +64,18 @@ _IN_UTC: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arro
 
 def result_schemas(call: JoinCall, streams: Sequence[Stream]) -> tuple[T.StructType, T.StructType]:
     """Spark's schemas of answers and rejects: keys and times in the types they came in."""
-    key = _common_type([stream.frame.schema[stream.key].dataType for stream in streams], call.key_type)
-    time = _common_type([stream.frame.schema[stream.time].dataType for stream in streams], call.time_type)
+    key, time = common_types(call, streams)
     own = {f"{side}_key": key for side in _SIDES} | {f"{side}_time": time for side in _SIDES} | {"time": time}
     for stream in reversed(streams):
         own |= {f"{side}_{name}": stream.frame.schema[name].dataType for side in _SIDES for name in stream.carry}
     return as_struct(call.answer_schema, own), reject_type(key, time)
+
+
+def common_types(call: Call[Any], streams: Sequence[Stream]) -> tuple[T.DataType, T.DataType]:
+    """Spark's types of the keys and times of all streams."""
+    key = _common_type([stream.frame.schema[stream.key].dataType for stream in streams], call.key_type)
+    time = _common_type([stream.frame.schema[stream.time].dataType for stream in streams], call.time_type)
+    return key, time
 
 
 def as_struct(schema: pa.Schema, own: Mapping[str, T.DataType]) -> T.StructType:

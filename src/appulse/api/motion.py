@@ -1,0 +1,122 @@
+"""Encounters of moving things: by call, and by hand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from appulse.api.by_hand import Bare, ByHand, refuse_twice
+from appulse.api.results import Framed, is_spark, remember
+from appulse.arguments import OnReject, Probability, checked
+from appulse.engines.encounters.call import EmitEncounters, resolve_encounters
+from appulse.engines.join.call import Epsilon
+from appulse.engines.options import Options, options_of
+from appulse.errors import BadArgument
+from appulse.model.stream import Result
+from appulse.model.times import Duration
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from appulse.api.by_hand import Frames, Types
+    from appulse.engines.encounters.bucket import LocalEncounters
+
+
+@checked
+def encounters(
+    left: Framed[Result],
+    right: Framed[Result] | None = None,
+    *,
+    epsilon: Epsilon,
+    probability: Probability,
+    gap: Duration = 0,
+    min_seconds: Duration = 0,
+    emit: EmitEncounters = "closed",
+    on_reject: OnReject = "collect",
+    options: Options | None = None,
+) -> Result:
+    """When moving things come within ``epsilon`` of each other, with probability at least ``probability``.
+
+    Streams have a ``motion``, which makes legs of their readings; with ``right=None`` the things of one stream meet
+    each other. Two legs that overlap in time come close if their things are within ``epsilon`` at any instant of the
+    overlap. The error of a leg is that of the reading that starts it, drawn once. An encounter is a run of such legs of
+    two keys, each overlap beginning at most ``gap`` after the one before has ended. ``min_seconds`` keeps encounters
+    whose means are within ``epsilon`` for at least that long.
+
+    Columns: ``left_key, right_key, start, end, closest_time, closest_distance, seconds_within, probability, legs``:
+    ``start`` and ``end`` of the overlaps, ``closest_*`` and ``seconds_within`` of the means, ``probability`` the
+    highest of any two legs, a lower bound of having met at all. An encounter is reported once nothing that may come
+    can lengthen it. ``emit="changes"`` adds ``change``: +1 at the first legs, with the figures so far, -1 when it is
+    final. ``emit="legs"`` gives a row a pair of legs: ``left_key, left_time, right_key, right_time, overlap_start,
+    overlap_end, closest_time, closest_distance, probability``, with the times of the readings that start the legs.
+
+    Of readings with the same key and time one stays, the others are rejects ``same time``. Bad rows are in `rejects`,
+    or raise `BadInput` with ``on_reject="fail"``. Spark frames give a Spark frame (streaming if they are), others a
+    `pyarrow.Table`.
+    """
+    settings: dict[str, Any] = {
+        "epsilon": epsilon,
+        "probability": probability,
+        "gap": gap,
+        "min_seconds": min_seconds,
+        "emit": emit,
+        "on_reject": on_reject,
+        "options": options_of(options, "encounters"),
+    }
+    streams = (left,) if right is None else (left, right)
+    refuse_twice(streams)
+    spark = [is_spark(stream.frame) for stream in streams]
+    if all(spark):
+        from appulse.engines.spark.encounters import spark_encounters
+
+        return cast("Result", spark_encounters(streams, settings))
+    if any(spark):
+        raise BadArgument(
+            "The call mixes Spark frames with others. Convert them: spark.createDataFrame(...) or .toArrow()."
+        )
+    from appulse.engines.encounters.bucket import LocalEncounters
+    from appulse.engines.local import as_table
+
+    tables = [as_table(stream.frame) for stream in streams]
+    call = resolve_encounters(streams, [table.schema for table in tables], **settings)
+    engine = LocalEncounters(call)
+    names = [encoding.name for encoding in call.encodings]
+    result = engine.answers(dict(zip(names, tables, strict=True)))
+    return cast("Result", remember(result, engine.rejects(), call))
+
+
+@checked
+class Encounters(ByHand["LocalEncounters"]):
+    """Encounters by hand, without Spark: push readings as they come, take the encounters they complete.
+
+    Streams have ``frame=None``; other arguments are as in `encounters`.
+    """
+
+    def __init__(
+        self,
+        *streams: Bare,
+        epsilon: Epsilon,
+        probability: Probability,
+        gap: Duration = 0,
+        min_seconds: Duration = 0,
+        emit: EmitEncounters = "closed",
+        on_reject: OnReject = "collect",
+        options: Options | None = None,
+    ) -> None:
+        if len(streams) > 2:
+            raise BadArgument(f"Encounters() got {len(streams)} streams. Give one, or two.")
+        self._settings: dict[str, Any] = {
+            "epsilon": epsilon,
+            "probability": probability,
+            "gap": gap,
+            "min_seconds": min_seconds,
+            "emit": emit,
+            "on_reject": on_reject,
+            "options": options_of(options, "encounters"),
+        }
+        super().__init__(streams, "left")
+
+    def _make(self, held: Sequence[Frames], types: Types) -> tuple[LocalEncounters, Types]:
+        from appulse.engines.encounters.bucket import LocalEncounters
+
+        schemas = [self._schema(name, held) for name in self._streams]
+        return LocalEncounters(resolve_encounters(list(self._streams.values()), schemas, **self._settings)), types

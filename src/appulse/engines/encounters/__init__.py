@@ -1,0 +1,1 @@
+"""Encounters of moving things: a checked call, and its bucket."""

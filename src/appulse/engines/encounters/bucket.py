@@ -1,0 +1,130 @@
+"""The bucket of `encounters`: readings wait for their ticks, and legs, pairs and encounters for what may follow."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from appulse.engines.encounters.call import EncounterCall, encounter_tables
+from appulse.engines.local import Local
+from appulse.engines.objects import ObjectsBucket
+from appulse.model import defects as why
+from appulse.model.batch import Batch, field_names
+from appulse.model.codec import from_columns, pack_columns, unpack_columns
+from appulse.model.objects import Objects
+from appulse.operators.encounters import Approaches, Encounters
+from appulse.operators.legs import Legs, Pending
+from appulse.operators.numbering import in_canonical_order
+from appulse.operators.waiting import Waiting
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from appulse.engines.bucket import Blobs
+
+#: A block of what the operator holds.
+_HELD = b"h"
+_KINDS: dict[str, type[Batch]] = {"legs": Legs, "pending": Pending, "waiting": Approaches, "open": Approaches}
+_WORD, _NAME, _ROWS = "encounters", "name", "rows."
+
+
+class EncounterBucket(ObjectsBucket):
+    """The state of some groups."""
+
+    call: EncounterCall
+
+    def __init__(self, call: EncounterCall) -> None:
+        super().__init__(call)
+        self.operator = Encounters(call.plan)
+        self.waiting: list[Waiting[Objects]] = [Waiting() for _ in call.streams]
+        self._ended = False
+
+    def __len__(self) -> int:
+        return sum(map(len, self.waiting)) + len(self.operator)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return sum(one.nbytes for one in self.waiting) + self.operator.nbytes
+
+    @property
+    def due(self) -> int | None:
+        """The least time that ticks have to be complete beyond for anything to be answered."""
+        first = min((one.due for one in self.waiting if one.due is not None), default=None)
+        return self.operator.due(first)
+
+    def hold(self, stream: int, rows: Objects) -> None:
+        """Let readings wait for their ticks."""
+        self.waiting[stream].hold(rows)
+
+    def answer(self, *, ended: bool) -> list[pa.Table]:
+        """The encounters that follow from complete ticks."""
+        released = [one.release(self.complete) for one in self.waiting]
+        rows = [[in_canonical_order(Objects.concat(parts))] if parts else [] for parts in released]
+        found = self.operator.push(rows, self.complete, ended=ended)
+        for stream, twice in found.twice:
+            details = ["another reading of its key has this time"] * len(twice)
+            self.rejected.append(self.call.refused(stream, twice, why.SAME_TIME, details))
+        tables = encounter_tables(found, self.call)
+        self.output.add(sum(map(len, tables)))
+        self.counts.update(self.operator.counts)
+        self.operator.counts.clear()
+        self._ended = ended
+        return tables
+
+    def step(self) -> tuple[list[int], Mapping[str, NDArray[Any]]]:
+        """All ticks before ``complete`` were there."""
+        return [self.complete, self._ended], {}
+
+    def redo(self, numbers: list[int], arrays: Mapping[str, NDArray[Any]], given: Blobs) -> None:  # noqa: ARG002
+        """Take the same step; its answers are known."""
+        self.complete, ended = numbers
+        self._hold_again(given)
+        self.answer(ended=bool(ended))
+
+    def whole(self) -> tuple[list[int], Mapping[str, NDArray[Any]], list[bytes]]:
+        """Readings that wait, and what the operator holds."""
+        rows = self.blocks((i, part) for i, one in enumerate(self.waiting) for part in one.parts)
+        held = [_HELD + _packed(name, batch) for name, batch in self.operator.state().items()]
+        return [self.complete], {}, [*rows, *held]
+
+    def resume(self, numbers: list[int], arrays: Mapping[str, NDArray[Any]], given: Blobs) -> None:  # noqa: ARG002
+        """Go on from a snapshot."""
+        (self.complete,) = numbers
+        self._hold_again(given)
+        self.operator.restore(dict(_unpacked(block[len(_HELD) :]) for block in given[_HELD]))
+
+    def _hold_again(self, given: Blobs) -> None:
+        for block in given[self.rows_tag]:
+            self.hold(*self.unpack(block))
+
+
+class LocalEncounters(Local[Objects]):
+    """Encounters in process, push by push."""
+
+    def __init__(self, call: EncounterCall) -> None:
+        super().__init__(EncounterBucket(call))
+
+
+def _packed(name: str, batch: Batch) -> bytes:
+    """A batch by name; the columns of its readings are among its own."""
+    columns: dict[str, Any] = {_NAME: (name.encode(),)}
+    for own in field_names(type(batch)):
+        column = getattr(batch, own)
+        if isinstance(column, Objects):
+            columns |= {f"{_ROWS}{inner}": getattr(column, inner) for inner in field_names(Objects)}
+        else:
+            columns[own] = column
+    return pack_columns(_WORD, columns)
+
+
+def _unpacked(blob: bytes) -> tuple[str, Batch]:
+    """What `_packed` packed."""
+    columns, _ = unpack_columns(_WORD, blob, copied=True)
+    name = columns.pop(_NAME)[0].decode()
+    rows = {own: columns.pop(own) for own in list(columns) if own.startswith(_ROWS)}
+    if rows:
+        columns["rows"] = from_columns(Objects, {own.removeprefix(_ROWS): column for own, column in rows.items()})
+    return name, from_columns(_KINDS[name.rstrip("0123456789")], columns)

@@ -1,0 +1,262 @@
+"""A call of `encounters`: its arguments checked, and its answers as a table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from appulse.arguments import one_of
+from appulse.engines.carrying import refuse_carry
+from appulse.engines.join.call import within_tolerance
+from appulse.engines.meaning import of_call, of_stream, of_types
+from appulse.engines.objects import ObjectsCall
+from appulse.engines.schemas import check_partitions, common_key_type, common_time_type, encoding_of, known_dimensions
+from appulse.errors import BadArgument
+from appulse.kernels.capsule import MOST_DIMENSIONS
+from appulse.model.encode import gaussian_reach, reach_quantile
+from appulse.model.meaning import real, seconds
+from appulse.model.motion import Course, Straight, Velocity
+from appulse.model.stream import stream_names
+from appulse.model.strings import decode
+from appulse.model.times import duration, from_micros, is_time
+from appulse.model.uncertainty import Exact, Gaussian
+from appulse.operators.encounters import EncounterPlan
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from appulse.engines.options import Options
+    from appulse.model.encode import Encoding
+    from appulse.model.meaning import Meaning
+    from appulse.model.stream import Stream
+    from appulse.operators.encounters import Approaches, Found
+
+CLOSED, CHANGES, LEGS = "closed", "changes", "legs"
+EmitEncounters: TypeAlias = Annotated[str, one_of(CLOSED, CHANGES, LEGS)]
+_DEFAULTS: Meaning = {"gap": seconds(0), "min_seconds": seconds(0), "emit": CLOSED}
+
+
+@dataclass(frozen=True)
+class EncounterCall(ObjectsCall):
+    """A checked call without its frames: travels to workers."""
+
+    plan: EncounterPlan
+    streams: tuple[Encoding, ...]
+    probability: float
+
+    @property
+    def encodings(self) -> tuple[Encoding, ...]:
+        """How the columns of each stream are read."""
+        return self.streams
+
+    @property
+    def holds_back(self) -> bool:
+        """Legs and encounters wait for what may follow."""
+        return True
+
+    @property
+    def lag(self) -> int | None:
+        """An encounter began any time ago."""
+        return None
+
+    @property
+    def moment_type(self) -> pa.DataType:
+        """Of times between readings: fine enough for microseconds."""
+        kind = self.time_type
+        if is_time(kind):
+            return pa.timestamp("us", kind.tz if pa.types.is_timestamp(kind) else None)
+        return kind if pa.types.is_null(kind) else pa.float64()
+
+    @property
+    def overlap_type(self) -> pa.DataType:
+        """Of the begin and the end of overlaps: those of readings, unless legs end by a horizon."""
+        straight = all(isinstance(motion, Straight) for motion in self.plan.motions)
+        return self.time_type if straight else self.moment_type
+
+    @property
+    def answer_schema(self) -> pa.Schema:
+        """Columns of the answers."""
+        key, real_number = self.key_type, pa.float64()
+        closest = [("closest_time", self.moment_type), ("closest_distance", real_number)]
+        if self.plan.emit == LEGS:
+            legs = [(f"{side}_{what}", kind) for side in ("left", "right") for what, kind in self._own]
+            overlap = [("overlap_start", self.overlap_type), ("overlap_end", self.overlap_type)]
+            return pa.schema([*legs, *overlap, *closest, ("probability", real_number)])
+        span = [("start", self.overlap_type), ("end", self.overlap_type)]
+        figures = [("seconds_within", real_number), ("probability", real_number), ("legs", pa.int64())]
+        change = [("change", pa.int32())] if self.plan.emit == CHANGES else []
+        return pa.schema([("left_key", key), ("right_key", key), *span, *closest, *figures, *change])
+
+    @property
+    def _own(self) -> list[tuple[str, pa.DataType]]:
+        return [("key", self.key_type), ("time", self.time_type)]
+
+    def meaning(self) -> Meaning:
+        """What is asked, in plain JSON."""
+        plan = self.plan
+        streams = [
+            of_stream(one, late, idle) | {"motion": of_motion(motion)}
+            for one, late, idle, motion in zip(self.streams, self.lateness, self.idle_after, plan.motions, strict=True)
+        ]
+        arguments = {
+            "streams": streams,
+            "epsilon": real(plan.epsilon),
+            "probability": real(self.probability),
+            "gap": seconds(plan.gap),
+            "min_seconds": seconds(plan.least),
+            "emit": plan.emit,
+            "types": of_types(self._own),
+        }
+        return of_call("encounters", arguments, _DEFAULTS)
+
+
+def of_motion(motion: Straight | Velocity | Course) -> Meaning:
+    """A motion in plain JSON."""
+    if isinstance(motion, Straight):
+        return {"kind": "Straight", "max_gap": seconds(motion.longest)}
+    said = {"kind": type(motion).__name__, "columns": list(motion.columns), "horizon": seconds(motion.longest)}
+    unit = {"unit": motion.unit} if isinstance(motion, Course) else {}
+    return said | unit | {"noise": real(motion.noise)}
+
+
+def resolve_encounters(
+    streams: Sequence[Stream],
+    schemas: Sequence[pa.Schema],
+    *,
+    epsilon: float,
+    probability: float,
+    gap: Any,
+    min_seconds: Any,
+    emit: str,
+    on_reject: str,
+    options: Options,
+) -> EncounterCall:
+    """Check a call against the columns there are, and settle everything that follows from its arguments."""
+    names = stream_names(streams, self_join=len(streams) == 1)
+    refuse_carry(streams, "encounters", "an encounter is about many readings")
+    check_partitions(streams, schemas, names)
+    d = known_dimensions(names, [stream.value for stream in streams], schemas)
+    if d is None:
+        raise BadArgument(
+            "The columns do not tell how many dimensions the values have. Name the dimensions: "
+            "ap.Samples(..., names=['x', 'y'])."
+        )
+    for stream, name in zip(streams, names, strict=True):
+        _check_stream(stream, name, d)
+    motions = tuple(stream.motion for stream in streams if stream.motion is not None)
+    closed = d <= MOST_DIMENSIONS and all(_has_closed_form(stream) for stream in streams)
+    if not closed and any(motion.noise for motion in motions):
+        raise BadArgument(
+            "noise= widens normal errors of one deviation in all directions, in up to 3 dimensions, and the values are "
+            "others. Use ap.Exact or ap.Gaussian(..., sigma=<one>), or leave noise out."
+        )
+    threshold = within_tolerance(probability)
+    plan = EncounterPlan(
+        models=tuple(stream.value for stream in streams),
+        motions=motions,
+        epsilon=epsilon,
+        limit=epsilon + 1e-9 * max(1.0, epsilon),
+        threshold=threshold,
+        quantile=reach_quantile(threshold),
+        reach=gaussian_reach(threshold) if closed else None,
+        gap=duration(gap, "gap"),
+        least=duration(min_seconds, "min_seconds"),
+        emit=emit,
+    )
+    key_type, time_type = common_key_type(streams, schemas, names), common_time_type(streams, schemas, names)
+    encodings = tuple(
+        replace(
+            encoding_of(replace(stream, name=name), schema, motion=stream.motion),
+            key_type=key_type,
+            time_type=time_type,
+            quantile=plan.quantile,
+            gaussian_reach=plan.reach,
+        )
+        for stream, schema, name in zip(streams, schemas, names, strict=True)
+    )
+    return EncounterCall(
+        plan,
+        encodings,
+        probability,
+        lateness=tuple(stream.lateness_micros for stream in streams),
+        idle_after=tuple(stream.idle_after_micros for stream in streams),
+        ahead=tuple(stream.ahead_micros for stream in streams),
+        on_reject=on_reject,
+        max_output=options.max_output,
+    )
+
+
+def _check_stream(stream: Stream, name: str, d: int) -> None:
+    if stream.motion is None:
+        raise BadArgument(
+            f"Stream {name!r} does not say how its things move between readings. Give motion=: "
+            "ap.Straight(max_gap='5 minutes'), ap.Velocity(...) or ap.Course(...)."
+        )
+    if stream.order != "time":
+        raise BadArgument(f"Stream {name!r} has order={stream.order!r}: motion goes by time. Leave order out.")
+    if isinstance(stream.motion, Velocity) and len(stream.motion.columns) != d:
+        raise BadArgument(
+            f"Velocity has {len(stream.motion.columns)} columns, and values of stream {name!r} have {d} dimensions. "
+            "Name a velocity for each."
+        )
+    if isinstance(stream.motion, Course) and d != 2:
+        raise BadArgument(f"A Course is of two dimensions, and values of stream {name!r} have {d}. Use ap.Velocity.")
+
+
+def _has_closed_form(stream: Stream) -> bool:
+    model = stream.value
+    return not stream.where and (isinstance(model, Exact) or (isinstance(model, Gaussian) and model.isotropic))
+
+
+def encounter_tables(found: Found, call: EncounterCall) -> list[pa.Table]:
+    """Answers in the types the user gave: what is final, and before it what entered, where changes are asked for."""
+    if call.plan.emit == LEGS:
+        parts = [_legs_table(found.final, call)]
+    elif call.plan.emit == CLOSED:
+        parts = [_table(found.final, call)]
+    else:
+        parts = [_table(found.entered, call, 1), _table(found.final, call, -1)]
+    return [part for part in parts if len(part)]
+
+
+def _legs_table(legs: Approaches, call: EncounterCall) -> pa.Table:
+    columns = [
+        decode(legs.left_key, call.key_type),
+        _times(legs.left_time, call.time_type, call),
+        decode(legs.right_key, call.key_type),
+        _times(legs.right_time, call.time_type, call),
+        _times(legs.begin, call.overlap_type, call),
+        _times(legs.end, call.overlap_type, call),
+        *_closest(legs, call),
+        pa.array(legs.probability),
+    ]
+    return pa.Table.from_arrays(columns, schema=call.answer_schema)
+
+
+def _table(runs: Approaches, call: EncounterCall, change: int | None = None) -> pa.Table:
+    columns = [
+        decode(runs.left_key, call.key_type),
+        decode(runs.right_key, call.key_type),
+        _times(runs.begin, call.overlap_type, call),
+        _times(runs.end, call.overlap_type, call),
+        *_closest(runs, call),
+        pa.array(runs.within * 1e-6),
+        pa.array(runs.probability),
+        pa.array(runs.legs),
+    ]
+    columns += [] if change is None else [pa.array(np.full(len(runs), change, np.int32))]
+    return pa.Table.from_arrays(columns, schema=call.answer_schema)
+
+
+def _closest(runs: Approaches, call: EncounterCall) -> list[pa.Array]:
+    moment = np.rint(runs.closest_time).astype(np.int64)
+    return [_times(moment, call.moment_type, call), pa.array(runs.distance)]
+
+
+def _times(micros: NDArray[np.int64], kind: pa.DataType, call: EncounterCall) -> pa.Array:
+    return from_micros(micros, kind, call.streams[0].unit)

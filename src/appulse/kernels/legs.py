@@ -1,0 +1,282 @@
+"""Legs of things that move straight at constant speed: which of them come close, when, and with what probability.
+
+Legs are found by slots of time and, where many are there at once, by cells of space: each leg is entered in every bin
+that its swept box, widened by its reach, has a part in. A pair is met in each bin that both are in, and taken in the
+least of these alone; what says where a leg is entered is rounded as written, so that it says the same each time.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from appulse.kernels.capsule import capsule_probability, segment_distance, share_within
+from appulse.kernels.jit import exact_kernel, kernel
+
+if TYPE_CHECKING:
+    from appulse.kernels.arrays import Flags, Floats, Hashes, Ints, RowPairs
+
+
+class Legs(NamedTuple):
+    """Legs: from ``at`` when they ``begin`` to ``to`` when they ``end`` (microseconds).
+
+    ``side`` is 0 for legs of the left stream, 1 for those of the right one; legs of one stream have 0 and meet each
+    other. ``thing`` numbers what moves, ``group`` the partition. ``reach`` is how far beyond epsilon a leg must be
+    looked for; ``fresh`` legs are those that have been compared with none.
+    """
+
+    begin: Ints
+    end: Ints
+    at: Floats
+    to: Floats
+    reach: Floats
+    side: Ints
+    thing: Ints
+    group: Ints
+    fresh: Flags
+
+
+class Bins(NamedTuple):
+    """Slots of time and cells of space; ``cells`` is False where there is one cell."""
+
+    origin: int
+    slot: int
+    cell: float
+    cells: bool
+
+
+class Meetings(NamedTuple):
+    """What becomes of pairs of legs; times are in microseconds, ``within`` is a duration."""
+
+    begin: Ints
+    end: Ints
+    closest_time: Floats
+    distance: Floats
+    within: Floats
+    probability: Floats
+
+
+@exact_kernel
+def _box(legs: Legs, i: int, k: int, epsilon: float) -> tuple[float, float]:
+    """The extent of a leg along a dimension, so wide that those of legs to be compared touch."""
+    wide = 0.5 * epsilon + legs.reach[i]
+    return min(legs.at[i, k], legs.to[i, k]) - wide, max(legs.at[i, k], legs.to[i, k]) + wide
+
+
+@exact_kernel
+def _range(legs: Legs, i: int, k: int, epsilon: float, bins: Bins) -> tuple[int, int]:
+    """The bins of a leg along a dimension; -1 is time."""
+    if k < 0:
+        return (legs.begin[i] - bins.origin) // bins.slot, (legs.end[i] - bins.origin) // bins.slot
+    if not bins.cells:
+        return 0, 0
+    low, high = _box(legs, i, k, epsilon)
+    return math.floor(low / bins.cell), math.floor(high / bins.cell)
+
+
+@exact_kernel
+def _mixed(value: np.uint64, more: np.uint64) -> np.uint64:
+    value = (value ^ more) * np.uint64(0x9E3779B97F4A7C15)
+    return value ^ (value >> np.uint64(29))
+
+
+@kernel
+def entries(legs: Legs, epsilon: float, bins: Bins) -> float:
+    """How many bins there are in all that legs have a part in."""
+    total = 0.0
+    for i in range(legs.begin.shape[0]):
+        own = 1.0
+        for k in range(-1, min(legs.at.shape[1], 3)):
+            low, high = _range(legs, i, k, epsilon, bins)
+            own *= 1.0 + high - low
+        total += own
+    return total
+
+
+@exact_kernel
+def enter(legs: Legs, epsilon: float, bins: Bins, hashes: Hashes, owner: Ints) -> None:
+    """Enter each leg in its bins, up to three dimensions of them."""
+    d = min(legs.at.shape[1], 3)
+    total = 0
+    low, high = np.zeros(4, np.int64), np.zeros(4, np.int64)
+    for i in range(legs.begin.shape[0]):
+        low[0], high[0] = _range(legs, i, -1, epsilon, bins)
+        for k in range(d):
+            low[1 + k], high[1 + k] = _range(legs, i, k, epsilon, bins)
+        for s in range(low[0], high[0] + 1):
+            for x in range(low[1], high[1] + 1):
+                for y in range(low[2], high[2] + 1):
+                    for z in range(low[3], high[3] + 1):
+                        value = _mixed(np.uint64(legs.group[i]), np.uint64(s))
+                        value = _mixed(_mixed(_mixed(value, np.uint64(x)), np.uint64(y)), np.uint64(z))
+                        hashes[total], owner[total] = value, i
+                        total += 1
+
+
+@exact_kernel
+def _is_least(legs: Legs, i: int, j: int, epsilon: float, bins: Bins, value: np.uint64, d: int) -> bool:
+    """Whether a bin is the least of those that both legs are in."""
+    slot = max(_range(legs, i, -1, epsilon, bins)[0], _range(legs, j, -1, epsilon, bins)[0])
+    least = _mixed(np.uint64(legs.group[i]), np.uint64(slot))
+    for k in range(3):
+        place = 0
+        if k < d:
+            place = max(_range(legs, i, k, epsilon, bins)[0], _range(legs, j, k, epsilon, bins)[0])
+        least = _mixed(least, np.uint64(place))
+    return bool(least == value)
+
+
+@exact_kernel
+def find(legs: Legs, epsilon: float, alone: bool, bins: Bins, hashes: Hashes, owner: Ints, pairs: RowPairs) -> int:
+    """Pairs of legs that overlap in time and may come within epsilon, one of them fresh; how many there are.
+
+    ``hashes`` are sorted, ``owner`` with them. ``alone``: legs are of one stream. Of pairs beyond the room in ``pairs``
+    none are written.
+    """
+    d = min(legs.at.shape[1], 3)
+    n, found, first = hashes.shape[0], 0, 0
+    while first < n:
+        last = first
+        while last < n and hashes[last] == hashes[first]:
+            last += 1
+        for p in range(first, last):
+            i = owner[p]
+            for q in range(p + 1, last):
+                j = owner[q]
+                if not (legs.fresh[i] or legs.fresh[j]) or (not alone and legs.side[i] == legs.side[j]):
+                    continue
+                if alone and legs.thing[i] == legs.thing[j]:
+                    continue
+                if legs.group[i] != legs.group[j] or legs.begin[i] > legs.end[j] or legs.begin[j] > legs.end[i]:
+                    continue
+                if not _touch(legs, i, j, epsilon) or not _is_least(legs, i, j, epsilon, bins, hashes[p], d):
+                    continue
+                if found < pairs.left.shape[0]:
+                    swap = legs.thing[j] < legs.thing[i] if alone else legs.side[j] < legs.side[i]
+                    pairs.left[found], pairs.right[found] = (j, i) if swap else (i, j)
+                found += 1
+        first = last
+    return found
+
+
+@exact_kernel
+def _touch(legs: Legs, i: int, j: int, epsilon: float) -> bool:
+    for k in range(legs.at.shape[1]):
+        low, high = _box(legs, i, k, epsilon)
+        other_low, other_high = _box(legs, j, k, epsilon)
+        if low > other_high or other_low > high:
+            return False
+    return True
+
+
+@kernel
+def _place(legs: Legs, i: int, time: int, k: int) -> float:
+    """A coordinate at a time on the leg."""
+    if time == legs.begin[i]:
+        return float(legs.at[i, k])
+    if time == legs.end[i]:
+        return float(legs.to[i, k])
+    share = (time - legs.begin[i]) / (legs.end[i] - legs.begin[i])
+    return float(legs.at[i, k] + share * (legs.to[i, k] - legs.at[i, k]))
+
+
+@kernel
+def _relative(legs: Legs, i: int, j: int, begin: Floats, end: Floats) -> tuple[int, int]:
+    """The path of the mean of one thing as seen from another's, and the overlap in time that it is of."""
+    first, last = max(legs.begin[i], legs.begin[j]), min(legs.end[i], legs.end[j])
+    for k in range(begin.shape[0]):
+        begin[k] = _place(legs, i, first, k) - _place(legs, j, first, k)
+        end[k] = _place(legs, i, last, k) - _place(legs, j, last, k)
+    return first, last
+
+
+@kernel
+def approach(legs: Legs, pairs: RowPairs, epsilon: float, found: Meetings) -> None:
+    """Overlap and closest approach of the means of each pair, and how long these are within epsilon."""
+    d = legs.at.shape[1]
+    begin, end = np.empty(d), np.empty(d)
+    for p in range(pairs.left.shape[0]):
+        first, last = _relative(legs, pairs.left[p], pairs.right[p], begin, end)
+        distance, at = segment_distance(begin, end)
+        found.begin[p], found.end[p], found.distance[p] = first, last, distance
+        found.closest_time[p] = first + at * (last - first)
+        found.within[p] = share_within(begin, end, epsilon) * (last - first)
+
+
+class Noise(NamedTuple):
+    """The error of legs that are isotropic Gaussians: variance, and by how much it grows in a microsecond."""
+
+    variance: Floats
+    growth: Floats
+    since: Ints  # when the reading was taken that a leg starts with
+
+
+@kernel
+def gaussian_meetings(
+    legs: Legs, noise: Noise, pairs: RowPairs, epsilon: float, limit: float, threshold: float, found: Meetings
+) -> None:
+    """Probability that each pair comes within epsilon; NaN where a half-space already bounds it below the threshold.
+
+    ``limit`` is epsilon with its tolerance, for pairs without error.
+    """
+    d = legs.at.shape[1]
+    begin, end = np.empty(d), np.empty(d)
+    for p in range(pairs.left.shape[0]):
+        i, j = pairs.left[p], pairs.right[p]
+        variance = 0.0
+        for leg in (i, j):
+            age = max(0.0, found.closest_time[p] - noise.since[leg])
+            variance += noise.variance[leg] + noise.growth[leg] * age
+        if variance == 0.0:
+            found.probability[p] = 1.0 if found.distance[p] <= limit else np.nan
+            continue
+        deviation = math.sqrt(variance)
+        # A capsule is convex, so a half-space whose border is that far away contains it.
+        if 0.5 * math.erfc((found.distance[p] - epsilon) / deviation * math.sqrt(0.5)) < threshold - 1e-12:
+            found.probability[p] = np.nan
+            continue
+        _relative(legs, i, j, begin, end)
+        found.probability[p] = capsule_probability(begin, end, deviation, epsilon)
+
+
+class Displacements(NamedTuple):
+    """Samples of errors: those of leg i are rows ``first[i]`` to ``first[i + 1]``; weights sum to 1."""
+
+    first: Ints
+    rows: Floats
+    weights: Floats
+
+
+@kernel
+def sampled_meetings(
+    legs: Legs, errors: Displacements, pairs: RowPairs, limit: float, threshold: float, found: Meetings
+) -> None:
+    """Probability that each pair comes within ``limit``, over all pairs of samples of their errors; NaN below it."""
+    d = legs.at.shape[1]
+    begin, end, low, high = np.empty(d), np.empty(d), np.empty(d), np.empty(d)
+    for p in range(pairs.left.shape[0]):
+        i, j = pairs.left[p], pairs.right[p]
+        _relative(legs, i, j, begin, end)
+        total = 0.0
+        for s in range(errors.first[i], errors.first[i + 1]):
+            for t in range(errors.first[j], errors.first[j + 1]):
+                for k in range(d):
+                    gap = errors.rows[s, k] - errors.rows[t, k]
+                    low[k], high[k] = begin[k] + gap, end[k] + gap
+                if segment_distance(low, high)[0] <= limit:
+                    total += errors.weights[s] * errors.weights[t]
+        found.probability[p] = min(1.0, total) if total >= threshold else np.nan
+
+
+@exact_kernel
+def number_runs(left: Ints, right: Ints, begin: Ints, end: Ints, gap: int, run: Ints) -> int:
+    """Number the runs of pairs in order, each part beginning at most ``gap`` after all before it have ended."""
+    count, newest = 0, 0
+    for i in range(begin.shape[0]):
+        if i == 0 or left[i] != left[i - 1] or right[i] != right[i - 1] or begin[i] - gap > newest:
+            count, newest = count + 1, end[i]
+        newest = max(newest, end[i])
+        run[i] = count - 1
+    return count

@@ -1,0 +1,142 @@
+"""How things move between their readings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import numpy as np
+
+from appulse.arguments import NOT_NEGATIVE, Name, checked, one_of
+from appulse.errors import BadArgument
+from appulse.model.columns import floats
+from appulse.model.times import Duration, duration
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+#: Metres a second.
+SPEEDS = {"m/s": 1.0, "km/h": 1.0 / 3.6, "knots": 1852.0 / 3600.0, "mph": 0.44704}
+#: Nothing that reports a course is faster, in metres a second.
+FASTEST = 3000.0
+_Speed: TypeAlias = Annotated[str, one_of(*SPEEDS)]
+_Noise: TypeAlias = Annotated[float, NOT_NEGATIVE]
+
+
+@checked
+@dataclass(frozen=True)
+class Straight:
+    """Straight and at constant speed from one reading of a key to the next, where these are at most ``max_gap`` apart.
+
+    A reading without another so near stands for its instant.
+    """
+
+    max_gap: Duration
+
+    def __post_init__(self) -> None:
+        if duration(self.max_gap, "max_gap") == 0:
+            raise BadArgument("max_gap=0: no two readings of a key have one time. Give a duration above 0.")
+
+    @property
+    def longest(self) -> int:
+        """The most that a leg lasts, in microseconds."""
+        return duration(self.max_gap, "max_gap")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that it reads."""
+        return ()
+
+    noise = 0.0
+
+
+@checked
+@dataclass(frozen=True, init=False)
+class Velocity:
+    """As each reading says, until the next reading of its key or for ``horizon``, whichever is first.
+
+    ``columns`` are the velocities along the dimensions of the value, in its unit a second. The variance of the error
+    grows by ``noise`` squared a second.
+    """
+
+    columns: tuple[str, ...]
+    horizon: Duration
+    noise: float
+
+    def __init__(self, *columns: Name, horizon: Duration, noise: _Noise = 0.0) -> None:
+        if not columns:
+            raise BadArgument("Velocity got no columns. Name one for each dimension, e.g. Velocity('vx', 'vy', ...).")
+        vars(self).update(columns=columns, horizon=horizon, noise=noise)
+        _check_horizon(horizon)
+
+    @property
+    def longest(self) -> int:
+        """The most that a leg lasts, in microseconds."""
+        return duration(self.horizon, "horizon")
+
+    def velocities(self, table: pa.Table, mark: Mark) -> NDArray[np.float64]:
+        """The velocity of each row (n, d); ``mark`` gets the rows that have none."""
+        found = np.column_stack([floats(table[name]) for name in self.columns])
+        _mark_unless_finite(found, self.columns, mark)
+        return found
+
+
+@checked
+@dataclass(frozen=True)
+class Course:
+    """At a speed and a course, until the next reading of its key or for ``horizon``, whichever is first.
+
+    ``speed`` and ``course`` are columns: speed in ``unit``, course in degrees clockwise from north, which is +y. The
+    value has two dimensions, in metres. The variance of the error grows by ``noise`` squared a second.
+    """
+
+    speed: Name
+    course: Name
+    horizon: Duration
+    unit: _Speed = "m/s"
+    noise: _Noise = 0.0
+
+    def __post_init__(self) -> None:
+        _check_horizon(self.horizon)
+
+    @property
+    def longest(self) -> int:
+        """The most that a leg lasts, in microseconds."""
+        return duration(self.horizon, "horizon")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that it reads."""
+        return self.speed, self.course
+
+    def velocities(self, table: pa.Table, mark: Mark) -> NDArray[np.float64]:
+        """The velocity of each row (n, 2), in metres a second; ``mark`` gets the rows that have none."""
+        given = np.column_stack([floats(table[name]) for name in self.columns])
+        _mark_unless_finite(given, self.columns, mark)
+        speed, course = given[:, 0] * SPEEDS[self.unit], given[:, 1]
+        mark((course < 0.0) | (course > 360.0), lambda i: f"column {self.course!r} is {course[i]}, wanted 0 to 360")
+        mark(
+            (speed < 0.0) | (speed > FASTEST),
+            lambda i: f"column {self.speed!r} is {speed[i]:g} m/s, wanted 0 to {FASTEST:g}",
+        )
+        angle = np.radians(course)
+        return np.column_stack([speed * np.sin(angle), speed * np.cos(angle)])
+
+
+Motion = Straight | Velocity | Course
+Mark: TypeAlias = "Callable[[NDArray[np.bool_] | np.bool_, Callable[[int], str]], None]"
+
+
+def _check_horizon(horizon: Duration) -> None:
+    if duration(horizon, "horizon") == 0:
+        raise BadArgument("horizon=0: a leg would last no time. Give a duration above 0.")
+
+
+def _mark_unless_finite(values: NDArray[np.float64], columns: tuple[str, ...], mark: Mark) -> None:
+    def detail(i: int) -> str:
+        return ", ".join(f"column {c!r} is {v}" for c, v in zip(columns, values[i], strict=True) if not np.isfinite(v))
+
+    mark(~np.isfinite(values).all(axis=1), detail)

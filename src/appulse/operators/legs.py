@@ -1,0 +1,140 @@
+"""Legs: what things do between their readings, made of these in order of time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from appulse.model.batch import Batch
+from appulse.model.motion import Straight
+from appulse.model.objects import Objects
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from appulse.model.motion import Motion
+    from appulse.model.strings import Bytes, Labels
+
+
+@dataclass(frozen=True)
+class Legs(Batch):
+    """Legs: ``rows`` are the readings that they start with; they lead to ``to`` (n, d) at ``end`` (microseconds)."""
+
+    rows: Objects
+    end: NDArray[np.int64]
+    to: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Pending(Batch):
+    """The last reading of each key, where it may yet start a leg; ``led`` says whether a leg leads to it."""
+
+    rows: Objects
+    led: NDArray[np.bool_]
+
+
+class Made(NamedTuple):
+    """Legs that are known now, and readings that have the time of another of their key."""
+
+    legs: Legs
+    twice: Objects
+
+
+class LegMaker:
+    """The legs of one stream. ``push`` takes readings in canonical order, ticks as they are completed."""
+
+    def __init__(self, motion: Motion) -> None:
+        self._motion = motion
+        self.pending: Pending | None = None
+
+    @property
+    def longest(self) -> int:
+        """The most that a leg lasts."""
+        return self._motion.longest
+
+    @property
+    def since(self) -> int | None:
+        """No leg to come begins before this, unless by readings to come; None: nothing waits."""
+        return None if self.pending is None or not len(self.pending) else int(self.pending.rows.time.min())
+
+    def push(self, rows: Sequence[Objects], complete: int, *, ended: bool) -> Made | None:
+        """The legs that follow from more readings, and from none before ``complete`` being to come; None: no reading.
+
+        ``rows`` are parts in canonical order.
+        """
+        parts = [*([] if self.pending is None else [self.pending.rows]), *rows]
+        if not parts:
+            return None
+        given = Objects.concat(parts)
+        led = np.zeros(len(given), bool)
+        if self.pending is not None:
+            led[: len(self.pending)] = self.pending.led
+        thing = things(given.key, given.group)
+        order = np.lexsort((given.time, thing))  # stable, so the first of one time stays
+        first = np.ones(len(order), bool)
+        first[1:] = (np.diff(thing[order]) != 0) | (np.diff(given.time[order]) != 0)
+        twice = given.take(np.sort(order[~first]))
+        order = order[first]
+        given, led, thing = given.take(order), led[order], thing[order]
+        follows = np.append(np.diff(thing) == 0, False)[: len(thing)]  # another reading of the key does
+        next_time = np.append(given.time[1:], 0)[: len(given)]
+        # No reading to come is so near that it ends the leg, or the instant.
+        over = ended | (given.time + self._motion.longest < complete)
+        legs = (self._straight if isinstance(self._motion, Straight) else self._as_they_say)(
+            given, led, follows, next_time, over
+        )
+        waits = ~follows & ~over
+        if isinstance(self._motion, Straight):
+            gap = next_time - given.time
+            led[1:] |= (follows & (gap <= self._motion.longest))[:-1]
+        self.pending = Pending(given.filter(waits), led[waits])
+        return Made(legs, twice)
+
+    def _straight(
+        self,
+        given: Objects,
+        led: NDArray[np.bool_],
+        follows: NDArray[np.bool_],
+        next_time: NDArray[np.int64],
+        over: NDArray[np.bool_],
+    ) -> Legs:
+        """From reading to reading, and instants of those without a leg before or after."""
+        joined = follows & (next_time - given.time <= self._motion.longest)
+        reached = led.copy()
+        reached[1:] |= joined[:-1]
+        alone = ~joined & ~reached & (follows | over)
+        at = np.flatnonzero(joined | alone)
+        to = at + joined[at]
+        return Legs(given.take(at), given.time[to], given.centre[to])
+
+    def _as_they_say(
+        self,
+        given: Objects,
+        led: NDArray[np.bool_],  # noqa: ARG002 - every reading starts a leg
+        follows: NDArray[np.bool_],
+        next_time: NDArray[np.int64],
+        over: NDArray[np.bool_],
+    ) -> Legs:
+        at = np.flatnonzero(follows | over)
+        rows = given.take(at)
+        longest = rows.time + self._motion.longest
+        end = np.where(follows[at], np.minimum(next_time[at], longest), longest)
+        assert rows.velocity is not None  # noqa: S101 - readings of such a motion have one
+        return Legs(rows, end, rows.centre + rows.velocity * ((end - rows.time) * 1e-6)[:, None])
+
+
+def things(keys: Bytes, group: Labels | None) -> NDArray[np.int64]:
+    """A number for each row's key and group, the same for the same, in order of the keys' bytes within these rows."""
+    codes = keys.to_arrow().dictionary_encode()
+    names = codes.dictionary.to_pylist()
+    rank = np.empty(len(names), np.int64)
+    rank[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
+    found: NDArray[np.int64] = rank[np.asarray(codes.indices)]
+    if group is None:
+        return found
+    compact = group.compact()
+    return found * max(1, len(compact.values)) + compact.codes

@@ -1,0 +1,194 @@
+"""The slow twin of encounters: every pair of legs, one by one; masses of capsules by dense quadrature."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.special import ndtr
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(40)
+_PANELS = 400
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A reading: seconds, a mean, samples of its error with weights or a deviation, and perhaps a velocity."""
+
+    key: str
+    time: float
+    mean: tuple[float, ...]
+    group: str = ""
+    sigma: float | None = None
+    errors: tuple[tuple[tuple[float, ...], float], ...] = ()
+    exists: float = 1.0
+    velocity: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Leg:
+    reading: Reading
+    end: float
+    to: tuple[float, ...]
+
+    def at(self, time: float) -> np.ndarray:
+        length = self.end - self.reading.time
+        share = (time - self.reading.time) / length if length else 0.0
+        place: np.ndarray = np.array(self.reading.mean) + share * (np.array(self.to) - np.array(self.reading.mean))
+        return place
+
+
+@dataclass(frozen=True)
+class Asked:
+    epsilon: float
+    probability: float
+    gap: float = 0.0
+    least: float = 0.0
+    longest: float = 5.0
+    straight: bool = True
+    noise: float = 0.0
+
+
+@dataclass
+class Run:
+    start: float
+    end: float
+    closest: tuple[float, float]  # distance and time
+    within: float
+    probability: float
+    legs: int = field(default=1)
+
+
+def legs_of(readings: Sequence[Reading], asked: Asked) -> list[Leg]:
+    """The legs of one stream; of readings with one key and time the first stays."""
+    tracks: dict[tuple[str, str], dict[float, Reading]] = defaultdict(dict)
+    for reading in readings:
+        tracks[reading.group, reading.key].setdefault(reading.time, reading)
+    legs = []
+    for track in tracks.values():
+        rows = [track[time] for time in sorted(track)]
+        for i, row in enumerate(rows):
+            after = rows[i + 1] if i + 1 < len(rows) else None
+            if not asked.straight:
+                end = row.time + asked.longest if after is None else min(after.time, row.time + asked.longest)
+                step = zip(row.mean, row.velocity, strict=True)
+                legs.append(Leg(row, end, tuple(x + v * (end - row.time) for x, v in step)))
+            elif after is not None and after.time - row.time <= asked.longest:
+                legs.append(Leg(row, after.time, after.mean))
+            elif i == 0 or row.time - rows[i - 1].time > asked.longest:
+                legs.append(Leg(row, row.time, row.mean))
+    return legs
+
+
+def closest(begin: np.ndarray, end: np.ndarray) -> tuple[float, float]:
+    """The least distance of a segment to the origin, and where on it."""
+    step = end - begin
+    square = float(step @ step)
+    share = min(1.0, max(0.0, -float(begin @ step) / square)) if square else 0.0
+    return float(np.linalg.norm(begin + share * step)), share
+
+
+def capsule(begin: np.ndarray, end: np.ndarray, sigma: float, epsilon: float) -> float:
+    """The mass of a normal distribution within epsilon of a segment: over what lies across it, by dense quadrature."""
+    a, b, radius = begin / sigma, end / sigma, epsilon / sigma
+    length = float(np.linalg.norm(b - a))
+    unit = (b - a) / length if length else np.eye(len(a))[0]
+    first, last = float(a @ unit), float(b @ unit)
+    h = float(np.linalg.norm(a - first * unit))
+    if len(a) == 1:
+        return float(ndtr(last + radius) - ndtr(first - radius))
+    low, high = max(-radius, -h - 10.0), min(radius, 10.0 - h)
+    if low >= high:
+        return 0.0
+    cuts = np.linspace(low, high, _PANELS + 1)
+    y = (0.5 * (cuts[1:] - cuts[:-1])[:, None] * (_NODES + 1.0) + cuts[:-1, None]).ravel()
+    weight = (0.5 * (cuts[1:] - cuts[:-1])[:, None] * _WEIGHTS).ravel()
+    density = np.exp(-0.5 * (y + h) ** 2) / math.sqrt(2.0 * math.pi)
+    if len(a) == 2:
+        reach = np.sqrt(np.maximum(0.0, radius * radius - y * y))
+        return float(np.sum(weight * density * (ndtr(last + reach) - ndtr(first - reach))))
+    z = _NODES[None, :]
+    wide = np.sqrt(np.maximum(0.0, radius * radius - y * y))[:, None]
+    near = np.minimum(wide, 10.0)
+    reach = np.sqrt(np.maximum(0.0, wide * wide - (near * z) ** 2))
+    across = np.exp(-0.5 * (near * z) ** 2) / math.sqrt(2.0 * math.pi) * near * _WEIGHTS
+    inner = np.sum(across * (ndtr(last + reach) - ndtr(first - reach)), axis=1)
+    return float(np.sum(weight * density * inner))
+
+
+def meeting(one: Leg, other: Leg, asked: Asked) -> dict[str, Any] | None:
+    """What becomes of two legs, if they share a time."""
+    first, last = max(one.reading.time, other.reading.time), min(one.end, other.end)
+    if first > last or one.reading.group != other.reading.group:
+        return None
+    begin, end = one.at(first) - other.at(first), one.at(last) - other.at(last)
+    distance, share = closest(begin, end)
+    moment = first + share * (last - first)
+    a, b = one.reading, other.reading
+    if a.errors or b.errors:
+        nothing = (((0.0,) * len(begin), 1.0),)
+        probability = 0.0
+        for x, p in a.errors or nothing:
+            for y, q in b.errors or nothing:
+                shift = np.array(x) - np.array(y)
+                if closest(begin + shift, end + shift)[0] <= asked.epsilon * (1 + 1e-9) + 1e-9:
+                    probability += p * q
+    else:
+        ages = (moment - a.time) + (moment - b.time)
+        variance = (a.sigma or 0.0) ** 2 + (b.sigma or 0.0) ** 2 + asked.noise**2 * ages
+        if variance:
+            probability = capsule(begin, end, math.sqrt(variance), asked.epsilon)
+        else:
+            probability = float(distance <= asked.epsilon + 1e-9 * max(1.0, asked.epsilon))
+    inside = np.linspace(0.0, 1.0, 2001)
+    places = np.linalg.norm(begin + inside[:, None] * (end - begin), axis=1)
+    return {
+        "left": a,
+        "right": b,
+        "start": first,
+        "end": last,
+        "closest": (distance, moment),
+        "within": float(np.mean(places <= asked.epsilon)) * (last - first),
+        "probability": probability * a.exists * b.exists,
+    }
+
+
+def answers(left: Sequence[Leg], right: Sequence[Leg] | None, asked: Asked) -> list[dict[str, Any]]:
+    """All pairs of legs that reach the probability; with ``right=None`` of different keys of one stream."""
+    found = []
+    for i, one in enumerate(left):
+        for other in left[i + 1 :] if right is None else right:
+            if right is None and one.reading.key == other.reading.key:
+                continue
+            swap = right is None and other.reading.key.encode() < one.reading.key.encode()
+            met = meeting(*((other, one) if swap else (one, other)), asked)
+            if met is not None and met["probability"] >= asked.probability - 1e-9:
+                found.append(met)
+    return found
+
+
+def encounters(found: Sequence[dict[str, Any]], asked: Asked) -> dict[tuple[str, str, str, float], Run]:
+    """Runs of answers, by group, keys and start."""
+    pairs: dict[tuple[str, str, str], list[dict[str, Any]]] = defaultdict(list)
+    for met in found:
+        pairs[met["left"].group, met["left"].key, met["right"].key].append(met)
+    runs: dict[tuple[str, str, str, float], Run] = {}
+    for pair, parts in pairs.items():
+        open_run: Run | None = None
+        for met in sorted(parts, key=lambda part: (part["start"], part["end"])):
+            if open_run is None or met["start"] > open_run.end + asked.gap:
+                open_run = Run(met["start"], met["end"], met["closest"], met["within"], met["probability"])
+                runs[*pair, met["start"]] = open_run
+                continue
+            open_run.end = max(open_run.end, met["end"])
+            open_run.closest = min(open_run.closest, met["closest"])
+            open_run.within += met["within"]
+            open_run.probability = max(open_run.probability, met["probability"])
+            open_run.legs += 1
+    return runs
