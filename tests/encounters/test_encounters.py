@@ -55,7 +55,7 @@ class Case:
             "samples": ap.Samples("samples", weights="weights", names=names),
         }
         speeds = [f"v{name}" for name in names]
-        motion: Any = ap.Straight(self.asked.longest)
+        motion: Any = ap.Straight(self.asked.longest, max_speed=self.asked.fastest)
         if not self.asked.straight:
             motion = ap.Velocity(*speeds, horizon=self.asked.longest, noise=self.asked.noise)
         changes |= {"partition_by": "group"} if self.grouped else {}
@@ -149,6 +149,7 @@ def cases(draw: st.DrawFn, most: int = 14) -> Case:
         least=draw(st.sampled_from((0.0, 0.0, 0.5))),
         longest=draw(st.sampled_from((6.0, 3.0, 1.0))),
         straight=straight,
+        fastest=draw(st.sampled_from((None, 0.8))),
         noise=0.0 if straight or model == "samples" else draw(st.sampled_from((0.0, 0.4))),
     )
     return Case(streams, asked, model, d, grouped)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -53,6 +54,7 @@ class Asked:
     longest: float = 5.0
     straight: bool = True
     noise: float = 0.0
+    fastest: float | None = None
 
 
 @dataclass
@@ -73,17 +75,23 @@ def legs_of(readings: Sequence[Reading], asked: Asked) -> list[Leg]:
     legs = []
     for track in tracks.values():
         rows = [track[time] for time in sorted(track)]
+        joined = [_joined(one, after, asked) for one, after in pairwise(rows)]
         for i, row in enumerate(rows):
             after = rows[i + 1] if i + 1 < len(rows) else None
             if not asked.straight:
                 end = row.time + asked.longest if after is None else min(after.time, row.time + asked.longest)
                 step = zip(row.mean, row.velocity, strict=True)
                 legs.append(Leg(row, end, tuple(x + v * (end - row.time) for x, v in step)))
-            elif after is not None and after.time - row.time <= asked.longest:
+            elif after is not None and joined[i]:
                 legs.append(Leg(row, after.time, after.mean))
-            elif i == 0 or row.time - rows[i - 1].time > asked.longest:
+            elif i == 0 or not joined[i - 1]:
                 legs.append(Leg(row, row.time, row.mean))
     return legs
+
+
+def _joined(one: Reading, after: Reading, asked: Asked) -> bool:
+    gap = after.time - one.time
+    return gap <= asked.longest and (asked.fastest is None or math.dist(one.mean, after.mean) <= asked.fastest * gap)
 
 
 def closest(begin: np.ndarray, end: np.ndarray) -> tuple[float, float]:
@@ -113,11 +121,12 @@ def capsule(begin: np.ndarray, end: np.ndarray, sigma: float, epsilon: float) ->
     if len(a) == 2:
         reach = np.sqrt(np.maximum(0.0, radius * radius - y * y))
         return float(np.sum(weight * density * (ndtr(last + reach) - ndtr(first - reach))))
-    z = _NODES[None, :]
+    angle = 0.5 * math.pi * _NODES[None, :]  # smooth up to the rim, where the reach is zero
+    z = np.sin(angle)
     wide = np.sqrt(np.maximum(0.0, radius * radius - y * y))[:, None]
     near = np.minimum(wide, 10.0)
     reach = np.sqrt(np.maximum(0.0, wide * wide - (near * z) ** 2))
-    across = np.exp(-0.5 * (near * z) ** 2) / math.sqrt(2.0 * math.pi) * near * _WEIGHTS
+    across = np.exp(-0.5 * (near * z) ** 2) / math.sqrt(2.0 * math.pi) * near * np.cos(angle) * 0.5 * math.pi * _WEIGHTS
     inner = np.sum(across * (ndtr(last + reach) - ndtr(first - reach)), axis=1)
     return float(np.sum(weight * density * inner))
 

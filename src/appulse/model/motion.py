@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import numpy as np
 
-from appulse.arguments import NOT_NEGATIVE, Name, checked, one_of
+from appulse.arguments import NOT_NEGATIVE, Name, Positive, checked, one_of
 from appulse.errors import BadArgument
 from appulse.model.columns import floats
 from appulse.model.times import Duration, duration
@@ -31,10 +31,12 @@ _Noise: TypeAlias = Annotated[float, NOT_NEGATIVE]
 class Straight:
     """Straight and at constant speed from one reading of a key to the next, where these are at most ``max_gap`` apart.
 
-    A reading without another so near stands for its instant.
+    ``max_speed``, in the value's unit a second, keeps outliers out: two readings that would take a higher speed are not
+    joined either. A reading that is not joined to another stands for its instant.
     """
 
     max_gap: Duration
+    max_speed: Positive | None = None
 
     def __post_init__(self) -> None:
         if duration(self.max_gap, "max_gap") == 0:

@@ -84,42 +84,32 @@ class LegMaker:
         next_time = np.append(given.time[1:], 0)[: len(given)]
         # No reading to come is so near that it ends the leg, or the instant.
         over = ended | (given.time + self._motion.longest < complete)
-        legs = (self._straight if isinstance(self._motion, Straight) else self._as_they_say)(
-            given, led, follows, next_time, over
-        )
-        waits = ~follows & ~over
         if isinstance(self._motion, Straight):
-            gap = next_time - given.time
-            led[1:] |= (follows & (gap <= self._motion.longest))[:-1]
+            joined = follows & self._joined(self._motion, given, next_time - given.time)
+            led[1:] |= joined[:-1]
+            # From reading to reading, and instants of those without a leg before or after.
+            at = np.flatnonzero(joined | (~led & (follows | over)))
+            to = at + joined[at]
+            legs = Legs(given.take(at), given.time[to], given.centre[to])
+        else:
+            legs = self._as_they_say(given, np.flatnonzero(follows | over), follows, next_time)
+        waits = ~follows & ~over
         self.pending = Pending(given.filter(waits), led[waits])
         return Made(legs, twice)
 
-    def _straight(
-        self,
-        given: Objects,
-        led: NDArray[np.bool_],
-        follows: NDArray[np.bool_],
-        next_time: NDArray[np.int64],
-        over: NDArray[np.bool_],
-    ) -> Legs:
-        """From reading to reading, and instants of those without a leg before or after."""
-        joined = follows & (next_time - given.time <= self._motion.longest)
-        reached = led.copy()
-        reached[1:] |= joined[:-1]
-        alone = ~joined & ~reached & (follows | over)
-        at = np.flatnonzero(joined | alone)
-        to = at + joined[at]
-        return Legs(given.take(at), given.time[to], given.centre[to])
+    @staticmethod
+    def _joined(motion: Straight, given: Objects, gap: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Whether the reading after each is near enough in time, and in space, to be reached from it."""
+        near = gap <= motion.longest
+        if motion.max_speed is not None:
+            far = np.append(np.linalg.norm(np.diff(given.centre, axis=0), axis=1), 0.0)[: len(given)]
+            near &= far <= motion.max_speed * 1e-6 * gap
+        return near
 
     def _as_they_say(
-        self,
-        given: Objects,
-        led: NDArray[np.bool_],  # noqa: ARG002 - every reading starts a leg
-        follows: NDArray[np.bool_],
-        next_time: NDArray[np.int64],
-        over: NDArray[np.bool_],
+        self, given: Objects, at: NDArray[np.int64], follows: NDArray[np.bool_], next_time: NDArray[np.int64]
     ) -> Legs:
-        at = np.flatnonzero(follows | over)
+        """As the readings at some places say, until the next one or for the horizon."""
         rows = given.take(at)
         longest = rows.time + self._motion.longest
         end = np.where(follows[at], np.minimum(next_time[at], longest), longest)

@@ -118,7 +118,8 @@ class EncounterCall(ObjectsCall):
 def of_motion(motion: Straight | Velocity | Course) -> Meaning:
     """A motion in plain JSON."""
     if isinstance(motion, Straight):
-        return {"kind": "Straight", "max_gap": seconds(motion.longest)}
+        fastest = {} if motion.max_speed is None else {"max_speed": real(motion.max_speed)}
+        return {"kind": "Straight", "max_gap": seconds(motion.longest)} | fastest
     said = {"kind": type(motion).__name__, "columns": list(motion.columns), "horizon": seconds(motion.longest)}
     unit = {"unit": motion.unit} if isinstance(motion, Course) else {}
     return said | unit | {"noise": real(motion.noise)}
