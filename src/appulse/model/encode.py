@@ -15,8 +15,8 @@ from appulse.kernels.moments import Summaries, summarise
 from appulse.model import defects as why
 from appulse.model import structs, uncertainty
 from appulse.model.batch import Batch, Ragged
-from appulse.model.columns import chunk, floats, is_list, is_numeric, plain_types
-from appulse.model.defects import Defects, as_json, as_text, check_partition, reject_schema
+from appulse.model.columns import chunk, floats, is_list, is_numeric, nulls, plain_types
+from appulse.model.defects import Defects, as_json, as_text, check_partition, no_rejects, reject_schema
 from appulse.model.filled import OBSERVED, Fill, with_ways
 from appulse.model.objects import Objects
 from appulse.model.points import ball_points, normal_points
@@ -303,9 +303,7 @@ def _check_identity(table: pa.Table, encoding: Encoding, defects: Defects) -> ND
     micros, null, strange = to_micros(chunk(table[encoding.time]), encoding.unit)
     defects.mark(null, why.NULL_TIME, lambda _: f"column {encoding.time!r} is null")
     defects.mark(strange, why.NON_FINITE, lambda _: f"column {encoding.time!r} is not a finite time in range")
-    defects.mark(
-        np.asarray(chunk(table[encoding.key]).is_null()), why.NULL_KEY, lambda _: f"column {encoding.key!r} is null"
-    )
+    defects.mark(nulls(table[encoding.key]), why.NULL_KEY, lambda _: f"column {encoding.key!r} is null")
     for column in encoding.partition_by:
         check_partition(table, column, defects)
     return micros
@@ -635,10 +633,9 @@ def _normal_quantile(p: float) -> float:
 
 
 def _rejects(table: pa.Table, encoding: Encoding, defects: Defects) -> pa.Table:
-    schema = reject_schema(encoding.key_type, encoding.time_type)
     listed = defects.listed()
     if not listed:
-        return schema.empty_table()
+        return no_rejects(encoding.key_type, encoding.time_type)
     rows = pa.array([i for i, _, _ in listed])
     values = [c for c in encoding.columns() if c not in (encoding.key, encoding.time)]
     details = table.select(values).take(rows).to_pylist() if values else [{}] * len(rows)
@@ -651,7 +648,7 @@ def _rejects(table: pa.Table, encoding: Encoding, defects: Defects) -> pa.Table:
             "detail": [detail for _, _, detail in listed],
             "values": [as_json(row) for row in details],
         },
-        schema=schema,
+        schema=reject_schema(encoding.key_type, encoding.time_type),
     )
 
 
