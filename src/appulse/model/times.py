@@ -157,7 +157,7 @@ def from_micros(micros: NDArray[np.int64], kind: pa.DataType, unit: str) -> pa.A
         return pa.nulls(len(micros))
     if pa.types.is_timestamp(kind):
         values = micros * 1_000 if kind.unit == "ns" else micros // _PER_ARROW_UNIT[kind.unit]
-        return pa.array(values).view(kind)
+        return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
     if pa.types.is_date(kind):
         return pa.array(micros).view(pa.timestamp("us")).cast(kind, safe=False)
     times, per = (1_000, 1) if unit == "ns" else (1, UNITS[unit])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import numpy as np
@@ -19,7 +20,7 @@ from appulse.model.encode import Encoding, check_columns, gaussian_reach, held_a
 from appulse.model.filled import FILLED
 from appulse.model.meaning import real
 from appulse.model.stream import stream_names
-from appulse.model.strings import decode
+from appulse.model.strings import Bytes, decode
 from appulse.model.times import from_micros, is_time
 from appulse.operators.attributes import Attribute, dimension_of
 from appulse.operators.numbering import Sequencer
@@ -87,7 +88,7 @@ class JoinCall(ObjectsCall):
         """How the columns of each stream are read."""
         return self.streams
 
-    @property
+    @cached_property
     def answer_schema(self) -> pa.Schema:
         """Columns of the answers."""
         sides = [
@@ -101,6 +102,11 @@ class JoinCall(ObjectsCall):
         pairs = [("pairs", PAIRS)] if self.plan.values else []
         filled = [(f"{side}_filled", FILLED) for side in ("left", "right")] if self.imputes else []
         return pa.schema([*sides, *figures, *changes, *pairs, *filled])
+
+    @cached_property
+    def names(self) -> Bytes:
+        """The names of the streams."""
+        return Bytes.of([name.encode() for name in self.plan.streams])
 
     @property
     def holds_back(self) -> bool:
@@ -247,7 +253,6 @@ def _check_order(streams: Sequence[Stream], names: Sequence[str]) -> bool:
 
 def to_table(answers: Answers, call: JoinCall) -> pa.Table:
     """Answers as a table in the types the user gave."""
-    names = np.array(call.plan.streams, object)
     columns, filled = [], []
     for stream, carried, time in (
         (answers.left_stream, answers.left_key, answers.left_time),
@@ -257,7 +262,7 @@ def to_table(answers: Answers, call: JoinCall) -> pa.Table:
         if call.imputes:
             key, column = filled_columns(carried, stream, call.encodings)
             filled.append(column)
-        columns.append(pa.DictionaryArray.from_arrays(stream.astype(np.int32), pa.array(names)).dictionary_decode())
+        columns.append(decode(call.names.take(stream), pa.string()))
         columns.append(decode(key, call.key_type))
         columns.append(_times(time, stream, call))
     columns += [pa.array(answers.distance), pa.array(answers.probability)]
