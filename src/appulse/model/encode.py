@@ -124,13 +124,14 @@ def held_as(model: Model, where: Sequence[Where]) -> Held:
 
 def check_columns(encoding: Encoding, schema: pa.Schema) -> None:
     """Raise `BadArgument` where a column is missing or of a type that cannot serve."""
+    names = schema.names
     for column in encoding.columns():
-        if column not in schema.names:
+        if column not in names:
             raise BadArgument(
-                f"Stream {encoding.name!r} has no column {column!r}.{nearest(column, schema.names)}"
-                f" It has: {', '.join(schema.names)}."
+                f"Stream {encoding.name!r} has no column {column!r}.{nearest(column, names)}"
+                f" It has: {', '.join(names)}."
             )
-        if schema.names.count(column) > 1:
+        if names.count(column) > 1:
             raise BadArgument(f"Stream {encoding.name!r} has several columns {column!r}. Rename all but one.")
     kind = schema.field(encoding.time).type
     if (
@@ -195,7 +196,7 @@ def _check_dimensions(where: Where, encoding: Encoding, d: int) -> None:
 def encode(table: pa.Table, encoding: Encoding) -> tuple[Objects, pa.Table]:
     """Objects of the good rows, in the order of the table, and the bad rows as rejects."""
     rows, rejects = checked(table, encoding)
-    objects = replace(_objects(rows, encoding), measure=rows.measure)
+    objects = _objects(rows, encoding)
     if encoding.tells_filled:
         objects = replace(objects, key=with_ways(objects.key, objects.centre, rows.way))
     return objects, rejects
@@ -516,6 +517,7 @@ def _objects(checked: ValidRows, encoding: Encoding) -> Objects:
     n = len(values.centre)
     model = encoding.held_as
     zeros = np.zeros(n)
+    sigmas = encoding.gaussian_reach if isinstance(model, Gaussian) else None
     base = Objects(
         form=model.form,
         time=checked.time,
@@ -523,20 +525,19 @@ def _objects(checked: ValidRows, encoding: Encoding) -> Objects:
         mass=existence if values.share is None else existence * values.share,
         centre=values.centre,
         spread=values.spread,
-        reach=zeros,
+        reach=zeros if sigmas is None else sigmas * values.spread[:, 0],
         radius=zeros,
         covariance=np.empty((n, 0)),
         group=Labels.of([table[c] for c in encoding.partition_by]) if encoding.partition_by else None,
         differ=Labels.of([table[encoding.differ]]) if encoding.differ is not None else None,
+        measure=checked.measure,
     )
     if isinstance(model, Samples):
         samples = as_samples(values, encoding.model)
         points, weights = samples.values.points, samples.values.weights
         weights = np.empty(0) if weights is None else weights * existence[samples.owner]
         return summarised(base, samples.offsets, points, weights, encoding.quantile)
-    if isinstance(model, Gaussian) and encoding.gaussian_reach is not None:
-        return replace(base, reach=encoding.gaussian_reach * values.spread[:, 0])
-    if isinstance(model, Exact):
+    if sigmas is not None or isinstance(model, Exact):
         return base
     return replace(base, reach=_sampled_reach(base, model, encoding.quantile))
 
