@@ -44,7 +44,7 @@ class Defects:
 
     def mark(self, rows: NDArray[np.bool_] | np.bool_, reason: str, detail: Callable[[int], str]) -> None:
         """Reject the ``rows`` (a mask) not yet rejected; ``detail`` words the trouble of one row."""
-        if not rows.any():
+        if not np.count_nonzero(rows):
             return
         fresh = np.flatnonzero(rows & ~self.bad)
         if len(fresh):

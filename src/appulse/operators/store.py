@@ -288,6 +288,7 @@ class WindowBuffer:
     @property
     def grid(self) -> Grid:
         """The rows on chains, as kernels take them."""
+        cells = self.cells
         return Grid(
             self.base,
             self.centre.view,
@@ -296,10 +297,10 @@ class WindowBuffer:
             self.cell.view,
             self.following.view,
             self.heads,
-            self.cells.dims,
-            1.0 / self.cells.side,
-            self.cells.cap,
-            self.cells.by_variance,
+            cells.dims,
+            1.0 / cells.side,
+            cells.cap,
+            cells.by_variance,
         )
 
     @property

@@ -104,6 +104,11 @@ class JoinCall(ObjectsCall):
         return pa.schema([*sides, *figures, *changes, *pairs, *filled])
 
     @cached_property
+    def no_answers(self) -> pa.Table:
+        """An answer without rows."""
+        return self.answer_schema.empty_table()
+
+    @cached_property
     def names(self) -> Bytes:
         """The names of the streams."""
         return Bytes.of([name.encode() for name in self.plan.streams])
@@ -253,6 +258,8 @@ def _check_order(streams: Sequence[Stream], names: Sequence[str]) -> bool:
 
 def to_table(answers: Answers, call: JoinCall) -> pa.Table:
     """Answers as a table in the types the user gave."""
+    if len(answers) == 0:
+        return call.no_answers
     columns, filled = [], []
     for stream, carried, time in (
         (answers.left_stream, answers.left_key, answers.left_time),
@@ -270,12 +277,8 @@ def to_table(answers: Answers, call: JoinCall) -> pa.Table:
         columns.append(pa.array(answers.probability if answers.upper is None else answers.upper))
     if call.plan.changes and answers.change is not None and answers.at is not None and answers.at_stream is not None:
         columns += [pa.array(answers.change.astype(np.int32)), _times(answers.at, answers.at_stream, call)]
-    elif call.plan.changes:
-        return call.answer_schema.empty_table()
     if answers.pairings is not None:
         columns.append(_pairs_column(answers.pairings))
-    elif call.plan.values:
-        return call.answer_schema.empty_table()
     return pa.Table.from_arrays([*columns, *filled], schema=call.answer_schema)
 
 
