@@ -72,6 +72,16 @@ def nulls(column: pa.ChunkedArray | pa.Array) -> NDArray[np.bool_]:
     return np.asarray(array.is_null())
 
 
+def without_nulls(array: pa.Array) -> NDArray[Any]:
+    """Numbers, 0 for null."""
+    return np.asarray(array.fill_null(0) if array.null_count else array)
+
+
+def lengths(lists: pa.Array) -> NDArray[np.int64]:
+    """How many values each list has, 0 for null."""
+    return without_nulls(pc.list_value_length(lists)).astype(np.int64)
+
+
 def is_numeric(kind: pa.DataType) -> bool:
     """Whether a column of this type holds numbers, or nothing at all."""
     return bool(

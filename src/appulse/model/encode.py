@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from appulse.errors import BadArgument, nearest
 from appulse.kernels.moments import Summaries, summarise
 from appulse.model import defects as why
 from appulse.model import structs, uncertainty
 from appulse.model.batch import Batch, Ragged
-from appulse.model.columns import chunk, floats, is_list, is_numeric, nulls, plain_types
+from appulse.model.columns import chunk, floats, is_list, is_numeric, lengths, nulls, plain_types
 from appulse.model.defects import Defects, as_json, as_text, check_partition, no_rejects, reject_schema
 from appulse.model.filled import OBSERVED, Fill, with_ways
 from appulse.model.objects import Objects
@@ -268,8 +267,8 @@ def infer_dimensions(table: pa.Table, model: Model) -> int | None:
     column = chunk(table[model.column])
     if is_numeric(column.type.value_type):
         return 1
-    samples = np.asarray(pc.list_value_length(column).fill_null(0)).astype(np.int64)
-    widths = np.asarray(pc.list_value_length(column.flatten()).fill_null(0))
+    samples = lengths(column)
+    widths = lengths(column.flatten())
     found, counts = np.unique(widths[_weights_of(table, model, samples)[1] & (widths > 0)], return_counts=True)
     if len(found) == 0:
         return None
@@ -395,7 +394,7 @@ def _filled(rows: ValidRows, encoding: Encoding, fill: Fill) -> tuple[ValidRows,
 def _check_samples(table: pa.Table, model: Samples, d: int | None, defects: Defects) -> Values:
     """The samples that weigh anything; no others are looked at."""
     column = chunk(table[model.column])
-    counts = np.asarray(pc.list_value_length(column).fill_null(0)).astype(np.int64)
+    counts = lengths(column)
     defects.mark(counts == 0, why.EMPTY_SAMPLES, lambda _: f"column {model.column!r} is null or empty")
     owner = np.repeat(np.arange(len(table)), counts)
     first = np.concatenate([[0], np.cumsum(counts)])
@@ -405,7 +404,7 @@ def _check_samples(table: pa.Table, model: Samples, d: int | None, defects: Defe
         flat, widths = floats(inner), np.ones(len(inner), np.int64)
     else:
         flat = floats(inner.flatten())
-        widths = np.asarray(pc.list_value_length(inner).fill_null(0)).astype(np.int64)
+        widths = lengths(inner)
     d = 1 if d is None else d
     uneven = np.zeros(len(table), bool)
     uneven[owner[counted & (widths != d)]] = True
@@ -442,7 +441,7 @@ def _weights_of(
     if model.weights is None:
         return None, every
     column = chunk(table[model.weights])
-    given = np.asarray(pc.list_value_length(column).fill_null(0)).astype(np.int64)
+    given = lengths(column)
     fits, rows = given == counts, np.arange(len(table))
     weights, fitting = np.zeros(len(every)), fits[np.repeat(rows, counts)]
     weights[fitting] = floats(column.flatten())[fits[np.repeat(rows, given)]]
@@ -454,7 +453,7 @@ def _check_weights(
 ) -> NDArray[np.float64]:
     """Mark rows whose weights cannot be used; the others' sum to at most 1."""
     counts, n = np.diff(first), len(table)
-    given = np.asarray(pc.list_value_length(chunk(table[model.weights])).fill_null(0)).astype(np.int64)
+    given = lengths(chunk(table[model.weights]))
     defects.mark(given != counts, why.WRONG_DIMENSION, lambda i: f"{given[i]} weights for {counts[i]} samples")
     owner = np.repeat(np.arange(n), counts)
     odd, negative = np.zeros(n, bool), np.zeros(n, bool)

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from appulse.arguments import REAL, Kind, Unfit, shown
 from appulse.errors import BadArgument, nearest
-from appulse.model.columns import nulls
+from appulse.model.columns import nulls, without_nulls
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -123,7 +123,7 @@ def to_micros(array: pa.Array, unit: str) -> tuple[NDArray[np.int64], NDArray[np
     if pa.types.is_timestamp(kind):
         whole = array.view(pa.int64())
         if kind.unit == "ns":
-            return _without_nulls(whole) // 1_000, null, strange
+            return without_nulls(whole) // 1_000, null, strange
         return _scaled(whole, _PER_ARROW_UNIT[kind.unit], null, strange)
     if pa.types.is_integer(kind) and unit != "ns":
         return _scaled(array, UNITS[unit], null, strange)
@@ -141,14 +141,9 @@ def to_micros(array: pa.Array, unit: str) -> tuple[NDArray[np.int64], NDArray[np
 def _scaled(
     array: pa.Array, per: int, null: NDArray[np.bool_], strange: NDArray[np.bool_], most: float = _MOST_TIME
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.bool_]]:
-    whole = _without_nulls(array)
+    whole = without_nulls(array)
     strange = strange | (np.abs(whole.astype(np.float64)) * per >= most)
     return np.where(strange, 0, whole).astype(np.int64) * per, null, strange
-
-
-def _without_nulls(array: pa.Array) -> NDArray[Any]:
-    """The numbers, 0 for null."""
-    return np.asarray(array.fill_null(0) if array.null_count else array)
 
 
 def from_micros(micros: NDArray[np.int64], kind: pa.DataType, unit: str) -> pa.Array:
