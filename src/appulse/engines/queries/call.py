@@ -29,7 +29,8 @@ from appulse.model.uncertainty import Exact
 from appulse.operators.output import Output, Watch
 from appulse.operators.query_match import Points, match
 from appulse.queries.index import MOST
-from appulse.queries.sets import QuerySet, as_keys, plain_key
+from appulse.queries.sets import QuerySet
+from appulse.queries.slots import as_keys, plain_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
