@@ -20,7 +20,7 @@ from appulse.model.encode import Encoding, check_columns, gaussian_reach, held_a
 from appulse.model.filled import FILLED
 from appulse.model.meaning import real
 from appulse.model.stream import stream_names
-from appulse.model.strings import Bytes, decode
+from appulse.model.strings import decode
 from appulse.model.times import from_micros, is_time
 from appulse.operators.attributes import Attribute, dimension_of
 from appulse.operators.numbering import Sequencer
@@ -109,9 +109,9 @@ class JoinCall(ObjectsCall):
         return self.answer_schema.empty_table()
 
     @cached_property
-    def names(self) -> Bytes:
+    def names(self) -> pa.Array:
         """The names of the streams."""
-        return Bytes.of([name.encode() for name in self.plan.streams])
+        return pa.array(self.plan.streams, pa.string())
 
     @property
     def holds_back(self) -> bool:
@@ -269,7 +269,7 @@ def to_table(answers: Answers, call: JoinCall) -> pa.Table:
         if call.imputes:
             key, column = filled_columns(carried, stream, call.encodings)
             filled.append(column)
-        columns.append(decode(call.names.take(stream), pa.string()))
+        columns.append(_named(stream, call.names))
         columns.append(decode(key, call.key_type))
         columns.append(_times(time, stream, call))
     columns += [pa.array(answers.distance), pa.array(answers.probability)]
@@ -280,6 +280,13 @@ def to_table(answers: Answers, call: JoinCall) -> pa.Table:
     if answers.pairings is not None:
         columns.append(_pairs_column(answers.pairings))
     return pa.Table.from_arrays([*columns, *filled], schema=call.answer_schema)
+
+
+def _named(stream: NDArray[np.int64], names: pa.Array) -> pa.Array:
+    """The name of each row's stream; of two streams, one is always on the left."""
+    if (stream == stream[0]).all():
+        return pa.repeat(names[int(stream[0])], len(stream))
+    return names.take(pa.array(stream))
 
 
 def _pairs_column(pairings: Ragged[Pairings]) -> pa.Array:
