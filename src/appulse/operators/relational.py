@@ -224,7 +224,8 @@ class WindowAggregate:
         group = self._groups.of(held.group, len(held))
         order = np.lexsort((_places(held)[0], group))
         new = order >= known
-        if (np.diff(order) < 0).any():  # most often rows come in order, and of one group
+        # Most often rows come in order, and of one group; a part alone may be of a block, which cannot be written.
+        if len(parts) == 1 or (np.diff(order) < 0).any():
             held, group = held.take(order), group[order]
         if self.plan.tumbling:
             return held, *self._blocks(held, group, END if ended else complete if complete < END else None)

@@ -320,16 +320,18 @@ class SimilarityJoin:
         store.extend(objects, extent, group, differ)
         if "moment" not in self.plan.bounds:
             store.variance.view[begin:] = UNKNOWN
-        rows, variance = np.arange(begin, begin + n), store.variance.view[begin:]
-        return Arrivals(
-            objects.time, np.full(n, own), rows, objects.centre, extent, objects.mass, variance, group, differ, frame
+        # As the store has them: kernels are compiled for arrays that may be written, and those of a block may not.
+        time, centre, extent, mass, variance = (
+            column.view[begin:] for column in (store.time, store.centre, store.extent, store.mass, store.variance)
         )
+        rows = np.arange(begin, begin + n)
+        return Arrivals(time, np.full(n, own), rows, centre, extent, mass, variance, group, differ, frame)
 
     def _reach_of(self, own: int, arrivals: Arrivals) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The least rank in the store's window at each arrival, and the greatest that finds the arrival in its own."""
         if self.plan.rule is None:
             return arrivals.time - self._windows[own], arrivals.time + self._windows[arrivals.store]
-        oldest = np.ascontiguousarray(arrivals.frame[:, self._stream_of[own]])
+        oldest = arrivals.frame[:, self._stream_of[own]].copy()
         return oldest, np.full(len(oldest), _EVER)
 
     def _rule(self, own: int) -> PairRule:
