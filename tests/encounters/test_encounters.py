@@ -319,8 +319,12 @@ def test_many_legs_in_many_cells_are_those_of_the_twin() -> None:
     asked = naive.Asked(4.0, 0.3, longest=120.0)
     expected = naive.answers(naive.legs_of(readings, asked), None, asked)
     assert len(found) == len(expected) > 200
-    keys = sorted((m["left"].key, m["right"].key, round(m["probability"], 7)) for m in expected)
-    assert sorted((row["left_key"], row["right_key"], round(row["probability"], 7)) for row in found) == keys
+    keys = sorted((m["left"].key, m["right"].key, m["start"], m["probability"]) for m in expected)
+    own = sorted(
+        (row["left_key"], row["right_key"], row["overlap_start"].timestamp(), row["probability"]) for row in found
+    )
+    assert [row[:3] for row in own] == [row[:3] for row in keys]
+    assert [row[3] for row in own] == pytest.approx([row[3] for row in keys], abs=1e-7)
 
 
 def test_two_ships_that_pass_between_their_readings() -> None:

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.special import ndtr
+from scipy.special import i0e, ndtr
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -111,24 +111,18 @@ def capsule(begin: np.ndarray, end: np.ndarray, sigma: float, epsilon: float) ->
     h = float(np.linalg.norm(a - first * unit))
     if len(a) == 1:
         return float(ndtr(last + radius) - ndtr(first - radius))
-    low, high = max(-radius, -h - 10.0), min(radius, 10.0 - h)
+    low, high = (0.0 if len(a) == 3 else max(-radius, -h - 10.0)), min(radius, 10.0 + (h if len(a) == 3 else -h))
     if low >= high:
         return 0.0
     cuts = np.linspace(low, high, _PANELS + 1)
     y = (0.5 * (cuts[1:] - cuts[:-1])[:, None] * (_NODES + 1.0) + cuts[:-1, None]).ravel()
     weight = (0.5 * (cuts[1:] - cuts[:-1])[:, None] * _WEIGHTS).ravel()
-    density = np.exp(-0.5 * (y + h) ** 2) / math.sqrt(2.0 * math.pi)
-    if len(a) == 2:
-        reach = np.sqrt(np.maximum(0.0, radius * radius - y * y))
-        return float(np.sum(weight * density * (ndtr(last + reach) - ndtr(first - reach))))
-    angle = 0.5 * math.pi * _NODES[None, :]  # smooth up to the rim, where the reach is zero
-    z = np.sin(angle)
-    wide = np.sqrt(np.maximum(0.0, radius * radius - y * y))[:, None]
-    near = np.minimum(wide, 10.0)
-    reach = np.sqrt(np.maximum(0.0, wide * wide - (near * z) ** 2))
-    across = np.exp(-0.5 * (near * z) ** 2) / math.sqrt(2.0 * math.pi) * near * np.cos(angle) * 0.5 * math.pi * _WEIGHTS
-    inner = np.sum(across * (ndtr(last + reach) - ndtr(first - reach)), axis=1)
-    return float(np.sum(weight * density * inner))
+    if len(a) == 3:  # Rice's distribution, of how far from the line
+        density = y * np.exp(-0.5 * (y - h) ** 2) * i0e(y * h)
+    else:
+        density = np.exp(-0.5 * (y + h) ** 2) / math.sqrt(2.0 * math.pi)
+    reach = np.sqrt(np.maximum(0.0, radius * radius - y * y))
+    return float(np.sum(weight * density * (ndtr(last + reach) - ndtr(first - reach))))
 
 
 def meeting(one: Leg, other: Leg, asked: Asked) -> dict[str, Any] | None:

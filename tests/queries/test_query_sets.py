@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import appulse as ap
 from appulse.errors import BadArgument
-from appulse.queries import sets
+from appulse.queries import sets, slots
 from appulse.queries.condition import parse
 from appulse.queries.sets import QuerySet
 from appulse.queries.templates import Texts
@@ -312,7 +312,7 @@ def test_keys_may_be_anything(kind: str, collide: bool) -> None:
     def same(given: pa.Array) -> np.ndarray[Any, np.dtype[np.uint32]]:
         return np.zeros(len(given), np.uint32)
 
-    with mock.patch.object(sets, "_hashes", same if collide else sets._hashes):
+    with mock.patch.object(slots, "_hashes", same if collide else slots._hashes):
         queries = _set([f"x > {i}" for i in range(4)], keys)
         assert _found(queries, _numbers([2.5]), 1) == sorted([(0, v) for v in values[:3]], key=str)
         assert queries.remove(keys.slice(1, 1)) == 1

@@ -37,6 +37,8 @@ class FirstTypes:
 
     def and_those_of(self, schema: pa.Schema) -> FirstTypes:
         """These, and for columns without a type those of a further push."""
+        if self.knows(self._columns):
+            return self
         more = {name: plain(schema.field(name).type) for name in self._columns if schema.names.count(name) == 1}
         more = {name: kind for name, kind in more.items() if not pa.types.is_null(kind)}
         return FirstTypes(self._stream, self._columns, more | self._kinds)

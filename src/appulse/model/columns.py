@@ -59,7 +59,27 @@ def floats(column: pa.ChunkedArray | pa.Array) -> NDArray[np.float64]:
     array = chunk(column)
     if pa.types.is_null(array.type):
         return np.full(len(array), np.nan)
-    return np.asarray(array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), np.float64)
+    if not pa.types.is_float64(array.type):
+        array = array.cast(pa.float64(), safe=False)
+    return np.asarray(array.to_numpy(zero_copy_only=False), np.float64)
+
+
+def nulls(column: pa.ChunkedArray | pa.Array) -> NDArray[np.bool_]:
+    """Where a column is null."""
+    array = chunk(column)
+    if array.null_count == 0 and array.type.id in _PLAIN:  # values of other types may be null in their parts
+        return np.zeros(len(array), bool)
+    return np.asarray(array.is_null())
+
+
+def without_nulls(array: pa.Array) -> NDArray[Any]:
+    """Numbers, 0 for null."""
+    return np.asarray(array.fill_null(0) if array.null_count else array)
+
+
+def lengths(lists: pa.Array) -> NDArray[np.int64]:
+    """How many values each list has, 0 for null."""
+    return without_nulls(pc.list_value_length(lists)).astype(np.int64)
 
 
 def is_numeric(kind: pa.DataType) -> bool:
@@ -139,9 +159,10 @@ def plain_types(table: pa.Table) -> pa.Table:
 
     Views become plain text, bytes and lists, decimals of 32 and 64 bits those of 128, and runs single values.
     """
-    for i, field in enumerate(table.schema):
-        if field.type.id in _PLAIN:
+    for i, given in enumerate(table.schema.types):
+        if given.id in _PLAIN:
             continue
+        field = table.schema.field(i)
         kind = plain_type(field.type)
         if kind == field.type:
             continue

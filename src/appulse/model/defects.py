@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+
+from appulse.model.columns import nulls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -43,6 +46,8 @@ class Defects:
 
     def mark(self, rows: NDArray[np.bool_] | np.bool_, reason: str, detail: Callable[[int], str]) -> None:
         """Reject the ``rows`` (a mask) not yet rejected; ``detail`` words the trouble of one row."""
+        if not np.count_nonzero(rows):
+            return
         fresh = np.flatnonzero(rows & ~self.bad)
         if len(fresh):
             self.bad[fresh] = True
@@ -54,12 +59,19 @@ class Defects:
         return sorted(found)
 
 
+@lru_cache(maxsize=64)
 def reject_schema(key: pa.DataType, time: pa.DataType) -> pa.Schema:
     """Columns of reject rows, for keys and times of these types."""
     text = pa.string()
     return pa.schema(
         [("stream", text), ("key", key), ("time", time), ("reason", text), ("detail", text), ("values", text)]
     )
+
+
+@lru_cache(maxsize=64)
+def no_rejects(key: pa.DataType, time: pa.DataType) -> pa.Table:
+    """No reject rows, for keys and times of these types."""
+    return reject_schema(key, time).empty_table()
 
 
 def as_json(values: dict[str, Any]) -> str:
@@ -89,5 +101,4 @@ def concat_rejects(parts: Sequence[pa.Table], schema: pa.Schema) -> pa.Table:
 
 def check_partition(table: pa.Table, column: str, defects: Defects) -> None:
     """Mark rows without a partition."""
-    null = np.asarray(table[column].is_null())
-    defects.mark(null, NULL_PARTITION, lambda _: f"column {column!r} is null")
+    defects.mark(nulls(table[column]), NULL_PARTITION, lambda _: f"column {column!r} is null")

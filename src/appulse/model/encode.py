@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from appulse.errors import BadArgument, nearest
 from appulse.kernels.moments import Summaries, summarise
@@ -16,8 +15,8 @@ from appulse.model import defects as why
 from appulse.model import structs, uncertainty
 from appulse.model.batch import Batch, Ragged
 from appulse.model.carried import Columns, with_carried
-from appulse.model.columns import chunk, floats, is_list, is_numeric, plain_types, plain_values
-from appulse.model.defects import Defects, as_json, as_text, check_partition, reject_schema
+from appulse.model.columns import chunk, floats, is_list, is_numeric, lengths, nulls, plain_types, plain_values
+from appulse.model.defects import Defects, as_json, as_text, check_partition, no_rejects, reject_schema
 from appulse.model.filled import OBSERVED, Fill, with_ways
 from appulse.model.motion import Motion, Straight
 from appulse.model.objects import Objects
@@ -130,13 +129,14 @@ def held_as(model: Model, where: Sequence[Where]) -> Held:
 
 def check_columns(encoding: Encoding, schema: pa.Schema) -> None:
     """Raise `BadArgument` where a column is missing or of a type that cannot serve."""
+    names = schema.names
     for column in encoding.columns():
-        if column not in schema.names:
+        if column not in names:
             raise BadArgument(
-                f"Stream {encoding.name!r} has no column {column!r}.{nearest(column, schema.names)}"
-                f" It has: {', '.join(schema.names)}."
+                f"Stream {encoding.name!r} has no column {column!r}.{nearest(column, names)}"
+                f" It has: {', '.join(names)}."
             )
-        if schema.names.count(column) > 1:
+        if names.count(column) > 1:
             raise BadArgument(f"Stream {encoding.name!r} has several columns {column!r}. Rename all but one.")
     kind = schema.field(encoding.time).type
     if (
@@ -202,7 +202,7 @@ def _check_dimensions(where: Where, encoding: Encoding, d: int) -> None:
 def encode(table: pa.Table, encoding: Encoding) -> tuple[Objects, pa.Table]:
     """Objects of the good rows, in the order of the table, and the bad rows as rejects."""
     rows, rejects = checked(table, encoding)
-    objects = replace(_objects(rows, encoding), measure=rows.measure, velocity=rows.velocity)
+    objects = _objects(rows, encoding)
     if encoding.carry:
         carried = [plain_values(rows.table[name]).cast(kind) for name, kind in encoding.carry]
         objects = replace(objects, key=with_carried(objects.key, objects.centre, carried))
@@ -277,8 +277,8 @@ def infer_dimensions(table: pa.Table, model: Model) -> int | None:
     column = chunk(table[model.column])
     if is_numeric(column.type.value_type):
         return 1
-    samples = np.asarray(pc.list_value_length(column).fill_null(0)).astype(np.int64)
-    widths = np.asarray(pc.list_value_length(column.flatten()).fill_null(0))
+    samples = lengths(column)
+    widths = lengths(column.flatten())
     found, counts = np.unique(widths[_weights_of(table, model, samples)[1] & (widths > 0)], return_counts=True)
     if len(found) == 0:
         return None
@@ -313,9 +313,7 @@ def _check_identity(table: pa.Table, encoding: Encoding, defects: Defects) -> ND
     micros, null, strange = to_micros(chunk(table[encoding.time]), encoding.unit)
     defects.mark(null, why.NULL_TIME, lambda _: f"column {encoding.time!r} is null")
     defects.mark(strange, why.NON_FINITE, lambda _: f"column {encoding.time!r} is not a finite time in range")
-    defects.mark(
-        np.asarray(chunk(table[encoding.key]).is_null()), why.NULL_KEY, lambda _: f"column {encoding.key!r} is null"
-    )
+    defects.mark(nulls(table[encoding.key]), why.NULL_KEY, lambda _: f"column {encoding.key!r} is null")
     for column in encoding.partition_by:
         check_partition(table, column, defects)
     return micros
@@ -412,7 +410,7 @@ def _filled(rows: ValidRows, encoding: Encoding, fill: Fill) -> tuple[ValidRows,
 def _check_samples(table: pa.Table, model: Samples, d: int | None, defects: Defects) -> Values:
     """The samples that weigh anything; no others are looked at."""
     column = chunk(table[model.column])
-    counts = np.asarray(pc.list_value_length(column).fill_null(0)).astype(np.int64)
+    counts = lengths(column)
     defects.mark(counts == 0, why.EMPTY_SAMPLES, lambda _: f"column {model.column!r} is null or empty")
     owner = np.repeat(np.arange(len(table)), counts)
     first = np.concatenate([[0], np.cumsum(counts)])
@@ -422,7 +420,7 @@ def _check_samples(table: pa.Table, model: Samples, d: int | None, defects: Defe
         flat, widths = floats(inner), np.ones(len(inner), np.int64)
     else:
         flat = floats(inner.flatten())
-        widths = np.asarray(pc.list_value_length(inner).fill_null(0)).astype(np.int64)
+        widths = lengths(inner)
     d = 1 if d is None else d
     uneven = np.zeros(len(table), bool)
     uneven[owner[counted & (widths != d)]] = True
@@ -459,7 +457,7 @@ def _weights_of(
     if model.weights is None:
         return None, every
     column = chunk(table[model.weights])
-    given = np.asarray(pc.list_value_length(column).fill_null(0)).astype(np.int64)
+    given = lengths(column)
     fits, rows = given == counts, np.arange(len(table))
     weights, fitting = np.zeros(len(every)), fits[np.repeat(rows, counts)]
     weights[fitting] = floats(column.flatten())[fits[np.repeat(rows, given)]]
@@ -471,7 +469,7 @@ def _check_weights(
 ) -> NDArray[np.float64]:
     """Mark rows whose weights cannot be used; the others' sum to at most 1."""
     counts, n = np.diff(first), len(table)
-    given = np.asarray(pc.list_value_length(chunk(table[model.weights])).fill_null(0)).astype(np.int64)
+    given = lengths(chunk(table[model.weights]))
     defects.mark(given != counts, why.WRONG_DIMENSION, lambda i: f"{given[i]} weights for {counts[i]} samples")
     owner = np.repeat(np.arange(n), counts)
     odd, negative = np.zeros(n, bool), np.zeros(n, bool)
@@ -534,6 +532,7 @@ def _objects(checked: ValidRows, encoding: Encoding) -> Objects:
     n = len(values.centre)
     model = encoding.held_as
     zeros = np.zeros(n)
+    sigmas = encoding.gaussian_reach if isinstance(model, Gaussian) else None
     base = Objects(
         form=model.form,
         time=checked.time,
@@ -541,20 +540,20 @@ def _objects(checked: ValidRows, encoding: Encoding) -> Objects:
         mass=existence if values.share is None else existence * values.share,
         centre=values.centre,
         spread=values.spread,
-        reach=zeros,
+        reach=zeros if sigmas is None else sigmas * values.spread[:, 0],
         radius=zeros,
         covariance=np.empty((n, 0)),
         group=Labels.of([table[c] for c in encoding.partition_by]) if encoding.partition_by else None,
         differ=Labels.of([table[encoding.differ]]) if encoding.differ is not None else None,
+        measure=checked.measure,
+        velocity=checked.velocity,
     )
     if isinstance(model, Samples):
         samples = as_samples(values, encoding.model)
         points, weights = samples.values.points, samples.values.weights
         weights = np.empty(0) if weights is None else weights * existence[samples.owner]
         return summarised(base, samples.offsets, points, weights, encoding.quantile)
-    if isinstance(model, Gaussian) and encoding.gaussian_reach is not None:
-        return replace(base, reach=encoding.gaussian_reach * values.spread[:, 0])
-    if isinstance(model, Exact):
+    if sigmas is not None or isinstance(model, Exact):
         return base
     return replace(base, reach=_sampled_reach(base, model, encoding.quantile))
 
@@ -651,10 +650,9 @@ def _normal_quantile(p: float) -> float:
 
 
 def _rejects(table: pa.Table, encoding: Encoding, defects: Defects) -> pa.Table:
-    schema = reject_schema(encoding.key_type, encoding.time_type)
     listed = defects.listed()
     if not listed:
-        return schema.empty_table()
+        return no_rejects(encoding.key_type, encoding.time_type)
     rows = pa.array([i for i, _, _ in listed])
     judged = replace(encoding, carry=()).columns()
     values = [c for c in judged if c not in (encoding.key, encoding.time)]
@@ -668,7 +666,7 @@ def _rejects(table: pa.Table, encoding: Encoding, defects: Defects) -> pa.Table:
             "detail": [detail for _, _, detail in listed],
             "values": [as_json(row) for row in details],
         },
-        schema=schema,
+        schema=reject_schema(encoding.key_type, encoding.time_type),
     )
 
 

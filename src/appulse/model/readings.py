@@ -12,8 +12,8 @@ from appulse.errors import BadArgument, nearest
 from appulse.kernels.bins import bin_keys
 from appulse.model import defects as why
 from appulse.model.batch import SHARED, Batch
-from appulse.model.columns import chunk, floats, is_numeric, plain_types
-from appulse.model.defects import Defects, as_json, check_partition, reject_schema
+from appulse.model.columns import chunk, floats, is_numeric, nulls, plain_types
+from appulse.model.defects import Defects, as_json, check_partition, no_rejects, reject_schema
 from appulse.model.strings import (
     Bytes,
     Labels,
@@ -142,8 +142,7 @@ def encode_readings(table: pa.Table, encoding: ReadingsEncoding) -> tuple[Readin
     micros, null, strange = to_micros(chunk(table[encoding.time]), encoding.unit)
     defects.mark(null, why.NULL_TIME, lambda _: f"column {encoding.time!r} is null")
     defects.mark(strange, why.NON_FINITE, lambda _: f"column {encoding.time!r} is not a finite time in range")
-    sensor = np.asarray(chunk(table[encoding.sensor]).is_null())
-    defects.mark(sensor, why.NULL_KEY, lambda _: f"column {encoding.sensor!r} is null")
+    defects.mark(nulls(table[encoding.sensor]), why.NULL_KEY, lambda _: f"column {encoding.sensor!r} is null")
     for column in encoding.partition_by:
         check_partition(table, column, defects)
     _check_value(table, encoding, defects)
@@ -203,7 +202,7 @@ def _sensors(table: pa.Table, encoding: ReadingsEncoding) -> pa.Array:
 
 def _check_value(table: pa.Table, encoding: ReadingsEncoding, defects: Defects) -> None:
     column = chunk(table[encoding.value])
-    defects.mark(np.asarray(column.is_null()), why.NON_FINITE, lambda _: f"column {encoding.value!r} is null")
+    defects.mark(nulls(column), why.NON_FINITE, lambda _: f"column {encoding.value!r} is null")
     if is_numeric(column.type):
         numbers = floats(column)
         defects.mark(~np.isfinite(numbers), why.NON_FINITE, lambda i: f"column {encoding.value!r} is {numbers[i]}")
@@ -256,10 +255,9 @@ def _values(
 
 
 def _rejects(table: pa.Table, encoding: ReadingsEncoding, defects: Defects) -> pa.Table:
-    schema = reject_schema(encoding.key_type, encoding.time_type)
     listed = defects.listed()
     if not listed:
-        return schema.empty_table()
+        return no_rejects(encoding.key_type, encoding.time_type)
     rows = pa.array([i for i, _, _ in listed])
     values = [c for c in encoding.columns() if c not in (encoding.sensor, encoding.time)]
     return pa.table(
@@ -271,5 +269,5 @@ def _rejects(table: pa.Table, encoding: ReadingsEncoding, defects: Defects) -> p
             "detail": [detail for _, _, detail in listed],
             "values": [as_json(row) for row in table.select(values).take(rows).to_pylist()],
         },
-        schema=schema,
+        schema=reject_schema(encoding.key_type, encoding.time_type),
     )

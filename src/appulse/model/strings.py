@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _SIGN = np.uint64(1 << 63)
 _NO_PART = bytes(4)
+_MOST_INT32 = np.iinfo(np.int32).max
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +48,13 @@ class Bytes(Ragged["NDArray[np.uint8]"]):
 
     @staticmethod
     def from_arrow(array: pa.Array) -> Bytes:
-        array = pc.cast(array, pa.large_binary())
+        if len(array) == 0:
+            return Bytes.of([])
+        width: type[np.signedinteger[Any]] = np.int32
+        if not (pa.types.is_string(array.type) or pa.types.is_binary(array.type)):
+            array, width = pc.cast(array, pa.large_binary()), np.int64
         _, offsets, data = array.buffers()
-        all_offsets = np.frombuffer(offsets, np.int64)[array.offset : array.offset + len(array) + 1]
+        all_offsets = np.frombuffer(offsets, width)[array.offset : array.offset + len(array) + 1].astype(np.int64)
         raw = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
         return Bytes(all_offsets - all_offsets[0], raw[all_offsets[0] : all_offsets[-1]])
 
@@ -98,6 +103,9 @@ def decode(strings: Bytes, kind: pa.DataType) -> pa.Array:
     """The Arrow array of type ``kind`` whose canonical bytes these are."""
     if pa.types.is_dictionary(kind):
         return decode(strings, kind.value_type)
+    if pa.types.is_string(kind) and strings.offsets[-1] <= _MOST_INT32:
+        offsets = strings.offsets.astype(np.int32)
+        return pa.StringArray.from_buffers(len(strings), *map(pa.py_buffer, (offsets, strings.data)))
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         text = pa.LargeStringArray.from_buffers(len(strings), *map(pa.py_buffer, (strings.offsets, strings.data)))
         return text.cast(kind)

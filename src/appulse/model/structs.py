@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from appulse.errors import BadArgument
+from appulse.model.columns import lengths
 from appulse.model.times import is_number
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def coordinates(column: Any) -> pa.Array:
             widths.append(np.ones(n, np.int64))
             parts.append(_floats(values))
         else:
-            widths.append(np.asarray(pc.list_value_length(values).fill_null(0)).astype(np.int64))
+            widths.append(lengths(values))
             parts.append(_floats(values.flatten()))
     total = np.sum(widths, axis=0)
     offsets = np.concatenate([[0], np.cumsum(total)])
@@ -87,8 +88,7 @@ def coordinates(column: Any) -> pa.Array:
 
 def _like(column: Any, values: pa.Array) -> pa.Array:
     """A list column with the lengths and nulls of another, over other values."""
-    lengths = np.asarray(pc.list_value_length(column).fill_null(0)).astype(np.int64)
-    offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int64())
+    offsets = pa.array(np.concatenate([[0], np.cumsum(lengths(column))]), pa.int64())
     return pa.LargeListArray.from_arrays(offsets, values, mask=column.is_null())
 
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from appulse.arguments import REAL, Kind, Unfit, shown
 from appulse.errors import BadArgument, nearest
+from appulse.model.columns import nulls, without_nulls
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -112,7 +113,7 @@ def to_micros(array: pa.Array, unit: str) -> tuple[NDArray[np.int64], NDArray[np
 
     Timestamps and dates count from 1970 in UTC, nanoseconds are floored; plain numbers are in ``unit``.
     """
-    null = np.asarray(array.is_null())
+    null = nulls(array)
     array = array.cast(pa.int64()) if pa.types.is_null(array.type) else array
     kind = array.type
     strange = np.zeros(len(array), bool)
@@ -122,7 +123,7 @@ def to_micros(array: pa.Array, unit: str) -> tuple[NDArray[np.int64], NDArray[np
     if pa.types.is_timestamp(kind):
         whole = array.view(pa.int64())
         if kind.unit == "ns":
-            return np.asarray(whole.fill_null(0)).astype(np.int64) // 1_000, null, strange
+            return without_nulls(whole) // 1_000, null, strange
         return _scaled(whole, _PER_ARROW_UNIT[kind.unit], null, strange)
     if pa.types.is_integer(kind) and unit != "ns":
         return _scaled(array, UNITS[unit], null, strange)
@@ -140,7 +141,7 @@ def to_micros(array: pa.Array, unit: str) -> tuple[NDArray[np.int64], NDArray[np
 def _scaled(
     array: pa.Array, per: int, null: NDArray[np.bool_], strange: NDArray[np.bool_], most: float = _MOST_TIME
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.bool_]]:
-    whole = np.asarray(array.fill_null(0))
+    whole = without_nulls(array)
     strange = strange | (np.abs(whole.astype(np.float64)) * per >= most)
     return np.where(strange, 0, whole).astype(np.int64) * per, null, strange
 
@@ -151,7 +152,7 @@ def from_micros(micros: NDArray[np.int64], kind: pa.DataType, unit: str) -> pa.A
         return pa.nulls(len(micros))
     if pa.types.is_timestamp(kind):
         values = micros * 1_000 if kind.unit == "ns" else micros // _PER_ARROW_UNIT[kind.unit]
-        return pa.array(values).view(kind)
+        return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
     if pa.types.is_date(kind):
         return pa.array(micros).view(pa.timestamp("us")).cast(kind, safe=False)
     times, per = (1_000, 1) if unit == "ns" else (1, UNITS[unit])

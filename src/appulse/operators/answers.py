@@ -12,7 +12,6 @@ from appulse.model.strings import Bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Self
 
     from numpy.typing import NDArray
 
@@ -58,17 +57,20 @@ class Answers(Batch):
         return replace(self, change=np.full(len(self), -1), at=at, at_stream=at_stream)
 
     @classmethod
-    def concat(cls, parts: Sequence[Self]) -> Self:
+    def concat(cls, parts: Sequence[Answers]) -> Answers:
         """The pairs of the parts, one part after the other; no part at all is no pair."""
-        none, no_keys = np.empty(0, np.int64), Bytes.of([])
-        return super().concat(parts or [cls(none, no_keys, none, none, no_keys, none, np.empty(0), np.empty(0))])
+        return super().concat(parts) if parts else NO_ANSWERS
+
+
+_NONE, _NO_KEYS = np.empty(0, np.int64), Bytes.of([])
+NO_ANSWERS = Answers(_NONE, _NO_KEYS, _NONE, _NONE, _NO_KEYS, _NONE, np.empty(0), np.empty(0))
 
 
 class OpenPairs:
     """The pairs that entered and have not left yet."""
 
     def __init__(self) -> None:
-        self._pairs, self._fresh = Answers.concat([]), []  # type: Answers, list[Answers]
+        self._pairs, self._fresh = NO_ANSWERS, []  # type: Answers, list[Answers]
         # When (time windows), or by which numbers of which group (windows of rows), either side leaves.
         self._ends = np.empty((0, 3), np.int64)
         self._fresh_ends: list[NDArray[np.int64]] = []
@@ -121,7 +123,7 @@ class OpenPairs:
         self._settle()
         gone = self._ends[:, 0] < frontier
         if not gone.any():
-            return Answers.concat([])
+            return NO_ANSWERS
         ends, pairs = self._ends[gone], self._drop(gone)
         return pairs.leaving(ends[:, 0], ends[:, 1])
 
@@ -137,7 +139,7 @@ class OpenPairs:
         for stream, number in sides:
             gone |= number < floor[group, stream]
         if not gone.any():
-            return Answers.concat([])
+            return NO_ANSWERS
         ticks = [_tick_of(group[gone], stream[gone], number[gone], groups, floors) for stream, number in sides]
         first = np.minimum(*ticks)
         stream = np.where(ticks[0] <= ticks[1], self._pairs.left_stream[gone], self._pairs.right_stream[gone])

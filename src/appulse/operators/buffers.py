@@ -35,12 +35,12 @@ class Column:
 
     def extend(self, rows: NDArray[Any]) -> None:
         """Append rows."""
-        self.grow(len(rows))[...] = rows
+        self.grow(len(rows))[:] = rows
 
     def grow(self, n: int) -> NDArray[Any]:
         """Append ``n`` rows to be filled in; their view."""
         if self._end + n > len(self._data):
-            live = len(self)
+            live = self._end - self._begin
             # Half of it free after moving: so each row is moved a bounded number of times.
             capacity = max(2 * (live + n), 64)
             data = (
@@ -56,7 +56,7 @@ class Column:
     def drop(self, n: int) -> None:
         """Forget the first ``n`` rows, and give memory back once most of it is unused."""
         self._begin += n
-        live = len(self)
+        live = self._end - self._begin
         if len(self._data) > 4096 and live * 8 < len(self._data):
             self._data = np.concatenate([self.view, np.empty((live, *self._data.shape[1:]), self._data.dtype)])
             self._begin, self._end = 0, live

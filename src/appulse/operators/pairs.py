@@ -114,7 +114,6 @@ def _gaussian(plan: JoinPlan, pairs: CandidatePairs, counts: Counter[str]) -> ND
     return probability
 
 
-_OPEN = (bound_kernels.REFINE, bound_kernels.ACCEPTED, bound_kernels.LIKELY)
 # Samples of each object from which on it pays to judge them one by one before all pairs of them are looked at.
 _BOUNDED_FROM = 24
 _NEVER = np.iinfo(np.int64).max
@@ -131,6 +130,8 @@ _TALLIES = {
     bound_kernels.LIKELY: "accepted",
     bound_kernels.REFINE: "refined",
 }
+# Which verdicts leave a pair in.
+_OPEN = np.isin(np.arange(len(_TALLIES)), [bound_kernels.REFINE, bound_kernels.ACCEPTED, bound_kernels.LIKELY])
 
 
 def _samples(plan: JoinPlan, pairs: CandidatePairs, counts: Counter[str]) -> ScoredPairs:
@@ -146,7 +147,7 @@ def _samples(plan: JoinPlan, pairs: CandidatePairs, counts: Counter[str]) -> Sco
     tally = np.bincount(verdict, minlength=len(_TALLIES)).tolist()
     for code, name in _TALLIES.items():
         counts[name] += tally[code]
-    kept = np.flatnonzero(np.isin(verdict, _OPEN))
+    kept = np.flatnonzero(_OPEN[verdict])
     pairs, verdict = pairs.take(kept), verdict[kept]
     open_pairs = verdict == bound_kernels.REFINE
     if open_pairs.all():

@@ -184,7 +184,7 @@ class WindowAggregate:
         held, windows, stays = advanced
         self.output.add(len(windows.tick))
         answers = _Evaluation(self.plan, held, windows).answers()
-        self._held = held.take(np.flatnonzero(stays))
+        self._held = held.filter(stays)
         return Aggregates(self._groups.labels(windows.group), windows.tick, answers)
 
     def apply(self, rows: Sequence[Objects], complete: int = END, *, ended: bool = False) -> None:
@@ -192,7 +192,7 @@ class WindowAggregate:
         advanced = self._advance(rows, complete, ended=ended)
         if advanced is not None:
             held, _, stays = advanced
-            self._held = held.take(np.flatnonzero(stays))
+            self._held = held.filter(stays)
 
     def state(self) -> AggregateState:
         """What a new instance needs to go on from here."""
@@ -223,7 +223,10 @@ class WindowAggregate:
             self._newest = max(self._newest, int(fresh[0].time.max()))
         group = self._groups.of(held.group, len(held))
         order = np.lexsort((_places(held)[0], group))
-        held, group, new = held.take(order), group[order], order >= known
+        new = order >= known
+        # Most often rows come in order, and of one group; a part alone may be of a block, which cannot be written.
+        if len(parts) == 1 or (np.diff(order) < 0).any():
+            held, group = held.take(order), group[order]
         if self.plan.tumbling:
             return held, *self._blocks(held, group, END if ended else complete if complete < END else None)
         return held, *self._sliding(held, group, new)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,12 +17,12 @@ import numpy as np
 from appulse.errors import StateError, tell_exploding, warn_exploding
 from appulse.kernels.grid import squared_distances
 from appulse.kernels.sweep import ArrivalRows, Balls, Candidates, Cursor, PairRule, sweep
+from appulse.model.batch import Batch
 from appulse.model.degrees import degrees_hint
 from appulse.model.encode import sampled
 from appulse.model.objects import Objects
-from appulse.model.strings import Bytes
 from appulse.model.uncertainty import Gaussian, names
-from appulse.operators.answers import Answers, OpenPairs
+from appulse.operators.answers import NO_ANSWERS, Answers, OpenPairs
 from appulse.operators.arrivals import Arrivals
 from appulse.operators.cost import UNKNOWN, Choice, Probes
 from appulse.operators.estimate import Estimate, estimated
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from appulse.model.strings import Bytes
     from appulse.operators.numbering import WindowStarts
     from appulse.operators.plan import JoinPlan
     from appulse.operators.presence import ExistenceTable
@@ -110,7 +112,7 @@ class SimilarityJoin:
             self._present.learn(news, self._groups, forget=i == 0 and not self.plan.changes)
         arrivals = self._admit(batches)
         if arrivals is None:
-            return Answers.concat([])
+            return NO_ANSWERS
         self._prepare_indexes(arrivals)
         given = sum(max(len(rows), len(rows.samples) // max(1, rows.d)) for _, _, rows in batches)
         self._matching = Watch(given, _matching_samples, values=True)
@@ -137,7 +139,7 @@ class SimilarityJoin:
         Returns the pairs that this ends, where the plan asks for changes.
         """
         if self.plan.rule is not None:
-            return Answers.concat([])
+            return NO_ANSWERS
         # Before the first rows there are no stores.
         for store, window in zip(self._stores, self._windows.tolist(), strict=False):
             store.drop_before(frontier - window)
@@ -200,9 +202,13 @@ class SimilarityJoin:
                 store, self._stores, arrivals, self._meets[own], self.plan.index, self.plan.limit
             ):
                 continue
-            probing = np.flatnonzero((self._meets[own] | (np.arange(len(self._meets)) == own))[arrivals.store])
-            probing = probing[:: max(1, len(probing) // _PROBES)]
-            store.prepare_index(Probes(arrivals.centre[probing], arrivals.extent[probing], arrivals.variance[probing]))
+            store.prepare_index(partial(self._probes, own, arrivals))
+
+    def _probes(self, own: int, arrivals: Arrivals) -> Probes:
+        """Some of the rows that will look for others in a store."""
+        probing = np.flatnonzero((self._meets[own] | (np.arange(len(self._meets)) == own))[arrivals.store])
+        probing = probing[:: max(1, len(probing) // _PROBES)]
+        return Probes(arrivals.centre[probing], arrivals.extent[probing], arrivals.variance[probing])
 
     def _estimate(self, arrivals: Arrivals) -> None:
         """What the push will bring forth, where it is large and it was not told of late."""
@@ -280,8 +286,10 @@ class SimilarityJoin:
             if (np.diff(ticks) < 0).any():
                 objects = objects.take(np.argsort(ticks, kind="stable"))
             parts.append(self._extend(own, store, objects))
-        order = np.argsort(np.concatenate([self._ticks(p.time, p.frame) for p in parts]), kind="stable")
-        return Arrivals.concat(parts).take(order)
+        arrivals = Arrivals.concat(parts)
+        if len(parts) == 1:
+            return arrivals
+        return arrivals.take(np.argsort(self._ticks(arrivals.time, arrivals.frame), kind="stable"))
 
     def _ticks(self, time: NDArray[np.int64], frame: NDArray[np.int64] | None) -> NDArray[np.int64]:
         """What tells which of two rows of a group came at the earlier tick.
@@ -312,16 +320,18 @@ class SimilarityJoin:
         store.extend(objects, extent, group, differ)
         if "moment" not in self.plan.bounds:
             store.variance.view[begin:] = UNKNOWN
-        rows, variance = np.arange(begin, begin + n), store.variance.view[begin:]
-        return Arrivals(
-            objects.time, np.full(n, own), rows, objects.centre, extent, objects.mass, variance, group, differ, frame
+        # As the store has them: kernels are compiled for arrays that may be written, and those of a block may not.
+        time, centre, extent, mass, variance = (
+            column.view[begin:] for column in (store.time, store.centre, store.extent, store.mass, store.variance)
         )
+        rows = np.arange(begin, begin + n)
+        return Arrivals(time, np.full(n, own), rows, centre, extent, mass, variance, group, differ, frame)
 
     def _reach_of(self, own: int, arrivals: Arrivals) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The least rank in the store's window at each arrival, and the greatest that finds the arrival in its own."""
         if self.plan.rule is None:
             return arrivals.time - self._windows[own], arrivals.time + self._windows[arrivals.store]
-        oldest = np.ascontiguousarray(arrivals.frame[:, self._stream_of[own]])
+        oldest = arrivals.frame[:, self._stream_of[own]].copy()
         return oldest, np.full(len(oldest), _EVER)
 
     def _rule(self, own: int) -> PairRule:
@@ -347,6 +357,9 @@ class SimilarityJoin:
     def _sweep(self, own: int, store: WindowBuffer, arrivals: Arrivals) -> list[Answers]:
         if store.line is not None:
             return self._on_a_line(own, store, store.line, arrivals)
+        if not self._meets[own, arrivals.store].any():
+            store.link_rest()
+            return []
         found, start, tally = [], 0, np.zeros(3, np.int64)
         oldest, newest = self._reach_of(own, arrivals)
         # Anew in every push: within the lateness rows may come that are older than those of the push before.
@@ -437,27 +450,24 @@ class SimilarityJoin:
         pairs, probability = found.pairs, found.probability
         samples = pairings(self.plan, pairs, factor, self._matching) if self.plan.values else None
         a, b = pairs.left_store, pairs.right_store
-        n = len(probability)
         a_stream, b_stream = int(self._stream_of[left]), int(self._stream_of[right])
-        a_time, b_time = a.time.view[pairs.left], b.time.view[pairs.right]
-        a_rank, b_rank = a.rank.view[pairs.left], b.rank.view[pairs.right]
+        mine, theirs = _ends(a_stream, a, pairs.left), _ends(b_stream, b, pairs.right)
         if a_stream != b_stream:
-            swap = np.full(n, a_stream > b_stream)
+            swap = np.full(len(mine), a_stream > b_stream)
         else:
-            swap = a_rank > b_rank
-            tied = a_rank == b_rank  # never where ranks are numbers
-            swap[tied] = sorts_after_partner(pairs.filter(tied))
+            swap = mine.rank > theirs.rank
+            tied = mine.rank == theirs.rank  # never where ranks are numbers
+            if tied.any():
+                swap[tied] = sorts_after_partner(pairs.filter(tied))
         square = squared_distances(pairs.left, pairs.right, a.centre.view, b.centre.view)
-        a_key, b_key = a.keys(pairs.left), b.keys(pairs.right)
-        both = Bytes.concat([a_key, b_key])
-        index = np.arange(n)
+        first, second = _swapped(mine, theirs, swap)
         answers = Answers(
-            np.where(swap, b_stream, a_stream),
-            both.take(np.where(swap, index + n, index)),
-            np.where(swap, b_time, a_time),
-            np.where(swap, a_stream, b_stream),
-            both.take(np.where(swap, index, index + n)),
-            np.where(swap, a_time, b_time),
+            first.stream,
+            first.key,
+            first.time,
+            second.stream,
+            second.key,
+            second.time,
             np.sqrt(square),
             probability,
             pairings=None if samples is None else replace(samples, values=samples.values.swapped(swap[samples.owner])),
@@ -472,9 +482,33 @@ class SimilarityJoin:
             right_end = answers.right_time + windows[answers.right_stream]
             self.standing.add_timed(answers, left_end, right_end)
         else:
-            left_rank, right_rank = np.where(swap, b_rank, a_rank), np.where(swap, a_rank, b_rank)
-            self.standing.add_ranked(answers, a.group.view[pairs.left], left_rank, right_rank)
+            self.standing.add_ranked(answers, a.group.view[pairs.left], first.rank, second.rank)
         return answers
+
+
+@dataclass(frozen=True)
+class _Ends(Batch):
+    """One of the two rows of each of some pairs."""
+
+    stream: NDArray[np.int64]
+    key: Bytes
+    time: NDArray[np.int64]
+    rank: NDArray[np.int64]
+
+
+def _ends(stream: int, store: WindowBuffer, rows: NDArray[np.int64]) -> _Ends:
+    return _Ends(np.full(len(rows), stream), store.keys(rows), store.time.view[rows], store.rank.view[rows])
+
+
+def _swapped(left: _Ends, right: _Ends, swap: NDArray[np.bool_]) -> tuple[_Ends, _Ends]:
+    """Both rows of each pair, the other way round where ``swap`` says so."""
+    if swap.all():
+        return right, left
+    if not swap.any():
+        return left, right
+    both, own = _Ends.concat([left, right]), np.arange(len(swap))
+    other = own + len(swap)
+    return both.take(np.where(swap, other, own)), both.take(np.where(swap, own, other))
 
 
 def _matching_samples(made: float) -> str:

@@ -19,6 +19,8 @@ from appulse.operators.buffers import Arena, Column
 from appulse.operators.cost import PROBES, ROWS, UNKNOWN, Cells, Choice, Probes, cells_for, choose, same_group, some
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from appulse.operators.labels import LabelNumbers
@@ -229,22 +231,22 @@ class WindowBuffer:
         """Let this be the index in place of the grid."""
         self.heads, self.line = _EMPTY, line
 
-    def prepare_index(self, probes: Probes) -> None:
-        """Make the index fit the rows there are, for such probes."""
+    def prepare_index(self, probes: Callable[[], Probes]) -> None:
+        """Make the index fit the rows there are, for such probes; most often it does."""
         self.line = None
         n = len(self)
         if self._index == "dense" or (self._index == "auto" and n < _GRID_FROM):
             self.heads = _EMPTY
             return
         if self.choice is None or not self.choice.stands(self._come):
-            self._choose(some(probes, PROBES))
+            self._choose(some(probes(), PROBES))
         if self._index == "auto" and self.choice is not None and self.choice.index == "scan":
             self.heads = _EMPTY
             return
         if len(self.heads) > n and self._oversized <= self._most_oversized:
             return
         if self._come:
-            self._choose(some(probes, PROBES))
+            self._choose(some(probes(), PROBES))
         self.heads = np.full((1 << max(8, (2 * n).bit_length())) + 1, END, np.int64)
         relink(self.linked, self.grid)
 
@@ -286,6 +288,7 @@ class WindowBuffer:
     @property
     def grid(self) -> Grid:
         """The rows on chains, as kernels take them."""
+        cells = self.cells
         return Grid(
             self.base,
             self.centre.view,
@@ -294,10 +297,10 @@ class WindowBuffer:
             self.cell.view,
             self.following.view,
             self.heads,
-            self.cells.dims,
-            1.0 / self.cells.side,
-            self.cells.cap,
-            self.cells.by_variance,
+            cells.dims,
+            1.0 / cells.side,
+            cells.cap,
+            cells.by_variance,
         )
 
     @property

@@ -9,13 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from appulse.errors import AppulseError, BadArgument
-from appulse.kernels.strings import hash_rows
-from appulse.model.strings import encode
+from appulse.errors import AppulseError
 from appulse.queries.columns import Values, values_of
 from appulse.queries.condition import MOST_LENGTH, parse, too_long
 from appulse.queries.index import LEAST, MOST, NULL, BoxIndex
 from appulse.queries.keys import keys_of, order_of, ordered_columns
+from appulse.queries.slots import ALIVE, GrowingColumn, SlotsByKey, as_keys, last_of_each, taken
 from appulse.queries.templates import MOST_BOXES, Boxes, Template, Texts, alone, template
 
 if TYPE_CHECKING:
@@ -32,11 +31,9 @@ TIME = "\0time"
 
 Number = TypeVar("Number", np.int32, np.int64)
 
-# What is known of a query, as bits.
-_ALIVE, _EXACT, _SEVERAL = np.uint8(1), np.uint8(2), np.uint8(4)
+# What is known of a query beside whether it stands, as bits.
+_EXACT, _SEVERAL = np.uint8(2), np.uint8(4)
 _LEAST_DEAD = 4096
-_RATIO = 4  # runs of hashes are this many times as long as the next, at least, and parts of columns up to a length
-_PART = 1 << 16
 _APART = 1 << 14  # queries: a set from here on is made smaller by a thread
 _MOST_AXES = 64  # beyond, the order of two columns is asked row by row
 
@@ -145,10 +142,10 @@ class QuerySet:
         self._index = BoxIndex()
         self._templates: list[Template] = []
         self._shapes: dict[bytes, int | None] = {}
-        self._known = _Keys(key_type)
+        self._known = SlotsByKey(key_type)
         self._state, self._template = np.empty(0, np.uint8), np.empty(0, np.int32)
         self._special = False  # whether some query has several boxes, or asks more than they say
-        self._texts = _Growing(pa.large_string())
+        self._texts = GrowingColumn(pa.large_string())
         self.counts, self.labels = np.empty(0, np.uint32), np.empty(0, np.int32)
         self.until = np.empty(0, np.int64)
         self._tested = np.empty(0, np.uint32)  # as long as all boxes say it all, there are none
@@ -203,7 +200,7 @@ class QuerySet:
         made, wrong = self._boxed(found)
         refused += [Refused(int(rows[i]), reason) for i, reason in wrong]
         good = np.sort(np.concatenate([np.empty(0, np.int64), *(one.members for one in made)]))
-        good = good[_last_of_each(keys.take(pa.array(rows[good])))]
+        good = good[last_of_each(keys.take(pa.array(rows[good])))]
         # Nothing is renumbered before all is in: templates that only the new ones have are known by number here.
         self._forget(self.find(keys.take(pa.array(rows[good]))))
         slots = np.full(len(rows), -1, np.int64)
@@ -237,7 +234,7 @@ class QuerySet:
         """Forget queries that hold up to a time before this; how many there were."""
         if not len(self.until):
             return 0
-        alive = (self._state[: self._size] & _ALIVE).astype(bool)
+        alive = (self._state[: self._size] & ALIVE).astype(bool)
         slots = np.flatnonzero(alive & (self.until < before))
         self._forget(slots)
         self._compact()
@@ -316,7 +313,7 @@ class QuerySet:
     def hulls(self) -> tuple[list[str], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """The axes there are, and around the boxes of each query that may match its lows, highs (axes, n) and slot."""
         lows, highs, entries = self._index.boxes(len(self._axes))
-        alive = (self._state[entries] & _ALIVE).astype(bool)
+        alive = (self._state[entries] & ALIVE).astype(bool)
         order = np.argsort(entries[alive], kind="stable")
         entries = entries[alive][order]
         slots, first = np.unique(entries, return_index=True)
@@ -329,7 +326,7 @@ class QuerySet:
 
     def standing(self) -> NDArray[np.int64]:
         """The lanes and labels of queries that stand, as (lane, label) pairs, each once."""
-        alive = np.flatnonzero(self._state[: self._size] & _ALIVE)
+        alive = np.flatnonzero(self._state[: self._size] & ALIVE)
         lanes = [0 if self._lanes is None else self._lanes(made).number for made in self._templates]
         lane = np.array(lanes, np.int64)[self._template[alive]]
         pairs = np.unique(lane << 32 | self.labels[alive])
@@ -337,7 +334,7 @@ class QuerySet:
 
     def busiest(self, n: int) -> NDArray[np.int32]:
         """The slots of the queries that stand and had the most candidates."""
-        alive = np.flatnonzero(self._state[: self._size] & _ALIVE).astype(np.int32)
+        alive = np.flatnonzero(self._state[: self._size] & ALIVE).astype(np.int32)
         return alive[np.argsort(-self.candidates(alive), kind="stable")[:n]]
 
     def settle(self) -> None:
@@ -458,7 +455,7 @@ class QuerySet:
             self._index.add(lows, highs, slots)
         exact = one.boxes.exact[kept]
         self._template[slots] = one.template
-        self._state[slots] = _ALIVE | np.where(exact, _EXACT, np.uint8(0)) | np.where(possible > 1, _SEVERAL, 0)
+        self._state[slots] = ALIVE | np.where(exact, _EXACT, np.uint8(0)) | np.where(possible > 1, _SEVERAL, 0)
         self._special |= not exact.all() or bool((possible > 1).any())
         return np.flatnonzero(possible == 0)
 
@@ -491,7 +488,7 @@ class QuerySet:
         self._size, self._alive = wanted, self._alive + n
 
     def _forget(self, slots: NDArray[np.int64]) -> None:
-        self._state[slots] &= ~_ALIVE
+        self._state[slots] &= ~ALIVE
         self._alive -= len(slots)
 
     def _compact(self) -> None:
@@ -500,16 +497,16 @@ class QuerySet:
         dead = self._size - self._alive
         if self._smaller is not None or dead < max(_LEAST_DEAD, self._alive):
             return
-        kept = np.flatnonzero(self._state[: self._size] & _ALIVE).astype(np.int32)
+        kept = np.flatnonzero(self._state[: self._size] & ALIVE).astype(np.int32)
         columns = list(self._texts.parts), list(self._known.values.parts)
-        self._smaller = _Smaller(kept, self._size, self._index.pool.submit(_taken, columns, kept))
+        self._smaller = _Smaller(kept, self._size, self._index.pool.submit(taken, columns, kept))
         if self._size < _APART:
             self.tidy(wait=True)
 
     @property
     def _living(self) -> NDArray[np.bool_] | None:
         """Which slots are those of queries that stand; None: all."""
-        return None if self._alive == self._size else (self._state[: self._size] & _ALIVE).astype(bool)
+        return None if self._alive == self._size else (self._state[: self._size] & ALIVE).astype(bool)
 
     def _forget_templates(self) -> None:
         """Keep the templates that some query has; texts read by themselves bring one each."""
@@ -567,130 +564,6 @@ class QuerySet:
 def told(error: Exception) -> str:
     """An error as the reason why a query is refused."""
     return str(error) if isinstance(error, AppulseError) else f"{type(error).__name__}: {error}"
-
-
-def plain_key(kind: pa.DataType) -> pa.DataType:
-    """The type that keys of queries of some type have in a set."""
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return pa.string() if pa.types.is_string_view(kind) else kind
-
-
-def as_keys(keys: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Keys in the type that all have in a set; `BadArgument` where they do not fit."""
-    if keys.type == kind:
-        return keys
-    try:
-        return keys.cast(kind)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise BadArgument(
-            f"The keys of these queries are {keys.type}, and those known already {kind}: {error}. Give all in one type."
-        ) from None
-
-
-class _Growing:
-    """A column that grows at its end, in parts: no value is copied often, and no part that is long."""
-
-    def __init__(self, kind: pa.DataType) -> None:
-        self.parts: list[pa.Array] = [pa.array([], kind)]
-
-    @property
-    def nbytes(self) -> int:
-        return sum(int(part.nbytes) for part in self.parts)
-
-    def add(self, values: pa.Array) -> None:
-        joined, n = [values], len(values)
-        while self.parts and len(self.parts[-1]) < min(_RATIO * n, _PART - n):
-            joined.append(self.parts.pop())
-            n += len(joined[-1])
-        self.parts.append(pa.concat_arrays(joined[::-1]))
-
-    def take(self, at: NDArray[np.int32] | NDArray[np.int64]) -> pa.Array:
-        ends = np.cumsum([len(part) for part in self.parts])
-        of = np.searchsorted(ends, at, side="right")
-        order = np.argsort(of, kind="stable")
-        found = []
-        for i in np.unique(of).tolist():
-            mine = order[np.searchsorted(of, i, sorter=order) : np.searchsorted(of, i, side="right", sorter=order)]
-            found.append(self.parts[i].take(pa.array(at[mine] - (ends[i] - len(self.parts[i])))))
-        if len(found) == 1:
-            return found[0]
-        back = np.empty_like(order)
-        back[order] = np.arange(len(order))
-        return pa.concat_arrays([self.parts[0].slice(0, 0), *found]).take(pa.array(back))
-
-    def replace(self, n: int, values: pa.Array) -> None:
-        """Have these values in place of the first n."""
-        self.parts = [values, *pa.chunked_array(self.parts).slice(n).chunks]
-
-
-def _taken(columns: Sequence[Sequence[pa.Array]], at: NDArray[np.int32]) -> list[pa.Array]:
-    """The values of columns, each in parts, at some places."""
-    return [pa.concat_arrays(parts).take(pa.array(at)) for parts in columns]
-
-
-class _Keys:
-    """Keys of queries by slot, and slots by key."""
-
-    def __init__(self, kind: pa.DataType) -> None:
-        self.values = _Growing(kind)
-        self._runs: list[tuple[NDArray[np.uint32], NDArray[np.int32]]] = []
-
-    @property
-    def nbytes(self) -> int:
-        return sum(a.nbytes + b.nbytes for a, b in self._runs) + self.values.nbytes
-
-    def add(self, keys: pa.Array, first: int) -> None:
-        """Keys of the slots from ``first`` on."""
-        self.values.add(keys)
-        hashes, slots = _hashes(keys), np.arange(first, first + len(keys), dtype=np.int32)
-        while self._runs and len(self._runs[-1][0]) < _RATIO * len(hashes):
-            others, theirs = self._runs.pop()
-            hashes, slots = np.concatenate([others, hashes]), np.concatenate([theirs, slots])
-        order = np.argsort(hashes, kind="stable")
-        self._runs.append((hashes[order], slots[order]))
-
-    def renumber(self, keys: pa.Array, size: int, numbers: NDArray[np.int32]) -> None:
-        """Have these keys in place of the first ``size``, and the slots by other numbers: of those removed, -1."""
-        self.values.replace(size, keys)
-        runs = [(hashes, numbers[slots]) for hashes, slots in self._runs]
-        self._runs = [(hashes[slots >= 0], slots[slots >= 0]) for hashes, slots in runs]
-
-    def find(self, keys: pa.Array, state: NDArray[np.uint8]) -> NDArray[np.int64]:
-        """The slots of these keys that are alive, each once."""
-        keys = keys.drop_null()
-        if not len(keys) or not self._runs:
-            return np.empty(0, np.int64)
-        hashes = np.unique(_hashes(keys))
-        found = []
-        for run, slots in self._runs:
-            first, last = np.searchsorted(run, hashes), np.searchsorted(run, hashes, side="right")
-            count = last - first
-            at = np.repeat(first - np.cumsum(count) + count, count) + np.arange(int(count.sum()))
-            found.append(slots[at])
-        near = np.concatenate(found).astype(np.int64)
-        near = near[(state[near] & _ALIVE) > 0]
-        # A hash may be that of another key, too.
-        same = pc.is_in(_plain(self.values.take(near)), value_set=_plain(keys))
-        return np.unique(near[np.asarray(same)])
-
-
-def _hashes(keys: pa.Array) -> NDArray[np.uint32]:
-    coded = encode(keys)
-    hashes = hash_rows(coded.offsets, coded.data, np.zeros(len(keys), np.int64))
-    return hashes.astype(np.uint32)  # four bytes a key; whether it is the same key is asked afterwards
-
-
-def _plain(keys: pa.Array) -> pa.Array:
-    """Keys as Arrow can compare them: those made of parts as bytes."""
-    return encode(keys).to_arrow() if pa.types.is_nested(keys.type) else keys
-
-
-def _last_of_each(keys: pa.Array) -> NDArray[np.int64]:
-    """The place of the last occurrence of each key, in order."""
-    codes = np.asarray(_plain(keys).dictionary_encode().indices)
-    last = np.zeros(int(codes.max()) + 1 if len(codes) else 0, np.int64)
-    last[codes] = np.arange(len(codes))
-    return np.sort(last)
 
 
 def _each_once(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import numpy as np
@@ -86,7 +87,7 @@ class AggregateCall(ObjectsCall):
         }
         return of_call("window_aggregate", arguments, _DEFAULTS)
 
-    @property
+    @cached_property
     def answer_schema(self) -> pa.Schema:
         """Columns of the answers."""
         fields = [*self.partitions, ("time", self.encoding.time_type)]

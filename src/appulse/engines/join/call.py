@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import numpy as np
@@ -89,7 +90,7 @@ class JoinCall(ObjectsCall):
         """How the columns of each stream are read."""
         return self.streams
 
-    @property
+    @cached_property
     def answer_schema(self) -> pa.Schema:
         """Columns of the answers."""
         sides = [
@@ -105,11 +106,21 @@ class JoinCall(ObjectsCall):
         carried = [(f"{side}_{name}", kind) for side, own in self.carried for name, kind in own]
         return pa.schema([*sides, *figures, *changes, *pairs, *filled, *carried])
 
-    @property
+    @cached_property
     def carried(self) -> list[tuple[str, Columns]]:
         """What the rows on each side of pairs carry."""
         may_be = (self.streams, self.streams) if self.plan.self_join else (self.streams[:-1], self.streams[1:])
         return [(side, of_side(streams)) for side, streams in zip(("left", "right"), may_be, strict=True)]
+
+    @cached_property
+    def no_answers(self) -> pa.Table:
+        """An answer without rows."""
+        return self.answer_schema.empty_table()
+
+    @cached_property
+    def names(self) -> pa.Array:
+        """The names of the streams."""
+        return pa.array(self.plan.streams, pa.string())
 
     @property
     def holds_back(self) -> bool:
@@ -259,7 +270,8 @@ def _check_order(streams: Sequence[Stream], names: Sequence[str]) -> bool:
 
 def to_table(answers: Answers, call: JoinCall) -> pa.Table:
     """Answers as a table in the types the user gave."""
-    names = np.array(call.plan.streams, object)
+    if len(answers) == 0:
+        return call.no_answers
     columns, filled, carried = [], [], []
     sides = (
         (answers.left_stream, answers.left_key, answers.left_time),
@@ -273,7 +285,7 @@ def to_table(answers: Answers, call: JoinCall) -> pa.Table:
         if own:
             key, brought = carried_by(key, stream, call.encodings, own)
         carried += brought
-        columns.append(pa.DictionaryArray.from_arrays(stream.astype(np.int32), pa.array(names)).dictionary_decode())
+        columns.append(_named(stream, call.names))
         columns.append(decode(key, call.key_type))
         columns.append(_times(time, stream, call))
     columns += [pa.array(answers.distance), pa.array(answers.probability)]
@@ -281,13 +293,16 @@ def to_table(answers: Answers, call: JoinCall) -> pa.Table:
         columns.append(pa.array(answers.probability if answers.upper is None else answers.upper))
     if call.plan.changes and answers.change is not None and answers.at is not None and answers.at_stream is not None:
         columns += [pa.array(answers.change.astype(np.int32)), _times(answers.at, answers.at_stream, call)]
-    elif call.plan.changes:
-        return call.answer_schema.empty_table()
     if answers.pairings is not None:
         columns.append(_pairs_column(answers.pairings))
-    elif call.plan.values:
-        return call.answer_schema.empty_table()
     return pa.Table.from_arrays([*columns, *filled, *carried], schema=call.answer_schema)
+
+
+def _named(stream: NDArray[np.int64], names: pa.Array) -> pa.Array:
+    """The name of each row's stream; of two streams, one is always on the left."""
+    if (stream == stream[0]).all():
+        return pa.repeat(names[int(stream[0])], len(stream))
+    return names.take(pa.array(stream))
 
 
 def _pairs_column(pairings: Ragged[Pairings]) -> pa.Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from appulse.engines.schemas import encoding_of, is_joined
 from appulse.errors import BadArgument, bad_rows, nearest
 from appulse.model import uncertainty
 from appulse.model.columns import as_array, plain_values
-from appulse.model.defects import BAD_CONDITION, NEVER_TRUE, as_json, concat_rejects
+from appulse.model.defects import BAD_CONDITION, NEVER_TRUE, as_json, concat_rejects, no_rejects
 from appulse.model.encode import Encoding, as_samples, check_columns, checked, infer_dimensions, keys_of
 from appulse.model.meaning import real
 from appulse.model.strings import encode
@@ -29,7 +30,8 @@ from appulse.model.uncertainty import Exact
 from appulse.operators.output import Output, Watch
 from appulse.operators.query_match import Points, match
 from appulse.queries.index import MOST
-from appulse.queries.sets import QuerySet, as_keys, plain_key
+from appulse.queries.sets import QuerySet
+from appulse.queries.slots import as_keys, plain_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -76,7 +78,7 @@ class QueryCall(ObjectsCall):
         own = [name for name, _ in self.types if not self.encoding.is_dimension(name)]
         return list(dict.fromkeys([*self.encoding.columns(), *own]))
 
-    @property
+    @cached_property
     def answer_schema(self) -> pa.Schema:
         """Columns of the answers."""
         fields = [(QUERY, self.query_type), ("key", self.key_type), ("time", self.time_type)]
@@ -477,7 +479,7 @@ def failed_queries(queries: QuerySet, schema: pa.Schema) -> pa.Table:
     """The queries that a set removed because they could not be evaluated over rows, as rejects, each once."""
     failed = queries.failed()
     if not failed:
-        return schema.empty_table()
+        return no_rejects(schema.field("key").type, schema.field("time").type)
     table = pa.table({name: pa.concat_arrays([getattr(one, of) for one in failed]) for name, of in _FAILED.items()})
     wrong = [(i, f"{one.reason} (over rows; the query was removed)") for i, one in enumerate(failed)]
     return refused_queries(table, wrong, schema)
