@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from appulse import api
 from appulse.api.readings import columns_of
 from appulse.engines.aggregates.call import resolve_unseen
+from appulse.engines.encounters.call import resolve_encounters
 from appulse.engines.join.call import resolve
 from appulse.engines.multi_queries.call import resolve_window_queries
 from appulse.engines.multi_queries.queries import WindowQueries
@@ -113,6 +114,9 @@ def build(job: Job, spark: SparkSession, *, streaming: bool = True) -> DataFrame
             streams[0], asked.aggregates, options=table.options(), **_settings(asked)
         )
         return aggregated
+    if (moving := table.encounters) is not None:
+        met: DataFrame = api.encounters(*streams, options=table.options(), **moving.settings())
+        return met
     if table.match_queries is not None:
         matched: DataFrame = api.match_queries(
             *streams, queries=_queries(job, spark, streaming=streaming), options=table.options(), **_asked_of(table)
@@ -191,6 +195,9 @@ def _against_files(job: Job) -> list[Problem]:
             resolve_unseen(
                 streams[0], schemas[0], table.window_aggregate.aggregates, **_settings(table.window_aggregate)
             )
+            return []
+        if table.encounters is not None:
+            resolve_encounters(streams, schemas, options=Options(), **table.encounters.settings())
             return []
         if table.match_queries is not None:
             return _check_queries(job, streams, schemas)

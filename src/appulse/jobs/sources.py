@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from appulse.jobs.fields import Ahead, Duration, OneOrMore, Place, Settings, Table, Text
+from appulse.jobs.motion import MotionTable
 from appulse.model.stream import Stream
 from appulse.model.uncertainty import Ball, Exact, Gaussian, Incomplete, Model, Samples
 from appulse.queries.condition import parse
@@ -90,6 +91,11 @@ def _is_condition(text: str) -> str:
     return text
 
 
+def _is_motion(table: MotionTable) -> MotionTable:
+    table.build()
+    return table
+
+
 class DataTable(Table):
     """Files of rows, to be read or written."""
 
@@ -120,6 +126,7 @@ class SourceTable(FilesTable):
     order: Literal["time", "arrival"] = "time"
     where: Annotated[list[Annotated[Text, AfterValidator(_is_condition)]], OneOrMore] = []
     carry: Annotated[list[Text], OneOrMore] = []
+    motion: Annotated[MotionTable, Field(discriminator="kind"), AfterValidator(_is_motion)] | None = None
 
     @model_validator(mode="after")
     def _is_a_stream(self) -> SourceTable:
@@ -143,6 +150,7 @@ class SourceTable(FilesTable):
             name=name,
             where=tuple(self.where),
             carry=tuple(self.carry),
+            motion=None if self.motion is None else self.motion.build(),
         )
 
     @property

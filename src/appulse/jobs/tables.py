@@ -12,6 +12,7 @@ from appulse.engines.options import Options
 from appulse.errors import nearest
 from appulse.jobs.fields import Number, OneOrMore, Place, Table, Text
 from appulse.jobs.imputers import ImputerTable
+from appulse.jobs.motion import EncountersTable
 from appulse.jobs.queries import QueriesTable
 from appulse.jobs.readings import PhenomenaTable, SensorJoinTable
 from appulse.jobs.sources import DataTable, SourceTable
@@ -22,7 +23,7 @@ from appulse.windows.definitions import TimeWindow
 __all__ = ["OPERATORS", "JobTable", "JoinTable", "SelfJoinTable", "SinkTable", "WindowAggregateTable"]
 
 _OF_READINGS = ("sensor_join", "phenomena")
-OPERATORS = ("similarity_join", "self_join", "window_aggregate", "match_queries", *_OF_READINGS)
+OPERATORS = ("similarity_join", "self_join", "window_aggregate", "match_queries", "encounters", *_OF_READINGS)
 
 
 class OperatorTable(Table):
@@ -90,6 +91,7 @@ class JobTable(Table):
     match_queries: QueriesTable | None = None
     sensor_join: SensorJoinTable | None = None
     phenomena: PhenomenaTable | None = None
+    encounters: EncountersTable | None = None
     imputer: ImputerTable | None = None
     imputers: dict[str, ImputerTable] = {}
     sink: SinkTable
@@ -121,6 +123,9 @@ class JobTable(Table):
         if self.operator in _OF_READINGS:
             self._check_readings()
             return self
+        if self.encounters is not None:
+            self._check_moving()
+            return self
         count = len(self.sources)
         if self.self_join is not None and count != 1:
             raise ValueError(f"[self_join] pairs one source with itself, and there are {count}. Name one source.")
@@ -148,6 +153,17 @@ class JobTable(Table):
             raise ValueError(f"[imputer] fills the sources of a join, and [{name}] has none.")
         if self.phenomena is not None and self.sample is not None:
             raise ValueError("sample plans the tiles of a join, and [phenomena] have none. Leave it out.")
+
+    def _check_moving(self) -> None:
+        if len(self.sources) > 2:
+            raise ValueError(f"[encounters] is of one source or two, and there are {len(self.sources)}.")
+        for name, source in self.sources.items():
+            if source.motion is None:
+                raise ValueError(f"[encounters] wants to know how things move: give sources.{name}.motion.")
+        if self.imputer is not None or self.imputers:
+            raise ValueError("[imputer] fills the sources of a join, and [encounters] is none.")
+        if self.sample is not None:
+            raise ValueError("sample plans the tiles of a join, and [encounters] has none. Leave it out.")
 
     def _check_queries(self, asked: QueriesTable) -> None:
         if self.sample is not None:
