@@ -110,7 +110,7 @@ def _metrics(observed: Mapping[str, Any]) -> dict[str, float]:
         return {}
     given = observed[names[-1]]
     given = given.asDict() if hasattr(given, "asDict") else given
-    return {name: float(value) for name, value in dict(given).items() if value is not None}
+    return {name: float(value) for name, value in dict(given).items() if value is not None and name != "newest"}
 
 
 def _seconds(time: str) -> float:

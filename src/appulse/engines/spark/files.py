@@ -10,6 +10,8 @@ from appulse.engines.spark.failures import writing
 from appulse.errors import StorageError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import DataFrame, SparkSession
 
 _STAGING = "_appulse_staging"
@@ -86,11 +88,20 @@ class Folder:
             raise StorageError(f"Could not move {source} to {target} in {self.path}. Check rights and free space.")
 
 
-def replace_batch(frame: DataFrame, kind: str, options: dict[str, Any], path: str, batch: str) -> None:
+def replace_batch(
+    frame: DataFrame,
+    kind: str,
+    options: dict[str, Any],
+    path: str,
+    batch: str,
+    *,
+    wanted: Callable[[], bool] = lambda: True,
+) -> None:
     """Write a batch's rows as files of the folder ``path``, in place of what an earlier attempt left.
 
     Files are staged, the batch's former files removed, then moved in: whoever repeats a batch ends where one attempt
-    would have. ``batch`` names the query and its batch.
+    would have. ``batch`` names the query and its batch. ``wanted`` is asked once the files are staged; where it says no
+    they are dropped, and the batch leaves nothing.
     """
     with writing(f"the sink {path}"):
         folder = Folder(frame.sparkSession, path)
@@ -100,7 +111,7 @@ def replace_batch(frame: DataFrame, kind: str, options: dict[str, Any], path: st
         for name in folder.names():
             if name.startswith(prefix):
                 folder.remove(name)
-        for name in folder.names(staging):
+        for name in folder.names(staging) if wanted() else ():
             if not name.startswith(("_", ".")):
                 folder.move(f"{staging}/{name}", prefix + name)
         folder.remove(staging)

@@ -155,7 +155,7 @@ def _metrics(progress: StreamingQueryProgress) -> Metrics | None:
         "timestamp": progress.timestamp,
         "input_rows": progress.numInputRows,
         "batch_seconds": progress.batchDuration / 1000,
-        **{name: value for name, value in figures.items() if value is not None},
+        **{name: value for name, value in figures.items() if value is not None and name != "newest"},
     }
 
 

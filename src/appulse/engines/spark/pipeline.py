@@ -3,7 +3,7 @@
     user rows --mapInArrow--> (key, block) --shuffle--> a stage, by key --shuffle--> ... --> answers and rejects
 
 In a batch query every key is answered at once. In a streaming one its bucket is kept in Spark's state store, and the
-answers leave side by side with rejects and metrics, each with a tag.
+last stage puts out answers side by side with rejects and metrics, each with a tag.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from appulse.engines.arriving import Arrivals
 from appulse.engines.bucket import fail_if_asked
 from appulse.engines.results import metrics_name
 from appulse.engines.spark.blobs import REJECTS, metrics_blob, table_bytes
+from appulse.engines.spark.frames import TaggedFrames, block_frames
 from appulse.engines.spark.inputs import (
     BLOCKS,
     MARKS,
@@ -33,9 +34,9 @@ from appulse.engines.spark.inputs import (
     watermarks,
     with_idle_watermark,
 )
-from appulse.engines.spark.processor import AnswerProcessor, SendProcessor
+from appulse.engines.spark.processor import StageProcessor
 from appulse.engines.spark.results import SparkResult
-from appulse.engines.spark.tagged import LEVELS, METRICS, arrow_schema, decoded, in_schema, tagged_schema
+from appulse.engines.spark.tagged import LEVELS, METRICS, arrow_schema, in_schema, tagged_schema
 from appulse.engines.spark.tagged import rejects_frame as frame_of_rejects
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql import types as T  # noqa: N812
 
-    from appulse.engines.base import Call
+    from appulse.engines.base import Call, Finish
     from appulse.engines.spark.files import Folder
     from appulse.engines.spark.sources import Sources
     from appulse.engines.spark.stage import Stage
@@ -85,7 +86,7 @@ class Operator:
     rows: Callable[[DataFrame], DataFrame] | None = None
     judge: Callable[[Folder], Callable[[DataFrame, int], DataFrame]] | None = None  # what makes a batch tagged rows
     found: T.StructType | None = None
-    finish: Callable[[], Callable[[pa.Table], Iterable[pa.Table]]] | None = None
+    finish: Callable[[], Finish] | None = None
     changes: Callable[[Sequence[int]], DataFrame] | None = None  # further blocks of a stream, for all keys
     refused: pa.Table | None = None  # rejects that are known before any row
     needs_newest: bool = False  # whether the answers of a batch depend on the newest time of all
@@ -156,16 +157,16 @@ def _stream(operator: Operator, tiling: Tiling, control: str | None) -> DataFram
     *others, last = [operator.placed(stage) for stage in operator.stages(tiling)]
     for stage in others:
         blocks = blocks.groupBy("tile").transformWithStateInPandas(
-            SendProcessor(stage), outputStructType=MARKS, outputMode="append", timeMode="eventTime"
+            StageProcessor(stage, block_frames), outputStructType=MARKS, outputMode="append", timeMode="eventTime"
         )
-    out = blocks.groupBy("tile").transformWithStateInPandas(
-        AnswerProcessor(last),
-        outputStructType="out binary",
+    schema = tagged_schema(operator.answers, operator.rejects)
+    frames = TaggedFrames(arrow_schema(schema), operator.finish or operator.call.finishing)
+    return blocks.groupBy("tile").transformWithStateInPandas(
+        StageProcessor(last, frames),
+        outputStructType=schema,
         outputMode="append",
         timeMode="none" if others else "eventTime",  # numbered rows go by what they come with
     )
-    schema = tagged_schema(operator.answers, operator.rejects)
-    return out.mapInArrow(_decoder(operator, arrow_schema(schema)), schema)
 
 
 def _batch(operator: Operator, tiling: Tiling) -> DataFrame:
@@ -247,18 +248,6 @@ def blocks_of_task(
         yield block_batch(*map(list, zip(*blocks, strict=True)))
 
 
-def _decoder(operator: Operator, arrow: pa.Schema) -> Any:
-    """What the last stage put out, as tagged rows."""
-    finishing = operator.finish
-
-    def decode_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        finish = None if finishing is None else finishing()
-        for batch in batches:
-            yield from decoded((bytes(out.as_buffer()) for out in batch.column(0)), arrow, finish)
-
-    return decode_task
-
-
 def _sender(stage: Stage) -> Callable[[pa.Table], pa.Table]:
     def send(table: pa.Table) -> pa.Table:
         _, sent = stage.at_once(table.column("tile")[0].as_py(), blobs_of(table))
@@ -277,7 +266,7 @@ def _answerer(stage: Stage, arrow: pa.Schema) -> Callable[[pa.Table], pa.Table]:
     return answer
 
 
-def _finisher(finishing: Callable[[], Callable[[pa.Table], Iterable[pa.Table]]], arrow: pa.Schema) -> Any:
+def _finisher(finishing: Callable[[], Finish], arrow: pa.Schema) -> Any:
     """A batch of rows at a time, none held longer."""
 
     def finish_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -296,9 +285,9 @@ def blobs_of(table: pa.Table) -> list[bytes]:
 
 def observed(tagged: DataFrame, name: str) -> DataFrame:
     """With the sums of the metrics, which Spark reports of each micro-batch."""
-    sums = {name: F.sum(f"metric_{name}") for name in METRICS if name not in ("tile", "newest")}
+    sums = {name: F.sum(f"metric_{name}") for name in METRICS if name != "tile"}
     # One version fills all rows of a batch, and all tasks of a micro-batch have one set of queries.
-    sums |= {name: F.max(f"metric_{name}") for name in ("repository", "queries", "query_version")}
+    sums |= {name: F.max(f"metric_{name}") for name in ("newest", "repository", "queries", "query_version")}
     # A batch without rows did nothing, and leaves the state as it was.
     totals = [(s if n in LEVELS else F.coalesce(s, F.lit(0.0))).alias(n) for n, s in sums.items()]
     return tagged.observe(name, *totals)

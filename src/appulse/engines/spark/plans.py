@@ -5,6 +5,7 @@ There is no public door to a logical plan, so this is where the private ones are
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
@@ -12,12 +13,26 @@ from pyspark.sql import DataFrame
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from pyspark.sql import SparkSession
+
 _OBSERVED = "CollectMetrics"
 
 
 def observations(frame: DataFrame) -> list[str]:
     """The names of the topmost observed frames that a frame was made of; none where Spark hides its plan (Connect)."""
     return [node.name() for node in _above(frame) if node.nodeName() == _OBSERVED]
+
+
+def observed_now(spark: SparkSession, query: str) -> dict[str, dict[str, float | None]]:
+    """What was observed so far in the micro-batch that a running query is at, by name.
+
+    An `Observation` would wait for ever where a sink reads rows in a way of its own.
+    """
+    jvm: Any = spark._jvm  # noqa: SLF001 - see above
+    streams: Any = spark._jsparkSession.streams()  # noqa: SLF001
+    observed = streams.get(query).streamingQuery().lastExecution().observedMetrics()
+    by_name = jvm.scala.jdk.javaapi.CollectionConverters.asJava(observed)
+    return {str(name): json.loads(row.json()) for name, row in by_name.items()}
 
 
 def aliases(frame: DataFrame, wanted: Callable[[str], bool]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Stages in `transformWithStateInPandas`: those before the last one send on, and the last one answers.
+"""A stage in `transformWithStateInPandas`.
 
 Spark also loads this module in a process that only asks for the schema of the state, at every start of a query. So
 it stays light: what a stage does is unpacked on first use.
@@ -15,7 +15,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from appulse.engines.spark.state import TileState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import pandas as pd
     from pyspark.sql import Row
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from appulse.engines.spark.stage import Sent, Stage
 
 
-class AnswerProcessor(StatefulProcessor):
-    """Hands a key's blobs, its state and its timer to the last stage, and puts out what that says."""
+class StageProcessor(StatefulProcessor):
+    """Hands a key's blobs, its state and its timer to a stage; ``frames`` makes rows of Spark of what that says."""
 
-    def __init__(self, stage: Stage) -> None:
-        self._packed = pickle.dumps(stage)  # travels within Spark's own closure, to our own workers
+    def __init__(self, stage: Stage, frames: Callable[[Sent], Iterator[pd.DataFrame]]) -> None:
+        self._packed = pickle.dumps((stage, frames))  # travels within Spark's own closure, to our own workers
         self._fingerprint = f"{stage.call.fingerprint()}-{stage.name}"
 
     @cached_property
-    def _stage(self) -> Any:
+    def _unpacked(self) -> Any:
         return pickle.loads(self._packed)  # noqa: S301 - written a few lines above
 
     def init(self, handle: StatefulProcessorHandle) -> None:
@@ -47,7 +47,7 @@ class AnswerProcessor(StatefulProcessor):
     ) -> Iterator[pd.DataFrame]:
         """Take in the blobs of one key."""
         blobs = [bytes(blob) for frame in rows for blob in frame["block"]]
-        yield self._run(key, blobs, timerValues)
+        yield from self._run(key, blobs, timerValues)
 
     def handleExpiredTimer(  # noqa: N802 - Spark's name
         self,
@@ -56,26 +56,13 @@ class AnswerProcessor(StatefulProcessor):
         expiredTimerInfo: Any,  # noqa: ARG002, N803 - Spark's name
     ) -> Iterator[pd.DataFrame]:
         """Do what time brings about in a key that gets no rows."""
-        yield self._run(key, None, timerValues)
+        yield from self._run(key, None, timerValues)
 
     def close(self) -> None:
         """Nothing to close: state is Spark's, caches outlive the task."""
 
-    def _run(self, key: Any, blobs: list[bytes] | None, timer_values: Any) -> pd.DataFrame:
+    def _run(self, key: Any, blobs: list[bytes] | None, timer_values: Any) -> Iterator[pd.DataFrame]:
+        stage, frames = self._unpacked
         watermark = int(timer_values.getCurrentWatermarkInMs())
         limit = watermark * 1000 if watermark > 0 else None
-        return self._frame(self._stage.run(int(key[0]), blobs, limit, self._state, self._handle.registerTimer))
-
-    def _frame(self, sent: Sent) -> pd.DataFrame:
-        import pandas as pd
-
-        return pd.DataFrame({"out": [blob for _, blob in sent]})
-
-
-class SendProcessor(AnswerProcessor):
-    """Hands a key's blobs to a stage before the last one, and sends on what that says, by key."""
-
-    def _frame(self, sent: Sent) -> pd.DataFrame:
-        import pandas as pd
-
-        return pd.DataFrame({"tile": [key for key, _ in sent], "block": [blob for _, blob in sent]})
+        yield from frames(stage.run(int(key[0]), blobs, limit, self._state, self._handle.registerTimer))

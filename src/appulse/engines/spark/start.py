@@ -3,36 +3,36 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
-from functools import reduce
+from functools import cache, reduce
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the usual name of this module
-from pyspark.sql import types as T  # noqa: N812
 
 from appulse.engines.arriving import FEWEST_ROWS
+from appulse.engines.results import names_of_metrics
 from appulse.engines.spark.checkpoint import Checkpoint
 from appulse.engines.spark.failures import Query, writing
-from appulse.engines.spark.files import replace_batch
-from appulse.engines.spark.jdbc import replace_rows
 from appulse.engines.spark.metrics import tell
+from appulse.engines.spark.plans import observed_now
 from appulse.engines.spark.results import SparkResult, own_result
+from appulse.engines.spark.sinks import Sink, sink_of
 from appulse.engines.spark.tagged import LEVELS, METRICS, select_tag
 from appulse.errors import BadArgument, warn_late
 from appulse.model.times import shown_time
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
+    from pyspark.sql import types as T  # noqa: N812
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from appulse.engines.spark.tiling import Tiling
 
-Write = Callable[[DataFrame, int], object]
-_FILES = frozenset({"parquet", "orc", "json", "csv", "text", "avro"})
+
+_BEFORE = "rejected before"  # by the calls before
 
 
 def start(
@@ -70,8 +70,8 @@ def start(
     write = _batch_writer(
         known,
         place,
-        _writer(sink, "sink", place.id),
-        None if rejects is None else _writer(rejects, "rejects", place.id),
+        sink_of(sink, "sink", place.id),
+        None if rejects is None else sink_of(rejects, "rejects", place.id),
         before,
     )
     writer = known.rows.writeStream.foreachBatch(write).option("checkpointLocation", checkpoint)
@@ -172,32 +172,39 @@ class DrainingQuery(Query):
 def _batch_writer(
     result: SparkResult,
     place: Checkpoint,
-    answers: Write,
-    rejects: Write | None,
+    answers: Sink,
+    rejects: Sink | None,
     before: Mapping[str, T.StructType],
 ) -> Callable[[DataFrame, int], None]:
-    """What writes a batch. ``before`` are the tags of the rejects of calls before, with their columns."""
+    """What writes a batch. ``before`` are the tags of the rejects of calls before, with their columns.
+
+    A batch that is read twice would be worked out twice, and leave its state twice. So it is kept, unless the answers
+    are all that is written, by a sink that reads them once: then that is the one job of the batch.
+    """
     judge = None if result.judge is None else result.judge(place.folder)
+    once = answers.once and judge is None
+    query = cache(lambda: place.query)  # known once it runs
 
     def write(given: DataFrame, number: int) -> None:
-        # Two sinks read the batch; without this the join would run for each.
-        batch = (given if judge is None else judge(given, number)).persist()
+        batch = given if judge is None else judge(given, number)
+        if rejects is not None or not once:
+            batch = batch.persist()
+        metrics = cache(lambda: _observed(result, query()) if once else _collected(batch, before))
         try:
-            metrics = _metrics(batch)
-            place.saw(metrics["newest"])
-            _warn_late(result, metrics)
+            answers.write(
+                select_tag(batch, "answer", result.answers),
+                number,
+                lambda: bool(metrics()["answers"] or metrics()["left"] or number == 0),
+            )
+            place.saw(metrics()["newest"])
+            _warn_late(result, metrics())
             if judge is not None:
-                _tell(place.query, number, metrics)
-            if metrics["answers"] or metrics["left"] or number == 0:
-                answers(select_tag(batch, "answer", result.answers), number)
-            further = batch.where(F.col("tag").isin(*before)) if before else None
-            if rejects is not None and (
-                metrics["rejected"] or number == 0 or (further is not None and not further.isEmpty())
-            ):
+                _tell(query(), number, metrics())
+            if rejects is not None and (metrics()["rejected"] or (before and metrics()[_BEFORE]) or number == 0):
                 bad = [select_tag(batch, tag, schema) for tag, schema in [("reject", result.rejects), *before.items()]]
                 if number == 0:  # with what was refused before any row
                     bad += [one.first_rejects for one in (*result.calls, result) if one.first_rejects is not None]
-                rejects(_together(bad), number)
+                rejects.write(_together(bad), number, lambda: True)
         finally:
             batch.unpersist()
 
@@ -219,7 +226,16 @@ def _warn_late(result: SparkResult, metrics: Counter[str]) -> None:
         warn_late(late, rows, f"Spark's watermark is past them: a row that is held has the time {newest}.")
 
 
-def _metrics(batch: DataFrame) -> Counter[str]:
+def _observed(result: SparkResult, query: str) -> Counter[str]:
+    """The figures that Spark observed while the rows of a batch were read."""
+    found = observed_now(result.rows.sparkSession, query)
+    totals = Counter({name: max(int(value or 0), 0) for name, value in found[result.name].items()})
+    totals[_BEFORE] = sum(int(found[name]["rejected"] or 0) for name in names_of_metrics(found) if name != result.name)
+    return totals
+
+
+def _collected(batch: DataFrame, before: Collection[str]) -> Counter[str]:
+    """The same figures of a batch that is kept."""
     rows = batch.where(F.col("tag") == "metric").select(*[F.col(f"metric_{name}").alias(name) for name in METRICS])
     totals: Counter[str] = Counter()
     for row in rows.collect():
@@ -227,6 +243,7 @@ def _metrics(batch: DataFrame) -> Counter[str]:
         largest = {name: max(totals[name], figures.pop(name)) for name in ("newest", "queries", "query_version")}
         totals.update(figures)
         totals |= Counter(largest)
+    totals[_BEFORE] = batch.where(F.col("tag").isin(*before)).count() if before else 0
     return totals
 
 
@@ -235,49 +252,3 @@ def _tell(query: str, number: int, metrics: Counter[str]) -> None:
     told = {name: metrics[name] for name in METRICS if name not in ("tile", "newest")}
     worked = bool(metrics["rows"] or metrics["rejected"])
     tell(query, number, {n: v for n, v in told.items() if worked or n == "query_version" or n not in LEVELS})
-
-
-def _writer(sink: Any, role: str, query: str) -> Write:
-    """A function that writes one batch to the sink; ``query`` names this checkpoint's query among others."""
-    if callable(sink):
-        return sink  # type: ignore[no-any-return]  # the user's function
-    if not (
-        isinstance(sink, tuple | list) and len(sink) == 2 and isinstance(sink[0], str) and isinstance(sink[1], dict)
-    ):
-        raise BadArgument(
-            f"{role}={sink!r}: give a ('format', {{options}}) pair such as ('parquet', {{'path': 'out/pairs'}}), "
-            "or a function of (batch frame, batch id)."
-        )
-    kind, options = sink[0].lower(), dict(sink[1])
-    if kind in _FILES:
-        path = options.pop("path", None)
-        if path is None:
-            raise BadArgument(f"{role}={sink!r} has no 'path'. Give one: ({kind!r}, {{'path': 'out/pairs'}}).")
-        return lambda frame, number: replace_batch(frame, kind, options, str(path), f"{query}-{number:010d}")
-    if kind == "jdbc":
-        if missing := sorted({"url", "dbtable"} - {name.lower() for name in options}):
-            raise BadArgument(
-                f"{role}=('jdbc', ...) has no {' and no '.join(map(repr, missing))}. Give both: "
-                "('jdbc', {'url': 'jdbc:postgresql://host/base', 'dbtable': 'pairs'})."
-            )
-        return lambda frame, number: replace_rows(frame, options, query, number)
-    if kind == "delta":
-        return lambda frame, number: _delta(frame, {"txnAppId": f"appulse-{role}-{query}", **options}, number)
-    return lambda frame, number: _append(_with_id(frame, kind, number), kind, options)
-
-
-def _delta(frame: DataFrame, options: dict[str, Any], number: int) -> None:
-    """Delta keeps the last batch of each writer, and skips what it has."""
-    frame.write.format("delta").options(**options, txnVersion=str(number)).mode("append").save()
-
-
-def _with_id(frame: DataFrame, kind: str, number: int) -> DataFrame:
-    """Sinks that may see a batch twice are told which it is."""
-    if kind == "kafka":
-        packed = F.to_json(F.struct("*", F.lit(number).alias("batch_id")))
-        return frame.select(packed.alias("value"))
-    return frame if kind in ("noop", "console") else frame.withColumn("batch_id", F.lit(number).cast(T.LongType()))
-
-
-def _append(frame: DataFrame, kind: str, options: dict[str, Any]) -> None:
-    frame.write.format(kind).options(**options).mode("append").save()

@@ -15,11 +15,11 @@ from appulse.engines.spark import blobs as kinds
 from appulse.engines.spark.blobs import read_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from appulse.engines.base import Call
+    from appulse.engines.base import Call, Finish
     from appulse.engines.join.call import JoinCall
     from appulse.model.stream import Stream
 
@@ -134,9 +134,7 @@ def spark_type(kind: pa.DataType) -> T.DataType:
     return from_arrow_type(kind, prefer_timestamp_ntz=True)
 
 
-def decoded(
-    blobs: Iterable[bytes], arrow: pa.Schema, finish: Callable[[pa.Table], Iterable[pa.Table]] | None = None
-) -> Iterator[pa.RecordBatch]:
+def decoded(blobs: Iterable[bytes], arrow: pa.Schema, finish: Finish | None = None) -> Iterator[pa.RecordBatch]:
     """Tagged rows of what a stage put out; ``finish`` makes answers of what it found."""
     for blob in blobs:
         if blob[:1] == kinds.METRICS:

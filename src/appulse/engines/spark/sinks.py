@@ -1,0 +1,91 @@
+"""Where the batches of a query go: files, tables, topics, and functions of users."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F  # noqa: N812 - the usual name of this module
+from pyspark.sql import types as T  # noqa: N812
+
+from appulse.engines.spark.files import replace_batch
+from appulse.engines.spark.jdbc import replace_rows
+from appulse.errors import BadArgument
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Wanted = Callable[[], bool]
+_FILES = frozenset({"parquet", "orc", "json", "csv", "text", "avro"})
+_ONCE = frozenset({"kafka", "noop"})
+
+
+@dataclass(frozen=True)
+class Sink:
+    """What writes batches, with their number.
+
+    ``wanted`` says whether a batch is to be written. A sink that reads ``once`` reads all rows of each batch, in one
+    job, and asks behind it; so a batch has to be worked out for it once, and need not be kept. Any other sink asks
+    first, and may read a batch as often as it likes, in part or not at all.
+    """
+
+    write: Callable[[DataFrame, int, Wanted], object]
+    once: bool = False
+
+
+def sink_of(sink: Any, role: str, query: str) -> Sink:
+    """What writes to the sink that a user named; ``query`` names this checkpoint's query among others."""
+    if callable(sink):
+        return _asking(sink)
+    if not (
+        isinstance(sink, tuple | list) and len(sink) == 2 and isinstance(sink[0], str) and isinstance(sink[1], dict)
+    ):
+        raise BadArgument(
+            f"{role}={sink!r}: give a ('format', {{options}}) pair such as ('parquet', {{'path': 'out/pairs'}}), "
+            "or a function of (batch frame, batch id)."
+        )
+    kind, options = sink[0].lower(), dict(sink[1])
+    if kind in _FILES:
+        path = options.pop("path", None)
+        if path is None:
+            raise BadArgument(f"{role}={sink!r} has no 'path'. Give one: ({kind!r}, {{'path': 'out/pairs'}}).")
+        return Sink(
+            lambda frame, number, wanted: replace_batch(
+                frame, kind, options, str(path), f"{query}-{number:010d}", wanted=wanted
+            ),
+            once=True,
+        )
+    if kind == "jdbc":
+        if missing := sorted({"url", "dbtable"} - {name.lower() for name in options}):
+            raise BadArgument(
+                f"{role}=('jdbc', ...) has no {' and no '.join(map(repr, missing))}. Give both: "
+                "('jdbc', {'url': 'jdbc:postgresql://host/base', 'dbtable': 'pairs'})."
+            )
+        return _asking(lambda frame, number: replace_rows(frame, options, query, number))
+    if kind == "delta":
+        return _asking(lambda frame, number: _delta(frame, {"txnAppId": f"appulse-{role}-{query}", **options}, number))
+    if kind in _ONCE:
+        return Sink(lambda frame, number, _: _append(_with_id(frame, kind, number), kind, options), once=True)
+    return _asking(lambda frame, number: _append(_with_id(frame, kind, number), kind, options))
+
+
+def _asking(write: Callable[[DataFrame, int], object]) -> Sink:
+    return Sink(lambda frame, number, wanted: write(frame, number) if wanted() else None)
+
+
+def _delta(frame: DataFrame, options: dict[str, Any], number: int) -> None:
+    """Delta keeps the last batch of each writer, and skips what it has."""
+    frame.write.format("delta").options(**options, txnVersion=str(number)).mode("append").save()
+
+
+def _with_id(frame: DataFrame, kind: str, number: int) -> DataFrame:
+    """Sinks that may see a batch twice are told which it is."""
+    if kind == "kafka":
+        packed = F.to_json(F.struct("*", F.lit(number).alias("batch_id")))
+        return frame.select(packed.alias("value"))
+    return frame if kind in ("noop", "console") else frame.withColumn("batch_id", F.lit(number).cast(T.LongType()))
+
+
+def _append(frame: DataFrame, kind: str, options: dict[str, Any]) -> None:
+    frame.write.format(kind).options(**options).mode("append").save()
