@@ -332,7 +332,7 @@ def _tried(target: Target, given: dict[str, Any]) -> Escape | None:
 
 def targets() -> list[Target]:
     """All of them."""
-    return [*_definitions(), *_joins(), *_queries(), *_readings(), *_imputers(), *_results()]
+    return [*_definitions(), *_joins(), *_motion(), *_queries(), *_readings(), *_imputers(), *_results()]
 
 
 def _definitions() -> Iterator[Target]:
@@ -382,6 +382,8 @@ def _definitions() -> Iterator[Target]:
         "unit": "s",
         "name": None,
         "where": (),
+        "carry": (),
+        "motion": None,
     }
     sums: dict[str, Any] = {"window": ap.CountWindow(2)}
     uses: dict[str, Callable[[ap.Stream], object]] = {
@@ -405,6 +407,37 @@ def _definitions() -> Iterator[Target]:
         "max_output": None,
     }
     yield Target("Options", lambda **a: ap.self_join(stream(), options=ap.Options(**a), **question), options)
+
+
+def _motion() -> Iterator[Target]:
+    """How things move, and their encounters."""
+    usual: dict[str, Any] = {"epsilon": 1.0, "probability": 0.5, "gap": 0, "min_seconds": 0, "emit": "closed"}
+    usual |= {"on_reject": "collect", "options": None}
+
+    def moving(motion: Any = None, frame: Any = ROWS, **changes: Any) -> ap.Stream:
+        return replace(stream(), frame=frame, motion=motion or ap.Straight(5), **changes)
+
+    yield Target("encounters", ap.encounters, {"left": moving(), "right": moving()} | usual)
+    kinds: tuple[tuple[Any, dict[str, Any]], ...] = (
+        (ap.Straight, {"max_gap": 5, "max_speed": None}),
+        (ap.Course, {"speed": "x", "course": "y", "horizon": 5, "unit": "m/s", "noise": 0.0}),
+    )
+    for make, taken in kinds:
+        yield Target(make.__name__, lambda make=make, **a: ap.encounters(moving(make(**a)), **usual), taken)
+    yield Target(
+        "Velocity",
+        lambda column, **a: ap.encounters(moving(ap.Velocity("x", column, **a)), **usual),
+        {"column": "y", "horizon": 5, "noise": 0.0},
+    )
+
+    def by_hand(frame: Any, a: Any, **settings: Any) -> None:
+        met = ap.Encounters(a, **settings)
+        met.push(ROWS)
+        met.push(frame)
+        met.drain()
+        met.rejects()
+
+    yield Target("Encounters", by_hand, {"frame": ROWS, "a": moving(frame=None)} | usual)
 
 
 def _joins() -> Iterator[Target]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import numpy as np
 
-from appulse.arguments import NOT_NEGATIVE, Name, Positive, checked, one_of
+from appulse.arguments import Name, Positive, checked, number, one_of
 from appulse.errors import BadArgument
 from appulse.model.columns import floats
 from appulse.model.times import Duration, duration
@@ -23,7 +23,8 @@ SPEEDS = {"m/s": 1.0, "km/h": 1.0 / 3.6, "knots": 1852.0 / 3600.0, "mph": 0.4470
 #: Nothing that reports a course is faster, in metres a second.
 FASTEST = 3000.0
 _Speed: TypeAlias = Annotated[str, one_of(*SPEEDS)]
-_Noise: TypeAlias = Annotated[float, NOT_NEGATIVE]
+# Its square has to be a double.
+_Noise: TypeAlias = Annotated[float, number(least=0.0, most=1e150)]
 
 
 @checked
