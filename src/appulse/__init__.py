@@ -118,7 +118,7 @@ _HOMES = {
     "appulse.imputation.time_regression": ("TimeRegressionImputer",),
     "appulse.imputation.versions": ("SavedImputer",),
     "appulse.model.stream": ("Stream",),
-    "appulse.model.uncertainty": ("Ball", "Exact", "Gaussian", "Incomplete", "Samples"),
+    "appulse.model.uncertainty": ("Ball", "Exact", "Gaussian", "Incomplete", "Position", "Samples"),
     "appulse.windows.definitions": (
         "CountWindow",
         "DeltaWindow",
@@ -144,6 +144,7 @@ __all__ = [  # noqa: RUF022 - by topic, as in the reference
     "Samples",
     "Gaussian",
     "Ball",
+    "Position",
     "Incomplete",
     # Joins
     "similarity_join",

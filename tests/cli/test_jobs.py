@@ -162,7 +162,7 @@ def test_paths_may_be_absolute_at_home_or_elsewhere(job: Path) -> None:
         ("sigma =", "sigme =", "defaults.value.sigme: unknown key. Did you mean 'sigma'?"),
         ("epsilon =", "epsilom =", "similarity_join.epsilom: unknown key. Did you mean 'epsilon'?"),
         ('"Gaussian"', '"Gausian"', "defaults.value.model: is 'Gausian'. Did you mean 'Gaussian'?"),
-        ('model = "Gaussian", ', "", "defaults.value.model: is missing. Known: Exact, Samples, Gaussian, Ball, Inc"),
+        ('model = "Gaussian", ', "", "defaults.value.model: is missing. Known: Exact, Samples, Gaussian, Ball, Pos"),
         ('format = "parquet"', 'format = "parket"', "defaults.format: is 'parket' (text). Did you mean 'parquet'?"),
         ("epsilon = 5.0", 'epsilon = "5"', "similarity_join.epsilon: is '5' (text), wanted a number."),
         ("epsilon = 5.0", "epsilon = -1", "similarity_join.epsilon: is -1 (a number), wanted at least 0."),

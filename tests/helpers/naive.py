@@ -14,13 +14,14 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from itertools import combinations, product
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 import appulse as ap
 from appulse.model.points import ball_points, normal_points
+from tests.helpers import geodesics
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from appulse.windows.definitions import Window
 
-    Model = ap.Exact | ap.Samples | ap.Gaussian | ap.Ball | ap.Incomplete
+    Model: TypeAlias = ap.Exact | ap.Samples | ap.Gaussian | ap.Ball | ap.Incomplete | ap.Position
 
 TOLERANCE = Fraction(1, 10**9)
 MICROS = {
@@ -50,11 +51,15 @@ _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - times without zone are UTC
 
 @dataclass(frozen=True)
 class Object:
-    """An uncertain object: its samples with their weights, and, if it is one, the isotropic Gaussian it is."""
+    """An uncertain object: its samples with their weights, and, if it is one, the isotropic Gaussian it is.
+
+    A place on the ``earth`` has degrees for coordinates, and a deviation in metres.
+    """
 
     points: tuple[tuple[float, ...], ...]
     weights: tuple[Fraction, ...]
     gaussian: tuple[tuple[float, ...], float] | None = None
+    earth: str | None = None
 
     @property
     def mass(self) -> Fraction:
@@ -193,14 +198,25 @@ def defects(row: Mapping[str, Any], stream: ap.Stream, d: int, attribute: str | 
     if isinstance(model, ap.Samples):
         found |= _sample_defects(row, model, d)
     else:
-        if not all(math.isfinite(_number(row[column])) for column in model.columns):
-            found.add("non-finite value")
-        for spread in spreads(row, model):
-            if not math.isfinite(spread):
-                found.add("non-finite value")
-            elif spread < 0:
-                found.add("negative sigma or radius")
+        found |= _centre_defects(row, model)
     return frozenset(found)
+
+
+def _centre_defects(row: Mapping[str, Any], model: Model) -> set[str]:
+    found = set()
+    places = isinstance(model, ap.Position)
+    if not all(math.isfinite(_number(row[column])) for column in dimension_names(model, 0)):
+        found.add("non-finite value")
+    if isinstance(model, ap.Position) and abs(_number(row[model.lat])) > 90.0:
+        found.add("latitude outside [-90, 90]")
+    for spread in spreads(row, model):
+        if not math.isfinite(spread):
+            found.add("non-finite value")
+        elif spread < 0:
+            found.add("negative sigma or radius")
+        elif places and spread > 1e5:
+            found.add("error above 100 km")
+    return found
 
 
 def _sample_defects(row: Mapping[str, Any], model: ap.Samples, d: int) -> set[str]:
@@ -239,7 +255,10 @@ def _point_defects(sample: Any, d: int) -> set[str]:
 
 def spreads(row: Mapping[str, Any], model: Model) -> list[float]:
     """Sigmas or radius of a row, as given."""
-    if isinstance(model, ap.Gaussian):
+    given: tuple[str | float, ...]
+    if isinstance(model, ap.Position):
+        given = (model.sigma,)
+    elif isinstance(model, ap.Gaussian):
         given = model.sigma if isinstance(model.sigma, tuple) else (model.sigma,)
     elif isinstance(model, ap.Ball):
         given = (model.radius,)
@@ -260,6 +279,9 @@ def object_of(row: Mapping[str, Any], stream: ap.Stream) -> Object:
         kept = [(s, existence * w / total) for s, w in zip(samples, weights, strict=True) if w != 0]
         listed = [tuple(map(float, s)) if isinstance(s, list) else (float(s),) for s, _ in kept]
         return Object(tuple(listed), tuple(w for _, w in kept))
+    if isinstance(model, ap.Position):
+        place = tuple(float(row[column]) for column in model.columns)
+        return Object((place,), (existence,), (place, spreads(row, model)[0]), model.earth)
     centre = np.array([float(row[column]) for column in model.columns])
     spread = np.array(spreads(row, model))
     if isinstance(model, ap.Exact):
@@ -343,8 +365,14 @@ def probability(a: Object, b: Object, epsilon: float) -> Fraction | float:
     (x, s), (y, t) = a.gaussian, b.gaussian
     deviation = math.hypot(s, t)
     if deviation == 0.0:
-        return a.mass * b.mass if is_close(x, y, epsilon) else Fraction(0)
-    return float(a.mass * b.mass) * gaussian_probability(math.dist(x, y), deviation, epsilon, len(x))
+        close = is_close(x, y, epsilon) if a.earth is None else distance(a, b) <= limit_of(epsilon)
+        return a.mass * b.mass if close else Fraction(0)
+    return float(a.mass * b.mass) * gaussian_probability(distance(a, b), deviation, epsilon, len(x))
+
+
+def distance(a: Object, b: Object) -> float:
+    """Between the mean positions."""
+    return math.dist(a.mean, b.mean) if a.earth is None else geodesics.distance(a.earth, a.mean, b.mean)
 
 
 def apart_probability(a: Marginal, b: Marginal, bound: float) -> Fraction | float:
@@ -416,7 +444,9 @@ def rows_of(
             differ = None if different is None else row[different]
             value = object_of(row, stream)
             centre = value.mean
-            if not isinstance(stream.value, ap.Samples):
+            if isinstance(stream.value, ap.Position):
+                centre = geodesics.centred(stream.value.earth, centre)
+            elif not isinstance(stream.value, ap.Samples):
                 centre = tuple(float(row[column]) for column in stream.value.columns)
             beside = Marginal.certain(0.0 if attribute is None else float(row[attribute]))
             if dimension is not None:
@@ -679,7 +709,7 @@ def _answer(
         names[right.stream],
         right.key,
         right.time,
-        math.dist(left.value.mean, right.value.mean),
+        distance(left.value, right.value),
         float(found),
         doubtful,
         unordered=a.stream == b.stream and a.micros == b.micros and isinstance(a.key, dict | list),

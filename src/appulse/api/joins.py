@@ -305,6 +305,8 @@ def _join(streams: tuple[Stream[Result], ...], *, options: Options | None, **set
 
 
 def _refuse_unbuilt(*, metric: str) -> None:
+    if metric == "haversine":
+        raise BadArgument("metric='haversine': give value=ap.Position(lat, lon, earth='sphere'), without metric=.")
     if metric != "euclidean":
         raise NotBuilt(
             f"metric={metric!r} is planned and not built yet; today metric='euclidean' is. See docs/index.md."

@@ -185,10 +185,10 @@ def _join(call: JoinCall, tiles: int | None) -> Iterator[str]:
         "changes" if plan.changes else "matches"
     )
     yield f"window: {described(plan.rule, plan.windows)}"
-    if plan.closed_form:
-        how = "in closed form, by a non-central chi-square"
-    elif plan.points_only:
+    if plan.points_only:
         how = "as the product of existences, where points are close"
+    elif plan.closed_form:
+        how = "in closed form, by a non-central chi-square"
     else:
         how = "over samples; a Gaussian or a ball is its fixed points"
     yield f"probability: {how}"

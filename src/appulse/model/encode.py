@@ -20,10 +20,11 @@ from appulse.model.defects import Defects, as_json, as_text, check_partition, re
 from appulse.model.filled import OBSERVED, Fill, with_ways
 from appulse.model.objects import Objects
 from appulse.model.points import ball_points, normal_points
+from appulse.model.positions import checked_positions
 from appulse.model.strings import Labels
 from appulse.model.strings import encode as canonical
 from appulse.model.times import is_time, to_micros
-from appulse.model.uncertainty import Ball, Exact, Form, Gaussian, Held, Incomplete, Model, Samples
+from appulse.model.uncertainty import Ball, Exact, Form, Gaussian, Held, Incomplete, Model, Position, Samples
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -333,6 +334,8 @@ def _check_values(table: pa.Table, encoding: Encoding, defects: Defects) -> Valu
         return _check_samples(table, encoding.model, encoding.dimensions, defects)
     if isinstance(encoding.model, Incomplete):
         return _check_incomplete(table, encoding.model, defects)
+    if isinstance(encoding.model, Position):
+        return Values(*checked_positions(table, encoding.model, defects))
     return _check_centres(table, encoding.model, defects)
 
 
@@ -536,9 +539,9 @@ def _objects(checked: ValidRows, encoding: Encoding) -> Objects:
         points, weights = samples.values.points, samples.values.weights
         weights = np.empty(0) if weights is None else weights * existence[samples.owner]
         return summarised(base, samples.offsets, points, weights, encoding.quantile)
-    if isinstance(model, Gaussian) and encoding.gaussian_reach is not None:
+    if isinstance(model, Gaussian | Position) and encoding.gaussian_reach is not None and values.spread.shape[1]:
         return replace(base, reach=encoding.gaussian_reach * values.spread[:, 0])
-    if isinstance(model, Exact):
+    if isinstance(model, Exact | Position):
         return base
     return replace(base, reach=_sampled_reach(base, model, encoding.quantile))
 

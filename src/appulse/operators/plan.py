@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from appulse.model.uncertainty import Form, Gaussian, Model
+from appulse.model.positions import earth_of
+from appulse.model.uncertainty import Form, Model, in_closed_form
 
 if TYPE_CHECKING:
+    from appulse.kernels.geodesic import Earth
     from appulse.windows.frames import Rule
 
 #: Bounds that can be switched off; the answers never change.
@@ -49,14 +51,18 @@ class JoinPlan:
 
     @property
     def closed_form(self) -> bool:
-        """Whether every stream is an isotropic Gaussian, so that nothing need be sampled."""
-        return not self.values and all(isinstance(model, Gaussian) and model.isotropic for model in self.models)
+        """Whether every stream is an isotropic Gaussian or a position, so that nothing need be sampled."""
+        return not self.values and all(map(in_closed_form, self.models))
+
+    @property
+    def earth(self) -> Earth | None:
+        """What distances of positions are measured on; None where values are no positions."""
+        return earth_of(self.models)
 
     @property
     def some_closed_form(self) -> bool:
         """Whether some pairs need not be sampled: those of two isotropic Gaussians."""
-        isotropic = [isinstance(model, Gaussian) and model.isotropic for model in self.models]
-        return not self.values and sum(isotropic) >= (1 if self.self_join else 2)
+        return not self.values and sum(map(in_closed_form, self.models)) >= (1 if self.self_join else 2)
 
     @property
     def uncertain(self) -> bool:

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from appulse.errors import StateError, tell_exploding, warn_exploding
-from appulse.kernels.grid import squared_distances
 from appulse.kernels.sweep import ArrivalRows, Balls, Candidates, Cursor, PairRule, sweep
 from appulse.model.degrees import degrees_hint
 from appulse.model.encode import sampled
 from appulse.model.objects import Objects
 from appulse.model.strings import Bytes
-from appulse.model.uncertainty import Gaussian, names
+from appulse.model.uncertainty import in_closed_form, names
 from appulse.operators.answers import Answers, OpenPairs
 from appulse.operators.arrivals import Arrivals
 from appulse.operators.cost import UNKNOWN, Choice, Probes
@@ -226,6 +225,8 @@ class SimilarityJoin:
 
     def _suspected(self) -> str:
         """What may be wrong with a call that explodes."""
+        if self.plan.earth is not None:
+            return ""
         centres = [store.centre.view for store in self._stores if len(store)]
         least, most = (f([f(centre, axis=0) for centre in centres], axis=0) for f in (np.min, np.max))
         named = names(self.plan.models[0], centres[0].shape[1])
@@ -303,7 +304,7 @@ class SimilarityJoin:
         extent = objects.reach
         if "reach" not in self.plan.bounds:
             extent = np.maximum(extent, objects.radius)
-            if isinstance(model, Gaussian) and model.isotropic:
+            if in_closed_form(model) and objects.spread.shape[1]:
                 extent = np.maximum(extent, _GAUSSIAN_EDGE * objects.spread[:, 0])
         group, differ = self._groups.of(objects.group, n), self._differs.of(objects.differ, n)
         # Rows taken from state have no frames: whatever else is there, is there with them.
@@ -447,7 +448,6 @@ class SimilarityJoin:
             swap = a_rank > b_rank
             tied = a_rank == b_rank  # never where ranks are numbers
             swap[tied] = sorts_after_partner(pairs.filter(tied))
-        square = squared_distances(pairs.left, pairs.right, a.centre.view, b.centre.view)
         a_key, b_key = a.keys(pairs.left), b.keys(pairs.right)
         both = Bytes.concat([a_key, b_key])
         index = np.arange(n)
@@ -458,7 +458,7 @@ class SimilarityJoin:
             np.where(swap, a_stream, b_stream),
             both.take(np.where(swap, index, index + n)),
             np.where(swap, a_time, b_time),
-            np.sqrt(square),
+            found.distances,
             probability,
             pairings=None if samples is None else replace(samples, values=samples.values.swapped(swap[samples.owner])),
             upper=found.upper if self.plan.bounded else None,

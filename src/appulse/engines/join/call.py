@@ -21,6 +21,7 @@ from appulse.model.meaning import real
 from appulse.model.stream import stream_names
 from appulse.model.strings import decode
 from appulse.model.times import from_micros, is_time
+from appulse.model.uncertainty import Position, is_dimension
 from appulse.operators.attributes import Attribute, dimension_of
 from appulse.operators.numbering import Sequencer
 from appulse.operators.plan import JoinPlan
@@ -164,6 +165,9 @@ def resolve(
             "values=True tells the samples that match, whose weights sum to the exact probability. "
             "Leave out probabilities='bounds'."
         )
+    if values and any(isinstance(stream.value, Position) for stream in streams):
+        raise BadArgument("values=True lists samples that match, and positions have none. Leave out values=True.")
+    _check_places(streams, names)
     arrival = _check_order(streams, names)
     conditions = [tuple(map(parse, stream.where)) for stream in streams]
     models = tuple(held_as(stream.value, where) for stream, where in zip(streams, conditions, strict=True))
@@ -235,6 +239,20 @@ def resolve(
 def within_tolerance(probability: float) -> float:
     """What a probability has to reach; thresholds no greater than the tolerance stand as they are."""
     return probability - TOLERANCE if probability > 2 * TOLERANCE else probability
+
+
+def _check_places(streams: Sequence[Stream], names: Sequence[str]) -> None:
+    """Refuse conditions over coordinates that are uncertain: what they leave of a position is no position."""
+    for stream, name in zip(streams, names, strict=True):
+        if not isinstance(stream.value, Position):
+            continue
+        read = [column for text in stream.where for column in parse(text).columns]
+        named = [column for column in read if is_dimension(stream.value, column)]
+        if named:
+            raise BadArgument(
+                f"A filter of stream {name!r} names {named[0]!r}, which is uncertain: what it leaves of a position is "
+                "no position, and has no distance. Filter the frame by that column, before the stream is made."
+            )
 
 
 def _check_order(streams: Sequence[Stream], names: Sequence[str]) -> bool:

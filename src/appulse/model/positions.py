@@ -1,0 +1,99 @@
+"""Positions on the Earth: from degrees to Earth-centred coordinates and back, and what is wrong with some."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from appulse.errors import BadArgument
+from appulse.kernels.geodesic import Earth
+from appulse.model import defects as why
+from appulse.model.columns import floats
+from appulse.model.uncertainty import MOST_ERROR, Position
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from appulse.model.defects import Defects
+    from appulse.model.uncertainty import Model
+
+_A, _FLATTENING = 6_378_137.0, 1.0 / 298.257223563
+_RADIUS = 6_371_008.8
+EARTHS = {"wgs84": Earth(_A, _A * (1.0 - _FLATTENING)), "sphere": Earth(_RADIUS, _RADIUS)}
+
+
+def earth_of(models: Sequence[Model]) -> Earth | None:
+    """The one Earth that the positions of a call lie on; None where values are no positions."""
+    first = models[0]
+    return EARTHS[first.earth] if isinstance(first, Position) else None
+
+
+def check_positions(names: Sequence[str], models: Sequence[Model]) -> None:
+    """Raise `BadArgument` where some streams of a call are positions and others are not, or not on one Earth."""
+    earths = [model.earth if isinstance(model, Position) else None for model in models]
+    if len(set(earths)) == 1:
+        return
+    if None in earths:
+        others = [name for name, earth in zip(names, earths, strict=True) if earth is None]
+        raise BadArgument(
+            f"Some streams of the call are positions on the Earth, and {' and '.join(map(repr, others))} not. A "
+            "distance needs ap.Position on both sides."
+        )
+    told = ", ".join(f"{name} has earth={earth!r}" for name, earth in zip(names, earths, strict=True))
+    raise BadArgument(f"The streams differ in their Earth: {told}. A distance needs the same on both sides.")
+
+
+def centred(lat: NDArray[np.float64], lon: NDArray[np.float64], earth: Earth) -> NDArray[np.float64]:
+    """Earth-centred coordinates (n, 3) in metres, of degrees."""
+    # Exact at any multiple of 90 degrees, so that the poles, and the 180th meridian from either side, are one place.
+    sin_lat, cos_lat = _sine(lat), _sine(90.0 - np.abs(lat))
+    turned = np.abs(np.remainder(lon, 360.0))
+    sin_lon, cos_lon = _sine(turned), _sine(np.remainder(turned + 90.0, 360.0))
+    across = earth.a**2 / np.sqrt((earth.a * cos_lat) ** 2 + (earth.b * sin_lat) ** 2)
+    return np.column_stack(
+        [across * cos_lat * cos_lon, across * cos_lat * sin_lon, across * (earth.b / earth.a) ** 2 * sin_lat]
+    )
+
+
+def _sine(degrees: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The sine of degrees from -90 to 360."""
+    folded = np.where(degrees > 90.0, 180.0 - degrees, degrees)
+    folded = np.where(degrees > 270.0, degrees - 360.0, folded)
+    sine: NDArray[np.float64] = np.sin(np.radians(folded))
+    return sine
+
+
+def degrees_of(centre: NDArray[np.float64], earth: Earth) -> NDArray[np.float64]:
+    """Latitude and longitude (n, 2) of Earth-centred coordinates."""
+    x, y, z = centre[:, 0], centre[:, 1], centre[:, 2]
+    lat = np.arctan2(z * (earth.a / earth.b) ** 2, np.hypot(x, y))
+    degrees: NDArray[np.float64] = np.degrees(np.column_stack([lat, np.arctan2(y, x)]))
+    return degrees
+
+
+def checked_positions(
+    table: pa.Table, model: Position, defects: Defects
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Centres and deviations of rows; bad rows are marked."""
+    lat, lon = floats(table[model.lat]), floats(table[model.lon])
+    finite = np.isfinite(lat) & np.isfinite(lon)
+    defects.mark(~finite, why.NON_FINITE, lambda i: f"{model.lat} is {lat[i]}, {model.lon} is {lon[i]}")
+
+    def outside(i: int) -> str:
+        swapped = abs(lon[i]) <= 90.0 and abs(lat[i]) <= 180.0
+        return f"{model.lat} is {lat[i]}" + (f", {model.lon} is {lon[i]}: they may be swapped" if swapped else "")
+
+    good = finite & (np.abs(np.where(finite, lat, 0.0)) <= 90.0)
+    defects.mark(~good, why.BAD_LATITUDE, outside)
+    spread = np.empty((len(table), 0))
+    if not model.exact:
+        given = floats(table[model.sigma]) if isinstance(model.sigma, str) else np.full(len(table), model.sigma)
+        defects.mark(~np.isfinite(given), why.NON_FINITE, lambda i: f"sigma is {given[i]}")
+        defects.mark(given < 0.0, why.NEGATIVE_SPREAD, lambda i: f"sigma is {given[i]}")
+        defects.mark(given > MOST_ERROR, why.LARGE_ERROR, lambda i: f"sigma is {given[i]} metres")
+        spread = given[:, None]
+    return centred(np.where(good, lat, 0.0), np.where(good, lon, 0.0), EARTHS[model.earth]), spread

@@ -1,0 +1,175 @@
+"""Positions on the Earth: joins in process equal to their twin, whose distances are those of pyproj."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import appulse as ap
+from appulse.operators.plan import BOUNDS
+from tests.helpers import geodesics, naive
+from tests.helpers.strategies import PLACES, Case, cases, pushes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+pytest.importorskip("pyproj")
+
+WINDOWS = ("time", "time", "count", "delta", "tumble", "uncertain")
+places: Any = cases(models=PLACES, dimensions=(2,), windows=WINDOWS)
+
+
+# --- equal to the twin ------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=200)
+@given(places)
+def test_answers_and_rejects_are_those_of_the_twin(case: Case) -> None:
+    """Exact places and circles of error, over the poles and the 180th meridian, under every window."""
+    result, expected = case.run(), case.expected()
+    naive.assert_same_answers(result, expected.answers)
+    naive.assert_same_rejects(ap.rejects(result), expected.rejects)
+
+
+@settings(max_examples=40)
+@given(cases(models=PLACES, dimensions=(2,), bad=False, most=6))
+def test_bounds_and_index_never_change_an_answer(case: Case) -> None:
+    usual = naive.answers_of(case.run())
+    for index in ("grid", "dense"):
+        naive.assert_same_answers(case.run(ap.Options(index=index)), usual)
+    for bound in sorted(BOUNDS):
+        naive.assert_same_answers(case.run(ap.Options(bounds=BOUNDS - {bound})), usual)
+        naive.assert_same_answers(case.run(ap.Options(bounds=frozenset({bound}), index="grid")), usual)
+
+
+@given(st.data())
+def test_pushed_by_hand_in_any_cut_the_answers_are_those_of_one_call(data: st.DataObject) -> None:
+    case = data.draw(cases(models=PLACES, dimensions=(2,), lateness=True))
+    cut = data.draw(pushes(case))
+    answers, rejects = case.pushed(cut)
+    expected = case.expected()
+    naive.assert_same_answers(pa.concat_tables(answers), expected.answers)
+    naive.assert_same_rejects(rejects, expected.rejects)
+
+
+# --- far apart --------------------------------------------------------------------------------------------------------
+
+
+def scattered(n: int, seed: int) -> pa.Table:
+    """Places all over the Earth, a third of them near the poles, and pairs that are nearly opposite."""
+    chance = np.random.default_rng(seed)
+    lat = np.degrees(np.arcsin(chance.uniform(-1.0, 1.0, n)))
+    lat[: n // 3] = np.copysign(90.0 - chance.uniform(0.0, 3.0, n // 3), lat[: n // 3])
+    lon = chance.uniform(-540.0, 540.0, n)
+    lat[1::7], lon[1::7] = -lat[::7][: len(lat[1::7])], lon[::7][: len(lon[1::7])] + 180.0 + chance.normal(0.0, 0.2)
+    return pa.table({"id": np.arange(n), "at": np.zeros(n), "lat": lat, "lon": lon})
+
+
+@pytest.mark.parametrize("earth", ["wgs84", "sphere"])
+@pytest.mark.parametrize("epsilon", [5e3, 1.9e5, 2.1e5, 9e5, 6e6, 1.99e7, 2.1e7])
+def test_pairs_at_any_distance_are_those_of_pyproj(earth: str, epsilon: float) -> None:
+    """To a tenth of a millimetre; pairs within that of epsilon may be there or not."""
+    table = scattered(300, int(epsilon))
+    stream = ap.Stream(table, key="id", time="at", value=ap.Position("lat", "lon", earth=earth))
+    found = ap.self_join(stream, epsilon=epsilon, probability=1.0, window=1.0)
+    lat, lon = (table[name].to_numpy() for name in ("lat", "lon"))
+    left, right = np.triu_indices(len(table), 1)
+    exact = geodesics.geod(earth).inv(lon[left], lat[left], lon[right], lat[right])[2]
+    expected = dict(zip(zip(left.tolist(), right.tolist(), strict=True), exact.tolist(), strict=True))
+    got = {
+        tuple(sorted((row["left_key"], row["right_key"]))): row["distance"]
+        for row in found.select(["left_key", "right_key", "distance"]).to_pylist()
+    }
+    assert len(got) == len(found)
+    assert all(expected[pair] == pytest.approx(metres, rel=1e-11, abs=1e-4) for pair, metres in got.items())
+    missing = [pair for pair, metres in expected.items() if metres <= epsilon - 1e-4 and pair not in got]
+    assert missing == []
+    assert all(expected[pair] <= epsilon + 1e-4 + 2e-9 * epsilon for pair in got)
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
+
+
+def position(**columns: Any) -> ap.Stream:
+    """A stream of one row."""
+    row = {"id": 1, "at": 0.0, "lat": 1.0, "lon": 2.0, "sigma": 1.0} | columns
+    return ap.Stream(pa.Table.from_pylist([row]), key="id", time="at", value=ap.Position("lat", "lon", sigma="sigma"))
+
+
+def test_swapped_coordinates_are_suspected() -> None:
+    found = ap.self_join(position(lat=151.2, lon=-33.9), epsilon=1, probability=0.5, window=1)
+    (reject,) = ap.rejects(found).to_pylist()
+    assert reject["reason"] == "latitude outside [-90, 90]"
+    assert reject["detail"] == "lat is 151.2, lon is -33.9: they may be swapped"
+    (reject,) = ap.rejects(ap.self_join(position(lat=200.0), epsilon=1, probability=0.5, window=1)).to_pylist()
+    assert reject["detail"] == "lat is 200.0"
+
+
+def test_a_late_row_is_rejected_with_its_degrees() -> None:
+    join = ap.SimilarityJoin(replace(position(), frame=None, name="a"), epsilon=1, probability=0.5, window=1)
+    join.push(pa.table({"id": [1], "at": [9.0], "lat": [1.0], "lon": [2.0], "sigma": [1.0]}))
+    join.push(pa.table({"id": [2], "at": [1.0], "lat": [-33.5], "lon": [200.25], "sigma": [1.0]}))
+    (late,) = [reject for reject in join.rejects().to_pylist() if reject["reason"] == "late"]
+    assert json.loads(late["values"]) == pytest.approx({"lat": -33.5, "lon": -159.75}, rel=1e-12)
+
+
+def test_arguments_that_make_no_sense_are_errors() -> None:
+    sure = ap.DeltaWindow("lat", 1, confidence=0.9)
+    settings: Any = {"epsilon": 1, "probability": 0.5, "window": 1}
+    flat = ap.Stream(position().frame, key="id", time="at", value=ap.Exact("lat", "lon"))
+    sphere = ap.Stream(position().frame, key="id", time="at", value=ap.Position("lat", "lon", earth="sphere"))
+    calls: list[tuple[Callable[[], Any], str]] = [
+        (lambda: ap.Position("lat", "lon", sigma=100_001), "above 100000 metres"),
+        (lambda: ap.Position("lat", "lon", sigma=-1), "at least 0"),
+        (lambda: ap.Position("lat", "lat"), "names a column twice"),
+        (lambda: ap.Position("lat", "lon", earth="flat"), "give 'wgs84' or 'sphere'"),
+        (lambda: ap.similarity_join(position(), flat, **settings), "needs ap.Position on both sides"),
+        (lambda: ap.similarity_join(position(), sphere, **settings), "differ in their Earth"),
+        (lambda: ap.self_join(position(), **settings, values=True), "positions have none"),
+        (lambda: ap.self_join(ap.filter(position(), "lat > 3"), **settings), "names 'lat', which is uncertain"),
+        (lambda: ap.self_join(flat, **settings, metric="haversine"), "ap.Position"),
+        (lambda: ap.window_aggregate(position(), {"lat": ["mean"]}, window=1), "is a position"),
+        (
+            lambda: ap.self_join(position(), epsilon=1, probability=0.5, window=sure),
+            "a position has none to go by",
+        ),
+    ]
+    for call, words in calls:
+        with pytest.raises(ap.BadArgument, match=words):
+            call()
+
+
+def test_certain_coordinates_may_be_filtered_and_measured_by() -> None:
+    """They are columns like others, as those of `Exact` are."""
+    table = pa.table({"id": range(4), "at": [0.0, 1.0, 2.0, 3.0], "lat": [0.0, 0.1, 0.2, 5.0], "lon": [0.0] * 4})
+    stream = ap.Stream(table, key="id", time="at", value=ap.Position("lat", "lon"))
+    found = ap.self_join(ap.filter(stream, "lat < 0.15"), epsilon=1e6, probability=1, window=10)
+    assert found.select(["left_key", "right_key"]).to_pylist() == [{"left_key": 0, "right_key": 1}]
+    found = ap.self_join(stream, epsilon=1e6, probability=1, window=ap.DeltaWindow("lat", 1.0))
+    assert len(found) == 3
+
+
+# --- explained --------------------------------------------------------------------------------------------------------
+
+
+def test_a_pair_is_explained_in_degrees_and_metres(capsys: pytest.CaptureFixture[str]) -> None:
+    row = {"id": 1, "at": 0.0, "sigma": 20.0}
+    text = ap.explain_pair(
+        row | {"lat": 89.9999, "lon": 179.0},
+        row | {"lat": 89.9999, "lon": -60.0},
+        left=position(),
+        epsilon=50,
+        probability=0.5,
+    )
+    assert "latitude 89.9999, longitude 179, exists with 1, sigma 20 metres" in text
+    assert "chord, through the Earth: 19.4427 metres" in text
+    assert "half-space (deviation 28.2843): at most" in text
+    assert text.endswith("the closed form")
+    assert capsys.readouterr().out == text + "\n"
