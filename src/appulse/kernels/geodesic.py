@@ -43,6 +43,29 @@ class Earth(NamedTuple):
 
 
 @exact_kernel
+def _sine(degrees: float) -> float:
+    """The sine of degrees from -90 to 360."""
+    folded = 180.0 - degrees if degrees > 90.0 else degrees
+    return math.sin(math.radians(degrees - 360.0 if degrees > 270.0 else folded))
+
+
+@exact_kernel
+def to_centred(earth: Earth, lat: Floats, lon: Floats, out: Floats) -> None:
+    """Earth-centred coordinates of degrees.
+
+    Exact at multiples of 90 degrees, so that each pole, and the 180th meridian from either side, is one place.
+    """
+    a, b = earth.a, earth.b
+    for i in range(lat.shape[0]):
+        east = lon[i] % 360.0
+        sine, cosine = _sine(lat[i]), _sine(90.0 - abs(lat[i]))
+        across = a * a / math.sqrt(a * cosine * (a * cosine) + b * sine * (b * sine))
+        out[i, 0] = across * cosine * _sine((east + 90.0) % 360.0)
+        out[i, 1] = across * cosine * _sine(east)
+        out[i, 2] = across * (b / a) * (b / a) * sine
+
+
+@exact_kernel
 def _arc(square: float, waw: float, mam: float, maam: float) -> float:
     """The arc over a chord of that squared length, as curved as the ellipsoid is above its middle."""
     t = waw * waw * mam / (4.0 * square * maam)  # the square of k c / 2

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from appulse.errors import BadArgument
-from appulse.kernels.geodesic import Earth
+from appulse.kernels.geodesic import Earth, to_centred
 from appulse.model import defects as why
 from appulse.model.columns import floats
 from appulse.model.uncertainty import MOST_ERROR, Position
@@ -49,22 +49,9 @@ def check_positions(names: Sequence[str], models: Sequence[Model]) -> None:
 
 def centred(lat: NDArray[np.float64], lon: NDArray[np.float64], earth: Earth) -> NDArray[np.float64]:
     """Earth-centred coordinates (n, 3) in metres, of degrees."""
-    # Exact at any multiple of 90 degrees, so that the poles, and the 180th meridian from either side, are one place.
-    sin_lat, cos_lat = _sine(lat), _sine(90.0 - np.abs(lat))
-    turned = np.abs(np.remainder(lon, 360.0))
-    sin_lon, cos_lon = _sine(turned), _sine(np.remainder(turned + 90.0, 360.0))
-    across = earth.a**2 / np.sqrt((earth.a * cos_lat) ** 2 + (earth.b * sin_lat) ** 2)
-    return np.column_stack(
-        [across * cos_lat * cos_lon, across * cos_lat * sin_lon, across * (earth.b / earth.a) ** 2 * sin_lat]
-    )
-
-
-def _sine(degrees: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The sine of degrees from -90 to 360."""
-    folded = np.where(degrees > 90.0, 180.0 - degrees, degrees)
-    folded = np.where(degrees > 270.0, degrees - 360.0, folded)
-    sine: NDArray[np.float64] = np.sin(np.radians(folded))
-    return sine
+    out = np.empty((len(lat), 3))
+    to_centred(earth, lat, lon, out)
+    return out
 
 
 def degrees_of(centre: NDArray[np.float64], earth: Earth) -> NDArray[np.float64]:
