@@ -13,6 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import appulse as ap
+from appulse.jobs.sources import SourceTable
+from appulse.model.meaning import of_model
+from appulse.model.points import normal_points
 from appulse.operators.plan import BOUNDS
 from tests.helpers import geodesics, naive
 from tests.helpers.strategies import PLACES, Case, cases, pushes
@@ -173,3 +176,62 @@ def test_a_pair_is_explained_in_degrees_and_metres(capsys: pytest.CaptureFixture
     assert "half-space (deviation 28.2843): at most" in text
     assert text.endswith("the closed form")
     assert capsys.readouterr().out == text + "\n"
+
+
+# --- conditions -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("earth", ["wgs84", "sphere"])
+def test_conditions_over_uncertain_coordinates_go_by_points_of_the_plane(earth: str) -> None:
+    """In degrees, over poles and the 180th meridian; pyproj goes along the geodesics to them."""
+    lat, lon = np.array([0.0, 52.0, -89.95, 89.99, 10.0, 12.0]), np.array([0.0, 13.0, 70.0, -100.0, 179.99, -180.0])
+    sigma = np.array([5e3, 100.0, 2e4, 1e3, 5e3, 0.0])
+    table = pa.table({"id": range(6), "at": [0.0] * 6, "lat": lat, "lon": lon, "s": sigma})
+    stream = ap.Stream(table, key="id", time="at", value=ap.Position("lat", "lon", sigma="s", earth=earth))
+    points = normal_points(64, 2)
+    azimuth, far = np.degrees(np.arctan2(points[:, 0], points[:, 1])), np.hypot(points[:, 0], points[:, 1])
+    conditions, expected = [], {}
+    for i in range(6):
+        metres = far * max(sigma[i], 1e-3)
+        lons, lats, _ = geodesics.geod(earth).fwd(np.full(64, lon[i]), np.full(64, lat[i]), azimuth, metres)
+        # Between points, so that which lie on which side does not hang on the last digit.
+        north, east = (float(np.sort(values)[[20, 21]].mean()) for values in (lats, lons))
+        conditions.append(f"lat > {north:.12f} AND lon <= {east:.12f}")
+        expected[i] = float(((lats > north) & (lons <= east)).mean())
+    queries = pa.table({"query": range(6), "condition": conditions})
+    found = ap.match_queries(stream, queries, probability=1e-9).to_pylist()
+    own = {row["query"]: row["probability"] for row in found if row["query"] == row["key"] and row["key"] < 5}
+    assert own == pytest.approx({i: p for i, p in expected.items() if p > 0.0 and i < 5})
+    assert len(own) > 3
+    kept = ap.filter(stream, conditions[0])
+    left = ap.match_queries(kept, pa.table({"query": [0], "condition": ["lat > -90"]}), probability=1e-9).to_pylist()
+    assert {row["key"]: row["probability"] for row in left}[0] == pytest.approx(expected[0])
+
+
+def test_conditions_over_exact_places_are_of_their_columns() -> None:
+    table = pa.table({"id": [1, 2], "at": [0.0, 0.0], "lat": [10.0, 20.0], "lon": [190.0, 0.0]})
+    stream = ap.Stream(table, key="id", time="at", value=ap.Position("lat", "lon"))
+    queries = pa.table({"query": ["a", "b"], "condition": ["lon = 190", "lat > 15 AND lat < 90"]})
+    found = ap.match_queries(stream, queries).to_pylist()
+    assert [(row["query"], row["key"], row["probability"]) for row in found] == [("a", 1, 1.0), ("b", 2, 1.0)]
+
+
+# --- kept and written -------------------------------------------------------------------------------------------------
+
+
+def test_the_words_that_checkpoints_keep() -> None:
+    assert of_model(ap.Position("lat", "lon")) == {"kind": "Position", "columns": ["lat", "lon"]}
+    assert of_model(ap.Position("a", "b", sigma="s", earth="sphere")) == {
+        "kind": "Position",
+        "columns": ["a", "b"],
+        "sigma": "s",
+        "earth": "sphere",
+    }
+
+
+def test_a_job_file_has_positions() -> None:
+    table: Any = {"model": "Position", "lat": "lat", "lon": "lon", "sigma": "accuracy"}
+    source: Any = {"format": "parquet", "path": "in", "key": "id", "time": "at"}
+    assert SourceTable(**source, value=table).value.build() == ap.Position("lat", "lon", sigma="accuracy")
+    sphere = SourceTable(**source, value=table | {"sigma": 5, "earth": "sphere"}).value.build()
+    assert sphere == ap.Position("lat", "lon", sigma=5.0, earth="sphere")

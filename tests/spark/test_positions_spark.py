@@ -113,3 +113,22 @@ def test_more_places_than_a_tile_holds(spark: SparkSession, tmp_path: Path, sigm
     expected = case.run()
     assert len(expected) > 300
     assert rows_of([found]) == rows_of([expected])
+
+
+@pytest.mark.parametrize("sigma", [0.0, "acc"])
+def test_queries_on_spark_answer_as_in_process(spark: SparkSession, sigma: Any) -> None:
+    """Certain coordinates as columns, uncertain ones by their points."""
+    chance, n = np.random.default_rng(4), 60
+    lat, lon = chance.uniform(50.0, 50.1, n), chance.uniform(179.9, 180.0, n)
+    table = pa.table({"id": np.arange(n), "ts": np.zeros(n), "lat": lat, "lon": lon, "acc": chance.uniform(0, 2e3, n)})
+    queries = pa.table({"query": [0, 1, 2], "condition": ["lat > 50.05", "lon BETWEEN 179.95 AND 180", "lon < 0"]})
+
+    def found(frame: Any) -> list[tuple[Any, ...]]:
+        stream = ap.Stream(frame, key="id", time="ts", value=ap.Position("lat", "lon", sigma=sigma))
+        answers: Any = ap.match_queries(stream, queries, probability=0.25)
+        answers = answers if isinstance(answers, pa.Table) else answers.toArrow()
+        return sorted(tuple(row.values()) for row in answers.to_pylist())
+
+    expected = found(table)
+    assert len(expected) > n // 2
+    assert found(spark.createDataFrame(table.to_pandas())) == expected

@@ -20,7 +20,7 @@ from appulse.model.defects import Defects, as_json, as_text, check_partition, re
 from appulse.model.filled import OBSERVED, Fill, with_ways
 from appulse.model.objects import Objects
 from appulse.model.points import ball_points, normal_points
-from appulse.model.positions import checked_positions
+from appulse.model.positions import EARTHS, checked_positions, degrees_around
 from appulse.model.strings import Labels
 from appulse.model.strings import encode as canonical
 from appulse.model.times import is_time, to_micros
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _ABOVE_ONE = 1.0 + 1e-9
+_POINTS = 64  # of a position, where its coordinates are asked for
 
 
 class Where(Protocol):
@@ -118,7 +119,7 @@ def held_as(model: Model, where: Sequence[Where]) -> Held:
     if isinstance(model, Incomplete):
         return Samples(" ".join(model.columns), names=model.columns)
     names = [name for condition in where for name in condition.columns]
-    if isinstance(model, Gaussian | Ball) and not set(names).isdisjoint(model.columns):
+    if isinstance(model, Gaussian | Ball | Position) and any(uncertainty.is_dimension(model, name) for name in names):
         return Samples(" ".join(model.columns), names=model.columns)
     return model
 
@@ -509,7 +510,7 @@ def _filtered(table: pa.Table, values: Values, encoding: Encoding) -> tuple[NDAr
 
 
 def as_samples(values: Values, model: Model) -> Ragged[Weighted]:
-    """The samples of the values: those of Gaussians and balls are their fixed points."""
+    """The samples of the values: those of Gaussians and balls are their fixed points, of positions in degrees."""
     if values.samples is not None:
         return values.samples
     first, rows = _at_points(values, model)
@@ -574,6 +575,8 @@ def _points(model: Model, d: int) -> NDArray[np.float64]:
     """Where a distribution of spread 1 around 0 is sampled."""
     if isinstance(model, Gaussian):
         return normal_points(model.samples, d)
+    if isinstance(model, Position):
+        return normal_points(_POINTS, 2)
     return ball_points(model.samples, d) if isinstance(model, Ball) else np.zeros((1, d))
 
 
@@ -582,7 +585,11 @@ def _at_points(objects: Objects | Values, model: Model) -> tuple[NDArray[np.int6
     n, d = objects.centre.shape
     points = _points(model, d)
     spread = objects.spread if objects.spread.shape[1] else np.zeros((n, 1))
-    rows: NDArray[np.float64] = objects.centre[:, None, :] + spread[:, None, :] * points[None, :, :]
+    rows: NDArray[np.float64]
+    if isinstance(model, Position):
+        rows = degrees_around(objects.centre, spread[:, None, :] * points[None, :, :], EARTHS[model.earth])
+    else:
+        rows = objects.centre[:, None, :] + spread[:, None, :] * points[None, :, :]
     wanted = np.ones((n, len(points)), bool)
     wanted[~spread.any(axis=1), 1:] = False
     return np.concatenate([[0], np.cumsum(wanted.sum(axis=1))]), rows[wanted]

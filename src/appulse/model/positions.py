@@ -62,6 +62,25 @@ def degrees_of(centre: NDArray[np.float64], earth: Earth) -> NDArray[np.float64]
     return degrees
 
 
+def degrees_around(centre: NDArray[np.float64], offset: NDArray[np.float64], earth: Earth) -> NDArray[np.float64]:
+    """Latitude and longitude (n, m, 2) of ``m`` places around each centre, ``offset`` (n, m, 2) metres east and north.
+
+    A place lies at the azimuth and distance of its offset, along a circle as curved as the Earth is there on average.
+    """
+    n, m, _ = offset.shape
+    at = np.radians(degrees_of(centre, earth))[:, None, :]
+    sin_lat, cos_lat, sin_lon, cos_lon = np.sin(at[..., 0]), np.cos(at[..., 0]), np.sin(at[..., 1]), np.cos(at[..., 1])
+    east = np.stack([-sin_lon, cos_lon, np.zeros_like(sin_lon)], axis=-1)
+    north = np.stack([-sin_lat * cos_lon, -sin_lat * sin_lon, cos_lat], axis=-1)
+    up = np.stack([cos_lat * cos_lon, cos_lat * sin_lon, sin_lat], axis=-1)
+    square = (earth.a * cos_lat) ** 2 + (earth.b * sin_lat) ** 2
+    radius = (earth.a**2 * earth.b / square)[..., None]
+    far = np.hypot(offset[..., 0], offset[..., 1])[..., None]
+    along = np.sinc(far / radius / np.pi) * (offset[..., :1] * east + offset[..., 1:] * north)
+    places = centre[:, None, :] + along - 2.0 * radius * np.sin(0.5 * far / radius) ** 2 * up
+    return degrees_of(places.reshape(-1, 3), earth).reshape(n, m, 2)
+
+
 def checked_positions(
     table: pa.Table, model: Position, defects: Defects
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

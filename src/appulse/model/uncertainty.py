@@ -211,8 +211,12 @@ def is_dimension(model: Model, name: str) -> bool:
     """Whether ``name`` means a coordinate of an uncertain value, rather than a column."""
     if isinstance(model, Samples) and model.names is None:
         return name == model.column or name in _numbered(model.column)
-    certain = isinstance(model, Exact) or (isinstance(model, Position) and model.exact)
-    return not certain and name in names(model, 1)
+    return not is_certain(model) and name in names(model, 1)
+
+
+def is_certain(model: Model) -> bool:
+    """Whether rows have no error, so that their coordinates are columns like others."""
+    return isinstance(model, Exact) or (isinstance(model, Position) and model.exact)
 
 
 def in_closed_form(model: Model) -> bool:

@@ -118,7 +118,7 @@ def resolve_aggregate(
     measure = window.column if isinstance(window, DeltaWindow) and window.confidence is None else None
     encoding = encoding_of(stream, schema, measure)
     model = encoding.held_as
-    if isinstance(model, Position):
+    if isinstance(stream.value, Position):
         raise BadArgument(
             f"The value of stream {name!r} is a position, and an aggregate of latitudes or longitudes is no place. "
             "Give the column to aggregate as value=, e.g. value=ap.Gaussian('speed', sigma=0.5)."
