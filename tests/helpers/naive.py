@@ -60,6 +60,7 @@ class Object:
     weights: tuple[Fraction, ...]
     gaussian: tuple[tuple[float, ...], float] | None = None
     earth: str | None = None
+    altitude_sigma: float = 0.0
 
     @property
     def mass(self) -> Fraction:
@@ -257,7 +258,7 @@ def spreads(row: Mapping[str, Any], model: Model) -> list[float]:
     """Sigmas or radius of a row, as given."""
     given: tuple[str | float, ...]
     if isinstance(model, ap.Position):
-        given = (model.sigma,)
+        given = model.sigmas
     elif isinstance(model, ap.Gaussian):
         given = model.sigma if isinstance(model.sigma, tuple) else (model.sigma,)
     elif isinstance(model, ap.Ball):
@@ -281,7 +282,8 @@ def object_of(row: Mapping[str, Any], stream: ap.Stream) -> Object:
         return Object(tuple(listed), tuple(w for _, w in kept))
     if isinstance(model, ap.Position):
         place = tuple(float(row[column]) for column in model.columns)
-        return Object((place,), (existence,), (place, spreads(row, model)[0]), model.earth)
+        sigma, *above = spreads(row, model)
+        return Object((place,), (existence,), (place, sigma), model.earth, *above)
     centre = np.array([float(row[column]) for column in model.columns])
     spread = np.array(spreads(row, model))
     if isinstance(model, ap.Exact):
@@ -358,8 +360,34 @@ def gaussian_probability(distance: float, deviation: float, epsilon: float, d: i
     return float(chi2.cdf(r2, d) if nc == 0.0 else ncx2.cdf(r2, d, nc))
 
 
-def probability(a: Object, b: Object, epsilon: float) -> Fraction | float:
+def altitude_probability(a: Object, b: Object, epsilon: float | Mapping[str, float]) -> Fraction | float:
+    """Of two places with an altitude: in a ball by quadrature, in a cylinder each way apart."""
+    assert a.earth is not None
+    assert a.gaussian is not None
+    assert b.gaussian is not None
+    flat, steep = math.hypot(a.gaussian[1], b.gaussian[1]), math.hypot(a.altitude_sigma, b.altitude_sigma)
+    along, rise = geodesics.distance(a.earth, a.mean[:2], b.mean[:2]), abs(a.mean[2] - b.mean[2])
+    if isinstance(epsilon, float):
+        if flat == steep == 0.0:
+            return a.mass * b.mass if math.hypot(along, rise) <= limit_of(epsilon) else Fraction(0)
+        return float(a.mass * b.mass) * geodesics.in_ball(along, flat, rise, steep, epsilon)
+    found: Fraction | float = a.mass * b.mass
+    for distance, deviation, bound, d in (
+        (along, flat, epsilon["horizontal"], 2),
+        (rise, steep, epsilon["vertical"], 1),
+    ):
+        if deviation == 0.0:
+            found = found if distance <= limit_of(bound) else Fraction(0)
+        else:
+            found = float(found) * gaussian_probability(distance, deviation, bound, d)
+    return found
+
+
+def probability(a: Object, b: Object, epsilon: float | Mapping[str, float]) -> Fraction | float:
     """Pr{both exist and lie within epsilon}: a fraction where it is exact."""
+    if a.earth is not None and len(a.mean) == 3:
+        return altitude_probability(a, b, epsilon)
+    assert isinstance(epsilon, float)
     if a.gaussian is None or b.gaussian is None:
         return samples_probability(a, b, epsilon)
     (x, s), (y, t) = a.gaussian, b.gaussian
@@ -372,7 +400,10 @@ def probability(a: Object, b: Object, epsilon: float) -> Fraction | float:
 
 def distance(a: Object, b: Object) -> float:
     """Between the mean positions."""
-    return math.dist(a.mean, b.mean) if a.earth is None else geodesics.distance(a.earth, a.mean, b.mean)
+    if a.earth is None:
+        return math.dist(a.mean, b.mean)
+    along = geodesics.distance(a.earth, a.mean[:2], b.mean[:2])
+    return math.hypot(along, *(x - y for x, y in zip(a.mean[2:], b.mean[2:], strict=True)))
 
 
 def apart_probability(a: Marginal, b: Marginal, bound: float) -> Fraction | float:
@@ -445,7 +476,7 @@ def rows_of(
             value = object_of(row, stream)
             centre = value.mean
             if isinstance(stream.value, ap.Position):
-                centre = geodesics.centred(stream.value.earth, centre)
+                centre = (*geodesics.centred(stream.value.earth, centre[:2]), *centre[2:])
             elif not isinstance(stream.value, ap.Samples):
                 centre = tuple(float(row[column]) for column in stream.value.columns)
             beside = Marginal.certain(0.0 if attribute is None else float(row[attribute]))
@@ -489,7 +520,7 @@ def pairs(
     streams: Sequence[ap.Stream],
     *,
     d: int,
-    epsilon: float,
+    epsilon: float | Mapping[str, float],
     probability: float,
     window: Window,
     self_join: bool = False,
@@ -693,7 +724,7 @@ def micros_of_duration(length: float | str | timedelta) -> int:
 
 
 def _answer(
-    a: Row, b: Row, names: Sequence[str], epsilon: float, alpha: float, factor: Fraction | float
+    a: Row, b: Row, names: Sequence[str], epsilon: float | Mapping[str, float], alpha: float, factor: Fraction | float
 ) -> Answer | None:
     found = probability(a.value, b.value, epsilon) * factor
     over = Fraction(found) - threshold_of(alpha)

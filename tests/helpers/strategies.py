@@ -59,7 +59,7 @@ class Case:
     tables: tuple[pa.Table, ...]
     streams: tuple[ap.Stream, ...]
     d: int
-    epsilon: float
+    epsilon: Any  # a number, or one for each way
     probability: float
     window: Any  # any window of the front door
     self_join: bool = False
@@ -210,6 +210,8 @@ def _time(kind: str, seconds: float) -> Any:
 MODELS = ("exact", "samples", "weighted", "line", "gaussian", "gaussians", "ball")
 #: Models of places on the Earth, in two dimensions; they do not mix with others.
 PLACES = ("place", "position")
+#: The same with an altitude, in three dimensions.
+ALTITUDES = ("high place", "high position")
 # Around which places are drawn, a hundredth of a degree apart: some cross the 180th meridian, or a pole.
 _AROUND = ((0.0, 0.0), (52.5, 13.4), (-17.0, 180.0), (90.0, 0.0), (-90.0, 0.0), (0.005, -180.0))
 
@@ -236,7 +238,12 @@ class _Shape:
     @property
     def places(self) -> bool:
         """Whether rows are places on the Earth."""
-        return self.model in PLACES
+        return self.model in (*PLACES, *ALTITUDES)
+
+    @property
+    def exact(self) -> bool:
+        """Whether rows have no error."""
+        return self.model in ("exact", "place", "high place")
 
     @property
     def delta(self) -> bool:
@@ -257,8 +264,11 @@ class _Shape:
         if self.model == "exact":
             return ap.Exact(*columns)
         if self.places:
-            sigma: str | float = 0.0 if self.model == "place" else 500.0 if self.constant else "s0"
-            return ap.Position(*columns, sigma=sigma, earth=self.earth)
+            sigma, above = ("s0", "s1") if not self.constant else (500.0, 300.0)
+            if self.model in PLACES:
+                return ap.Position(*columns, sigma=0.0 if self.exact else sigma, earth=self.earth)
+            errors: dict[str, Any] = {} if self.exact else {"sigma": sigma, "altitude_sigma": above}
+            return ap.Position(*columns[:2], altitude=columns[2], earth=self.earth, **errors)
         if self.model in ("samples", "weighted", "line"):
             # An uncertain delta window needs one name for a dimension of all streams.
             name = "x" if self.window == "uncertain-delta" else "n"
@@ -346,7 +356,8 @@ def _place(draw: DrawFn, shape: _Shape) -> dict[str, Any]:
     north, east = lat + 0.01 * draw(steps), lon + draw(steps) * (60.0 if abs(lat) == 90.0 else 0.01)
     spreads = st.sampled_from((0.0, 500.0, 1000.0, 250.0, 2000.0, 300.0))
     turned = 360.0 * draw(st.sampled_from((0, 0, 0, 1, -1)))
-    return {"x0": max(-90.0, min(90.0, north)), "x1": east + turned, "s0": draw(spreads), "s1": 0.0}
+    row = {"x0": max(-90.0, min(90.0, north)), "x1": east + turned, "s0": draw(spreads), "s1": draw(spreads)}
+    return row if shape.d == 2 else row | {"x2": 300.0 * draw(steps), "s2": 0.0}
 
 
 @st.composite
@@ -382,8 +393,8 @@ def _spoiled(draw: DrawFn, shape: _Shape, row: dict[str, Any]) -> dict[str, Any]
         ways += [{f"x{shape.d - 1}": value} for value in (NAN, INF, None)]
         if shape.places:
             ways += [{"x0": value} for value in (90.001, -91.0, 1e300)]
-            ways += [{"s0": 100_001.0}] if shape.model == "position" and not shape.constant else []
-        if not shape.constant and shape.model not in ("exact", "place"):
+            ways += [{"s0": 100_001.0}] if not shape.exact and not shape.constant else []
+        if not shape.constant and not shape.exact:
             ways += [{"s0": value} for value in (-1.0, NAN, None, INF)]
     return draw(st.sampled_from(ways))
 
@@ -518,12 +529,15 @@ def cases(
     )
     if kind != "time":
         tables = [_ordered(table, stream, d) for table, stream in zip(tables, streams, strict=True)]
-    scale = 1000.0 if first in PLACES else 1.0
+    scale = 1000.0 if first in (*PLACES, *ALTITUDES) else 1.0
+    epsilon: Any = scale * (100.0 if easy else draw(st.sampled_from(EPSILONS)))
+    if first in ALTITUDES and draw(st.booleans()):
+        epsilon = {"horizontal": epsilon, "vertical": 1e5 if easy else draw(st.sampled_from((0.0, 250.0, 650.0)))}
     return Case(
         tables=tuple(tables),
         streams=streams,
         d=d,
-        epsilon=scale * (100.0 if easy else draw(st.sampled_from(EPSILONS))),
+        epsilon=epsilon,
         probability=1e-6 if easy else draw(st.one_of(st.sampled_from(ALPHAS), st.floats(0.01, 1.0))),
         window=draw(_window(kind, streams, d)),
         self_join=self_join,

@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 
 import appulse as ap
 from appulse.jobs.sources import SourceTable
+from appulse.jobs.tables import JoinTable
 from appulse.model.meaning import of_model
 from appulse.model.points import normal_points
 from appulse.operators.plan import BOUNDS
 from tests.helpers import geodesics, naive
-from tests.helpers.strategies import PLACES, Case, cases, pushes
+from tests.helpers.strategies import ALTITUDES, PLACES, Case, cases, pushes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +33,7 @@ places: Any = cases(models=PLACES, dimensions=(2,), windows=WINDOWS)
 # --- equal to the twin ------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(places)
 def test_answers_and_rejects_are_those_of_the_twin(case: Case) -> None:
     """Exact places and circles of error, over the poles and the 180th meridian, under every window."""
@@ -41,7 +42,7 @@ def test_answers_and_rejects_are_those_of_the_twin(case: Case) -> None:
     naive.assert_same_rejects(ap.rejects(result), expected.rejects)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(cases(models=PLACES, dimensions=(2,), bad=False, most=6))
 def test_bounds_and_index_never_change_an_answer(case: Case) -> None:
     usual = naive.answers_of(case.run())
@@ -60,6 +61,84 @@ def test_pushed_by_hand_in_any_cut_the_answers_are_those_of_one_call(data: st.Da
     expected = case.expected()
     naive.assert_same_answers(pa.concat_tables(answers), expected.answers)
     naive.assert_same_rejects(rejects, expected.rejects)
+
+
+# --- with an altitude -------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=80)
+@given(cases(models=ALTITUDES, dimensions=(3,), windows=WINDOWS, most=4))
+def test_places_with_an_altitude_are_those_of_the_twin(case: Case) -> None:
+    """In a ball or a cylinder; the twin integrates by adaptive quadrature."""
+    result, expected = case.run(), case.expected()
+    naive.assert_same_answers(result, expected.answers)
+    naive.assert_same_rejects(ap.rejects(result), expected.rejects)
+
+
+@settings(max_examples=15)
+@given(cases(models=ALTITUDES, dimensions=(3,), bad=False, most=6))
+def test_bounds_and_index_never_change_an_answer_with_an_altitude(case: Case) -> None:
+    usual = naive.answers_of(case.run())
+    for index in ("grid", "dense"):
+        naive.assert_same_answers(case.run(ap.Options(index=index)), usual)
+    for bound in ("reach", "projection"):
+        naive.assert_same_answers(case.run(ap.Options(bounds=BOUNDS - {bound})), usual)
+    naive.assert_same_answers(case.run(ap.Options(bounds=frozenset(), index="grid")), usual)
+
+
+@settings(max_examples=15)
+@given(st.data())
+def test_places_with_an_altitude_pushed_by_hand(data: st.DataObject) -> None:
+    case = data.draw(cases(models=ALTITUDES, dimensions=(3,), lateness=True, most=4))
+    answers, rejects = case.pushed(data.draw(pushes(case)))
+    naive.assert_same_answers(pa.concat_tables(answers), case.expected().answers)
+    naive.assert_same_rejects(rejects, case.expected().rejects)
+
+
+AIR = {"id": 1, "at": 0.0, "lat": 51.0, "lon": 0.5, "alt": 3000.0}
+
+
+def airborne(**sigmas: Any) -> ap.Stream:
+    """A stream of one aircraft."""
+    value = ap.Position("lat", "lon", altitude="alt", **sigmas)
+    return ap.Stream(pa.Table.from_pylist([AIR]), key="id", time="at", value=value)
+
+
+def test_a_cylinder_is_of_positions_with_an_altitude() -> None:
+    cylinder: Any = {"horizontal": 9260, "vertical": 305}
+    for stream, epsilon, words in (
+        (position(), cylinder, "needs altitudes"),
+        (airborne(), {"horizontal": 9260}, "give 'horizontal' and 'vertical'"),
+        (airborne(), {"horizontal": 1, "up": 2}, "give 'horizontal' or 'vertical'"),
+        (airborne(), {"horizontal": 1, "vertical": -2}, "give a finite number"),
+    ):
+        with pytest.raises(ap.BadArgument, match=words):
+            ap.self_join(stream, epsilon=epsilon, probability=0.5, window=1)
+    with pytest.raises(ap.BadArgument, match="Name its column by altitude="):
+        ap.Position("lat", "lon", altitude_sigma=3)
+    with pytest.raises(ap.BadArgument, match="differ in dimensions"):
+        ap.similarity_join(position(), airborne(), epsilon=1, probability=0.5, window=1)
+
+
+def test_a_pair_with_an_altitude_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    text = ap.explain_pair(
+        AIR,
+        AIR | {"alt": 3200.0, "lat": 51.05},
+        left=airborne(sigma=50, altitude_sigma=30),
+        epsilon={"horizontal": 9260, "vertical": 305},
+        probability=0.5,
+    )
+    assert "altitude 3000, exists with 1, sigma 50 and 30 metres" in text
+    assert "geodesic 5562.44, difference of altitudes 200; epsilon 9260 and 305" in text
+    assert "probability: 0.993" in text
+    assert capsys.readouterr().out == text + "\n"
+
+
+def test_conditions_see_uncertain_altitudes_as_well() -> None:
+    stream = airborne(sigma=50, altitude_sigma=30)
+    queries = pa.table({"query": [0, 1], "condition": ["alt > 3000", "lat > 51 AND alt < 2000"]})
+    (found,) = ap.match_queries(stream, queries, probability=1e-9).to_pylist()
+    assert (found["query"], found["probability"]) == (0, 0.5)
 
 
 # --- far apart --------------------------------------------------------------------------------------------------------
@@ -221,6 +300,11 @@ def test_conditions_over_exact_places_are_of_their_columns() -> None:
 
 def test_the_words_that_checkpoints_keep() -> None:
     assert of_model(ap.Position("lat", "lon")) == {"kind": "Position", "columns": ["lat", "lon"]}
+    assert of_model(ap.Position("a", "b", altitude="c", altitude_sigma=2)) == {
+        "kind": "Position",
+        "columns": ["a", "b", "c"],
+        "altitude_sigma": 2.0,
+    }
     assert of_model(ap.Position("a", "b", sigma="s", earth="sphere")) == {
         "kind": "Position",
         "columns": ["a", "b"],
@@ -233,5 +317,12 @@ def test_a_job_file_has_positions() -> None:
     table: Any = {"model": "Position", "lat": "lat", "lon": "lon", "sigma": "accuracy"}
     source: Any = {"format": "parquet", "path": "in", "key": "id", "time": "at"}
     assert SourceTable(**source, value=table).value.build() == ap.Position("lat", "lon", sigma="accuracy")
+    above: Any = table | {"altitude": "alt", "altitude_sigma": 30}
+    assert SourceTable(**source, value=above).value.build() == ap.Position(
+        "lat", "lon", sigma="accuracy", altitude="alt", altitude_sigma=30.0
+    )
+    cylinder: Any = {"horizontal": 9260, "vertical": 305}
+    join: Any = {"epsilon": cylinder, "probability": 0.5, "window": "1 minute"}
+    assert JoinTable(**join).within == cylinder
     sphere = SourceTable(**source, value=table | {"sigma": 5, "earth": "sphere"}).value.build()
     assert sphere == ap.Position("lat", "lon", sigma=5.0, earth="sphere")

@@ -18,7 +18,7 @@ from appulse.engines.options import Options
 from appulse.engines.spark.tiles import TilePlan, hashed_plan, planned
 from appulse.model.encode import encode
 from tests.helpers.fake_spark import FakeSpark
-from tests.helpers.strategies import PLACES, Case, cases, pushes
+from tests.helpers.strategies import ALTITUDES, PLACES, Case, cases, pushes
 from tests.helpers.streaming import drained, read_stream
 from tests.spark.test_spark_join import call_spark, save_batches
 from tests.spark.test_tiles import call_of, rows_of
@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 
 few = settings(max_examples=4, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 WINDOWS = ("time", "count", "tumble", "uncertain")
+PLACES_AND_ALTITUDES: list[dict[str, Any]] = [
+    {"models": models, "dimensions": (d,), "windows": WINDOWS, "everywhere": True}
+    for models, d in ((PLACES, 2), (ALTITUDES, 3))
+]
 
 
 @st.composite
@@ -47,7 +51,7 @@ def plans(draw: st.DrawFn, case: Case) -> TilePlan:
 @given(st.data())
 def test_tiles_answer_as_one_process_does(data: st.DataObject) -> None:
     """Any plan, any cut into batches, lost caches and failed attempts."""
-    case = data.draw(cases(models=PLACES, dimensions=(2,), windows=WINDOWS, lateness=True, everywhere=True, most=8))
+    case = data.draw(st.sampled_from(PLACES_AND_ALTITUDES).flatmap(lambda kinds: cases(**kinds, lateness=True, most=8)))
     case = replace(case, emit=data.draw(st.sampled_from(("matches", "changes"))))
     call = call_of(case)
     spark = FakeSpark(call, data.draw(plans(case)), Random(data.draw(st.integers(0, 1 << 30))))
@@ -75,7 +79,7 @@ def test_north_and_south_are_cells_of_their_own() -> None:
 @given(st.data())
 @few
 def test_batch_on_spark_answers_as_in_process(spark: SparkSession, tmp_path: Path, data: st.DataObject) -> None:
-    case = data.draw(cases(models=PLACES, dimensions=(2,), windows=WINDOWS, everywhere=True, most=6))
+    case = data.draw(st.sampled_from(PLACES_AND_ALTITUDES).flatmap(lambda kinds: cases(**kinds, most=6)))
     save_batches(tmp_path / "in", case, [{s: list(range(len(t))) for s, t in enumerate(case.tables)}])
     frames = [spark.read.parquet(str(tmp_path / "in" / str(s))) for s in range(len(case.tables))]
     result, expected = call_spark(case, frames, Options(partitions=2)), case.run()
@@ -89,7 +93,7 @@ def test_batch_on_spark_answers_as_in_process(spark: SparkSession, tmp_path: Pat
 def test_streaming_on_spark_answers_as_pushes_in_process(
     spark: SparkSession, tmp_path: Path, data: st.DataObject
 ) -> None:
-    case = data.draw(cases(models=PLACES, dimensions=(2,), windows=WINDOWS, everywhere=True, most=6, lateness=True))
+    case = data.draw(st.sampled_from(PLACES_AND_ALTITUDES).flatmap(lambda kinds: cases(**kinds, lateness=True, most=6)))
     cut = data.draw(pushes(case, late=data.draw(st.booleans()), most=2))
     save_batches(tmp_path / "in", case, cut)
     frames = [read_stream(spark, tmp_path / "in" / str(s)) for s in range(len(case.tables))]

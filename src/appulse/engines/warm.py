@@ -39,6 +39,7 @@ _MODELS: tuple[tuple[Model, Model], ...] = (
     (Exact("x", "y"), Exact("x", "y")),
     (Gaussian("x", "y", sigma=1.0), Gaussian("x", "y", sigma=1.0)),
     (Position("x", "y"), Position("x", "y", sigma=1.0)),
+    (Position("x", "y", altitude="ts"), Position("x", "y", sigma=1.0, altitude="ts", altitude_sigma=2.0)),
     (Samples("s", weights="w"), Ball("x", "y", radius=1.0)),
 )
 

@@ -70,10 +70,19 @@ class PositionTable(Table):
     lat: Text
     lon: Text
     sigma: Any = 0.0
+    altitude: Text | None = None
+    altitude_sigma: Any = 0.0
     earth: str = "wgs84"
 
     def build(self) -> Model:
-        return Position(self.lat, self.lon, sigma=self.sigma, earth=self.earth)
+        return Position(
+            self.lat,
+            self.lon,
+            sigma=self.sigma,
+            altitude=self.altitude,
+            altitude_sigma=self.altitude_sigma,
+            earth=self.earth,
+        )
 
 
 class IncompleteTable(Table):

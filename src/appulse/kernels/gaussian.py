@@ -57,7 +57,7 @@ def phi(x: float) -> float:
 
 
 @kernel
-def _interval(low: float, high: float) -> float:
+def interval(low: float, high: float) -> float:
     """Pr{low <= N <= high}, without cancellation in the far tails."""
     if low > 0.0:
         return 0.5 * (math.erfc(low * _SQRT_HALF) - math.erfc(high * _SQRT_HALF))
@@ -75,7 +75,7 @@ def _wide_ball(big_r: float, big_d: float, ahead: float, d: int) -> float:
         if h + big_d > _TAIL:
             total += _DENSITY[d - 2, i] * phi(ahead - sunk)
         else:
-            total += _DENSITY[d - 2, i] * _interval(-h - big_d, ahead - sunk)
+            total += _DENSITY[d - 2, i] * interval(-h - big_d, ahead - sunk)
     return min(1.0, max(0.0, total))
 
 
@@ -92,7 +92,7 @@ def _narrow_ball(big_r: float, big_d: float, ahead: float, d: int) -> float:
         if h + big_d > _TAIL:
             total += _ANGLE_WEIGHTS[i] * density * phi(ahead - sunk) * h
         else:
-            total += _ANGLE_WEIGHTS[i] * density * _interval(-h - big_d, ahead - sunk) * h
+            total += _ANGLE_WEIGHTS[i] * density * interval(-h - big_d, ahead - sunk) * h
     return min(1.0, max(0.0, total))
 
 
@@ -108,7 +108,7 @@ def ball_probability(distance: float, deviation: float, epsilon: float, d: int) 
     if ahead < -_TAIL - 1.0:
         return 0.0
     if d == 1:
-        return _interval(-big_r - big_d, ahead)
+        return interval(-big_r - big_d, ahead)
     # Across the line of centres nothing lies beyond this.
     top = math.sqrt(d - 1) + _TAIL + 1.0
     if ahead > top:

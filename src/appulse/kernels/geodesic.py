@@ -164,33 +164,37 @@ def _bisected(earth: Earth, sin_1: float, cos_1: float, sin_2: float, cos_2: flo
     return found
 
 
-@kernel
-def distances(earth: Earth, pairs: RowPairs, one: Floats, other: Floats, out: Floats) -> None:
-    """The geodesic of each pair of rows."""
-    left, right = pairs
-    for i in range(left.shape[0]):
-        a, b = left[i], right[i]
-        out[i] = geodesic(earth, one[a, 0], one[a, 1], one[a, 2], other[b, 0], other[b, 1], other[b, 2])
+class Near(NamedTuple):
+    """When two positions match: epsilon, with its tolerance for pairs without deviation, and the probability asked for.
+
+    In a cylinder that is the horizontal one, and the vertical one has to hold, too.
+    """
+
+    epsilon: float
+    limit: float
+    vertical: float
+    vertical_limit: float
+    cylinder: bool
+    threshold: float
+    use_bounds: bool
 
 
 @kernel
 def earth_pairs(
     pairs: RowPairs,
     earth: Earth,
-    epsilon: tuple[float, float],  # as asked for, and with its tolerance, for pairs without deviation
-    threshold: float,
-    use_bounds: bool,
+    near: Near,
     one: Gaussians,
     other: Gaussians,
-    out: tuple[Floats, Floats],
+    probability: Floats,
+    distance: Floats,
 ) -> None:
     """Probability and distance of each pair of positions, NaN where the probability is below the threshold for sure.
 
     A pair's errors are normal in the plane tangent to the Earth, and add up. Rows without ``sigma`` have none.
     """
     left, right = pairs
-    asked, limit = epsilon
-    probability, distance = out
+    asked, limit, threshold, use_bounds = near.epsilon, near.limit, near.threshold, near.use_bounds
     left_sigma, right_sigma = one.sigma.shape[0] > 0, other.sigma.shape[0] > 0
     for i in range(left.shape[0]):
         a, b = left[i], right[i]

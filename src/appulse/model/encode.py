@@ -541,7 +541,7 @@ def _objects(checked: ValidRows, encoding: Encoding) -> Objects:
         weights = np.empty(0) if weights is None else weights * existence[samples.owner]
         return summarised(base, samples.offsets, points, weights, encoding.quantile)
     if isinstance(model, Gaussian | Position) and encoding.gaussian_reach is not None and values.spread.shape[1]:
-        return replace(base, reach=encoding.gaussian_reach * values.spread[:, 0])
+        return replace(base, reach=encoding.gaussian_reach * np.hypot.reduce(values.spread, axis=1))
     if isinstance(model, Exact | Position):
         return base
     return replace(base, reach=_sampled_reach(base, model, encoding.quantile))
@@ -576,7 +576,7 @@ def _points(model: Model, d: int) -> NDArray[np.float64]:
     if isinstance(model, Gaussian):
         return normal_points(model.samples, d)
     if isinstance(model, Position):
-        return normal_points(_POINTS, 2)
+        return normal_points(_POINTS, len(model.columns))
     return ball_points(model.samples, d) if isinstance(model, Ball) else np.zeros((1, d))
 
 
@@ -587,6 +587,7 @@ def _at_points(objects: Objects | Values, model: Model) -> tuple[NDArray[np.int6
     spread = objects.spread if objects.spread.shape[1] else np.zeros((n, 1))
     rows: NDArray[np.float64]
     if isinstance(model, Position):
+        spread = spread[:, [0, 0, -1][: points.shape[1]]]
         rows = degrees_around(objects.centre, spread[:, None, :] * points[None, :, :], EARTHS[model.earth])
     else:
         rows = objects.centre[:, None, :] + spread[:, None, :] * points[None, :, :]

@@ -84,7 +84,8 @@ def of_model(model: Model) -> Meaning:
         found |= {"radius": _spread(model.radius), "samples": model.samples}
     elif isinstance(model, Position):
         found |= {"sigma": _spread(model.sigma), "earth": model.earth}
-        return without_defaults(found, {"sigma": 0.0, "earth": "wgs84"})
+        found |= {"altitude_sigma": _spread(model.altitude_sigma)}
+        return without_defaults(found, {"sigma": 0.0, "altitude_sigma": 0.0, "earth": "wgs84"})
     return without_defaults(found, {"samples": 64})
 
 

@@ -55,19 +55,20 @@ def centred(lat: NDArray[np.float64], lon: NDArray[np.float64], earth: Earth) ->
 
 
 def degrees_of(centre: NDArray[np.float64], earth: Earth) -> NDArray[np.float64]:
-    """Latitude and longitude (n, 2) of Earth-centred coordinates."""
+    """Latitude and longitude (n, 2) of Earth-centred coordinates, and the altitude (n, 3) where there is one."""
     x, y, z = centre[:, 0], centre[:, 1], centre[:, 2]
     lat = np.arctan2(z * (earth.a / earth.b) ** 2, np.hypot(x, y))
-    degrees: NDArray[np.float64] = np.degrees(np.column_stack([lat, np.arctan2(y, x)]))
+    degrees: NDArray[np.float64] = np.column_stack([np.degrees(lat), np.degrees(np.arctan2(y, x)), centre[:, 3:]])
     return degrees
 
 
 def degrees_around(centre: NDArray[np.float64], offset: NDArray[np.float64], earth: Earth) -> NDArray[np.float64]:
-    """Latitude and longitude (n, m, 2) of ``m`` places around each centre, ``offset`` (n, m, 2) metres east and north.
+    """Degrees (n, m, 2) of ``m`` places around each centre, ``offset`` (n, m, 2) metres east and north.
 
     A place lies at the azimuth and distance of its offset, along a circle as curved as the Earth is there on average.
+    Where there are altitudes, they and their offsets are the third of each.
     """
-    n, m, _ = offset.shape
+    n, m, width = offset.shape
     at = np.radians(degrees_of(centre, earth))[:, None, :]
     sin_lat, cos_lat, sin_lon, cos_lon = np.sin(at[..., 0]), np.cos(at[..., 0]), np.sin(at[..., 1]), np.cos(at[..., 1])
     east = np.stack([-sin_lon, cos_lon, np.zeros_like(sin_lon)], axis=-1)
@@ -76,30 +77,40 @@ def degrees_around(centre: NDArray[np.float64], offset: NDArray[np.float64], ear
     square = (earth.a * cos_lat) ** 2 + (earth.b * sin_lat) ** 2
     radius = (earth.a**2 * earth.b / square)[..., None]
     far = np.hypot(offset[..., 0], offset[..., 1])[..., None]
-    along = np.sinc(far / radius / np.pi) * (offset[..., :1] * east + offset[..., 1:] * north)
-    places = centre[:, None, :] + along - 2.0 * radius * np.sin(0.5 * far / radius) ** 2 * up
-    return degrees_of(places.reshape(-1, 3), earth).reshape(n, m, 2)
+    along = np.sinc(far / radius / np.pi) * (offset[..., :1] * east + offset[..., 1:2] * north)
+    places = centre[:, None, :3] + along - 2.0 * radius * np.sin(0.5 * far / radius) ** 2 * up
+    places = np.concatenate([places, centre[:, None, 3:] + offset[..., 2:]], axis=-1)
+    return degrees_of(places.reshape(n * m, -1), earth).reshape(n, m, width)
 
 
 def checked_positions(
     table: pa.Table, model: Position, defects: Defects
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Centres and deviations of rows; bad rows are marked."""
-    lat, lon = floats(table[model.lat]), floats(table[model.lon])
-    finite = np.isfinite(lat) & np.isfinite(lon)
-    defects.mark(~finite, why.NON_FINITE, lambda i: f"{model.lat} is {lat[i]}, {model.lon} is {lon[i]}")
+    given = np.column_stack([floats(table[column]) for column in model.columns])
+    finite = np.isfinite(given)
+    defects.mark(~finite.all(axis=1), why.NON_FINITE, lambda i: _listed(model.columns, given[i]))
+    given = np.where(finite, given, 0.0)
+    lat, lon = given[:, 0], given[:, 1]
+    good = np.abs(lat) <= 90.0
 
     def outside(i: int) -> str:
         swapped = abs(lon[i]) <= 90.0 and abs(lat[i]) <= 180.0
         return f"{model.lat} is {lat[i]}" + (f", {model.lon} is {lon[i]}: they may be swapped" if swapped else "")
 
-    good = finite & (np.abs(np.where(finite, lat, 0.0)) <= 90.0)
     defects.mark(~good, why.BAD_LATITUDE, outside)
     spread = np.empty((len(table), 0))
     if not model.exact:
-        given = floats(table[model.sigma]) if isinstance(model.sigma, str) else np.full(len(table), model.sigma)
-        defects.mark(~np.isfinite(given), why.NON_FINITE, lambda i: f"sigma is {given[i]}")
-        defects.mark(given < 0.0, why.NEGATIVE_SPREAD, lambda i: f"sigma is {given[i]}")
-        defects.mark(given > MOST_ERROR, why.LARGE_ERROR, lambda i: f"sigma is {given[i]} metres")
-        spread = given[:, None]
-    return centred(np.where(good, lat, 0.0), np.where(good, lon, 0.0), EARTHS[model.earth]), spread
+        spread = np.column_stack(
+            [floats(table[s]) if isinstance(s, str) else np.full(len(table), s) for s in model.sigmas]
+        )
+        told = ("sigma", "altitude_sigma")[: spread.shape[1]]
+        defects.mark(~np.isfinite(spread).all(axis=1), why.NON_FINITE, lambda i: _listed(told, spread[i]))
+        defects.mark((spread < 0.0).any(axis=1), why.NEGATIVE_SPREAD, lambda i: _listed(told, spread[i]))
+        defects.mark((spread > MOST_ERROR).any(axis=1), why.LARGE_ERROR, lambda i: _listed(told, spread[i]))
+    places = centred(np.where(good, lat, 0.0), lon, EARTHS[model.earth])
+    return np.column_stack([places, given[:, 2:]]), spread
+
+
+def _listed(names: Sequence[str], values: NDArray[np.float64]) -> str:
+    return ", ".join(f"{name} is {value}" for name, value in zip(names, values.tolist(), strict=True))

@@ -138,33 +138,46 @@ class Position:
     ellipsoid in metres, or with ``earth="sphere"`` great circles of radius 6,371,008.8 m. Longitudes are taken modulo
     360; a latitude outside [-90, 90] is a reject.
 
+    With ``altitude``, a column of metres above the ellipsoid, distances are ``hypot(geodesic, difference of
+    altitudes)``; ``altitude_sigma`` is the deviation of its error (metres; a column or a number).
+
     >>> import appulse as ap
-    >>> ap.Position("lat", "lon", sigma="accuracy")
-    Position(lat='lat', lon='lon', sigma='accuracy', earth='wgs84')
+    >>> ap.Position("lat", "lon", sigma="accuracy").columns
+    ('lat', 'lon')
     """
 
     lat: Name
     lon: Name
     sigma: _Spread = 0.0
+    altitude: Name | None = None
+    altitude_sigma: _Spread = 0.0
     earth: Annotated[str, one_of("wgs84", "sphere")] = "wgs84"
 
     def __post_init__(self) -> None:
         _columns("Position", self.columns)
-        if isinstance(self.sigma, float) and self.sigma > MOST_ERROR:
-            raise BadArgument(
-                f"Position(sigma={self.sigma:g}) is above {MOST_ERROR:g} metres, where a plane is no model of the "
-                "Earth. Give the standard deviation in metres."
-            )
+        if self.altitude is None and self.altitude_sigma != 0.0:
+            raise BadArgument("Position(altitude_sigma=) is the error of an altitude. Name its column by altitude=.")
+        for name, sigma in (("sigma", self.sigma), ("altitude_sigma", self.altitude_sigma)):
+            if isinstance(sigma, float) and sigma > MOST_ERROR:
+                raise BadArgument(
+                    f"Position({name}={sigma:g}) is above {MOST_ERROR:g} metres, where a plane is no model of the "
+                    "Earth. Give the standard deviation in metres."
+                )
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns of the coordinates."""
-        return (self.lat, self.lon)
+        return (self.lat, self.lon) if self.altitude is None else (self.lat, self.lon, self.altitude)
+
+    @property
+    def sigmas(self) -> tuple[str | float, ...]:
+        """The deviations: in each horizontal direction, and of the altitude if there is one."""
+        return (self.sigma,) if self.altitude is None else (self.sigma, self.altitude_sigma)
 
     @property
     def exact(self) -> bool:
         """Whether no position has an error."""
-        return self.sigma == 0.0
+        return not any(self.sigmas)
 
     @property
     def form(self) -> Form:
@@ -182,7 +195,7 @@ def dimensions(model: Model) -> int | None:
     if isinstance(model, Samples):
         return None if model.names is None else len(model.names)
     if isinstance(model, Position):
-        return 3  # in Earth-centred coordinates
+        return 1 + len(model.columns)  # in Earth-centred coordinates
     return len(model.columns)
 
 
@@ -234,7 +247,7 @@ def columns(model: Model) -> tuple[str, ...]:
     if isinstance(model, Ball):
         return model.columns + ((model.radius,) if isinstance(model.radius, str) else ())
     if isinstance(model, Position):
-        return model.columns + ((model.sigma,) if isinstance(model.sigma, str) else ())
+        return model.columns + tuple(s for s in model.sigmas if isinstance(s, str))
     return model.columns
 
 

@@ -9,10 +9,11 @@ import numpy as np
 
 from appulse.errors import warn_exploding
 from appulse.kernels import bounds as bound_kernels
+from appulse.kernels.altitude import altitude_pairs
 from appulse.kernels.arrays import RowPairs, Sampled
 from appulse.kernels.axes import refine_on_axes
 from appulse.kernels.gaussian import Gaussians, gaussian_pairs
-from appulse.kernels.geodesic import Earth, earth_pairs
+from appulse.kernels.geodesic import Earth, Near, earth_pairs
 from appulse.kernels.grid import squared_distances
 from appulse.kernels.one_dimension import refine_line
 from appulse.kernels.refine import refine
@@ -21,6 +22,7 @@ from appulse.kernels.within_epsilon import SamplePairs, close_samples
 from appulse.model.batch import SHARED, Batch, Ragged
 from appulse.model.uncertainty import in_closed_form
 from appulse.operators.pairings import Pairings
+from appulse.operators.plan import tolerated
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -133,16 +135,18 @@ def _on_earth(plan: JoinPlan, pairs: CandidatePairs, earth: Earth, counts: Count
     a, b = pairs.left_store, pairs.right_store
     none = np.empty((0, 1))
     probability, distance = np.empty(len(pairs.left)), np.empty(len(pairs.left))
-    earth_pairs(
-        pairs.rows,
-        earth,
-        (plan.epsilon, plan.limit),
+    near = Near(
+        plan.epsilon,
+        tolerated(plan.epsilon),
+        plan.vertical or 0.0,
+        tolerated(plan.vertical or 0.0),
+        plan.vertical is not None,
         plan.threshold,
         "projection" in plan.bounds,
-        Gaussians(a.centre.view, a.mass.view, none if a.spread is None else a.spread.view),
-        Gaussians(b.centre.view, b.mass.view, none if b.spread is None else b.spread.view),
-        (probability, distance),
     )
+    one, other = (Gaussians(s.centre.view, s.mass.view, none if s.spread is None else s.spread.view) for s in (a, b))
+    kernel = earth_pairs if a.d == 3 else altitude_pairs
+    kernel(pairs.rows, earth, near, one, other, probability, distance)
     pruned = 0 if plan.points_only else int(np.isnan(probability).sum())
     counts["pruned_projection"] += pruned
     counts["refined"] += len(probability) - pruned

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,11 @@ BOUNDS = frozenset({"reach", "moment", "square", "sample", "accept", "axes", "pr
 INDEXES = ("auto", "grid", "dense", "sorted")
 
 
+def tolerated(epsilon: float) -> float:
+    """A distance with its tolerance."""
+    return epsilon + 1e-9 * max(1.0, epsilon)
+
+
 @dataclass(frozen=True)
 class JoinPlan:
     """What to join and how; nothing of frames or engines.
@@ -25,7 +31,8 @@ class JoinPlan:
     ``grouped``. ``quantile`` is the mass that reaches exceed. With ``changes`` pairs are told when they leave, with
     ``values`` the samples that match are, and everything is sampled.
     ``bounds`` and ``index`` change the speed, never the answers. Where probabilities are ``bounded`` a lower and an
-    upper bound of them will do.
+    upper bound of them will do. Where there is a ``vertical`` epsilon, ``epsilon`` is the horizontal one, and both have
+    to hold.
     """
 
     streams: tuple[str, ...]
@@ -43,11 +50,13 @@ class JoinPlan:
     changes: bool = False
     values: bool = False
     bounded: bool = False
+    vertical: float | None = None
 
     @property
     def limit(self) -> float:
-        """Epsilon with its tolerance: two points are close iff d2 <= limit^2."""
-        return self.epsilon + 1e-9 * max(1.0, self.epsilon)
+        """Epsilon with its tolerance: points are close iff d2 <= limit^2. No two in a cylinder are farther apart."""
+        own = tolerated(self.epsilon)
+        return own if self.vertical is None else math.hypot(own, tolerated(self.vertical))
 
     @property
     def closed_form(self) -> bool:

@@ -305,7 +305,7 @@ class SimilarityJoin:
         if "reach" not in self.plan.bounds:
             extent = np.maximum(extent, objects.radius)
             if in_closed_form(model) and objects.spread.shape[1]:
-                extent = np.maximum(extent, _GAUSSIAN_EDGE * objects.spread[:, 0])
+                extent = np.maximum(extent, _GAUSSIAN_EDGE * np.hypot.reduce(objects.spread, axis=1))
         group, differ = self._groups.of(objects.group, n), self._differs.of(objects.differ, n)
         # Rows taken from state have no frames: whatever else is there, is there with them.
         frame = np.zeros((n, self.plan.frame_width), np.int64) if objects.frame is None else objects.frame

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from appulse.arguments import number, one_of
+from appulse.arguments import either, mapping, number, one_of
 from appulse.engines.imputing import filled_columns, fills_of
 from appulse.engines.meaning import of_call, of_stream, of_types
 from appulse.engines.objects import ObjectsCall
@@ -30,7 +31,7 @@ from appulse.windows.definitions import DeltaWindow, TimeWindow, Window
 from appulse.windows.frames import meaning_of, rule_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -58,7 +59,12 @@ _DEFAULTS = {
     "values": False,
 }
 # Its square has to be a double.
-Epsilon: TypeAlias = Annotated[float, number(least=0.0, most=1e150)]
+_DISTANCE = number(least=0.0, most=1e150)
+#: The least distance that is too far; of positions with an altitude it may be one along the Earth and one above.
+Epsilon: TypeAlias = Annotated[
+    float | Mapping[str, float],
+    either(_DISTANCE, mapping(one_of("horizontal", "vertical"), _DISTANCE, "{'horizontal': ..., 'vertical': ...}")),
+]
 Emit: TypeAlias = Annotated[str, one_of(*EMITS)]
 Probabilities: TypeAlias = Annotated[str, one_of(*PROBABILITIES)]
 
@@ -120,7 +126,9 @@ class JoinCall(ObjectsCall):
         lengths = dict(zip(plan.streams, plan.windows, strict=True)) if plan.rule is None else {}
         arguments = {
             "streams": [of_stream(*one, arrival=self.arrival) for one in waits],
-            "epsilon": real(plan.epsilon),
+            "epsilon": real(plan.epsilon)
+            if plan.vertical is None
+            else {"horizontal": real(plan.epsilon), "vertical": real(plan.vertical)},
             "probability": real(self.probability),
             "window": meaning_of(plan.rule, lengths, self.encodings[0].measure),
             "different": self.encodings[0].differ,
@@ -146,7 +154,7 @@ def resolve(
     streams: Sequence[Stream],
     schemas: Sequence[pa.Schema],
     *,
-    epsilon: float,
+    epsilon: float | Mapping[str, float],
     probability: float,
     window: Window,
     self_join: bool,
@@ -172,11 +180,13 @@ def resolve(
     conditions = [tuple(map(parse, stream.where)) for stream in streams]
     models = tuple(held_as(stream.value, where) for stream, where in zip(streams, conditions, strict=True))
     threshold = within_tolerance(probability)
+    within, vertical = _thresholds(epsilon, streams)
     plan = JoinPlan(
         streams=names,
         models=models,
         windows=window.micros(names) if isinstance(window, TimeWindow) else (),
-        epsilon=epsilon,
+        epsilon=within,
+        vertical=vertical,
         threshold=threshold,
         quantile=reach_quantile(threshold),
         self_join=self_join,
@@ -239,6 +249,20 @@ def resolve(
 def within_tolerance(probability: float) -> float:
     """What a probability has to reach; thresholds no greater than the tolerance stand as they are."""
     return probability - TOLERANCE if probability > 2 * TOLERANCE else probability
+
+
+def _thresholds(epsilon: float | Mapping[str, float], streams: Sequence[Stream]) -> tuple[float, float | None]:
+    """Epsilon, and a vertical one where there are two."""
+    if not isinstance(epsilon, Mapping):
+        return epsilon, None
+    if set(epsilon) != {"horizontal", "vertical"}:
+        raise BadArgument(f"epsilon={dict(epsilon)!r}: give 'horizontal' and 'vertical', or one number.")
+    if not all(isinstance(s.value, Position) and s.value.altitude is not None for s in streams):
+        raise BadArgument(
+            "epsilon={'horizontal': ..., 'vertical': ...} needs altitudes: give every stream "
+            "value=ap.Position(lat, lon, altitude=...), or one number for epsilon."
+        )
+    return epsilon["horizontal"], epsilon["vertical"]
 
 
 def _check_places(streams: Sequence[Stream], names: Sequence[str]) -> None:

@@ -138,10 +138,12 @@ def _side(table: pa.Table, call: JoinCall, i: int) -> _Side:
 def _described(side: _Side, name: str, plan: JoinPlan) -> str:
     samples = side.samples
     if plan.earth is not None:
-        lat, lon = degrees_of(samples.centre, plan.earth)[0]
+        lat, lon, *altitude = degrees_of(samples.centre, plan.earth)[0]
+        above = "".join(f", altitude {metres:.6g}" for metres in altitude)
+        sigmas = " and ".join(f"{sigma:.6g}" for sigma in side.row.spread[0]) or "0"
         return (
-            f"{name}: latitude {lat:.8g}, longitude {lon:.8g}, exists with {samples.mass[0]:.6g}, "
-            f"sigma {side.sigma:.6g} metres, reach {side.row.reach[0]:.6g}"
+            f"{name}: latitude {lat:.8g}, longitude {lon:.8g}{above}, exists with {samples.mass[0]:.6g}, "
+            f"sigma {sigmas} metres, reach {side.row.reach[0]:.6g}"
         )
     mean = ", ".join(f"{x:.6g}" for x in samples.centre[0])
     count = "closed form where it meets its like" if side.gaussian else f"{int(samples.first[1])} samples"
@@ -184,14 +186,20 @@ def _numbers(left: _Side, right: _Side, call: JoinCall) -> Iterator[str]:
     gap = a.centre[0] - b.centre[0]
     distance, mass = float(np.linalg.norm(gap)), float(a.mass[0] * b.mass[0])
     if plan.earth is not None:
-        yield f"chord, through the Earth: {distance:.6g} metres; the geodesic is never shorter"
-        distance = geodesic(plan.earth, *a.centre[0].tolist(), *b.centre[0].tolist())
-    reach = plan.epsilon + float(left.row.reach[0] + right.row.reach[0])
-    yield f"distance of the means: {distance:.6g}; epsilon {plan.epsilon:.6g}; with both reaches {reach:.6g}"
+        chord = float(np.linalg.norm(gap[:3]))
+        yield f"chord, through the Earth: {chord:.6g} metres; the geodesic is never shorter"
+        along, rise = geodesic(plan.earth, *a.centre[0, :3].tolist(), *b.centre[0, :3].tolist()), float(sum(gap[3:]))
+        distance = math.hypot(along, rise)
+        if len(gap) > 3:
+            wanted = "" if plan.vertical is None else f"; epsilon {plan.epsilon:.6g} and {plan.vertical:.6g}"
+            yield f"geodesic {along:.6g}, difference of altitudes {abs(rise):.6g}{wanted}"
+    epsilon = plan.epsilon if plan.vertical is None else plan.limit
+    reach = epsilon + float(left.row.reach[0] + right.row.reach[0])
+    yield f"distance of the means: {distance:.6g}; epsilon {epsilon:.6g}; with both reaches {reach:.6g}"
     yield f"mass: at most {mass:.6g}, if both exist"
     if left.gaussian and right.gaussian and not plan.values:
         deviation = math.hypot(left.sigma, right.sigma)
-        if deviation > 0.0:
+        if deviation > 0.0 and (plan.earth is None or len(gap) == 3):
             bound = mass * phi((plan.epsilon - distance) / deviation)
             yield f"half-space (deviation {deviation:.6g}): at most {bound:.6g}"
         return
