@@ -43,25 +43,31 @@ class Earth(NamedTuple):
 
 
 @exact_kernel
-def _sine(degrees: float) -> float:
-    """The sine of degrees from -90 to 360."""
-    folded = 180.0 - degrees if degrees > 90.0 else degrees
-    return math.sin(math.radians(degrees - 360.0 if degrees > 270.0 else folded))
+def _sine_and_cosine(degrees: float) -> tuple[float, float]:
+    """Of an angle; exact at multiples of 90 degrees."""
+    if abs(degrees) > 1e6:
+        degrees = degrees % 360.0
+    quarters = math.floor(degrees / 90.0 + 0.5)
+    rest = math.radians(degrees - 90.0 * quarters)
+    sine, cosine = math.sin(rest), math.cos(rest)
+    turn = np.int64(quarters) & 3
+    if turn == 0:
+        return sine, cosine
+    if turn == 1:
+        return cosine, -sine
+    return (-sine, -cosine) if turn == 2 else (-cosine, sine)
 
 
 @exact_kernel
 def to_centred(earth: Earth, lat: Floats, lon: Floats, out: Floats) -> None:
-    """Earth-centred coordinates of degrees.
-
-    Exact at multiples of 90 degrees, so that each pole, and the 180th meridian from either side, is one place.
-    """
+    """Earth-centred coordinates of degrees: each pole, and the 180th meridian from either side, is one place."""
     a, b = earth.a, earth.b
     for i in range(lat.shape[0]):
-        east = lon[i] % 360.0
-        sine, cosine = _sine(lat[i]), _sine(90.0 - abs(lat[i]))
+        sine, cosine = _sine_and_cosine(lat[i])
+        sideways, ahead = _sine_and_cosine(lon[i])
         across = a * a / math.sqrt(a * cosine * (a * cosine) + b * sine * (b * sine))
-        out[i, 0] = across * cosine * _sine((east + 90.0) % 360.0)
-        out[i, 1] = across * cosine * _sine(east)
+        out[i, 0] = across * cosine * ahead
+        out[i, 1] = across * cosine * sideways
         out[i, 2] = across * (b / a) * (b / a) * sine
 
 
