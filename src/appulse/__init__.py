@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from appulse.imputation.time_regression import TimeRegressionImputer
     from appulse.imputation.versions import SavedImputer
     from appulse.model.stream import Stream
-    from appulse.model.uncertainty import Ball, Exact, Gaussian, Incomplete, Samples
+    from appulse.model.uncertainty import Ball, Exact, Gaussian, Incomplete, Position, Samples
     from appulse.windows.definitions import CountWindow, DeltaWindow, TimeWindow, TumblingWindow, UncertainCountWindow
 
 version = "0.1.0"

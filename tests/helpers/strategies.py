@@ -265,10 +265,10 @@ class _Shape:
             return ap.Exact(*columns)
         if self.places:
             sigma, above = ("s0", "s1") if not self.constant else (500.0, 300.0)
-            if self.model in PLACES:
-                return ap.Position(*columns, sigma=0.0 if self.exact else sigma, earth=self.earth)
-            errors: dict[str, Any] = {} if self.exact else {"sigma": sigma, "altitude_sigma": above}
-            return ap.Position(*columns[:2], altitude=columns[2], earth=self.earth, **errors)
+            errors: dict[str, Any] = {} if self.exact else {"sigma": sigma}
+            if self.model in ALTITUDES:
+                errors |= {"altitude": columns[2]} | ({} if self.exact else {"altitude_sigma": above})
+            return ap.Position(columns[0], columns[1], earth=self.earth, **errors)
         if self.model in ("samples", "weighted", "line"):
             # An uncertain delta window needs one name for a dimension of all streams.
             name = "x" if self.window == "uncertain-delta" else "n"
