@@ -351,6 +351,8 @@ def _definitions() -> Iterator[Target]:
         "Gaussian of two", lambda sigma: joined(ap.Gaussian("x", "y", sigma=[sigma, 1.0], samples=4)), {"sigma": 1.0}
     )
     yield Target("Ball", lambda column, **a: joined(ap.Ball(column, **a)), {"column": "x", "radius": 1.0, "samples": 8})
+    place = {"lat": "x", "lon": "y", "sigma": 1.0, "earth": "sphere"}
+    yield Target("Position", lambda **a: joined(ap.Position(**a)), place)
 
     def within(window: Any) -> None:
         ap.self_join(stream(existence="p"), **question | {"window": window})

@@ -36,7 +36,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "DeltaWindow",
         "TumblingWindow",
     ),
-    "Uncertainty models": ("Exact", "Samples", "Gaussian", "Ball", "Incomplete"),
+    "Uncertainty models": ("Exact", "Samples", "Gaussian", "Ball", "Position", "Incomplete"),
     "Joins": ("similarity_join", "self_join", "SimilarityJoin"),
     "Motion": ("Straight", "Course", "Velocity", "encounters", "Encounters"),
     "Incomplete streams": (

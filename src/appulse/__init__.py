@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from appulse.imputation.versions import SavedImputer
     from appulse.model.motion import Course, Straight, Velocity
     from appulse.model.stream import Stream
-    from appulse.model.uncertainty import Ball, Exact, Gaussian, Incomplete, Samples
+    from appulse.model.uncertainty import Ball, Exact, Gaussian, Incomplete, Position, Samples
     from appulse.windows.definitions import CountWindow, DeltaWindow, TimeWindow, TumblingWindow, UncertainCountWindow
 
 version = "0.1.0"
@@ -124,7 +124,7 @@ _HOMES = {
     "appulse.imputation.versions": ("SavedImputer",),
     "appulse.model.motion": ("Course", "Straight", "Velocity"),
     "appulse.model.stream": ("Stream",),
-    "appulse.model.uncertainty": ("Ball", "Exact", "Gaussian", "Incomplete", "Samples"),
+    "appulse.model.uncertainty": ("Ball", "Exact", "Gaussian", "Incomplete", "Position", "Samples"),
     "appulse.windows.definitions": (
         "CountWindow",
         "DeltaWindow",
@@ -150,6 +150,7 @@ __all__ = [  # noqa: RUF022 - by topic, as in the reference
     "Samples",
     "Gaussian",
     "Ball",
+    "Position",
     "Incomplete",
     # Joins
     "similarity_join",

@@ -162,7 +162,7 @@ def test_paths_may_be_absolute_at_home_or_elsewhere(job: Path) -> None:
         ("sigma =", "sigme =", "defaults.value.sigme: unknown key. Did you mean 'sigma'?"),
         ("epsilon =", "epsilom =", "similarity_join.epsilom: unknown key. Did you mean 'epsilon'?"),
         ('"Gaussian"', '"Gausian"', "defaults.value.model: is 'Gausian'. Did you mean 'Gaussian'?"),
-        ('model = "Gaussian", ', "", "defaults.value.model: is missing. Known: Exact, Samples, Gaussian, Ball, Inc"),
+        ('model = "Gaussian", ', "", "defaults.value.model: is missing. Known: Exact, Samples, Gaussian, Ball, Pos"),
         ('format = "parquet"', 'format = "parket"', "defaults.format: is 'parket' (text). Did you mean 'parquet'?"),
         ("epsilon = 5.0", 'epsilon = "5"', "similarity_join.epsilon: is '5' (text), wanted a number."),
         ("epsilon = 5.0", "epsilon = -1", "similarity_join.epsilon: is -1 (a number), wanted at least 0."),
@@ -273,14 +273,14 @@ def test_a_stream_per_cab_gives_the_pairs_of_one_stream_joined_with_itself(monke
     cabs = {cab: track.reset_index(drop=True) for cab, track in fixes.groupby("cab")}
     several = ap.similarity_join(
         *(source.stream(cabs[name], name) for name, source in table.sources.items()),
-        epsilon=join.epsilon,
+        epsilon=join.within,
         probability=join.probability,
         window=window,
     )
     one = ap.self_join(
         table.sources["abboip"].stream(fixes, None),
         different="cab",
-        epsilon=join.epsilon,
+        epsilon=join.within,
         probability=join.probability,
         window=window,
     )

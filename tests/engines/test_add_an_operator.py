@@ -77,7 +77,7 @@ class FakeMax(FakeQuery):
         return [Stage(GroupBuckets(self.call, toy.MaxBucket), "max")]
 
 
-@pytest.mark.filterwarnings("ignore::appulse.LateRows")
+@pytest.mark.filterwarnings("ignore::appulse.LateRows")  # most rows may be late, by chance
 @given(given=rows, cut=st.integers(1, 9), buckets=st.integers(1, 3), slack=st.sampled_from((-(1 << 40), 1 << 18)))
 def test_a_played_spark_is_as_pushes_in_process(
     given: list[tuple[str, int, int]], cut: int, buckets: int, slack: int

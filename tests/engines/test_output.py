@@ -370,7 +370,7 @@ def test_when_degrees_are_suspected() -> None:
     named, bare = ("lat", "lon"), ("a", "b")
     # By names alone: no epsilon that somebody may mean in degrees, and no values that are none.
     assert "lat and lon look like degrees, and epsilon=50" in degrees_hint(named, 50.0)
-    assert "project them to metres first" in degrees_hint(named, 50.0, least, most)
+    assert "give them as ap.Position(lat, lon), with distances in metres" in degrees_hint(named, 50.0, least, most)
     assert degrees_hint(named, 2.5, least, most) == ""
     assert degrees_hint(named, 50.0, metres, metres) == ""
     assert degrees_hint(bare, 50.0, least, most) == ""

@@ -14,13 +14,14 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from itertools import combinations, product
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 import appulse as ap
 from appulse.model.points import ball_points, normal_points
+from tests.helpers import geodesics
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from appulse.windows.definitions import Window
 
-    Model = ap.Exact | ap.Samples | ap.Gaussian | ap.Ball | ap.Incomplete
+    Model: TypeAlias = ap.Exact | ap.Samples | ap.Gaussian | ap.Ball | ap.Incomplete | ap.Position
 
 TOLERANCE = Fraction(1, 10**9)
 MICROS = {
@@ -50,11 +51,16 @@ _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - times without zone are UTC
 
 @dataclass(frozen=True)
 class Object:
-    """An uncertain object: its samples with their weights, and, if it is one, the isotropic Gaussian it is."""
+    """An uncertain object: its samples with their weights, and, if it is one, the isotropic Gaussian it is.
+
+    A place on the ``earth`` has degrees for coordinates, and a deviation in metres.
+    """
 
     points: tuple[tuple[float, ...], ...]
     weights: tuple[Fraction, ...]
     gaussian: tuple[tuple[float, ...], float] | None = None
+    earth: str | None = None
+    altitude_sigma: float = 0.0
 
     @property
     def mass(self) -> Fraction:
@@ -193,14 +199,25 @@ def defects(row: Mapping[str, Any], stream: ap.Stream, d: int, attribute: str | 
     if isinstance(model, ap.Samples):
         found |= _sample_defects(row, model, d)
     else:
-        if not all(math.isfinite(_number(row[column])) for column in model.columns):
-            found.add("non-finite value")
-        for spread in spreads(row, model):
-            if not math.isfinite(spread):
-                found.add("non-finite value")
-            elif spread < 0:
-                found.add("negative sigma or radius")
+        found |= _centre_defects(row, model)
     return frozenset(found)
+
+
+def _centre_defects(row: Mapping[str, Any], model: Model) -> set[str]:
+    found = set()
+    places = isinstance(model, ap.Position)
+    if not all(math.isfinite(_number(row[column])) for column in dimension_names(model, 0)):
+        found.add("non-finite value")
+    if isinstance(model, ap.Position) and abs(_number(row[model.lat])) > 90.0:
+        found.add("latitude outside [-90, 90]")
+    for spread in spreads(row, model):
+        if not math.isfinite(spread):
+            found.add("non-finite value")
+        elif spread < 0:
+            found.add("negative sigma or radius")
+        elif places and spread > 1e5:
+            found.add("error above 100 km")
+    return found
 
 
 def _sample_defects(row: Mapping[str, Any], model: ap.Samples, d: int) -> set[str]:
@@ -239,7 +256,10 @@ def _point_defects(sample: Any, d: int) -> set[str]:
 
 def spreads(row: Mapping[str, Any], model: Model) -> list[float]:
     """Sigmas or radius of a row, as given."""
-    if isinstance(model, ap.Gaussian):
+    given: tuple[str | float, ...]
+    if isinstance(model, ap.Position):
+        given = model.sigmas
+    elif isinstance(model, ap.Gaussian):
         given = model.sigma if isinstance(model.sigma, tuple) else (model.sigma,)
     elif isinstance(model, ap.Ball):
         given = (model.radius,)
@@ -260,6 +280,10 @@ def object_of(row: Mapping[str, Any], stream: ap.Stream) -> Object:
         kept = [(s, existence * w / total) for s, w in zip(samples, weights, strict=True) if w != 0]
         listed = [tuple(map(float, s)) if isinstance(s, list) else (float(s),) for s, _ in kept]
         return Object(tuple(listed), tuple(w for _, w in kept))
+    if isinstance(model, ap.Position):
+        place = tuple(float(row[column]) for column in model.columns)
+        sigma, *above = spreads(row, model)
+        return Object((place,), (existence,), (place, sigma), model.earth, *above)
     centre = np.array([float(row[column]) for column in model.columns])
     spread = np.array(spreads(row, model))
     if isinstance(model, ap.Exact):
@@ -336,15 +360,50 @@ def gaussian_probability(distance: float, deviation: float, epsilon: float, d: i
     return float(chi2.cdf(r2, d) if nc == 0.0 else ncx2.cdf(r2, d, nc))
 
 
-def probability(a: Object, b: Object, epsilon: float) -> Fraction | float:
+def altitude_probability(a: Object, b: Object, epsilon: float | Mapping[str, float]) -> Fraction | float:
+    """Of two places with an altitude: in a ball by quadrature, in a cylinder each way apart."""
+    assert a.earth is not None
+    assert a.gaussian is not None
+    assert b.gaussian is not None
+    flat, steep = math.hypot(a.gaussian[1], b.gaussian[1]), math.hypot(a.altitude_sigma, b.altitude_sigma)
+    along, rise = geodesics.distance(a.earth, a.mean[:2], b.mean[:2]), abs(a.mean[2] - b.mean[2])
+    if isinstance(epsilon, float):
+        if flat == steep == 0.0:
+            return a.mass * b.mass if math.hypot(along, rise) <= limit_of(epsilon) else Fraction(0)
+        return float(a.mass * b.mass) * geodesics.in_ball(along, flat, rise, steep, epsilon)
+    found: Fraction | float = a.mass * b.mass
+    for distance, deviation, bound, d in (
+        (along, flat, epsilon["horizontal"], 2),
+        (rise, steep, epsilon["vertical"], 1),
+    ):
+        if deviation == 0.0:
+            found = found if distance <= limit_of(bound) else Fraction(0)
+        else:
+            found = float(found) * gaussian_probability(distance, deviation, bound, d)
+    return found
+
+
+def probability(a: Object, b: Object, epsilon: float | Mapping[str, float]) -> Fraction | float:
     """Pr{both exist and lie within epsilon}: a fraction where it is exact."""
+    if a.earth is not None and len(a.mean) == 3:
+        return altitude_probability(a, b, epsilon)
+    assert isinstance(epsilon, float)
     if a.gaussian is None or b.gaussian is None:
         return samples_probability(a, b, epsilon)
     (x, s), (y, t) = a.gaussian, b.gaussian
     deviation = math.hypot(s, t)
     if deviation == 0.0:
-        return a.mass * b.mass if is_close(x, y, epsilon) else Fraction(0)
-    return float(a.mass * b.mass) * gaussian_probability(math.dist(x, y), deviation, epsilon, len(x))
+        close = is_close(x, y, epsilon) if a.earth is None else distance(a, b) <= limit_of(epsilon)
+        return a.mass * b.mass if close else Fraction(0)
+    return float(a.mass * b.mass) * gaussian_probability(distance(a, b), deviation, epsilon, len(x))
+
+
+def distance(a: Object, b: Object) -> float:
+    """Between the mean positions."""
+    if a.earth is None:
+        return math.dist(a.mean, b.mean)
+    along = geodesics.distance(a.earth, a.mean[:2], b.mean[:2])
+    return math.hypot(along, *(x - y for x, y in zip(a.mean[2:], b.mean[2:], strict=True)))
 
 
 def apart_probability(a: Marginal, b: Marginal, bound: float) -> Fraction | float:
@@ -416,7 +475,9 @@ def rows_of(
             differ = None if different is None else row[different]
             value = object_of(row, stream)
             centre = value.mean
-            if not isinstance(stream.value, ap.Samples):
+            if isinstance(stream.value, ap.Position):
+                centre = (*geodesics.centred(stream.value.earth, centre[:2]), *centre[2:])
+            elif not isinstance(stream.value, ap.Samples):
                 centre = tuple(float(row[column]) for column in stream.value.columns)
             beside = Marginal.certain(0.0 if attribute is None else float(row[attribute]))
             if dimension is not None:
@@ -459,7 +520,7 @@ def pairs(
     streams: Sequence[ap.Stream],
     *,
     d: int,
-    epsilon: float,
+    epsilon: float | Mapping[str, float],
     probability: float,
     window: Window,
     self_join: bool = False,
@@ -663,7 +724,7 @@ def micros_of_duration(length: float | str | timedelta) -> int:
 
 
 def _answer(
-    a: Row, b: Row, names: Sequence[str], epsilon: float, alpha: float, factor: Fraction | float
+    a: Row, b: Row, names: Sequence[str], epsilon: float | Mapping[str, float], alpha: float, factor: Fraction | float
 ) -> Answer | None:
     found = probability(a.value, b.value, epsilon) * factor
     over = Fraction(found) - threshold_of(alpha)
@@ -679,7 +740,7 @@ def _answer(
         names[right.stream],
         right.key,
         right.time,
-        math.dist(left.value.mean, right.value.mean),
+        distance(left.value, right.value),
         float(found),
         doubtful,
         unordered=a.stream == b.stream and a.micros == b.micros and isinstance(a.key, dict | list),

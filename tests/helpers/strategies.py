@@ -59,7 +59,7 @@ class Case:
     tables: tuple[pa.Table, ...]
     streams: tuple[ap.Stream, ...]
     d: int
-    epsilon: float
+    epsilon: Any  # a number, or one for each way
     probability: float
     window: Any  # any window of the front door
     self_join: bool = False
@@ -208,6 +208,12 @@ def _time(kind: str, seconds: float) -> Any:
 # --- streams ----------------------------------------------------------------------------------------------------
 
 MODELS = ("exact", "samples", "weighted", "line", "gaussian", "gaussians", "ball")
+#: Models of places on the Earth, in two dimensions; they do not mix with others.
+PLACES = ("place", "position")
+#: The same with an altitude, in three dimensions.
+ALTITUDES = ("high place", "high position")
+# Around which places are drawn, a hundredth of a degree apart: some cross the 180th meridian, or a pole.
+_AROUND = ((0.0, 0.0), (52.5, 13.4), (-17.0, 180.0), (90.0, 0.0), (-90.0, 0.0), (0.005, -180.0))
 
 
 @dataclass(frozen=True)
@@ -226,6 +232,18 @@ class _Shape:
     points: int
     named: bool
     window: str  # its kind
+    around: tuple[float, float] = (0.0, 0.0)
+    earth: str = "wgs84"
+
+    @property
+    def places(self) -> bool:
+        """Whether rows are places on the Earth."""
+        return self.model in (*PLACES, *ALTITUDES)
+
+    @property
+    def exact(self) -> bool:
+        """Whether rows have no error."""
+        return self.model in ("exact", "place", "high place")
 
     @property
     def delta(self) -> bool:
@@ -245,6 +263,12 @@ class _Shape:
         columns = [f"x{k}" for k in range(self.d)]
         if self.model == "exact":
             return ap.Exact(*columns)
+        if self.places:
+            sigma, above = ("s0", "s1") if not self.constant else (500.0, 300.0)
+            errors: dict[str, Any] = {} if self.exact else {"sigma": sigma}
+            if self.model in ALTITUDES:
+                errors |= {"altitude": columns[2]} | ({} if self.exact else {"altitude_sigma": above})
+            return ap.Position(columns[0], columns[1], earth=self.earth, **errors)
         if self.model in ("samples", "weighted", "line"):
             # An uncertain delta window needs one name for a dimension of all streams.
             name = "x" if self.window == "uncertain-delta" else "n"
@@ -315,11 +339,25 @@ def _row(draw: DrawFn, shape: _Shape) -> dict[str, Any]:
             for i in range(n):
                 if weights[i] == 0.0 and draw(st.booleans()):  # what weighs nothing may be anything
                     samples[i] = draw(st.sampled_from(odd))
+    elif shape.places:
+        row |= draw(_place(shape))
     else:
         for k in range(shape.d):
             row[f"x{k}"] = draw(shape.points_at)
             row[f"s{k}"] = draw(spreads_)
     return row
+
+
+@st.composite
+def _place(draw: DrawFn, shape: _Shape) -> dict[str, Any]:
+    """A place, and the deviations of its error."""
+    lat, lon = shape.around
+    steps = st.integers(-3, 3)
+    north, east = lat + 0.01 * draw(steps), lon + draw(steps) * (60.0 if abs(lat) == 90.0 else 0.01)
+    spreads = st.sampled_from((0.0, 500.0, 1000.0, 250.0, 2000.0, 300.0))
+    turned = 360.0 * draw(st.sampled_from((0, 0, 0, 1, -1)))
+    row = {"x0": max(-90.0, min(90.0, north)), "x1": east + turned, "s0": draw(spreads), "s1": draw(spreads)}
+    return row if shape.d == 2 else row | {"x2": 300.0 * draw(steps), "s2": 0.0}
 
 
 @st.composite
@@ -353,7 +391,10 @@ def _spoiled(draw: DrawFn, shape: _Shape, row: dict[str, Any]) -> dict[str, Any]
             ways += [{"weights": [value, *weights[1:]]} for value in (NAN, None, 1.5, 1.0 + 1e-6)]
     else:
         ways += [{f"x{shape.d - 1}": value} for value in (NAN, INF, None)]
-        if not shape.constant and shape.model != "exact":
+        if shape.places:
+            ways += [{"x0": value} for value in (90.001, -91.0, 1e300)]
+            ways += [{"s0": 100_001.0}] if not shape.exact and not shape.constant else []
+        if not shape.constant and not shape.exact:
             ways += [{"s0": value} for value in (-1.0, NAN, None, INF)]
     return draw(st.sampled_from(ways))
 
@@ -408,7 +449,7 @@ def _ordered(table: pa.Table, stream: ap.Stream, d: int) -> pa.Table:
             continue
         if naive.plain(a.key) != naive.plain(b.key):
             known = not isinstance(a.key, dict)
-        elif isinstance(stream.value, ap.Samples):
+        elif isinstance(stream.value, ap.Samples | ap.Position):
             known = abs(a.centre[0] - b.centre[0]) > 1e-6
         else:
             known = a.centre != b.centre
@@ -448,6 +489,7 @@ def cases(
     offset = draw(st.sampled_from((0.0, 0.0, 0.0, 1e7, -1e6)))
     grain = draw(st.sampled_from(("halves", "halves", "halves", "thirds", "any")))
     kind = draw(st.sampled_from(windows))
+    around, earth = draw(st.sampled_from(_AROUND)), draw(st.sampled_from(("wgs84", "wgs84", "sphere")))
     # Half of the other windows decide alone: many rows that nearly all match.
     easy = kind != "time" and draw(st.booleans())
     least = most // 2 if easy else 0
@@ -465,6 +507,8 @@ def cases(
             points=draw(st.sampled_from((1, 2, 3, 5, 8))),
             named=True,
             window=kind,
+            around=around,
+            earth=earth,
         )
         for _ in range(n)
     ]
@@ -485,11 +529,15 @@ def cases(
     )
     if kind != "time":
         tables = [_ordered(table, stream, d) for table, stream in zip(tables, streams, strict=True)]
+    scale = 1000.0 if first in (*PLACES, *ALTITUDES) else 1.0
+    epsilon: Any = scale * (100.0 if easy else draw(st.sampled_from(EPSILONS)))
+    if first in ALTITUDES and draw(st.booleans()):
+        epsilon = {"horizontal": epsilon, "vertical": 1e5 if easy else draw(st.sampled_from((0.0, 250.0, 650.0)))}
     return Case(
         tables=tuple(tables),
         streams=streams,
         d=d,
-        epsilon=100.0 if easy else draw(st.sampled_from(EPSILONS)),
+        epsilon=epsilon,
         probability=1e-6 if easy else draw(st.one_of(st.sampled_from(ALPHAS), st.floats(0.01, 1.0))),
         window=draw(_window(kind, streams, d)),
         self_join=self_join,

@@ -106,7 +106,7 @@ def test_a_checkpoint_says_what_it_is_of(joined: Path) -> None:
 
 
 def test_tile_plans_are_read_as_they_were_written() -> None:
-    hot = {"hot": (7, 1 << 63), "hot_classes": (1, 2), "hot_first": (0, 1), "hot_tiles": (0, 1, 1, 0)}
+    hot: Any = {"hot": (7, 1 << 63), "hot_classes": (1, 2), "hot_first": (0, 1), "hot_tiles": (0, 1, 1, 0)}
     plain, cut = TilePlan(2, 0.1, 0.0, 1 / 3), TilePlan(2, 1.5, 24.0, 0.5, **hot, slots=3)
     for tiling in (Tiling((Version(plain),), 0), Tiling((Version(plain),), 5).followed_by(cut, 17)):
         kept = json.loads(json.dumps(tiling.meaning(), sort_keys=True))

@@ -43,7 +43,9 @@ def similarity_join(
     """Pairs of rows of different streams within ``epsilon`` with probability at least ``probability``.
 
     Both rows lie in their windows at some tick; each pair is reported once. ``epsilon`` is in the unit of the
-    coordinates; comparisons are inclusive. Passing one `Stream` twice pairs it with itself, as `self_join` does.
+    coordinates; comparisons are inclusive. Of a `Position` it is in metres; with an altitude it may be
+    ``{"horizontal": 9260, "vertical": 305}``, a cylinder: both have to hold. Passing one `Stream` twice pairs it with
+    itself, as `self_join` does.
     Columns: ``left_stream, left_key, left_time, right_stream, right_key, right_time, distance, probability``, where
     ``distance`` is between the two mean positions. ``emit="changes"`` adds ``change`` (+1 a pair enters, -1 it leaves)
     and ``time``: for -1 under time windows the last time at which the pair holds, else the tick that pushed a row out.
@@ -305,6 +307,8 @@ def _join(streams: tuple[Stream[Result], ...], *, options: Options | None, **set
 
 
 def _refuse_unbuilt(*, metric: str) -> None:
+    if metric == "haversine":
+        raise BadArgument("metric='haversine': give value=ap.Position(lat, lon, earth='sphere'), without metric=.")
     if metric != "euclidean":
         raise NotBuilt(
             f"metric={metric!r} is planned and not built yet; today metric='euclidean' is. See docs/index.md."

@@ -181,14 +181,15 @@ def _stream(call: ObjectsCall | WindowCall, i: int) -> str:
 def _join(call: JoinCall, tiles: int | None) -> Iterator[str]:
     plan = call.plan
     kind = "self-join" if plan.self_join else f"join of {len(plan.streams)} streams"
-    yield f"{kind}: within {plan.epsilon:g} with probability at least {plan.threshold + TOLERANCE:.6g}; emits " + (
+    within = f"{plan.epsilon:g}" + ("" if plan.vertical is None else f", and {plan.vertical:g} in altitude,")
+    yield f"{kind}: within {within} with probability at least {plan.threshold + TOLERANCE:.6g}; emits " + (
         "changes" if plan.changes else "matches"
     )
     yield f"window: {described(plan.rule, plan.windows)}"
-    if plan.closed_form:
-        how = "in closed form, by a non-central chi-square"
-    elif plan.points_only:
+    if plan.points_only:
         how = "as the product of existences, where points are close"
+    elif plan.closed_form:
+        how = "in closed form, by a non-central chi-square"
     else:
         how = "over samples; a Gaussian or a ball is its fixed points"
     yield f"probability: {how}"

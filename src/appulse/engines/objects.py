@@ -16,6 +16,7 @@ from appulse.model.defects import as_json, reject_schema
 from appulse.model.encode import check_columns, encode, infer_dimensions
 from appulse.model.filled import split_ways
 from appulse.model.objects import Objects
+from appulse.model.positions import EARTHS, degrees_of
 from appulse.model.strings import decode
 from appulse.model.times import from_micros
 from appulse.operators.numbering import in_canonical_order
@@ -58,7 +59,9 @@ class ObjectsCall(Call[Objects]):
     def refused(self, stream: int, rows: Objects, reason: str, details: Sequence[str]) -> pa.Table:
         """Good rows as rejects all the same."""
         encoding = self.encodings[stream]
-        names = uncertainty.names(encoding.model, rows.d)
+        names, centres = uncertainty.names(encoding.model, rows.d), rows.centre
+        if isinstance(encoding.model, uncertainty.Position):
+            centres = degrees_of(centres, EARTHS[encoding.model.earth])
         return pa.table(
             {
                 "stream": [encoding.name] * len(rows),
@@ -66,7 +69,7 @@ class ObjectsCall(Call[Objects]):
                 "time": from_micros(rows.time, encoding.time_type, encoding.unit),
                 "reason": [reason] * len(rows),
                 "detail": list(details),
-                "values": [as_json(dict(zip(names, centre, strict=True))) for centre in rows.centre.tolist()],
+                "values": [as_json(dict(zip(names, centre, strict=True))) for centre in centres.tolist()],
             },
             schema=reject_schema(encoding.key_type, encoding.time_type),
         )

@@ -9,6 +9,7 @@ import pyarrow as pa
 from appulse.errors import BadArgument, nearest
 from appulse.model import structs, uncertainty
 from appulse.model.encode import Encoding, check_columns
+from appulse.model.positions import check_positions
 from appulse.model.times import is_number, is_time
 from appulse.queries.condition import parse
 
@@ -115,6 +116,7 @@ def known_dimensions(
     names: Sequence[str], models: Sequence[uncertainty.Model], schemas: Sequence[pa.Schema]
 ) -> int | None:
     """The one number of dimensions of the call, where models or column types tell it."""
+    check_positions(names, models)
     known: dict[str, int] = {}
     for name, model, schema in zip(names, models, schemas, strict=True):
         d = uncertainty.dimensions(model)

@@ -32,7 +32,7 @@ from appulse.model.encode import encode
 from appulse.model.motion import Straight
 from appulse.model.readings import encode_readings
 from appulse.model.stream import Stream
-from appulse.model.uncertainty import Ball, Exact, Gaussian, Incomplete, Model, Samples
+from appulse.model.uncertainty import Ball, Exact, Gaussian, Incomplete, Model, Position, Samples
 from appulse.operators.relational import AGGREGATES
 from appulse.operators.sensor_join import SensorJoin
 from appulse.operators.similarity_join import SimilarityJoin
@@ -41,6 +41,8 @@ from appulse.windows.definitions import CountWindow, TimeWindow, UncertainCountW
 _MODELS: tuple[tuple[Model, Model], ...] = (
     (Exact("x", "y"), Exact("x", "y")),
     (Gaussian("x", "y", sigma=1.0), Gaussian("x", "y", sigma=1.0)),
+    (Position("x", "y"), Position("x", "y", sigma=1.0)),
+    (Position("x", "y", altitude="ts"), Position("x", "y", sigma=1.0, altitude="ts", altitude_sigma=2.0)),
     (Samples("s", weights="w"), Ball("x", "y", radius=1.0)),
 )
 
@@ -92,7 +94,7 @@ def _call(
     table: pa.Table, models: tuple[Model, ...], index: str, window: Window, d: int = 2, imputer: Any = None
 ) -> JoinCall:
     streams = [Stream(None, key="id", time="ts", value=m, name=f"s{i}") for i, m in enumerate(models)]
-    return resolve(
+    call = resolve(
         streams,
         [table.schema] * len(streams),
         epsilon=1.0,
@@ -103,7 +105,8 @@ def _call(
         on_reject="collect",
         options=Options(index=index),
         imputer=imputer,
-    ).with_dimensions(d)
+    )
+    return call if call.encodings[0].dimensions is not None else call.with_dimensions(d)
 
 
 def _join(table: pa.Table, models: tuple[Model, ...], index: str, d: int = 2) -> None:

@@ -124,7 +124,7 @@ def build(job: Job, spark: SparkSession, *, streaming: bool = True) -> DataFrame
         return matched
     typical = {} if table.sample is None else {name: _sample(job, name, spark) for name in table.sources}
     arguments: dict[str, Any] = {
-        "epsilon": table.join.epsilon,
+        "epsilon": table.join.within,
         "probability": table.join.probability,
         "window": table.join.window.build(),
         "emit": table.join.emit,
@@ -205,7 +205,7 @@ def _against_files(job: Job) -> list[Problem]:
         resolve(
             streams,
             schemas,
-            epsilon=join.epsilon,
+            epsilon=join.within,
             probability=join.probability,
             window=join.window.build(),
             emit=join.emit,

@@ -111,7 +111,8 @@ def _shown(value: object) -> str:
 def _place(where: tuple[int | str, ...], given: Mapping[str, Any]) -> str:
     """The dotted path as it stands in the file."""
     # pydantic names the model of a value as if it were a table of its own.
-    parts = [part for i, part in enumerate(where) if not (i and where[i - 1] == "value" and part in MODELS)]
+    named = {"value": MODELS, "epsilon": ("number", "cylinder")}
+    parts = [part for i, part in enumerate(where) if not (i and part in named.get(str(where[i - 1]), ()))]
     shared = given.get("defaults")
     match parts:
         case ["sources", name, key, *rest] if (

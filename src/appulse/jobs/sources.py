@@ -9,13 +9,13 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from appulse.jobs.fields import Ahead, Duration, OneOrMore, Place, Settings, Table, Text
 from appulse.jobs.motion import MotionTable
 from appulse.model.stream import Stream
-from appulse.model.uncertainty import Ball, Exact, Gaussian, Incomplete, Model, Samples
+from appulse.model.uncertainty import Ball, Exact, Gaussian, Incomplete, Model, Position, Samples
 from appulse.queries.condition import parse
 
 __all__ = ["MODELS", "DataTable", "FilesTable", "SourceTable"]
 
 Format = Literal["parquet", "csv", "json", "orc"]
-MODELS = ("Exact", "Samples", "Gaussian", "Ball", "Incomplete")
+MODELS = ("Exact", "Samples", "Gaussian", "Ball", "Position", "Incomplete")
 
 
 class ExactTable(Table):
@@ -64,6 +64,28 @@ class BallTable(Table):
         return Ball(*self.columns, radius=self.radius, samples=self.samples)
 
 
+class PositionTable(Table):
+    """`appulse.Position` as a table."""
+
+    model: Literal["Position"]
+    lat: Text
+    lon: Text
+    sigma: Any = 0.0
+    altitude: Text | None = None
+    altitude_sigma: Any = 0.0
+    earth: str = "wgs84"
+
+    def build(self) -> Model:
+        return Position(
+            self.lat,
+            self.lon,
+            sigma=self.sigma,
+            altitude=self.altitude,
+            altitude_sigma=self.altitude_sigma,
+            earth=self.earth,
+        )
+
+
 class IncompleteTable(Table):
     """`appulse.Incomplete` as a table."""
 
@@ -74,7 +96,7 @@ class IncompleteTable(Table):
         return Incomplete(*self.columns)
 
 
-ModelTable = ExactTable | SamplesTable | GaussianTable | BallTable | IncompleteTable
+ModelTable = ExactTable | SamplesTable | GaussianTable | BallTable | PositionTable | IncompleteTable
 
 
 def _is_model(table: ModelTable) -> ModelTable:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from appulse.api.readings import columns_of
 from appulse.engines.options import Options
@@ -47,12 +47,34 @@ Asked = Annotated[
 ]
 
 
+class CylinderTable(Table):
+    """An epsilon along the Earth, and one of altitudes."""
+
+    horizontal: Annotated[Number, Field(ge=0)]
+    vertical: Annotated[Number, Field(ge=0)]
+
+
+def _kind_of_epsilon(given: Any) -> str:
+    return "cylinder" if isinstance(given, dict | CylinderTable) else "number"
+
+
+Epsilon = Annotated[
+    Annotated[Number, Field(ge=0), Tag("number")] | Annotated[CylinderTable, Tag("cylinder")],
+    Discriminator(_kind_of_epsilon),
+]
+
+
 class JoinTable(OperatorTable):
     """The arguments of `appulse.similarity_join`."""
 
-    epsilon: Annotated[Number, Field(ge=0)]
+    epsilon: Epsilon
     probability: Annotated[Number, Field(gt=0, le=1)]
     emit: Literal["matches", "changes"] = "matches"
+
+    @property
+    def within(self) -> float | dict[str, float]:
+        """Epsilon as the call takes it."""
+        return self.epsilon.model_dump() if isinstance(self.epsilon, CylinderTable) else self.epsilon
 
 
 class SelfJoinTable(JoinTable):

@@ -52,10 +52,11 @@ def _mix(value: np.uint64) -> np.uint64:
 
 
 @exact_kernel
-def cell_hash(x: int, y: int, lane: int, group_hash: np.uint64) -> np.uint64:
-    """Hash of a cell of a lane of a group."""
+def cell_hash(x: int, y: int, z: int, lane: int, group_hash: np.uint64) -> np.uint64:
+    """Hash of a cell of a lane of a group; ``z`` is 0 where there are two dimensions."""
     h = _mix(np.uint64(x) ^ np.uint64(group_hash))
-    return _mix(h ^ np.uint64(y) ^ (np.uint64(lane) << np.uint64(62)))
+    h = _mix(h ^ np.uint64(y) ^ (np.uint64(lane) << np.uint64(62)))
+    return h if z == 0 else _mix(h ^ np.uint64(z))
 
 
 class Hot(NamedTuple):
@@ -148,8 +149,8 @@ def assign(rows: Placed, group_hash: Hashes, cut: Cut) -> tuple[Ints, NDArray[np
     out_tiles = np.empty(capacity, np.int32)
     lanes = np.empty(capacity, np.int8)
     count = 0
-    low = np.zeros(2, np.int64)
-    high = np.zeros(2, np.int64)
+    low = np.zeros(3, np.int64)
+    high = np.zeros(3, np.int64)
     marked = np.zeros(2 * tiles, np.bool_)
     for i in range(n):
         cells = _touched(centre[i], reach[i], margin, dims, side, low, high)
@@ -160,8 +161,9 @@ def assign(rows: Placed, group_hash: Hashes, cut: Cut) -> tuple[Ints, NDArray[np
             else:
                 for x in range(low[0], high[0] + 1):
                     for y in range(low[1], high[1] + 1):
-                        h = cell_hash(x, y, 0, group_hash[i])
-                        _mark(h, row_hash[i], tiles, hot, 0, marked)
+                        for z in range(low[2], high[2] + 1):
+                            h = cell_hash(x, y, z, 0, group_hash[i])
+                            _mark(h, row_hash[i], tiles, hot, 0, marked)
         if coarse_side > 0.0:
             cells = _touched(centre[i], reach[i], margin, dims, coarse_side, low, high)
             if cells > 8 * tiles:
@@ -169,10 +171,9 @@ def assign(rows: Placed, group_hash: Hashes, cut: Cut) -> tuple[Ints, NDArray[np
             else:
                 for x in range(low[0], high[0] + 1):
                     for y in range(low[1], high[1] + 1):
-                        h = cell_hash(x, y, 1, group_hash[i])
-                        _mark(h, row_hash[i], tiles, hot, tiles, marked)
-        low[1] = 0
-        high[1] = 0
+                        for z in range(low[2], high[2] + 1):
+                            h = cell_hash(x, y, z, 1, group_hash[i])
+                            _mark(h, row_hash[i], tiles, hot, tiles, marked)
         for t in range(2 * tiles):
             if marked[t]:
                 marked[t] = False
@@ -226,8 +227,8 @@ def pair_owners(
     right_centre, right_reach, right_hash = other
     margin, dims = cut.margin, cut.dims
     out = np.empty(left.shape[0], np.int32)
-    low = np.zeros(2, np.int64)
-    high = np.zeros(2, np.int64)
+    low = np.zeros(3, np.int64)
+    high = np.zeros(3, np.int64)
     for i in range(left.shape[0]):
         a = left[i]
         b = right[i]
@@ -235,13 +236,12 @@ def pair_owners(
             right_centre[b], right_reach[b], cut, low, high
         )
         side = cut.coarse_side if coarse else cut.side
-        low[1] = 0
         for k in range(dims.shape[0]):
             c = left_centre[a, dims[k]]
             e = right_centre[b, dims[k]]
             corner = max(c - _half_width(c, left_reach[a], margin), e - _half_width(e, right_reach[b], margin))
             low[k] = _cell(corner, side)
-        h = cell_hash(low[0], low[1], 1 if coarse else 0, group_hash[i])
+        h = cell_hash(low[0], low[1], low[2], 1 if coarse else 0, group_hash[i])
         out[i] = _owner(h, left_hash[i], right_hash[i], cut, cut.tiles if coarse else 0)
     return out
 
@@ -252,14 +252,13 @@ def row_owners(rows: Placed, group_hash: Hashes, cut: Cut) -> NDArray[np.int32]:
     centre, reach, row_hash = rows
     dims = cut.dims
     out = np.empty(centre.shape[0], np.int32)
-    low = np.zeros(2, np.int64)
-    high = np.zeros(2, np.int64)
+    low = np.zeros(3, np.int64)
+    high = np.zeros(3, np.int64)
     for i in range(centre.shape[0]):
         coarse = _is_coarse(centre[i], reach[i], cut, low, high)
         side = cut.coarse_side if coarse else cut.side
-        low[1] = 0
         for k in range(dims.shape[0]):
             low[k] = _cell(centre[i, dims[k]], side)
-        h = cell_hash(low[0], low[1], 1 if coarse else 0, group_hash[i])
+        h = cell_hash(low[0], low[1], low[2], 1 if coarse else 0, group_hash[i])
         out[i] = _owner(h, row_hash[i], row_hash[i], cut, cut.tiles if coarse else 0)
     return out

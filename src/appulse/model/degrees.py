@@ -16,7 +16,7 @@ _LATITUDE, _LONGITUDE = frozenset({"lat", "latitude"}), frozenset({"lon", "lng",
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 #: Nobody means so many degrees by a distance (10 degrees of latitude are 1,100 km): it stands without other signs.
 SURELY_METRES = 10.0
-_PROJECT = "project them to metres first"
+_PROJECT = "give them as ap.Position(lat, lon), with distances in metres"
 
 
 def named_as_degrees(names: Sequence[str]) -> tuple[str, str] | None:

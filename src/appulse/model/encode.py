@@ -21,10 +21,11 @@ from appulse.model.filled import OBSERVED, Fill, with_ways
 from appulse.model.motion import Motion, Straight
 from appulse.model.objects import Objects
 from appulse.model.points import ball_points, normal_points
+from appulse.model.positions import EARTHS, checked_positions, degrees_around
 from appulse.model.strings import Labels
 from appulse.model.strings import encode as canonical
 from appulse.model.times import is_time, to_micros
-from appulse.model.uncertainty import Ball, Exact, Form, Gaussian, Held, Incomplete, Model, Samples
+from appulse.model.uncertainty import Ball, Exact, Form, Gaussian, Held, Incomplete, Model, Position, Samples
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _ABOVE_ONE = 1.0 + 1e-9
+_POINTS = 64  # of a position, where its coordinates are asked for
 
 
 class Where(Protocol):
@@ -122,7 +124,7 @@ def held_as(model: Model, where: Sequence[Where]) -> Held:
     if isinstance(model, Incomplete):
         return Samples(" ".join(model.columns), names=model.columns)
     names = [name for condition in where for name in condition.columns]
-    if isinstance(model, Gaussian | Ball) and not set(names).isdisjoint(model.columns):
+    if isinstance(model, Gaussian | Ball | Position) and any(uncertainty.is_dimension(model, name) for name in names):
         return Samples(" ".join(model.columns), names=model.columns)
     return model
 
@@ -347,6 +349,8 @@ def _check_values(table: pa.Table, encoding: Encoding, defects: Defects) -> Valu
         return _check_samples(table, encoding.model, encoding.dimensions, defects)
     if isinstance(encoding.model, Incomplete):
         return _check_incomplete(table, encoding.model, defects)
+    if isinstance(encoding.model, Position):
+        return Values(*checked_positions(table, encoding.model, defects))
     return _check_centres(table, encoding.model, defects)
 
 
@@ -520,7 +524,7 @@ def _filtered(table: pa.Table, values: Values, encoding: Encoding) -> tuple[NDAr
 
 
 def as_samples(values: Values, model: Model) -> Ragged[Weighted]:
-    """The samples of the values: those of Gaussians and balls are their fixed points."""
+    """The samples of the values: those of Gaussians and balls are their fixed points, of positions in degrees."""
     if values.samples is not None:
         return values.samples
     first, rows = _at_points(values, model)
@@ -532,7 +536,8 @@ def _objects(checked: ValidRows, encoding: Encoding) -> Objects:
     n = len(values.centre)
     model = encoding.held_as
     zeros = np.zeros(n)
-    sigmas = encoding.gaussian_reach if isinstance(model, Gaussian) else None
+    normal = isinstance(model, Gaussian | Position) and values.spread.shape[1] > 0
+    sigmas = encoding.gaussian_reach if normal else None
     base = Objects(
         form=model.form,
         time=checked.time,
@@ -540,7 +545,7 @@ def _objects(checked: ValidRows, encoding: Encoding) -> Objects:
         mass=existence if values.share is None else existence * values.share,
         centre=values.centre,
         spread=values.spread,
-        reach=zeros if sigmas is None else sigmas * values.spread[:, 0],
+        reach=zeros if sigmas is None else sigmas * np.hypot.reduce(values.spread, axis=1),
         radius=zeros,
         covariance=np.empty((n, 0)),
         group=Labels.of([table[c] for c in encoding.partition_by]) if encoding.partition_by else None,
@@ -553,7 +558,7 @@ def _objects(checked: ValidRows, encoding: Encoding) -> Objects:
         points, weights = samples.values.points, samples.values.weights
         weights = np.empty(0) if weights is None else weights * existence[samples.owner]
         return summarised(base, samples.offsets, points, weights, encoding.quantile)
-    if sigmas is not None or isinstance(model, Exact):
+    if sigmas is not None or isinstance(model, Exact | Position):
         return base
     return replace(base, reach=_sampled_reach(base, model, encoding.quantile))
 
@@ -586,6 +591,8 @@ def _points(model: Model, d: int) -> NDArray[np.float64]:
     """Where a distribution of spread 1 around 0 is sampled."""
     if isinstance(model, Gaussian):
         return normal_points(model.samples, d)
+    if isinstance(model, Position):
+        return normal_points(_POINTS, len(model.columns))
     return ball_points(model.samples, d) if isinstance(model, Ball) else np.zeros((1, d))
 
 
@@ -594,7 +601,12 @@ def _at_points(objects: Objects | Values, model: Model) -> tuple[NDArray[np.int6
     n, d = objects.centre.shape
     points = _points(model, d)
     spread = objects.spread if objects.spread.shape[1] else np.zeros((n, 1))
-    rows: NDArray[np.float64] = objects.centre[:, None, :] + spread[:, None, :] * points[None, :, :]
+    rows: NDArray[np.float64]
+    if isinstance(model, Position):
+        spread = spread[:, [0, 0, -1][: points.shape[1]]]
+        rows = degrees_around(objects.centre, spread[:, None, :] * points[None, :, :], EARTHS[model.earth])
+    else:
+        rows = objects.centre[:, None, :] + spread[:, None, :] * points[None, :, :]
     wanted = np.ones((n, len(points)), bool)
     wanted[~spread.any(axis=1), 1:] = False
     return np.concatenate([[0], np.cumsum(wanted.sum(axis=1))]), rows[wanted]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 
 from appulse.errors import BadArgument
-from appulse.model.uncertainty import Ball, Exact, Gaussian, Incomplete, Samples
+from appulse.model.uncertainty import Ball, Exact, Gaussian, Incomplete, Position, Samples
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -82,6 +82,10 @@ def of_model(model: Model) -> Meaning:
         found |= {"sigma": spread, "samples": model.samples}
     elif isinstance(model, Ball):
         found |= {"radius": _spread(model.radius), "samples": model.samples}
+    elif isinstance(model, Position):
+        found |= {"sigma": _spread(model.sigma), "earth": model.earth}
+        found |= {"altitude_sigma": _spread(model.altitude_sigma)}
+        return without_defaults(found, {"sigma": 0.0, "altitude_sigma": 0.0, "earth": "wgs84"})
     return without_defaults(found, {"samples": 64})
 
 
@@ -91,6 +95,7 @@ _MODELS: dict[type, str] = {
     Gaussian: "Gaussian",
     Ball: "Ball",
     Incomplete: "Incomplete",
+    Position: "Position",
 }
 
 

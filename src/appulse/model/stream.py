@@ -47,7 +47,7 @@ def _model(value: Any) -> Model:
 _GivenModel: TypeAlias = Annotated[
     str | Model,
     Kind(
-        "the name of a column, or an uncertainty model: Exact, Samples, Gaussian, Ball or Incomplete, e.g. "
+        "the name of a column, or an uncertainty model: Exact, Samples, Gaussian, Ball, Position or Incomplete, e.g. "
         "ap.Gaussian('x', sigma=15.0)",
         _model,
     ),

@@ -8,7 +8,7 @@ from enum import IntEnum
 from functools import cache
 from typing import Annotated, TypeAlias
 
-from appulse.arguments import NAME, NOT_NEGATIVE, Kind, Name, Names, checked, either, several, whole
+from appulse.arguments import NAME, NOT_NEGATIVE, Kind, Name, Names, checked, either, one_of, several, whole
 from appulse.errors import BadArgument
 
 #: A block of objects has one byte for the number of dimensions.
@@ -124,8 +124,69 @@ class Incomplete:
     form = Form.SAMPLES
 
 
+#: Errors of positions are normal in the plane tangent to the Earth, which only means something where they are small.
+MOST_ERROR = 100_000.0
+
+
+@checked
+@dataclass(frozen=True)
+class Position:
+    """A place on the Earth: latitude and longitude in degrees, in the columns ``lat`` and ``lon``.
+
+    ``sigma`` (metres; a column or a number) is the standard deviation of the error in each horizontal direction, normal
+    in the plane tangent to the Earth; 0 is exact, more than 100 km a reject. Distances are geodesics on the WGS 84
+    ellipsoid in metres, or with ``earth="sphere"`` great circles of radius 6,371,008.8 m. Longitudes are taken modulo
+    360; a latitude outside [-90, 90] is a reject.
+
+    With ``altitude``, a column of metres above the ellipsoid, distances are ``hypot(geodesic, difference of
+    altitudes)``; ``altitude_sigma`` is the deviation of its error (metres; a column or a number).
+
+    >>> import appulse as ap
+    >>> ap.Position("lat", "lon", sigma="accuracy").columns
+    ('lat', 'lon')
+    """
+
+    lat: Name
+    lon: Name
+    sigma: _Spread = 0.0
+    altitude: Name | None = None
+    altitude_sigma: _Spread = 0.0
+    earth: Annotated[str, one_of("wgs84", "sphere")] = "wgs84"
+
+    def __post_init__(self) -> None:
+        _columns("Position", self.columns)
+        if self.altitude is None and self.altitude_sigma != 0.0:
+            raise BadArgument("Position(altitude_sigma=) is the error of an altitude. Name its column by altitude=.")
+        for name, sigma in (("sigma", self.sigma), ("altitude_sigma", self.altitude_sigma)):
+            if isinstance(sigma, float) and sigma > MOST_ERROR:
+                raise BadArgument(
+                    f"Position({name}={sigma:g}) is above {MOST_ERROR:g} metres, where a plane is no model of the "
+                    "Earth. Give the standard deviation in metres."
+                )
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the coordinates."""
+        return (self.lat, self.lon) if self.altitude is None else (self.lat, self.lon, self.altitude)
+
+    @property
+    def sigmas(self) -> tuple[str | float, ...]:
+        """The deviations: in each horizontal direction, and of the altitude if there is one."""
+        return (self.sigma,) if self.altitude is None else (self.sigma, self.altitude_sigma)
+
+    @property
+    def exact(self) -> bool:
+        """Whether no position has an error."""
+        return not any(self.sigmas)
+
+    @property
+    def form(self) -> Form:
+        """How positions are held."""
+        return Form.POINT if self.exact else Form.GAUSSIAN
+
+
 #: Models of objects as they are held, once what was missing is filled.
-Held: TypeAlias = Exact | Samples | Gaussian | Ball
+Held: TypeAlias = Exact | Samples | Gaussian | Ball | Position
 Model: TypeAlias = Held | Incomplete
 
 
@@ -133,6 +194,8 @@ def dimensions(model: Model) -> int | None:
     """Number of dimensions, where the model alone tells it."""
     if isinstance(model, Samples):
         return None if model.names is None else len(model.names)
+    if isinstance(model, Position):
+        return 1 + len(model.columns)  # in Earth-centred coordinates
     return len(model.columns)
 
 
@@ -161,7 +224,17 @@ def is_dimension(model: Model, name: str) -> bool:
     """Whether ``name`` means a coordinate of an uncertain value, rather than a column."""
     if isinstance(model, Samples) and model.names is None:
         return name == model.column or name in _numbered(model.column)
-    return not isinstance(model, Exact) and name in names(model, 1)
+    return not is_certain(model) and name in names(model, 1)
+
+
+def is_certain(model: Model) -> bool:
+    """Whether rows have no error, so that their coordinates are columns like others."""
+    return isinstance(model, Exact) or (isinstance(model, Position) and model.exact)
+
+
+def in_closed_form(model: Model) -> bool:
+    """Whether a pair of rows of such models needs no samples."""
+    return isinstance(model, Position) or (isinstance(model, Gaussian) and model.isotropic)
 
 
 def columns(model: Model) -> tuple[str, ...]:
@@ -173,6 +246,8 @@ def columns(model: Model) -> tuple[str, ...]:
         return model.columns + tuple(s for s in spread if isinstance(s, str))
     if isinstance(model, Ball):
         return model.columns + ((model.radius,) if isinstance(model.radius, str) else ())
+    if isinstance(model, Position):
+        return model.columns + tuple(s for s in model.sigmas if isinstance(s, str))
     return model.columns
 
 

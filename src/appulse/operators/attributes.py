@@ -9,7 +9,7 @@ import numpy as np
 
 from appulse.errors import BadArgument, nearest
 from appulse.model.encode import sampled
-from appulse.model.uncertainty import Gaussian, names
+from appulse.model.uncertainty import Gaussian, Position, names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,6 +53,11 @@ class Attribute:
 
 def dimension_of(model: Model, column: str, d: int) -> int:
     """Which of the ``d`` dimensions of a value has this name."""
+    if isinstance(model, Position):
+        raise BadArgument(
+            f"DeltaWindow({column!r}, confidence=...) goes by a dimension of the value, and a position has none to go "
+            "by. Without confidence any numeric column will do."
+        )
     known = names(model, d)
     if column not in known:
         raise BadArgument(

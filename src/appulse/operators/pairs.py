@@ -9,17 +9,20 @@ import numpy as np
 
 from appulse.errors import warn_exploding
 from appulse.kernels import bounds as bound_kernels
+from appulse.kernels.altitude import altitude_pairs
 from appulse.kernels.arrays import RowPairs, Sampled
 from appulse.kernels.axes import refine_on_axes
 from appulse.kernels.gaussian import Gaussians, gaussian_pairs
+from appulse.kernels.geodesic import Earth, Near, earth_pairs
 from appulse.kernels.grid import squared_distances
 from appulse.kernels.one_dimension import refine_line
 from appulse.kernels.refine import refine
 from appulse.kernels.strings import Ordered, Runs, sorts_after
 from appulse.kernels.within_epsilon import SamplePairs, close_samples
 from appulse.model.batch import SHARED, Batch, Ragged
-from appulse.model.uncertainty import Gaussian
+from appulse.model.uncertainty import in_closed_form
 from appulse.operators.pairings import Pairings
+from appulse.operators.plan import tolerated
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -60,19 +63,33 @@ class Ownership(Protocol):
 
 @dataclass(frozen=True)
 class ScoredPairs(Batch):
-    """Pairs with what is known of their probability: exact, or at least ``probability`` and at most ``upper``."""
+    """Pairs with what is known of their probability: exact, or at least ``probability`` and at most ``upper``.
+
+    ``distance`` is None where it is that of the centres.
+    """
 
     pairs: CandidatePairs
     probability: NDArray[np.float64]
     upper: NDArray[np.float64]
+    distance: NDArray[np.float64] | None = None
 
     def times(self, factor: NDArray[np.float64]) -> ScoredPairs:
-        return ScoredPairs(self.pairs, self.probability * factor, self.upper * factor)
+        return replace(self, probability=self.probability * factor, upper=self.upper * factor)
+
+    @property
+    def distances(self) -> NDArray[np.float64]:
+        """Between the mean positions of each pair."""
+        if self.distance is not None:
+            return self.distance
+        left, right = self.pairs.left_store.centre.view, self.pairs.right_store.centre.view
+        return np.sqrt(squared_distances(self.pairs.left, self.pairs.right, left, right))
 
 
 def evaluated(plan: JoinPlan, pairs: CandidatePairs, kinds: tuple[Model, Model], counts: Counter[str]) -> ScoredPairs:
     """The pairs that reach the threshold, by what their models (``kinds``) are; each bound's share is counted."""
-    if not plan.values and all(isinstance(model, Gaussian) and model.isotropic for model in kinds):
+    if plan.earth is not None:
+        found = _on_earth(plan, pairs, plan.earth, counts)
+    elif not plan.values and all(map(in_closed_form, kinds)):
         found = _exact(pairs, _gaussian(plan, pairs, counts))
     elif plan.points_only:
         found = _exact(pairs, _points(plan, pairs, counts))
@@ -112,6 +129,28 @@ def _gaussian(plan: JoinPlan, pairs: CandidatePairs, counts: Counter[str]) -> ND
     counts["pruned_projection"] += pruned
     counts["refined"] += len(probability) - pruned
     return probability
+
+
+def _on_earth(plan: JoinPlan, pairs: CandidatePairs, earth: Earth, counts: Counter[str]) -> ScoredPairs:
+    a, b = pairs.left_store, pairs.right_store
+    none = np.empty((0, 1))
+    probability, distance = np.empty(len(pairs.left)), np.empty(len(pairs.left))
+    near = Near(
+        plan.epsilon,
+        tolerated(plan.epsilon),
+        plan.vertical or 0.0,
+        tolerated(plan.vertical or 0.0),
+        plan.vertical is not None,
+        plan.threshold,
+        "projection" in plan.bounds,
+    )
+    one, other = (Gaussians(s.centre.view, s.mass.view, none if s.spread is None else s.spread.view) for s in (a, b))
+    kernel = earth_pairs if a.d == 3 else altitude_pairs
+    kernel(pairs.rows, earth, near, one, other, probability, distance)
+    pruned = 0 if plan.points_only else int(np.isnan(probability).sum())
+    counts["pruned_projection"] += pruned
+    counts["refined"] += len(probability) - pruned
+    return ScoredPairs(pairs, probability, probability, distance)
 
 
 # Samples of each object from which on it pays to judge them one by one before all pairs of them are looked at.

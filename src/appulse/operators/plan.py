@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from appulse.model.uncertainty import Form, Gaussian, Model
+from appulse.model.positions import earth_of
+from appulse.model.uncertainty import Form, Model, in_closed_form
 
 if TYPE_CHECKING:
+    from appulse.kernels.geodesic import Earth
     from appulse.windows.frames import Rule
 
 #: Bounds that can be switched off; the answers never change.
 BOUNDS = frozenset({"reach", "moment", "square", "sample", "accept", "axes", "projection", "eviction", "lazy"})
 INDEXES = ("auto", "grid", "dense", "sorted")
+
+
+def tolerated(epsilon: float) -> float:
+    """A distance with its tolerance."""
+    return epsilon + 1e-9 * max(1.0, epsilon)
 
 
 @dataclass(frozen=True)
@@ -23,7 +31,8 @@ class JoinPlan:
     ``grouped``. ``quantile`` is the mass that reaches exceed. With ``changes`` pairs are told when they leave, with
     ``values`` the samples that match are, and everything is sampled.
     ``bounds`` and ``index`` change the speed, never the answers. Where probabilities are ``bounded`` a lower and an
-    upper bound of them will do.
+    upper bound of them will do. Where there is a ``vertical`` epsilon, ``epsilon`` is the horizontal one, and both have
+    to hold.
     """
 
     streams: tuple[str, ...]
@@ -41,22 +50,28 @@ class JoinPlan:
     changes: bool = False
     values: bool = False
     bounded: bool = False
+    vertical: float | None = None
 
     @property
     def limit(self) -> float:
-        """Epsilon with its tolerance: two points are close iff d2 <= limit^2."""
-        return self.epsilon + 1e-9 * max(1.0, self.epsilon)
+        """Epsilon with its tolerance: points are close iff d2 <= limit^2. No two in a cylinder are farther apart."""
+        own = tolerated(self.epsilon)
+        return own if self.vertical is None else math.hypot(own, tolerated(self.vertical))
 
     @property
     def closed_form(self) -> bool:
-        """Whether every stream is an isotropic Gaussian, so that nothing need be sampled."""
-        return not self.values and all(isinstance(model, Gaussian) and model.isotropic for model in self.models)
+        """Whether every stream is an isotropic Gaussian or a position, so that nothing need be sampled."""
+        return not self.values and all(map(in_closed_form, self.models))
+
+    @property
+    def earth(self) -> Earth | None:
+        """What distances of positions are measured on; None where values are no positions."""
+        return earth_of(self.models)
 
     @property
     def some_closed_form(self) -> bool:
         """Whether some pairs need not be sampled: those of two isotropic Gaussians."""
-        isotropic = [isinstance(model, Gaussian) and model.isotropic for model in self.models]
-        return not self.values and sum(isotropic) >= (1 if self.self_join else 2)
+        return not self.values and sum(map(in_closed_form, self.models)) >= (1 if self.self_join else 2)
 
     @property
     def uncertain(self) -> bool:

@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from appulse.errors import StateError, tell_exploding, warn_exploding
-from appulse.kernels.grid import squared_distances
 from appulse.kernels.sweep import ArrivalRows, Balls, Candidates, Cursor, PairRule, sweep
 from appulse.model.batch import Batch
 from appulse.model.degrees import degrees_hint
 from appulse.model.encode import sampled
 from appulse.model.objects import Objects
-from appulse.model.uncertainty import Gaussian, names
+from appulse.model.uncertainty import in_closed_form, names
 from appulse.operators.answers import NO_ANSWERS, Answers, OpenPairs
 from appulse.operators.arrivals import Arrivals
 from appulse.operators.cost import UNKNOWN, Choice, Probes
@@ -232,6 +231,8 @@ class SimilarityJoin:
 
     def _suspected(self) -> str:
         """What may be wrong with a call that explodes."""
+        if self.plan.earth is not None:
+            return ""
         centres = [store.centre.view for store in self._stores if len(store)]
         least, most = (f([f(centre, axis=0) for centre in centres], axis=0) for f in (np.min, np.max))
         named = names(self.plan.models[0], centres[0].shape[1])
@@ -311,8 +312,8 @@ class SimilarityJoin:
         extent = objects.reach
         if "reach" not in self.plan.bounds:
             extent = np.maximum(extent, objects.radius)
-            if isinstance(model, Gaussian) and model.isotropic:
-                extent = np.maximum(extent, _GAUSSIAN_EDGE * objects.spread[:, 0])
+            if in_closed_form(model) and objects.spread.shape[1]:
+                extent = np.maximum(extent, _GAUSSIAN_EDGE * np.hypot.reduce(objects.spread, axis=1))
         group, differ = self._groups.of(objects.group, n), self._differs.of(objects.differ, n)
         # Rows taken from state have no frames: whatever else is there, is there with them.
         frame = np.zeros((n, self.plan.frame_width), np.int64) if objects.frame is None else objects.frame
@@ -459,7 +460,6 @@ class SimilarityJoin:
             tied = mine.rank == theirs.rank  # never where ranks are numbers
             if tied.any():
                 swap[tied] = sorts_after_partner(pairs.filter(tied))
-        square = squared_distances(pairs.left, pairs.right, a.centre.view, b.centre.view)
         first, second = _swapped(mine, theirs, swap)
         answers = Answers(
             first.stream,
@@ -468,7 +468,7 @@ class SimilarityJoin:
             second.stream,
             second.key,
             second.time,
-            np.sqrt(square),
+            found.distances,
             probability,
             pairings=None if samples is None else replace(samples, values=samples.values.swapped(swap[samples.owner])),
             upper=found.upper if self.plan.bounded else None,

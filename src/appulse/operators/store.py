@@ -254,10 +254,16 @@ class WindowBuffer:
         """Settle which index it is, and the grid's cells; a grid of other cells is built anew."""
         n = len(self)
         rows = some(Probes(self.centre.view, self.extent.view, self.variance.view), _SAMPLE)
-        dims = _widest(rows.centre, min(self.d, 3))
-        cells = cells_for(probes, rows, self._epsilon, self._spare, dims)
         held = None if self.choice is None else self.choice.index
-        self.choice = choose(probes, some(rows, ROWS), n, cells, self._epsilon, self._spare, held, self.same_group)
+        choices = []
+        # Rows near a plane, as those of a region of the Earth, lie apart in two dimensions already.
+        for k in range(min(self.d, 2), min(self.d, 3) + 1):
+            cells = cells_for(probes, rows, self._epsilon, self._spare, _widest(rows.centre, k))
+            choices.append(
+                choose(probes, some(rows, ROWS), n, cells, self._epsilon, self._spare, held, self.same_group)
+            )
+        self.choice = min(choices, key=lambda choice: choice.costs[choice.index])
+        cells = self.choice.cells
         self._come, self._oversized = 0, int((self.sizes > cells.cap).sum())
         self._most_oversized = max(64, n // 20, 2 * self._oversized)
         self.heads = _EMPTY

@@ -25,7 +25,7 @@ from appulse.model.encode import Encoding, infer_dimensions
 from appulse.model.objects import Objects
 from appulse.model.strings import Bytes, decode, label_parts
 from appulse.model.times import from_micros
-from appulse.model.uncertainty import Samples, names
+from appulse.model.uncertainty import Position, Samples, names
 from appulse.operators.attributes import dimension_of
 from appulse.operators.relational import (
     AGGREGATES,
@@ -121,6 +121,11 @@ def resolve_aggregate(
     measure = window.column if isinstance(window, DeltaWindow) and window.confidence is None else None
     encoding = encoding_of(stream, schema, measure)
     model = encoding.held_as
+    if isinstance(stream.value, Position):
+        raise BadArgument(
+            f"The value of stream {name!r} is a position, and an aggregate of latitudes or longitudes is no place. "
+            "Give the column to aggregate as value=, e.g. value=ap.Gaussian('speed', sigma=0.5)."
+        )
     d = encoding.dimensions or infer_dimensions(table, stream.value) or 1
     rule = rule_of(window)
     if rule is not None and rule.column is not None:

@@ -22,7 +22,7 @@ from appulse.model.motion import Course, Straight, Velocity
 from appulse.model.stream import stream_names
 from appulse.model.strings import decode
 from appulse.model.times import duration, from_micros, is_time
-from appulse.model.uncertainty import Exact, Gaussian
+from appulse.model.uncertainty import Exact, Gaussian, Incomplete, Position
 from appulse.operators.encounters import EncounterPlan
 
 if TYPE_CHECKING:
@@ -139,6 +139,12 @@ def resolve_encounters(
 ) -> EncounterCall:
     """Check a call against the columns there are, and settle everything that follows from its arguments."""
     names = stream_names(streams, self_join=len(streams) == 1)
+    for stream, name in zip(streams, names, strict=True):
+        if isinstance(stream.value, Position | Incomplete):
+            raise BadArgument(
+                f"encounters() compares planar coordinates, and the value of stream {name!r} is {stream.value!r}. "
+                "Project positions to metres, and fill holes (ap.impute), before the call."
+            )
     refuse_carry(streams, "encounters", "an encounter is about many readings")
     check_partitions(streams, schemas, names)
     d = known_dimensions(names, [stream.value for stream in streams], schemas)

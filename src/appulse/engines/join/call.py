@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from appulse.arguments import number, one_of
+from appulse.arguments import either, mapping, number, one_of
 from appulse.engines.carrying import carried_by, carried_of, of_side, refuse_repeated
 from appulse.engines.imputing import filled_columns, fills_of
 from appulse.engines.meaning import of_call, of_stream, of_types
@@ -23,6 +24,7 @@ from appulse.model.meaning import real
 from appulse.model.stream import stream_names
 from appulse.model.strings import decode
 from appulse.model.times import from_micros, is_time
+from appulse.model.uncertainty import Position, is_dimension
 from appulse.operators.attributes import Attribute, dimension_of
 from appulse.operators.numbering import Sequencer
 from appulse.operators.plan import JoinPlan
@@ -31,7 +33,7 @@ from appulse.windows.definitions import DeltaWindow, TimeWindow, Window
 from appulse.windows.frames import meaning_of, rule_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -60,7 +62,12 @@ _DEFAULTS = {
     "values": False,
 }
 # Its square has to be a double.
-Epsilon: TypeAlias = Annotated[float, number(least=0.0, most=1e150)]
+_DISTANCE = number(least=0.0, most=1e150)
+#: The least distance that is too far; of positions with an altitude it may be one along the Earth and one above.
+Epsilon: TypeAlias = Annotated[
+    float | Mapping[str, float],
+    either(_DISTANCE, mapping(one_of("horizontal", "vertical"), _DISTANCE, "{'horizontal': ..., 'vertical': ...}")),
+]
 Emit: TypeAlias = Annotated[str, one_of(*EMITS)]
 Probabilities: TypeAlias = Annotated[str, one_of(*PROBABILITIES)]
 
@@ -139,7 +146,9 @@ class JoinCall(ObjectsCall):
         lengths = dict(zip(plan.streams, plan.windows, strict=True)) if plan.rule is None else {}
         arguments = {
             "streams": [of_stream(*one, arrival=self.arrival) for one in waits],
-            "epsilon": real(plan.epsilon),
+            "epsilon": real(plan.epsilon)
+            if plan.vertical is None
+            else {"horizontal": real(plan.epsilon), "vertical": real(plan.vertical)},
             "probability": real(self.probability),
             "window": meaning_of(plan.rule, lengths, self.encodings[0].measure),
             "different": self.encodings[0].differ,
@@ -165,7 +174,7 @@ def resolve(
     streams: Sequence[Stream],
     schemas: Sequence[pa.Schema],
     *,
-    epsilon: float,
+    epsilon: float | Mapping[str, float],
     probability: float,
     window: Window,
     self_join: bool,
@@ -184,15 +193,20 @@ def resolve(
             "values=True tells the samples that match, whose weights sum to the exact probability. "
             "Leave out probabilities='bounds'."
         )
+    if values and any(isinstance(stream.value, Position) for stream in streams):
+        raise BadArgument("values=True lists samples that match, and positions have none. Leave out values=True.")
+    _check_places(streams, names)
     arrival = _check_order(streams, names)
     conditions = [tuple(map(parse, stream.where)) for stream in streams]
     models = tuple(held_as(stream.value, where) for stream, where in zip(streams, conditions, strict=True))
     threshold = within_tolerance(probability)
+    within, vertical = _thresholds(epsilon, streams)
     plan = JoinPlan(
         streams=names,
         models=models,
         windows=window.micros(names) if isinstance(window, TimeWindow) else (),
-        epsilon=epsilon,
+        epsilon=within,
+        vertical=vertical,
         threshold=threshold,
         quantile=reach_quantile(threshold),
         self_join=self_join,
@@ -258,6 +272,34 @@ def resolve(
 def within_tolerance(probability: float) -> float:
     """What a probability has to reach; thresholds no greater than the tolerance stand as they are."""
     return probability - TOLERANCE if probability > 2 * TOLERANCE else probability
+
+
+def _thresholds(epsilon: float | Mapping[str, float], streams: Sequence[Stream]) -> tuple[float, float | None]:
+    """Epsilon, and a vertical one where there are two."""
+    if not isinstance(epsilon, Mapping):
+        return epsilon, None
+    if set(epsilon) != {"horizontal", "vertical"}:
+        raise BadArgument(f"epsilon={dict(epsilon)!r}: give 'horizontal' and 'vertical', or one number.")
+    if not all(isinstance(s.value, Position) and s.value.altitude is not None for s in streams):
+        raise BadArgument(
+            "epsilon={'horizontal': ..., 'vertical': ...} needs altitudes: give every stream "
+            "value=ap.Position(lat, lon, altitude=...), or one number for epsilon."
+        )
+    return epsilon["horizontal"], epsilon["vertical"]
+
+
+def _check_places(streams: Sequence[Stream], names: Sequence[str]) -> None:
+    """Refuse conditions over coordinates that are uncertain: what they leave of a position is no position."""
+    for stream, name in zip(streams, names, strict=True):
+        if not isinstance(stream.value, Position):
+            continue
+        read = [column for text in stream.where for column in parse(text).columns]
+        named = [column for column in read if is_dimension(stream.value, column)]
+        if named:
+            raise BadArgument(
+                f"A filter of stream {name!r} names {named[0]!r}, which is uncertain: what it leaves of a position is "
+                "no position, and has no distance. Filter the frame by that column, before the stream is made."
+            )
 
 
 def _check_order(streams: Sequence[Stream], names: Sequence[str]) -> bool:

@@ -17,11 +17,13 @@ from appulse.engines.local import as_table
 from appulse.errors import BadArgument, bad_rows
 from appulse.kernels.bounds import cantelli, cantelli_on_square, reverse_markov
 from appulse.kernels.gaussian import phi
+from appulse.kernels.geodesic import geodesic
 from appulse.kernels.moments import shapes
 from appulse.model.columns import as_array
 from appulse.model.encode import encode, holes_of, infer_dimensions, sampled
 from appulse.model.filled import OBSERVED
-from appulse.model.uncertainty import Gaussian, Incomplete
+from appulse.model.positions import degrees_of
+from appulse.model.uncertainty import Incomplete, Position, in_closed_form
 from appulse.windows.definitions import TimeWindow
 
 if TYPE_CHECKING:
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from appulse.model.objects import Objects
     from appulse.model.stream import Stream
     from appulse.model.uncertainty import Model
+    from appulse.operators.plan import JoinPlan
     from appulse.windows.definitions import Window
 
 _FOREVER = 1e9  # seconds
@@ -65,6 +68,8 @@ class _Side:
 
     @staticmethod
     def of(objects: Objects, model: Model, quantile: float) -> _Side:
+        if isinstance(model, Position):
+            return _Side(model, objects, objects, np.empty((1, 0)))
         samples = sampled(objects, model, quantile)
         shape = np.empty((1, objects.d + 1))
         shapes(samples.first, samples.samples, samples.weights, samples.centre, shape)
@@ -72,7 +77,12 @@ class _Side:
 
     @property
     def gaussian(self) -> bool:
-        return isinstance(self.model, Gaussian) and self.model.isotropic
+        return in_closed_form(self.model)
+
+    @property
+    def sigma(self) -> float:
+        """The deviation in each direction, where it is one."""
+        return float(self.row.spread[0, 0]) if self.row.spread.shape[1] else 0.0
 
 
 def explained_pair(
@@ -95,7 +105,7 @@ def explained_pair(
         d = infer_dimensions(table, encoding.model) if call.encodings[0].dimensions is None else None
         call = call if d is None else call.with_dimensions(d)
     sides = [_side(table, call, i) for i, table in enumerate(tables)]
-    lines = [_described(side, name) for side, name in zip(sides, ("left", "right"), strict=True)]
+    lines = [_described(side, name, call.plan) for side, name in zip(sides, ("left", "right"), strict=True)]
     lines += [line for table, encoding in zip(tables, call.encodings, strict=True) for line in _fills(table, encoding)]
     lines += _numbers(sides[0], sides[1], call)
     probability, counts = _asked(tables, call, replace(options, bounds=frozenset())), _counts(tables, call)
@@ -125,8 +135,16 @@ def _side(table: pa.Table, call: JoinCall, i: int) -> _Side:
     return _Side.of(objects, call.plan.models[i], call.plan.quantile)
 
 
-def _described(side: _Side, name: str) -> str:
+def _described(side: _Side, name: str, plan: JoinPlan) -> str:
     samples = side.samples
+    if plan.earth is not None:
+        lat, lon, *altitude = degrees_of(samples.centre, plan.earth)[0]
+        above = "".join(f", altitude {metres:.6g}" for metres in altitude)
+        sigmas = " and ".join(f"{sigma:.6g}" for sigma in side.row.spread[0]) or "0"
+        return (
+            f"{name}: latitude {lat:.8g}, longitude {lon:.8g}{above}, exists with {samples.mass[0]:.6g}, "
+            f"sigma {sigmas} metres, reach {side.row.reach[0]:.6g}"
+        )
     mean = ", ".join(f"{x:.6g}" for x in samples.centre[0])
     count = "closed form where it meets its like" if side.gaussian else f"{int(samples.first[1])} samples"
     return (
@@ -167,12 +185,21 @@ def _numbers(left: _Side, right: _Side, call: JoinCall) -> Iterator[str]:
     plan, a, b = call.plan, left.samples, right.samples
     gap = a.centre[0] - b.centre[0]
     distance, mass = float(np.linalg.norm(gap)), float(a.mass[0] * b.mass[0])
-    reach = plan.epsilon + float(left.row.reach[0] + right.row.reach[0])
-    yield f"distance of the means: {distance:.6g}; epsilon {plan.epsilon:.6g}; with both reaches {reach:.6g}"
+    if plan.earth is not None:
+        chord = float(np.linalg.norm(gap[:3]))
+        yield f"chord, through the Earth: {chord:.6g} metres; the geodesic is never shorter"
+        along, rise = geodesic(plan.earth, *a.centre[0, :3].tolist(), *b.centre[0, :3].tolist()), float(sum(gap[3:]))
+        distance = math.hypot(along, rise)
+        if len(gap) > 3:
+            wanted = "" if plan.vertical is None else f"; epsilon {plan.epsilon:.6g} and {plan.vertical:.6g}"
+            yield f"geodesic {along:.6g}, difference of altitudes {abs(rise):.6g}{wanted}"
+    epsilon = plan.epsilon if plan.vertical is None else plan.limit
+    reach = epsilon + float(left.row.reach[0] + right.row.reach[0])
+    yield f"distance of the means: {distance:.6g}; epsilon {epsilon:.6g}; with both reaches {reach:.6g}"
     yield f"mass: at most {mass:.6g}, if both exist"
     if left.gaussian and right.gaussian and not plan.values:
-        deviation = math.hypot(float(left.row.spread[0, 0]), float(right.row.spread[0, 0]))
-        if deviation > 0.0:
+        deviation = math.hypot(left.sigma, right.sigma)
+        if deviation > 0.0 and (plan.earth is None or len(gap) == 3):
             bound = mass * phi((plan.epsilon - distance) / deviation)
             yield f"half-space (deviation {deviation:.6g}): at most {bound:.6g}"
         return

@@ -155,7 +155,7 @@ class LocalJoin(Local[Objects]):
 
     def _suspect(self, rows: list[Objects]) -> None:
         """Warn, at the first rows, where they look like degrees and epsilon does not."""
-        if self._suspected or not rows:
+        if self._suspected or not rows or self.call.plan.earth is not None:
             return
         self._suspected = True
         named = names(self.call.plan.models[0], rows[0].d)

@@ -24,7 +24,7 @@ from appulse.model.meaning import real
 from appulse.model.stream import stream_names
 from appulse.model.strings import encode
 from appulse.model.times import from_micros
-from appulse.model.uncertainty import Exact
+from appulse.model.uncertainty import is_certain
 from appulse.operators.query_aggregates import AGGREGATES, COUNT, MEAN, QueryAggregate
 from appulse.queries.columns import NUMBER, kind_of
 from appulse.windows.definitions import CountWindow, TimeWindow
@@ -268,7 +268,7 @@ def _aggregates(
     uncertain = [
         one.encoding.name
         for one in call.streams
-        if not isinstance(one.encoding.held_as, Exact) or one.encoding.existence is not None
+        if not is_certain(one.encoding.held_as) or one.encoding.existence is not None
     ]
     asked = []
     taken = {QUERY, "time", *(name for name, _ in call.partitions)}

@@ -26,7 +26,7 @@ from appulse.model.encode import Encoding, as_samples, check_columns, checked, i
 from appulse.model.meaning import real
 from appulse.model.strings import encode
 from appulse.model.times import from_micros, is_number, is_time, to_micros
-from appulse.model.uncertainty import Exact
+from appulse.model.uncertainty import is_certain
 from appulse.operators.output import Output, Watch
 from appulse.operators.query_match import Points, match
 from appulse.queries.index import MOST
@@ -123,7 +123,7 @@ def resolve_queries(
             "ap.Samples(..., names=['x', 'y'])."
         )
     types = {column.name: column.type for column in schema}
-    if not isinstance(stream.value, Exact):
+    if not is_certain(stream.value):
         types |= dict.fromkeys(uncertainty.names(stream.value, d), pa.float64())
     check_queries(queries)
     call = QueryCall(
@@ -145,7 +145,7 @@ def resolve_queries(
 def checked_probability(probability: float | None, streams: Sequence[Stream]) -> float | None:
     """The probability asked for; None where rows are certain and none was. `BadArgument` for others."""
     if probability is None:
-        if all(isinstance(stream.value, Exact) and stream.existence is None for stream in streams):
+        if all(is_certain(stream.value) and stream.existence is None for stream in streams):
             return None
         raise BadArgument(
             "probability= is missing, and rows are uncertain. Give the least they have to reach, in (0, 1]."
@@ -489,7 +489,7 @@ def points_of(rows: ValidRows, call: QueryCall) -> Points:
     """The samples of checked rows, with all columns that conditions may name."""
     columns = {name: column_of(rows.table, name) for name in rows.table.column_names}
     model, n = call.encoding.held_as, len(rows.table)
-    if isinstance(model, Exact):
+    if is_certain(model):
         if call.encoding.existence is None:
             return Points(columns, n, rows.time)
         return Points(columns, n, rows.time, np.arange(n), rows.existence)

@@ -12,7 +12,7 @@ import numpy as np
 from appulse.kernels.strings import hash_rows
 from appulse.kernels.tiles import MOST_CELLS, Cut, Hot, Placed, assign, cell_hash, pair_owners, row_owners
 from appulse.model.meaning import digest, real, without_defaults
-from appulse.model.uncertainty import Ball, Gaussian, Samples
+from appulse.model.uncertainty import Ball, Gaussian, Position, Samples
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,14 +32,14 @@ _COARSER = 16.0
 _PAIR_COST = 0.005
 _MOST_CLASSES = 12
 _HOT = ("hot", "hot_classes", "hot_first", "hot_tiles")
-_DEFAULTS: Meaning = {"coarse_side": 0.0, "slots": 0, **{name: [] for name in _HOT}}
+_DEFAULTS: Meaning = {"coarse_side": 0.0, "slots": 0, "dims": 2, **{name: [] for name in _HOT}}
 
 
 @dataclass(frozen=True)
 class TilePlan:
     """An immutable division of space among ``tiles`` tiles.
 
-    Cells of ``side`` over the first two dimensions belong to tiles by hash; ``hot`` lists the hashes of cells that
+    Cells of ``side`` over the first ``dims`` dimensions belong to tiles by hash; ``hot`` lists the hashes of cells that
     are cut once more, ``hot_classes`` into how many classes of rows, ``hot_tiles`` (from ``hot_first``) the tile of
     each pair of classes. ``coarse_side`` is that of the coarse lane's cells, 0 where there is none. Tiles are numbered
     so that Spark spreads them evenly over ``slots`` shuffle partitions (0: as many as tiles); a checkpoint keeps that.
@@ -54,6 +54,7 @@ class TilePlan:
     hot_first: tuple[int, ...] = ()
     hot_tiles: tuple[int, ...] = ()
     slots: int = 0
+    dims: int = 2
 
     @property
     def numbers(self) -> int:
@@ -66,7 +67,7 @@ class TilePlan:
 
     def over(self, tiles: int) -> TilePlan:
         """The same cells over another number of tiles; hot cells are not placed any more."""
-        return TilePlan(tiles, self.side, self.coarse_side, self.margin, slots=self.slots)
+        return TilePlan(tiles, self.side, self.coarse_side, self.margin, slots=self.slots, dims=self.dims)
 
     def meaning(self) -> Meaning:
         """The plan in plain JSON; `of` reads it."""
@@ -81,6 +82,7 @@ class TilePlan:
                 "hot_first": list(self.hot_first),
                 "hot_tiles": list(self.hot_tiles),
                 "slots": self.slots,
+                "dims": self.dims,
             },
             _DEFAULTS,
         )
@@ -117,7 +119,8 @@ class TilePlan:
 
     def cut(self, d: int) -> Cut:
         """As kernels take it, in so many dimensions."""
-        return Cut(self.margin, _dims(d), self.side, self.coarse_side, self.tiles, self.hot_arrays)
+        dims = np.arange(min(d, self.dims), dtype=np.int64)
+        return Cut(self.margin, dims, self.side, self.coarse_side, self.tiles, self.hot_arrays)
 
     def _placed(self, objects: Objects) -> Placed:
         return Placed(objects.centre, objects.reach, self._row_hashes(objects))
@@ -147,10 +150,6 @@ def _pair_hashes(plan: TilePlan, store: WindowBuffer, rows: NDArray[np.int64]) -
     return hashes
 
 
-def _dims(d: int) -> NDArray[np.int64]:
-    return np.arange(min(d, 2), dtype=np.int64)
-
-
 def label_hash(value: bytes) -> int:
     """Hash of a group's label, the same in every process; 0 for none."""
     return int.from_bytes(hashlib.blake2b(value, digest_size=8).digest(), "little") if value else 0
@@ -171,15 +170,21 @@ def hashed_plan(plan: JoinPlan, tiles: int, gaussian_reach: float | None, side: 
     for model in plan.models:
         if isinstance(model, Samples):
             varying = True
-        elif isinstance(model, Gaussian | Ball):
-            given = model.sigma if isinstance(model, Gaussian) else model.radius
+        elif isinstance(model, Gaussian | Position | Ball):
+            given = model.radius if isinstance(model, Ball) else model.sigma
             factor = gaussian_reach if gaussian_reach is not None else 3.0
             if factor > 0.0 and isinstance(given, float):
                 known = max(known, factor * given)
             varying = varying or (factor > 0.0 and not isinstance(given, float))
     side = _SIDE_PER_REACH * (margin + known) if side is None else side
     # A row never has more copies than there are tiles: a coarse lane pays only beyond that.
-    return TilePlan(tiles, side, _COARSER * side if varying and tiles > MOST_CELLS else 0.0, margin)
+    coarse = _COARSER * side if varying and tiles > MOST_CELLS else 0.0
+    return TilePlan(tiles, side, coarse, margin, dims=_dims(plan))
+
+
+def _dims(plan: JoinPlan) -> int:
+    """Dimensions that are cut into cells: of the Earth all three, as two would put north and south into one cell."""
+    return 2 if plan.earth is None else 3
 
 
 def planned(
@@ -197,11 +202,13 @@ def planned(
     reach = np.concatenate([objects.reach for objects in sample])
     typical = float(np.quantile(reach, 0.9)) if len(reach) else 0.0
     side = _SIDE_PER_REACH / 2.0 * (margin + typical) if side is None else side
-    touched = (2.0 * (reach + margin) / side + 1.0) ** min(2, sample[0].d if sample else 1)
+    dims = _dims(plan)
+    touched = (2.0 * (reach + margin) / side + 1.0) ** min(dims, sample[0].d if sample else 1)
     some = tiles > MOST_CELLS and len(reach) > 0 and bool((touched > MOST_CELLS).mean() > 1e-3)
     coarse = _COARSER * side if some else 0.0
-    base = TilePlan(tiles, side, coarse, margin)
-    hashes = np.concatenate([_cell_hashes(objects, side) for objects in sample]) if sample else np.empty(0, np.uint64)
+    base = TilePlan(tiles, side, coarse, margin, dims=dims)
+    parts = [_cell_hashes(objects, side, dims) for objects in sample]
+    hashes = np.concatenate(parts) if parts else np.empty(0, np.uint64)
     if tiles == 1 or len(hashes) == 0:
         return base
     cells, rows = np.unique(hashes, return_counts=True)
@@ -211,11 +218,12 @@ def planned(
     return _placed(base, cells, rows.astype(np.float64), in_window)
 
 
-def _cell_hashes(objects: Objects, side: float) -> NDArray[np.uint64]:
-    groups = group_hashes(objects)
-    cells = np.floor(objects.centre[:, :2] / side).astype(np.int64)
-    y = cells[:, 1] if cells.shape[1] > 1 else np.zeros(len(cells), np.int64)
-    return np.array([cell_hash(a, b, 0, g) for a, b, g in zip(cells[:, 0], y, groups, strict=True)], np.uint64)
+def _cell_hashes(objects: Objects, side: float, dims: int) -> NDArray[np.uint64]:
+    cells = np.zeros((len(objects), 3), np.int64)
+    known = np.floor(objects.centre[:, :dims] / side).astype(np.int64)
+    cells[:, : known.shape[1]] = known
+    placed = zip(*cells.T, group_hashes(objects), strict=True)
+    return np.array([cell_hash(x, y, z, 0, group) for x, y, z, group in placed], np.uint64)
 
 
 def _placed(base: TilePlan, cells: NDArray[np.uint64], rows: NDArray[np.float64], in_window: float) -> TilePlan:
@@ -274,6 +282,7 @@ def _attempt(
         hot_classes=tuple(classes[cell] for cell in order),
         hot_first=tuple(np.cumsum([0, *counts[:-1]]).tolist()) if order else (),
         hot_tiles=tuple(tile for cell in order for tile in placed[cell]),
+        dims=base.dims,
     )
 
 

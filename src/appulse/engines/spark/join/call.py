@@ -45,7 +45,8 @@ def spark_join(streams: Sequence[Stream], *, options: Options, **settings: Any) 
     schemas = [arrow_schema(frame.schema) for frame in sources.frames]
     call = sources.chained(resolve(streams, schemas, options=options, **settings))
     # Values are seen by workers only, whose warnings few read.
-    if hint := degrees_hint(names(call.plan.models[0], call.encodings[0].dimensions or 1), call.plan.epsilon):
+    named = names(call.plan.models[0], call.encodings[0].dimensions or 1)
+    if call.plan.earth is None and (hint := degrees_hint(named, call.plan.epsilon)):
         warn_exploding(hint)
     call = with_shared_fills(call, sources.spark)
     plan = _tile_plan(call, sources.partitions(options), options)

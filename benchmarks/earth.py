@@ -1,0 +1,172 @@
+"""Joins of positions on the Earth: against the same pairs on a plane, and against what else finds them.
+
+    python -m benchmarks.earth --quick --json
+
+Figures that begin with ``plane_`` are our time on the Earth over our time on a plane, of the same rows projected at
+their middle (to be at most 1.3; ``plane_spark`` in Spark batch, one core). Those that begin with ``vs_`` are another's
+time over ours, of pairs all over the Earth; every distance is compared. The others are handed arrays, and hand back
+arrays: our time is that of the whole call, from a table to a table with keys and times.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pyproj
+from scipy.spatial import cKDTree
+from sklearn.neighbors import BallTree
+
+import appulse as ap
+from appulse.model.positions import EARTHS, centred
+from benchmarks.harness import arguments, report, say, scratch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+_MIDDLE = (50.0, 10.0)
+_RADIUS = 6_371_008.8
+_GEOD = pyproj.Geod(ellps="WGS84")
+_REPEATS = 5
+
+Found = tuple["NDArray[np.float64]", int]
+
+
+def region(n: int, side: float, seed: int = 0) -> pa.Table:
+    """Rows in a square of ``side`` metres, in degrees and projected, over a quarter of a day."""
+    chance = np.random.default_rng(seed)
+    x, y = chance.uniform(-side / 2.0, side / 2.0, (2, n))
+    plane = pyproj.Proj(proj="aeqd", lat_0=_MIDDLE[0], lon_0=_MIDDLE[1], ellps="WGS84")
+    lon, lat = plane(x, y, inverse=True)
+    seconds = np.sort(chance.uniform(0.0, 21_600.0, n))
+    return pa.table(
+        {"id": np.arange(n), "t": seconds, "x": x, "y": y, "lat": lat, "lon": lon, "s": chance.uniform(5.0, 50.0, n)}
+    )
+
+
+def globe(n: int, seed: int = 1) -> pa.Table:
+    """Rows all over the Earth, at one time."""
+    chance = np.random.default_rng(seed)
+    lat = np.degrees(np.arcsin(chance.uniform(-1.0, 1.0, n)))
+    return pa.table({"id": np.arange(n), "t": np.zeros(n), "lat": lat, "lon": chance.uniform(-180.0, 180.0, n)})
+
+
+def joined(frame: Any, value: Any, epsilon: float, window: float) -> Any:
+    """The pairs of a table with itself."""
+    stream = ap.Stream(frame, key="id", time="t", value=value)
+    return ap.self_join(stream, epsilon=epsilon, probability=0.5, window=window)
+
+
+def least(*calls: Callable[[], Any]) -> list[float]:
+    """The least time of each call, of several that take turns."""
+    best = [np.inf] * len(calls)
+    for call in calls:
+        call()  # compiled, and in memory
+    for _ in range(_REPEATS):
+        for i, call in enumerate(calls):
+            begin = time.perf_counter()
+            call()
+            best[i] = min(best[i], time.perf_counter() - begin)
+    return best
+
+
+def against_a_plane(n: int) -> dict[str, float]:
+    """Few answers and many, exact and with circles of error."""
+    table, figures = region(n, 200_000.0), {}
+    models = {
+        "exact": (ap.Position("lat", "lon"), ap.Exact("x", "y")),
+        "sphere": (ap.Position("lat", "lon", earth="sphere"), ap.Exact("x", "y")),
+        "sigma": (ap.Position("lat", "lon", sigma="s"), ap.Gaussian("x", "y", sigma="s")),
+    }
+    for name, (place, point) in models.items():
+        for size, epsilon, window in (("few", 300.0, 900.0), ("some", 500.0, 3600.0), ("many", 2000.0, 3600.0)):
+            earth, plane = least(*(partial(joined, table, value, epsilon, window) for value in (place, point)))
+            figures[f"plane_{name}_{size}"] = earth / plane
+            say(f"{name}, {size}: {earth:.3f} s on the Earth, {plane:.3f} s on a plane")
+    return figures
+
+
+def on_spark(n: int, folder: Path) -> dict[str, float]:
+    """The same in Spark batch."""
+    spark = ap.session(1)
+    pq.write_table(region(n, 200_000.0), folder / "rows.parquet")
+    frame = spark.read.parquet(str(folder / "rows.parquet"))
+
+    def run(value: Any) -> None:
+        joined(frame, value, 500.0, 3600.0).write.format("noop").mode("overwrite").save()
+
+    earth, plane = least(*(partial(run, v) for v in (ap.Position("lat", "lon", sigma="s"), _planar())))
+    spark.stop()
+    return {"plane_spark": earth / plane}
+
+
+def _planar() -> Any:
+    return ap.Gaussian("x", "y", sigma="s")
+
+
+def by_tree(table: pa.Table, epsilon: float) -> Found:
+    """WGS 84: a k-d tree over Earth-centred coordinates, then the geodesic of what it finds."""
+    lat, lon = (table[name].to_numpy() for name in ("lat", "lon"))
+    pairs = cKDTree(centred(lat, lon, EARTHS["wgs84"])).query_pairs(epsilon, output_type="ndarray")
+    left, right = pairs.T
+    metres = _GEOD.inv(lon[left], lat[left], lon[right], lat[right])[2]
+    metres = metres[metres <= epsilon]
+    return metres, len(metres)
+
+
+def by_sphere(table: pa.Table, epsilon: float) -> Found:
+    """The sphere: a k-d tree over unit vectors."""
+    lat, lon = (table[name].to_numpy() for name in ("lat", "lon"))
+    at = centred(lat, lon, EARTHS["sphere"])
+    pairs = cKDTree(at).query_pairs(2.0 * _RADIUS * np.sin(epsilon / _RADIUS / 2.0), output_type="ndarray")
+    chord = np.linalg.norm(at[pairs[:, 0]] - at[pairs[:, 1]], axis=1)
+    return 2.0 * _RADIUS * np.arcsin(chord / _RADIUS / 2.0), len(pairs)
+
+
+def by_haversine(table: pa.Table, epsilon: float) -> Found:
+    """The sphere: scikit-learn's ball tree by the haversine."""
+    at = np.radians(np.column_stack([table["lat"].to_numpy(), table["lon"].to_numpy()]))
+    rows, angles = BallTree(at, metric="haversine").query_radius(at, epsilon / _RADIUS, return_distance=True)
+    left = np.repeat(np.arange(len(at)), list(map(len, rows)))
+    once = np.concatenate(rows) > left
+    return np.concatenate(angles)[once] * _RADIUS, int(once.sum())
+
+
+def against_others(n: int) -> dict[str, float]:
+    """All over the Earth, with about ten partners a row."""
+    table, figures = globe(n), {}
+    epsilon = 2.0 * _RADIUS * float(np.sqrt(10.0 / n))
+    for earth, others in (("wgs84", {"tree": by_tree}), ("sphere", {"tree": by_sphere, "haversine": by_haversine})):
+        value = ap.Position("lat", "lon", earth=earth)
+        for name, other in others.items():
+            ours, theirs = least(partial(joined, table, value, epsilon, 1.0), partial(other, table, epsilon))
+            metres, count = other(table, epsilon)
+            found = joined(table, value, epsilon, 1.0)
+            if len(found) != count or not np.allclose(
+                np.sort(metres), np.sort(found["distance"]), rtol=1e-9, atol=1e-4
+            ):
+                raise SystemExit(f"{name} on {earth}: {count} pairs, ours {len(found)}, or other distances")
+            figures[f"vs_{name}_{earth}"] = theirs / ours
+            say(f"{name} on {earth}: {count:,} pairs, {theirs:.3f} s, ours {ours:.3f} s")
+    return figures
+
+
+def main() -> None:
+    """All figures."""
+    asked = arguments(__doc__ or "")
+    n = 100_000 if asked.quick else 400_000
+    figures = against_a_plane(n) | against_others(n)
+    with scratch() as folder:
+        figures |= on_spark(n, folder)
+    report(figures, as_json=asked.json)
+
+
+if __name__ == "__main__":
+    main()

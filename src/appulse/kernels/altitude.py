@@ -1,0 +1,183 @@
+"""Positions with an altitude: the probability that two lie in a ball, or in a cylinder, around each other.
+
+The errors of a pair are normal: with one deviation in each horizontal direction, and one of the altitude. In a cylinder
+the two are asked for apart. In a ball, the vertical difference v leaves a disc of radius sqrt(epsilon^2 - v^2):
+
+    integral over v of density(v) * Pr{horizontal difference within that disc}
+
+The disc's probability is smooth in v, but changes within a few horizontal deviations of where its rim passes the mean;
+so the range is cut there, and each part is integrated adaptively (Gauss-Kronrod, 15 nodes).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from appulse.kernels.gaussian import Gaussians, ball_probability, interval, phi
+from appulse.kernels.geodesic import Earth, Near, geodesic
+from appulse.kernels.jit import kernel
+
+if TYPE_CHECKING:
+    from appulse.kernels.arrays import Floats, RowPairs
+
+# Beyond this many deviations a normal tail is below 1e-18.
+_TAIL = 9.0
+_ERROR = 1e-12
+_MOST_PARTS = 64
+# Nodes from -1 to 0, and their weights; the rest mirrors them.
+_HALF_NODES = [-0.991455371120812639, -0.949107912342758525, -0.864864423359769073, -0.741531185599394440]
+_HALF_NODES += [-0.586087235467691130, -0.405845151377397167, -0.207784955007898468, 0.0]
+_KRONROD = [0.022935322010529225, 0.063092092629978553, 0.104790010322250184, 0.140653259715525919]
+_KRONROD += [0.169004726639267903, 0.190350578064785410, 0.204432940075298892, 0.209482141084727828]
+_GAUSS = [0.0, 0.129484966168869693, 0.0, 0.279705391489276668, 0.0, 0.381830050505118945, 0.0, 0.417959183673469388]
+_NODES = np.array(_HALF_NODES + [-x for x in _HALF_NODES[-2::-1]])
+_FINE, _COARSE = np.array(_KRONROD + _KRONROD[-2::-1]), np.array(_GAUSS + _GAUSS[-2::-1])
+
+
+@kernel
+def _disc(distance: float, deviation: float, radius: float) -> float:
+    """The probability that a horizontal difference is at most ``radius``."""
+    if radius <= 0.0:
+        return 0.0
+    if deviation == 0.0:
+        return 1.0 if distance <= radius else 0.0
+    return ball_probability(distance, deviation, radius, 2)
+
+
+@kernel
+def _part(
+    low: float, high: float, distance: float, flat: float, rise: float, steep: float, epsilon: float
+) -> tuple[float, float]:
+    """The integral from ``low`` to ``high``, by two rules."""
+    middle, half = 0.5 * (low + high), 0.5 * (high - low)
+    fine, coarse = 0.0, 0.0
+    for i in range(_NODES.shape[0]):
+        v = middle + half * _NODES[i]
+        z = (v - rise) / steep
+        value = math.exp(-0.5 * z * z) * _disc(distance, flat, math.sqrt(max(0.0, (epsilon - v) * (epsilon + v))))
+        fine += _FINE[i] * value
+        coarse += _COARSE[i] * value
+    scale = half / (steep * math.sqrt(2.0 * math.pi))
+    return fine * scale, coarse * scale
+
+
+@kernel
+def ball_and_height(distance: float, flat: float, rise: float, steep: float, epsilon: float) -> float:
+    """The probability that two positions are within ``epsilon``; absolute error below 1e-10.
+
+    Their means are ``distance`` apart along the Earth and ``rise`` in altitude; ``flat`` and ``steep`` are the
+    deviations of these, not both 0.
+    """
+    if steep == 0.0:
+        return _disc(distance, flat, math.sqrt(max(0.0, (epsilon - rise) * (epsilon + rise))))
+    if flat == 0.0:
+        if distance > epsilon:
+            return 0.0
+        reach = math.sqrt((epsilon - distance) * (epsilon + distance))
+        return interval((-reach - rise) / steep, (reach - rise) / steep)
+    if flat == steep:
+        return ball_probability(math.hypot(distance, rise), flat, epsilon, 3)
+    first, last = max(-epsilon, rise - _TAIL * steep), min(epsilon, rise + _TAIL * steep)
+    if first >= last:
+        return 0.0
+    cuts = np.full(9, last)
+    cuts[0], cuts[1] = first, min(max(rise, first), last)
+    count = 2
+    for k in range(3):
+        rim = distance + (k - 1) * _TAIL * flat
+        if 0.0 < rim < epsilon:
+            v = math.sqrt((epsilon - rim) * (epsilon + rim))
+            cuts[count], cuts[count + 1] = min(max(-v, first), last), min(max(v, first), last)
+            count += 2
+    cuts = np.sort(cuts)
+    total = 0.0
+    lows, highs = np.empty(_MOST_PARTS), np.empty(_MOST_PARTS)
+    for c in range(cuts.shape[0] - 1):
+        lows[0], highs[0] = cuts[c], cuts[c + 1]
+        left = 1 if cuts[c + 1] > cuts[c] else 0
+        while left > 0:
+            left -= 1
+            low, high = lows[left], highs[left]
+            fine, coarse = _part(low, high, distance, flat, rise, steep, epsilon)
+            if abs(fine - coarse) <= _ERROR or left + 2 > _MOST_PARTS or high - low <= 1e-12 * (last - first):
+                total += fine
+            else:
+                middle = 0.5 * (low + high)
+                lows[left], highs[left], lows[left + 1], highs[left + 1] = low, middle, middle, high
+                left += 2
+    return min(1.0, max(0.0, total))
+
+
+@kernel
+def _deviation(sigma: Floats, row: int, other: Floats, other_row: int, k: int) -> float:
+    variance = 0.0
+    if sigma.shape[0] > 0:
+        variance += sigma[row, k] * sigma[row, k]
+    if other.shape[0] > 0:
+        variance += other[other_row, k] * other[other_row, k]
+    return math.sqrt(variance)
+
+
+@kernel
+def _at_most(distance: float, rise: float, flat: float, steep: float, near: Near) -> float:
+    """A bound on the probability of a pair, which only falls with its distance: of a half-space for each direction."""
+    if near.cylinder:
+        bound = 1.0 if distance <= near.limit else 0.0
+        if flat > 0.0:
+            bound = phi((near.epsilon - distance) / flat)
+        if steep > 0.0:
+            return min(bound, phi((near.vertical - rise) / steep))
+        return bound if rise <= near.vertical_limit else 0.0
+    apart, deviation = math.hypot(distance, rise), max(flat, steep)
+    if deviation == 0.0:
+        return 1.0 if apart <= near.limit else 0.0
+    return phi((near.epsilon - apart) / deviation)
+
+
+@kernel
+def _inside(distance: float, rise: float, flat: float, steep: float, near: Near) -> float:
+    """The probability of a pair whose rows exist."""
+    if near.cylinder:
+        if steep > 0.0:
+            within = interval((-near.vertical - rise) / steep, (near.vertical - rise) / steep)
+        else:
+            within = 1.0 if rise <= near.vertical_limit else 0.0
+        return within * _disc(distance, flat, near.epsilon if flat > 0.0 else near.limit)
+    if flat == 0.0 and steep == 0.0:
+        return 1.0 if math.hypot(distance, rise) <= near.limit else 0.0
+    return ball_and_height(distance, flat, rise, steep, near.epsilon)
+
+
+@kernel
+def altitude_pairs(
+    pairs: RowPairs,
+    earth: Earth,
+    near: Near,
+    one: Gaussians,
+    other: Gaussians,
+    probability: Floats,
+    distance: Floats,
+) -> None:
+    """As `earth_pairs`, of rows whose fourth coordinate is an altitude."""
+    left, right = pairs
+    for i in range(left.shape[0]):
+        a, b = left[i], right[i]
+        mass = one.mass[a] * other.mass[b]
+        px, py, pz = one.centre[a, 0], one.centre[a, 1], one.centre[a, 2]
+        qx, qy, qz = other.centre[b, 0], other.centre[b, 1], other.centre[b, 2]
+        rise = abs(one.centre[a, 3] - other.centre[b, 3])
+        chord = math.sqrt((px - qx) * (px - qx) + (py - qy) * (py - qy) + (pz - qz) * (pz - qz))
+        flat = _deviation(one.sigma, a, other.sigma, b, 0)
+        steep = _deviation(one.sigma, a, other.sigma, b, 1)
+        probability[i] = np.nan
+        if mass < near.threshold:
+            continue
+        if near.use_bounds and mass * _at_most(chord, rise, flat, steep, near) < near.threshold - 1e-12:
+            continue
+        metres = geodesic(earth, px, py, pz, qx, qy, qz)
+        distance[i] = math.hypot(metres, rise)
+        if not near.use_bounds or mass * _at_most(metres, rise, flat, steep, near) >= near.threshold - 1e-12:
+            probability[i] = mass * _inside(metres, rise, flat, steep, near)

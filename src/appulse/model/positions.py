@@ -1,0 +1,116 @@
+"""Positions on the Earth: from degrees to Earth-centred coordinates and back, and what is wrong with some."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from appulse.errors import BadArgument
+from appulse.kernels.geodesic import Earth, to_centred
+from appulse.model import defects as why
+from appulse.model.columns import floats
+from appulse.model.uncertainty import MOST_ERROR, Position
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from appulse.model.defects import Defects
+    from appulse.model.uncertainty import Model
+
+_A, _FLATTENING = 6_378_137.0, 1.0 / 298.257223563
+_RADIUS = 6_371_008.8
+EARTHS = {"wgs84": Earth(_A, _A * (1.0 - _FLATTENING)), "sphere": Earth(_RADIUS, _RADIUS)}
+
+
+def earth_of(models: Sequence[Model]) -> Earth | None:
+    """The one Earth that the positions of a call lie on; None where values are no positions."""
+    first = models[0]
+    return EARTHS[first.earth] if isinstance(first, Position) else None
+
+
+def check_positions(names: Sequence[str], models: Sequence[Model]) -> None:
+    """Raise `BadArgument` where some streams of a call are positions and others are not, or not on one Earth."""
+    earths = [model.earth if isinstance(model, Position) else None for model in models]
+    if len(set(earths)) == 1:
+        return
+    if None in earths:
+        others = [name for name, earth in zip(names, earths, strict=True) if earth is None]
+        raise BadArgument(
+            f"Some streams of the call are positions on the Earth, and {' and '.join(map(repr, others))} not. A "
+            "distance needs ap.Position on both sides."
+        )
+    told = ", ".join(f"{name} has earth={earth!r}" for name, earth in zip(names, earths, strict=True))
+    raise BadArgument(f"The streams differ in their Earth: {told}. A distance needs the same on both sides.")
+
+
+def centred(lat: NDArray[np.float64], lon: NDArray[np.float64], earth: Earth) -> NDArray[np.float64]:
+    """Earth-centred coordinates (n, 3) in metres, of degrees."""
+    out = np.empty((len(lat), 3))
+    to_centred(earth, lat, lon, out)
+    return out
+
+
+def degrees_of(centre: NDArray[np.float64], earth: Earth) -> NDArray[np.float64]:
+    """Latitude and longitude (n, 2) of Earth-centred coordinates, and the altitude (n, 3) where there is one."""
+    x, y, z = centre[:, 0], centre[:, 1], centre[:, 2]
+    lat = np.arctan2(z * (earth.a / earth.b) ** 2, np.hypot(x, y))
+    degrees: NDArray[np.float64] = np.column_stack([np.degrees(lat), np.degrees(np.arctan2(y, x)), centre[:, 3:]])
+    return degrees
+
+
+def degrees_around(centre: NDArray[np.float64], offset: NDArray[np.float64], earth: Earth) -> NDArray[np.float64]:
+    """Degrees (n, m, 2) of ``m`` places around each centre, ``offset`` (n, m, 2) metres east and north.
+
+    A place lies at the azimuth and distance of its offset, along a circle as curved as the Earth is there on average.
+    Where there are altitudes, they and their offsets are the third of each.
+    """
+    n, m, width = offset.shape
+    at = np.radians(degrees_of(centre, earth))[:, None, :]
+    sin_lat, cos_lat, sin_lon, cos_lon = np.sin(at[..., 0]), np.cos(at[..., 0]), np.sin(at[..., 1]), np.cos(at[..., 1])
+    east = np.stack([-sin_lon, cos_lon, np.zeros_like(sin_lon)], axis=-1)
+    north = np.stack([-sin_lat * cos_lon, -sin_lat * sin_lon, cos_lat], axis=-1)
+    up = np.stack([cos_lat * cos_lon, cos_lat * sin_lon, sin_lat], axis=-1)
+    square = (earth.a * cos_lat) ** 2 + (earth.b * sin_lat) ** 2
+    radius = (earth.a**2 * earth.b / square)[..., None]
+    far = np.hypot(offset[..., 0], offset[..., 1])[..., None]
+    along = np.sinc(far / radius / np.pi) * (offset[..., :1] * east + offset[..., 1:2] * north)
+    places = centre[:, None, :3] + along - 2.0 * radius * np.sin(0.5 * far / radius) ** 2 * up
+    places = np.concatenate([places, centre[:, None, 3:] + offset[..., 2:]], axis=-1)
+    return degrees_of(places.reshape(n * m, -1), earth).reshape(n, m, width)
+
+
+def checked_positions(
+    table: pa.Table, model: Position, defects: Defects
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Centres and deviations of rows; bad rows are marked."""
+    given = np.column_stack([floats(table[column]) for column in model.columns])
+    finite = np.isfinite(given)
+    defects.mark(~finite.all(axis=1), why.NON_FINITE, lambda i: _listed(model.columns, given[i]))
+    given = np.where(finite, given, 0.0)
+    lat, lon = given[:, 0], given[:, 1]
+    good = np.abs(lat) <= 90.0
+
+    def outside(i: int) -> str:
+        swapped = abs(lon[i]) <= 90.0 and abs(lat[i]) <= 180.0
+        return f"{model.lat} is {lat[i]}" + (f", {model.lon} is {lon[i]}: they may be swapped" if swapped else "")
+
+    defects.mark(~good, why.BAD_LATITUDE, outside)
+    spread = np.empty((len(table), 0))
+    if not model.exact:
+        spread = np.column_stack(
+            [floats(table[s]) if isinstance(s, str) else np.full(len(table), s) for s in model.sigmas]
+        )
+        told = ("sigma", "altitude_sigma")[: spread.shape[1]]
+        defects.mark(~np.isfinite(spread).all(axis=1), why.NON_FINITE, lambda i: _listed(told, spread[i]))
+        defects.mark((spread < 0.0).any(axis=1), why.NEGATIVE_SPREAD, lambda i: _listed(told, spread[i]))
+        defects.mark((spread > MOST_ERROR).any(axis=1), why.LARGE_ERROR, lambda i: _listed(told, spread[i]))
+    places = centred(np.where(good, lat, 0.0), lon, EARTHS[model.earth])
+    return np.column_stack([places, given[:, 2:]]), spread
+
+
+def _listed(names: Sequence[str], values: NDArray[np.float64]) -> str:
+    return ", ".join(f"{name} is {value}" for name, value in zip(names, values.tolist(), strict=True))
