@@ -23,7 +23,8 @@ _NO_INTEGERS, _NO_FLOATS = np.empty(0, np.int64), np.empty(0)
 class Objects(Batch):
     """Rows of one stream, as flat arrays; ``n`` rows in ``d`` dimensions.
 
-    ``centre`` is the probability-weighted mean. ``spread`` holds sigmas or a radius (n, 0, 1 or d columns),
+    ``centre`` is the probability-weighted mean; of positions, Earth-centred coordinates and, if known, the altitude.
+    ``spread`` holds sigmas or a radius (n, 0, 1 or d columns; of positions one, and one of the altitude),
     ``covariance`` the upper triangle by rows (n, d (d + 1) / 2; only where samples are held). ``sample_runs`` are the
     samples, if any: ``d`` numbers each, but all of a row's first coordinates come first. ``weight_runs`` are their
     weights, None where each row's samples weigh the same. ``reach`` is the alpha-reach: the radius within which the
