@@ -19,7 +19,7 @@ from appulse.model.times import from_micros
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from appulse.model.encode import Encoding
+    from appulse.model.encoding import Encoding
     from appulse.model.objects import Objects
     from appulse.model.stream import Stream
 

@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 
 import appulse as ap
 from appulse.errors import BadArgument
-from appulse.model.encode import Encoding, encode, gaussian_reach, infer_dimensions, reach_quantile, sampled
+from appulse.model.encode import encode, gaussian_reach, infer_dimensions, reach_quantile, sampled
+from appulse.model.encoding import Encoding
 from appulse.model.objects import Objects
 from appulse.model.strings import Bytes, Labels, decode
 from appulse.model.strings import encode as canonical

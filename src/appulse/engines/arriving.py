@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from appulse.model.encode import Encoding
+    from appulse.model.encoding import Encoding
     from appulse.model.readings import ReadingsEncoding
     from appulse.model.strings import Bytes
     from appulse.windows.clock import Clock

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appulse.engines.arriving import Arrivals
-    from appulse.model.encode import Encoding
+    from appulse.model.encoding import Encoding
     from appulse.model.meaning import Meaning
     from appulse.model.readings import ReadingsEncoding
     from appulse.model.strings import Bytes

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from appulse.model.encode import Encoding
+    from appulse.model.encoding import Encoding
     from appulse.model.filled import Fill
     from appulse.model.stream import Stream
     from appulse.model.strings import Bytes

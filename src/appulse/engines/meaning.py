@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from appulse.model.encode import Encoding
+    from appulse.model.encoding import Encoding
     from appulse.model.readings import ReadingsEncoding
     from appulse.operators.properties import Property
 

@@ -13,7 +13,8 @@ from appulse.engines.spark.codec import pack, unpack
 from appulse.model import uncertainty
 from appulse.model.carried import split_carried
 from appulse.model.defects import as_json, reject_schema
-from appulse.model.encode import check_columns, encode, infer_dimensions
+from appulse.model.encode import encode, infer_dimensions
+from appulse.model.encoding import check_columns
 from appulse.model.filled import split_ways
 from appulse.model.objects import Objects
 from appulse.model.positions import EARTHS, degrees_of
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appulse.engines.bucket import Blobs
-    from appulse.model.encode import Encoding
+    from appulse.model.encoding import Encoding
     from appulse.model.strings import Bytes
 
 # A block is one value of Spark's, held whole in several places on its way.

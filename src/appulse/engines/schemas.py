@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from appulse.errors import BadArgument, nearest
 from appulse.model import structs, uncertainty
-from appulse.model.encode import Encoding, check_columns
+from appulse.model.encoding import Encoding, check_columns
 from appulse.model.positions import check_positions
 from appulse.model.times import is_number, is_time
 from appulse.queries.condition import parse

@@ -21,7 +21,7 @@ from appulse.engines.schemas import column_type, encoding_of, is_joined, known_d
 from appulse.engines.spark.codec import unpack
 from appulse.errors import BadArgument, nearest
 from appulse.model.columns import is_list
-from appulse.model.encode import Encoding, infer_dimensions
+from appulse.model.encode import infer_dimensions
 from appulse.model.objects import Objects
 from appulse.model.strings import Bytes, decode, label_parts
 from appulse.model.times import from_micros
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appulse.engines.bucket import Blobs
+    from appulse.model.encoding import Encoding
     from appulse.model.meaning import Meaning
     from appulse.model.stream import Stream
     from appulse.operators.relational import Aggregates as Found

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appulse.engines.options import Options
-    from appulse.model.encode import Encoding
+    from appulse.model.encoding import Encoding
     from appulse.model.meaning import Meaning
     from appulse.model.stream import Stream
     from appulse.operators.encounters import Approaches, Found

@@ -18,7 +18,8 @@ from appulse.engines.objects import ObjectsCall
 from appulse.engines.options import Options
 from appulse.engines.schemas import check_partitions, common_key_type, common_time_type, is_joined, known_dimensions
 from appulse.errors import BadArgument
-from appulse.model.encode import Encoding, check_columns, gaussian_reach, held_as, reach_quantile
+from appulse.model.encode import gaussian_reach, reach_quantile
+from appulse.model.encoding import Encoding, check_columns, held_as
 from appulse.model.filled import FILLED
 from appulse.model.meaning import real
 from appulse.model.stream import stream_names

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appulse.engines.options import Options
-    from appulse.model.encode import Encoding
+    from appulse.model.encoding import Encoding
     from appulse.model.filled import Fill
     from appulse.model.objects import Objects
     from appulse.model.stream import Stream

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from appulse.model.encode import Encoding
+    from appulse.model.encoding import Encoding
     from appulse.model.meaning import Meaning
 
     Floats = NDArray[np.float64]

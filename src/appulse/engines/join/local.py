@@ -15,7 +15,8 @@ from appulse.engines.objects import ObjectsBucket
 from appulse.errors import bad_rows, warn_exploding
 from appulse.model.defects import concat_rejects
 from appulse.model.degrees import degrees_hint
-from appulse.model.encode import check_columns, checked, infer_dimensions
+from appulse.model.encode import checked, infer_dimensions
+from appulse.model.encoding import check_columns
 from appulse.model.objects import Objects
 from appulse.model.uncertainty import names
 from appulse.operators.answers import Answers

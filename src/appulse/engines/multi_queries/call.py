@@ -33,7 +33,7 @@ from appulse.windows.frames import meaning_of, rule_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from appulse.model.encode import Encoding
+    from appulse.model.encoding import Encoding
     from appulse.model.meaning import Meaning
     from appulse.model.stream import Stream
     from appulse.model.strings import Bytes

@@ -22,7 +22,8 @@ from appulse.errors import BadArgument, bad_rows, nearest
 from appulse.model import uncertainty
 from appulse.model.columns import as_array, plain_values
 from appulse.model.defects import BAD_CONDITION, NEVER_TRUE, as_json, concat_rejects, no_rejects
-from appulse.model.encode import Encoding, as_samples, check_columns, checked, infer_dimensions, keys_of
+from appulse.model.encode import as_samples, checked, infer_dimensions, keys_of
+from appulse.model.encoding import Encoding, check_columns
 from appulse.model.meaning import real
 from appulse.model.strings import encode
 from appulse.model.times import from_micros, is_number, is_time, to_micros

@@ -1,0 +1,190 @@
+"""How the rows of a stream are read: which columns mean what, checked against the columns there are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import pyarrow as pa
+
+from appulse.errors import BadArgument, nearest
+from appulse.model import structs, uncertainty
+from appulse.model.columns import is_list, is_numeric
+from appulse.model.times import is_time
+from appulse.model.uncertainty import Ball, Gaussian, Held, Incomplete, Model, Position, Samples
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from appulse.model.carried import Columns
+    from appulse.model.filled import Fill
+    from appulse.model.motion import Motion
+
+
+class Where(Protocol):
+    """A condition that rows, or their samples, have to satisfy."""
+
+    @property
+    def text(self) -> str:
+        """What the user wrote."""
+        ...
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names it reads: coordinates of the value, or columns."""
+        ...
+
+    def check(self, types: Mapping[str, pa.DataType]) -> None:
+        """Raise `BadArgument` unless it makes sense over these types."""
+        ...
+
+    def holds(self, columns: Mapping[str, pa.Array], n: int) -> NDArray[np.bool_]:
+        """Where it is true, over ``n`` rows."""
+        ...
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """Everything encoding one stream depends on; no frame, so it travels to workers.
+
+    ``quantile`` is the mass that alpha-reach has to exceed; ``gaussian_reach`` that of a Gaussian in sigmas where
+    every stream of the call is an isotropic Gaussian, else None. ``key_type`` and ``time_type`` are those of the
+    answers; ``dimensions`` is None until a row tells. ``measure`` is the column of a delta window. What does not
+    satisfy every ``where`` is left out. ``fill`` fills what is missing; where a call ``tells_filled``, the keys of its
+    objects carry how. They carry the columns of ``carry``, too.
+    """
+
+    name: str
+    model: Model
+    key: str
+    time: str
+    unit: str
+    existence: str | None
+    partition_by: tuple[str, ...]
+    differ: str | None
+    key_type: pa.DataType
+    time_type: pa.DataType
+    quantile: float
+    gaussian_reach: float | None
+    dimensions: int | None
+    measure: str | None = None
+    where: tuple[Where, ...] = ()
+    fill: Fill | None = None
+    tells_filled: bool = False
+    carry: Columns = ()
+    motion: Motion | None = None
+
+    @property
+    def held_as(self) -> Held:
+        """The model of the objects that come out."""
+        return held_as(self.model, self.where)
+
+    def is_dimension(self, name: str) -> bool:
+        """Whether a condition means a coordinate by that name."""
+        return uncertainty.is_dimension(self.model, name)
+
+    def columns(self) -> list[str]:
+        """Every column that is read."""
+        conditions = [name for where in self.where for name in where.columns if not self.is_dimension(name)]
+        wanted = [
+            self.key,
+            self.time,
+            *uncertainty.columns(self.model),
+            self.existence,
+            *self.partition_by,
+            self.differ,
+            self.measure,
+            *(() if self.motion is None else self.motion.columns),
+            *conditions,
+            *(name for name, _ in self.carry),
+        ]
+        return list(dict.fromkeys(c for c in wanted if c is not None))
+
+
+def held_as(model: Model, where: Sequence[Where]) -> Held:
+    """The model of what conditions leave: samples, where they may pick some of a distribution's points.
+
+    What was incomplete is samples, too.
+    """
+    if isinstance(model, Incomplete):
+        return Samples(" ".join(model.columns), names=model.columns)
+    names = [name for condition in where for name in condition.columns]
+    if isinstance(model, Gaussian | Ball | Position) and any(uncertainty.is_dimension(model, name) for name in names):
+        return Samples(" ".join(model.columns), names=model.columns)
+    return model
+
+
+def check_columns(encoding: Encoding, schema: pa.Schema) -> None:
+    """Raise `BadArgument` where a column is missing or of a type that cannot serve."""
+    names = schema.names
+    for column in encoding.columns():
+        if column not in names:
+            raise BadArgument(
+                f"Stream {encoding.name!r} has no column {column!r}.{nearest(column, names)}"
+                f" It has: {', '.join(names)}."
+            )
+        if names.count(column) > 1:
+            raise BadArgument(f"Stream {encoding.name!r} has several columns {column!r}. Rename all but one.")
+    kind = schema.field(encoding.time).type
+    if (
+        is_time(kind) != is_time(encoding.time_type)
+        and not pa.types.is_null(kind)
+        and not pa.types.is_null(encoding.time_type)
+    ):
+        raise BadArgument(
+            f"Times of stream {encoding.name!r} are {kind}, those of the call {encoding.time_type}: timestamps and "
+            "numbers do not mix. Convert one of them."
+        )
+    model = encoding.model
+    if isinstance(model, Incomplete) and encoding.fill is None:
+        raise BadArgument(
+            f"Values of stream {encoding.name!r} are Incomplete, and nothing fills them. Give the join an imputer=, or "
+            "fill them first: ap.impute(stream, imputer)."
+        )
+    if isinstance(model, Samples):
+        _check_lists(model, encoding.name, schema)
+    numeric = [] if isinstance(model, Samples) else list(uncertainty.columns(model))
+    numeric += [column for column in (encoding.existence, encoding.measure) if column is not None]
+    numeric += [] if encoding.motion is None else list(encoding.motion.columns)
+    for column in numeric:
+        if not is_numeric(schema.field(column).type):
+            raise BadArgument(
+                f"Column {column!r} of stream {encoding.name!r} is {schema.field(column).type}, not a number. "
+                "Cast it before the call."
+            )
+    for where in encoding.where:
+        if encoding.dimensions is not None:
+            check_dimensions(where, encoding, encoding.dimensions)
+        where.check(
+            {name: pa.float64() if encoding.is_dimension(name) else schema.field(name).type for name in where.columns}
+        )
+
+
+def _check_lists(model: Samples, stream: str, schema: pa.Schema) -> None:
+    kind = schema.field(model.column).type
+    if pa.types.is_null(kind):
+        return
+    if structs.is_samples(kind):
+        structs.check(kind, model, stream)
+    elif not is_list(kind) or not (is_numeric(kind.value_type) or is_list(kind.value_type)):
+        raise BadArgument(
+            f"Samples({model.column!r}) of stream {stream!r} is {kind}. Give list<list<double>>, one inner list per "
+            "sample, list<double> in one dimension, or what an operator of appulse put out."
+        )
+    weights = None if model.weights is None else schema.field(model.weights).type
+    if weights is not None and not (is_list(weights) or pa.types.is_null(weights)):
+        raise BadArgument(f"weights={model.weights!r} of stream {stream!r} is no list. Give list<double>.")
+    if model.weights is not None and not is_numeric(schema.field(model.weights).type.value_type):
+        kind = schema.field(model.weights).type
+        raise BadArgument(f"weights={model.weights!r} of stream {stream!r} is {kind}. Give list<double>.")
+
+
+def check_dimensions(where: Where, encoding: Encoding, d: int) -> None:
+    """Raise `BadArgument` where a condition names a dimension that values of ``d`` dimensions lack."""
+    known = uncertainty.names(encoding.model, d)
+    for name in where.columns:
+        if encoding.is_dimension(name) and name not in known:
+            raise BadArgument(f"Stream {encoding.name!r} has no dimension {name!r}. It has: {', '.join(known)}.")
