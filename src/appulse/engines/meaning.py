@@ -41,7 +41,7 @@ def of_stream(
             "order": "arrival" if arrival else "time",
             "unit": encoding.unit,
             "where": [where.text for where in encoding.where],
-            "carry": {name: of_type(kind) for name, kind in encoding.carry},
+            "carry": [[name, of_type(kind)] for name, kind in encoding.carry],
         },
         {
             "dimensions": None,
@@ -52,7 +52,7 @@ def of_stream(
             "order": "time",
             "unit": "s",
             "where": [],
-            "carry": {},
+            "carry": [],
         },
     )
 

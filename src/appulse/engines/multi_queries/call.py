@@ -20,7 +20,7 @@ from appulse.engines.schemas import check_partitions, common_time_type
 from appulse.errors import BadArgument, nearest
 from appulse.model.defects import as_json, as_text, reject_schema
 from appulse.model.encode import keys_of
-from appulse.model.meaning import real
+from appulse.model.meaning import of_type, real
 from appulse.model.stream import stream_names
 from appulse.model.strings import encode
 from appulse.model.times import from_micros
@@ -145,7 +145,9 @@ class WindowCall(Call[WindowRows]):
         asked = [[one.name, one.aggregate, *([] if one.column is None else [one.column])] for one in self.aggregates]
         arguments = {
             "streams": [
-                of_stream(one.encoding, late, idle, arrival=self.arrival) | of_types([], one.types)
+                of_stream(one.encoding, late, idle, arrival=self.arrival)
+                | of_types([], one.types)
+                | ({"carry": [[name, of_type(kind)] for name, kind in one.carry]} if one.carry else {})
                 for one, late, idle in zip(self.streams, self.lateness, self.idle_after, strict=True)
             ],
             "probability": None if self.probability is None else real(self.probability),

@@ -24,7 +24,7 @@ from appulse.model.columns import as_array, plain_values
 from appulse.model.defects import BAD_CONDITION, NEVER_TRUE, as_json, concat_rejects, no_rejects
 from appulse.model.encode import as_samples, checked, infer_dimensions, keys_of
 from appulse.model.encoding import Encoding, check_columns
-from appulse.model.meaning import real
+from appulse.model.meaning import of_type, real
 from appulse.model.strings import encode
 from appulse.model.times import from_micros, is_number, is_time, to_micros
 from appulse.model.uncertainty import is_certain
@@ -97,7 +97,7 @@ class QueryCall(ObjectsCall):
             "streams": [of_stream(self.encoding) | of_types([], self.types)],
             "probability": None if self.probability is None else real(self.probability),
             "select": self.selecting,
-            "carry": [name for name, _ in self.carry],
+            "carry": [[name, of_type(kind)] for name, kind in self.carry],
             "types": of_types([("query", self.query_type)]),
         }
         return of_call("match_queries", arguments, {"probability": None, "select": False, "carry": []})
