@@ -95,7 +95,7 @@ def test_numbers_may_be_numpys_and_windows_timedeltas() -> None:
         (lambda: ap.Options(bounds=frozenset({"momnt"})), r"bounds=.*'momnt'.*Did you mean 'moment'"),
         (lambda: ap.Options(index="gird"), "index='gird'.*Did you mean 'grid'"),
         (lambda: ap.Options(partitions=0), "at least 1"),
-        (lambda: _stream(None, value=5), "an uncertainty model: Exact, Samples, Gaussian, Ball, Position or Incomplete"),
+        (lambda: _stream(None, value=5), "an uncertainty model: Exact, Samples, Gaussian, Ball, Position"),
         (lambda: _stream(None, key=3), "give the name of a column"),
         (lambda: _stream(None, order="tme"), "order='tme'.*Did you mean 'time'"),
         (lambda: _stream(None, unit="sec"), "unit='sec'"),
