@@ -10,6 +10,7 @@ from zlib import crc32
 
 from appulse.engines.spark.blobs import ANSWERS, END, METRICS, REJECTS, by_tag, metrics_blob, read_table, table_bytes
 from appulse.engines.spark.state import NO_TIMER, Cached, TileState, blocks_of, outgrown
+from appulse.model.defects import SAME_TIME
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -129,7 +130,8 @@ class Stage:
         answers = bucket.advance(None, newest or 0)
         for rejects in bucket.rejected:  # rows are never late in a batch, and its rejects are read apart
             for row in rejects.to_pylist():
-                warnings.warn(f"A query was removed: {row['values']}: {row['detail']}", stacklevel=2)
+                what = "A row was refused" if row["reason"] == SAME_TIME else "A query was removed"
+                warnings.warn(f"{what}: {row['values']}: {row['detail']}", stacklevel=2)
         return answers, bucket.sent
 
     def _load(self, key: int, state: TileState) -> tuple[Cached, int]:
