@@ -29,7 +29,7 @@ settings.load_profile("quick")
 
 
 HIDDEN = "without data"
-_ON_SPARK = "@spark"
+_ON_SPARK = "on spark"
 
 # The session of the tests plans hundreds of queries over few rows each, and most of its time went into compiling what
 # runs once: Java by the second compiler, and a class for each stage of a plan. Jobs that tests start as a process, by
@@ -46,11 +46,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run each test that looks for data a second time, as on a machine without it."""
+    """Run each test that looks for data a second time, as on a machine without it, and name those of Spark.
+
+    The scheduler of several processes sees names alone, no marks.
+    """
     looks = "data" in metafunc.fixturenames or any(metafunc.definition.iter_markers("data"))
     if looks and data_at().is_dir():
         metafunc.fixturenames.append("place")
         metafunc.parametrize("place", ["data", HIDDEN])
+    if "spark" in metafunc.fixturenames:
+        metafunc.fixturenames.append("engine")
+        metafunc.parametrize("engine", [_ON_SPARK])
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -58,15 +64,6 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     for name in ("spark", "data"):
         if name in getattr(item, "fixturenames", ()):
             item.add_marker(name)
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Say in the names of tests that a process of its own runs those of the Spark session; that one knows no marks."""
-    if hasattr(config, "workerinput"):
-        for item in items:
-            if item.get_closest_marker("spark") is not None:
-                object.__setattr__(item, "_nodeid", item.nodeid + _ON_SPARK)  # as xdist itself does
 
 
 def pytest_collection_finish() -> None:
@@ -83,7 +80,7 @@ def pytest_collection_finish() -> None:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """One JVM for all tests of Spark: they go to one process, the longest part first; the others take turns."""
     scheduling = import_module("xdist.scheduler").LoadScopeScheduling(config, log)
-    scheduling._split_scope = lambda nodeid: _ON_SPARK if nodeid.endswith(_ON_SPARK) else nodeid
+    scheduling._split_scope = lambda nodeid: _ON_SPARK if _ON_SPARK in nodeid else nodeid
     return scheduling
 
 
