@@ -110,8 +110,10 @@ def data() -> Callable[[str], Path]:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The one Spark session of the run: two cores, and all it writes in a scratch folder."""
+    from appulse.engines.spark.file_sink import FileSink
     from appulse.engines.spark.session import session
 
+    FileSink.counts_always = True  # as on a cluster: what each batch reports is held against its files
     scratch = tmp_path_factory.mktemp("spark")
     places = {"spark.local.dir": str(scratch / "local"), "spark.sql.warehouse.dir": str(scratch / "warehouse")}
     settings: dict[str, Any] = {**FEW_ROWS, **places}

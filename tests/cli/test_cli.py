@@ -17,7 +17,7 @@ from appulse.cli import app
 from appulse.cli.console import errors_told, size, span
 from appulse.cli.progress import batch_of
 from appulse.cli.running import interrupts, log_file, stderr_to, watch
-from appulse.errors import BadInput
+from appulse.errors import BadArgument, BadInput
 from appulse.lab.results import read_results
 from tests.cli.test_jobs import in_order, in_process, job, wrong
 
@@ -177,8 +177,35 @@ def test_watching_ends_with_the_query_or_when_asked() -> None:
         query = FakeQuery()
         assert watched(query, asked)[0] == [0]
         assert query.stopped
+        assert asked.exit_code == 130
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
+
+
+def test_sigterm_stops_a_run_as_ctrl_c_does() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with interrupts() as asked:
+        signal.raise_signal(signal.SIGTERM)
+        query = FakeQuery()
+        assert watched(query, asked)[0] == [0]
+        assert (query.stopped, asked.exit_code) == (True, 143)
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_settings_of_spark_on_the_command_line() -> None:
+    from appulse.cli.run import _settings
+
+    options = {"master": "spark://host:7077", "jars": None, "jars.packages": "a:b:1,c:d:2"}
+    assert _settings(["spark.cores.max=4", "spark.x=a=b"], options) == {
+        "spark.master": "spark://host:7077",
+        "spark.jars.packages": "a:b:1,c:d:2",
+        "spark.cores.max": "4",
+        "spark.x": "a=b",
+    }
+    with pytest.raises(BadArgument, match=r"spark\.cores\.max has no value"):
+        _settings(["spark.cores.max"], options)
+    with pytest.raises(BadArgument, match=r"spark\.master is given twice"):
+        _settings(["spark.master=yarn"], options)
 
 
 def test_chatter_goes_to_the_log_and_comes_back_after(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

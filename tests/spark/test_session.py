@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -10,6 +11,7 @@ import pytest
 from appulse.errors import BadArgument, SessionError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -158,3 +160,50 @@ def test_foreign_spark_home_is_refused(tmp_path: Path) -> None:
     ran = run(f"os.environ['SPARK_HOME'] = {str(tmp_path)!r}; session()", tmp_path)
     assert "holds Spark 3.5.1" in ran.stderr
     assert "Unset SPARK_HOME" in ran.stderr
+
+
+class Asked(Exception):
+    """What a session would have been started with."""
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, str | None]]:
+    """The settings, and the interpreter of the workers, of a session that is not started."""
+    from pyspark import SparkContext
+
+    from appulse.engines.spark import session as made
+
+    def started(conf: Any) -> None:
+        raise Asked(dict(conf.getAll()) | {"python": os.environ.get("PYSPARK_PYTHON")})
+
+    monkeypatch.setattr(made, "start_jvm", started)
+    monkeypatch.setattr(made, "is_running", lambda: False)
+    monkeypatch.setattr(SparkContext, "_gateway", None)
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+
+    def settings(**given: Any) -> dict[str, str | None]:
+        with pytest.raises(Asked) as raised:
+            made.session(**given)
+        found: dict[str, str | None] = raised.value.args[0]
+        return found
+
+    return settings
+
+
+def test_a_session_on_a_cluster_takes_nothing_from_this_machine(asked: Callable[..., dict[str, str | None]]) -> None:
+    here = asked()
+    assert (here["python"], here["spark.driver.host"]) == (sys.executable, "127.0.0.1")
+    there = asked(**{"spark.master": "spark://host:7077"})
+    assert there["python"] is None
+    assert not {"spark.driver.host", "spark.driver.bindAddress", "spark.sql.shuffle.partitions"} & set(there)
+    assert "checkpointFileManagerClass" not in " ".join(there)
+    assert there["spark.sql.streaming.stateStore.providerClass"] == here["spark.sql.streaming.stateStore.providerClass"]
+    named = asked(**{"spark.master": "yarn", "spark.pyspark.python": "env/bin/python", "spark.driver.host": "me"})
+    assert (named["python"], named["spark.driver.host"]) == ("env/bin/python", "me")
+
+
+def test_cores_are_those_of_this_machine() -> None:
+    from appulse.engines.spark.session import session
+
+    with pytest.raises(BadArgument, match=r"spark\.cores\.max"):
+        session(2, **{"spark.master": "spark://host:7077"})

@@ -14,13 +14,13 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from appulse.cli.console import INTERRUPTED, errors_told
+from appulse.cli.console import errors_told
 from appulse.cli.running import interrupts, log_file, stderr_to, watch
 from appulse.engines.spark.installation import need_spark
-from appulse.errors import JobError
+from appulse.errors import BadArgument, JobError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -44,8 +44,17 @@ def run(
         str | None,
         typer.Option(metavar="PORT", help="Serve the figures to Prometheus; host:port to be seen from elsewhere."),
     ] = None,
+    conf: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="A setting of Spark; may be repeated.")
+    ] = None,
+    packages: Annotated[
+        str | None, typer.Option(help="Maven packages that Spark loads, separated by commas.", show_default=False)
+    ] = None,
+    jars: Annotated[
+        str | None, typer.Option(help="Jar files that Spark loads, separated by commas.", show_default=False)
+    ] = None,
 ) -> None:
-    """Run a job on Spark, with progress. Ctrl-C stops it; the same command goes on from there."""
+    """Run a job on Spark, with progress. Ctrl-C and SIGTERM stop it; the same command goes on from there."""
     console = Console(file=sys.stderr if json else sys.stdout, highlight=False)  # named now: stderr is the log later
     with errors_told(console):
         from appulse.jobs import load
@@ -53,7 +62,7 @@ def run(
         checked = load(job)
         need_spark()
         _must_have_input(checked)
-    settings: dict[str, Any] = {} if master is None else {"spark.master": master}
+        settings = _settings(conf or [], {"master": master, "jars.packages": packages, "jars": jars})
     carry_out(
         checked, console, settings, once=once, drain=drain, checkpoint=checkpoint, json=json, prometheus=prometheus
     )
@@ -70,7 +79,10 @@ def carry_out(
     json: bool = False,
     prometheus: str | None = None,
 ) -> Totals:
-    """Run a job to its end on a session with some settings, showing each batch; exits with 130 on Ctrl-C."""
+    """Run a job to its end on a session with some settings, showing each batch.
+
+    Exits with 130 on Ctrl-C and with 143 on SIGTERM, once the query has stopped.
+    """
     checkpoint = checkpoint or job.checkpoint
     with errors_told(console):
         if checkpoint is None:
@@ -101,9 +113,21 @@ def carry_out(
     if asked_to_stop.is_set():
         resume = f"appulse run {job.file}" + (f" --checkpoint {checkpoint}" if checkpoint != job.checkpoint else "")
         console.print(f"Stopped after {told} To go on from there:  {resume}", soft_wrap=True, markup=False)
-        raise typer.Exit(INTERRUPTED)
+        raise typer.Exit(asked_to_stop.exit_code)
     console.print(f"Done: {told} Answers: {job.sink[1]['path']}", soft_wrap=True, markup=False)
     return totals
+
+
+def _settings(conf: Sequence[str], options: Mapping[str, str | None]) -> dict[str, Any]:
+    """Settings of Spark from NAME=VALUE, and from options that have a short name."""
+    settings = {f"spark.{name}": value for name, value in options.items() if value is not None}
+    for given in conf:
+        name, equals, value = given.partition("=")
+        if not equals:
+            raise BadArgument(f"--conf {given} has no value. Give --conf NAME=VALUE, such as spark.executor.memory=4g.")
+        if settings.setdefault(name.strip(), value) != value:
+            raise BadArgument(f"--conf {given}: {name.strip()} is given twice, also as {settings[name.strip()]}.")
+    return settings
 
 
 def _say(line: Live, text: str) -> None:

@@ -1,4 +1,4 @@
-"""Run a job and watch it: its batches shown as they come, Spark's own chatter kept in a log, Ctrl-C a clean stop."""
+"""Run a job and watch it: show its batches, keep Spark's own output in a log, stop cleanly on Ctrl-C and SIGTERM."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["interrupts", "log_file", "stderr_to", "watch"]
+__all__ = ["StopSignal", "interrupts", "log_file", "stderr_to", "watch"]
 
 _LOOK_EVERY = 0.2  # seconds
 
@@ -46,21 +46,37 @@ def stderr_to(log: Path) -> Iterator[None]:
             sys.stderr = before
 
 
-@contextmanager
-def interrupts() -> Iterator[Event]:
-    """An event that the first Ctrl-C sets, in place of an exception in the midst of things; the second raises."""
-    asked = Event()
+class StopSignal(Event):
+    """Set by the first signal that asks to stop, whose number it keeps."""
 
-    def on_interrupt(_number: int, _frame: FrameType | None) -> None:
+    number = 0
+
+    @property
+    def exit_code(self) -> int:
+        """That of a program which the signal ended."""
+        return 128 + self.number
+
+
+@contextmanager
+def interrupts() -> Iterator[StopSignal]:
+    """An event that the first Ctrl-C or SIGTERM sets, in place of an exception; the second raises.
+
+    SIGTERM is how `kill`, systemd, Docker and Kubernetes ask a program to end.
+    """
+    asked = StopSignal()
+
+    def on_signal(number: int, _frame: FrameType | None) -> None:
         if asked.is_set():
             raise KeyboardInterrupt
+        asked.number = number
         asked.set()
 
-    before = signal.signal(signal.SIGINT, on_interrupt)
+    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield asked
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def watch(query: StreamingQuery, show: Callable[[Batch], object], asked_to_stop: Event) -> Totals:

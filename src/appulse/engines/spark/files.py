@@ -6,15 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.java_gateway import is_instance_of
 
-from appulse.engines.spark.failures import writing
 from appulse.errors import StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark.sql import DataFrame, SparkSession
-
-_STAGING = "_appulse_staging"
+    from pyspark.sql import SparkSession
 
 
 class Folder:
@@ -41,6 +36,12 @@ class Folder:
         at = self._at(folder) if folder else self._root
         return [status.getPath().getName() for status in self._fs.listStatus(at)] if self._fs.exists(at) else []
 
+    @property
+    def local(self) -> str | None:
+        """The path, if it is one of this machine's own disks, or of one that is mounted."""
+        address = self._root.toUri()
+        return str(address.getPath()) if address.getScheme() == "file" else None
+
     def read(self, name: str) -> str | None:
         """The text of a file; None if it is not there."""
         if not self._plain.exists(self._at(name)):
@@ -51,9 +52,9 @@ class Folder:
         finally:
             stream.close()
 
-    def make(self, name: str) -> None:
+    def make(self, name: str = "") -> None:
         """Make a folder, if it is not there."""
-        self._fs.mkdirs(self._at(name))
+        self._fs.mkdirs(self._at(name) if name else self._root)
 
     def touch(self, name: str) -> None:
         """Make an empty file."""
@@ -86,32 +87,3 @@ class Folder:
         """Rename within the folder."""
         if not self._fs.rename(self._at(source), self._at(target)):
             raise StorageError(f"Could not move {source} to {target} in {self.path}. Check rights and free space.")
-
-
-def replace_batch(
-    frame: DataFrame,
-    kind: str,
-    options: dict[str, Any],
-    path: str,
-    batch: str,
-    *,
-    wanted: Callable[[], bool] = lambda: True,
-) -> None:
-    """Write a batch's rows as files of the folder ``path``, in place of what an earlier attempt left.
-
-    Files are staged, the batch's former files removed, then moved in: whoever repeats a batch ends where one attempt
-    would have. ``batch`` names the query and its batch. ``wanted`` is asked once the files are staged; where it says no
-    they are dropped, and the batch leaves nothing.
-    """
-    with writing(f"the sink {path}"):
-        folder = Folder(frame.sparkSession, path)
-        staging = f"{_STAGING}/{batch}"
-        frame.write.format(kind).options(**options).mode("overwrite").save(f"{path.rstrip('/')}/{staging}")
-        prefix = f"batch-{batch}-"
-        for name in folder.names():
-            if name.startswith(prefix):
-                folder.remove(name)
-        for name in folder.names(staging) if wanted() else ():
-            if not name.startswith(("_", ".")):
-                folder.move(f"{staging}/{name}", prefix + name)
-        folder.remove(staging)

@@ -29,6 +29,8 @@ Setting = str | int | float | bool
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
+_MASTER = "spark.master"
+_PYTHON = "spark.pyspark.python"
 _POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
 _PARTITIONS = "spark.sql.shuffle.partitions"
 _ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
@@ -53,13 +55,9 @@ _GIB = 2**30
 
 
 def session(cores: int | None = None, **settings: Setting) -> SparkSession:
-    """A local Spark session with what appulse needs; Java is found, or brought along.
-
-    ``cores`` defaults to those this process may use. ``settings`` are Spark's own, by their full names, and win over
-    the defaults: ``ap.session(**{"spark.driver.memory": "8g"})``. A session that already runs is returned as it is,
-    if it has what appulse needs and what the call asks for.
-    """
+    """A Spark session with what appulse needs, on this machine or on a cluster; see `appulse.session`."""
     asked = _asked(cores, settings)
+    local = asked.get(_MASTER, _master(1)).startswith("local")
     if os.environ.get("SPARK_REMOTE"):
         raise SessionError(
             "SPARK_REMOTE is set, and appulse.session() makes local sessions. Unset it, "
@@ -71,13 +69,16 @@ def session(cores: int | None = None, **settings: Setting) -> SparkSession:
         raise SessionError(mismatch)
 
     conf = SparkConf(loadDefaults=False)
-    for name, value in (_defaults(cores or available_cores()) | asked).items():
+    defaults = _defaults() | (_local_defaults(cores or available_cores()) if local else {})
+    for name, value in (defaults | asked).items():
         conf.set(name, value)
     conf.set(_JAVA_OPTIONS, f"{_java_options()} {asked.get(_JAVA_OPTIONS, '')}".strip())
-    # Workers must be this very Python; any other may lack appulse.
-    with environment(PYSPARK_PYTHON=sys.executable, PYSPARK_DRIVER_PYTHON=sys.executable):
+    with environment(**_pythons(asked, local=local)):
         gateway = SparkContext._gateway or start_jvm(conf)  # noqa: SLF001 - a JVM outlives its sessions
-        return SparkSession(SparkContext(conf=conf, gateway=gateway))
+        made = SparkSession(SparkContext(conf=conf, gateway=gateway))
+    if not local and _PARTITIONS not in asked:  # Spark's default of 200 is 200 states to keep
+        made.conf.set(_PARTITIONS, _cluster_cores(made, asked))
+    return made
 
 
 def is_running() -> bool:
@@ -110,7 +111,7 @@ def check_session(spark: SparkSession) -> list[str]:
         advice.append(f"{_ARROW_ROWS} is small: batches of {_ROWS_PER_BATCH} rows cost less per row.")
     if _get(spark, _REUSE, "true") != "true":
         advice.append(f"{_REUSE} is off: each task starts a Python and reads its state anew. Set it to true.")
-    master = _get(spark, "spark.master")
+    master = _get(spark, _MASTER)
     if master.startswith("local"):
         if "," not in master:
             advice.append(f"spark.master is {master!r}, which never retries a failed task. Use 'local[N,4]'.")
@@ -133,7 +134,12 @@ def _asked(cores: int | None, settings: Mapping[str, Setting]) -> dict[str, str]
             )
     asked = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in settings.items()}
     if cores is not None:
-        asked = {"spark.master": _master(cores), _PARTITIONS: str(cores)} | asked
+        if not asked.get(_MASTER, "local").startswith("local"):
+            raise BadArgument(
+                f"cores={cores} is for a session on this machine, and {_MASTER} is {asked[_MASTER]!r}. Give the "
+                "cluster's own settings: spark.cores.max, or spark.executor.instances and spark.executor.cores."
+            )
+        asked = {_MASTER: _master(cores), _PARTITIONS: str(cores)} | asked
     return asked
 
 
@@ -149,27 +155,55 @@ def _running(asked: Mapping[str, str]) -> SparkSession:
     return spark
 
 
-def _defaults(cores: int) -> dict[str, str]:
-    memory = min(max(available_memory() // 4, _GIB), 8 * _GIB)  # the rest is for Python workers and RocksDB
+def _defaults() -> dict[str, str]:
+    """What suits any master."""
     return {
         "spark.app.name": "appulse",
-        "spark.master": _master(cores),
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.memory": f"{memory // 2**20}m",
-        "spark.pyspark.python": sys.executable,
         "spark.python.daemon.module": "appulse.engines.spark.daemon",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         _ARROW_ROWS: str(_ROWS_PER_BATCH),
         _CHANGELOG: "true",
-        _CHECKPOINTS: _LOCAL_CHECKPOINTS,
-        _STATE_FORMAT: "2",
-        _PARTITIONS: str(cores),
         _PROVIDER: _ROCKSDB,
         _REUSE: "true",
     }
+
+
+def _local_defaults(cores: int) -> dict[str, str]:
+    """What suits a session on this machine alone, which nothing from outside has to reach."""
+    memory = min(max(available_memory() // 4, _GIB), 8 * _GIB)  # the rest is for Python workers and RocksDB
+    return {
+        _MASTER: _master(cores),
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.memory": f"{memory // 2**20}m",
+        "spark.pyspark.python": sys.executable,
+        _CHECKPOINTS: _LOCAL_CHECKPOINTS,
+        _STATE_FORMAT: "2",
+        _PARTITIONS: str(cores),
+    }
+
+
+def _pythons(asked: Mapping[str, str], *, local: bool) -> dict[str, str]:
+    """The interpreters of driver and workers, as environment variables.
+
+    On this machine workers must be this very Python, for any other may lack appulse. On a cluster they are what the
+    setting or the environment of the user says.
+    """
+    own = {"PYSPARK_DRIVER_PYTHON": sys.executable}
+    if local:
+        return own | {"PYSPARK_PYTHON": sys.executable}
+    return own | ({"PYSPARK_PYTHON": asked[_PYTHON]} if _PYTHON in asked else {})
+
+
+def _cluster_cores(spark: SparkSession, asked: Mapping[str, str]) -> int:
+    """The cores of a cluster: those that were asked for, else those that have registered by now."""
+    if most := asked.get("spark.cores.max"):
+        return int(most)
+    if executors := asked.get("spark.executor.instances"):
+        return int(executors) * int(asked.get("spark.executor.cores", "1"))
+    return max(2, spark.sparkContext.defaultParallelism)
 
 
 def _master(cores: int) -> str:

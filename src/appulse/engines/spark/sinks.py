@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F  # noqa: N812 - the usual name of this module
 from pyspark.sql import types as T  # noqa: N812
 
-from appulse.engines.spark.files import replace_batch
+from appulse.engines.spark.file_sink import FileSink
 from appulse.engines.spark.jdbc import replace_rows
 from appulse.errors import BadArgument
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 Wanted = Callable[[], bool]
+Rows = Callable[[], int]
 _FILES = frozenset({"parquet", "orc", "json", "csv", "text", "avro"})
 _ONCE = frozenset({"kafka", "noop"})
 
@@ -25,12 +26,12 @@ _ONCE = frozenset({"kafka", "noop"})
 class Sink:
     """What writes batches, with their number.
 
-    ``wanted`` says whether a batch is to be written. A sink that reads ``once`` reads all rows of each batch, in one
-    job, and asks behind it; so a batch has to be worked out for it once, and need not be kept. Any other sink asks
-    first, and may read a batch as often as it likes, in part or not at all.
+    ``wanted`` says whether a batch is to be written, and ``rows`` how many rows it has. A sink that reads ``once``
+    reads all rows of each batch, in one job, and asks behind it; so a batch has to be worked out for it once, and need
+    not be kept. Any other sink asks first, and may read a batch as often as it likes, in part or not at all.
     """
 
-    write: Callable[[DataFrame, int, Wanted], object]
+    write: Callable[[DataFrame, int, Wanted, Rows], object]
     once: bool = False
 
 
@@ -50,12 +51,7 @@ def sink_of(sink: Any, role: str, query: str) -> Sink:
         path = options.pop("path", None)
         if path is None:
             raise BadArgument(f"{role}={sink!r} has no 'path'. Give one: ({kind!r}, {{'path': 'out/pairs'}}).")
-        return Sink(
-            lambda frame, number, wanted: replace_batch(
-                frame, kind, options, str(path), f"{query}-{number:010d}", wanted=wanted
-            ),
-            once=True,
-        )
+        return Sink(FileSink(kind, options, str(path), query).write, once=True)
     if kind == "jdbc":
         if missing := sorted({"url", "dbtable"} - {name.lower() for name in options}):
             raise BadArgument(
@@ -66,12 +62,12 @@ def sink_of(sink: Any, role: str, query: str) -> Sink:
     if kind == "delta":
         return _asking(lambda frame, number: _delta(frame, {"txnAppId": f"appulse-{role}-{query}", **options}, number))
     if kind in _ONCE:
-        return Sink(lambda frame, number, _: _append(_with_id(frame, kind, number), kind, options), once=True)
+        return Sink(lambda frame, number, *_: _append(_with_id(frame, kind, number), kind, options), once=True)
     return _asking(lambda frame, number: _append(_with_id(frame, kind, number), kind, options))
 
 
 def _asking(write: Callable[[DataFrame, int], object]) -> Sink:
-    return Sink(lambda frame, number, wanted: write(frame, number) if wanted() else None)
+    return Sink(lambda frame, number, wanted, _: write(frame, number) if wanted() else None)
 
 
 def _delta(frame: DataFrame, options: dict[str, Any], number: int) -> None:

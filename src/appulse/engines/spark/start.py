@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache, reduce
 from threading import Thread
@@ -15,6 +16,7 @@ from appulse.engines.arriving import FEWEST_ROWS
 from appulse.engines.results import names_of_metrics
 from appulse.engines.spark.checkpoint import Checkpoint
 from appulse.engines.spark.failures import Query, writing
+from appulse.engines.spark.lock import CheckpointLock
 from appulse.engines.spark.metrics import tell
 from appulse.engines.spark.plans import observed_now
 from appulse.engines.spark.results import SparkResult, own_result
@@ -55,10 +57,41 @@ def start(
         raise BadArgument(f"drain=True takes what is available now and ends; it goes with no trigger, not {trigger!r}.")
     _check_chain(known, rejects, drain=drain)
     place = Checkpoint(result.sparkSession, checkpoint)
+    with writing(f"the checkpoint {checkpoint}"):
+        lock = CheckpointLock(place.folder)
+    try:
+        query = _started(known, place, sink, rejects, partitions, drain=drain, trigger=trigger)
+    except BaseException:
+        lock.release()
+        raise
+    Thread(target=_release, args=(query, lock), name="appulse-lock", daemon=True).start()
+    return query
+
+
+def _release(query: Query, lock: CheckpointLock) -> None:
+    """Release the lock once the query has ended, in whatever way."""
+    try:
+        with suppress(Exception):  # who waits for the query sees what it failed with
+            query.awaitTermination()
+    finally:
+        lock.release()
+
+
+def _started(
+    known: SparkResult,
+    place: Checkpoint,
+    sink: Any,
+    rejects: Any,
+    partitions: int | None,
+    *,
+    drain: bool,
+    trigger: dict[str, Any] | None,
+) -> Query:
+    """The query, over the tiles that its checkpoint has."""
     wanted = known.tiling
     if partitions is not None and partitions != wanted.latest.tiles:
         wanted = wanted.over(partitions)
-    with writing(f"the checkpoint {checkpoint}"):
+    with writing(f"the checkpoint {place.path}"):
         tiling = place.admit(known.call, wanted, partitions, replanned=known.replanned, before=known.calls)
     ends = place.end_folder if any(one.call.holds_back for one in (*known.calls, known)) else None
     before: dict[str, T.StructType] = {}
@@ -74,11 +107,11 @@ def start(
         None if rejects is None else sink_of(rejects, "rejects", place.id),
         before,
     )
-    writer = known.rows.writeStream.foreachBatch(write).option("checkpointLocation", checkpoint)
-    with writing(f"the checkpoint {checkpoint}"):
+    writer = known.rows.writeStream.foreachBatch(write).option("checkpointLocation", place.path)
+    with writing(f"the checkpoint {place.path}"):
         if drain:
             return DrainingQuery(writer.trigger(availableNow=True), place, known)
-        return Query((writer.trigger(**trigger) if trigger else writer).start(), checkpoint)
+        return Query((writer.trigger(**trigger) if trigger else writer).start(), place.path)
 
 
 def _check_chain(known: SparkResult, rejects: Any, *, drain: bool) -> None:
@@ -195,6 +228,7 @@ def _batch_writer(
                 select_tag(batch, "answer", result.answers),
                 number,
                 lambda: bool(metrics()["answers"] or metrics()["left"] or number == 0),
+                lambda: metrics()["answers"] + metrics()["left"],
             )
             place.saw(metrics()["newest"])
             _warn_late(result, metrics())
@@ -204,7 +238,8 @@ def _batch_writer(
                 bad = [select_tag(batch, tag, schema) for tag, schema in [("reject", result.rejects), *before.items()]]
                 if number == 0:  # with what was refused before any row
                     bad += [one.first_rejects for one in (*result.calls, result) if one.first_rejects is not None]
-                rejects.write(_together(bad), number, lambda: True)
+                refused = _together(bad)
+                rejects.write(refused, number, lambda: True, refused.count)
         finally:
             batch.unpersist()
 

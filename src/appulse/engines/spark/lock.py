@@ -1,0 +1,68 @@
+"""One driver at a time on a checkpoint."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from appulse.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from appulse.engines.spark.files import Folder
+
+_NAME = "appulse.lock"
+# Of this process. Spark itself refuses a second query of a session on a checkpoint, so these may be shared.
+_HELD: dict[str, _Held] = {}
+
+
+class _Held:
+    def __init__(self, file: IO[str]) -> None:
+        self.file, self.holders = file, 0
+
+
+class CheckpointLock:
+    """A lock on a checkpoint on a disk, for as long as a query runs; it goes with the process, however that ends.
+
+    On other stores there is none: there Spark fails the query that is second to write a batch.
+    """
+
+    def __init__(self, checkpoint: Folder) -> None:
+        self._path = "" if checkpoint.local is None else str(Path(checkpoint.local, _NAME))
+        if not self._path:
+            return
+        if self._path not in _HELD:
+            checkpoint.make()
+            _HELD[self._path] = _Held(_locked(Path(self._path), checkpoint.path))
+        _HELD[self._path].holders += 1
+
+    def release(self) -> None:
+        """Let others have the checkpoint; a second call does nothing."""
+        if held := _HELD.get(self._path):
+            self._path, path = "", self._path
+            held.holders -= 1
+            if held.holders == 0:
+                del _HELD[path]
+                held.file.close()
+
+
+def _locked(path: Path, checkpoint: str) -> IO[str]:
+    file = path.open("a+", encoding="utf-8")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.seek(0)
+        holder = file.read().strip() or "another process"
+        file.close()
+        raise CheckpointError(
+            f"The checkpoint {checkpoint} is in use by {holder}. Two queries on one checkpoint would each lose rows of "
+            "the other. Stop that one first, or give another checkpoint."
+        ) from None
+    except OSError:  # a mounted disk without locks
+        return file
+    file.truncate(0)
+    file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
+    file.flush()
+    return file

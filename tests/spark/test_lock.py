@@ -1,0 +1,75 @@
+"""A checkpoint has one driver at a time."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+import appulse as ap
+from appulse.engines.spark.files import Folder
+from appulse.engines.spark.lock import CheckpointLock
+from appulse.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+HOLDER = """
+import fcntl, sys, time
+file = open(sys.argv[1], "a+")
+fcntl.flock(file, fcntl.LOCK_EX)
+file.write("process 1 on elsewhere\\n")
+file.flush()
+print("held", flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_second_process_is_refused_until_the_first_has_gone(spark: SparkSession, tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoint"
+    folder.mkdir()
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(folder / "appulse.lock")], stdout=subprocess.PIPE, text=True
+    )
+    with holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 3).load()
+        result = ap.self_join(
+            ap.Stream(rows, key="value", time="timestamp", value=ap.Exact("value")),
+            epsilon=1,
+            probability=0.5,
+            window=1,
+        )
+        with pytest.raises(CheckpointError, match="in use by process 1 on elsewhere"):
+            ap.start(result, ("noop", {}), checkpoint=str(folder))
+        holder.kill()
+    query = ap.start(result, ("noop", {}), checkpoint=str(folder))
+    query.stop()
+    query = ap.start(result, ("noop", {}), checkpoint=str(folder))
+    query.stop()
+
+
+def test_a_lock_is_shared_within_a_process_and_goes_with_its_last_holder(spark: SparkSession, tmp_path: Path) -> None:
+    folder = Folder(spark, str(tmp_path / "new"))
+    first, second = CheckpointLock(folder), CheckpointLock(folder)
+    first.release()
+    first.release()
+    held = subprocess.run([sys.executable, "-c", TRY, str(tmp_path / "new" / "appulse.lock")], check=False)
+    assert held.returncode == 1
+    second.release()
+    free = subprocess.run([sys.executable, "-c", TRY, str(tmp_path / "new" / "appulse.lock")], check=False)
+    assert free.returncode == 0
+
+
+TRY = """
+import fcntl, sys
+try:
+    fcntl.flock(open(sys.argv[1], "a+"), fcntl.LOCK_EX | fcntl.LOCK_NB)
+except BlockingIOError:
+    sys.exit(1)
+"""
