@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import appulse as ap
@@ -25,7 +26,7 @@ from appulse.engines.spark.pipeline import blocks_of_task
 from appulse.engines.spark.state import Cache, Cached, TileState
 from appulse.engines.spark.tiles import TilePlan, hashed_plan
 from appulse.engines.spark.tiling import Tiling
-from appulse.errors import CheckpointError, StateError, StorageError
+from appulse.errors import BadInput, CheckpointError, SessionError, StateError, StorageError
 from benchmarks.fault_job import result, start, write_input
 from benchmarks.faults import Job, rows_of
 from tests.helpers.fake_spark import FakeHandle, FakeSpark
@@ -344,3 +345,40 @@ def test_a_job_that_is_killed_goes_on_where_it_was(
     job.until(lambda: False)
     assert job.finished(), job.last_words()
     assert rows_of(tmp_path / "job") == rows_of(run)
+
+
+# What is outside of Spark.
+
+
+TABLE = pa.table({"id": range(5), "ts": [float(i) for i in range(5)], "x": [0.0] * 5})
+NOT_THERE = {"url": "jdbc:nosuch://host/base", "dbtable": "pairs"}
+
+
+@pytest.mark.parametrize(
+    ("bad", "sink", "error", "told"),
+    [
+        (b"no Parquet, and long enough", "parquet", BadInput, r"b\.parquet is no Parquet file.*same name"),
+        (TABLE.set_column(2, "x", pa.array(["a"] * 5)), "parquet", BadInput, r"BINARY in the column x.*expects double"),
+        (None, ("jdbc", NOT_THERE), SessionError, r"no JDBC driver.*--packages"),
+        (None, ("nosuch", {}), SessionError, "no data source 'nosuch'"),
+        (None, ("kafka", {"topic": "t"}), SessionError, "no data source 'kafka'.*--packages"),
+    ],
+    ids=["no parquet", "type", "driver", "source", "kafka"],
+)
+def test_what_is_not_as_spark_expects_is_named_with_the_remedy(
+    spark: SparkSession, tmp_path: Path, bad: bytes | pa.Table | None, sink: Any, error: type[Exception], told: str
+) -> None:
+    (tmp_path / "in").mkdir()
+    pq.write_table(TABLE, tmp_path / "in" / "a.parquet")
+    if isinstance(bad, bytes):
+        (tmp_path / "in" / "b.parquet").write_bytes(bad)
+    elif bad is not None:
+        pq.write_table(bad, tmp_path / "in" / "b.parquet")
+    rows = spark.readStream.schema("id long, ts double, x double").parquet(str(tmp_path / "in"))
+    result = ap.match_queries(
+        ap.Stream(rows, key="id", time="ts", value="x"), pa.table({"query": ["q"], "condition": ["x < 1"]})
+    )
+    sink = ("parquet", {"path": str(tmp_path / "out")}) if sink == "parquet" else sink
+    query = ap.start(result, sink, checkpoint=str(tmp_path / "checkpoint"), trigger={"availableNow": True})
+    with pytest.raises(error, match=told):
+        query.awaitTermination()

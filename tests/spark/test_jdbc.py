@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812
 
 import appulse as ap
 from appulse.engines.spark import jdbc
+from appulse.errors import StorageError
 from tests.spark.test_metrics import pairs, rows
 
 if TYPE_CHECKING:
@@ -140,3 +142,27 @@ def test_a_query_that_broke_off_within_a_batch(
 def test_a_sink_without_a_table_is_said(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(ap.BadArgument, match=r"sink=.* has no 'dbtable' and no 'url'"):
         ap.start(pairs(spark, tmp_path), ("jdbc", {}), checkpoint=str(tmp_path / "c"))
+
+
+def test_a_database_that_is_away_is_waited_for(
+    spark: SparkSession, table: dict[str, Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    left = [2]
+
+    def append_later(frame: DataFrame, options: dict[str, Any]) -> None:
+        append(frame, options)  # an attempt that had written all it had when the connection broke
+        if left[0]:
+            left[0] -= 1
+            raise PySparkException(message="PSQLException: FATAL: terminating connection due to administrator command")
+
+    monkeypatch.setattr(jdbc, "_append", append_later)
+    monkeypatch.setattr(jdbc, "_WAITS", (0.01, 0.01, 0.01))
+    jdbc.replace_rows(numbered(spark, 3), table, OURS, 0)
+    assert batches(spark, table) == {(int(OURS, 16), 0): 3}
+    assert [record.message.split(";")[1] for record in caplog.records if record.name == "appulse"] == [
+        " attempt 1 for batch 0 in 0.01 s.",
+        " attempt 2 for batch 0 in 0.01 s.",
+    ]
+    left[0] = 9
+    with pytest.raises(StorageError, match="did not answer in 4 attempts"):
+        jdbc.replace_rows(numbered(spark, 3), table, OURS, 1)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from appulse import errors
-from appulse.errors import AppulseError, StateError, StorageError
+from appulse.errors import AppulseError, BadInput, CheckpointError, SessionError, StateError, StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,6 +22,61 @@ _FULL = "No space left on device|Disk quota exceeded|File too large|Read-only fi
 _BARRED = "Permission denied|Parent path is not a directory|Mkdirs failed to create"
 _STATE = "CANNOT_LOAD_STATE_STORE"
 _UNREADABLE = (r"Checksum error: \S+", r"Stream is corrupted", r"\S+ does not exist", _STATE)
+
+
+class _Cause(NamedTuple):
+    """A failure outside of Spark: what Spark says, and our error, with the groups of the pattern put in."""
+
+    pattern: str
+    kind: type[AppulseError]
+    sentence: str
+
+
+_OUTSIDE = (
+    _Cause(
+        r"reading file (\S+?)\.\s+Data type mismatches when reading Parquet column \[(.+?)\]\. "
+        r"Expected Spark type (\S+), actual Parquet type (\S+?)\.",
+        BadInput,
+        "The file {0} has {3} in the column {1}, where the stream expects {2}. Put a file with the columns of the "
+        "stream in its place, under the same name, and start again with the same checkpoint.",
+    ),
+    _Cause(
+        r"(\S+) is not a Parquet file",
+        BadInput,
+        "The file {0} is no Parquet file. Put a good one in its place, under the same name, and start again with the "
+        "same checkpoint.",
+    ),
+    _Cause(
+        r"FAILED_READ_FILE\.FILE_NOT_EXIST\] Encountered error while reading file (\S+?)\.",
+        BadInput,
+        "The file {0} has gone since Spark listed it. Put it back, and start again with the same checkpoint.",
+    ),
+    _Cause(
+        r"No suitable driver",
+        SessionError,
+        "Spark has no JDBC driver for this database. Start the session with one, by its Maven name: "
+        "ap.session(**{{'spark.jars.packages': 'org.postgresql:postgresql:VERSION'}}), or appulse run --packages.",
+    ),
+    _Cause(
+        r"DATA_SOURCE_NOT_FOUND\] Failed to find the data source: (\S+?)\.",
+        SessionError,
+        "Spark has no data source {0!r}. Start the session with the package that has it, by its Maven name: "
+        "ap.session(**{{'spark.jars.packages': '...'}}), or appulse run --packages.",
+    ),
+    _Cause(
+        r"Failed to find data source: (kafka)\.",
+        SessionError,
+        "Spark has no data source {0!r}. Start the session with the connector of its own version: "
+        "ap.session(**{{'spark.jars.packages': 'org.apache.spark:spark-sql-kafka-0-10_2.13:VERSION'}}), or appulse run "
+        "--packages.",
+    ),
+    _Cause(
+        r"Some data may have been lost because they are not available in Kafka any more",
+        CheckpointError,
+        "Kafka no longer has the messages that this checkpoint would go on from: they expired, or the topic was made "
+        "anew. Start with a new checkpoint; or, if these messages may be lost, give the source failOnDataLoss=false.",
+    ),
+)
 
 
 @contextmanager
@@ -58,7 +113,12 @@ class Query:
     def _told(self, problem: Exception) -> Exception:
         """The error of appulse behind a problem, or the problem."""
         disks = f"the checkpoint {self._checkpoint}, Spark's scratch files (spark.local.dir) or a sink"
-        known = _quoted(problem) or _unwritable(problem, disks, _FULL) or _unreadable(problem, self._checkpoint)
+        known = (
+            _quoted(problem)
+            or _unwritable(problem, disks, _FULL)
+            or _unreadable(problem, self._checkpoint)
+            or _from_outside(problem)
+        )
         if known is None:
             return problem
         known.__cause__ = problem
@@ -94,3 +154,12 @@ def _unreadable(problem: Exception, checkpoint: str) -> StateError | None:
         f"The state below {checkpoint} cannot be read: {cause[0]}. Restore the checkpoint from a copy, or start with "
         "a new one."
     )
+
+
+def _from_outside(problem: Exception) -> AppulseError | None:
+    """The error for a file, database or broker that is not as Spark expects it."""
+    text = str(problem)
+    for pattern, kind, sentence in _OUTSIDE:
+        if found := re.search(pattern, text):
+            return kind(sentence.format(*found.groups()))
+    return None

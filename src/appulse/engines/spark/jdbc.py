@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import logging
+import re
+import time
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - the usual name of this module
 from pyspark.sql.utils import to_str
 
-from appulse.errors import AppulseError, BadArgument
+from appulse.errors import AppulseError, BadArgument, StorageError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -18,9 +22,39 @@ if TYPE_CHECKING:
 # Whole numbers, since not every database compares and indexes the type that Spark gives to text.
 _COLUMNS = ("query_id", "batch_id")
 _ATTEMPTS = 3
+# A database that restarts, or a network that breaks: it is waited for, for some 30 seconds.
+_AWAY = re.compile(
+    "Connection refused|Connection reset|connection attempt failed|connection has been closed|terminating connection"
+    "|database system is (?:starting|shutting|in recovery)|Communications link failure|I/O error occurred"
+)
+_WAITS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)  # seconds
+_LOG = logging.getLogger("appulse")
 
 
 def replace_rows(frame: DataFrame, options: dict[str, Any], query: str, number: int) -> None:
+    """Write batch ``number`` to the table that ``options`` name, each batch once.
+
+    Waits for a database that is away, and raises `StorageError` if it stays away. See `_replace_rows`.
+    """
+    for attempt, wait in enumerate((*_WAITS, None), 1):
+        try:
+            return _replace_rows(frame, options, query, number)
+        except (Py4JJavaError, PySparkException) as problem:
+            away = _AWAY.search(str(problem))
+            if away is None:
+                raise
+            if wait is None:
+                raise StorageError(
+                    f"The database of table {options.get('dbtable')} did not answer in {attempt} attempts over "
+                    f"{sum(_WAITS):.0f} s: {away[0]}. Start again with the same checkpoint once it is back: no row is "
+                    "lost or doubled."
+                ) from problem
+            _LOG.warning("The database is away (%s); attempt %d for batch %d in %s s.", away[0], attempt, number, wait)
+            time.sleep(wait)
+    return None
+
+
+def _replace_rows(frame: DataFrame, options: dict[str, Any], query: str, number: int) -> None:
     """Write batch ``number`` to the table that ``options`` name, in place of what an earlier attempt left.
 
     Spark commits the partitions of a frame one by one, so that attempt may have left a part. Rows carry whose they
