@@ -45,24 +45,36 @@ class CheckpointLock:
             held.holders -= 1
             if held.holders == 0:
                 del _HELD[path]
+                Path(path).unlink(missing_ok=True)  # before the lock goes, so that it is this lock's file
                 held.file.close()
 
 
 def _locked(path: Path, checkpoint: str) -> IO[str]:
-    file = path.open("a+", encoding="utf-8")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        file.seek(0)
-        holder = file.read().strip() or "another process"
-        file.close()
-        raise CheckpointError(
-            f"The checkpoint {checkpoint} is in use by {holder}. Two queries on one checkpoint would each lose rows of "
-            "the other. Stop that one first, or give another checkpoint."
-        ) from None
-    except OSError:  # a mounted disk without locks
-        return file
+    while True:
+        file = path.open("a+", encoding="utf-8")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            holder = file.read().strip() or "another process"
+            file.close()
+            raise CheckpointError(
+                f"The checkpoint {checkpoint} is in use by {holder}. Two queries on one checkpoint would each lose "
+                "rows of the other. Stop that one first, or give another checkpoint."
+            ) from None
+        except OSError:  # a mounted disk without locks
+            return file
+        if _same(path, file):
+            break
+        file.close()  # the last holder removed this file between the two calls above
     file.truncate(0)
     file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
     file.flush()
     return file
+
+
+def _same(path: Path, file: IO[str]) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
+    except FileNotFoundError:
+        return False
