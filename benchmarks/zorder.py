@@ -20,7 +20,8 @@ import numpy as np
 import pyarrow as pa
 
 import appulse as ap
-from appulse.engines.join.call import TOLERANCE, numbering_of, resolve
+from appulse.engines.join.call import numbering_of, resolve
+from appulse.engines.thresholds import TOLERANCE
 from appulse.kernels.jit import kernel
 from appulse.model.encode import encode
 from appulse.operators.numbering import END, Released, in_own_window

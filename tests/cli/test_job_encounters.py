@@ -83,3 +83,25 @@ def test_what_is_wrong_is_reported_in_its_place(folder: Path, old: str, new: str
     assert old in JOB
     found = _problems(folder, JOB.replace(old, new))
     assert any(wanted in problem for problem in found)
+
+
+def test_positions_meet_in_cylinders(folder: Path, spark: SparkSession) -> None:
+    rows = [
+        (name, 60.0 * i, 47.0, 8.0 + start + way * 0.1 * i, altitude)
+        for name, way, start, altitude in (("a", 1, 0.0, 10_000.0), ("b", -1, 0.5, 10_200.0))
+        for i in range(6)
+    ]
+    pd.DataFrame(rows, columns=["ship", "at", "lat", "lon", "up"]).to_parquet(folder / "ships.parquet")
+    value = (
+        'value = { model = "Position", lat = "lat", lon = "lon", altitude = "up", altitude_sigma = 20.0, sigma = 30.0 }'
+    )
+    text = JOB.replace('value = { model = "Gaussian", columns = ["x", "y"], sigma = 5.0 }', value)
+    text = text.replace("max_speed = 30.0", "max_speed = 300.0")
+    near = "epsilon = { horizontal = 5000.0, vertical = 250.0 }"
+    text = text.replace("epsilon = 100.0", near)
+    assert _problems(folder, text) == []
+    (row,) = jobs.build(jobs.load(folder / "job.toml"), spark, streaming=False).toArrow().to_pylist()
+    assert (row["left_key"], row["right_key"]) == ("a", "b")
+    assert row["closest_distance"] == pytest.approx(200.0, abs=0.1)
+    (problem,) = _problems(folder, text.replace("vertical = 250.0", 'vertical = "high"'))
+    assert "encounters.epsilon.vertical" in problem

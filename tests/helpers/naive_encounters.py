@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(40)
 _PANELS = 400
+_FEW, _FEW_WEIGHTS = np.polynomial.legendre.leggauss(10)
+#: A horizontal and a vertical threshold.
+Cylinder = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -111,7 +114,10 @@ def capsule(begin: np.ndarray, end: np.ndarray, sigma: float, epsilon: float) ->
     h = float(np.linalg.norm(a - first * unit))
     if len(a) == 1:
         return float(ndtr(last + radius) - ndtr(first - radius))
-    low, high = (0.0 if len(a) == 3 else max(-radius, -h - 10.0)), min(radius, 10.0 + (h if len(a) == 3 else -h))
+    low, high = (
+        (max(0.0, h - 10.0) if len(a) == 3 else max(-radius, -h - 10.0)),
+        min(radius, 10.0 + (h if len(a) == 3 else -h)),
+    )
     if low >= high:
         return 0.0
     cuts = np.linspace(low, high, _PANELS + 1)
@@ -195,3 +201,53 @@ def encounters(found: Sequence[dict[str, Any]], asked: Asked) -> dict[tuple[str,
             open_run.probability = max(open_run.probability, met["probability"])
             open_run.legs += 1
     return runs
+
+
+def cylinder(
+    begin: np.ndarray, end: np.ndarray, rises: tuple[float, float], sigmas: tuple[float, float], epsilon: Cylinder
+) -> float:
+    """Pr{both hold at one instant}: over the horizontal error, which leaves a stretch of time, and so of altitudes."""
+    (flat, steep), (radius, height) = sigmas, epsilon
+    length = float(np.linalg.norm(end - begin))
+    unit = (end - begin) / length if length else np.array([1.0, 0.0])
+    first, last = float(begin @ unit), float(end @ unit)
+    aside = float(begin @ np.array([-unit[1], unit[0]]))
+
+    def above(y: float, u: np.ndarray) -> np.ndarray:
+        """Of errors u along the path and y - aside across it, the probability that is left to the altitude."""
+        reach = math.sqrt(max(0.0, radius * radius - y * y))
+        if length:
+            low, high = (np.clip((x - u - first) / length, lo, hi) for x, lo, hi in ((-reach, 0, 9), (reach, -9, 1)))
+        else:
+            low, high = 0.0 * u, np.where(np.abs(first + u) <= reach, 1.0, -1.0)
+        ends = [rises[0] + (rises[1] - rises[0]) * share for share in (low, high)]
+        bottom, top = np.minimum(*ends), np.maximum(*ends)
+        if steep:
+            inside = ndtr((height - bottom) / steep) - ndtr((-height - top) / steep)
+        else:
+            inside = ((bottom <= height) & (top >= -height)).astype(float)
+        return np.where(low <= high, inside, 0.0)
+
+    if not flat:
+        return float(above(aside, np.zeros(1))[0]) if abs(aside) <= radius else 0.0
+    total = 0.0
+    # By the angle, in which the rim is smooth.
+    angles = [math.asin(min(1.0, max(-1.0, (aside + side * 9 * flat) / radius))) for side in (-1, 1)]
+    for low, high in pairwise(np.linspace(angles[0], angles[1], 25)):
+        half = 0.5 * (high - low)
+        for angle, part in zip(half * (_FEW + 1.0) + low, half * _FEW_WEIGHTS, strict=True):
+            y, weight = radius * math.sin(angle), part * radius * math.cos(angle)
+            reach = math.sqrt(max(0.0, radius * radius - y * y))
+            cuts = [-9 * flat, 9 * flat]
+            cuts += [side * reach - x for side in (-1, 1) for x in (first, last)]
+            if steep and rises[0] != rises[1]:  # where a border of the altitudes is passed
+                slope = (rises[1] - rises[0]) / length if length else math.inf
+                borders = [first + (border - rises[0]) / slope for border in (-height, height)]
+                cuts += [side * reach - x for side in (-1, 1) for x in borders]
+            cuts = sorted({min(max(cut, -9 * flat), 9 * flat) for cut in cuts})
+            fine = np.unique(np.concatenate([np.linspace(a, b, 13) for a, b in pairwise(cuts)]))
+            u = (0.5 * np.diff(fine)[:, None] * (_FEW + 1.0) + fine[:-1, None]).ravel()
+            along = (0.5 * np.diff(fine)[:, None] * _FEW_WEIGHTS).ravel()
+            inner = float(np.sum(along * np.exp(-0.5 * (u / flat) ** 2) * above(y, u)))
+            total += weight * math.exp(-0.5 * ((y - aside) / flat) ** 2) * inner / (2.0 * math.pi * flat * flat)
+    return total

@@ -11,8 +11,9 @@ from appulse.api.by_hand import Bare, ByHand, fitted, refuse_twice
 from appulse.api.results import Described, Framed, is_spark, remember
 from appulse.arguments import Name, OnReject, Probability, checked
 from appulse.engines.imputing import Imputers
-from appulse.engines.join.call import Emit, Epsilon, JoinCall, Probabilities, resolve
+from appulse.engines.join.call import Emit, JoinCall, Probabilities, resolve
 from appulse.engines.options import Options, options_of
+from appulse.engines.thresholds import Epsilon
 from appulse.errors import BadArgument, NotBuilt
 from appulse.model.stream import Result, Stream, stream_names
 from appulse.windows.definitions import GivenWindow, TimeWindow, as_window

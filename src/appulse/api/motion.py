@@ -8,8 +8,8 @@ from appulse.api.by_hand import Bare, ByHand, refuse_twice
 from appulse.api.results import Framed, is_spark, remember
 from appulse.arguments import OnReject, Probability, checked
 from appulse.engines.encounters.call import EmitEncounters, resolve_encounters
-from appulse.engines.join.call import Epsilon
 from appulse.engines.options import Options, options_of
+from appulse.engines.thresholds import Epsilon
 from appulse.errors import BadArgument
 from appulse.model.stream import Result
 from appulse.model.times import Duration
@@ -41,6 +41,10 @@ def encounters(
     overlap. The error of a leg is that of the reading that starts it, drawn once. An encounter is a run of such legs of
     two keys, each overlap beginning at most ``gap`` after the one before has ended. ``min_seconds`` keeps encounters
     whose means are within ``epsilon`` for at least that long.
+
+    Things at a `Position` move along geodesics, and are compared in the azimuthal equidistant plane at the mean of the
+    ends of the overlap; of legs beyond 100 km each such part is. ``epsilon`` is in metres; with altitudes it may be
+    ``{"horizontal": 9260, "vertical": 300}``: both have to hold at one instant.
 
     Columns: ``left_key, right_key, start, end, closest_time, closest_distance, seconds_within, probability, legs``:
     ``start`` and ``end`` of the overlaps, ``closest_*`` and ``seconds_within`` of the means, ``probability`` the

@@ -7,11 +7,12 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from appulse.engines.aggregates.call import AggregateCall
-from appulse.engines.join.call import TOLERANCE, JoinCall
+from appulse.engines.join.call import JoinCall
 from appulse.engines.multi_queries.call import WindowCall
 from appulse.engines.queries.call import QueryCall
 from appulse.engines.sensors.call import SensorCall
 from appulse.engines.sensors.phenomena import PhenomenaCall
+from appulse.engines.thresholds import TOLERANCE
 from appulse.model.uncertainty import Form
 from appulse.windows.definitions import CountWindow, TimeWindow
 from appulse.windows.frames import described

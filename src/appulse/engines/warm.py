@@ -220,12 +220,14 @@ def _watch(table: pa.Table) -> None:
 
 
 def _meet(table: pa.Table) -> None:
-    for value in (Gaussian("x", "y", sigma=1.0), Samples("s", weights="w", names=("x", "y"))):
+    place, near = Position("x", "y", sigma=1.0, altitude="ts", altitude_sigma=2.0), {"horizontal": 1.0, "vertical": 1.0}
+    planar = (Gaussian("x", "y", sigma=1.0), Samples("s", weights="w", names=("x", "y")))
+    for value, epsilon in ((planar[0], 1.0), (planar[1], 1.0), (place, near)):
         stream = Stream(None, key="id", time="ts", value=value, motion=Straight(1))
         call = resolve_encounters(
             [stream],
             [table.schema],
-            epsilon=1.0,
+            epsilon=epsilon,
             probability=0.3,
             gap=0,
             min_seconds=0,

@@ -6,12 +6,12 @@ import math
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag
 
 from appulse.model.stream import ahead_micros
 from appulse.model.times import duration
 
-__all__ = ["Ahead", "Duration", "Number", "OneOrMore", "Place", "Settings", "Table", "Text"]
+__all__ = ["Ahead", "CylinderTable", "Duration", "Epsilon", "Number", "OneOrMore", "Place", "Settings", "Table", "Text"]
 
 
 class Table(BaseModel):
@@ -67,3 +67,20 @@ Number = Annotated[float, AfterValidator(_is_finite)]
 Duration = Annotated[Any, AfterValidator(_is_duration)]
 Ahead = Annotated[Any, AfterValidator(_is_ahead)]
 Settings = Annotated[dict[str, Any], AfterValidator(_are_settings)]
+
+
+class CylinderTable(Table):
+    """An epsilon along the Earth, and one of altitudes."""
+
+    horizontal: Annotated[Number, Field(ge=0)]
+    vertical: Annotated[Number, Field(ge=0)]
+
+
+def _kind_of_epsilon(given: Any) -> str:
+    return "cylinder" if isinstance(given, dict | CylinderTable) else "number"
+
+
+Epsilon = Annotated[
+    Annotated[Number, Field(ge=0), Tag("number")] | Annotated[CylinderTable, Tag("cylinder")],
+    Discriminator(_kind_of_epsilon),
+]

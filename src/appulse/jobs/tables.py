@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from appulse.api.readings import columns_of
 from appulse.engines.options import Options
 from appulse.errors import nearest
-from appulse.jobs.fields import Number, OneOrMore, Place, Table, Text
+from appulse.jobs.fields import CylinderTable, Epsilon, Number, OneOrMore, Place, Table, Text
 from appulse.jobs.imputers import ImputerTable
 from appulse.jobs.motion import EncountersTable
 from appulse.jobs.queries import QueriesTable
@@ -44,23 +44,6 @@ Asked = Annotated[
     Field(min_length=1),
     OneOrMore,
     AfterValidator(_each_once),
-]
-
-
-class CylinderTable(Table):
-    """An epsilon along the Earth, and one of altitudes."""
-
-    horizontal: Annotated[Number, Field(ge=0)]
-    vertical: Annotated[Number, Field(ge=0)]
-
-
-def _kind_of_epsilon(given: Any) -> str:
-    return "cylinder" if isinstance(given, dict | CylinderTable) else "number"
-
-
-Epsilon = Annotated[
-    Annotated[Number, Field(ge=0), Tag("number")] | Annotated[CylinderTable, Tag("cylinder")],
-    Discriminator(_kind_of_epsilon),
 ]
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from appulse.kernels.gaussian import Gaussians, ball_probability, interval, phi
 from appulse.kernels.geodesic import Earth, Near, geodesic
 from appulse.kernels.jit import kernel
+from appulse.kernels.quadrature import COARSE, FINE, NODES
 
 if TYPE_CHECKING:
     from appulse.kernels.arrays import Floats, RowPairs
@@ -30,14 +31,6 @@ _ERROR = 1e-8
 # Rims sharper than that may lie between all nodes.
 _SHARP = 0.25
 _MOST_PARTS = 64
-# Nodes from -1 to 0, and their weights; the rest mirrors them.
-_HALF_NODES = [-0.991455371120812639, -0.949107912342758525, -0.864864423359769073, -0.741531185599394440]
-_HALF_NODES += [-0.586087235467691130, -0.405845151377397167, -0.207784955007898468, 0.0]
-_KRONROD = [0.022935322010529225, 0.063092092629978553, 0.104790010322250184, 0.140653259715525919]
-_KRONROD += [0.169004726639267903, 0.190350578064785410, 0.204432940075298892, 0.209482141084727828]
-_GAUSS = [0.0, 0.129484966168869693, 0.0, 0.279705391489276668, 0.0, 0.381830050505118945, 0.0, 0.417959183673469388]
-_NODES = np.array(_HALF_NODES + [-x for x in _HALF_NODES[-2::-1]])
-_FINE, _COARSE = np.array(_KRONROD + _KRONROD[-2::-1]), np.array(_GAUSS + _GAUSS[-2::-1])
 
 
 @kernel
@@ -57,12 +50,12 @@ def _part(
     """The integral from ``low`` to ``high``, by two rules."""
     middle, half = 0.5 * (low + high), 0.5 * (high - low)
     fine, coarse = 0.0, 0.0
-    for i in range(_NODES.shape[0]):
-        v = middle + half * _NODES[i]
+    for i in range(NODES.shape[0]):
+        v = middle + half * NODES[i]
         z = (v - rise) / steep
         value = math.exp(-0.5 * z * z) * _disc(distance, flat, math.sqrt(max(0.0, (epsilon - v) * (epsilon + v))))
-        fine += _FINE[i] * value
-        coarse += _COARSE[i] * value
+        fine += FINE[i] * value
+        coarse += COARSE[i] * value
     scale = half / (steep * math.sqrt(2.0 * math.pi))
     return fine * scale, coarse * scale
 

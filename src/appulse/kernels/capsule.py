@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from appulse.kernels.gaussian import interval
-from appulse.kernels.jit import kernel
+from appulse.kernels.jit import exact_kernel
 
 if TYPE_CHECKING:
     from appulse.kernels.arrays import Floats
@@ -32,7 +32,7 @@ _PANEL = 3.0  # deviations that 16 nodes serve to 1e-12
 MOST_DIMENSIONS = 3
 
 
-@kernel
+@exact_kernel
 def segment_distance(begin: Floats, end: Floats) -> tuple[float, float]:
     """Of a segment, the least distance to the origin, and where on it that is, from 0 to 1."""
     square, along = 0.0, 0.0
@@ -48,9 +48,9 @@ def segment_distance(begin: Floats, end: Floats) -> tuple[float, float]:
     return math.sqrt(total), at
 
 
-@kernel
-def share_within(begin: Floats, end: Floats, epsilon: float) -> float:
-    """The part of a segment that is within epsilon of the origin."""
+@exact_kernel
+def stretch_within(begin: Floats, end: Floats, epsilon: float) -> tuple[float, float]:
+    """From where to where, from 0 to 1, a segment is within epsilon of the origin; the first is larger if nowhere."""
     square, along, start = 0.0, 0.0, 0.0
     for k in range(begin.shape[0]):
         step = end[k] - begin[k]
@@ -59,15 +59,22 @@ def share_within(begin: Floats, end: Floats, epsilon: float) -> float:
         start += begin[k] * begin[k]
     outside = start - epsilon * epsilon
     if square == 0.0:
-        return 1.0 if outside <= 0.0 else 0.0
+        return (0.0, 1.0) if outside <= 0.0 else (1.0, 0.0)
     root = along * along - square * outside
     if root <= 0.0:
-        return 0.0
+        return 1.0, 0.0
     half = math.sqrt(root)
-    return max(0.0, min(1.0, (half - along) / square) - max(0.0, (-half - along) / square))
+    return max(0.0, (-half - along) / square), min(1.0, (half - along) / square)
 
 
-@kernel
+@exact_kernel
+def share_within(begin: Floats, end: Floats, epsilon: float) -> float:
+    """The part of a segment that is within epsilon of the origin."""
+    first, last = stretch_within(begin, end, epsilon)
+    return max(0.0, last - first)
+
+
+@exact_kernel
 def capsule_probability(begin: Floats, end: Floats, deviation: float, epsilon: float) -> float:
     """Probability that an isotropic Gaussian displacement lies within ``epsilon`` of a segment of 1 to 3 dimensions.
 
@@ -109,7 +116,7 @@ def capsule_probability(begin: Floats, end: Floats, deviation: float, epsilon: f
     return min(1.0, max(0.0, total))
 
 
-@kernel
+@exact_kernel
 def _between(low: float, high: float, a: float, b: float, h: float, big_r: float, d: int) -> float:
     """The integral over a stretch of r."""
     from_angle, to_angle = math.asin(min(1.0, low / big_r)), math.asin(min(1.0, high / big_r))
@@ -135,7 +142,7 @@ def _between(low: float, high: float, a: float, b: float, h: float, big_r: float
     return total
 
 
-@kernel
+@exact_kernel
 def _across(r: float, h: float, d: int) -> float:
     """The density of the distance to a line that passes the mean at a distance h."""
     near = math.exp(-0.5 * (r - h) * (r - h))
@@ -210,7 +217,7 @@ _LARGE = np.array(
 )
 
 
-@kernel
+@exact_kernel
 def _bessel(x: float) -> float:
     """exp(-x) I0(x), for x >= 0."""
     if x <= 8.0:
@@ -218,7 +225,7 @@ def _bessel(x: float) -> float:
     return _series(32.0 / x - 2.0, _LARGE) / math.sqrt(x)
 
 
-@kernel
+@exact_kernel
 def _series(x: float, terms: Floats) -> float:
     """A Chebyshev series, by Clenshaw."""
     last, before, previous = 0.0, 0.0, 0.0

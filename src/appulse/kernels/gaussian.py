@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from appulse.kernels.jit import kernel
+from appulse.kernels.jit import exact_kernel, kernel
 
 if TYPE_CHECKING:
     from appulse.kernels.arrays import Floats, RowPairs
@@ -50,13 +50,13 @@ _R = np.stack([r for r, _ in _WIDE])
 _DENSITY = np.stack([density for _, density in _WIDE])
 
 
-@kernel
+@exact_kernel
 def phi(x: float) -> float:
     """Standard normal distribution function."""
     return 0.5 * math.erfc(-x * _SQRT_HALF)
 
 
-@kernel
+@exact_kernel
 def interval(low: float, high: float) -> float:
     """Pr{low <= N <= high}, without cancellation in the far tails."""
     if low > 0.0:

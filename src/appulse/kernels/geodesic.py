@@ -95,12 +95,12 @@ def geodesic(earth: Earth, px: float, py: float, pz: float, qx: float, qy: float
         return _arc(square, aa * (x * x + y * y) + bb * z * z, across + along, across * aa + along * bb)
     cos_p, cos_q = math.sqrt(px * px + py * py) / a, math.sqrt(qx * qx + qy * qy) / a
     longitude = abs(math.atan2(px * qy - py * qx, px * qx + py * qy))
-    found = _vincenty(earth, pz / b, cos_p, qz / b, cos_q, longitude)
+    found = vincenty(earth, pz / b, cos_p, qz / b, cos_q, longitude)[0]
     return found if found >= 0.0 else _bisected(earth, pz / b, cos_p, qz / b, cos_q, longitude)
 
 
 @exact_kernel
-def _excess(f: float, sin_azimuth: float, sigma: float, sin_s: float, cos_s: float, cos_2m: float) -> float:
+def excess(f: float, sin_azimuth: float, sigma: float, sin_s: float, cos_s: float, cos_2m: float) -> float:
     """How much longer the longitude is on the sphere that goes with the ellipsoid than on the ellipsoid."""
     square = 1.0 - sin_azimuth * sin_azimuth
     c = f / 16.0 * square * (4.0 + f * (4.0 - 3.0 * square))
@@ -121,8 +121,13 @@ def _length(earth: Earth, sin_azimuth: float, sigma: float, sin_s: float, cos_s:
 
 
 @exact_kernel
-def _vincenty(earth: Earth, sin_1: float, cos_1: float, sin_2: float, cos_2: float, longitude: float) -> float:
-    """The geodesic between two reduced latitudes and a difference of longitude; -1 where the iteration does not end."""
+def vincenty(
+    earth: Earth, sin_1: float, cos_1: float, sin_2: float, cos_2: float, longitude: float
+) -> tuple[float, float]:
+    """The geodesic between two reduced latitudes and a difference of longitude, and that difference on the sphere.
+
+    The length is -1 where the iteration does not end.
+    """
     f = (earth.a - earth.b) / earth.a
     turned = longitude
     for _ in range(_STEPS):
@@ -130,17 +135,17 @@ def _vincenty(earth: Earth, sin_1: float, cos_1: float, sin_2: float, cos_2: flo
         east, north = cos_2 * sin_l, cos_1 * sin_2 - sin_1 * cos_2 * cos_l
         sin_s, cos_s = math.sqrt(east * east + north * north), sin_1 * sin_2 + cos_1 * cos_2 * cos_l
         if sin_s == 0.0:
-            return -1.0
+            return -1.0, turned
         sigma = math.atan2(sin_s, cos_s)
         sin_azimuth = cos_1 * cos_2 * sin_l / sin_s
         square = 1.0 - sin_azimuth * sin_azimuth
         cos_2m = cos_s - 2.0 * sin_1 * sin_2 / square if square > 0.0 else 0.0
-        before, turned = turned, longitude + _excess(f, sin_azimuth, sigma, sin_s, cos_s, cos_2m)
+        before, turned = turned, longitude + excess(f, sin_azimuth, sigma, sin_s, cos_s, cos_2m)
         if turned > math.pi:
-            return -1.0
+            return -1.0, turned
         if abs(turned - before) < _CLOSE * math.pi:
-            return _length(earth, sin_azimuth, sigma, sin_s, cos_s, cos_2m)
-    return -1.0
+            return _length(earth, sin_azimuth, sigma, sin_s, cos_s, cos_2m), turned
+    return -1.0, turned
 
 
 @exact_kernel
@@ -161,7 +166,7 @@ def _bisected(earth: Earth, sin_1: float, cos_1: float, sin_2: float, cos_2: flo
         sigma = two - one
         turned = math.atan2(sin_a * sin_2, ahead) - math.atan2(sin_a * sin_1, cos_a)
         sin_s, cos_s, cos_2m = math.sin(sigma), math.cos(sigma), math.cos(one + two)
-        reached = turned - _excess(f, sin_a, sigma, sin_s, cos_s, cos_2m)
+        reached = turned - excess(f, sin_a, sigma, sin_s, cos_s, cos_2m)
         found = _length(earth, sin_a, sigma, sin_s, cos_s, cos_2m)
         if reached < longitude:
             low = azimuth

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from appulse.kernels.capsule import capsule_probability, segment_distance, share_within
-from appulse.kernels.jit import exact_kernel, kernel
+from appulse.kernels.jit import exact_kernel
 
 if TYPE_CHECKING:
     from appulse.kernels.arrays import Flags, Floats, Hashes, Ints, RowPairs
@@ -82,7 +82,7 @@ def _mixed(value: np.uint64, more: np.uint64) -> np.uint64:
     return value ^ (value >> np.uint64(29))
 
 
-@kernel
+@exact_kernel
 def entries(legs: Legs, epsilon: float, bins: Bins) -> float:
     """How many bins there are in all that legs have a part in."""
     total = 0.0
@@ -171,8 +171,8 @@ def _touch(legs: Legs, i: int, j: int, epsilon: float) -> bool:
     return True
 
 
-@kernel
-def _place(legs: Legs, i: int, time: int, k: int) -> float:
+@exact_kernel
+def place(legs: Legs, i: int, time: int, k: int) -> float:
     """A coordinate at a time on the leg."""
     if time == legs.begin[i]:
         return float(legs.at[i, k])
@@ -182,17 +182,17 @@ def _place(legs: Legs, i: int, time: int, k: int) -> float:
     return float(legs.at[i, k] + share * (legs.to[i, k] - legs.at[i, k]))
 
 
-@kernel
+@exact_kernel
 def _relative(legs: Legs, i: int, j: int, begin: Floats, end: Floats) -> tuple[int, int]:
     """The path of the mean of one thing as seen from another's, and the overlap in time that it is of."""
     first, last = max(legs.begin[i], legs.begin[j]), min(legs.end[i], legs.end[j])
     for k in range(begin.shape[0]):
-        begin[k] = _place(legs, i, first, k) - _place(legs, j, first, k)
-        end[k] = _place(legs, i, last, k) - _place(legs, j, last, k)
+        begin[k] = place(legs, i, first, k) - place(legs, j, first, k)
+        end[k] = place(legs, i, last, k) - place(legs, j, last, k)
     return first, last
 
 
-@kernel
+@exact_kernel
 def approach(legs: Legs, pairs: RowPairs, epsilon: float, found: Meetings) -> None:
     """Overlap and closest approach of the means of each pair, and how long these are within epsilon."""
     d = legs.at.shape[1]
@@ -213,7 +213,7 @@ class Noise(NamedTuple):
     since: Ints  # when the reading was taken that a leg starts with
 
 
-@kernel
+@exact_kernel
 def gaussian_meetings(
     legs: Legs, noise: Noise, pairs: RowPairs, epsilon: float, limit: float, threshold: float, found: Meetings
 ) -> None:
@@ -249,7 +249,7 @@ class Displacements(NamedTuple):
     weights: Floats
 
 
-@kernel
+@exact_kernel
 def sampled_meetings(
     legs: Legs, errors: Displacements, pairs: RowPairs, limit: float, threshold: float, found: Meetings
 ) -> None:

@@ -32,8 +32,9 @@ _Noise: TypeAlias = Annotated[float, number(least=0.0, most=1e150)]
 class Straight:
     """Straight and at constant speed from one reading of a key to the next, where these are at most ``max_gap`` apart.
 
-    ``max_speed``, in the value's unit a second, keeps outliers out: two readings that would take a higher speed are not
-    joined either. A reading that is not joined to another stands for its instant.
+    On the Earth that is along the geodesic. ``max_speed``, in the value's unit a second, keeps outliers out: two
+    readings that would take a higher speed are not joined either. A reading that is not joined to another stands for
+    its instant.
     """
 
     max_gap: Duration
@@ -61,8 +62,9 @@ class Straight:
 class Velocity:
     """As each reading says, until the next reading of its key or for ``horizon``, whichever is first.
 
-    ``columns`` are the velocities along the dimensions of the value, in its unit a second. The variance of the error
-    grows by ``noise`` squared a second.
+    ``columns`` are the velocities along the dimensions of the value, in its unit a second; of a `Position` those east
+    and north, and up if there is an altitude, in metres a second. The variance of the error grows by ``noise`` squared
+    a second, where there is a vertical epsilon that of the horizontal one.
     """
 
     columns: tuple[str, ...]
@@ -93,7 +95,8 @@ class Course:
     """At a speed and a course, until the next reading of its key or for ``horizon``, whichever is first.
 
     ``speed`` and ``course`` are columns: speed in ``unit``, course in degrees clockwise from north, which is +y. The
-    value has two dimensions, in metres. The variance of the error grows by ``noise`` squared a second.
+    value is a `Position`, or has two dimensions, in metres; an altitude stays as it is. The variance of the error grows
+    by ``noise`` squared a second.
     """
 
     speed: Name

@@ -13,18 +13,21 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from appulse.kernels import earth_legs
 from appulse.kernels import legs as kernels
 from appulse.kernels.arrays import RowPairs
 from appulse.model.batch import Batch
 from appulse.model.encode import sampled
 from appulse.model.strings import Bytes, Labels
-from appulse.operators.legs import LegMaker, Legs, Pending, things
+from appulse.operators.legs import LegMaker, Legs, Pending, routes, things
+from appulse.operators.plan import tolerated
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from appulse.kernels.geodesic import Earth
     from appulse.model.motion import Motion
     from appulse.model.objects import Objects
     from appulse.model.uncertainty import Model
@@ -39,7 +42,8 @@ _MOST_ENTRIES = 16  # bins of a leg, on average
 class EncounterPlan:
     """What is asked: microseconds, and per stream its model and its motion. ``limit`` is epsilon with its tolerance.
 
-    ``reach`` is that of a Gaussian in sigmas; None where errors are compared sample by sample.
+    ``reach`` is that of a Gaussian in sigmas; None where errors are compared sample by sample. Of positions, there is
+    an ``earth``, and perhaps a ``vertical`` epsilon, beside which ``epsilon`` is the horizontal one.
     """
 
     models: tuple[Model, ...]
@@ -52,6 +56,8 @@ class EncounterPlan:
     gap: int
     least: int  # that the means are within epsilon
     emit: str
+    earth: Earth | None = None
+    vertical: float | None = None
 
     @property
     def alone(self) -> bool:
@@ -104,7 +110,7 @@ class Encounters:
     counts: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        self.makers = [LegMaker(motion) for motion in self.plan.motions]
+        self.makers = [LegMaker(motion, self.plan.earth) for motion in self.plan.motions]
         self.legs: list[Legs | None] = [None] * len(self.makers)
         self.waiting: Approaches | None = None
         self.open: Approaches | None = None
@@ -153,16 +159,20 @@ class Encounters:
         codes = np.zeros(len(begin), np.int64) if group is None else group.compact().codes.astype(np.int64)
         reach = np.concatenate([self._reach(i, own, legs) for (i, legs, _), own in zip(parts, rows, strict=True)])
         legs = kernels.Legs(begin, end, at, to, reach, sides, things(keys, None), codes, fresh)
-        pairs = _candidates(legs, plan.limit, alone=plan.alone)
-        self.counts["candidates"] += len(pairs.left)
-        found = _meetings(len(pairs.left))
-        kernels.approach(legs, pairs, plan.limit, found)
-        if plan.reach is None:
-            errors = kernels.Displacements(*_displacements(rows))
-            kernels.sampled_meetings(legs, errors, pairs, plan.limit, plan.threshold, found)
+        if plan.earth is not None:
+            pairs, found = self._met_on_earth(plan.earth, legs, rows)
         else:
-            noise = kernels.Noise(*self._noise(sides, rows), begin)
-            kernels.gaussian_meetings(legs, noise, pairs, plan.epsilon, plan.limit, plan.threshold, found)
+            pairs = _candidates(legs, plan.limit, alone=plan.alone)
+            found = _meetings(len(pairs.left))
+            kernels.approach(legs, pairs, plan.limit, found)
+            if plan.reach is None:
+                errors = kernels.Displacements(*_displacements(rows))
+                kernels.sampled_meetings(legs, errors, pairs, plan.limit, plan.threshold, found)
+            else:
+                noise = kernels.Noise(*self._noise(sides, rows), begin)
+                kernels.gaussian_meetings(legs, noise, pairs, plan.epsilon, plan.limit, plan.threshold, found)
+        self.counts["candidates"] += len(pairs.left)
+        if plan.reach is not None:
             mass = np.concatenate([own.mass for own in rows])
             found.probability[:] *= mass[pairs.left] * mass[pairs.right]
         close = np.flatnonzero(found.probability >= plan.threshold)
@@ -183,6 +193,32 @@ class Encounters:
             ones == 0,
             None if group is None else group.take(left),
         )
+
+    def _met_on_earth(
+        self, earth: Earth, legs: kernels.Legs, rows: Sequence[Objects]
+    ) -> tuple[RowPairs, kernels.Meetings]:
+        """Pairs of legs that may come close, and what becomes of them."""
+        plan = self.plan
+        at, to = np.ascontiguousarray(legs.at[:, :3]), np.ascontiguousarray(legs.to[:, :3])
+        bulge = np.empty(len(at))
+        earth_legs.bulges(earth, at, to, bulge)
+        altitude = np.stack([legs.at[:, 3:], legs.to[:, 3:]], axis=1)[:, :, 0] if legs.at.shape[1] > 3 else at[:, :0]
+        taken = earth_legs.Routes(routes(earth, at, to), altitude)
+        cylinder = plan.vertical is not None
+        legs = legs._replace(reach=legs.reach + bulge)
+        if cylinder:  # altitudes have a threshold of their own
+            legs = legs._replace(at=at, to=to)
+        pairs = _candidates(legs, plan.limit, alone=plan.alone)
+        found = _meetings(len(pairs.left))
+        variance, growth = self._noise(legs.side, rows)
+        steep = np.square(np.concatenate([_sigma(own, -1) for own in rows]))
+        vertical = plan.vertical or 0.0
+        wanted = earth_legs.Wanted(
+            (plan.epsilon, vertical), (plan.limit, tolerated(vertical)), cylinder, plan.threshold
+        )
+        legs = legs._replace(at=at, to=to)
+        earth_legs.earth_meetings(earth, legs, taken, earth_legs.Errors(variance, steep, growth), pairs, wanted, found)
+        return pairs, found
 
     def _with_errors(self, stream: int, rows: Objects) -> Objects:
         """The readings with samples of their errors, where these are compared one by one."""
@@ -267,9 +303,9 @@ class Encounters:
                 setattr(self, name, batch)
 
 
-def _sigma(rows: Objects) -> NDArray[np.float64]:
-    """The deviation of each row; 0 for points."""
-    return rows.spread[:, 0] if rows.spread.shape[1] else np.zeros(len(rows))
+def _sigma(rows: Objects, column: int = 0) -> NDArray[np.float64]:
+    """The deviation of each row; 0 for points. Of positions with an altitude, the last one is that of this."""
+    return rows.spread[:, column] if rows.spread.shape[1] else np.zeros(len(rows))
 
 
 def _meetings(n: int) -> kernels.Meetings:

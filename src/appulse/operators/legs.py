@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from appulse.kernels.tangent import leads, ways
 from appulse.model.batch import Batch
 from appulse.model.motion import Straight
 from appulse.model.objects import Objects
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from appulse.kernels.geodesic import Earth
     from appulse.model.motion import Motion
     from appulse.model.strings import Bytes, Labels
 
@@ -44,11 +46,18 @@ class Made(NamedTuple):
     twice: Objects
 
 
-class LegMaker:
-    """The legs of one stream. ``push`` takes readings in canonical order, ticks as they are completed."""
+# No one way between places is the shortest that are nearly opposite.
+_FARTHEST = 19e6
 
-    def __init__(self, motion: Motion) -> None:
-        self._motion = motion
+
+class LegMaker:
+    """The legs of one stream. ``push`` takes readings in canonical order, ticks as they are completed.
+
+    Things move in a plane, or along geodesics of an ``earth``.
+    """
+
+    def __init__(self, motion: Motion, earth: Earth | None = None) -> None:
+        self._motion, self._earth = motion, earth
         self.pending: Pending | None = None
 
     @property
@@ -97,13 +106,16 @@ class LegMaker:
         self.pending = Pending(given.filter(waits), led[waits])
         return Made(legs, twice)
 
-    @staticmethod
-    def _joined(motion: Straight, given: Objects, gap: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def _joined(self, motion: Straight, given: Objects, gap: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Whether the reading after each is near enough in time, and in space, to be reached from it."""
         near = gap <= motion.longest
-        if motion.max_speed is not None:
-            far = np.append(np.linalg.norm(np.diff(given.centre, axis=0), axis=1), 0.0)[: len(given)]
-            near &= far <= motion.max_speed * 1e-6 * gap
+        if motion.max_speed is not None or self._earth is not None:
+            step = np.diff(given.centre, axis=0)
+            if self._earth is not None:
+                step = np.hstack([routes(self._earth, given.centre[:-1], given.centre[1:]), step[:, 3:]])
+                near[:-1] &= np.hypot(step[:, 0], step[:, 1]) <= _FARTHEST
+            far = np.append(np.linalg.norm(step, axis=1), 0.0)[: len(given)]
+            near &= far <= (np.inf if motion.max_speed is None else motion.max_speed * 1e-6 * gap)
         return near
 
     def _as_they_say(
@@ -114,7 +126,20 @@ class LegMaker:
         longest = rows.time + self._motion.longest
         end = np.where(follows[at], np.minimum(next_time[at], longest), longest)
         assert rows.velocity is not None  # noqa: S101 - readings of such a motion have one
-        return Legs(rows, end, rows.centre + rows.velocity * ((end - rows.time) * 1e-6)[:, None])
+        step = rows.velocity * ((end - rows.time) * 1e-6)[:, None]
+        if self._earth is None:
+            return Legs(rows, end, rows.centre + step)
+        to = rows.centre.copy()
+        leads(self._earth, rows.centre, step, to)
+        to[:, 3 : 1 + step.shape[1]] += step[:, 2:]  # a climb, where it is known
+        return Legs(rows, end, to)
+
+
+def routes(earth: Earth, at: NDArray[np.float64], to: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Metres east and north (n, 2) of the geodesics from places to others."""
+    found = np.empty((len(at), 2))
+    ways(earth, at, to, found)
+    return found
 
 
 def things(keys: Bytes, group: Labels | None) -> NDArray[np.int64]:

@@ -10,23 +10,25 @@ import pyarrow as pa
 
 from appulse.arguments import one_of
 from appulse.engines.carrying import refuse_carry
-from appulse.engines.join.call import within_tolerance
 from appulse.engines.meaning import of_call, of_stream, of_types
 from appulse.engines.objects import ObjectsCall
 from appulse.engines.schemas import check_partitions, common_key_type, common_time_type, encoding_of, known_dimensions
+from appulse.engines.thresholds import check_places, of_epsilon, thresholds, within_tolerance
 from appulse.errors import BadArgument
 from appulse.kernels.capsule import MOST_DIMENSIONS
 from appulse.model.encode import gaussian_reach, reach_quantile
 from appulse.model.meaning import real, seconds
 from appulse.model.motion import Course, Straight, Velocity
+from appulse.model.positions import earth_of
 from appulse.model.stream import stream_names
 from appulse.model.strings import decode
 from appulse.model.times import duration, from_micros, is_time
 from appulse.model.uncertainty import Exact, Gaussian, Incomplete, Position
 from appulse.operators.encounters import EncounterPlan
+from appulse.operators.plan import tolerated
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -105,7 +107,7 @@ class EncounterCall(ObjectsCall):
         ]
         arguments = {
             "streams": streams,
-            "epsilon": real(plan.epsilon),
+            "epsilon": of_epsilon(plan.epsilon, plan.vertical),
             "probability": real(self.probability),
             "gap": seconds(plan.gap),
             "min_seconds": seconds(plan.least),
@@ -129,7 +131,7 @@ def resolve_encounters(
     streams: Sequence[Stream],
     schemas: Sequence[pa.Schema],
     *,
-    epsilon: float,
+    epsilon: float | Mapping[str, float],
     probability: float,
     gap: Any,
     min_seconds: Any,
@@ -140,11 +142,12 @@ def resolve_encounters(
     """Check a call against the columns there are, and settle everything that follows from its arguments."""
     names = stream_names(streams, self_join=len(streams) == 1)
     for stream, name in zip(streams, names, strict=True):
-        if isinstance(stream.value, Position | Incomplete):
+        if isinstance(stream.value, Incomplete):
             raise BadArgument(
-                f"encounters() compares planar coordinates, and the value of stream {name!r} is {stream.value!r}. "
-                "Project positions to metres, and fill holes (ap.impute), before the call."
+                f"encounters() needs whole values, and those of stream {name!r} are {stream.value!r}. Fill holes "
+                "(ap.impute) before the call."
             )
+    check_places(streams, names)
     refuse_carry(streams, "encounters", "an encounter is about many readings")
     check_partitions(streams, schemas, names)
     d = known_dimensions(names, [stream.value for stream in streams], schemas)
@@ -156,7 +159,11 @@ def resolve_encounters(
     for stream, name in zip(streams, names, strict=True):
         _check_stream(stream, name, d)
     motions = tuple(stream.motion for stream in streams if stream.motion is not None)
-    closed = d <= MOST_DIMENSIONS and all(_has_closed_form(stream) for stream in streams)
+    earth = earth_of([stream.value for stream in streams])
+    within, vertical = thresholds(epsilon, streams)
+    if earth is not None and vertical is None:
+        _check_ball(streams, names)
+    closed = earth is not None or (d <= MOST_DIMENSIONS and all(_has_closed_form(stream) for stream in streams))
     if not closed and any(motion.noise for motion in motions):
         raise BadArgument(
             "noise= widens normal errors of one deviation in all directions, in up to 3 dimensions, and the values are "
@@ -166,14 +173,16 @@ def resolve_encounters(
     plan = EncounterPlan(
         models=tuple(stream.value for stream in streams),
         motions=motions,
-        epsilon=epsilon,
-        limit=epsilon + 1e-9 * max(1.0, epsilon),
+        epsilon=within,
+        limit=tolerated(within),
         threshold=threshold,
         quantile=reach_quantile(threshold),
         reach=gaussian_reach(threshold) if closed else None,
         gap=duration(gap, "gap"),
         least=duration(min_seconds, "min_seconds"),
         emit=emit,
+        earth=earth,
+        vertical=vertical,
     )
     key_type, time_type = common_key_type(streams, schemas, names), common_time_type(streams, schemas, names)
     encodings = tuple(
@@ -206,13 +215,27 @@ def _check_stream(stream: Stream, name: str, d: int) -> None:
         )
     if stream.order != "time":
         raise BadArgument(f"Stream {name!r} has order={stream.order!r}: motion goes by time. Leave order out.")
+    on_earth = isinstance(stream.value, Position)
+    d = len(stream.value.columns) if isinstance(stream.value, Position) else d
     if isinstance(stream.motion, Velocity) and len(stream.motion.columns) != d:
         raise BadArgument(
             f"Velocity has {len(stream.motion.columns)} columns, and values of stream {name!r} have {d} dimensions. "
-            "Name a velocity for each."
+            "Name a velocity for each" + (": east, north, and up if there is an altitude." if on_earth else ".")
         )
-    if isinstance(stream.motion, Course) and d != 2:
+    if isinstance(stream.motion, Course) and d != 2 and not on_earth:
         raise BadArgument(f"A Course is of two dimensions, and values of stream {name!r} have {d}. Use ap.Velocity.")
+
+
+def _check_ball(streams: Sequence[Stream], names: Sequence[str]) -> None:
+    """Refuse one epsilon over horizontal and vertical errors that differ: no capsule is what such a pair passes in."""
+    for stream, name in zip(streams, names, strict=True):
+        value = stream.value
+        if isinstance(value, Position) and value.altitude is not None and value.sigma != value.altitude_sigma:
+            raise BadArgument(
+                f"One epsilon over positions with altitudes needs one error in all directions, and stream {name!r} has "
+                f"sigma={value.sigma!r} and altitude_sigma={value.altitude_sigma!r}. Give "
+                "epsilon={'horizontal': ..., 'vertical': ...}, or the same error for both."
+            )
 
 
 def _has_closed_form(stream: Stream) -> bool:

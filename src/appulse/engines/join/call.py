@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -10,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from appulse.arguments import either, mapping, number, one_of
+from appulse.arguments import one_of
 from appulse.engines.carrying import carried_by, carried_of, of_side, refuse_repeated
 from appulse.engines.imputing import filled_columns, fills_of
 from appulse.engines.meaning import of_call, of_stream, of_types
 from appulse.engines.objects import ObjectsCall
 from appulse.engines.options import Options
 from appulse.engines.schemas import check_partitions, common_key_type, common_time_type, is_joined, known_dimensions
+from appulse.engines.thresholds import check_places, of_epsilon, thresholds, within_tolerance
 from appulse.errors import BadArgument
 from appulse.model.encode import gaussian_reach, reach_quantile
 from appulse.model.encoding import Encoding, check_columns, held_as
@@ -25,7 +25,7 @@ from appulse.model.meaning import real
 from appulse.model.stream import stream_names
 from appulse.model.strings import decode
 from appulse.model.times import from_micros, is_time
-from appulse.model.uncertainty import Position, is_dimension
+from appulse.model.uncertainty import Position
 from appulse.operators.attributes import Attribute, dimension_of
 from appulse.operators.numbering import Sequencer
 from appulse.operators.plan import JoinPlan
@@ -34,7 +34,7 @@ from appulse.windows.definitions import DeltaWindow, TimeWindow, Window
 from appulse.windows.frames import meaning_of, rule_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from appulse.operators.pairings import Pairings
     from appulse.windows.definitions import Window
 
-TOLERANCE = 1e-9
 EMITS = ("matches", "changes")
 PROBABILITIES = ("exact", "bounds")
 #: Samples that match, and what they add to the probability.
@@ -62,13 +61,6 @@ _DEFAULTS = {
     "probabilities": "exact",
     "values": False,
 }
-# Its square has to be a double.
-_DISTANCE = number(least=0.0, most=1e150)
-#: The least distance that is too far; of positions with an altitude it may be one along the Earth and one above.
-Epsilon: TypeAlias = Annotated[
-    float | Mapping[str, float],
-    either(_DISTANCE, mapping(one_of("horizontal", "vertical"), _DISTANCE, "{'horizontal': ..., 'vertical': ...}")),
-]
 Emit: TypeAlias = Annotated[str, one_of(*EMITS)]
 Probabilities: TypeAlias = Annotated[str, one_of(*PROBABILITIES)]
 
@@ -147,9 +139,7 @@ class JoinCall(ObjectsCall):
         lengths = dict(zip(plan.streams, plan.windows, strict=True)) if plan.rule is None else {}
         arguments = {
             "streams": [of_stream(*one, arrival=self.arrival) for one in waits],
-            "epsilon": real(plan.epsilon)
-            if plan.vertical is None
-            else {"horizontal": real(plan.epsilon), "vertical": real(plan.vertical)},
+            "epsilon": of_epsilon(plan.epsilon, plan.vertical),
             "probability": real(self.probability),
             "window": meaning_of(plan.rule, lengths, self.encodings[0].measure),
             "different": self.encodings[0].differ,
@@ -196,12 +186,12 @@ def resolve(
         )
     if values and any(isinstance(stream.value, Position) for stream in streams):
         raise BadArgument("values=True lists samples that match, and positions have none. Leave out values=True.")
-    _check_places(streams, names)
+    check_places(streams, names)
     arrival = _check_order(streams, names)
     conditions = [tuple(map(parse, stream.where)) for stream in streams]
     models = tuple(held_as(stream.value, where) for stream, where in zip(streams, conditions, strict=True))
     threshold = within_tolerance(probability)
-    within, vertical = _thresholds(epsilon, streams)
+    within, vertical = thresholds(epsilon, streams)
     plan = JoinPlan(
         streams=names,
         models=models,
@@ -268,39 +258,6 @@ def resolve(
     )
     refuse_repeated(call.answer_schema)
     return call
-
-
-def within_tolerance(probability: float) -> float:
-    """What a probability has to reach; thresholds no greater than the tolerance stand as they are."""
-    return probability - TOLERANCE if probability > 2 * TOLERANCE else probability
-
-
-def _thresholds(epsilon: float | Mapping[str, float], streams: Sequence[Stream]) -> tuple[float, float | None]:
-    """Epsilon, and a vertical one where there are two."""
-    if not isinstance(epsilon, Mapping):
-        return epsilon, None
-    if set(epsilon) != {"horizontal", "vertical"}:
-        raise BadArgument(f"epsilon={dict(epsilon)!r}: give 'horizontal' and 'vertical', or one number.")
-    if not all(isinstance(s.value, Position) and s.value.altitude is not None for s in streams):
-        raise BadArgument(
-            "epsilon={'horizontal': ..., 'vertical': ...} needs altitudes: give every stream "
-            "value=ap.Position(lat, lon, altitude=...), or one number for epsilon."
-        )
-    return epsilon["horizontal"], epsilon["vertical"]
-
-
-def _check_places(streams: Sequence[Stream], names: Sequence[str]) -> None:
-    """Refuse conditions over coordinates that are uncertain: what they leave of a position is no position."""
-    for stream, name in zip(streams, names, strict=True):
-        if not isinstance(stream.value, Position):
-            continue
-        read = [column for text in stream.where for column in parse(text).columns]
-        named = [column for column in read if is_dimension(stream.value, column)]
-        if named:
-            raise BadArgument(
-                f"A filter of stream {name!r} names {named[0]!r}, which is uncertain: what it leaves of a position is "
-                "no position, and has no distance. Filter the frame by that column, before the stream is made."
-            )
 
 
 def _check_order(streams: Sequence[Stream], names: Sequence[str]) -> bool:

@@ -11,9 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from appulse.arguments import NAME, shown
-from appulse.engines.join.call import TOLERANCE, JoinCall, resolve
+from appulse.engines.join.call import JoinCall, resolve
 from appulse.engines.join.local import LocalJoin
 from appulse.engines.local import as_table
+from appulse.engines.thresholds import TOLERANCE
 from appulse.errors import BadArgument, bad_rows
 from appulse.kernels.bounds import cantelli, cantelli_on_square, reverse_markov
 from appulse.kernels.gaussian import phi

@@ -11,12 +11,12 @@ import pyarrow as pa
 from appulse.arguments import NAME, TEXT, mapping, several, shown
 from appulse.engines.base import Call
 from appulse.engines.carrying import refuse_carry, refuse_repeated
-from appulse.engines.join.call import within_tolerance
 from appulse.engines.meaning import of_call, of_stream, of_types
 from appulse.engines.multi_queries.rows import WindowRows, rows_of
 from appulse.engines.options import Options, options_of
 from appulse.engines.queries.call import QUERY, QueryCall, checked_probability, resolve_queries
 from appulse.engines.schemas import check_partitions, common_time_type
+from appulse.engines.thresholds import within_tolerance
 from appulse.errors import BadArgument, nearest
 from appulse.model.defects import as_json, as_text, reject_schema
 from appulse.model.encode import keys_of

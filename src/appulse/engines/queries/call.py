@@ -12,12 +12,12 @@ import pyarrow.compute as pc
 
 from appulse.arguments import shown
 from appulse.engines.carrying import carried_of, refuse_repeated
-from appulse.engines.join.call import within_tolerance
 from appulse.engines.meaning import of_call, of_stream, of_types
 from appulse.engines.objects import ObjectsCall
 from appulse.engines.options import Options, options_of
 from appulse.engines.pushes import fitted
 from appulse.engines.schemas import encoding_of, is_joined
+from appulse.engines.thresholds import within_tolerance
 from appulse.errors import BadArgument, bad_rows, nearest
 from appulse.model import uncertainty
 from appulse.model.columns import as_array, plain_values

@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 
 from appulse.arguments import NAMES, number, one_of
-from appulse.engines.join.call import TOLERANCE
 from appulse.engines.meaning import READINGS, of_alike, of_call, of_readings, types_of_readings
 from appulse.engines.options import Options, options_of
 from appulse.engines.schemas import column_type
 from appulse.engines.sensors.call import SensorNames, group_columns, property_of
 from appulse.engines.sensors.readings import ReadingsCall
+from appulse.engines.thresholds import TOLERANCE
 from appulse.errors import BadArgument, warn_exploding
 from appulse.kernels.bins import bin_floors
 from appulse.kernels.identities import APPEARS, DISAPPEARS
