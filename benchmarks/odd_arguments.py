@@ -332,7 +332,7 @@ def _tried(target: Target, given: dict[str, Any]) -> Escape | None:
 
 def targets() -> list[Target]:
     """All of them."""
-    return [*_definitions(), *_joins(), *_motion(), *_queries(), *_readings(), *_imputers(), *_results()]
+    return [*_definitions(), *_joins(), *_motion(), *_fences(), *_queries(), *_readings(), *_imputers(), *_results()]
 
 
 def _definitions() -> Iterator[Target]:
@@ -440,6 +440,26 @@ def _motion() -> Iterator[Target]:
         met.rejects()
 
     yield Target("Encounters", by_hand, {"frame": ROWS, "a": moving(frame=None)} | usual)
+
+
+def _fences() -> Iterator[Target]:
+    """Visits to regions."""
+    zones = pa.table(
+        {"query": ["a", "b"], "region": ["POLYGON ((0 0, 1 0, 1 1, 0 0))", "POLYGON ((0 0, 9 0, 9 9, 0 0))"]}
+    )
+    usual: dict[str, Any] = {"enter": 0.9, "leave": 0.5, "dwell": 5, "emit": "events"}
+    usual |= {"on_reject": "collect", "options": None}
+    yield Target("fence_events", ap.fence_events, {"stream": stream(), "fences": zones} | usual)
+
+    def by_hand(frame: Any, a: Any, fences: Any, **settings: Any) -> None:
+        watched = ap.FenceEvents(a, fences, **settings)
+        watched.push(ROWS)
+        watched.push(frame)
+        watched.drain()
+        watched.rejects()
+
+    bare = replace(stream(), frame=None)
+    yield Target("FenceEvents", by_hand, {"frame": ROWS, "a": bare, "fences": zones} | usual)
 
 
 def _joins() -> Iterator[Target]:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from appulse import lab
     from appulse.api import (
         Encounters,
+        FenceEvents,
         Phenomena,
         QueryMatch,
         SensorJoin,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
         encounters,
         explain,
         explain_pair,
+        fence_events,
         filter,
         impute,
         listen,
@@ -73,6 +75,7 @@ version = "0.1.0"
 _HOMES = {
     "appulse.api": (
         "Encounters",
+        "FenceEvents",
         "Phenomena",
         "QueryMatch",
         "SensorJoin",
@@ -83,6 +86,7 @@ _HOMES = {
         "encounters",
         "explain",
         "explain_pair",
+        "fence_events",
         "filter",
         "impute",
         "listen",
@@ -162,6 +166,9 @@ __all__ = [  # noqa: RUF022 - by topic, as in the reference
     "Velocity",
     "encounters",
     "Encounters",
+    # Fences
+    "fence_events",
+    "FenceEvents",
     # Incomplete streams
     "impute",
     "DependencyImputer",

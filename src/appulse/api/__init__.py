@@ -1,6 +1,7 @@
 """The public functions: check the arguments, pick the engine."""
 
 from appulse.api.aggregates import WindowAggregate, window_aggregate
+from appulse.api.fences import FenceEvents, fence_events
 from appulse.api.joins import SimilarityJoin, explain_pair, self_join, similarity_join
 from appulse.api.motion import Encounters, encounters
 from appulse.api.queries import QueryMatch, ask, match_queries
@@ -11,6 +12,7 @@ from appulse.api.streams import discover_dependencies, filter, impute  # noqa: A
 
 __all__ = [
     "Encounters",
+    "FenceEvents",
     "Phenomena",
     "QueryMatch",
     "SensorJoin",
@@ -21,6 +23,7 @@ __all__ = [
     "encounters",
     "explain",
     "explain_pair",
+    "fence_events",
     "filter",
     "impute",
     "listen",

@@ -110,6 +110,11 @@ class Call(Generic[R]):
         return all(encoding.partition_by for encoding in self.encodings)
 
     @property
+    def known_rejects(self) -> pa.Table | None:
+        """Rejects that are known before any row."""
+        return None
+
+    @property
     def holds_back(self) -> bool:
         """Whether the end of the streams makes answers that nothing else does."""
         return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ProcessPoolExecutor
+from importlib.util import find_spec
 from multiprocessing import get_context
 from typing import Any
 
@@ -12,6 +13,8 @@ import pyarrow as pa
 from appulse.engines.aggregates.call import resolve_aggregate, run_local
 from appulse.engines.encounters.bucket import LocalEncounters
 from appulse.engines.encounters.call import resolve_encounters
+from appulse.engines.fences.bucket import LocalFences
+from appulse.engines.fences.call import resolve_fences
 from appulse.engines.join.call import JoinCall, resolve
 from appulse.engines.join.local import LocalJoin
 from appulse.engines.options import Options
@@ -240,8 +243,31 @@ def _meet(table: pa.Table) -> None:
         local.drain()
 
 
+def _fence(table: pa.Table) -> None:
+    if find_spec("shapely") is None:  # an extra
+        return
+    zones = pa.table(
+        {"query": ["a", "b"], "region": ["POLYGON ((0 0, 1 0, 1 1, 0 0))", "POINT (0 0)"], "radius": [None, 1.0]}
+    )
+    for value in (Gaussian("x", "y", sigma=1.0), Position("x", "y", sigma=1.0)):
+        call = resolve_fences(
+            Stream(None, key="id", time="ts", value=value),
+            table.schema,
+            zones,
+            enter=0.5,
+            leave=0.5,
+            dwell=1,
+            emit="events",
+            on_reject="collect",
+            options=Options(),
+        )
+        local = LocalFences(call)
+        local.push({encoding.name: table for encoding in call.encodings})
+        local.drain()
+
+
 # Those that take longest to compile come first; what imputes needs what joins.
-_PARTS = (_watch, _similar, _sense, _aggregate, _match, _meet, _impute)
+_PARTS = (_watch, _similar, _sense, _aggregate, _match, _meet, _fence, _impute)
 
 if __name__ == "__main__":
     compile_all()

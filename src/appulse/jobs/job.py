@@ -17,6 +17,7 @@ from appulse import api
 from appulse.api.readings import columns_of
 from appulse.engines.aggregates.call import resolve_unseen
 from appulse.engines.encounters.call import resolve_encounters
+from appulse.engines.fences.call import resolve_fences
 from appulse.engines.join.call import resolve
 from appulse.engines.multi_queries.call import resolve_window_queries
 from appulse.engines.multi_queries.queries import WindowQueries
@@ -78,6 +79,8 @@ class Job:
         paths = {where: data.path for where, data in table.data.items()}
         if (asked := table.match_queries) is not None and asked.path is not None:
             paths["match_queries"] = asked.path
+        if table.fence_events is not None and table.fence_events.path is not None:
+            paths["fence_events"] = table.fence_events.path
         paths |= {table.filler(name): one.path for name, one in table.filling.items() if one.path is not None}
         return [
             Problem(f"{where}.path", f"there are no files at {self.place(path)}.")
@@ -117,6 +120,11 @@ def build(job: Job, spark: SparkSession, *, streaming: bool = True) -> DataFrame
     if (moving := table.encounters) is not None:
         met: DataFrame = api.encounters(*streams, options=table.options(), **moving.settings())
         return met
+    if (fenced := table.fence_events) is not None:
+        told: DataFrame = api.fence_events(
+            streams[0], fenced.fences(job.place), options=table.options(), **fenced.settings()
+        )
+        return told
     if table.match_queries is not None:
         matched: DataFrame = api.match_queries(
             *streams, queries=_queries(job, spark, streaming=streaming), options=table.options(), **_asked_of(table)
@@ -199,6 +207,8 @@ def _against_files(job: Job) -> list[Problem]:
         if table.encounters is not None:
             resolve_encounters(streams, schemas, options=Options(), **table.encounters.settings())
             return []
+        if table.fence_events is not None:
+            return _check_fences(job, streams[0], schemas[0])
         if table.match_queries is not None:
             return _check_queries(job, streams, schemas)
         join = table.join
@@ -312,6 +322,22 @@ def _check_queries(job: Job, streams: Sequence[Stream], schemas: Sequence[pa.Sch
         )
     told = refused.slice(0, _MOST_TOLD).to_pylist()
     return [Problem(where, f"query {json.loads(row['values'])['query']!r}: {row['detail']}") for row in told]
+
+
+def _check_fences(job: Job, stream: Stream, schema: pa.Schema) -> list[Problem]:
+    """Fences that are no regions, where the columns are known."""
+    asked = job.table.fence_events
+    if asked is None or (asked.path is not None and not _files(job.place(asked.path))):
+        return []  # that there is no file is told elsewhere
+    where = "fence_events.regions" if asked.path is None else "fence_events.path"
+    try:
+        fences = asked.fences(job.place)
+    except JobError as problem:
+        return [Problem(where, str(problem))]
+    settings = asked.settings() | {"on_reject": "collect", "options": Options()}
+    refused = resolve_fences(stream, schema, fences, **settings).known_rejects
+    told = refused.slice(0, _MOST_TOLD).to_pylist()
+    return [Problem(where, f"fence {json.loads(row['values'])['query']!r}: {row['detail']}") for row in told]
 
 
 def _sensed(job: Job, readings: Stream, spark: SparkSession) -> DataFrame:

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from appulse.api.readings import columns_of
 from appulse.engines.options import Options
 from appulse.errors import nearest
+from appulse.jobs.fences import FenceEventsTable
 from appulse.jobs.fields import CylinderTable, Epsilon, Number, OneOrMore, Place, Table, Text
 from appulse.jobs.imputers import ImputerTable
 from appulse.jobs.motion import EncountersTable
@@ -23,7 +24,8 @@ from appulse.windows.definitions import TimeWindow
 __all__ = ["OPERATORS", "JobTable", "JoinTable", "SelfJoinTable", "SinkTable", "WindowAggregateTable"]
 
 _OF_READINGS = ("sensor_join", "phenomena")
-OPERATORS = ("similarity_join", "self_join", "window_aggregate", "match_queries", "encounters", *_OF_READINGS)
+_MOVING = ("encounters", "fence_events")
+OPERATORS = ("similarity_join", "self_join", "window_aggregate", "match_queries", *_MOVING, *_OF_READINGS)
 
 
 class OperatorTable(Table):
@@ -97,6 +99,7 @@ class JobTable(Table):
     sensor_join: SensorJoinTable | None = None
     phenomena: PhenomenaTable | None = None
     encounters: EncountersTable | None = None
+    fence_events: FenceEventsTable | None = None
     imputer: ImputerTable | None = None
     imputers: dict[str, ImputerTable] = {}
     sink: SinkTable
@@ -128,7 +131,7 @@ class JobTable(Table):
         if self.operator in _OF_READINGS:
             self._check_readings()
             return self
-        if self.encounters is not None:
+        if self.operator in _MOVING:
             self._check_moving()
             return self
         count = len(self.sources)
@@ -160,15 +163,18 @@ class JobTable(Table):
             raise ValueError("sample plans the tiles of a join, and [phenomena] have none. Leave it out.")
 
     def _check_moving(self) -> None:
-        if len(self.sources) > 2:
+        name = self.operator
+        if self.encounters is not None and len(self.sources) > 2:
             raise ValueError(f"[encounters] is of one source or two, and there are {len(self.sources)}.")
-        for name, source in self.sources.items():
-            if source.motion is None:
-                raise ValueError(f"[encounters] wants to know how things move: give sources.{name}.motion.")
+        if self.fence_events is not None and len(self.sources) > 1:
+            raise ValueError(f"[fence_events] watches one source, and there are {len(self.sources)}. Name one source.")
+        for source in self.sources if self.encounters is not None else ():
+            if self.sources[source].motion is None:
+                raise ValueError(f"[encounters] wants to know how things move: give sources.{source}.motion.")
         if self.imputer is not None or self.imputers:
-            raise ValueError("[imputer] fills the sources of a join, and [encounters] is none.")
+            raise ValueError(f"[imputer] fills the sources of a join, and [{name}] is none.")
         if self.sample is not None:
-            raise ValueError("sample plans the tiles of a join, and [encounters] has none. Leave it out.")
+            raise ValueError(f"sample plans the tiles of a join, and [{name}] has none. Leave it out.")
 
     def _check_queries(self, asked: QueriesTable) -> None:
         if self.sample is not None:

@@ -36,6 +36,7 @@ SAME_TIME = "same time"
 NO_WINDOW = "no window"
 NO_LOCATION = "no location"
 BAD_CONDITION = "bad condition"
+BAD_REGION = "bad region"
 NEVER_TRUE = "can never match"
 
 

@@ -22,7 +22,7 @@ from appulse.model.filled import OBSERVED, Fill, with_ways
 from appulse.model.motion import Straight
 from appulse.model.objects import Objects
 from appulse.model.points import ball_points, normal_points
-from appulse.model.positions import EARTHS, checked_positions, degrees_around
+from appulse.model.positions import EARTHS, checked_positions, degrees_around, given_degrees
 from appulse.model.strings import Labels
 from appulse.model.strings import encode as canonical
 from appulse.model.times import to_micros
@@ -388,6 +388,7 @@ def _objects(checked: ValidRows, encoding: Encoding) -> Objects:
         differ=Labels.of([table[encoding.differ]]) if encoding.differ is not None else None,
         measure=checked.measure,
         velocity=checked.velocity,
+        degrees=given_degrees(table, encoding.model) if encoding.degrees else None,
     )
     if isinstance(model, Samples):
         samples = as_samples(values, encoding.model)

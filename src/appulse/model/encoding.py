@@ -76,6 +76,7 @@ class Encoding:
     tells_filled: bool = False
     carry: Columns = ()
     motion: Motion | None = None
+    degrees: bool = False  # of positions, keep what was given
 
     @property
     def held_as(self) -> Held:

@@ -30,7 +30,8 @@ class Objects(Batch):
     weights, None where each row's samples weigh the same. ``reach`` is the alpha-reach: the radius within which the
     row must be looked for. ``measure`` is the attribute of a delta window; ``number`` a row's place in its window's
     order, and ``frame`` (n, streams) the least numbers that the windows held at its tick, once it has been numbered
-    (beside them the newest, where rows may not exist). ``velocity`` (n, d) is in units a second.
+    (beside them the newest, where rows may not exist). ``velocity`` (n, d) is in units a second;
+    ``degrees`` (n, 2) are longitude and latitude of a position as they were given, where a call asks for them.
     """
 
     form: Form = field(metadata=SHARED)
@@ -50,6 +51,7 @@ class Objects(Batch):
     number: NDArray[np.int64] | None = None
     frame: NDArray[np.int64] | None = None
     velocity: NDArray[np.float64] | None = None
+    degrees: NDArray[np.float64] | None = None
 
     @property
     def d(self) -> int:

@@ -62,6 +62,14 @@ def degrees_of(centre: NDArray[np.float64], earth: Earth) -> NDArray[np.float64]
     return degrees
 
 
+def given_degrees(table: pa.Table, model: Model) -> NDArray[np.float64] | None:
+    """Longitude and latitude (n, 2) as they were given, longitudes from -180 to 180; None of what is no position."""
+    if not isinstance(model, Position):
+        return None
+    lon, lat = floats(table[model.lon]), floats(table[model.lat])
+    return np.column_stack([np.where(np.abs(lon) <= 180.0, lon, np.remainder(lon + 180.0, 360.0) - 180.0), lat])
+
+
 def degrees_around(centre: NDArray[np.float64], offset: NDArray[np.float64], earth: Earth) -> NDArray[np.float64]:
     """Degrees (n, m, 2) of ``m`` places around each centre, ``offset`` (n, m, 2) metres east and north.
 

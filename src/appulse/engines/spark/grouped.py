@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from appulse.engines.spark.pipeline import Operator, built
 from appulse.engines.spark.results import remember
-from appulse.engines.spark.routing import ToGroups, bucket_keys
+from appulse.engines.spark.routing import ToGroups, ToThings, bucket_keys
 from appulse.engines.spark.sources import Sources, with_watermark_delay
 from appulse.engines.spark.stage import GroupBuckets, Stage
 from appulse.engines.spark.tagged import arrow_schema, as_struct, common_types, reject_type
@@ -29,10 +29,13 @@ def spark_grouped(
     kind: Callable[[Any], Bucket[Any]],
     name: str,
     options: Options,
+    *,
+    by_key: bool = False,
 ) -> DataFrame:
     """The answers of a call over Spark frames, lazily; streaming if they are.
 
-    ``resolve`` makes the call, ``kind`` a bucket of it, ``name`` is that of its state. Answers that have columns
+    ``resolve`` makes the call, ``kind`` a bucket of it, ``name`` is that of its state. Rows are apart by group, or
+    ``by_key``, too; a batch query then tells each bucket the newest time of all. Answers that have columns
     ``key`` and ``time``, or those that name groups, have them in the types they came in.
     """
     sources = Sources.of([stream.frame for stream in streams], [stream.lateness for stream in streams])
@@ -45,7 +48,9 @@ def spark_grouped(
     operator = Operator(
         call,
         sources,
-        routing=lambda tiling: ToGroups(bucket_keys(tiling, grouped=call.grouped)),
+        routing=lambda tiling: (ToThings if by_key else ToGroups)(bucket_keys(tiling, grouped=call.grouped)),
+        refused=call.known_rejects,
+        needs_newest=by_key,
         stages=lambda _: [Stage(GroupBuckets(call, kind), name)],
         answers=as_struct(call.answer_schema, own),
         rejects=reject_type(key, time),

@@ -10,9 +10,12 @@ import numpy as np
 from appulse.engines.objects import packed
 from appulse.engines.spark.tiles import TilePlan, group_hashes, spread_keys
 from appulse.engines.spark.tiling import Tiling, Version
+from appulse.kernels.newest import key_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from numpy.typing import NDArray
 
     from appulse.engines.spark.tiling import Copies
     from appulse.model.objects import Objects
@@ -54,13 +57,33 @@ class ToGroups:
 
     def blocks(self, stream: int, rows: Objects) -> Iterator[tuple[int, bytes, int]]:
         """Blocks of the rows of a stream: key, block, newest time."""
-        if len(self.keys) == 1 or rows.group is None:
+        if len(self.keys) == 1 or not self._apart(rows):
             yield from ((self.keys[0], block, newest) for block, newest in packed(rows, stream))
             return
-        bucket = (group_hashes(rows) % np.uint64(len(self.keys))).astype(np.int64)
+        bucket = (self._hashes(rows) % np.uint64(len(self.keys))).astype(np.int64)
         for b in np.unique(bucket).tolist():
             for block, newest in packed(rows.take(np.flatnonzero(bucket == b)), stream):
                 yield self.keys[b], block, newest
+
+    def _apart(self, rows: Objects) -> bool:
+        """Whether there is anything that tells rows apart."""
+        return rows.group is not None
+
+    def _hashes(self, rows: Objects) -> NDArray[np.uint64]:
+        return group_hashes(rows)
+
+
+@dataclass(frozen=True)
+class ToThings(ToGroups):
+    """Rows go to the bucket of their key, in their group."""
+
+    def _apart(self, rows: Objects) -> bool:  # noqa: ARG002 - rows have keys
+        return True
+
+    def _hashes(self, rows: Objects) -> NDArray[np.uint64]:
+        numbers = np.empty(len(rows), np.int64)
+        key_numbers(rows.key.offsets, rows.key.data, numbers)
+        return group_hashes(rows) + numbers.view(np.uint64)
 
 
 def tiled(objects: Objects, stream: int, tiling: Tiling, copies: Copies) -> Iterator[tuple[int, bytes, int]]:

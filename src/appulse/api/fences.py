@@ -1,0 +1,121 @@
+"""Fence events: by call, and by hand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from appulse.api.by_hand import Bare, ByHand
+from appulse.api.results import Framed, is_spark, remember
+from appulse.arguments import OnReject, Probability, checked
+from appulse.engines.fences.call import EmitFences, resolve_fences
+from appulse.engines.options import Options, options_of
+from appulse.model.stream import Result
+from appulse.model.times import Duration
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from appulse.api.by_hand import Frames, Types
+    from appulse.engines.fences.bucket import LocalFences
+
+
+@checked
+def fence_events(
+    stream: Framed[Result],
+    fences: Any,
+    *,
+    enter: Probability = 0.9,
+    leave: Probability = 0.5,
+    dwell: Duration | None = None,
+    emit: EmitFences = "events",
+    on_reject: OnReject = "collect",
+    options: Options | None = None,
+) -> Result:
+    """When things enter regions, stay, and leave them, without the flicker of errors at a border.
+
+    Values are places with normal errors, or none: `Position`, or `Exact` or `Gaussian` of two columns. Of each reading
+    the probability to be inside is exact. A thing outside *enters* by a reading with probability at least ``enter``; a
+    thing inside *exits* by one with less than ``leave``: between the two nothing changes. Once in a visit it has
+    *dwelt*, as soon as the readings' time has reached its entry and ``dwell``, and no exit has come; so a thing that
+    falls silent dwells, too.
+
+    ``fences`` is a pyarrow, pandas or Polars table of ``query`` (a name), ``region`` (a polygon with holes or several:
+    WKB, WKT or a shapely geometry) and perhaps ``radius``, which makes a disc of a point. Boundaries belong to regions.
+    Of a `Position` coordinates are longitude and latitude, radii metres; edges are straight in degrees, and regions
+    over the 180th meridian are cut there, as GeoJSON has it.
+
+    Columns: ``query, key, event, time, probability, since``: ``event`` is ``"enter"``, ``"dwell"`` or ``"exit"``,
+    ``probability`` that of the reading, or at ``"dwell"`` of the last one, ``since`` the entry. ``emit="visits"`` gives
+    a row a visit, at its end: ``query, key, start, end, readings, probability``, the highest.
+
+    Fences that are no regions are in `rejects` under the stream name ``queries``, with what is wrong; bad rows are
+    there, too, or raise `BadInput` with ``on_reject="fail"``. Spark frames give a Spark frame (streaming if they are),
+    others a `pyarrow.Table`.
+    """
+    from appulse.engines.local import as_table
+
+    settings: dict[str, Any] = {
+        "enter": enter,
+        "leave": leave,
+        "dwell": dwell,
+        "emit": emit,
+        "on_reject": on_reject,
+        "options": options_of(options, "fence_events"),
+    }
+    regions = _regions(fences)
+    if is_spark(stream.frame):
+        from appulse.engines.spark.fences import spark_fences
+
+        return cast("Result", spark_fences(stream, regions, settings))
+    from appulse.engines.fences.bucket import LocalFences
+
+    table = as_table(stream.frame)
+    engine = LocalFences(resolve_fences(stream, table.schema, regions, **settings))
+    result = engine.answers({engine.call.encodings[0].name: table})
+    return cast("Result", remember(result, engine.rejects(), engine.call))
+
+
+@checked
+class FenceEvents(ByHand["LocalFences"]):
+    """Fence events by hand, without Spark: push readings as they come, take the events they complete.
+
+    The stream has ``frame=None``; other arguments are as in `fence_events`.
+    """
+
+    def __init__(
+        self,
+        stream: Bare,
+        fences: Any,
+        *,
+        enter: Probability = 0.9,
+        leave: Probability = 0.5,
+        dwell: Duration | None = None,
+        emit: EmitFences = "events",
+        on_reject: OnReject = "collect",
+        options: Options | None = None,
+    ) -> None:
+        self._fences = _regions(fences)
+        self._settings: dict[str, Any] = {
+            "enter": enter,
+            "leave": leave,
+            "dwell": dwell,
+            "emit": emit,
+            "on_reject": on_reject,
+            "options": options_of(options, "fence_events"),
+        }
+        super().__init__([stream], "stream")
+
+    def _make(self, held: Sequence[Frames], types: Types) -> tuple[LocalFences, Types]:
+        from appulse.engines.fences.bucket import LocalFences
+
+        (name,) = self._streams
+        schema = self._schema(name, held)
+        return LocalFences(resolve_fences(self._streams[name], schema, self._fences, **self._settings)), types
+
+
+def _regions(fences: Any) -> Any:
+    """The fences as a table, geometries of shapely as WKB."""
+    from appulse.engines.local import as_table
+    from appulse.model.regions import with_wkb
+
+    return as_table(with_wkb(fences))

@@ -1,0 +1,1 @@
+"""Fence events: a checked call, and its bucket."""

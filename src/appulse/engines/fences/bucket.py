@@ -1,0 +1,110 @@
+"""The bucket of `fence_events`: readings wait for their ticks, and visits for what ends them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from appulse.engines.fences.call import FenceCall, fence_table
+from appulse.engines.local import Local
+from appulse.engines.objects import ObjectsBucket
+from appulse.model.batch import field_names
+from appulse.model.codec import from_columns, pack_columns, unpack_columns
+from appulse.model.objects import Objects
+from appulse.operators.fences import Fences, Visits
+from appulse.operators.numbering import in_canonical_order
+from appulse.operators.waiting import Waiting
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from appulse.engines.bucket import Blobs
+
+#: A block of the visits that have not ended.
+_HELD = b"h"
+_WORD = "visits"
+
+
+class FenceBucket(ObjectsBucket):
+    """The state of some things."""
+
+    call: FenceCall
+
+    def __init__(self, call: FenceCall) -> None:
+        super().__init__(call)
+        self.operator = Fences(call.plan)
+        self.waiting: Waiting[Objects] = Waiting()
+        self._last: int | None = None  # the newest time of all, once the streams have ended
+
+    def __len__(self) -> int:
+        return len(self.waiting) + len(self.operator)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return self.waiting.nbytes + self.operator.nbytes
+
+    @property
+    def due(self) -> int | None:
+        """The least time that ticks have to be complete beyond for anything to be answered."""
+        return min((time for time in (self.waiting.due, self.operator.due) if time is not None), default=None)
+
+    def hold(self, stream: int, rows: Objects) -> None:  # noqa: ARG002 - there is one
+        """Let readings wait for their ticks."""
+        self.waiting.hold(rows)
+
+    def advance(self, limit: int | None = None, ended: int | None = None) -> list[pa.Table]:
+        """The answers of ticks that are complete now."""
+        self._last = ended
+        return super().advance(limit, ended)
+
+    def answer(self, *, ended: bool) -> list[pa.Table]:  # noqa: ARG002 - ``_last`` says it
+        """The events that follow from complete ticks."""
+        released = self.waiting.release(self.complete)
+        rows = [in_canonical_order(Objects.concat(released))] if released else []
+        table = fence_table(self.operator.push(rows, self.complete, self._last), self.call)
+        self.output.add(len(table))
+        return [table] if len(table) else []
+
+    def step(self) -> tuple[list[int], Mapping[str, NDArray[Any]]]:
+        """All ticks before ``complete`` were there."""
+        return [self.complete, self._last is not None, self._last or 0], {}
+
+    def redo(self, numbers: list[int], arrays: Mapping[str, NDArray[Any]], given: Blobs) -> None:  # noqa: ARG002
+        """Take the same step; its answers are known."""
+        self.complete, ended, last = numbers
+        self._hold_again(given)
+        self._last = last if ended else None
+        self.answer(ended=bool(ended))
+
+    def whole(self) -> tuple[list[int], Mapping[str, NDArray[Any]], list[bytes]]:
+        """Readings that wait, and visits that have not ended."""
+        rows = self.blocks((0, part) for part in self.waiting.parts)
+        visits = self.operator.visits
+        if visits is None or not len(visits):
+            return [self.complete], {}, rows
+        columns = {name: getattr(visits, name) for name in field_names(Visits)}
+        return [self.complete], {}, [*rows, _HELD + pack_columns(_WORD, columns)]
+
+    def resume(self, numbers: list[int], arrays: Mapping[str, NDArray[Any]], given: Blobs) -> None:  # noqa: ARG002
+        """Go on from a snapshot."""
+        (self.complete,) = numbers
+        self._hold_again(given)
+        for block in given[_HELD]:
+            columns, _ = unpack_columns(_WORD, block[len(_HELD) :], copied=True)
+            self.operator.visits = from_columns(Visits, columns)
+
+    def _hold_again(self, given: Blobs) -> None:
+        for block in given[self.rows_tag]:
+            self.hold(*self.unpack(block))
+
+
+class LocalFences(Local[Objects]):
+    """Fence events in process, push by push."""
+
+    def __init__(self, call: FenceCall) -> None:
+        super().__init__(FenceBucket(call))
+        if len(call.refused_fences):
+            self._rejects.append(call.refused_fences)

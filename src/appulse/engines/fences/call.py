@@ -1,0 +1,209 @@
+"""A call of `fence_events`: its arguments checked, its fences read, and its answers as a table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from appulse.arguments import one_of
+from appulse.engines.carrying import refuse_carry
+from appulse.engines.meaning import of_call, of_stream, of_types
+from appulse.engines.objects import ObjectsCall
+from appulse.engines.queries.call import refused_queries
+from appulse.engines.schemas import check_partitions, encoding_of, known_dimensions
+from appulse.engines.thresholds import check_places, within_tolerance
+from appulse.errors import BadArgument, bad_rows, nearest
+from appulse.model import defects as why
+from appulse.model.columns import plain_values
+from appulse.model.meaning import digest_of, real, seconds
+from appulse.model.positions import earth_of
+from appulse.model.regions import QUERY, RADIUS, REGION, regions_of
+from appulse.model.strings import decode
+from appulse.model.times import duration, from_micros
+from appulse.model.uncertainty import Exact, Gaussian, Position, dimensions
+from appulse.operators.fences import FencePlan
+
+if TYPE_CHECKING:
+    from appulse.engines.options import Options
+    from appulse.model.encoding import Encoding
+    from appulse.model.meaning import Meaning
+    from appulse.model.stream import Stream
+    from appulse.operators.fences import Happened
+
+EVENTS, VISITS = "events", "visits"
+EmitFences: TypeAlias = Annotated[str, one_of(EVENTS, VISITS)]
+KINDS = ("enter", "dwell", "exit")
+_PLANE = 2
+_DEFAULTS: Meaning = {"dwell": None, "emit": EVENTS}
+
+
+@dataclass(frozen=True)
+class FenceCall(ObjectsCall):
+    """A checked call without its frame: travels to workers, with the fences."""
+
+    plan: FencePlan
+    encoding: Encoding
+    queries: pa.Array  # the names of the fences, by region
+    refused_fences: pa.Table
+    enter: float
+    leave: float
+    emit: str
+    digest: str
+
+    @property
+    def encodings(self) -> tuple[Encoding, ...]:
+        """The one stream's."""
+        return (self.encoding,)
+
+    @property
+    def grouped(self) -> bool:
+        """Things are apart."""
+        return True
+
+    @property
+    def known_rejects(self) -> pa.Table:
+        """Fences that are no regions."""
+        return self.refused_fences
+
+    @property
+    def lag(self) -> int | None:
+        """A visit began any time ago."""
+        return None
+
+    @property
+    def answer_schema(self) -> pa.Schema:
+        """Columns of the answers."""
+        own = [(QUERY, self.queries.type), ("key", self.key_type)]
+        if self.emit == VISITS:
+            span = [("start", self.time_type), ("end", self.time_type), ("readings", pa.int64())]
+            return pa.schema([*own, *span, ("probability", pa.float64())])
+        what = [("event", pa.string()), ("time", self.time_type), ("probability", pa.float64())]
+        return pa.schema([*own, *what, ("since", self.time_type)])
+
+    def meaning(self) -> Meaning:
+        """What is asked, in plain JSON."""
+        arguments = {
+            "streams": [of_stream(self.encoding, self.lateness[0], self.idle_after[0])],
+            "fences": self.digest,
+            "enter": real(self.enter),
+            "leave": real(self.leave),
+            "dwell": None if self.plan.dwell is None else seconds(self.plan.dwell),
+            "emit": self.emit,
+            "types": of_types([("query", self.queries.type), ("key", self.key_type), ("time", self.time_type)]),
+        }
+        return of_call("fence_events", arguments, _DEFAULTS)
+
+
+def resolve_fences(
+    stream: Stream,
+    schema: pa.Schema,
+    fences: pa.Table,
+    *,
+    enter: float,
+    leave: float,
+    dwell: Any,
+    emit: str,
+    on_reject: str,
+    options: Options,
+) -> FenceCall:
+    """Check a call against the columns there are, read its fences, and settle all that follows."""
+    name = stream.name or "stream"
+    value = stream.value
+    plane = isinstance(value, Exact | Gaussian) and dimensions(value) == _PLANE
+    if not (plane or isinstance(value, Position)):
+        raise BadArgument(
+            f"fence_events() takes places in a plane or on the Earth, and the value of stream {name!r} is {value!r}. "
+            "Use ap.Position(lat, lon), or ap.Exact or ap.Gaussian of two columns."
+        )
+    if leave > enter:
+        raise BadArgument(
+            f"leave={leave:g} is above enter={enter:g}: a thing would leave as it enters. Give leave <= enter."
+        )
+    if stream.order != "time":
+        raise BadArgument(f"Stream {name!r} has order={stream.order!r}: visits go by time. Leave order out.")
+    refuse_carry([stream], "fence_events", "an event may be of no reading")
+    check_partitions([stream], [schema], [name])
+    check_places([stream], [name])
+    if plane and stream.where:
+        raise BadArgument("fence_events() takes no filter of uncertain values. Filter the frame before the call.")
+    known_dimensions([name], [value], [schema])
+    waits = None if dwell is None else duration(dwell, "dwell")
+    if waits == 0:
+        raise BadArgument("dwell=0: a thing would dwell as it enters. Give a duration above 0, or leave it out.")
+    encoding = replace(encoding_of(replace(stream, name=name), schema), degrees=True)
+    earth = earth_of([value])
+    missing = next((column for column in (QUERY, REGION) if column not in fences.column_names), None)
+    if missing is not None:
+        raise BadArgument(
+            f"Fences have no column {missing!r}.{nearest(missing, fences.column_names)} Give columns query, region and "
+            "perhaps radius."
+        )
+    unknown = [column for column in fences.column_names if column not in (QUERY, REGION, RADIUS)]
+    if unknown:
+        raise BadArgument(f"Fences have a column {unknown[0]!r}. Give query, region and perhaps radius.")
+    shapes = fences[REGION].to_pylist()
+    radii = _radii(fences)
+    regions = regions_of(shapes, radii, earth)
+    names = plain_values(fences[QUERY]).take(pa.array(regions.rows))
+    call = FenceCall(
+        FencePlan(regions, within_tolerance(enter), within_tolerance(leave), waits, earth),
+        encoding,
+        names,
+        fences,
+        enter,
+        leave,
+        emit,
+        digest_of([regions.digest.encode(), *(str(name).encode() for name in names.to_pylist())]),
+        lateness=(stream.lateness_micros,),
+        idle_after=(stream.idle_after_micros,),
+        ahead=(stream.ahead_micros,),
+        on_reject=on_reject,
+        max_output=options.max_output,
+    )
+    wrong = [(one.row, one.why) for one in regions.bad]
+    told = fences.drop_columns([REGION]) if len(fences.column_names) > 1 else fences
+    refused = refused_queries(told, wrong, call.reject_schema, why.BAD_REGION)
+    if len(refused) and on_reject == "fail":
+        raise bad_rows(len(refused), refused.slice(0, 1).to_pylist()[0])
+    return replace(call, refused_fences=refused)
+
+
+def _radii(fences: pa.Table) -> list[float | None]:
+    if RADIUS not in fences.column_names:
+        return [None] * len(fences)
+    try:
+        found: list[float | None] = fences[RADIUS].cast(pa.float64()).to_pylist()
+    except pa.ArrowException as error:
+        raise BadArgument(f"The column radius of the fences holds {fences[RADIUS].type}. Give numbers.") from error
+    return found
+
+
+def fence_table(happened: Happened, call: FenceCall) -> pa.Table:
+    """Answers in the types that the user gave."""
+
+    def times(micros: Any) -> pa.Array:
+        return from_micros(micros, call.time_type, call.encoding.unit)
+
+    if call.emit == VISITS:
+        over = np.flatnonzero(happened.kind == KINDS.index("exit"))
+        columns = [
+            call.queries.take(pa.array(happened.fence[over])),
+            decode(happened.key.take(over), call.key_type),
+            times(happened.since[over]),
+            times(happened.time[over]),
+            pa.array(happened.readings[over]),
+            pa.array(happened.highest[over]),
+        ]
+        return pa.Table.from_arrays(columns, schema=call.answer_schema)
+    columns = [
+        call.queries.take(pa.array(happened.fence)),
+        decode(happened.key, call.key_type),
+        pa.array(np.array(KINDS, object)[happened.kind], pa.string()),
+        times(happened.time),
+        pa.array(happened.probability),
+        times(happened.since),
+    ]
+    return pa.Table.from_arrays(columns, schema=call.answer_schema)

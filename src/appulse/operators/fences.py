@@ -1,0 +1,188 @@
+"""Fences: visits of things to regions, which begin and end once the readings are sure enough.
+
+A deterministic state machine: ``push`` takes complete ticks. Of each thing, the visits that have not ended are kept; a
+thing that is outside of all fences has no state.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from scipy.special import ndtri
+
+from appulse.kernels import fences as kernels
+from appulse.kernels.geodesic import Earth
+from appulse.model.batch import Batch
+from appulse.model.strings import Bytes, Labels
+from appulse.operators.legs import things
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from appulse.model.objects import Objects
+    from appulse.model.regions import RegionSet
+
+_NO_EARTH = Earth(1.0, 1.0)
+
+
+@dataclass(frozen=True)
+class FencePlan:
+    """What is asked: a thing is in from ``enter`` on and out below ``leave``; ``dwell`` in microseconds."""
+
+    regions: RegionSet
+    enter: float
+    leave: float
+    dwell: int | None
+    earth: Earth | None
+
+    @property
+    def reach(self) -> float:
+        """How far, in deviations, a mean may be from the box of a fence that it enters."""
+        return max(0.0, -float(ndtri(self.enter))) if self.enter < 1.0 else 0.0
+
+
+@dataclass(frozen=True)
+class Visits(Batch):
+    """Visits that have not ended; times in microseconds, ``fence`` by its place among the regions."""
+
+    key: Bytes
+    fence: NDArray[np.int64]
+    since: NDArray[np.int64]
+    dwelt: NDArray[np.int64]
+    readings: NDArray[np.int64]
+    highest: NDArray[np.float64]
+    last: NDArray[np.float64]
+    group: Labels | None = None
+
+
+class Happened(NamedTuple):
+    """Events, in order of time: whose they are, at which fence, of which kind, when, and of which visit."""
+
+    key: Bytes
+    fence: NDArray[np.int64]
+    kind: NDArray[np.int64]
+    time: NDArray[np.int64]
+    probability: NDArray[np.float64]
+    since: NDArray[np.int64]
+    readings: NDArray[np.int64]
+    highest: NDArray[np.float64]
+
+
+class Fences:
+    """The state: visits that have not ended."""
+
+    def __init__(self, plan: FencePlan) -> None:
+        self.plan = plan
+        self.visits: Visits | None = None
+
+    def push(self, rows: Sequence[Objects], complete: int, last: int | None) -> Happened:
+        """Take in the readings of complete ticks, in canonical order; none before ``complete`` is to come.
+
+        ``last`` is the newest time of all, once the streams have ended.
+        """
+        plan, parts = self.plan, [part for part in rows if len(part)]
+        held = self.visits
+        keys = ([] if held is None else [held.key]) + [part.key for part in parts]
+        known = 0 if held is None else len(held)
+        key = Bytes.concat(keys) if keys else None
+        if key is None or not len(key):
+            return _nothing()
+        groups = ([] if held is None else [held.group]) + [part.group for part in parts]
+        labels = [one for one in groups if one is not None]
+        group = Labels.concat(labels) if labels else None
+        thing = things(key, group)
+        visits = _held(held, thing[:known])
+        own = np.concatenate([part.time for part in parts]) if parts else np.empty(0, np.int64)
+        order = np.lexsort((own, thing[known:]))  # stable: canonical order within a time
+        readings = _readings(parts, thing[known:], own, plan.earth, order)
+        now = complete if last is None else last
+        dwell = -1 if plan.dwell is None else plan.dwell
+        rules = kernels.Rules(plan.enter, plan.leave, dwell, plan.reach, now, last is not None)
+        regions = plan.regions
+        told, chances, kept, best = kernels.watch(
+            regions.index, regions.arrays, readings, visits, rules, plan.earth or _NO_EARTH, plan.earth is not None
+        )
+        first = np.zeros(int(thing.max()) + 1, np.int64)
+        first[thing[::-1]] = np.arange(len(thing))[::-1]  # a row of each thing
+        self.visits = Visits(
+            key.take(first[kept[:, 0]]),
+            kept[:, 1].copy(),
+            kept[:, 2].copy(),
+            kept[:, 3].copy(),
+            kept[:, 4].copy(),
+            best[:, 0].copy(),
+            best[:, 1].copy(),
+            None if group is None else group.take(first[kept[:, 0]]),
+        )
+        by_time = np.lexsort((told[:, 2], told[:, 1], told[:, 0], told[:, 3]))
+        told, chances = told[by_time], chances[by_time]
+        whose = key.take(first[told[:, 0]])
+        return Happened(whose, told[:, 1], told[:, 2], told[:, 3], chances[:, 0], told[:, 4], told[:, 5], chances[:, 1])
+
+    def __len__(self) -> int:
+        return 0 if self.visits is None else len(self.visits)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return 0 if self.visits is None else self.visits.nbytes
+
+    @property
+    def due(self) -> int | None:
+        """The time at which the next visit will have dwelt."""
+        if self.visits is None or self.plan.dwell is None:
+            return None
+        waits = self.visits.since[self.visits.dwelt == 0]
+        return int(waits.min()) + self.plan.dwell if len(waits) else None
+
+
+def _held(visits: Visits | None, thing: NDArray[np.int64]) -> kernels.Visits:
+    if visits is None:
+        return kernels.Visits(np.empty((0, 5), np.int64), np.empty((0, 2)))
+    order = np.argsort(thing, kind="stable")
+    whole = np.column_stack([thing, visits.fence, visits.since, visits.dwelt, visits.readings])[order]
+    return kernels.Visits(whole, np.column_stack([visits.highest, visits.last])[order])
+
+
+def _readings(
+    parts: Sequence[Objects],
+    thing: NDArray[np.int64],
+    time: NDArray[np.int64],
+    earth: Earth | None,
+    order: NDArray[np.int64],
+) -> kernels.Readings:
+    if not parts:
+        none = np.empty((0, 2))
+        return kernels.Readings(thing, time, none, none, np.empty((0, 3)), np.empty(0), np.empty(0))
+    at, scale, place, sigma = (np.concatenate(own) for own in zip(*(_placed(p, earth) for p in parts), strict=True))
+    exists = np.concatenate([part.mass for part in parts])
+    return kernels.Readings(
+        thing[order], time[order], at[order], scale[order], place[order], sigma[order], exists[order]
+    )
+
+
+def _placed(rows: Objects, earth: Earth | None) -> tuple[NDArray[np.float64], ...]:
+    """Where readings are, the deviations in a unit of each coordinate, Earth-centred places, and deviations."""
+    n = len(rows)
+    spread = rows.spread[:, :2] if rows.spread.shape[1] else np.zeros((n, 1))
+    sigma = spread[:, 0]
+    with np.errstate(divide="ignore"):
+        if earth is None:
+            scale = np.broadcast_to(1.0 / spread, (n, 2)).copy()
+            return rows.centre, scale, np.zeros((n, 3)), sigma
+        assert rows.degrees is not None  # noqa: S101 - the encoding of a call asks for them
+        lat = np.radians(rows.degrees[:, 1])
+        curved = np.hypot(earth.a * np.cos(lat), earth.b * np.sin(lat))
+        across = earth.a**2 / curved * np.maximum(np.cos(lat), 1e-9)
+        along = (earth.a * earth.b) ** 2 / curved**3
+        scale = np.radians(np.column_stack([across, along])) / sigma[:, None]
+    return rows.degrees, scale, rows.centre[:, :3], sigma
+
+
+def _nothing() -> Happened:
+    ints, floats = np.empty(0, np.int64), np.empty(0)
+    return Happened(Bytes.of([]), ints, ints, ints, floats, ints, ints, floats)

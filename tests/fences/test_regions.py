@@ -1,0 +1,143 @@
+"""Regions against shapely, and their masses against quadrature and possible places."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import shapely
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import ndtr
+from scipy.special import owens_t as expected_t
+
+from appulse.kernels import regions as kernels
+from appulse.model.positions import EARTHS
+from appulse.model.regions import regions_of
+from tests.helpers import naive_fences as naive
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+WGS84 = EARTHS["wgs84"]
+
+
+def _regions(shapes: Sequence[Any]) -> kernels.Regions:
+    return regions_of(shapes, [None] * len(shapes), None).arrays
+
+
+@given(st.floats(0, 12), st.floats(-60, 60))
+def test_owens_function_is_that_of_scipy(h: float, a: float) -> None:
+    assert kernels.owens_t(h, a) == pytest.approx(float(expected_t(h, a)), abs=1e-13)
+
+
+def _star(chance: np.random.Generator, corners: int, *, hole: bool = False) -> Any:
+    angles = np.sort(chance.uniform(0, 2 * math.pi, corners))
+    reach = chance.uniform(0.3, 3.0, corners)
+    shell = np.column_stack([reach * np.cos(angles), reach * np.sin(angles)])
+    holes = [0.2 * shell] if hole else []
+    return shapely.Polygon(shell, holes)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 1 << 30), st.floats(-4, 4), st.floats(-4, 4), st.sampled_from((0.05, 0.4, 1.0, 6.0)))
+def test_the_mass_is_that_of_quadrature(seed: int, x: float, y: float, sigma: float) -> None:
+    chance = np.random.default_rng(seed)
+    shape = _star(chance, int(chance.integers(5, 12)), hole=seed % 2 == 0)
+    if not shape.is_valid:
+        return
+    found = kernels.mass(_regions([shape]), 0, x, y, 1 / sigma, 1 / sigma)
+    assert found == pytest.approx(naive.mass(shape, x, y, sigma, sigma), abs=1e-9)
+
+
+@given(st.integers(0, 1 << 30), st.integers(0, 9))
+def test_a_mean_on_the_boundary_has_the_mass_of_its_neighbours(seed: int, where: int) -> None:
+    chance = np.random.default_rng(seed)
+    shape = _star(chance, 8, hole=True)
+    if not shape.is_valid:
+        return
+    regions = _regions([shape])
+    ax, ay, bx, by = regions.edges[where % len(regions.edges)]
+    share = (where % 3) / 2
+    x, y = ax + share * (bx - ax), ay + share * (by - ay)
+    near = [kernels.mass(regions, 0, x + dx, y + dy, 1.0, 1.0) for dx in (-1e-7, 1e-7) for dy in (-1e-7, 1e-7)]
+    assert kernels.mass(regions, 0, x, y, 1.0, 1.0) == pytest.approx(np.mean(near), abs=1e-6)
+
+
+def test_a_box_is_a_product_of_intervals() -> None:
+    regions = _regions([shapely.box(-1.0, 2.0, 3.0, 2.5)])
+    for x, y in ((0.0, 0.0), (-1.0, 2.0), (1.0, 2.25), (3.0, 2.3), (9.0, 2.3)):
+        expected = (ndtr((3 - x) / 0.7) - ndtr((-1 - x) / 0.7)) * (ndtr((2.5 - y) / 0.2) - ndtr((2 - y) / 0.2))
+        assert kernels.mass(regions, 0, x, y, 1 / 0.7, 1 / 0.2) == pytest.approx(expected, abs=1e-11)
+
+
+@given(st.integers(0, 1 << 30))
+def test_membership_is_that_of_shapely(seed: int) -> None:
+    """At random, on a raster with the corners, and as near to edges as numbers get."""
+    chance = np.random.default_rng(seed)
+    if seed % 2:
+        corners = np.round(4 * chance.uniform(-1, 1, (7, 2))) / 2
+        shape = shapely.convex_hull(shapely.MultiPoint(corners))
+        if shape.geom_type != "Polygon":
+            return
+    else:
+        shape = _star(chance, 9, hole=True)
+    if not shape.is_valid:
+        return
+    regions = _regions([shape])
+    places = [chance.uniform(-4, 4, 2) for _ in range(20)]
+    places += [np.array([x / 2, y / 2]) for x in range(-4, 5) for y in range(-4, 5)]
+    for edge in regions.edges:
+        share = chance.uniform(0, 1)
+        at = edge[:2] + share * (edge[2:] - edge[:2])
+        places += [at, np.nextafter(at, 9), np.nextafter(at, -9), edge[:2]]
+    for x, y in places:
+        assert kernels.covers(regions, 0, x, y) == shapely.covers(shape, shapely.Point(x, y))
+
+
+def test_regions_are_the_same_in_every_format() -> None:
+    hole = [(1.0, 1.0), (2.0, 1.0), (1.0, 2.0)]
+    shape = shapely.Polygon([(0.0, 0.0), (4.0, 0.0), (4.0, 4.0), (0.0, 4.0)], [hole])
+    several = shapely.MultiPolygon([shape, shapely.box(6, 6, 7, 7)])
+    for one in (shape, several):
+        parts = getattr(one, "geoms", [one])
+        nested: Any = [[shapely.get_coordinates(r).tolist() for r in (p.exterior, *p.interiors)] for p in parts]
+        named: Any = [[[{"x": x, "y": y} for x, y in ring] for ring in part] for part in nested]
+        if one is shape:
+            nested, named = nested[0], named[0]
+        formats = [one, one.wkb, one.wkt, {"srid": 4326, "wkb": one.wkb}, nested, named]
+        found = [regions_of([given], [None], None) for given in formats]
+        assert not any(each.bad for each in found)
+        assert len({each.digest for each in found}) == 1
+        for each in found:
+            np.testing.assert_array_equal(each.arrays.edges, found[0].arrays.edges)
+    points = [shapely.Point(1, 2), "POINT (1 2)", [1.0, 2.0], {"x": 1.0, "y": 2.0}]
+    discs = [regions_of([given], [3.0], None) for given in points]
+    assert {tuple(each.arrays.box[0]) for each in discs} == {(-2.0, -1.0, 4.0, 5.0)}
+
+
+@pytest.mark.parametrize(
+    ("given", "radius", "told"),
+    [
+        (7, None, "no geometry: a int"),
+        (b"no WKB", None, "no geometry"),
+        ([[1.0, 2.0]], None, "no polygon"),
+        (shapely.Point(math.inf, 0), 1.0, "not finite"),
+        (shapely.Point(0, 0), -1.0, "radius is -1.0"),
+        (shapely.Point(0, 0), math.nan, "radius is nan"),
+        (shapely.box(0, 0, 1, 1), 1.0, "buffer it first"),
+    ],
+)
+def test_what_is_wrong_with_a_region_is_said(given: Any, radius: float | None, told: str) -> None:
+    (bad,) = regions_of([given], [radius], None).bad
+    assert told in bad.why
+
+
+def test_coordinates_of_another_system_are_refused() -> None:
+    web = shapely.set_srid(shapely.box(0, 0, 1, 1), 3857)
+    (bad,) = regions_of([web], [None], WGS84).bad
+    assert "SRID 3857" in bad.why
+    assert not regions_of([shapely.set_srid(web, 4326)], [None], WGS84).bad
