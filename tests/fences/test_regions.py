@@ -11,7 +11,6 @@ import shapely
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtr
-from scipy.special import owens_t as expected_t
 
 from appulse.kernels import regions as kernels
 from appulse.model.positions import EARTHS
@@ -27,11 +26,6 @@ WGS84 = EARTHS["wgs84"]
 
 def _regions(shapes: Sequence[Any]) -> kernels.Regions:
     return regions_of(shapes, [None] * len(shapes), None).arrays
-
-
-@given(st.floats(0, 12), st.floats(-60, 60))
-def test_owens_function_is_that_of_scipy(h: float, a: float) -> None:
-    assert kernels.owens_t(h, a) == pytest.approx(float(expected_t(h, a)), abs=1e-13)
 
 
 def _star(chance: np.random.Generator, corners: int, *, hole: bool = False) -> Any:

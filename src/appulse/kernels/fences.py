@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from appulse.kernels.jit import exact_kernel
-from appulse.kernels.regions import RegionIndex, Regions, candidates, chance
+from appulse.kernels.regions import RegionIndex, Regions, candidates, chance, margin
 
 if TYPE_CHECKING:
     from appulse.kernels.arrays import Floats, Ints
     from appulse.kernels.geodesic import Earth
 
 ENTER, DWELL, EXIT = 0, 1, 2
-# Beyond this many deviations a normal tail is below 1e-18.
-_TAIL = 9.0
+# Beyond this many deviations a normal tail is below 1e-12.
+_TAIL = 7.0
+# By so much a bound has to clear a threshold: more than the error of a probability.
+_CLEAR = 1e-9
 
 
 class Readings(NamedTuple):
@@ -56,6 +58,7 @@ class Watched(NamedTuple):
 class Rules(NamedTuple):
     """When a thing is in and when it is out. ``dwell`` is in microseconds, -1: none; ``reach`` in deviations.
 
+    ``highest`` says whether the highest probability of a visit is asked for, which costs an integral a reading.
     Everything before ``now`` is known, and what is at it, too, where it is the ``last`` time of all.
     """
 
@@ -63,6 +66,7 @@ class Rules(NamedTuple):
     leave: float
     dwell: int
     reach: float
+    highest: bool
     now: int
     last: bool
 
@@ -89,6 +93,32 @@ def _chance(regions: Regions, fence: int, readings: Readings, r: int, earth: Ear
         if x - wide <= -180.0:
             total += chance(regions, fence, x + 360.0, y, across, along, place, sigma, earth, on_earth)
     return float(min(1.0, total) * readings.exists[r])
+
+
+@exact_kernel
+def _over_180(readings: Readings, r: int) -> bool:
+    """Whether a reading on the Earth has a part beyond the 180th meridian."""
+    return bool(abs(readings.at[r, 0]) + _TAIL / readings.scale[r, 0] >= 180.0)
+
+
+@exact_kernel
+def _reaches(
+    regions: Regions, fence: int, readings: Readings, r: int, least: float, earth: Earth, on_earth: bool
+) -> tuple[bool, float]:
+    """Whether Pr{inside} of a reading is ``least`` or more; and itself, -1 where bounds decide.
+
+    A disc around the mean that the boundary does not cross has a mass of 1 - exp(-radius^2 / 2), in deviations.
+    """
+    across, along = readings.scale[r, 0], readings.scale[r, 1]
+    if math.isnan(regions.radius[fence]) and across < np.inf and not (on_earth and _over_180(readings, r)):
+        free = margin(regions, fence, readings.at[r, 0], readings.at[r, 1], across, along)
+        beyond, exists = math.exp(-0.5 * free * free), readings.exists[r]
+        if free >= 0.0 and (1.0 - beyond) * exists - _CLEAR >= least:
+            return True, -1.0
+        if free < 0.0 and beyond * exists + _CLEAR < least:
+            return False, -1.0
+    p = _chance(regions, fence, readings, r, earth, on_earth)
+    return p >= least, p
 
 
 @exact_kernel
@@ -154,8 +184,13 @@ def watch(
                 if at_end:
                     k += 1
                     continue
-                p = _chance(regions, own[k, 1], readings, r, earth, on_earth)
-                if p < rules.leave:
+                stays, p = _reaches(regions, own[k, 1], readings, r, rules.leave, earth, on_earth)
+                # A dwell reports the probability of the last reading before it, perhaps in a later call.
+                ahead = r + 1 < n and readings.thing[r + 1] == thing and readings.time[r + 1] < due
+                asked = not stays or (rules.highest and best[k, 0] < 1.0) or (waits and not ahead)
+                if p < 0.0 and asked:
+                    p = _chance(regions, own[k, 1], readings, r, earth, on_earth)
+                if not stays:
                     _tell(told, chances, events, own[k], best[k], EXIT, time, p)
                     events, inside = events + 1, inside - 1
                     for later in range(k, inside):
@@ -179,9 +214,11 @@ def watch(
                     known = known or own[k, 1] == fence
                 if known:
                     continue
-                p = _chance(regions, fence, readings, r, earth, on_earth)
-                if p < rules.enter:
+                enters, p = _reaches(regions, fence, readings, r, rules.enter, earth, on_earth)
+                if not enters:
                     continue
+                if p < 0.0:
+                    p = _chance(regions, fence, readings, r, earth, on_earth)
                 if inside == own.shape[0]:
                     own, best = _more(own, best)
                 if events == told.shape[0]:

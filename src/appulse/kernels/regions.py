@@ -5,11 +5,11 @@ by exact signs: an edge's side that rounding leaves open is computed from exact 
 
 A place with a normal error, taken as the origin with lengths in deviations, lies inside with the probability
 
-    W - sum over edges of s [T(h, b / h) - T(h, a / h)]
+    integral of Phi(x) phi(y) dy  along the boundary
 
-W is the winding number of the region around the mean, h the distance of an edge's line, on the side s, from a to b the
-edge on it, and T is Owen's function (Owen 1956): each term is the mass of the wedge beyond an edge. Edges that are
-farther than the normal tail have none.
+by Green's theorem. Edges are short or cut into short panels, over which Gauss-Legendre quadrature is exact to 1e-12.
+Far to the right Phi is 1, and the integral needs only where a chain of edges begins and ends; far to the left, above
+and below it is 0. So edges are in blocks with a box each, of which most are done with at once.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from scipy.special import ndtr
 
-from appulse.kernels.gaussian import ball_probability, phi
+from appulse.kernels.gaussian import ball_probability
 from appulse.kernels.geodesic import geodesic
 from appulse.kernels.jit import exact_kernel
 
@@ -27,55 +28,40 @@ if TYPE_CHECKING:
     from appulse.kernels.arrays import Floats, Hashes, Ints
     from appulse.kernels.geodesic import Earth
 
-# Beyond this many deviations a normal tail is below 1e-18.
-_TAIL = 9.0
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
+# Beyond this many deviations a normal tail is below 1e-10.
+_TAIL = 6.5
+# Edges of a block.
+BLOCK = 16
+# A panel of such a length in deviations takes so many nodes, for an error below 1e-12; longer edges are cut.
+_LENGTHS = (0.018, 0.1, 0.3, 0.59, 0.96, 1.39, 1.84)
+_COUNTS = (2, 3, 4, 5, 6, 7, 8)
+_RULES = [np.polynomial.legendre.leggauss(n) for n in _COUNTS]
+_NODES = np.array([np.pad(0.5 * (1.0 + x), (0, 8 - len(x))) for x, _ in _RULES])
+_WEIGHTS = np.array([np.pad(0.5 * w, (0, 8 - len(w))) for _, w in _RULES])
 # Above this times its largest product, the sign of an orientation is that of its rounded value (Shewchuk 1997).
 _SURE = 3.4e-16
+# The normal distribution function and its density at every 1/32.
+_STEPS = 32.0
+_GRID = np.arange(-8.0, 8.0 + 0.5 / _STEPS, 1.0 / _STEPS)
+_BELOW = ndtr(_GRID)
+_DENSITY = np.exp(-0.5 * _GRID**2) / math.sqrt(2.0 * math.pi)
 
 
 class Regions(NamedTuple):
-    """Regions: the edges of region i are ``edges[first[i]:first[i + 1]]``, each from (x, y) to (x, y).
+    """Regions: of region i the blocks ``first[i]`` to ``first[i + 1]``, of which b is ``edges[start[b]:start[b + 1]]``.
 
-    ``box`` is the least and the most of each, x first. A ``radius`` that is no NaN makes a disc of it, around
-    ``centre``: (x, y), or on an Earth the Earth-centred place.
+    An edge leads from (x, y) to (x, y), and in a block to where the next one begins. ``bounds`` of a block and ``box``
+    of a region are the least and the most of each, x first. A ``radius`` that is no NaN makes a disc of a region,
+    around ``centre``: (x, y), or on an Earth the Earth-centred place.
     """
 
     first: Ints
+    start: Ints
+    bounds: Floats
     edges: Floats
     box: Floats
     radius: Floats
     centre: Floats
-
-
-@exact_kernel
-def owens_t(h: float, a: float) -> float:
-    """Owen's T function, for h >= 0; absolute error below 1e-13."""
-    if a < 0.0:
-        return -owens_t(h, -a)
-    if a > 1.0:
-        if h == 0.0:
-            return 0.25 - math.atan(1.0 / a) / (2.0 * math.pi)
-        far = a * h
-        one, other = phi(-h), phi(-far)
-        return 0.5 * (one + other) - one * other - (_below_one(far, 1.0 / a) if far < _TAIL else 0.0)
-    return _below_one(h, a)
-
-
-@exact_kernel
-def _below_one(h: float, a: float) -> float:
-    """The same for 0 <= a <= 1, by the integral over x from 0 to a."""
-    if h > _TAIL:
-        return 0.0
-    top = min(a, _TAIL / h) if h > 0.0 else a
-    panels = 1 if h * top < 4.0 else 2
-    total = 0.0
-    for p in range(panels):
-        half = 0.5 * top / panels
-        for i in range(_NODES.shape[0]):
-            x = half * (2.0 * p + 1.0 + _NODES[i])
-            total += half * _WEIGHTS[i] * math.exp(-0.5 * h * h * x * x) / (1.0 + x * x)
-    return math.exp(-0.5 * h * h) * total / (2.0 * math.pi)
 
 
 @exact_kernel
@@ -137,59 +123,142 @@ def covers(regions: Regions, i: int, x: float, y: float) -> bool:
     """Whether a place lies in a region of edges, its boundary included."""
     if not (regions.box[i, 0] <= x <= regions.box[i, 2] and regions.box[i, 1] <= y <= regions.box[i, 3]):
         return False
-    edges = regions.edges
-    inside = False
-    for e in range(regions.first[i], regions.first[i + 1]):
-        ay, by = edges[e, 1], edges[e, 3]
-        if (ay > y and by > y) or (ay < y and by < y):
+    edges, inside = regions.edges, False
+    for b in range(regions.first[i], regions.first[i + 1]):
+        if y < regions.bounds[b, 1] or y > regions.bounds[b, 3] or x > regions.bounds[b, 2]:
             continue
-        ax, bx = edges[e, 0], edges[e, 2]
-        if ay == y and by == y:
-            if min(ax, bx) <= x <= max(ax, bx):
+        begin, end = regions.start[b], regions.start[b + 1]
+        if x < regions.bounds[b, 0]:
+            # A ray to the right crosses a chain by where it begins and ends.
+            inside ^= (edges[begin, 1] <= y) != (edges[end - 1, 3] <= y)
+            continue
+        for e in range(begin, end):
+            ay, by = edges[e, 1], edges[e, 3]
+            if (ay > y and by > y) or (ay < y and by < y):
+                continue
+            ax, bx = edges[e, 0], edges[e, 2]
+            if ay == y and by == y:
+                if min(ax, bx) <= x <= max(ax, bx):
+                    return True
+                continue
+            if x > max(ax, bx):
+                continue
+            left = side(ax, ay, bx, by, x, y) if x >= min(ax, bx) else (1.0 if by > ay else -1.0)
+            if left == 0.0:
                 return True
-            continue
-        if x > max(ax, bx):
-            continue
-        left = side(ax, ay, bx, by, x, y) if x >= min(ax, bx) else (1.0 if by > ay else -1.0)
-        if left == 0.0:
-            return True
-        # Of an edge's ends only the lower one is its own.
-        if (ay <= y < by and left > 0.0) or (by <= y < ay and left < 0.0):
-            inside = not inside
+            # Of an edge's ends only the lower one is its own.
+            if (ay <= y < by and left > 0.0) or (by <= y < ay and left < 0.0):
+                inside = not inside
     return inside
+
+
+@exact_kernel
+def margin(regions: Regions, i: int, x: float, y: float, across: float, along: float) -> float:
+    """How far a place is from the boundary of a region, in deviations: at least 0 inside, below 0 outside."""
+    edges, inside, least = regions.edges, False, np.inf
+    for b in range(regions.first[i], regions.first[i + 1]):
+        bounds = regions.bounds[b]
+        begin, end = regions.start[b], regions.start[b + 1]
+        wide = max(bounds[0] - x, x - bounds[2], 0.0) * across
+        high = max(bounds[1] - y, y - bounds[3], 0.0) * along
+        if wide * wide + high * high >= least and (high > 0.0 or wide > 0.0):
+            if high == 0.0 and x < bounds[0]:
+                inside ^= (edges[begin, 1] <= y) != (edges[end - 1, 3] <= y)
+            continue
+        for e in range(begin, end):
+            ax, ay = (edges[e, 0] - x) * across, (edges[e, 1] - y) * along
+            dx, dy = (edges[e, 2] - edges[e, 0]) * across, (edges[e, 3] - edges[e, 1]) * along
+            if (edges[e, 1] <= y) != (edges[e, 3] <= y):
+                inside ^= (ax * dy > ay * dx) == (dy > 0.0)
+            square = dx * dx + dy * dy
+            share = min(1.0, max(0.0, -(ax * dx + ay * dy) / square)) if square > 0.0 else 0.0
+            px, py = ax + share * dx, ay + share * dy
+            least = min(least, px * px + py * py)
+    return math.sqrt(least) if inside else -math.sqrt(least)
+
+
+@exact_kernel
+def below(x: float) -> float:
+    """The standard normal distribution function for |x| <= 8, to 1e-13: by Taylor from the next place in a table.
+
+    A third of the time of ``erfc``.
+    """
+    k = np.uint64((x + 8.0) * _STEPS + 0.5)
+    c = _GRID[k]
+    d, cc = x - c, c * c
+    high = (cc - 1.0) * (1.0 / 6.0) - d * c * (cc - 3.0) * (1.0 / 24.0)
+    high += (d * d) * ((cc - 6.0) * cc + 3.0) * (1.0 / 120.0)
+    return float(_BELOW[k] + _DENSITY[k] * (d * (1.0 - 0.5 * c * d + (d * d) * high)))
+
+
+@exact_kernel
+def _beyond(x: float) -> float:
+    return float(below(min(_TAIL, max(-_TAIL, x))))
+
+
+@exact_kernel
+def density(x: float) -> float:
+    """The standard normal density for |x| <= 8, to 1e-13, in the same way."""
+    k = np.uint64((x + 8.0) * _STEPS + 0.5)
+    c = _GRID[k]
+    d = x - c
+    u = -d * (c + 0.5 * d)
+    uu = u * u
+    power = (1.0 + u) + uu * ((0.5 + u * (1.0 / 6.0)) + uu * (1.0 / 24.0 + u * (1.0 / 120.0) + uu * (1.0 / 720.0)))
+    return float(_DENSITY[k] * power)
+
+
+@exact_kernel
+def _along(ax: float, ay: float, dx: float, dy: float) -> float:
+    """The integral over an edge from (ax, ay) by (dx, dy)."""
+    low, high = 0.0, 1.0
+    bx, by = ax + dx, ay + dy
+    if min(ax, bx) < -_TAIL or max(abs(ay), abs(by)) > _TAIL:
+        # Only what is neither above nor below nor at the left counts.
+        if dy != 0.0:
+            one, other = (-_TAIL - ay) / dy, (_TAIL - ay) / dy
+            low, high = max(low, min(one, other)), min(high, max(one, other))
+        if dx != 0.0:
+            cut = (-_TAIL - ax) / dx
+            low, high = (max(low, cut), high) if dx > 0.0 else (low, min(high, cut))
+        if high <= low:
+            return 0.0
+    length = math.sqrt(dx * dx + dy * dy) * (high - low)
+    rule, panels = 0, 1
+    while rule < len(_LENGTHS) - 1 and length > _LENGTHS[rule]:
+        rule += 1
+    if length > _LENGTHS[-1]:
+        panels = math.ceil(length / _LENGTHS[-1])
+    step, total = (high - low) / panels, 0.0
+    for p in range(panels):
+        for k in range(rule + 2):
+            t = low + (p + _NODES[rule, k]) * step
+            total += _WEIGHTS[rule, k] * below(min(_TAIL, ax + t * dx)) * density(ay + t * dy)
+    return total * step * dy
 
 
 @exact_kernel
 def mass(regions: Regions, i: int, x: float, y: float, across: float, along: float) -> float:
     """Pr{inside} of a place with normal errors; ``across`` and ``along`` are deviations in a unit of x and of y."""
-    edges = regions.edges
-    winding, beyond = 0, 0.0
-    for e in range(regions.first[i], regions.first[i + 1]):
-        ax, ay = (edges[e, 0] - x) * across, (edges[e, 1] - y) * along
-        bx, by = (edges[e, 2] - x) * across, (edges[e, 3] - y) * along
-        cross = ax * by - ay * bx
-        level = ay == 0.0 and by == 0.0
-        # A mean on an edge counts as at its left, here and below.
-        left = cross >= 0.0 if not level else bx >= ax
-        if ay <= 0.0 < by and left:
-            winding += 1
-        elif by <= 0.0 < ay and not left:
-            winding -= 1
-        if min(ax, bx) > _TAIL or max(ax, bx) < -_TAIL or min(ay, by) > _TAIL or max(ay, by) < -_TAIL:
+    edges, total = regions.edges, 0.0
+    for b in range(regions.first[i], regions.first[i + 1]):
+        bounds = regions.bounds[b]
+        if (bounds[2] - x) * across < -_TAIL or (bounds[1] - y) * along > _TAIL or (bounds[3] - y) * along < -_TAIL:
             continue
-        length = math.hypot(bx - ax, by - ay)
-        if length == 0.0:
+        begin, end = regions.start[b], regions.start[b + 1]
+        if (bounds[0] - x) * across > _TAIL:
+            total += _beyond((edges[end - 1, 3] - y) * along) - _beyond((edges[begin, 1] - y) * along)
             continue
-        h = abs(cross) / length
-        if h > _TAIL:
-            continue
-        one, other = (ax * (bx - ax) + ay * (by - ay)) / length, (bx * (bx - ax) + by * (by - ay)) / length
-        if (one == 0.0 or other == 0.0) and h == 0.0:
-            # The mean is a corner, where wedges have no angle: as good as any place next to it.
-            return mass(regions, i, x + 1.7e-12 / across, y + 2.3e-12 / along, across, along)
-        wedge = owens_t(h, other / h) - owens_t(h, one / h) if h > 0.0 else 0.5 * (one < 0.0 < other)
-        beyond += wedge if left else -wedge
-    return min(1.0, max(0.0, winding - beyond))
+        for e in range(begin, end):
+            ay, by = (edges[e, 1] - y) * along, (edges[e, 3] - y) * along
+            ax, bx = (edges[e, 0] - x) * across, (edges[e, 2] - x) * across
+            if ay == by or (ax < -_TAIL and bx < -_TAIL) or min(ay, by) > _TAIL or max(ay, by) < -_TAIL:
+                continue
+            if ax > _TAIL and bx > _TAIL:
+                total += _beyond(by) - _beyond(ay)
+            else:
+                total += _along(ax, ay, bx - ax, by - ay)
+    return min(1.0, max(0.0, total))
 
 
 @exact_kernel

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from appulse.errors import BadArgument
-from appulse.kernels.regions import RegionIndex, Regions, entries, fill_slots
+from appulse.kernels.regions import BLOCK, RegionIndex, Regions, entries, fill_slots
 from appulse.model.meaning import digest_of
 from appulse.model.positions import centred
 
@@ -71,8 +71,8 @@ def regions_of(given: Sequence[Any], radii: Sequence[float | None], earth: Earth
         box[i] = _around(centre[i, 0], centre[i, 1], widths[i], earth)
     if earth is not None and len(centre):
         centre = centred(centre[:, 1], centre[:, 0], earth)
-    edges, first = _edges(shapely, shapes, np.flatnonzero(~disc))
-    arrays = Regions(first, edges, box, widths, centre)
+    first, start, bounds, edges = _edges(shapely, shapes, np.flatnonzero(~disc))
+    arrays = Regions(first, start, bounds, edges, box, widths, centre)
     texts = shapely.to_wkb(shapes, byte_order=1, output_dimension=2)
     digest = digest_of([widths.tobytes(), *texts])
     bad = tuple(BadRegion(row, wrong[row]) for row in sorted(wrong))
@@ -200,17 +200,24 @@ def _trouble_on_earth(shapely: Any, shape: Any) -> Iterator[str]:
     yield f"SRID {shapely.get_srid(shape)}: positions need 4326, longitude and latitude on WGS 84"
 
 
-def _edges(
-    shapely: Any, shapes: NDArray[Any], areas: NDArray[np.intp]
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """The edges of all rings, the inside at their left, and the first of each shape; ``areas`` have any."""
+def _edges(shapely: Any, shapes: NDArray[Any], areas: NDArray[np.intp]) -> tuple[NDArray[Any], ...]:
+    """Edges of all rings, the inside at their left, in blocks: ``first, start, bounds, edges`` of `Regions`.
+
+    ``areas`` are the shapes that have any.
+    """
     polygons, owner = shapely.get_parts(shapely.orient_polygons(shapes[areas]), return_index=True)
     rings, part = shapely.get_rings(polygons, return_index=True)
     corners, ring = shapely.get_coordinates(rings, return_index=True)
     same = np.flatnonzero(ring[1:] == ring[:-1])
-    whose = areas[owner[part[ring[same]]]]
-    first = np.searchsorted(whose, np.arange(len(shapes) + 1))
-    return np.hstack([corners[same], corners[same + 1]]).reshape(-1, 4), first.astype(np.int64)
+    edges, ring = np.hstack([corners[same], corners[same + 1]]).reshape(-1, 4), ring[same]
+    place = np.arange(len(edges)) - np.searchsorted(ring, ring)  # within its ring
+    start = np.flatnonzero(place % BLOCK == 0)
+    first = np.searchsorted(areas[owner[part[ring[start]]]], np.arange(len(shapes) + 1))
+    ends = np.stack([np.minimum(edges[:, :2], edges[:, 2:]), np.maximum(edges[:, :2], edges[:, 2:])])
+    bounds = np.empty((len(start), 4))
+    if len(start):
+        bounds[:, :2], bounds[:, 2:] = np.minimum.reduceat(ends[0], start), np.maximum.reduceat(ends[1], start)
+    return first.astype(np.int64), np.append(start, len(edges)).astype(np.int64), bounds, edges
 
 
 def _around(x: float, y: float, radius: float, earth: Earth | None) -> tuple[float, float, float, float]:

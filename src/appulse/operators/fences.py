@@ -31,12 +31,16 @@ _NO_EARTH = Earth(1.0, 1.0)
 
 @dataclass(frozen=True)
 class FencePlan:
-    """What is asked: a thing is in from ``enter`` on and out below ``leave``; ``dwell`` in microseconds."""
+    """What is asked: a thing is in from ``enter`` on and out below ``leave``; ``dwell`` in microseconds.
+
+    ``highest``: whether the highest probability of a visit is asked for.
+    """
 
     regions: RegionSet
     enter: float
     leave: float
     dwell: int | None
+    highest: bool
     earth: Earth | None
 
     @property
@@ -101,7 +105,7 @@ class Fences:
         readings = _readings(parts, thing[known:], own, plan.earth, order)
         now = complete if last is None else last
         dwell = -1 if plan.dwell is None else plan.dwell
-        rules = kernels.Rules(plan.enter, plan.leave, dwell, plan.reach, now, last is not None)
+        rules = kernels.Rules(plan.enter, plan.leave, dwell, plan.reach, plan.highest, now, last is not None)
         regions = plan.regions
         told, chances, kept, best = kernels.watch(
             regions.index, regions.arrays, readings, visits, rules, plan.earth or _NO_EARTH, plan.earth is not None

@@ -149,7 +149,7 @@ def resolve_fences(
     regions = regions_of(shapes, radii, earth)
     names = plain_values(fences[QUERY]).take(pa.array(regions.rows))
     call = FenceCall(
-        FencePlan(regions, within_tolerance(enter), within_tolerance(leave), waits, earth),
+        FencePlan(regions, within_tolerance(enter), within_tolerance(leave), waits, emit == VISITS, earth),
         encoding,
         names,
         fences,
