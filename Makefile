@@ -29,5 +29,5 @@ docs-check: ## run the examples of README and docs, check their links
 	@$(SETUP) docs-check
 
 clean: ## remove the environment and every cache of the checkout
-	@rm -rf .venv .venv-spark-* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+	@rm -rf .venv .venv-spark-* .venv-rivals .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
 	@find src tests tools benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -48,9 +48,9 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def report(figures: dict[str, float], *, as_json: bool) -> None:
-    """The figures, as a table or as the last line."""
-    rounded = {name: float(f"{value:.3g}") for name, value in figures.items()}
+def report(figures: Mapping[str, float | None], *, as_json: bool) -> None:
+    """The figures, as a table or as the last line; those of contestants that cannot be had are null."""
+    rounded = {name: None if value is None else float(f"{value:.3g}") for name, value in figures.items()}
     if not as_json:
         for name, value in rounded.items():
             print(f"{name:>24}  {value}")

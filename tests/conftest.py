@@ -78,10 +78,19 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """One JVM for all tests of Spark: they go to one process, the longest part first; the others take turns."""
+    """Two JVMs for all tests of Spark: they go to two processes, the longest part first; the others take turns.
+
+    A Spark test waits for more than half of its time, so that processes outnumber cores.
+    """
     scheduling = import_module("xdist.scheduler").LoadScopeScheduling(config, log)
-    scheduling._split_scope = lambda nodeid: _ON_SPARK if _ON_SPARK in nodeid else nodeid
+    scheduling._split_scope = _scope
     return scheduling
+
+
+def _scope(nodeid: str) -> str:
+    """What goes to one process: a half of the tests of Spark, by file, or any other test."""
+    file = nodeid.partition("::")[0]
+    return f"{_ON_SPARK} {len(file) % 2}" if _ON_SPARK in nodeid else nodeid  # a hash that happens to cut evenly
 
 
 @pytest.hookimpl(wrapper=True)

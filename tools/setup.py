@@ -43,8 +43,8 @@ LOCK_COMMAND = (
     "--no-emit-index-url --no-emit-find-links pyproject.toml -o requirements.lock --custom-compile-command"
 )
 
-# A process per core. All tests of the Spark session go to one of them: it starts with these, the others take the rest.
-TESTS = ("pytest", "--numprocesses=auto", "--maxprocesses=4")
+# Two processes begin with the tests of Spark, which wait for most of their time; the others take the rest.
+TESTS = ("pytest", "--numprocesses=4")
 
 # Each command is a list of programs with their arguments; what else the caller typed goes to the last of them.
 COMMANDS: dict[str, list[list[str]]] = {

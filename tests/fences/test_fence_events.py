@@ -20,7 +20,8 @@ import appulse as ap
 from appulse.engines.fences.bucket import FenceBucket
 from appulse.engines.fences.call import resolve_fences
 from appulse.engines.options import Options
-from appulse.engines.spark.routing import ToGroups, bucket_keys
+from appulse.engines.spark import shared
+from appulse.engines.spark.routing import ToThings, bucket_keys
 from appulse.engines.spark.stage import GroupBuckets, Stage
 from appulse.engines.spark.tiles import TilePlan
 from tests.helpers import naive_fences as naive
@@ -197,7 +198,7 @@ class FakeFences(FakeQuery):
     """Fence events on a played Spark."""
 
     def _routing(self, tiling: Tiling) -> Routing:
-        return ToGroups(bucket_keys(tiling, grouped=self.call.grouped))
+        return ToThings(bucket_keys(tiling, grouped=self.call.grouped))
 
     def _stages(self, tiling: Tiling) -> Sequence[Stage]:  # noqa: ARG002 - whatever the tiling
         return [Stage(GroupBuckets(self.call, FenceBucket), "fences")]
@@ -243,15 +244,17 @@ def _zones() -> pa.Table:
         angles = np.sort(chance.uniform(0, 2 * math.pi, 9))
         shapes.append(shapely.Polygon(np.column_stack([x + 0.01 * np.cos(angles), y + 0.007 * np.sin(angles)])))
     radius = [None] * 30 + [400.0]
-    wkt = [shape.wkt for shape in shapes] + ["POINT (6.63 46.52)"]
-    return pa.table({"query": pa.array(range(31), pa.int64()), "region": wkt, "radius": radius})
+    wkt = [shape.wkt for shape in shapes] + ["POINT (6.63 46.52)", "POLYGON ((0 0, 1 1, 1 0, 0 1, 0 0))"]
+    return pa.table({"query": pa.array(range(32), pa.int64()), "region": wkt, "radius": [*radius, None]})
 
 
 def _moving(frame: Any, **changes: Any) -> ap.Stream[Any]:
     return ap.Stream(frame, key="id", time="at", value=ap.Position("lat", "lon", sigma=25), **changes)
 
 
-def test_spark_answers_as_in_process(spark: SparkSession, tmp_path: Path) -> None:
+def test_spark_answers_as_in_process(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fences go to the workers as a file, too many of them to travel with each task."""
+    monkeypatch.setattr(shared, "SMALL", 0)
     table = _walk(2000, 1)
     asked: dict[str, Any] = {"enter": 0.8, "leave": 0.4, "dwell": "10 minutes"}
     expected = ap.fence_events(_moving(table), _zones(), **asked)
@@ -260,10 +263,12 @@ def test_spark_answers_as_in_process(spark: SparkSession, tmp_path: Path) -> Non
     batch = ap.fence_events(_moving(spark.read.parquet(str(folder))), _zones(), **asked).toArrow()
     assert batch.schema.names == expected.schema.names
     assert _rows([batch]) == _rows([expected])
+    bad = ap.rejects(expected).to_pylist()
+    assert [row["reason"] for row in bad] == ["bad region"]
     streamed = ap.fence_events(_moving(read_stream(spark, folder), lateness=5), _zones(), **asked)
     found, rejects = drained(streamed, tmp_path / "out")
     assert _rows([found]) == _rows([expected])
-    assert len(rejects) == 0
+    assert rejects.select(["reason", "detail"]).to_pylist() == [{k: bad[0][k] for k in ("reason", "detail")}]
 
 
 def test_positions_have_the_mass_of_their_tangent_plane() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from appulse.kernels.jit import exact_kernel
-from appulse.kernels.regions import RegionIndex, Regions, candidates, chance, margin
+from appulse.kernels.regions import RegionIndex, Regions, candidates, chance, covers, margin
 
 if TYPE_CHECKING:
     from appulse.kernels.arrays import Floats, Ints
@@ -110,7 +110,10 @@ def _reaches(
     A disc around the mean that the boundary does not cross has a mass of 1 - exp(-radius^2 / 2), in deviations.
     """
     across, along = readings.scale[r, 0], readings.scale[r, 1]
-    if math.isnan(regions.radius[fence]) and across < np.inf and not (on_earth and _over_180(readings, r)):
+    if math.isnan(regions.radius[fence]) and not (on_earth and _over_180(readings, r)):
+        if across == np.inf:
+            p = readings.exists[r] if covers(regions, fence, readings.at[r, 0], readings.at[r, 1]) else 0.0
+            return p >= least, p
         free = margin(regions, fence, readings.at[r, 0], readings.at[r, 1], across, along)
         beyond, exists = math.exp(-0.5 * free * free), readings.exists[r]
         if free >= 0.0 and (1.0 - beyond) * exists - _CLEAR >= least:

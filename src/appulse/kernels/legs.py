@@ -135,23 +135,42 @@ def find(legs: Legs, epsilon: float, alone: bool, bins: Bins, hashes: Hashes, ow
     ``hashes`` are sorted, ``owner`` with them. ``alone``: legs are of one stream. Of pairs beyond the room in ``pairs``
     none are written.
     """
-    d = min(legs.at.shape[1], 3)
+    d = legs.at.shape[1]
     n, found, first = hashes.shape[0], 0, 0
+    # What is compared of the legs of a bin, side by side and from low to high: in `legs` they are all over memory.
+    time, box = np.empty((64, 2), np.int64), np.empty((64, 2 * d))
     while first < n:
         last = first
         while last < n and hashes[last] == hashes[first]:
             last += 1
-        for p in range(first, last):
-            i = owner[p]
-            for q in range(p + 1, last):
-                j = owner[q]
+        if last - first > time.shape[0]:
+            time, box = np.empty((2 * (last - first), 2), np.int64), np.empty((2 * (last - first), 2 * d))
+        some = owner[first:last]
+        for p in range(last - first):
+            box[p, 0] = _box(legs, some[p], 0, epsilon)[0]
+        some = some[np.argsort(box[: last - first, 0])]
+        for p in range(last - first):
+            time[p, 0], time[p, 1] = legs.begin[some[p]], legs.end[some[p]]
+            for k in range(d):
+                box[p, 2 * k], box[p, 2 * k + 1] = _box(legs, some[p], k, epsilon)
+        for p in range(last - first):
+            i = some[p]
+            for q in range(p + 1, last - first):
+                if box[q, 0] > box[p, 1]:
+                    break
+                if time[p, 0] > time[q, 1] or time[q, 0] > time[p, 1]:
+                    continue
+                apart = False
+                for k in range(2, 2 * d, 2):
+                    apart = apart or box[p, k] > box[q, k + 1] or box[q, k] > box[p, k + 1]
+                if apart:
+                    continue
+                j = some[q]
                 if not (legs.fresh[i] or legs.fresh[j]) or (not alone and legs.side[i] == legs.side[j]):
                     continue
-                if alone and legs.thing[i] == legs.thing[j]:
+                if (alone and legs.thing[i] == legs.thing[j]) or legs.group[i] != legs.group[j]:
                     continue
-                if legs.group[i] != legs.group[j] or legs.begin[i] > legs.end[j] or legs.begin[j] > legs.end[i]:
-                    continue
-                if not _touch(legs, i, j, epsilon) or not _is_least(legs, i, j, epsilon, bins, hashes[p], d):
+                if not _is_least(legs, i, j, epsilon, bins, hashes[first], min(d, 3)):
                     continue
                 if found < pairs.left.shape[0]:
                     swap = legs.thing[j] < legs.thing[i] if alone else legs.side[j] < legs.side[i]
@@ -159,16 +178,6 @@ def find(legs: Legs, epsilon: float, alone: bool, bins: Bins, hashes: Hashes, ow
                 found += 1
         first = last
     return found
-
-
-@exact_kernel
-def _touch(legs: Legs, i: int, j: int, epsilon: float) -> bool:
-    for k in range(legs.at.shape[1]):
-        low, high = _box(legs, i, k, epsilon)
-        other_low, other_high = _box(legs, j, k, epsilon)
-        if low > other_high or other_low > high:
-            return False
-    return True
 
 
 @exact_kernel

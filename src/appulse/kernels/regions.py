@@ -18,7 +18,6 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from scipy.special import ndtr
 
 from appulse.kernels.gaussian import ball_probability
 from appulse.kernels.geodesic import geodesic
@@ -43,7 +42,7 @@ _SURE = 3.4e-16
 # The normal distribution function and its density at every 1/32.
 _STEPS = 32.0
 _GRID = np.arange(-8.0, 8.0 + 0.5 / _STEPS, 1.0 / _STEPS)
-_BELOW = ndtr(_GRID)
+_BELOW = np.array([0.5 * math.erfc(-x * math.sqrt(0.5)) for x in _GRID.tolist()])
 _DENSITY = np.exp(-0.5 * _GRID**2) / math.sqrt(2.0 * math.pi)
 
 

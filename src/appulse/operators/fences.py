@@ -36,7 +36,6 @@ class FencePlan:
     ``highest``: whether the highest probability of a visit is asked for.
     """
 
-    regions: RegionSet
     enter: float
     leave: float
     dwell: int | None
@@ -79,8 +78,8 @@ class Happened(NamedTuple):
 class Fences:
     """The state: visits that have not ended."""
 
-    def __init__(self, plan: FencePlan) -> None:
-        self.plan = plan
+    def __init__(self, plan: FencePlan, regions: RegionSet) -> None:
+        self.plan, self.regions = plan, regions
         self.visits: Visits | None = None
 
     def push(self, rows: Sequence[Objects], complete: int, last: int | None) -> Happened:
@@ -106,7 +105,7 @@ class Fences:
         now = complete if last is None else last
         dwell = -1 if plan.dwell is None else plan.dwell
         rules = kernels.Rules(plan.enter, plan.leave, dwell, plan.reach, plan.highest, now, last is not None)
-        regions = plan.regions
+        regions = self.regions
         told, chances, kept, best = kernels.watch(
             regions.index, regions.arrays, readings, visits, rules, plan.earth or _NO_EARTH, plan.earth is not None
         )
@@ -122,7 +121,7 @@ class Fences:
             best[:, 1].copy(),
             None if group is None else group.take(first[kept[:, 0]]),
         )
-        by_time = np.lexsort((told[:, 2], told[:, 1], told[:, 0], told[:, 3]))
+        by_time = np.argsort(told[:, 3], kind="stable")  # those of a thing are in order
         told, chances = told[by_time], chances[by_time]
         whose = key.take(first[told[:, 0]])
         return Happened(whose, told[:, 1], told[:, 2], told[:, 3], chances[:, 0], told[:, 4], told[:, 5], chances[:, 1])

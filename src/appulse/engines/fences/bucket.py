@@ -34,7 +34,7 @@ class FenceBucket(ObjectsBucket):
 
     def __init__(self, call: FenceCall) -> None:
         super().__init__(call)
-        self.operator = Fences(call.plan)
+        self.operator = Fences(call.plan, call.fences.get().regions)
         self.waiting: Waiting[Objects] = Waiting()
         self._last: int | None = None  # the newest time of all, once the streams have ended
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from appulse.engines.options import Options
     from appulse.model.encoding import Encoding
     from appulse.model.meaning import Meaning
+    from appulse.model.regions import RegionSet
     from appulse.model.stream import Stream
     from appulse.operators.fences import Happened
 
@@ -40,13 +41,39 @@ _PLANE = 2
 _DEFAULTS: Meaning = {"dwell": None, "emit": EVENTS}
 
 
+class FenceSet(NamedTuple):
+    """Regions, and their names."""
+
+    regions: RegionSet
+    names: pa.Array
+
+
+class Held(Protocol):
+    """Where fences are found: here, or in a file that all workers see."""
+
+    def get(self) -> FenceSet:
+        """The fences."""
+
+
+@dataclass(frozen=True)
+class Own:
+    """Fences that are at hand."""
+
+    fences: FenceSet
+
+    def get(self) -> FenceSet:
+        """The fences."""
+        return self.fences
+
+
 @dataclass(frozen=True)
 class FenceCall(ObjectsCall):
-    """A checked call without its frame: travels to workers, with the fences."""
+    """A checked call without its frame: travels to workers."""
 
     plan: FencePlan
     encoding: Encoding
-    queries: pa.Array  # the names of the fences, by region
+    fences: Held
+    query_type: pa.DataType
     refused_fences: pa.Table
     enter: float
     leave: float
@@ -76,7 +103,7 @@ class FenceCall(ObjectsCall):
     @property
     def answer_schema(self) -> pa.Schema:
         """Columns of the answers."""
-        own = [(QUERY, self.queries.type), ("key", self.key_type)]
+        own = [(QUERY, self.query_type), ("key", self.key_type)]
         if self.emit == VISITS:
             span = [("start", self.time_type), ("end", self.time_type), ("readings", pa.int64())]
             return pa.schema([*own, *span, ("probability", pa.float64())])
@@ -92,7 +119,7 @@ class FenceCall(ObjectsCall):
             "leave": real(self.leave),
             "dwell": None if self.plan.dwell is None else seconds(self.plan.dwell),
             "emit": self.emit,
-            "types": of_types([("query", self.queries.type), ("key", self.key_type), ("time", self.time_type)]),
+            "types": of_types([("query", self.query_type), ("key", self.key_type), ("time", self.time_type)]),
         }
         return of_call("fence_events", arguments, _DEFAULTS)
 
@@ -149,9 +176,10 @@ def resolve_fences(
     regions = regions_of(shapes, radii, earth)
     names = plain_values(fences[QUERY]).take(pa.array(regions.rows))
     call = FenceCall(
-        FencePlan(regions, within_tolerance(enter), within_tolerance(leave), waits, emit == VISITS, earth),
+        FencePlan(within_tolerance(enter), within_tolerance(leave), waits, emit == VISITS, earth),
         encoding,
-        names,
+        Own(FenceSet(regions, names)),
+        names.type,
         fences,
         enter,
         leave,
@@ -190,7 +218,7 @@ def fence_table(happened: Happened, call: FenceCall) -> pa.Table:
     if call.emit == VISITS:
         over = np.flatnonzero(happened.kind == KINDS.index("exit"))
         columns = [
-            call.queries.take(pa.array(happened.fence[over])),
+            call.fences.get().names.take(pa.array(happened.fence[over])),
             decode(happened.key.take(over), call.key_type),
             times(happened.since[over]),
             times(happened.time[over]),
@@ -199,7 +227,7 @@ def fence_table(happened: Happened, call: FenceCall) -> pa.Table:
         ]
         return pa.Table.from_arrays(columns, schema=call.answer_schema)
     columns = [
-        call.queries.take(pa.array(happened.fence)),
+        call.fences.get().names.take(pa.array(happened.fence)),
         decode(happened.key, call.key_type),
         pa.array(np.array(KINDS, object)[happened.kind], pa.string()),
         times(happened.time),

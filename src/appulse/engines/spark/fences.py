@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from appulse.engines.fences.bucket import FenceBucket
 from appulse.engines.fences.call import resolve_fences
 from appulse.engines.spark.grouped import spark_grouped
+from appulse.engines.spark.shared import shared
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,6 +23,8 @@ def spark_fences(stream: Stream, fences: pa.Table, settings: Mapping[str, Any]) 
     """The events of a Spark frame, lazily; streaming if it is."""
 
     def resolve(streams: Sequence[Stream], schemas: Sequence[Any]) -> Any:
-        return resolve_fences(streams[0], schemas[0], fences, **settings)
+        call = resolve_fences(streams[0], schemas[0], fences, **settings)
+        held = shared(call.fences.get(), stream.frame.sparkSession)
+        return call if held is None else replace(call, fences=held)
 
     return spark_grouped([stream], resolve, FenceBucket, "fences", settings["options"], by_key=True)

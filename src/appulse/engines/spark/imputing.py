@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import uuid4
 from weakref import WeakKeyDictionary
@@ -15,6 +13,7 @@ from pyspark.sql import types as T  # noqa: N812 - the house name of this module
 
 from appulse.engines.imputing import SAMPLES, TOLD, WEIGHTS, check_filled, filled_field, filled_table, refuse_in_order
 from appulse.engines.spark.inputs import gathered
+from appulse.engines.spark.shared import driver_folder
 from appulse.engines.spark.tagged import arrow_schema, spark_type
 from appulse.imputation.imputer import DependencyFill, DependencyImputer, stored
 from appulse.imputation.storage import write_file
@@ -130,17 +129,11 @@ def _file_name(fill: DependencyFill, spark: SparkSession) -> str:
     known = _WRITTEN.setdefault(imputer, {})
     key = (spark.sparkContext.applicationId, imputer.version, len(imputer.lattices))
     if key not in known:
-        path = Path(_folder().name) / f"{uuid4().hex}.repository"
+        path = Path(driver_folder().name) / f"{uuid4().hex}.repository"
         write_file(stored(imputer), path)
         spark.sparkContext.addFile(str(path))
         known[key] = path.name
     return known[key]
-
-
-@cache
-def _folder() -> TemporaryDirectory[str]:
-    """Where the driver keeps the files of imputers, as long as it lives."""
-    return TemporaryDirectory(prefix="appulse-")
 
 
 def with_shared_fills(call: JoinCall, spark: SparkSession) -> JoinCall:

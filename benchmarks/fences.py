@@ -1,0 +1,228 @@
+"""Fence events: visits of things to polygons, against point in polygon and the rules that people use with it.
+
+    python -m benchmarks.fences --quick --json
+
+Polygons of 5 to 500 corners are made around the readings of five cabs of San Francisco, or of a generated twin.
+
+* ``vs_strtree``: a shapely tree of the points of a batch, queried with all polygons, and runs of fixes in NumPy: its
+  time over ours, for the same visits of exact fixes. All polygons are read, indexed and prepared before.
+* ``gaussian_of_exact``: our time with normal errors of 10 m over that without.
+* ``flicker_ratio``: false events a day of point in polygon over ours, where true entries are reported as promptly, on
+  tracks whose truth is known; interpolated between choices of ``enter`` and ``leave``. ``nested_ratio`` is that of two
+  nested fences, ``wait_ratio`` that of a dwell timer, each at its best promptness that ours has, too.
+* ``spark_of_pass``: our throughput on Spark over that of the same fixes through a pandas UDF that does nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import shapely
+
+import appulse as ap
+from benchmarks.harness import arguments, read_stream, report, say, scratch, timed, write_stream
+from examples.data_folder import data_at
+from examples.zones import dense, make_zones, score, visits_by_rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+    from pyspark.sql import SparkSession
+
+    from examples.zones import Score
+
+SIGMA, DAYS = 15.0, 120.0  # metres; five cabs for 24 days
+_POLYGONS, _BATCHES = {True: 20_000, False: 100_000}, {True: 3, False: 10}
+_BATCH = 1_000_000
+_CHOICES = ((0.5, 0.1), (0.5, 0.01), (0.6, 0.01), (0.7, 0.01), (0.8, 0.01), (0.9, 0.01), (0.9, 1e-4), (0.95, 1e-4))
+
+
+def tracks() -> pd.DataFrame:
+    """Where cabs were, every 10 seconds: ``thing, t, x, y``."""
+    path = data_at("sf_cabspotting/five_cabs.parquet")
+    if path.exists():
+        rows = pd.read_parquet(path).rename(columns={"cab": "thing", "time": "t"})
+    else:
+        say("no five_cabs.parquet: generated tracks")
+        rows = _generated(np.random.default_rng(0))
+    rows["x"] = 6_371_000.0 * np.cos(np.radians(37.76)) * np.radians(rows["longitude"] + 122.42)
+    rows["y"] = 6_371_000.0 * np.radians(rows["latitude"] - 37.76)
+    rows = rows.drop_duplicates(["thing", "t"]).sort_values("t")
+    parts = [dense(track).assign(thing=i) for i, (_, track) in enumerate(rows.groupby("thing"))]
+    return pd.concat(parts, ignore_index=True)
+
+
+def _generated(chance: np.random.Generator) -> pd.DataFrame:
+    parts = []
+    for thing in range(5):
+        stops = chance.normal(0.0, 0.02, (400, 2))
+        t = np.arange(0.0, 400.0 * 1800.0, 60.0)
+        place = np.minimum(1.0, (t % 1800.0) / 900.0)[:, None]  # it drives for a quarter of an hour, and waits for one
+        leg = np.minimum((t // 1800.0).astype(int), 398)
+        at = stops[leg] + place * (stops[leg + 1] - stops[leg]) + [37.76, -122.42]
+        parts.append(pd.DataFrame({"thing": str(thing), "t": t, "latitude": at[:, 0], "longitude": at[:, 1]}))
+    return pd.concat(parts, ignore_index=True)
+
+
+def fences_of(zones: NDArray[Any]) -> pa.Table:
+    """As users have them."""
+    return pa.table({"query": np.arange(len(zones)), "region": pa.array(shapely.to_wkb(zones), pa.binary())})
+
+
+def fleet(track: pd.DataFrame, rows: int, seed: int = 1) -> pa.Table:
+    """Rows of a fleet of a thousand, each a stretch of a track some metres aside, in order of time."""
+    chance = np.random.default_rng(seed)
+    things, steps = 1000, -(-rows // 1000)
+    begin = chance.integers(0, len(track) - steps, things)
+    at = (begin[None, :] + np.arange(steps)[:, None]).ravel()
+    x, y = (track[name].to_numpy()[at] + chance.normal(0.0, 20.0, len(at)) for name in ("x", "y"))
+    thing, t = np.tile(np.arange(things), steps), np.repeat(10.0 * np.arange(steps), things)
+    return pa.table({"thing": thing, "t": t, "x": x, "y": y})
+
+
+def by_tree(zones: NDArray[Any], batches: Iterator[pa.Table]) -> tuple[float, int]:
+    """Seconds, and enter events, of the tree of points; zones are prepared before."""
+    shapely.prepare(zones)
+    seconds, events = 0.0, 0
+    before = np.empty(0, np.int64)  # what was inside at the end of the last batch, as thing and zone
+    for batch in batches:
+        begin = time.perf_counter()
+        points = shapely.points(batch["x"].to_numpy(), batch["y"].to_numpy())
+        zone, fix = shapely.STRtree(points).query(zones, predicate="covers")
+        thing = batch["thing"].to_numpy()[fix]
+        # The fixes of a thing are 1,000 rows apart: within a run of them in a zone none is new.
+        whose, step = thing * len(zones) + zone, fix // 1000
+        order = np.lexsort((step, whose))
+        whose, step = whose[order], step[order]
+        follows = np.append(False, (np.diff(whose) == 0) & (np.diff(step) == 1))
+        goes_on = (step == 0) & np.isin(whose, before)
+        events += int((~follows & ~goes_on).sum())
+        before = whose[step == len(batch) // 1000 - 1]
+        seconds += time.perf_counter() - begin
+    return seconds, events
+
+
+def by_us(fences: pa.Table, batches: Iterator[pa.Table], value: Any, enter: float, leave: float) -> tuple[float, int]:
+    """Seconds, and enter events, of ours; the fences are read before."""
+    watched = ap.FenceEvents(ap.Stream(None, key="thing", time="t", value=value), fences, enter=enter, leave=leave)
+    seconds, events = 0.0, 0
+    first = next(batches)
+    watched.push(first.slice(0, 0))
+    for batch in (first, *batches):
+        begin = time.perf_counter()
+        found = watched.push(batch)
+        seconds += time.perf_counter() - begin
+        events += pa.compute.sum(pa.compute.equal(found["event"], "enter")).as_py() or 0
+    found = watched.drain()
+    return seconds, events + (pa.compute.sum(pa.compute.equal(found["event"], "enter")).as_py() or 0)
+
+
+def in_bulk(track: pd.DataFrame, *, quick: bool) -> dict[str, float | None]:
+    """Batches of a million fixes."""
+    zones = make_zones(track["x"].to_numpy(), track["y"].to_numpy(), _POLYGONS[quick])
+    fences, whole = fences_of(zones), fleet(track, _BATCHES[quick] * _BATCH)
+
+    def batches() -> Iterator[pa.Table]:
+        return (whole.slice(i * _BATCH, _BATCH) for i in range(_BATCHES[quick]))
+
+    exact, normal = ap.Exact("x", "y"), ap.Gaussian("x", "y", sigma=10.0)
+    small = fences.slice(0, 100)
+    for value in (exact, normal):
+        by_us(small, iter([whole.slice(0, 10_000)]), value, enter=0.9, leave=0.1)
+    theirs, expected = by_tree(zones, batches())
+    ours, found = by_us(fences, batches(), exact, enter=1.0, leave=1.0)
+    blurred, _ = by_us(fences, batches(), normal, enter=0.9, leave=0.1)
+    if found != expected:
+        raise RuntimeError(f"{found:,} entries by us, {expected:,} by the tree")
+    say(f"{len(whole):,} fixes, {len(zones):,} polygons, {found:,} entries: {ours:.2f} s, tree {theirs:.2f} s")
+    say(f"with errors {blurred:.2f} s")
+    return {"vs_strtree": theirs / ours, "gaussian_of_exact": blurred / ours}
+
+
+def flicker(track: pd.DataFrame) -> dict[str, float | None]:
+    """Rules on tracks with errors, against the truth."""
+    chance = np.random.default_rng(1)
+    zones = make_zones(track["x"].to_numpy(), track["y"].to_numpy(), 1_000, seed=3)
+    noise = {name: track[name] + chance.normal(0.0, SIGMA, len(track)) for name in ("x", "y")}
+    fixes = track.assign(**noise)
+    truth = visits_by_rule(track, zones)
+
+    def rated(name: str, found: pd.DataFrame) -> Score:
+        rating = score(found, truth, DAYS)
+        say(f"{name}: {rating.false_a_day:.1f} false a day, {rating.delay:.1f} s late, {rating.missed:.3f} missed")
+        return rating
+
+    plain = rated("point in polygon", visits_by_rule(fixes, zones))
+    nested = [rated(f"nested, {d} m", visits_by_rule(fixes, zones, inner=d, outer=d)) for d in (5.0, 10.0, 20.0, 30.0)]
+    waits = [rated(f"wait {w} s", visits_by_rule(fixes, zones, wait=w)) for w in (10.0, 20.0, 30.0)]
+    rows = pa.Table.from_pandas(fixes.sort_values("t"), preserve_index=False)
+    stream, fences = ap.Stream(rows, "thing", "t", ap.Gaussian("x", "y", sigma=SIGMA)), fences_of(zones)
+    ours = []
+    for enter, leave in _CHOICES:
+        found = ap.fence_events(stream, fences, enter=enter, leave=leave, emit="visits").to_pandas()
+        ours.append(rated(f"ours {enter}, {leave}", found.rename(columns={"query": "zone", "key": "thing"})))
+    return {
+        "flicker_ratio": plain.false_a_day / _at(ours, plain.delay),
+        "nested_ratio": max(one.false_a_day / _at(ours, one.delay) for one in nested),
+        "wait_ratio": max(one.false_a_day / _at(ours, one.delay) for one in waits),
+    }
+
+
+def _at(ours: list[Score], delay: float) -> float:
+    """The fewest false events at a delay, between choices."""
+    known = sorted(ours, key=lambda one: one.delay)
+    best = np.minimum.accumulate([one.false_a_day for one in known])
+    return float(np.interp(delay, [one.delay for one in known], best))
+
+
+def on_spark(spark: SparkSession, track: pd.DataFrame, folder: Path, *, quick: bool) -> dict[str, float | None]:
+    """Structured Streaming, a batch of half a million fixes at a time."""
+    zones = make_zones(track["x"].to_numpy(), track["y"].to_numpy(), _POLYGONS[quick])
+    table, fences = fleet(track, 2 * _BATCH), fences_of(zones)
+    source = write_stream(folder / "in", table, 4)
+
+    def nothing(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+        yield from frames
+
+    def ours() -> Any:
+        stream = ap.Stream(read_stream(spark, source), "thing", "t", ap.Exact("x", "y"))
+        return ap.fence_events(stream, fences, enter=1.0, leave=1.0)
+
+    def theirs() -> Any:
+        return read_stream(spark, source).mapInPandas(nothing, "thing long, t double, x double, y double")
+
+    seconds: dict[str, list[float]] = {"ours": [], "pass": []}
+    for k in range(2):
+        for name, make in (("ours", ours), ("pass", theirs)):
+            seconds[name].append(sum(timed(make(), folder / f"{name}-{k}").batches[1:]))
+    taken = {name: min(some) for name, some in seconds.items()}
+    say(f"Spark, {len(table):,} fixes: ours {taken['ours']:.1f} s, passing them on {taken['pass']:.1f} s")
+    return {"spark_of_pass": taken["pass"] / taken["ours"]}
+
+
+def main() -> None:
+    """Run the parts asked for."""
+    given = arguments(__doc__ or "")
+    only = set((given.only or "bulk,flicker,spark").split(","))
+    track = tracks()
+    figures: dict[str, float | None] = {}
+    if "bulk" in only:
+        figures |= in_bulk(track, quick=given.quick)
+    if "flicker" in only:
+        figures |= flicker(track)
+    if "spark" in only:
+        spark = ap.session(2)
+        with scratch() as folder:
+            figures |= on_spark(spark, track, folder, quick=given.quick)
+        spark.stop()
+    report(figures, as_json=given.json)
+
+
+if __name__ == "__main__":
+    main()
