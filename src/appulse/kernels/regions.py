@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 # Beyond this many deviations a normal tail is below 1e-10.
 _TAIL = 6.5
+# Cells of a raster along each dimension.
+CELLS = 16
 # Edges of a block.
 BLOCK = 16
 # A panel of such a length in deviations takes so many nodes, for an error below 1e-12; longer edges are cut.
@@ -52,6 +54,9 @@ class Regions(NamedTuple):
     An edge leads from (x, y) to (x, y), and in a block to where the next one begins. ``bounds`` of a block and ``box``
     of a region are the least and the most of each, x first. A ``radius`` that is no NaN makes a disc of a region,
     around ``centre``: (x, y), or on an Earth the Earth-centred place.
+
+    ``raster`` has two bits for each of 16 x 16 cells of the box, 256 bits of each kind: whether an edge may have a part
+    in it, and, if none has, whether it is inside. Most places are in such a cell, and no edge is looked at.
     """
 
     first: Ints
@@ -61,6 +66,7 @@ class Regions(NamedTuple):
     box: Floats
     radius: Floats
     centre: Floats
+    raster: Hashes
 
 
 @exact_kernel
@@ -118,36 +124,120 @@ def side(ax: float, ay: float, bx: float, by: float, x: float, y: float) -> floa
 
 
 @exact_kernel
+def _cell(low: float, high: float, x: float) -> int:
+    """The cell of a raster along a dimension. It never falls as x grows, however it is rounded."""
+    return min(CELLS - 1, max(0, int((x - low) * (CELLS / (high - low)))))
+
+
+@exact_kernel
+def rasterise(regions: Regions) -> None:
+    """Fill in ``raster``."""
+    for i in range(regions.first.shape[0] - 1):
+        begin, end = regions.start[regions.first[i]], regions.start[regions.first[i + 1]]
+        if begin < end:
+            _mark_edges(regions, i, begin, end)
+            _mark_inside(regions, i)
+
+
+@exact_kernel
+def _mark_edges(regions: Regions, i: int, begin: int, end: int) -> None:
+    """Mark all cells that edges may have a part in, column by column."""
+    west, south, east, north = regions.box[i]
+    slack = 1e-12 * (abs(south) + abs(north))
+    for e in range(begin, end):
+        ax, ay, bx, by = regions.edges[e]
+        if ax > bx:
+            ax, ay, bx, by = bx, by, ax, ay
+        first, last = _cell(west, east, ax), _cell(west, east, bx)
+        for column in range(first, last + 1):
+            low, high = min(ay, by), max(ay, by)
+            if first < last:
+                # Where the edge is between the sides of the column, and a little more.
+                wide = (east - west) / CELLS
+                one = ay + (by - ay) * min(1.0, max(0.0, (west + (column - 0.001) * wide - ax) / (bx - ax)))
+                other = ay + (by - ay) * min(1.0, max(0.0, (west + (column + 1.001) * wide - ax) / (bx - ax)))
+                low, high = min(one, other) - slack, max(one, other) + slack
+            for row in range(_cell(south, north, low), _cell(south, north, high) + 1):
+                bit = row * CELLS + column
+                regions.raster[i, bit >> 6] |= np.uint64(1) << np.uint64(bit & 63)
+
+
+@exact_kernel
+def _mark_inside(regions: Regions, i: int) -> None:
+    """Of cells without edges, mark those inside; beside each other in a row they are alike."""
+    west, south, east, north = regions.box[i]
+    for row in range(CELLS):
+        known, inside = False, False
+        for column in range(CELLS):
+            bit = row * CELLS + column
+            if (regions.raster[i, bit >> 6] >> np.uint64(bit & 63)) & np.uint64(1):
+                known = False
+                continue
+            if not known:
+                x, y = west + (column + 0.5) * (east - west) / CELLS, south + (row + 0.5) * (north - south) / CELLS
+                known, inside = True, _covers(regions, i, x, y)
+            if inside:
+                regions.raster[i, 4 + (bit >> 6)] |= np.uint64(1) << np.uint64(bit & 63)
+
+
+@exact_kernel
 def covers(regions: Regions, i: int, x: float, y: float) -> bool:
     """Whether a place lies in a region of edges, its boundary included."""
-    if not (regions.box[i, 0] <= x <= regions.box[i, 2] and regions.box[i, 1] <= y <= regions.box[i, 3]):
+    west, south, east, north = regions.box[i, 0], regions.box[i, 1], regions.box[i, 2], regions.box[i, 3]
+    if not (west <= x <= east and south <= y <= north):
         return False
-    edges, inside = regions.edges, False
+    bit = _cell(south, north, y) * CELLS + _cell(west, east, x)
+    word, shift = bit >> 6, np.uint64(bit & 63)
+    if (regions.raster[i, word] >> shift) & np.uint64(1):
+        return _covers(regions, i, x, y)
+    return bool((regions.raster[i, 4 + word] >> shift) & np.uint64(1))
+
+
+@exact_kernel
+def _covers(regions: Regions, i: int, x: float, y: float) -> bool:
+    """The same by edges, for a place in the box.
+
+    Signs of rounded values first, without a branch; where one of them is not sure, edge by edge.
+    """
+    edges = regions.edges
+    crossings, unsure = 0, 0
     for b in range(regions.first[i], regions.first[i + 1]):
         if y < regions.bounds[b, 1] or y > regions.bounds[b, 3] or x > regions.bounds[b, 2]:
             continue
         begin, end = regions.start[b], regions.start[b + 1]
         if x < regions.bounds[b, 0]:
             # A ray to the right crosses a chain by where it begins and ends.
-            inside ^= (edges[begin, 1] <= y) != (edges[end - 1, 3] <= y)
+            crossings += (edges[begin, 1] <= y) != (edges[end - 1, 3] <= y)
             continue
         for e in range(begin, end):
-            ay, by = edges[e, 1], edges[e, 3]
-            if (ay > y and by > y) or (ay < y and by < y):
-                continue
-            ax, bx = edges[e, 0], edges[e, 2]
-            if ay == y and by == y:
-                if min(ax, bx) <= x <= max(ax, bx):
-                    return True
-                continue
-            if x > max(ax, bx):
-                continue
-            left = side(ax, ay, bx, by, x, y) if x >= min(ax, bx) else (1.0 if by > ay else -1.0)
-            if left == 0.0:
-                return True
+            ax, ay, bx, by = edges[e, 0] - x, edges[e, 1], edges[e, 2] - x, edges[e, 3]
+            one, other = ax * (by - y), (ay - y) * bx
+            turn = one - other
             # Of an edge's ends only the lower one is its own.
-            if (ay <= y < by and left > 0.0) or (by <= y < ay and left < 0.0):
-                inside = not inside
+            crossings += ((ay <= y) != (by <= y)) & ((turn > 0.0) == (by > ay))
+            sure = abs(turn) > _SURE * (abs(one) + abs(other))
+            unsure += (not sure) & (min(ay, by) <= y) & (y <= max(ay, by))
+    if unsure:
+        return _covers_exactly(regions, i, x, y)
+    return crossings % 2 == 1
+
+
+@exact_kernel
+def _covers_exactly(regions: Regions, i: int, x: float, y: float) -> bool:
+    edges, inside = regions.edges, False
+    for e in range(regions.start[regions.first[i]], regions.start[regions.first[i + 1]]):
+        ax, ay, bx, by = edges[e]
+        if y < min(ay, by) or y > max(ay, by) or x > max(ax, bx):
+            continue
+        if ay == y and by == y:
+            if min(ax, bx) <= x:
+                return True
+            continue
+        left = side(ax, ay, bx, by, x, y) if x >= min(ax, bx) else (1.0 if by > ay else -1.0)
+        if left == 0.0:
+            return True
+        if (ay <= y < by and left > 0.0) or (by <= y < ay and left < 0.0):
+            inside = not inside
     return inside
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from appulse.errors import BadArgument
-from appulse.kernels.regions import BLOCK, RegionIndex, Regions, entries, fill_slots
+from appulse.kernels.regions import BLOCK, RegionIndex, Regions, entries, fill_slots, rasterise
 from appulse.model.meaning import digest_of
 from appulse.model.positions import centred
 
@@ -72,7 +72,8 @@ def regions_of(given: Sequence[Any], radii: Sequence[float | None], earth: Earth
     if earth is not None and len(centre):
         centre = centred(centre[:, 1], centre[:, 0], earth)
     first, start, bounds, edges = _edges(shapely, shapes, np.flatnonzero(~disc))
-    arrays = Regions(first, start, bounds, edges, box, widths, centre)
+    arrays = Regions(first, start, bounds, edges, box, widths, centre, np.zeros((len(rows), 8), np.uint64))
+    rasterise(arrays)
     texts = shapely.to_wkb(shapes, byte_order=1, output_dimension=2)
     digest = digest_of([widths.tobytes(), *texts])
     bad = tuple(BadRegion(row, wrong[row]) for row in sorted(wrong))
