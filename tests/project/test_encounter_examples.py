@@ -1,0 +1,40 @@
+"""Encounters on tracks, as in `examples/aircraft.py` and `examples/ships.py`: what they say, on data and on twins."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+
+def _said(name: str, picture: Path) -> str:
+    ran = subprocess.run(
+        [sys.executable, str(EXAMPLES / name), "--picture", str(picture)], capture_output=True, text=True, check=True
+    )
+    assert picture.stat().st_size > 10_000
+    return ran.stdout
+
+
+@pytest.mark.data
+def test_alarms_of_aircraft_fall_with_the_threshold(tmp_path: Path) -> None:
+    said = _said("aircraft.py", tmp_path / "alarms.png")
+    (plain,) = re.findall(r"alarms for (\d+) pairs", said)
+    counts = [int(count) for count in re.findall(r"or more: +(\d+) pairs", said)]
+    assert counts == sorted(counts, reverse=True)
+    assert 0 < counts[0] <= int(plain) * 1.1
+    if "twin" not in said:
+        assert (int(plain), counts[0], counts[5:]) == (157, 156, [0, 0, 0])
+
+
+@pytest.mark.data
+def test_ships_under_way_meet_in_three_ways(tmp_path: Path) -> None:
+    said = _said("ships.py", tmp_path / "encounters.png")
+    counts = {kind: int(count) for kind, count in re.findall(r"  ([a-z-]+) +(\d+), closest", said)}
+    assert set(counts) == {"head-on", "crossing", "overtaking"}
+    (total,) = re.findall(r"in (\d+) encounters", said)
+    assert sum(counts.values()) == int(total)
