@@ -250,6 +250,13 @@ def test_demo_knows_its_names() -> None:
     assert (told.exit_code, "Did you mean 'weather'?" in told.output) == (2, True)
 
 
+def test_a_demo_of_aircraft_needs_no_spark(tmp_path: Path) -> None:
+    told = call("demo", "aircraft", "--out", str(tmp_path))
+    assert told.exit_code == 0
+    assert "which are generated" in told.output
+    assert (tmp_path / "aircraft" / "alarms.png").stat().st_size > 10_000
+
+
 def test_numbers_as_people_say_them() -> None:
     assert [size(n) for n in (0, 999, 1400, 250_000, 3.2e9, 5e13)] == [
         "0 B",
