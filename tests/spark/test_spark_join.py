@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 few = settings(
     max_examples=8, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), print_blob=True
 )
-several = settings(few, max_examples=10)
+several = settings(few, max_examples=5)
 many = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
 
 
