@@ -270,7 +270,7 @@ def margin(regions: Regions, i: int, x: float, y: float, across: float, along: f
 def below(x: float) -> float:
     """The standard normal distribution function for |x| <= 8, to 1e-13: by Taylor from the next place in a table.
 
-    A third of the time of ``erfc``.
+    A quarter of the time of ``erfc``.
     """
     k = np.uint64((x + 8.0) * _STEPS + 0.5)
     c = _GRID[k]
