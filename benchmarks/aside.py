@@ -36,8 +36,8 @@ def aside(script: str, packages: Sequence[str], *given: object) -> dict[str, Any
         printed = _run([str(python), str(_HERE / "rivals" / f"{script}.py"), *map(str, given)])
         found: dict[str, Any] = json.loads(printed.splitlines()[-1])
     except (OSError, subprocess.SubprocessError, ValueError, IndexError) as problem:
-        told = getattr(problem, "stderr", "") or str(problem)
-        say(f"{script} cannot be had: {told.strip().splitlines()[-1] if told.strip() else problem!r}")
+        reason = getattr(problem, "stderr", "") or str(problem)
+        say(f"{script} cannot be had: {reason.strip().splitlines()[-1] if reason.strip() else problem!r}")
         return None
     return found
 

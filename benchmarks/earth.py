@@ -10,7 +10,6 @@ arrays: our time is that of the whole call, from a table to a table with keys an
 
 from __future__ import annotations
 
-import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -23,10 +22,9 @@ from sklearn.neighbors import BallTree
 
 import appulse as ap
 from appulse.model.positions import EARTHS, centred
-from benchmarks.harness import arguments, report, say, scratch
+from benchmarks.harness import arguments, least, report, say, scratch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -34,7 +32,6 @@ if TYPE_CHECKING:
 _MIDDLE = (50.0, 10.0)
 _RADIUS = 6_371_008.8
 _GEOD = pyproj.Geod(ellps="WGS84")
-_REPEATS = 5
 
 Found = tuple["NDArray[np.float64]", int]
 
@@ -62,19 +59,6 @@ def joined(frame: Any, value: Any, epsilon: float, window: float) -> Any:
     """The pairs of a table with itself."""
     stream = ap.Stream(frame, key="id", time="t", value=value)
     return ap.self_join(stream, epsilon=epsilon, probability=0.5, window=window)
-
-
-def least(*calls: Callable[[], Any]) -> list[float]:
-    """The least time of each call, of several that take turns."""
-    best = [np.inf] * len(calls)
-    for call in calls:
-        call()  # compiled, and in memory
-    for _ in range(_REPEATS):
-        for i, call in enumerate(calls):
-            begin = time.perf_counter()
-            call()
-            best[i] = min(best[i], time.perf_counter() - begin)
-    return best
 
 
 def against_a_plane(n: int) -> dict[str, float]:

@@ -16,7 +16,6 @@ most a minute apart:
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,11 +26,10 @@ import pyproj
 
 import appulse as ap
 from benchmarks.aside import aside
-from benchmarks.harness import arguments, read_stream, report, say, scratch, timed, write_stream
+from benchmarks.harness import arguments, least, read_stream, report, say, scratch, timed, write_stream
 from examples.data_folder import data_at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -39,7 +37,6 @@ if TYPE_CHECKING:
 EPSILON, GAP = 9_260.0, 60.0  # metres, seconds
 _MEOS, _TRAFFIC = ("pymeos==1.3.0", "pyarrow>=18"), ("traffic==2.13", "pandas<3", "pyarrow>=18")
 _FEET = 0.3048
-_REPEATS = 5
 _SPARK_COPIES = {True: 8, False: 32}
 
 
@@ -126,19 +123,6 @@ def resampled_pairs(table: pa.Table) -> set[tuple[int, int]]:
         low, high = pl.min_horizontal("key", "key_right"), pl.max_horizontal("key", "key_right")
         found.append(near.select(low.alias("low"), high.alias("high")).unique().collect())
     return set(pl.concat(found).unique().iter_rows())
-
-
-def least(*calls: Callable[[], Any]) -> list[float]:
-    """The least time of each call, of several that take turns."""
-    best = [np.inf] * len(calls)
-    for call in calls:
-        call()  # compiled, and in memory
-    for _ in range(_REPEATS):
-        for i, call in enumerate(calls):
-            begin = time.perf_counter()
-            call()
-            best[i] = min(best[i], time.perf_counter() - begin)
-    return best
 
 
 def against_others(table: pa.Table, folder: Path) -> dict[str, float | None]:

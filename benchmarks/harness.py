@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -56,6 +56,19 @@ def report(figures: Mapping[str, float | None], *, as_json: bool) -> None:
             print(f"{name:>24}  {value}")
         return
     print(json.dumps(rounded))
+
+
+def least(*calls: Callable[[], Any]) -> list[float]:
+    """The least time of each call, of several that take turns."""
+    best = [np.inf] * len(calls)
+    for call in calls:
+        call()  # compiled, and in memory
+    for _ in range(5):
+        for i, call in enumerate(calls):
+            begin = time.perf_counter()
+            call()
+            best[i] = min(best[i], time.perf_counter() - begin)
+    return best
 
 
 @contextmanager

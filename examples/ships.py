@@ -32,7 +32,7 @@ KINDS = {"head-on": "#D55E00", "crossing": "#0072B2", "overtaking": "#009E73"}
 
 
 def main() -> None:
-    """Find encounters, tell them apart, and draw them."""
+    """Find encounters, classify them, and draw them."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--tracks", type=Path, default=data_at("solent_ais/solent.parquet"))
     parser.add_argument("--picture", type=Path, default=OUT)
@@ -119,9 +119,9 @@ def draw(rows: pd.DataFrame, moving: pd.DataFrame, file: Path) -> None:
     with style():
         figure = Figure(figsize=(13, 6.5))
         count = moving["kind"].value_counts()
-        told = ", ".join(f"{count.get(kind, 0)} {kind}" for kind in KINDS)
+        counts = ", ".join(f"{count.get(kind, 0)} {kind}" for kind in KINDS)
         what = f"Both under way, within {NEAR:.0f} m with probability ≥ {LEAST}, by their motion between reports."
-        titled(figure, f"{len(moving)} encounters of ships: {told}", what)
+        titled(figure, f"{len(moving)} encounters of ships: {counts}", what)
         _map(figure.add_axes((0.06, 0.1, 0.55, 0.74)), rows, moving)
         axes = figure.add_axes((0.68, 0.1, 0.3, 0.74))
         parts = [moving.loc[moving["kind"] == kind, "closest_distance"] for kind in KINDS]

@@ -251,9 +251,9 @@ def test_demo_knows_its_names() -> None:
 
 
 def test_a_demo_of_aircraft_needs_no_spark(tmp_path: Path) -> None:
-    told = call("demo", "aircraft", "--out", str(tmp_path))
-    assert told.exit_code == 0
-    assert "which are generated" in told.output
+    ran = call("demo", "aircraft", "--out", str(tmp_path))
+    assert ran.exit_code == 0
+    assert "which are generated" in ran.output
     assert (tmp_path / "aircraft" / "alarms.png").stat().st_size > 10_000
 
 

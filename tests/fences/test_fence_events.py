@@ -144,8 +144,8 @@ def test_events_are_those_of_the_twin(case: Case) -> None:
     expected.sort(key=lambda event: [getattr(event, name) for name in order])
     assert len(found) == len(expected)
     for row, event in zip(found, expected, strict=True):
-        told = {name: row[name] for name in ("query", "key", "event", "time", "since")}
-        assert told == {name: getattr(event, name) for name in told}
+        reported = {name: row[name] for name in ("query", "key", "event", "time", "since")}
+        assert reported == {name: getattr(event, name) for name in reported}
         assert row["probability"] == pytest.approx(event.probability, abs=1e-8)
 
 
@@ -169,12 +169,12 @@ def test_pushes_in_order_report_as_time_goes_on(case: Case, cut: int) -> None:
     rows = sorted(case.rows, key=lambda row: row.time)
     expected = ap.fence_events(case.stream(case.table), case.fences, **case.asked)
     by_hand = ap.FenceEvents(case.stream(None), case.fences, **case.asked)
-    parts, told = [], 0
+    parts, reported = [], 0
     for at in range(0, len(rows), cut):
         parts.append(by_hand.push(_table(rows[at : at + cut])))
         before = max(row.time for row in rows[: at + cut])
-        told += len(parts[-1])
-        assert told == sum(row["time"] < before for row in expected.to_pylist())
+        reported += len(parts[-1])
+        assert reported == sum(row["time"] < before for row in expected.to_pylist())
     parts.append(by_hand.drain())
     if rows:
         assert _rows(parts) == _rows([expected])
@@ -327,13 +327,13 @@ def test_what_is_no_region_is_a_reject() -> None:
     fences = pa.table({"query": list(shapes), "region": list(shapes.values())})
     found = ap.fence_events(stream, fences, enter=1.0)
     assert [(row["query"], row["event"]) for row in found.to_pylist()] == [("good", "enter")]
-    told = {row["values"].split('"')[3]: row["detail"] for row in ap.rejects(found).to_pylist()}
-    assert set(told) == set(shapes) - {"good"}
-    assert "Self-intersection" in told["crossed"]
-    assert "empty" in told["empty"]
-    assert "no area" in told["line"]
-    assert "give a radius" in told["point"]
-    assert "latitude" in told["swapped"]
+    reported = {row["values"].split('"')[3]: row["detail"] for row in ap.rejects(found).to_pylist()}
+    assert set(reported) == set(shapes) - {"good"}
+    assert "Self-intersection" in reported["crossed"]
+    assert "empty" in reported["empty"]
+    assert "no area" in reported["line"]
+    assert "give a radius" in reported["point"]
+    assert "latitude" in reported["swapped"]
     with pytest.raises(ap.BadInput, match="bad region"):
         ap.fence_events(stream, fences, on_reject="fail")
 

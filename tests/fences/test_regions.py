@@ -114,7 +114,7 @@ def test_regions_are_the_same_in_every_format() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "radius", "told"),
+    ("given", "radius", "reported"),
     [
         (7, None, "no geometry: a int"),
         (b"no WKB", None, "no geometry"),
@@ -125,9 +125,9 @@ def test_regions_are_the_same_in_every_format() -> None:
         (shapely.box(0, 0, 1, 1), 1.0, "buffer it first"),
     ],
 )
-def test_what_is_wrong_with_a_region_is_said(given: Any, radius: float | None, told: str) -> None:
+def test_what_is_wrong_with_a_region_is_said(given: Any, radius: float | None, reported: str) -> None:
     (bad,) = regions_of([given], [radius], None).bad
-    assert told in bad.why
+    assert reported in bad.why
 
 
 def test_coordinates_of_another_system_are_refused() -> None:

@@ -121,10 +121,10 @@ def build(job: Job, spark: SparkSession, *, streaming: bool = True) -> DataFrame
         met: DataFrame = api.encounters(*streams, options=table.options(), **moving.settings())
         return met
     if (fenced := table.fence_events) is not None:
-        told: DataFrame = api.fence_events(
+        events: DataFrame = api.fence_events(
             streams[0], fenced.fences(job.place), options=table.options(), **fenced.settings()
         )
-        return told
+        return events
     if table.match_queries is not None:
         matched: DataFrame = api.match_queries(
             *streams, queries=_queries(job, spark, streaming=streaming), options=table.options(), **_asked_of(table)
@@ -328,7 +328,7 @@ def _check_fences(job: Job, stream: Stream, schema: pa.Schema) -> list[Problem]:
     """Fences that are no regions, where the columns are known."""
     asked = job.table.fence_events
     if asked is None or (asked.path is not None and not _files(job.place(asked.path))):
-        return []  # that there is no file is told elsewhere
+        return []  # `missing` reports that there is no file
     where = "fence_events.regions" if asked.path is None else "fence_events.path"
     try:
         fences = asked.fences(job.place)
@@ -336,8 +336,8 @@ def _check_fences(job: Job, stream: Stream, schema: pa.Schema) -> list[Problem]:
         return [Problem(where, str(problem))]
     settings = asked.settings() | {"on_reject": "collect", "options": Options()}
     refused = resolve_fences(stream, schema, fences, **settings).known_rejects
-    told = refused.slice(0, _MOST_TOLD).to_pylist()
-    return [Problem(where, f"fence {json.loads(row['values'])['query']!r}: {row['detail']}") for row in told]
+    shown = refused.slice(0, _MOST_TOLD).to_pylist()
+    return [Problem(where, f"fence {json.loads(row['values'])['query']!r}: {row['detail']}") for row in shown]
 
 
 def _sensed(job: Job, readings: Stream, spark: SparkSession) -> DataFrame:

@@ -48,13 +48,6 @@ class Visits(NamedTuple):
     real: Floats
 
 
-class Watched(NamedTuple):
-    """What happened: (n, 6) thing, fence, kind, time, begin of the visit, readings; (n, 2) probability and highest."""
-
-    whole: Ints
-    real: Floats
-
-
 class Rules(NamedTuple):
     """When a thing is in and when it is out. ``dwell`` is in microseconds, -1: none; ``reach`` in deviations.
 
@@ -153,8 +146,11 @@ def watch(
     earth: Earth,
     on_earth: bool,
 ) -> tuple[Ints, Floats, Ints, Floats]:
-    """What happened, as `Watched`, and the visits that go on, as `Visits`."""
-    told, chances, events = np.empty((64, 6), np.int64), np.empty((64, 2)), 0
+    """What happened, and the visits that go on, as `Visits`.
+
+    Of each event: thing, fence, kind, time, begin of the visit and its readings; its probability and the highest one.
+    """
+    happened, chances, events = np.empty((64, 6), np.int64), np.empty((64, 2)), 0
     kept, highest, going = np.empty((64, 5), np.int64), np.empty((64, 2)), 0
     own, best, inside = np.empty((8, 5), np.int64), np.empty((8, 2)), 0
     near = np.empty(64, np.int64)
@@ -177,12 +173,12 @@ def watch(
             # What was inside before: it may have dwelt by now, and have left.
             k = 0
             while k < inside:
-                if events + 2 > told.shape[0]:
-                    told, chances = _more(told, chances)
+                if events + 2 > happened.shape[0]:
+                    happened, chances = _more(happened, chances)
                 due = own[k, 2] + rules.dwell
                 waits = rules.dwell >= 0 and own[k, 3] == 0
                 if waits and (due < time or (at_end and rules.last and due == time)):
-                    _tell(told, chances, events, own[k], best[k], DWELL, due, best[k, 1])
+                    _record(happened, chances, events, own[k], best[k], DWELL, due, best[k, 1])
                     events, own[k, 3], waits = events + 1, 1, False
                 if at_end:
                     k += 1
@@ -194,7 +190,7 @@ def watch(
                 if p < 0.0 and asked:
                     p = _chance(regions, own[k, 1], readings, r, earth, on_earth)
                 if not stays:
-                    _tell(told, chances, events, own[k], best[k], EXIT, time, p)
+                    _record(happened, chances, events, own[k], best[k], EXIT, time, p)
                     events, inside = events + 1, inside - 1
                     for later in range(k, inside):
                         own[later], best[later] = own[later + 1], best[later + 1]
@@ -202,7 +198,7 @@ def watch(
                 own[k, 4] += 1
                 best[k, 0], best[k, 1] = max(best[k, 0], p), p
                 if waits and due == time:
-                    _tell(told, chances, events, own[k], best[k], DWELL, due, p)
+                    _record(happened, chances, events, own[k], best[k], DWELL, due, p)
                     events, own[k, 3] = events + 1, 1
                 k += 1
             if at_end:
@@ -224,12 +220,12 @@ def watch(
                     p = _chance(regions, fence, readings, r, earth, on_earth)
                 if inside == own.shape[0]:
                     own, best = _more(own, best)
-                if events == told.shape[0]:
-                    told, chances = _more(told, chances)
+                if events == happened.shape[0]:
+                    happened, chances = _more(happened, chances)
                 own[inside, 0], own[inside, 1], own[inside, 2] = thing, fence, time
                 own[inside, 3], own[inside, 4] = 0, 1
                 best[inside, 0], best[inside, 1] = p, p
-                _tell(told, chances, events, own[inside], best[inside], ENTER, time, p)
+                _record(happened, chances, events, own[inside], best[inside], ENTER, time, p)
                 events, inside = events + 1, inside + 1
             r += 1
         for k in range(inside):
@@ -237,13 +233,13 @@ def watch(
                 kept, highest = _more(kept, highest)
             kept[going], highest[going] = own[k], best[k]
             going += 1
-    return told[:events], chances[:events], kept[:going], highest[:going]
+    return happened[:events], chances[:events], kept[:going], highest[:going]
 
 
 @exact_kernel
-def _tell(
-    told: Ints, chances: Floats, at: int, visit: Ints, best: Floats, kind: int, time: int, probability: float
+def _record(
+    happened: Ints, chances: Floats, at: int, visit: Ints, best: Floats, kind: int, time: int, probability: float
 ) -> None:
-    told[at, 0], told[at, 1], told[at, 2], told[at, 3] = visit[0], visit[1], kind, time
-    told[at, 4], told[at, 5] = visit[2], visit[4]
+    happened[at, 0], happened[at, 1], happened[at, 2], happened[at, 3] = visit[0], visit[1], kind, time
+    happened[at, 4], happened[at, 5] = visit[2], visit[4]
     chances[at, 0], chances[at, 1] = probability, best[0]

@@ -164,7 +164,7 @@ def _mark_edges(regions: Regions, i: int, begin: int, end: int) -> None:
 
 @exact_kernel
 def _mark_inside(regions: Regions, i: int) -> None:
-    """Of cells without edges, mark those inside; beside each other in a row they are alike."""
+    """Of cells without edges, mark those inside; neighbours in a row are the same."""
     west, south, east, north = regions.box[i]
     for row in range(CELLS):
         known, inside = False, False

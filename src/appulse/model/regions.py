@@ -251,16 +251,30 @@ def from_geojson(geometry: Any) -> bytes | None:
 
 
 def with_wkb(frame: Any) -> Any:
-    """A pandas frame whose column ``region`` holds geometries of shapely, with these as WKB; others as they are."""
+    """A pandas frame whose column ``region`` holds geometries of shapely, with these as WKB; others as they are.
+
+    The SRID of a GeoPandas frame comes along.
+    """
     column = getattr(frame, "columns", None)
-    if column is None or type(frame).__module__.split(".")[0] not in ("pandas", "geopandas") or "region" not in column:
+    if column is None or type(frame).__module__.split(".")[0] not in ("pandas", "geopandas"):
         return frame
-    values = list(frame["region"])
+    if REGION not in column:
+        if type(frame).__module__.split(".")[0] == "geopandas":
+            raise BadArgument(f"Fences have no column {REGION!r}. Name it: frame.rename_geometry({REGION!r}).")
+        return frame
+    values = list(frame[REGION])
     if not any(hasattr(value, "geom_type") for value in values):
         return frame
     shapely = _shapely()
-    plain = {name: frame[name].to_numpy() for name in frame.columns if name != "region"}
+    plain = {name: frame[name].to_numpy() for name in frame.columns if name != REGION}
     import pandas as pd
 
-    wkb = [shapely.to_wkb(value) if hasattr(value, "geom_type") else value for value in values]
-    return pd.DataFrame({**plain, "region": wkb})
+    crs = getattr(frame[REGION], "crs", None)
+    srid = (crs.to_epsg() or 0) if crs is not None else None
+    wkb = [_as_wkb(shapely, value, srid) if hasattr(value, "geom_type") else value for value in values]
+    return pd.DataFrame({**plain, REGION: wkb})
+
+
+def _as_wkb(shapely: Any, shape: Any, srid: int | None) -> bytes:
+    wkb: bytes = shapely.to_wkb(shape if srid is None else shapely.set_srid(shape, srid), include_srid=True)
+    return wkb

@@ -106,7 +106,7 @@ class Fences:
         dwell = -1 if plan.dwell is None else plan.dwell
         rules = kernels.Rules(plan.enter, plan.leave, dwell, plan.reach, plan.highest, now, last is not None)
         regions = self.regions
-        told, chances, kept, best = kernels.watch(
+        found, chances, kept, best = kernels.watch(
             regions.index, regions.arrays, readings, visits, rules, plan.earth or _NO_EARTH, plan.earth is not None
         )
         first = np.zeros(int(thing.max()) + 1, np.int64)
@@ -121,10 +121,12 @@ class Fences:
             best[:, 1].copy(),
             None if group is None else group.take(first[kept[:, 0]]),
         )
-        by_time = np.argsort(told[:, 3], kind="stable")  # those of a thing are in order
-        told, chances = told[by_time], chances[by_time]
-        whose = key.take(first[told[:, 0]])
-        return Happened(whose, told[:, 1], told[:, 2], told[:, 3], chances[:, 0], told[:, 4], told[:, 5], chances[:, 1])
+        by_time = np.argsort(found[:, 3], kind="stable")  # those of a thing are in order
+        found, chances = found[by_time], chances[by_time]
+        whose = key.take(first[found[:, 0]])
+        return Happened(
+            whose, found[:, 1], found[:, 2], found[:, 3], chances[:, 0], found[:, 4], found[:, 5], chances[:, 1]
+        )
 
     def __len__(self) -> int:
         return 0 if self.visits is None else len(self.visits)

@@ -192,8 +192,8 @@ def resolve_fences(
         max_output=options.max_output,
     )
     wrong = [(one.row, one.why) for one in regions.bad]
-    told = fences.drop_columns([REGION]) if len(fences.column_names) > 1 else fences
-    refused = refused_queries(told, wrong, call.reject_schema, why.BAD_REGION)
+    shown = fences.drop_columns([REGION]) if len(fences.column_names) > 1 else fences
+    refused = refused_queries(shown, wrong, call.reject_schema, why.BAD_REGION)
     if len(refused) and on_reject == "fail":
         raise bad_rows(len(refused), refused.slice(0, 1).to_pylist()[0])
     return replace(call, refused_fences=refused)

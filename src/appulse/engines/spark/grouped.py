@@ -35,7 +35,7 @@ def spark_grouped(
     """The answers of a call over Spark frames, lazily; streaming if they are.
 
     ``resolve`` makes the call, ``kind`` a bucket of it, ``name`` is that of its state. Rows are apart by group, or
-    ``by_key``, too; a batch query then tells each bucket the newest time of all. Answers that have columns
+    ``by_key``, too; in a batch query each bucket then receives the newest time of all. Answers that have columns
     ``key`` and ``time``, or those that name groups, have them in the types they came in.
     """
     sources = Sources.of([stream.frame for stream in streams], [stream.lateness for stream in streams])

@@ -66,7 +66,7 @@ class ToGroups:
                 yield self.keys[b], block, newest
 
     def _apart(self, rows: Objects) -> bool:
-        """Whether there is anything that tells rows apart."""
+        """Whether rows may go to several buckets."""
         return rows.group is not None
 
     def _hashes(self, rows: Objects) -> NDArray[np.uint64]:

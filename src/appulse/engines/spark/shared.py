@@ -1,13 +1,13 @@
 """What is too large to travel with each task: a file that Spark brings to every machine, read once by each worker.
 
-A broadcast would do, but workers of stateful operators are not told of any.
+A broadcast would do, but workers of stateful operators receive none.
 """
 
 from __future__ import annotations
 
 import pickle
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -53,6 +53,7 @@ def driver_folder() -> TemporaryDirectory[str]:
     return TemporaryDirectory(prefix="appulse-")
 
 
-@cache
+# Workers outlive queries.
+@lru_cache(maxsize=8)
 def _read(name: str) -> Any:
     return pickle.loads(Path(SparkFiles.get(name)).read_bytes())  # noqa: S301 - our own bytes, as tasks themselves are
