@@ -10,12 +10,15 @@ most a minute apart:
 * ``vs_resample_join``: every track resampled to a second and joined on second and cell, in Polars with all cores.
   ``encounters_missed_by_resampling`` are pairs that it does not find; what it finds, we find.
 * ``vs_traffic_cpa``: the closest points of approach of the library traffic, over an hour.
-* ``legs_of_points``: our time with motion over that of a join of the rows with equal stamps.
+* ``legs_of_points``: our time with motion over that of a join of the rows with equal stamps; ``_sigma`` with normal
+  errors, ``_earth`` along geodesics.
 * ``spark_of_empty``: our throughput on Structured Streaming over that of an operator that counts the rows by key.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -168,14 +171,19 @@ def _against_traffic(table: pa.Table, folder: Path) -> dict[str, float | None]:
 def against_points(table: pa.Table) -> dict[str, float | None]:
     """With motion and without."""
     rows = timely(table)
-    stream = ap.Stream(rows, key="key", time="t", value=ap.Exact("x", "y"))
-
-    def points() -> Any:
-        return ap.self_join(stream, epsilon=EPSILON, probability=1.0, window=ap.TimeWindow(1e-6), different="key")
-
-    legs, plain = least(lambda: met(rows), points)
-    say(f"legs {legs:.3f} s, points {plain:.3f} s")
-    return {"legs_of_points": legs / plain}
+    figures: dict[str, float | None] = {}
+    exact, normal, earth = ap.Exact("x", "y"), ap.Gaussian("x", "y", sigma=50.0), ap.Position("lat", "lon")
+    models: dict[str, Any] = {"": exact, "_sigma": normal, "_earth": earth}
+    for name, value in models.items():
+        stream = ap.Stream(rows, key="key", time="t", value=value)
+        asked: dict[str, Any] = {"epsilon": EPSILON, "probability": 0.9}
+        legs, plain = least(
+            partial(ap.encounters, replace(stream, motion=ap.Straight(GAP)), **asked),
+            partial(ap.self_join, stream, window=ap.TimeWindow(1e-6), different="key", **asked),
+        )
+        say(f"{value}: legs {legs:.3f} s, points {plain:.3f} s")
+        figures[f"legs_of_points{name}"] = legs / plain
+    return figures
 
 
 def on_spark(spark: SparkSession, table: pa.Table, folder: Path, copies: int) -> dict[str, float | None]:

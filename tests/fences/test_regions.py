@@ -6,15 +6,17 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import shapely
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtr
 
+from appulse.errors import BadArgument
 from appulse.kernels import regions as kernels
 from appulse.model.positions import EARTHS
-from appulse.model.regions import regions_of
+from appulse.model.regions import regions_of, with_wkb
 from tests.helpers import naive_fences as naive
 
 if TYPE_CHECKING:
@@ -135,3 +137,9 @@ def test_coordinates_of_another_system_are_refused() -> None:
     (bad,) = regions_of([web], [None], WGS84).bad
     assert "SRID 3857" in bad.why
     assert not regions_of([shapely.set_srid(web, 4326)], [None], WGS84).bad
+
+
+def test_a_geometry_under_another_name_is_an_error_that_says_what_to_do() -> None:
+    kind = type("GeoDataFrame", (pd.DataFrame,), {"__module__": "geopandas.geodataframe"})
+    with pytest.raises(BadArgument, match="rename_geometry"):
+        with_wkb(kind({"query": ["a"], "geometry": [shapely.box(0, 0, 1, 1)]}))
