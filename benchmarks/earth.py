@@ -6,6 +6,10 @@ Figures that begin with ``plane_`` are our time on the Earth over our time on a 
 their middle (to be at most 1.3; ``plane_spark`` in Spark batch, one core). Those that begin with ``vs_`` are another's
 time over ours, of pairs all over the Earth; every distance is compared. The others are handed arrays, and hand back
 arrays: our time is that of the whole call, from a table to a table with keys and times.
+
+``covariance_cost`` is the time of a join over full covariances over that with one deviation a row, in the plane, and
+``ellipse_cost`` the same on the Earth; ``cylinder_cost`` that of a cylinder over that without altitudes. The rows are
+the same, and each is the worst of several densities.
 """
 
 from __future__ import annotations
@@ -74,6 +78,40 @@ def against_a_plane(n: int) -> dict[str, float]:
             earth, plane = least(*(partial(joined, table, value, epsilon, window) for value in (place, point)))
             figures[f"plane_{name}_{size}"] = earth / plane
             say(f"{name}, {size}: {earth:.3f} s on the Earth, {plane:.3f} s on a plane")
+    return figures
+
+
+def by_error(n: int) -> dict[str, float]:
+    """Errors of any covariance over one deviation a row, and a cylinder over a disc."""
+    chance, table = np.random.default_rng(7), region(n, 200_000.0)
+    angle, minor = chance.uniform(0.0, 180.0, n), table["s"].to_numpy() * chance.uniform(0.2, 1.0, n)
+    sine, cosine = np.sin(np.radians(angle)), np.cos(np.radians(angle))
+    along, across = table["s"].to_numpy() ** 2, minor**2
+    columns = {
+        "minor": minor,
+        "angle": angle,
+        "xx": along * sine**2 + across * cosine**2,
+        "xy": (along - across) * sine * cosine,
+        "yy": along * cosine**2 + across * sine**2,
+        "up": chance.uniform(0.0, 100.0, n),
+    }
+    for name, column in columns.items():
+        table = table.append_column(name, pa.array(column))
+    circle, high = ap.Position("lat", "lon", sigma="s"), {"horizontal": 0.0, "vertical": 300.0}
+    against: dict[str, tuple[Any, Any, Any]] = {
+        "covariance_cost": (_planar(), ap.Gaussian("x", "y", covariance=("xx", "xy", "yy")), None),
+        "ellipse_cost": (circle, ap.Position("lat", "lon", ellipse=("s", "minor", "angle")), None),
+        "cylinder_cost": (circle, ap.Position("lat", "lon", sigma="s", altitude="up", altitude_sigma=10), high),
+    }
+    figures = dict.fromkeys(against, 0.0)
+    for epsilon, window in ((300.0, 900.0), (500.0, 3600.0), (2000.0, 3600.0)):
+        for name, (plain, full, thresholds) in against.items():
+            within = epsilon if thresholds is None else thresholds | {"horizontal": epsilon}
+            one, other = least(
+                partial(joined, table, plain, epsilon, window), partial(joined, table, full, within, window)
+            )
+            figures[name] = max(figures[name], other / one)
+            say(f"{name}, epsilon {epsilon:g}: {other:.3f} s over {one:.3f} s")
     return figures
 
 
@@ -146,7 +184,7 @@ def main() -> None:
     """All figures."""
     asked = arguments(__doc__ or "")
     n = 100_000 if asked.quick else 400_000
-    figures = against_a_plane(n) | against_others(n)
+    figures = against_a_plane(n) | by_error(n) | against_others(n)
     with scratch() as folder:
         figures |= on_spark(n, folder)
     report(figures, as_json=asked.json)

@@ -7,6 +7,7 @@ from functools import cache
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pytest
 from scipy.integrate import quad
 from scipy.stats import chi2, ncx2, norm
@@ -29,6 +30,17 @@ def distance(earth: str, one: tuple[float, ...], other: tuple[float, ...]) -> fl
     found = float(geod(earth).inv(lon, lat, lon_2, lat_2)[2])
     # At a pole, and over the 180th meridian, it may not see that two places are one.
     return 0.0 if found < 1e-8 else found
+
+
+def headings(earth: str, one: tuple[float, ...], other: tuple[float, ...]) -> tuple[Any, Any]:
+    """At each end of a geodesic, the turn from (east, north) to (along, across) it, on the way to the other place."""
+    (lat, lon), (lat_2, lon_2) = one, other
+    leaves, back, _ = geod(earth).inv(lon, lat, lon_2, lat_2)
+    turns = []
+    for azimuth in (math.radians(leaves), math.radians(back + 180.0)):
+        east, north = math.sin(azimuth), math.cos(azimuth)
+        turns.append(np.array([[east, north], [north, -east]]))
+    return turns[0], turns[1]
 
 
 def centred(earth: str, place: tuple[float, ...]) -> tuple[float, float, float]:

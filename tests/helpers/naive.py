@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
-from itertools import combinations, product
+from itertools import combinations, combinations_with_replacement, product
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -21,7 +21,7 @@ import pyarrow as pa
 
 import appulse as ap
 from appulse.model.points import ball_points, normal_points
-from tests.helpers import geodesics
+from tests.helpers import geodesics, normal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from appulse.windows.definitions import Window
 
+    Covariance: TypeAlias = tuple[tuple[float, ...], ...]
     Model: TypeAlias = ap.Exact | ap.Samples | ap.Gaussian | ap.Ball | ap.Incomplete | ap.Position
 
 TOLERANCE = Fraction(1, 10**9)
@@ -51,14 +52,15 @@ _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - times without zone are UTC
 
 @dataclass(frozen=True)
 class Object:
-    """An uncertain object: its samples with their weights, and, if it is one, the isotropic Gaussian it is.
+    """An uncertain object: its samples with their weights, and, if it is normal, its mean and its covariance.
 
-    A place on the ``earth`` has degrees for coordinates, and a deviation in metres.
+    A point is normal without error. A place on the ``earth`` has degrees for coordinates, and a covariance in metres,
+    east and north.
     """
 
     points: tuple[tuple[float, ...], ...]
     weights: tuple[Fraction, ...]
-    gaussian: tuple[tuple[float, ...], float] | None = None
+    gaussian: tuple[tuple[float, ...], Covariance] | None = None
     earth: str | None = None
     altitude_sigma: float = 0.0
 
@@ -210,9 +212,20 @@ def _centre_defects(row: Mapping[str, Any], model: Model) -> set[str]:
         found.add("non-finite value")
     if isinstance(model, ap.Position) and abs(_number(row[model.lat])) > 90.0:
         found.add("latitude outside [-90, 90]")
-    for spread in spreads(row, model):
+    if isinstance(model, ap.Gaussian) and model.covariance is not None:
+        if not all(map(math.isfinite, spreads(row, model))):
+            found.add("non-finite value")
+        else:
+            variances = np.linalg.eigvalsh(np.array(covariance_of(row, model)))
+            if variances.min() < -1e-9 * variances.max() or variances.max() < 0.0:
+                found.add("not a covariance")
+        return found
+    elliptic = isinstance(model, ap.Gaussian | ap.Position) and model.ellipse is not None
+    for k, spread in enumerate(spreads(row, model)):
         if not math.isfinite(spread):
             found.add("non-finite value")
+        elif elliptic and k == 2:
+            pass  # an angle
         elif spread < 0:
             found.add("negative sigma or radius")
         elif places and spread > 1e5:
@@ -257,10 +270,8 @@ def _point_defects(sample: Any, d: int) -> set[str]:
 def spreads(row: Mapping[str, Any], model: Model) -> list[float]:
     """Sigmas or radius of a row, as given."""
     given: tuple[str | float, ...]
-    if isinstance(model, ap.Position):
-        given = model.sigmas
-    elif isinstance(model, ap.Gaussian):
-        given = model.sigma if isinstance(model.sigma, tuple) else (model.sigma,)
+    if isinstance(model, ap.Position | ap.Gaussian):
+        given = model.errors
     elif isinstance(model, ap.Ball):
         given = (model.radius,)
     else:
@@ -282,23 +293,69 @@ def object_of(row: Mapping[str, Any], stream: ap.Stream) -> Object:
         return Object(tuple(listed), tuple(w for _, w in kept))
     if isinstance(model, ap.Position):
         place = tuple(float(row[column]) for column in model.columns)
-        sigma, *above = spreads(row, model)
-        return Object((place,), (existence,), (place, sigma), model.earth, *above)
+        errors = spreads(row, model)
+        flat = ellipse_of(errors[:3]) if model.ellipse is not None else diagonal(errors[:1] * 2)
+        above = errors[-1:] if model.altitude is not None else []
+        return Object((place,), (existence,), (place, flat), model.earth, *above)
     centre = np.array([float(row[column]) for column in model.columns])
-    spread = np.array(spreads(row, model))
+    covariance = covariance_of(row, model)
     if isinstance(model, ap.Exact):
-        points = np.zeros((1, len(centre)))
-        spread = np.zeros(1)
+        moved = np.zeros((1, len(centre)))
     elif isinstance(model, ap.Gaussian):
+        assert covariance is not None
         points = normal_points(model.samples, len(centre))
+        moved = points @ _root(covariance).T
+        if model.sigma is not None:
+            moved = points * spreads(row, model)
     else:
         assert isinstance(model, ap.Ball)  # what is incomplete has a twin of its own, naive_imputation
-        points = ball_points(model.samples, len(centre))
-    samples = [tuple(point) for point in (centre + spread * points).tolist()]
+        moved = ball_points(model.samples, len(centre)) * spreads(row, model)
+    samples = [tuple(point) for point in (centre + moved).tolist()]
     weights = [existence / len(samples)] * len(samples)
-    isotropic = isinstance(model, ap.Gaussian) and not isinstance(model.sigma, tuple)
-    gaussian = (tuple(centre.tolist()), float(spread[0])) if isotropic else None
+    gaussian = (tuple(centre.tolist()), covariance) if covariance is not None else None
     return Object(tuple(samples), tuple(weights), gaussian)
+
+
+def covariance_of(row: Mapping[str, Any], model: Model) -> Covariance | None:
+    """The covariance of a row of points, or of a normal row in few dimensions or with one deviation."""
+    if isinstance(model, ap.Exact):
+        return diagonal([0.0] * len(model.columns))
+    if not isinstance(model, ap.Gaussian):
+        return None
+    d, errors = len(model.columns), spreads(row, model)
+    if model.ellipse is not None:
+        return ellipse_of(errors)
+    if model.covariance is not None:
+        entry = dict(zip(combinations_with_replacement(range(d), 2), errors, strict=True))
+        return tuple(tuple(entry[min(k, m), max(k, m)] for m in range(d)) for k in range(d))
+    return diagonal(errors * d if len(errors) == 1 else errors)
+
+
+def diagonal(sigmas: Sequence[float]) -> Covariance:
+    """The covariance of independent coordinates."""
+    return tuple(tuple(s * s if k == m else 0.0 for m in range(len(sigmas))) for k, s in enumerate(sigmas))
+
+
+def _root(covariance: Covariance) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """The lower triangle L with L L' the covariance, which need not be of full rank."""
+    matrix = np.array(covariance)
+    root = np.zeros_like(matrix)
+    for k in range(len(matrix)):
+        rest = matrix[k, k] - root[k, :k] @ root[k, :k]
+        root[k, k] = math.sqrt(rest) if rest > 1e-12 * matrix[k, k] else 0.0
+        for m in range(k + 1, len(matrix)):
+            left = matrix[m, k] - root[m, :k] @ root[k, :k]
+            root[m, k] = left / root[k, k] if root[k, k] > 0.0 else 0.0
+    return root
+
+
+def ellipse_of(axes: Sequence[float]) -> Covariance:
+    """The covariance of two semi-axes and the angle of the first, clockwise from the second coordinate."""
+    along, across, angle = axes
+    sine, cosine = math.sin(math.radians(angle)), math.cos(math.radians(angle))
+    turn = np.array([[sine, cosine], [cosine, -sine]])
+    matrix = turn @ np.diag([along**2, across**2]) @ turn.T
+    return tuple(map(tuple, matrix.tolist()))
 
 
 def dimension_names(model: Model, d: int) -> tuple[str, ...]:
@@ -313,8 +370,9 @@ def dimension_names(model: Model, d: int) -> tuple[str, ...]:
 def marginal_of(row: Mapping[str, Any], model: Model, value: Object, k: int) -> Marginal:
     """Coordinate k of an object that exists."""
     if isinstance(model, ap.Gaussian):
-        sigmas = spreads(row, model)
-        return Marginal((float(row[model.columns[k]]),), (Fraction(1),), sigmas[k if len(sigmas) > 1 else 0])
+        covariance = covariance_of(row, model)
+        assert covariance is not None
+        return Marginal((float(row[model.columns[k]]),), (Fraction(1),), math.sqrt(covariance[k][k]))
     return Marginal(tuple(point[k] for point in value.points), tuple(w / value.mass for w in value.weights))
 
 
@@ -365,22 +423,51 @@ def altitude_probability(a: Object, b: Object, epsilon: float | Mapping[str, flo
     assert a.earth is not None
     assert a.gaussian is not None
     assert b.gaussian is not None
-    flat, steep = math.hypot(a.gaussian[1], b.gaussian[1]), math.hypot(a.altitude_sigma, b.altitude_sigma)
+    flat, steep = difference(a, b), math.hypot(a.altitude_sigma, b.altitude_sigma)
     along, rise = geodesics.distance(a.earth, a.mean[:2], b.mean[:2]), abs(a.mean[2] - b.mean[2])
     if isinstance(epsilon, float):
-        if flat == steep == 0.0:
+        if not np.any(flat) and steep == 0.0:
             return a.mass * b.mass if math.hypot(along, rise) <= limit_of(epsilon) else Fraction(0)
-        return float(a.mass * b.mass) * geodesics.in_ball(along, flat, rise, steep, epsilon)
-    found: Fraction | float = a.mass * b.mass
-    for distance, deviation, bound, d in (
-        (along, flat, epsilon["horizontal"], 2),
-        (rise, steep, epsilon["vertical"], 1),
-    ):
-        if deviation == 0.0:
-            found = found if distance <= limit_of(bound) else Fraction(0)
+        if is_isotropic(flat):
+            inside = geodesics.in_ball(along, math.sqrt(flat[0][0]), rise, steep, epsilon)
         else:
-            found = float(found) * gaussian_probability(distance, deviation, bound, d)
+            whole = (*((*row, 0.0) for row in flat), (0.0, 0.0, steep**2))
+            inside = normal.within((along, 0.0, rise), whole, epsilon)
+        return float(a.mass * b.mass) * inside
+    found: Fraction | float = a.mass * b.mass
+    for gap, covariance, bound in (
+        ((along, 0.0), flat, epsilon["horizontal"]),
+        ((rise,), ((steep**2,),), epsilon["vertical"]),
+    ):
+        if not np.any(covariance):
+            found = found if gap[0] <= limit_of(bound) else Fraction(0)
+        else:
+            found = float(found) * normal_probability(gap, covariance, bound)
     return found
+
+
+def difference(a: Object, b: Object) -> Covariance:
+    """The covariance of the difference of two normal objects; of places, along and across the geodesic."""
+    assert a.gaussian is not None
+    assert b.gaussian is not None
+    one, other = np.array(a.gaussian[1]), np.array(b.gaussian[1])
+    if a.earth is not None:
+        headings = geodesics.headings(a.earth, a.mean[:2], b.mean[:2])
+        one, other = (turn @ own @ turn.T for turn, own in zip(headings, (one, other), strict=True))
+    return tuple(map(tuple, (one + other).tolist()))
+
+
+def is_isotropic(covariance: Covariance) -> bool:
+    """Whether all directions have one variance."""
+    most = covariance[0][0]
+    return bool(np.allclose(covariance, most * np.eye(len(covariance)), rtol=0.0, atol=1e-14 * most))
+
+
+def normal_probability(gap: Sequence[float], covariance: Covariance, epsilon: float) -> float:
+    """Pr{a normal difference with error lies within epsilon}."""
+    if is_isotropic(covariance):
+        return gaussian_probability(math.hypot(*gap), math.sqrt(covariance[0][0]), epsilon, len(gap))
+    return normal.within(gap, covariance, epsilon)
 
 
 def probability(a: Object, b: Object, epsilon: float | Mapping[str, float]) -> Fraction | float:
@@ -390,12 +477,12 @@ def probability(a: Object, b: Object, epsilon: float | Mapping[str, float]) -> F
     assert isinstance(epsilon, float)
     if a.gaussian is None or b.gaussian is None:
         return samples_probability(a, b, epsilon)
-    (x, s), (y, t) = a.gaussian, b.gaussian
-    deviation = math.hypot(s, t)
-    if deviation == 0.0:
+    x, y, covariance = a.gaussian[0], b.gaussian[0], difference(a, b)
+    if not np.any(covariance):
         close = is_close(x, y, epsilon) if a.earth is None else distance(a, b) <= limit_of(epsilon)
         return a.mass * b.mass if close else Fraction(0)
-    return float(a.mass * b.mass) * gaussian_probability(distance(a, b), deviation, epsilon, len(x))
+    gap = [p - q for p, q in zip(x, y, strict=True)] if a.earth is None else (distance(a, b), 0.0)
+    return float(a.mass * b.mass) * normal_probability(gap, covariance, epsilon)
 
 
 def distance(a: Object, b: Object) -> float:

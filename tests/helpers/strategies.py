@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from itertools import combinations
+from itertools import combinations, combinations_with_replacement
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -207,11 +207,11 @@ def _time(kind: str, seconds: float) -> Any:
 
 # --- streams ----------------------------------------------------------------------------------------------------
 
-MODELS = ("exact", "samples", "weighted", "line", "gaussian", "gaussians", "ball")
+MODELS = ("exact", "samples", "weighted", "line", "gaussian", "gaussians", "ball", "covariance", "ellipse")
 #: Models of places on the Earth, in two dimensions; they do not mix with others.
-PLACES = ("place", "position")
+PLACES = ("place", "position", "elliptic position")
 #: The same with an altitude, in three dimensions.
-ALTITUDES = ("high place", "high position")
+ALTITUDES = ("high place", "high position", "high elliptic position")
 # Around which places are drawn, a hundredth of a degree apart: some cross the 180th meridian, or a pole.
 _AROUND = ((0.0, 0.0), (52.5, 13.4), (-17.0, 180.0), (90.0, 0.0), (-90.0, 0.0), (0.005, -180.0))
 
@@ -266,7 +266,10 @@ class _Shape:
         if self.places:
             sigma, above = ("s0", "s1") if not self.constant else (500.0, 300.0)
             errors: dict[str, Any] = {} if self.exact else {"sigma": sigma}
+            if "elliptic" in self.model:
+                errors = {"ellipse": ("s0", "s1", "angle") if not self.constant else (500.0, 300.0, "angle")}
             if self.model in ALTITUDES:
+                above = above if "elliptic" not in self.model else 300.0
                 errors |= {"altitude": columns[2]} | ({} if self.exact else {"altitude_sigma": above})
             return ap.Position(columns[0], columns[1], earth=self.earth, **errors)
         if self.model in ("samples", "weighted", "line"):
@@ -278,6 +281,11 @@ class _Shape:
             return ap.Ball(*columns, radius=0.5 if self.constant else "s0", samples=self.points)
         if self.model == "gaussian":
             return ap.Gaussian(*columns, sigma=0.5 if self.constant else "s0", samples=self.points)
+        if self.model == "covariance":
+            entries = [f"c{k}" for k in range(self.d * (self.d + 1) // 2)]
+            return ap.Gaussian(*columns, covariance=entries, samples=self.points)
+        if self.model == "ellipse":
+            return ap.Gaussian(*columns, ellipse=("s0", 0.5 if self.constant else "s1", "angle"), samples=self.points)
         sigmas: list[str | float] = [f"s{k}" for k in range(self.d)]
         if self.constant:
             sigmas[-1] = 0.25
@@ -298,6 +306,10 @@ class _Shape:
             fields.append(("samples", pa.list_(number)))
         else:
             fields += [(f"x{k}", number) for k in range(self.d)] + [(f"s{k}", number) for k in range(self.d)]
+        if "ellip" in self.model:
+            fields.append(("angle", number))
+        if self.model == "covariance":
+            fields += [(f"c{k}", number) for k in range(self.d * (self.d + 1) // 2)]
         fields.append(("weights", pa.list_(number)))
         fields += [("exists", number), ("p0", pa.int64()), ("p1", pa.string())]
         return pa.schema(fields)
@@ -345,6 +357,12 @@ def _row(draw: DrawFn, shape: _Shape) -> dict[str, Any]:
         for k in range(shape.d):
             row[f"x{k}"] = draw(shape.points_at)
             row[f"s{k}"] = draw(spreads_)
+    if "ellip" in shape.model:
+        row["angle"] = draw(st.sampled_from((0.0, 30.0, 90.0, -45.0, 400.0)))
+    if shape.model == "covariance":
+        root = [[draw(st.sampled_from((0.0, 0.5, 1.0, -0.5, 0.25))) for _ in range(shape.d)] for _ in range(shape.d)]
+        pairs = combinations_with_replacement(range(shape.d), 2)
+        row |= {f"c{i}": sum(x * y for x, y in zip(root[k], root[m], strict=True)) for i, (k, m) in enumerate(pairs)}
     return row
 
 
@@ -356,7 +374,8 @@ def _place(draw: DrawFn, shape: _Shape) -> dict[str, Any]:
     north, east = lat + 0.01 * draw(steps), lon + draw(steps) * (60.0 if abs(lat) == 90.0 else 0.01)
     spreads = st.sampled_from((0.0, 500.0, 1000.0, 250.0, 2000.0, 300.0))
     turned = 360.0 * draw(st.sampled_from((0, 0, 0, 1, -1)))
-    row = {"x0": max(-90.0, min(90.0, north)), "x1": east + turned, "s0": draw(spreads), "s1": draw(spreads)}
+    most = 89.99 if "elliptic" in shape.model else 90.0  # at a pole no angle from north means anything
+    row = {"x0": max(-most, min(most, north)), "x1": east + turned, "s0": draw(spreads), "s1": draw(spreads)}
     return row if shape.d == 2 else row | {"x2": 300.0 * draw(steps), "s2": 0.0}
 
 
@@ -390,13 +409,24 @@ def _spoiled(draw: DrawFn, shape: _Shape, row: dict[str, Any]) -> dict[str, Any]
             ways += [{"weights": [-0.25, *weights[1:]]}, {"weights": [0.0] * len(weights)}]
             ways += [{"weights": [value, *weights[1:]]} for value in (NAN, None, 1.5, 1.0 + 1e-6)]
     else:
-        ways += [{f"x{shape.d - 1}": value} for value in (NAN, INF, None)]
-        if shape.places:
-            ways += [{"x0": value} for value in (90.001, -91.0, 1e300)]
-            ways += [{"s0": 100_001.0}] if not shape.exact and not shape.constant else []
-        if not shape.constant and not shape.exact:
-            ways += [{"s0": value} for value in (-1.0, NAN, None, INF)]
+        ways += _spoiled_centre(shape)
     return draw(st.sampled_from(ways))
+
+
+def _spoiled_centre(shape: _Shape) -> list[dict[str, Any]]:
+    """The same, of a row with a centre and a spread."""
+    ways: list[dict[str, Any]] = [{f"x{shape.d - 1}": value} for value in (NAN, INF, None)]
+    if shape.places:
+        ways += [{"x0": value} for value in (90.001, -91.0, 1e300)]
+        ways += [{"s0": 100_001.0}] if not shape.exact and not shape.constant else []
+    if shape.model == "covariance":
+        ways += [{"c0": value} for value in (-1.0, NAN, None, INF)]
+        ways += [{"c0": 1.0, "c1": 2.0, f"c{shape.d}": 1.0}] if shape.d > 1 else []
+    elif "ellip" in shape.model:
+        ways += [{"angle": NAN}, {"angle": None}]
+    if not shape.constant and not shape.exact and shape.model != "covariance":
+        ways += [{"s0": value} for value in (-1.0, NAN, None, INF)]
+    return ways
 
 
 def _window(kind: str, streams: Sequence[ap.Stream], d: int) -> SearchStrategy[Any]:
@@ -478,7 +508,7 @@ def cases(
     self_join = draw(st.integers(0, 3)) == 0
     d = draw(st.sampled_from(dimensions))
     n = 1 if self_join else draw(st.sampled_from((2, 2, 2, 3, 4)))
-    usable = [model for model in models if d == 1 or model != "line"]
+    usable = [model for model in models if (d == 1 or model != "line") and (d == 2 or model != "ellipse")]
     key_types = list(KEY_TYPES) if everywhere else [*KEY_TYPES, *_MORE_KEY_TYPES]
     time_types = list(TIME_TYPES) if everywhere else [*TIME_TYPES, *_MORE_TIME_TYPES]
     # All alike half of the time: only then Gaussians go their own way.

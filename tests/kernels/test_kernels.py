@@ -140,8 +140,8 @@ def test_pairs_of_gaussians_equal_the_definition(data: st.DataObject) -> None:
     one = np.zeros(1, np.int64)
     truth = float(
         naive.probability(
-            naive.Object((tuple(x[0]),), (Fraction(p),), (tuple(x[0]), s)),
-            naive.Object((tuple(y[0]),), (Fraction(q),), (tuple(y[0]), t)),
+            naive.Object((tuple(x[0]),), (Fraction(p),), (tuple(x[0]), naive.diagonal([s] * d))),
+            naive.Object((tuple(y[0]),), (Fraction(q),), (tuple(y[0]), naive.diagonal([t] * d))),
             epsilon,
         )
     )

@@ -35,12 +35,17 @@ def kept(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 def test_a_kept_checkpoint_goes_on_exactly(spark: SparkSession, kept: Path, job: str) -> None:
     """Answers before and after are those of a run that never stopped: rows and pairs were held.
 
-    To nine digits, as the machine that wrote the first ones may have rounded otherwise.
+    To nine digits, as the machine that wrote the first ones may have rounded otherwise. Probabilities of exact rows
+    beside Gaussians went by 64 points in these formats, and are exact since.
     """
     before = json.loads((kept / job / "answers.json").read_text())
     after = run(spark, job, kept / job, 1, drain=True)
     assert min(len(before), len(after)) > 0
-    assert _rounded([*before, *after]) == _rounded(unbroken(job))
+    whole = unbroken(job)
+    assert not set(_rounded(after)) - set(_rounded(whole))
+    assert _without_probability([*before, *after]) == _without_probability(whole)
+    if job != "join":
+        assert _rounded([*before, *after]) == _rounded(whole)
 
 
 def test_a_checkpoint_from_before_formats_could_be_read_is_refused(spark: SparkSession, tmp_path: Path) -> None:
@@ -115,6 +120,10 @@ def test_tile_plans_are_read_as_they_were_written() -> None:
     assert plain.meaning() == {"tiles": 2, "side": 0.1, "margin": 1 / 3}
     # In the state of every tile.
     assert (plain.fingerprint(), cut.fingerprint()) == ("8873fd07656ec253", "32c6f09abe190a56")
+
+
+def _without_probability(rows: list[str]) -> list[str]:
+    return _rounded([json.dumps({k: v for k, v in json.loads(row).items() if k != "probability"}) for row in rows])
 
 
 def _rounded(rows: list[str]) -> list[str]:

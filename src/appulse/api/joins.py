@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ from appulse.api.by_hand import Bare, ByHand, fitted, refuse_twice
 from appulse.api.results import Described, Framed, is_spark, remember
 from appulse.arguments import Name, OnReject, Probability, checked
 from appulse.engines.imputing import Imputers
-from appulse.engines.join.call import Emit, JoinCall, Probabilities, resolve
+from appulse.engines.join.call import Emit, How, JoinCall, Probabilities, check_how, resolve
 from appulse.engines.options import Options, options_of
 from appulse.engines.thresholds import Epsilon
 from appulse.errors import BadArgument, NotBuilt
@@ -35,6 +36,7 @@ def similarity_join(
     window: GivenWindow,
     imputer: Imputers | None = None,
     metric: str = "euclidean",
+    how: How = "inner",
     emit: Emit = "matches",
     probabilities: Probabilities = "exact",
     values: bool = False,
@@ -58,6 +60,12 @@ def similarity_join(
     Spark frames give a Spark frame (streaming if they are), others a `pyarrow.Table`. Bad rows are in `rejects`, or
     raise `BadInput` with ``on_reject="fail"``. ``options`` are for speed and the size of the output: see `Options`.
 
+    ``how`` is of two streams: with ``"left"``, ``"right"`` or ``"full"`` a row of that stream, or of either, that never
+    has a partner is a row of its own, with nulls on the other side and in ``distance`` and ``probability``. It comes
+    once, as soon as no partner can come any more: when the streams have passed the end of its window, when it is pushed
+    out of a window that counts rows, or when the streams end. ``"left_anti"`` gives only such rows of the left stream:
+    ``left_stream, left_key, left_time``.
+
     ``imputer`` fills the values of streams that are `Incomplete`: one for all of them, a mapping by stream name, or
     ``"auto"``, which chooses one for each by how it fills values that are there (`AutoImputer`). The answers are those
     of `impute` first and the join then. It adds ``left_filled, right_filled``: what was filled in each row, as
@@ -69,6 +77,8 @@ def similarity_join(
     if right is left:
         if more:
             refuse_twice((left, right, *more))
+        if how != "inner":
+            raise BadArgument(f"how={how!r} is of two streams, and this is one twice. Leave it out.")
         return self_join(
             left,
             epsilon=epsilon,
@@ -94,6 +104,7 @@ def similarity_join(
         probabilities=probabilities,
         values=values,
         imputer=imputer,
+        how=how,
     )
 
 
@@ -150,6 +161,7 @@ class SimilarityJoin(ByHand["LocalJoin"]):
         probability: Probability,
         window: GivenWindow,
         different: Name | None = None,
+        how: How = "inner",
         emit: Emit = "matches",
         probabilities: Probabilities = "exact",
         values: bool = False,
@@ -162,6 +174,7 @@ class SimilarityJoin(ByHand["LocalJoin"]):
             "probability": probability,
             "window": window,
             "different": different,
+            "how": how,
             "emit": emit,
             "probabilities": probabilities,
             "values": values,
@@ -170,6 +183,7 @@ class SimilarityJoin(ByHand["LocalJoin"]):
             "imputer": imputer,
         }
         super().__init__(streams, "left")
+        check_how(how, list(self._streams), emit=emit, values=values)
         if different is not None and len(streams) > 1:
             raise BadArgument(
                 f"different={different!r} is for a stream joined with itself, and there are {len(streams)}."
@@ -196,7 +210,11 @@ class SimilarityJoin(ByHand["LocalJoin"]):
         """
         shown = self._shown(held)
         typed = [name for name in shown if types[name].knows(self._identity(name))]
-        return (ended or len(shown) == len(self._streams)) and len(typed) >= min(2, len(self._streams))
+        inner = self._settings["how"] == "inner"
+        if ended and not inner and typed and len(shown) < len(self._streams):
+            raise BadArgument("A stream has shown no columns. Push every stream first, if only an empty frame.")
+        least = min(2, len(self._streams)) if inner else 1
+        return (ended or len(shown) == len(self._streams)) and len(typed) >= least
 
     def _checked(self, held: Sequence[Frames], types: Types) -> pa.Table:
         from appulse.engines.join.local import check_rows
@@ -241,7 +259,10 @@ class SimilarityJoin(ByHand["LocalJoin"]):
             if isinstance(imputer, Mapping):
                 settings["imputer"] = {name: given for name, given in imputer.items() if name in shown}
         schemas = [self._schema(name, held) for name in shown]
-        return resolve([self._streams[name] for name in shown], schemas, self_join=len(shown) == 1, **settings)
+        how, one = settings["how"], len(shown) == 1
+        settings["how"] = "inner" if one else how
+        call = resolve([self._streams[name] for name in shown], schemas, self_join=one, **settings)
+        return replace(call, plan=replace(call.plan, how=how)) if one and how != "inner" else call
 
 
 @checked

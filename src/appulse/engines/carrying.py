@@ -82,9 +82,9 @@ def carried_by(
 
 def _of_stream(keys: Bytes, encoding: Encoding, columns: Columns) -> tuple[Bytes, list[pa.Array]]:
     found: dict[str, pa.Array] = {}
-    if encoding.carry:
+    if encoding.behind:
         keys, packed = split_carried(keys)
-        names, kinds = zip(*encoding.carry, strict=True)
+        names, kinds = zip(*encoding.behind, strict=True)
         found = dict(zip(names, carried_columns(packed, kinds), strict=True))
     return keys, [_of_type(found.get(name), kind, len(keys)) for name, kind in columns]
 

@@ -160,7 +160,7 @@ class TickBucket(ObjectsBucket):
 def own_keys(objects: Objects, encoding: Encoding) -> Bytes:
     """The keys of the rows, without what they carry: how holes were filled, and columns."""
     keys = split_ways(objects.key, objects.d)[0] if encoding.tells_filled else objects.key
-    return split_carried(keys)[0] if encoding.carry else keys
+    return split_carried(keys)[0] if encoding.behind else keys
 
 
 def packed(objects: Objects, stream: int, lane: int = 0) -> Iterator[tuple[bytes, int]]:

@@ -45,11 +45,19 @@ class GaussianTable(Table):
 
     model: Literal["Gaussian"]
     columns: list[str]
-    sigma: Any
+    sigma: Any = None
+    covariance: Any = None
+    ellipse: Any = None
     samples: int = 64
 
     def build(self) -> Model:
-        return Gaussian(*self.columns, sigma=self.sigma, samples=self.samples)
+        return Gaussian(
+            *self.columns,
+            sigma=self.sigma,
+            covariance=self.covariance,
+            ellipse=self.ellipse,
+            samples=self.samples,
+        )
 
 
 class BallTable(Table):
@@ -71,6 +79,7 @@ class PositionTable(Table):
     lat: Text
     lon: Text
     sigma: Any = 0.0
+    ellipse: Any = None
     altitude: Text | None = None
     altitude_sigma: Any = 0.0
     earth: str = "wgs84"
@@ -80,6 +89,7 @@ class PositionTable(Table):
             self.lat,
             self.lon,
             sigma=self.sigma,
+            ellipse=self.ellipse,
             altitude=self.altitude,
             altitude_sigma=self.altitude_sigma,
             earth=self.earth,

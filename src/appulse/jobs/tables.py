@@ -49,8 +49,8 @@ Asked = Annotated[
 ]
 
 
-class JoinTable(OperatorTable):
-    """The arguments of `appulse.similarity_join`."""
+class PairsTable(OperatorTable):
+    """The arguments of every join."""
 
     epsilon: Epsilon
     probability: Annotated[Number, Field(gt=0, le=1)]
@@ -62,7 +62,13 @@ class JoinTable(OperatorTable):
         return self.epsilon.model_dump() if isinstance(self.epsilon, CylinderTable) else self.epsilon
 
 
-class SelfJoinTable(JoinTable):
+class JoinTable(PairsTable):
+    """The arguments of `appulse.similarity_join`."""
+
+    how: Literal["inner", "left", "right", "full", "left_anti"] = "inner"
+
+
+class SelfJoinTable(PairsTable):
     """The arguments of `appulse.self_join`."""
 
     different: Text | None = None
@@ -230,9 +236,14 @@ class JobTable(Table):
         return given
 
     @property
-    def join(self) -> JoinTable:
+    def join(self) -> PairsTable:
         """The arguments of the join, whichever it is."""
         join = self.similarity_join or self.self_join
         if join is None:  # pragma: no cover - asked of joins only
             raise ValueError("a job without a join")
         return join
+
+    @property
+    def how(self) -> str:
+        """Of which streams of the join rows without a partner are answers."""
+        return "inner" if self.similarity_join is None else self.similarity_join.how

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -16,17 +16,28 @@ from appulse.model import structs, uncertainty
 from appulse.model.batch import Batch, Ragged
 from appulse.model.carried import with_carried
 from appulse.model.columns import chunk, floats, is_numeric, lengths, nulls, plain_types, plain_values
+from appulse.model.covariance import checked_deviations, checked_spread, moved, widest
 from appulse.model.defects import Defects, as_json, as_text, check_partition, no_rejects, reject_schema
 from appulse.model.encoding import Encoding, check_dimensions
 from appulse.model.filled import OBSERVED, Fill, with_ways
 from appulse.model.motion import Straight
-from appulse.model.objects import Objects
+from appulse.model.objects import Objects, contents
 from appulse.model.points import ball_points, normal_points
 from appulse.model.positions import EARTHS, checked_positions, degrees_around, given_degrees
 from appulse.model.strings import Labels
 from appulse.model.strings import encode as canonical
 from appulse.model.times import to_micros
-from appulse.model.uncertainty import Ball, Exact, Form, Gaussian, Incomplete, Model, Position, Samples
+from appulse.model.uncertainty import (
+    Ball,
+    Exact,
+    Form,
+    Gaussian,
+    Incomplete,
+    Model,
+    Position,
+    Samples,
+    in_closed_form,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,8 +52,9 @@ def encode(table: pa.Table, encoding: Encoding) -> tuple[Objects, pa.Table]:
     """Objects of the good rows, in the order of the table, and the bad rows as rejects."""
     rows, rejects = checked(table, encoding)
     objects = _objects(rows, encoding)
-    if encoding.carry:
+    if encoding.behind:
         carried = [plain_values(rows.table[name]).cast(kind) for name, kind in encoding.carry]
+        carried += [contents(objects)] if encoding.told_apart else []
         objects = replace(objects, key=with_carried(objects.key, objects.centre, carried))
     if encoding.tells_filled:
         objects = replace(objects, key=with_ways(objects.key, objects.centre, rows.way))
@@ -198,16 +210,11 @@ def _check_centres(table: pa.Table, model: Exact | Gaussian | Ball, defects: Def
         why.NON_FINITE,
         lambda i: ", ".join(f"{c} is {_told(table[c][i])}" for k, c in enumerate(model.columns) if not finite[i, k]),
     )
-    spread = np.empty((len(table), 0))
-    if not isinstance(model, Exact):
-        given: Any = model.sigma if isinstance(model, Gaussian) else model.radius
-        parts = given if isinstance(given, tuple) else (given,)
-        spread = np.column_stack(
-            [floats(table[p]) if isinstance(p, str) else np.full(len(table), float(p)) for p in parts]
-        )
-        defects.mark(~np.isfinite(spread).all(axis=1), why.NON_FINITE, lambda i: f"spread is {spread[i].tolist()}")
-        defects.mark((spread < 0).any(axis=1), why.NEGATIVE_SPREAD, lambda i: f"spread is {spread[i].tolist()}")
-    return Values(centre, spread)
+    if isinstance(model, Exact):
+        return Values(centre, np.empty((len(table), 0)))
+    if isinstance(model, Gaussian):
+        return Values(centre, checked_spread(table, model, defects))
+    return Values(centre, checked_deviations(table, [model.radius], defects))
 
 
 def _check_incomplete(table: pa.Table, model: Incomplete, defects: Defects) -> Values:
@@ -381,7 +388,7 @@ def _objects(checked: ValidRows, encoding: Encoding) -> Objects:
         mass=existence if values.share is None else existence * values.share,
         centre=values.centre,
         spread=values.spread,
-        reach=zeros if sigmas is None else sigmas * np.hypot.reduce(values.spread, axis=1),
+        reach=zeros if sigmas is None else sigmas * widest(values.spread, model),
         radius=zeros,
         covariance=np.empty((n, 0)),
         group=Labels.of([table[c] for c in encoding.partition_by]) if encoding.partition_by else None,
@@ -412,7 +419,9 @@ def _sampled_reach(objects: Objects, model: Gaussian | Ball, quantile: float) ->
         rounding = 4e-16 * np.abs(objects.centre).sum(axis=1)
         reach = np.maximum(reach * (1.0 + 1e-12) + rounding, least * objects.spread[:, 0])
     else:
-        reach = sampled(objects, model, quantile).reach
+        # A pair of Gaussians keeps its closed form among other models, and that reaches z sigma.
+        least = max(0.0, _normal_quantile(quantile * quantile)) if in_closed_form(model) else 0.0
+        reach = np.maximum(sampled(objects, model, quantile).reach, least * widest(objects.spread, model))
     return reach
 
 
@@ -440,10 +449,12 @@ def _at_points(objects: Objects | Values, model: Model) -> tuple[NDArray[np.int6
     spread = objects.spread if objects.spread.shape[1] else np.zeros((n, 1))
     rows: NDArray[np.float64]
     if isinstance(model, Position):
-        spread = spread[:, [0, 0, -1][: points.shape[1]]]
-        rows = degrees_around(objects.centre, spread[:, None, :] * points[None, :, :], EARTHS[model.earth])
+        offsets = moved(points[:, :2], spread[:, : 1 if model.ellipse is None else 3])
+        if points.shape[1] > 2:
+            offsets = np.concatenate([offsets, moved(points[:, 2:], spread[:, -1:])], axis=2)
+        rows = degrees_around(objects.centre, offsets, EARTHS[model.earth])
     else:
-        rows = objects.centre[:, None, :] + spread[:, None, :] * points[None, :, :]
+        rows = objects.centre[:, None, :] + moved(points, spread)
     wanted = np.ones((n, len(points)), bool)
     wanted[~spread.any(axis=1), 1:] = False
     return np.concatenate([[0], np.cumsum(wanted.sum(axis=1))]), rows[wanted]

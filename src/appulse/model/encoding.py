@@ -75,6 +75,7 @@ class Encoding:
     fill: Fill | None = None
     tells_filled: bool = False
     carry: Columns = ()
+    told_apart: bool = False  # whether keys carry what tells rows apart that differ, too
     motion: Motion | None = None
     degrees: bool = False  # of positions, keep what was given
 
@@ -86,6 +87,11 @@ class Encoding:
     def is_dimension(self, name: str) -> bool:
         """Whether a condition means a coordinate by that name."""
         return uncertainty.is_dimension(self.model, name)
+
+    @property
+    def behind(self) -> Columns:
+        """What keys carry, with its types."""
+        return (*self.carry, *((("", pa.binary()),) if self.told_apart else ()))
 
     def columns(self) -> list[str]:
         """Every column that is read."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 
 from appulse.errors import BadArgument
-from appulse.model.uncertainty import Ball, Exact, Gaussian, Incomplete, Position, Samples
+from appulse.model.uncertainty import Ball, Exact, Gaussian, Incomplete, Position, Samples, in_closed_form
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -78,14 +78,14 @@ def of_model(model: Model) -> Meaning:
         return without_defaults(found, {"weights": None, "names": None})
     found["columns"] = list(model.columns)
     if isinstance(model, Gaussian):
-        spread = [_spread(s) for s in model.sigma] if isinstance(model.sigma, tuple) else _spread(model.sigma)
-        found |= {"sigma": spread, "samples": model.samples}
+        found |= {_error_of(model): _spreads(model), "samples": model.samples}
     elif isinstance(model, Ball):
         found |= {"radius": _spread(model.radius), "samples": model.samples}
     elif isinstance(model, Position):
         found |= {"sigma": _spread(model.sigma), "earth": model.earth}
         found |= {"altitude_sigma": _spread(model.altitude_sigma)}
-        return without_defaults(found, {"sigma": 0.0, "altitude_sigma": 0.0, "earth": "wgs84"})
+        found |= {"ellipse": None if model.ellipse is None else [_spread(s) for s in model.ellipse]}
+        return without_defaults(found, {"sigma": 0.0, "ellipse": None, "altitude_sigma": 0.0, "earth": "wgs84"})
     return without_defaults(found, {"samples": 64})
 
 
@@ -97,6 +97,17 @@ _MODELS: dict[type, str] = {
     Incomplete: "Incomplete",
     Position: "Position",
 }
+
+
+def _error_of(model: Gaussian) -> str:
+    """The argument that says how large errors are; deviations by dimension once meant samples, where now is none."""
+    if model.sigma is None:
+        return "covariance" if model.ellipse is None else "ellipse"
+    return "sigma" if model.isotropic or not in_closed_form(model) else "sigmas"
+
+
+def _spreads(model: Gaussian) -> list[str | float] | str | float:
+    return _spread(model.errors[0]) if model.isotropic else [_spread(s) for s in model.errors]
 
 
 def _spread(given: str | float) -> str | float:

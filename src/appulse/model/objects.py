@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 
 from appulse.model.batch import SHARED, Batch
 
@@ -19,12 +21,30 @@ if TYPE_CHECKING:
 _NO_INTEGERS, _NO_FLOATS = np.empty(0, np.int64), np.empty(0)
 
 
+def contents(objects: Objects) -> pa.Array:
+    """A digest of what each row holds: equal for equal rows."""
+    first, weighted = objects.first * objects.d, objects.weight_runs is not None
+    flat = np.hstack([objects.centre, objects.spread, objects.mass[:, None]])
+    found = []
+    for i in range(len(objects)):
+        digest = blake2b(flat[i].tobytes(), digest_size=16)
+        if len(first):
+            digest.update(objects.samples[first[i] : first[i + 1]].tobytes())
+        if weighted:
+            digest.update(objects.weights[objects.first[i] : objects.first[i + 1]].tobytes())
+        if objects.group is not None:
+            digest.update(objects.group.values[objects.group.codes[i]])
+        found.append(digest.digest())
+    return pa.array(found, pa.binary())
+
+
 @dataclass(frozen=True, slots=True)
 class Objects(Batch):
     """Rows of one stream, as flat arrays; ``n`` rows in ``d`` dimensions.
 
     ``centre`` is the probability-weighted mean; of positions, Earth-centred coordinates and, if known, the altitude.
-    ``spread`` holds sigmas or a radius (n, 0, 1 or d columns; of positions one, and one of the altitude),
+    ``spread`` holds sigmas or a radius, or the upper triangle of a covariance, as `appulse.model.covariance` says (of
+    positions east and north, and one more of the altitude),
     ``covariance`` the upper triangle by rows (n, d (d + 1) / 2; only where samples are held). ``sample_runs`` are the
     samples, if any: ``d`` numbers each, but all of a row's first coordinates come first. ``weight_runs`` are their
     weights, None where each row's samples weigh the same. ``reach`` is the alpha-reach: the radius within which the

@@ -10,6 +10,7 @@ from appulse.errors import BadArgument
 from appulse.kernels.geodesic import Earth, to_centred
 from appulse.model import defects as why
 from appulse.model.columns import floats
+from appulse.model.covariance import checked_deviations, checked_ellipses
 from appulse.model.uncertainty import MOST_ERROR, Position
 
 if TYPE_CHECKING:
@@ -109,13 +110,9 @@ def checked_positions(
     defects.mark(~good, why.BAD_LATITUDE, outside)
     spread = np.empty((len(table), 0))
     if not model.exact:
-        spread = np.column_stack(
-            [floats(table[s]) if isinstance(s, str) else np.full(len(table), s) for s in model.sigmas]
-        )
-        told = ("sigma", "altitude_sigma")[: spread.shape[1]]
-        defects.mark(~np.isfinite(spread).all(axis=1), why.NON_FINITE, lambda i: _listed(told, spread[i]))
-        defects.mark((spread < 0.0).any(axis=1), why.NEGATIVE_SPREAD, lambda i: _listed(told, spread[i]))
-        defects.mark((spread > MOST_ERROR).any(axis=1), why.LARGE_ERROR, lambda i: _listed(told, spread[i]))
+        parts = [] if model.ellipse is None else [checked_ellipses(table, model.ellipse, defects, MOST_ERROR)]
+        rest = model.errors[len(parts) * 3 :]
+        spread = np.hstack([*parts, checked_deviations(table, rest, defects, MOST_ERROR)]) if rest else parts[0]
     places = centred(np.where(good, lat, 0.0), lon, EARTHS[model.earth])
     return np.column_stack([places, given[:, 2:]]), spread
 

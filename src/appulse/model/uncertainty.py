@@ -8,14 +8,20 @@ from enum import IntEnum
 from functools import cache
 from typing import Annotated, TypeAlias
 
-from appulse.arguments import NAME, NOT_NEGATIVE, Kind, Name, Names, checked, either, one_of, several, whole
+from appulse.arguments import NAME, NOT_NEGATIVE, REAL, Kind, Name, Names, checked, either, one_of, several, whole
 from appulse.errors import BadArgument
 
 #: A block of objects has one byte for the number of dimensions.
 MOST_DIMENSIONS = 255
+#: Dimensions up to which pairs of normal rows of any covariances need no samples.
+MOST_IN_CLOSED_FORM = 3
 _SPREAD = either(Kind("a column name", NAME.take), Kind("a number that is finite and at least 0", NOT_NEGATIVE.take))
 _Spread: TypeAlias = Annotated[str | float, _SPREAD]
 _Spreads: TypeAlias = Annotated[Sequence[str | float], several(_SPREAD, "one of these per column")]
+_Shape: TypeAlias = Annotated[
+    Sequence[str | float],
+    several(either(Kind("a column name", NAME.take), Kind("a finite number", REAL.take)), "one of these per entry"),
+]
 _Points: TypeAlias = Annotated[int, whole(1, 100_000, of="points")]
 
 
@@ -64,31 +70,73 @@ class Samples:
 @checked
 @dataclass(frozen=True, init=False)
 class Gaussian:
-    """Normal noise around d columns; ``sigma`` a column, a number, or one of these per dimension.
+    """Normal noise around d columns.
 
-    Pairs of isotropic Gaussians are answered in closed form, others at ``samples`` deterministic points.
+    Give one of these, each part a column or a number:
+
+    * ``sigma``: one standard deviation for all dimensions, or one per dimension;
+    * ``covariance``: the upper triangle of the covariance matrix, row by row, such as ``("sxx", "sxy", "syy")``;
+    * ``ellipse``, in two dimensions: the two semi-axes at one standard deviation, and the angle of the first of them in
+      degrees, clockwise from the second dimension (from north, where the dimensions are east and north).
+
+    A matrix that is not positive semidefinite is a reject. Pairs are answered in closed form where all dimensions share
+    one sigma, and by quadrature to 1e-9 in up to three dimensions, else at ``samples`` deterministic points.
+
+    >>> import appulse as ap
+    >>> ap.Gaussian("x", "y", ellipse=("major", "minor", "angle")).columns
+    ('x', 'y')
     """
 
     columns: tuple[str, ...]
-    sigma: str | float | tuple[str | float, ...]
+    sigma: str | float | tuple[str | float, ...] | None
+    covariance: tuple[str | float, ...] | None
+    ellipse: tuple[str | float, ...] | None
     samples: int
 
     form = Form.GAUSSIAN
 
-    def __init__(self, *columns: Name, sigma: _Spread | _Spreads, samples: _Points = 64) -> None:
-        object.__setattr__(self, "columns", _columns("Gaussian", columns))
-        object.__setattr__(self, "samples", samples)
-        if isinstance(sigma, tuple) and len(sigma) != len(columns):
+    def __init__(
+        self,
+        *columns: Name,
+        sigma: _Spread | _Spreads | None = None,
+        covariance: _Shape | None = None,
+        ellipse: _Shape | None = None,
+        samples: _Points = 64,
+    ) -> None:
+        d = len(_columns("Gaussian", columns))
+        errors = {"sigma": sigma, "covariance": covariance, "ellipse": ellipse}
+        given = [name for name, error in errors.items() if error is not None]
+        if len(given) != 1:
             raise BadArgument(
-                f"Gaussian has {len(columns)} columns and {len(sigma)} sigmas. Give one sigma, or one per column."
+                f"Gaussian got {' and '.join(given) or 'no error'}. Give one of sigma=, covariance= and ellipse=."
             )
+        if isinstance(sigma, tuple) and len(sigma) != d:
+            raise BadArgument(f"Gaussian has {d} columns and {len(sigma)} sigmas. Give one sigma, or one per column.")
+        if covariance is not None and len(covariance) != d * (d + 1) // 2:
+            raise BadArgument(
+                f"Gaussian has {d} columns and {len(covariance)} entries of a covariance. Give the "
+                f"{d * (d + 1) // 2} of its upper triangle, row by row."
+            )
+        if ellipse is not None and d != 2:
+            raise BadArgument(f"Gaussian(ellipse=) is an error of two dimensions, and this has {d}. Give covariance=.")
+        _check_ellipse("Gaussian", ellipse)
         one = sigma[0] if isinstance(sigma, tuple) and len(set(sigma)) == 1 else sigma
+        object.__setattr__(self, "columns", columns)
         object.__setattr__(self, "sigma", one)
+        object.__setattr__(self, "covariance", covariance)
+        object.__setattr__(self, "ellipse", ellipse)
+        object.__setattr__(self, "samples", samples)
+
+    @property
+    def errors(self) -> tuple[str | float, ...]:
+        """What says how large the error is, in the order of its argument."""
+        found = self.sigma if self.sigma is not None else self.covariance or self.ellipse or ()
+        return found if isinstance(found, tuple) else (found,)
 
     @property
     def isotropic(self) -> bool:
         """Whether all dimensions share one deviation."""
-        return not isinstance(self.sigma, tuple)
+        return self.sigma is not None and not isinstance(self.sigma, tuple)
 
 
 @checked
@@ -138,6 +186,10 @@ class Position:
     ellipsoid in metres, or with ``earth="sphere"`` great circles of radius 6,371,008.8 m. Longitudes are taken modulo
     360; a latitude outside [-90, 90] is a reject.
 
+    ``ellipse`` takes the place of ``sigma`` where errors differ by direction: the two semi-axes in metres at one
+    standard deviation, and the angle of the first of them in degrees, clockwise from north; each a column or a number.
+    At a pole, the angle counts from the meridian of Greenwich.
+
     With ``altitude``, a column of metres above the ellipsoid, distances are ``hypot(geodesic, difference of
     altitudes)``; ``altitude_sigma`` is the deviation of its error (metres; a column or a number).
 
@@ -149,6 +201,7 @@ class Position:
     lat: Name
     lon: Name
     sigma: _Spread = 0.0
+    ellipse: _Shape | None = None
     altitude: Name | None = None
     altitude_sigma: _Spread = 0.0
     earth: Annotated[str, one_of("wgs84", "sphere")] = "wgs84"
@@ -157,7 +210,11 @@ class Position:
         _columns("Position", self.columns)
         if self.altitude is None and self.altitude_sigma != 0.0:
             raise BadArgument("Position(altitude_sigma=) is the error of an altitude. Name its column by altitude=.")
-        for name, sigma in (("sigma", self.sigma), ("altitude_sigma", self.altitude_sigma)):
+        if self.ellipse is not None and self.sigma != 0.0:
+            raise BadArgument("Position got sigma and ellipse. Give one of them.")
+        _check_ellipse("Position", self.ellipse)
+        axes = [("ellipse", axis) for axis in (self.ellipse or ())[:2]]
+        for name, sigma in (("sigma", self.sigma), ("altitude_sigma", self.altitude_sigma), *axes):
             if isinstance(sigma, float) and sigma > MOST_ERROR:
                 raise BadArgument(
                     f"Position({name}={sigma:g}) is above {MOST_ERROR:g} metres, where a plane is no model of the "
@@ -170,14 +227,15 @@ class Position:
         return (self.lat, self.lon) if self.altitude is None else (self.lat, self.lon, self.altitude)
 
     @property
-    def sigmas(self) -> tuple[str | float, ...]:
-        """The deviations: in each horizontal direction, and of the altitude if there is one."""
-        return (self.sigma,) if self.altitude is None else (self.sigma, self.altitude_sigma)
+    def errors(self) -> tuple[str | float, ...]:
+        """What says how large errors are: sigma or the ellipse, and the deviation of the altitude if there is one."""
+        flat = (self.sigma,) if self.ellipse is None else tuple(self.ellipse)
+        return flat if self.altitude is None else (*flat, self.altitude_sigma)
 
     @property
     def exact(self) -> bool:
         """Whether no position has an error."""
-        return not any(self.sigmas)
+        return self.ellipse is None and not any(self.errors)
 
     @property
     def form(self) -> Form:
@@ -234,7 +292,14 @@ def is_certain(model: Model) -> bool:
 
 def in_closed_form(model: Model) -> bool:
     """Whether a pair of rows of such models needs no samples."""
-    return isinstance(model, Position) or (isinstance(model, Gaussian) and model.isotropic)
+    if isinstance(model, Gaussian):
+        return model.isotropic or len(model.columns) <= MOST_IN_CLOSED_FORM
+    return isinstance(model, Exact | Position)
+
+
+def pairs_in_closed_form(one: Model, other: Model) -> bool:
+    """Whether pairs of these need no samples, and are more than two points."""
+    return in_closed_form(one) and in_closed_form(other) and not (is_certain(one) and is_certain(other))
 
 
 def columns(model: Model) -> tuple[str, ...]:
@@ -242,13 +307,23 @@ def columns(model: Model) -> tuple[str, ...]:
     if isinstance(model, Samples):
         return (model.column,) if model.weights is None else (model.column, model.weights)
     if isinstance(model, Gaussian):
-        spread = model.sigma if isinstance(model.sigma, tuple) else (model.sigma,)
-        return model.columns + tuple(s for s in spread if isinstance(s, str))
+        return model.columns + tuple(s for s in model.errors if isinstance(s, str))
     if isinstance(model, Ball):
         return model.columns + ((model.radius,) if isinstance(model.radius, str) else ())
     if isinstance(model, Position):
-        return model.columns + tuple(s for s in model.sigmas if isinstance(s, str))
+        return model.columns + tuple(s for s in model.errors if isinstance(s, str))
     return model.columns
+
+
+def _check_ellipse(model: str, ellipse: Sequence[str | float] | None) -> None:
+    if ellipse is None:
+        return
+    if len(ellipse) != 3:
+        raise BadArgument(
+            f"{model}(ellipse=) has {len(ellipse)} entries. Give two semi-axes and the angle of the first in degrees."
+        )
+    if any(isinstance(axis, float) and axis < 0.0 for axis in ellipse[:2]):
+        raise BadArgument(f"{model}(ellipse={tuple(ellipse)!r}) has a negative axis. Give semi-axes of at least 0.")
 
 
 def _columns(model: str, given: tuple[str, ...]) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from appulse.errors import BadArgument, nearest
+from appulse.model.covariance import deviations
 from appulse.model.encode import sampled
 from appulse.model.uncertainty import Gaussian, Position, names
 
@@ -48,7 +49,7 @@ class Attribute:
         if not isinstance(self.models[stream], Gaussian):
             return np.zeros(len(objects))
         k = dimension_of(self.models[stream], self.column, objects.d)
-        return objects.spread[:, k if objects.spread.shape[1] > 1 else 0]
+        return deviations(objects.spread, objects.d)[:, k]
 
 
 def dimension_of(model: Model, column: str, d: int) -> int:

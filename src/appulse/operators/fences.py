@@ -15,6 +15,7 @@ from scipy.special import ndtri
 from appulse.kernels import fences as kernels
 from appulse.kernels.geodesic import Earth
 from appulse.model.batch import Batch
+from appulse.model.covariance import deviations
 from appulse.model.strings import Bytes, Labels
 from appulse.operators.legs import things
 
@@ -173,7 +174,10 @@ def _readings(
 def _placed(rows: Objects, earth: Earth | None) -> tuple[NDArray[np.float64], ...]:
     """Where readings are, the deviations in a unit of each coordinate, Earth-centred places, and deviations."""
     n = len(rows)
-    spread = rows.spread[:, :2] if rows.spread.shape[1] else np.zeros((n, 1))
+    if earth is None:
+        spread = deviations(rows.spread, 2) if rows.spread.shape[1] else np.zeros((n, 1))
+    else:
+        spread = rows.spread[:, :1] if rows.spread.shape[1] else np.zeros((n, 1))
     sigma = spread[:, 0]
     with np.errstate(divide="ignore"):
         if earth is None:

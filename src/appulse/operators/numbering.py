@@ -468,6 +468,13 @@ def in_own_window(objects: Objects, stream: int) -> Objects:
     return objects if stays.all() else objects.take(np.flatnonzero(stays))
 
 
+def pushed_out_at_once(objects: Objects, stream: int) -> Objects:
+    """The rows that their own tick pushed out of their window."""
+    if objects.number is None or objects.frame is None:
+        return objects.slice(0, 0)
+    return objects.filter(objects.number < objects.frame[:, stream])
+
+
 def in_canonical_order(objects: Objects) -> Objects:
     """The rows by time, then by key, then by values: the same on every engine."""
     time = objects.time

@@ -12,6 +12,8 @@ from appulse.kernels import bounds as bound_kernels
 from appulse.kernels.altitude import altitude_pairs
 from appulse.kernels.arrays import RowPairs, Sampled
 from appulse.kernels.axes import refine_on_axes
+from appulse.kernels.earth_ellipses import ellipse_pairs
+from appulse.kernels.ellipses import normal_pairs
 from appulse.kernels.gaussian import Gaussians, gaussian_pairs
 from appulse.kernels.geodesic import Earth, Near, earth_pairs
 from appulse.kernels.grid import squared_distances
@@ -20,7 +22,7 @@ from appulse.kernels.refine import refine
 from appulse.kernels.strings import Ordered, Runs, sorts_after
 from appulse.kernels.within_epsilon import SamplePairs, close_samples
 from appulse.model.batch import SHARED, Batch, Ragged
-from appulse.model.uncertainty import in_closed_form
+from appulse.model.uncertainty import Position, in_closed_form
 from appulse.operators.pairings import Pairings
 from appulse.operators.plan import tolerated
 
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from appulse.model.objects import Objects
     from appulse.model.uncertainty import Model
     from appulse.operators.buffers import Arena
     from appulse.operators.labels import LabelNumbers
@@ -60,6 +63,10 @@ class Ownership(Protocol):
         """A mask over the pairs; ``labels`` gives the bytes behind group numbers."""
         ...
 
+    def spoken_for(self, objects: Objects) -> NDArray[np.bool_]:
+        """Which rows are this instance's to report, each of one instance alone."""
+        ...
+
 
 @dataclass(frozen=True)
 class ScoredPairs(Batch):
@@ -89,10 +96,10 @@ def evaluated(plan: JoinPlan, pairs: CandidatePairs, kinds: tuple[Model, Model],
     """The pairs that reach the threshold, by what their models (``kinds``) are; each bound's share is counted."""
     if plan.earth is not None:
         found = _on_earth(plan, pairs, plan.earth, counts)
-    elif not plan.values and all(map(in_closed_form, kinds)):
-        found = _exact(pairs, _gaussian(plan, pairs, counts))
     elif plan.points_only:
         found = _exact(pairs, _points(plan, pairs, counts))
+    elif not plan.values and all(map(in_closed_form, kinds)):
+        found = _exact(pairs, _normal(plan, pairs, counts))
     else:
         found = _samples(plan, pairs, counts)
     return found.filter(found.probability >= plan.threshold)
@@ -110,25 +117,31 @@ def _points(plan: JoinPlan, pairs: CandidatePairs, counts: Counter[str]) -> NDAr
     return np.where(square <= plan.limit**2, mass, np.nan)
 
 
-def _gaussian(plan: JoinPlan, pairs: CandidatePairs, counts: Counter[str]) -> NDArray[np.float64]:
+def _normal(plan: JoinPlan, pairs: CandidatePairs, counts: Counter[str]) -> NDArray[np.float64]:
     a, b = pairs.left_store, pairs.right_store
     probability = np.empty(len(pairs.left))
-    if a.spread is None or b.spread is None:
-        return probability
-    gaussian_pairs(
+    left, right = (_NO_SPREAD if store.spread is None else store.spread.view for store in (a, b))
+    kernel = gaussian_pairs if left.shape[1] == right.shape[1] == 1 else normal_pairs
+    kernel(
         pairs.rows,
         plan.epsilon,
         plan.limit**2,
         plan.threshold,
         "projection" in plan.bounds,
-        Gaussians(a.centre.view, a.mass.view, a.spread.view),
-        Gaussians(b.centre.view, b.mass.view, b.spread.view),
+        Gaussians(a.centre.view, a.mass.view, left),
+        Gaussians(b.centre.view, b.mass.view, right),
         probability,
     )
     pruned = int(np.isnan(probability).sum())
     counts["pruned_projection"] += pruned
     counts["refined"] += len(probability) - pruned
     return probability
+
+
+# Coordinates of positions without altitude.
+_FLAT = 3
+# Of rows without error.
+_NO_SPREAD = np.empty((0, 0))
 
 
 def _on_earth(plan: JoinPlan, pairs: CandidatePairs, earth: Earth, counts: Counter[str]) -> ScoredPairs:
@@ -145,7 +158,9 @@ def _on_earth(plan: JoinPlan, pairs: CandidatePairs, earth: Earth, counts: Count
         "projection" in plan.bounds,
     )
     one, other = (Gaussians(s.centre.view, s.mass.view, none if s.spread is None else s.spread.view) for s in (a, b))
-    kernel = earth_pairs if a.d == 3 else altitude_pairs
+    kernel = earth_pairs if a.d == _FLAT else altitude_pairs
+    if any(isinstance(kind, Position) and kind.ellipse is not None for kind in plan.models):
+        kernel = ellipse_pairs
     kernel(pairs.rows, earth, near, one, other, probability, distance)
     pruned = 0 if plan.points_only else int(np.isnan(probability).sum())
     counts["pruned_projection"] += pruned

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from appulse.model.positions import earth_of
-from appulse.model.uncertainty import Form, Model, in_closed_form
+from appulse.model.uncertainty import Form, Model, in_closed_form, pairs_in_closed_form
 
 if TYPE_CHECKING:
     from appulse.kernels.geodesic import Earth
@@ -32,7 +32,7 @@ class JoinPlan:
     ``values`` the samples that match are, and everything is sampled.
     ``bounds`` and ``index`` change the speed, never the answers. Where probabilities are ``bounded`` a lower and an
     upper bound of them will do. Where there is a ``vertical`` epsilon, ``epsilon`` is the horizontal one, and both have
-    to hold.
+    to hold. ``how`` says of which streams rows without a partner are answers, too.
     """
 
     streams: tuple[str, ...]
@@ -51,6 +51,7 @@ class JoinPlan:
     values: bool = False
     bounded: bool = False
     vertical: float | None = None
+    how: str = "inner"
 
     @property
     def limit(self) -> float:
@@ -60,7 +61,7 @@ class JoinPlan:
 
     @property
     def closed_form(self) -> bool:
-        """Whether every stream is an isotropic Gaussian or a position, so that nothing need be sampled."""
+        """Whether every stream is exact, a position, or normal in few dimensions, so that nothing need be sampled."""
         return not self.values and all(map(in_closed_form, self.models))
 
     @property
@@ -70,8 +71,12 @@ class JoinPlan:
 
     @property
     def some_closed_form(self) -> bool:
-        """Whether some pairs need not be sampled: those of two isotropic Gaussians."""
-        return not self.values and sum(map(in_closed_form, self.models)) >= (1 if self.self_join else 2)
+        """Whether some pairs of uncertain rows need not be sampled."""
+        models = self.models
+        partners = [models[i if self.self_join else i + 1 :] for i in range(len(models))]
+        return not self.values and any(
+            pairs_in_closed_form(one, other) for one, others in zip(models, partners, strict=True) for other in others
+        )
 
     @property
     def uncertain(self) -> bool:

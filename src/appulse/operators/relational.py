@@ -17,6 +17,7 @@ import numpy as np
 from appulse.kernels import aggregates as kernels
 from appulse.kernels.numbering import COUNT, TUMBLE_ROWS, TUMBLE_TIME
 from appulse.kernels.poisson_binomial import absent_pmf
+from appulse.model.covariance import deviations
 from appulse.model.encode import sampled
 from appulse.model.objects import Objects
 from appulse.model.uncertainty import Form
@@ -418,7 +419,7 @@ class _Evaluation:
         if rows.form == Form.POINT:
             return rows.centre[:, k].copy(), zeros, zeros
         if rows.form == Form.GAUSSIAN:
-            return rows.centre[:, k].copy(), zeros, rows.spread[:, k if rows.spread.shape[1] > 1 else 0].copy()
+            return rows.centre[:, k].copy(), zeros, deviations(rows.spread, rows.d)[:, k].copy()
         mean, rest, deviation = np.empty(len(rows)), np.empty(len(rows)), np.empty(len(rows))
         kernels.row_moments(*self._points_of(k), mean, rest, deviation)
         return mean, rest, deviation

@@ -17,6 +17,7 @@ import numpy as np
 from appulse.errors import StateError, tell_exploding, warn_exploding
 from appulse.kernels.sweep import ArrivalRows, Balls, Candidates, Cursor, PairRule, sweep
 from appulse.model.batch import Batch
+from appulse.model.covariance import widest
 from appulse.model.degrees import degrees_hint
 from appulse.model.encode import sampled
 from appulse.model.objects import Objects
@@ -29,6 +30,7 @@ from appulse.operators.labels import LabelNumbers
 from appulse.operators.one_dimension import matches, prepare
 from appulse.operators.output import Output, Watch, explodes
 from appulse.operators.pairs import CandidatePairs, Ownership, ScoredPairs, evaluated, pairings, sorts_after_partner
+from appulse.operators.partners import Partners
 from appulse.operators.presence import Windows, pair_factor
 from appulse.operators.store import WindowBuffer
 
@@ -49,6 +51,7 @@ _FIRST_CAPACITY = 1 << 15
 _ESTIMATED_FROM, _ESTIMATED_EVERY = 512, 100_000
 _PROBES = 256  # arrivals that are looked at for what an index costs
 _EVER = np.iinfo(np.int64).max
+_NEVER = np.iinfo(np.int64).min
 # A Gaussian has no radius; beyond this many sigmas there is nothing a double can tell from zero.
 _GAUSSIAN_EDGE = 39.0
 _FEWER_SAMPLES = (
@@ -75,6 +78,10 @@ class SimilarityJoin:
         self._groups, self._differs = LabelNumbers(), LabelNumbers()
         self._floor = np.zeros((1, len(self.plan.streams)), np.int64)
         self.standing = OpenPairs()
+        self.partners: Partners | None = None
+        if self.plan.how != "inner":
+            self.partners = Partners(self.plan.how, apart=self.ownership is not None, bounded=self.plan.bounded)
+        self.past = _NEVER  # of time windows: rows whose window was over before this have left
         self.estimate: Estimate | None = None
         self._come = 0  # rows since the last estimate
         self._matching = Watch(0, _matching_samples, values=True)  # samples that match, of the push at hand
@@ -139,10 +146,64 @@ class SimilarityJoin:
         """
         if self.plan.rule is not None:
             return NO_ANSWERS
+        alone = self._expired(frontier)
         # Before the first rows there are no stores.
         for store, window in zip(self._stores, self._windows.tolist(), strict=False):
             store.drop_before(frontier - window)
-        return self._left(self.standing.until(frontier))
+        return Answers.concat([self._left(self.standing.until(frontier)), alone])
+
+    @property
+    def next_expiry(self) -> int | None:
+        """When the next row leaves a time window, where rows without a partner are told."""
+        if self.partners is None:
+            return None
+        over = [s.time.view + w for s, w in zip(self._stores, self._windows.tolist(), strict=False)]
+        waiting = [int(own[own >= self.past].min()) for own in over if (own >= self.past).any()]
+        return min(waiting, default=None)
+
+    def end(self) -> Answers:
+        """The streams have ended: whatever is held leaves. Returns the rows that had no partner."""
+        if self.plan.rule is None:
+            return self._expired(_EVER)
+        return self._pushed_out(None)
+
+    def _expired(self, frontier: int) -> Answers:
+        """Under time windows, rows that leave now; they are told once, whenever they are forgotten."""
+        if self.partners is None:
+            return NO_ANSWERS
+        found = []
+        for own, (store, window) in enumerate(zip(self._stores, self._windows.tolist(), strict=False)):
+            over = store.time.view + window
+            gone = np.flatnonzero((over >= self.past) & (over < frontier))
+            found.append(self.partners.leave(int(self._stream_of[own]), store, self._spoken_for(own, gone)))
+        self.past = max(self.past, frontier)
+        return self._left(self.partners.answers(found))
+
+    def _pushed_out(self, before: NDArray[np.int64] | None) -> Answers:
+        """Under windows that go by rows, rows that the floors have passed since ``before``; None: all that are held."""
+        if self.partners is None:
+            return NO_ANSWERS
+        self._grow_floor()
+        found = []
+        for own, store in enumerate(self._stores):
+            stream, group, rank = int(self._stream_of[own]), store.group.view, store.rank.view
+            if before is None:
+                gone = rank >= self._floor[group, stream]
+            else:
+                known = np.zeros((len(self._floor), self._floor.shape[1]), np.int64)
+                known[: len(before)] = before
+                gone = (rank >= known[group, stream]) & (rank < self._floor[group, stream])
+            rows = self._spoken_for(own, np.flatnonzero(gone))
+            found.append(self.partners.leave(stream, store, rows))
+        return self._left(self.partners.answers(found))
+
+    def _spoken_for(self, own: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Of some rows of a store, those that this instance speaks for."""
+        if self.ownership is None or len(rows) == 0:
+            return rows
+        stream = int(self._stream_of[own])
+        objects = self._stores[own].objects(self.plan.models[stream].form, rows, self._groups, self._differs)
+        return rows[self.ownership.spoken_for(objects)]
 
     def leave(self, floors: WindowStarts) -> Answers:
         """Windows that go by rows have moved on: forget what they no longer hold.
@@ -151,13 +212,15 @@ class SimilarityJoin:
         """
         groups = self._groups.of(floors.group, len(floors))
         self._grow_floor()
+        before = self._floor.copy() if self.partners is not None else None
         np.maximum.at(self._floor, (groups, floors.stream), floors.floor)
+        alone = NO_ANSWERS if before is None else self._pushed_out(before)
         for own, store in enumerate(self._stores):
             if not self.plan.grouped:
                 store.drop_before(int(self._floor[0, self._stream_of[own]]))
             elif store.crowded:
                 store.keep(self._live(own))
-        return self._left(self.standing.below(self._floor, groups, floors))
+        return Answers.concat([self._left(self.standing.below(self._floor, groups, floors)), alone])
 
     def _left(self, pairs: Answers) -> Answers:
         self.output.add(len(pairs))
@@ -269,6 +332,7 @@ class SimilarityJoin:
                     numbered=numbered,
                     grouped=self.plan.grouped,
                     framed=framed,
+                    paired=self.partners is not None,
                 )
                 for _ in self._stream_of
             ]
@@ -313,7 +377,7 @@ class SimilarityJoin:
         if "reach" not in self.plan.bounds:
             extent = np.maximum(extent, objects.radius)
             if in_closed_form(model) and objects.spread.shape[1]:
-                extent = np.maximum(extent, _GAUSSIAN_EDGE * np.hypot.reduce(objects.spread, axis=1))
+                extent = np.maximum(extent, _GAUSSIAN_EDGE * widest(objects.spread, model))
         group, differ = self._groups.of(objects.group, n), self._differs.of(objects.differ, n)
         # Rows taken from state have no frames: whatever else is there, is there with them.
         frame = np.zeros((n, self.plan.frame_width), np.int64) if objects.frame is None else objects.frame
@@ -424,6 +488,11 @@ class SimilarityJoin:
             passed = found.probability >= self.plan.threshold
             self.counts["pruned_window"] += int(len(passed) - passed.sum())
             found, factor = found.filter(passed), factor[passed]
+        if self.partners is not None:
+            self.partners.met(int(self._stream_of[left]), found.pairs.left_store, found.pairs.left)
+            self.partners.met(int(self._stream_of[right]), found.pairs.right_store, found.pairs.right)
+            if self.plan.how == "left_anti":
+                return NO_ANSWERS
         self.counts["answers"] += len(found.probability)
         self.output.add(len(found.probability))
         return self._answers(left, right, found, factor)

@@ -64,6 +64,7 @@ class WindowBuffer:
         numbered: bool = False,
         grouped: bool = False,
         framed: int = 0,
+        paired: bool = False,
     ) -> None:
         self.d, self._numbered, self._comparable = d, numbered, not (numbered and grouped)
         self.time, self.rank, self.rank_max = Column(np.int64), Column(np.int64), Column(np.int64)
@@ -75,6 +76,7 @@ class WindowBuffer:
         self.shape: Column | None = None  # higher moments, as `shapes` has them
         self.spread: Column | None = None
         self.frame = Column(np.int64, framed) if framed else None
+        self.met = Column(np.bool_) if paired else None  # whether a row has had a partner
         self.group, self.differ = Column(np.int64), Column(np.int64)
         self.samples, self.weights, self.key = Arena(np.float64), Arena(np.float64), Arena(np.uint8)
         self.cell, self.following = Column(np.int64), Column(np.int64)
@@ -96,7 +98,7 @@ class WindowBuffer:
         always += [self.radius, self.centre]
         always += [self.group, self.differ, self.cell, self.following]
         return always + [
-            column for column in (self.covariance, self.shape, self.spread, self.frame) if column is not None
+            column for column in (self.covariance, self.shape, self.spread, self.frame, self.met) if column is not None
         ]
 
     @property
@@ -134,6 +136,8 @@ class WindowBuffer:
             column.grow(len(objects))
         if self.frame is not None:
             self.frame.grow(len(objects))[...] = 0 if objects.frame is None else objects.frame
+        if self.met is not None:
+            self.met.grow(len(objects))[...] = False
         if objects.spread.shape[1]:
             self.spread = self.spread or Column(np.float64, objects.spread.shape[1])
             self.spread.extend(objects.spread)

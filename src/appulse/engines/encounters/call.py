@@ -158,6 +158,7 @@ def resolve_encounters(
         )
     for stream, name in zip(streams, names, strict=True):
         _check_stream(stream, name, d)
+    _check_circles(streams, names)
     motions = tuple(stream.motion for stream in streams if stream.motion is not None)
     earth = earth_of([stream.value for stream in streams])
     within, vertical = thresholds(epsilon, streams)
@@ -224,6 +225,16 @@ def _check_stream(stream: Stream, name: str, d: int) -> None:
         )
     if isinstance(stream.motion, Course) and d != 2 and not on_earth:
         raise BadArgument(f"A Course is of two dimensions, and values of stream {name!r} have {d}. Use ap.Velocity.")
+
+
+def _check_circles(streams: Sequence[Stream], names: Sequence[str]) -> None:
+    """Refuse ellipses of positions: the mass of a capsule is known for circles."""
+    for stream, name in zip(streams, names, strict=True):
+        if isinstance(stream.value, Position) and stream.value.ellipse is not None:
+            raise BadArgument(
+                f"encounters() takes circles of error on the Earth, and stream {name!r} has an ellipse. Give sigma=, "
+                "such as the larger semi-axis."
+            )
 
 
 def _check_ball(streams: Sequence[Stream], names: Sequence[str]) -> None:

@@ -145,6 +145,13 @@ def resolve_fences(
             f"fence_events() takes places in a plane or on the Earth, and the value of stream {name!r} is {value!r}. "
             "Use ap.Position(lat, lon), or ap.Exact or ap.Gaussian of two columns."
         )
+    if (isinstance(value, Gaussian | Position) and value.ellipse is not None) or (
+        isinstance(value, Gaussian) and value.covariance is not None
+    ):
+        raise BadArgument(
+            f"fence_events() takes one deviation in each direction, and the value of stream {name!r} has an ellipse or "
+            "a covariance. Give sigma=, such as the larger semi-axis."
+        )
     if leave > enter:
         raise BadArgument(
             f"leave={leave:g} is above enter={enter:g}: a thing would leave as it enters. Give leave <= enter."

@@ -28,6 +28,7 @@ from appulse.model.times import from_micros, is_time
 from appulse.model.uncertainty import Position
 from appulse.operators.attributes import Attribute, dimension_of
 from appulse.operators.numbering import Sequencer
+from appulse.operators.partners import HOW
 from appulse.operators.plan import JoinPlan
 from appulse.queries.condition import parse
 from appulse.windows.definitions import DeltaWindow, TimeWindow, Window
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 
 EMITS = ("matches", "changes")
 PROBABILITIES = ("exact", "bounds")
+_TWO = 2
 #: Samples that match, and what they add to the probability.
 PAIRS = pa.list_(
     pa.struct([("left", pa.list_(pa.float64())), ("right", pa.list_(pa.float64())), ("weight", pa.float64())])
@@ -60,8 +62,10 @@ _DEFAULTS = {
     "emit": "matches",
     "probabilities": "exact",
     "values": False,
+    "how": "inner",
 }
 Emit: TypeAlias = Annotated[str, one_of(*EMITS)]
+How: TypeAlias = Annotated[str, one_of(*HOW)]
 Probabilities: TypeAlias = Annotated[str, one_of(*PROBABILITIES)]
 
 
@@ -93,9 +97,10 @@ class JoinCall(ObjectsCall):
     @cached_property
     def answer_schema(self) -> pa.Schema:
         """Columns of the answers."""
+        anti = self.plan.how == "left_anti"
         sides = [
             (f"{side}_{what}", kind)
-            for side in ("left", "right")
+            for side in (("left",) if anti else ("left", "right"))
             for what, kind in (("stream", pa.string()), ("key", self.key_type), ("time", self.time_type))
         ]
         figures = [("distance", pa.float64()), ("probability", pa.float64())]
@@ -104,6 +109,9 @@ class JoinCall(ObjectsCall):
         pairs = [("pairs", PAIRS)] if self.plan.values else []
         filled = [(f"{side}_filled", FILLED) for side in ("left", "right")] if self.imputes else []
         carried = [(f"{side}_{name}", kind) for side, own in self.carried for name, kind in own]
+        if anti:
+            kept = [(name, kind) for name, kind in (*filled, *carried) if name.startswith("left_")]
+            return pa.schema([*sides, *kept])
         return pa.schema([*sides, *figures, *changes, *pairs, *filled, *carried])
 
     @cached_property
@@ -125,7 +133,7 @@ class JoinCall(ObjectsCall):
     @property
     def holds_back(self) -> bool:
         """Whether the end of the streams brings forth what nothing else does: held ticks, or pairs that left."""
-        return self.plan.rule is not None or self.plan.changes
+        return self.plan.rule is not None or self.plan.changes or self.plan.how != "inner"
 
     @property
     def lag(self) -> int | None:
@@ -147,6 +155,7 @@ class JoinCall(ObjectsCall):
             "emit": "changes" if plan.changes else "matches",
             "probabilities": "bounds" if plan.bounded else "exact",
             "values": plan.values,
+            "how": plan.how,
             "types": of_types([("key", self.key_type), ("time", self.time_type)]),
         }
         return of_call("self_join" if plan.self_join else "similarity_join", arguments, _DEFAULTS)
@@ -176,6 +185,7 @@ def resolve(
     probabilities: str = "exact",
     values: bool = False,
     imputer: Any = None,
+    how: str = "inner",
 ) -> JoinCall:
     """Check a call against the columns there are, and settle everything that follows from its arguments."""
     names = stream_names(streams, self_join=self_join)
@@ -186,6 +196,7 @@ def resolve(
         )
     if values and any(isinstance(stream.value, Position) for stream in streams):
         raise BadArgument("values=True lists samples that match, and positions have none. Leave out values=True.")
+    check_how(how, names, emit=emit, values=values)
     check_places(streams, names)
     arrival = _check_order(streams, names)
     conditions = [tuple(map(parse, stream.where)) for stream in streams]
@@ -202,13 +213,15 @@ def resolve(
         quantile=reach_quantile(threshold),
         self_join=self_join,
         check_differ=different is not None,
-        bounds=options.bounds,
+        # Rows that are not filled before they may match something are not there to leave alone.
+        bounds=options.bounds if how == "inner" else options.bounds - {"lazy"},
         index=options.index,
         rule=rule_of(window),
         grouped=bool(streams[0].partitions),
         changes=emit == "changes",
         values=values,
         bounded=probabilities == "bounds",
+        how=how,
     )
     key_type, time_type = common_key_type(streams, schemas, names), common_time_type(streams, schemas, names)
     d = known_dimensions(names, models, schemas)
@@ -260,6 +273,18 @@ def resolve(
     return call
 
 
+def check_how(how: str, names: Sequence[str], *, emit: str, values: bool) -> None:
+    """Raise `BadArgument` where rows without a partner cannot be told."""
+    if how == "inner":
+        return
+    if len(names) != _TWO:
+        raise BadArgument(f"how={how!r} is of two streams, and the join has {len(names)}. Leave it out, or join two.")
+    if emit == "changes":
+        raise BadArgument(f"how={how!r} reports rows once, emit='changes' pairs that come and go. Give one of them.")
+    if values:
+        raise BadArgument(f"values=True lists samples that match, how={how!r} rows without any. Give one of them.")
+
+
 def _check_order(streams: Sequence[Stream], names: Sequence[str]) -> bool:
     """Whether rows are taken in order of arrival: on all inputs, or on none."""
     orders = {name: stream.order for name, stream in zip(names, streams, strict=True)}
@@ -270,6 +295,38 @@ def _check_order(streams: Sequence[Stream], names: Sequence[str]) -> bool:
 
 def to_table(answers: Answers, call: JoinCall) -> pa.Table:
     """Answers as a table in the types the user gave."""
+    if call.plan.how == "inner":
+        return _pairs_table(answers, call)
+    left, right = answers.right_stream < 0, answers.left_stream < 0
+    parts = [_alone_table(answers.filter(left), call, 0), _alone_table(answers.filter(right), call, 1)]
+    if call.plan.how != "left_anti":
+        parts.insert(0, _pairs_table(answers.filter(~(left | right)), call))
+    return pa.concat_tables(parts)
+
+
+def _alone_table(answers: Answers, call: JoinCall, side: int) -> pa.Table:
+    """Rows without a partner, which stand on one side."""
+    if len(answers) == 0:
+        return call.no_answers
+    name, own = call.carried[side]
+    if side == 0:
+        stream, key, time = answers.left_stream, answers.left_key, answers.left_time
+    else:
+        stream, key, time = answers.right_stream, answers.right_key, answers.right_time
+    columns: dict[str, pa.Array] = {}
+    if call.imputes:
+        key, columns[f"{name}_filled"] = filled_columns(key, stream, call.encodings)
+    key, brought = carried_by(key, stream, call.encodings, own)
+    columns |= {f"{name}_{column}": values for (column, _), values in zip(own, brought, strict=True)}
+    columns |= {f"{name}_stream": _named(stream, call.names), f"{name}_key": decode(key, call.key_type)}
+    columns[f"{name}_time"] = _times(time, stream, call)
+    schema = call.answer_schema
+    return pa.Table.from_arrays(
+        [columns.get(field.name, pa.nulls(len(answers), field.type)) for field in schema], schema=schema
+    )
+
+
+def _pairs_table(answers: Answers, call: JoinCall) -> pa.Table:
     if len(answers) == 0:
         return call.no_answers
     columns, filled, carried = [], [], []
@@ -282,7 +339,7 @@ def to_table(answers: Answers, call: JoinCall) -> pa.Table:
         if call.imputes:
             key, column = filled_columns(key, stream, call.encodings)
             filled.append(column)
-        if own:
+        if own or call.encodings[0].told_apart:
             key, brought = carried_by(key, stream, call.encodings, own)
         carried += brought
         columns.append(_named(stream, call.names))

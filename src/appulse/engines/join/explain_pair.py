@@ -17,14 +17,16 @@ from appulse.engines.local import as_table
 from appulse.engines.thresholds import TOLERANCE
 from appulse.errors import BadArgument, bad_rows
 from appulse.kernels.bounds import cantelli, cantelli_on_square, reverse_markov
+from appulse.kernels.earth_ellipses import heading
 from appulse.kernels.gaussian import phi
 from appulse.kernels.geodesic import geodesic
 from appulse.kernels.moments import shapes
 from appulse.model.columns import as_array
+from appulse.model.covariance import flat_and_above, matrices
 from appulse.model.encode import encode, holes_of, infer_dimensions, sampled
 from appulse.model.filled import OBSERVED
 from appulse.model.positions import degrees_of
-from appulse.model.uncertainty import Incomplete, Position, in_closed_form
+from appulse.model.uncertainty import Incomplete, Position, in_closed_form, is_certain, pairs_in_closed_form
 from appulse.windows.definitions import TimeWindow
 
 if TYPE_CHECKING:
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
 
 _FOREVER = 1e9  # seconds
 _SHOWN = 10  # rows behind a fill
+_FLAT = 3  # coordinates of positions without altitude
+_ALIKE = 1e-12  # by which share variances differ at most that are one
 #: What the operator's counters mean, in the order in which bounds are tried.
 _DECIDED = {
     "pruned_reach": "reach: the rows are too far apart for what they can reach",
@@ -78,12 +82,7 @@ class _Side:
 
     @property
     def gaussian(self) -> bool:
-        return in_closed_form(self.model)
-
-    @property
-    def sigma(self) -> float:
-        """The deviation in each direction, where it is one."""
-        return float(self.row.spread[0, 0]) if self.row.spread.shape[1] else 0.0
+        return in_closed_form(self.model) and not is_certain(self.model)
 
 
 def explained_pair(
@@ -141,10 +140,9 @@ def _described(side: _Side, name: str, plan: JoinPlan) -> str:
     if plan.earth is not None:
         lat, lon, *altitude = degrees_of(samples.centre, plan.earth)[0]
         above = "".join(f", altitude {metres:.6g}" for metres in altitude)
-        sigmas = " and ".join(f"{sigma:.6g}" for sigma in side.row.spread[0]) or "0"
         return (
             f"{name}: latitude {lat:.8g}, longitude {lon:.8g}{above}, exists with {samples.mass[0]:.6g}, "
-            f"sigma {sigmas} metres, reach {side.row.reach[0]:.6g}"
+            f"{_size(side)} metres, reach {side.row.reach[0]:.6g}"
         )
     mean = ", ".join(f"{x:.6g}" for x in samples.centre[0])
     count = "closed form where it meets its like" if side.gaussian else f"{int(samples.first[1])} samples"
@@ -152,6 +150,19 @@ def _described(side: _Side, name: str, plan: JoinPlan) -> str:
         f"{name}: mean ({mean}), exists with {samples.mass[0]:.6g}, {count}, radius {samples.radius[0]:.6g}, "
         f"reach {side.row.reach[0]:.6g}"
     )
+
+
+def _size(side: _Side) -> str:
+    """The error of a position."""
+    spread = side.row.spread
+    if not isinstance(side.model, Position) or side.model.ellipse is None:
+        return "sigma " + (" and ".join(f"{sigma:.6g}" for sigma in spread[0]) or "0")
+    flat, above = flat_and_above(spread, side.model)
+    variances, axes = np.linalg.eigh(matrices(flat, 2)[0])
+    minor, major = np.sqrt(np.maximum(variances, 0.0)).tolist()
+    angle = math.degrees(math.atan2(axes[0, 1], axes[1, 1])) % 180.0
+    high = "".join(f", altitude {sigma:.6g}" for sigma in above[0])
+    return f"ellipse {major:.6g} by {minor:.6g} at {angle:.4g} degrees{high}"
 
 
 def _fills(table: pa.Table, encoding: Encoding) -> Iterator[str]:
@@ -198,11 +209,9 @@ def _numbers(left: _Side, right: _Side, call: JoinCall) -> Iterator[str]:
     reach = epsilon + float(left.row.reach[0] + right.row.reach[0])
     yield f"distance of the means: {distance:.6g}; epsilon {epsilon:.6g}; with both reaches {reach:.6g}"
     yield f"mass: at most {mass:.6g}, if both exist"
-    if left.gaussian and right.gaussian and not plan.values:
-        deviation = math.hypot(left.sigma, right.sigma)
-        if deviation > 0.0 and (plan.earth is None or len(gap) == 3):
-            bound = mass * phi((plan.epsilon - distance) / deviation)
-            yield f"half-space (deviation {deviation:.6g}): at most {bound:.6g}"
+    if plan.earth is not None or (pairs_in_closed_form(left.model, right.model) and not plan.values):
+        if plan.earth is None or len(gap) == _FLAT:
+            yield from _half_space(left, right, gap, distance, plan)
         return
     far = distance + float(a.radius[0] + b.radius[0])
     yield f"accept: farthest samples at most {far:.6g} apart" + (", within epsilon" if far <= plan.limit else "")
@@ -224,6 +233,39 @@ def _numbers(left: _Side, right: _Side, call: JoinCall) -> Iterator[str]:
     spread = float(left.shape[0, -1] + right.shape[0, -1] + 4.0 * np.trace(product))
     bound = cantelli_on_square(distance, trace, along, skew, spread, far, 0.0, plan.limit)
     yield f"Cantelli on squared distances: at most {mass * bound:.6g}"
+
+
+def _half_space(left: _Side, right: _Side, gap: NDArray[np.float64], distance: float, plan: JoinPlan) -> Iterator[str]:
+    """The bound along the line of centres, and the ellipse of the difference where it is one."""
+    error, line = _difference(left, right, gap, plan)
+    deviation = math.sqrt(max(0.0, float(line @ error @ line)))
+    mass = float(left.samples.mass[0] * right.samples.mass[0])
+    if deviation > 0.0:
+        bound = mass * phi((plan.epsilon - distance) / deviation)
+        yield f"half-space (deviation {deviation:.6g}): at most {bound:.6g}"
+    variances, axes = np.linalg.eigh(error)
+    if variances[-1] - variances[0] > _ALIKE * variances[-1]:
+        sizes = " and ".join(f"{math.sqrt(max(0.0, v)):.6g}" for v in variances[::-1])
+        angle = math.degrees(math.acos(min(1.0, abs(float(axes[:, -1] @ line)))))
+        yield f"ellipse of the difference: semi-axes {sizes}, the first at {angle:.3g} degrees to the line of centres"
+
+
+def _difference(
+    left: _Side, right: _Side, gap: NDArray[np.float64], plan: JoinPlan
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The covariance of the difference of two normal rows, and the line of centres; on the Earth along and across."""
+    one, other = left.row.spread, right.row.spread
+    if plan.earth is None:
+        size = float(np.linalg.norm(gap))
+        line = gap / size if size > 0.0 else np.eye(len(gap))[0]
+        return (matrices(one, len(gap)) + matrices(other, len(gap)))[0], line
+    total = np.zeros((2, 2))
+    ends = (left.row.centre[0].tolist(), right.row.centre[0].tolist())
+    for spread, (here, there), sign in ((one, ends, 1.0), (other, ends[::-1], -1.0)):
+        east, north = (sign * part for part in heading(plan.earth, *here, *there))
+        turn = np.array([[east, north], [north, -east]])
+        total += turn @ matrices(spread, 2)[0] @ turn.T
+    return total, np.array([1.0, 0.0])
 
 
 def _matrix(upper: np.ndarray[Any, np.dtype[np.float64]], d: int) -> np.ndarray[Any, np.dtype[np.float64]]:

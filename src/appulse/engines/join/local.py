@@ -19,8 +19,8 @@ from appulse.model.encode import checked, infer_dimensions
 from appulse.model.encoding import check_columns
 from appulse.model.objects import Objects
 from appulse.model.uncertainty import names
-from appulse.operators.answers import Answers
-from appulse.operators.numbering import Released, in_own_window
+from appulse.operators.answers import NO_ANSWERS, Answers
+from appulse.operators.numbering import Released, in_own_window, pushed_out_at_once
 from appulse.operators.output import Output
 from appulse.operators.similarity_join import SimilarityJoin
 
@@ -73,6 +73,8 @@ class JoinBucket(ObjectsBucket):
             over = self.clock.now if ended else self.complete if self.complete > 0 else None
             if over is not None:
                 answers.append(self._end(over))
+        if ended:
+            answers.append(self.operator.end())
         return [to_table(Answers.concat(answers), self.call)]
 
     def _end(self, before: int) -> Answers:
@@ -97,7 +99,15 @@ class JoinBucket(ObjectsBucket):
             for part, objects in zip(released, numbered.objects, strict=True)
         ]
         presence = () if numbered.presence is None else (numbered.presence,)
-        return [self.operator.push(self._ready(batches), presence), self.operator.leave(numbered.floors)]
+        gone = self._at_once([(part.stream, rows) for part, rows in zip(released, numbered.objects, strict=True)])
+        return [self.operator.push(self._ready(batches), presence), self.operator.leave(numbered.floors), gone]
+
+    def _at_once(self, numbered: list[tuple[int, Objects]]) -> Answers:
+        """Rows that their own tick pushed out, where rows without a partner are told."""
+        partners = self.operator.partners
+        if partners is None:
+            return NO_ANSWERS
+        return partners.answers([partners.pushed_out(i, pushed_out_at_once(rows, i)) for i, rows in numbered])
 
     def _ready(self, batches: Batches) -> Batches:
         """The rows to be joined now: all, or those that are filled or may match something."""

@@ -8,7 +8,7 @@ from collections import defaultdict
 import pyarrow as pa
 
 #: Blocks of rows begin with a letter of their own.
-ANSWERS, REJECTS, METRICS, FLOORS, PRESENCE, END = b"A", b"R", b"M", b"F", b"P", b"E"
+ANSWERS, REJECTS, METRICS, FLOORS, PRESENCE, END, NOTES = b"A", b"R", b"M", b"F", b"P", b"E", b"N"
 
 
 def table_bytes(tag: bytes, table: pa.Table) -> bytes:

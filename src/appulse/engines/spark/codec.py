@@ -14,6 +14,7 @@ from appulse.model.batch import Ragged
 from appulse.model.codec import from_columns, pack_batch, pack_columns, unpack_batch, unpack_columns
 from appulse.model.objects import Objects
 from appulse.operators.numbering import WindowStarts
+from appulse.operators.partners import RowNotes
 from appulse.operators.presence import ExistenceTable
 
 if TYPE_CHECKING:
@@ -69,6 +70,16 @@ def unpack_presence(blob: bytes) -> ExistenceTable:
     if blob[:4] == old_blocks.ARRAYS:
         return old_blocks.presence_of(blob)
     return unpack_batch("presence", ExistenceTable, blob, copied=True)
+
+
+def pack_notes(notes: RowNotes) -> bytes:
+    """What is known of rows, as bytes."""
+    return pack_batch("notes", notes)
+
+
+def unpack_notes(blob: bytes) -> RowNotes:
+    """What `pack_notes` packed."""
+    return unpack_batch("notes", RowNotes, blob, copied=True)
 
 
 def pack_arrays(arrays: Mapping[str, NDArray[Any]]) -> bytes:

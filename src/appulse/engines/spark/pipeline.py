@@ -18,7 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the usual name of this mo
 from appulse.engines.arriving import Arrivals
 from appulse.engines.bucket import fail_if_asked
 from appulse.engines.results import metrics_name
-from appulse.engines.spark.blobs import REJECTS, metrics_blob, table_bytes
+from appulse.engines.spark.blobs import ANSWERS, REJECTS, metrics_blob, table_bytes
 from appulse.engines.spark.frames import TaggedFrames, block_frames
 from appulse.engines.spark.inputs import (
     BLOCKS,
@@ -155,9 +155,12 @@ def _stream(operator: Operator, tiling: Tiling, control: str | None) -> DataFram
     """Tagged rows: answers, rejects and metrics."""
     blocks = _encoded(operator, tiling, control)
     *others, last = [operator.placed(stage) for stage in operator.stages(tiling)]
-    for stage in others:
+    for i, stage in enumerate(others):
         blocks = blocks.groupBy("tile").transformWithStateInPandas(
-            StageProcessor(stage, block_frames), outputStructType=MARKS, outputMode="append", timeMode="eventTime"
+            StageProcessor(stage, block_frames),
+            outputStructType=MARKS,
+            outputMode="append",
+            timeMode="none" if i else "eventTime",  # what is behind the first goes by what it is sent
         )
     schema = tagged_schema(operator.answers, operator.rejects)
     frames = TaggedFrames(arrow_schema(schema), operator.finish or operator.call.finishing)
@@ -165,7 +168,7 @@ def _stream(operator: Operator, tiling: Tiling, control: str | None) -> DataFram
         StageProcessor(last, frames),
         outputStructType=schema,
         outputMode="append",
-        timeMode="none" if others else "eventTime",  # numbered rows go by what they come with
+        timeMode="none" if others else "eventTime",
     )
 
 
@@ -250,7 +253,8 @@ def blocks_of_task(
 
 def _sender(stage: Stage) -> Callable[[pa.Table], pa.Table]:
     def send(table: pa.Table) -> pa.Table:
-        _, sent = stage.at_once(table.column("tile")[0].as_py(), blobs_of(table))
+        answers, sent = stage.at_once(table.column("tile")[0].as_py(), blobs_of(table))
+        sent = [*sent, *stage.onward(table_bytes(ANSWERS, part) for part in answers if len(part))]
         keys, blobs = pa.array([key for key, _ in sent], pa.int32()), pa.array([blob for _, blob in sent], pa.binary())
         return pa.table({"tile": keys, "block": blobs})
 

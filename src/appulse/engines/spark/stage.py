@@ -13,7 +13,7 @@ from appulse.engines.spark.state import NO_TIMER, Cached, TileState, blocks_of, 
 from appulse.model.defects import SAME_TIME
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     import pyarrow as pa
 
@@ -116,10 +116,19 @@ class Stage:
         written = self._save(key, cached, timer, state)
         figures |= {"tile": self.buckets.label(key), "state_bytes_written": written}
         metrics = metrics_blob(**figures, seconds=time.perf_counter() - begun)
-        out = [*passed, *given[METRICS], metrics, *(table_bytes(ANSWERS, table) for table in answers if len(table))]
-        onward = self.buckets.onward or [-1]
-        # Under many keys, so that what any of them may pass on is no hot spot.
-        return [*bucket.sent, *((onward[crc32(blob) % len(onward)], blob) for blob in out)]
+        out = [
+            *passed,
+            *given[METRICS],
+            metrics,
+            *given[ANSWERS],
+            *(table_bytes(ANSWERS, table) for table in answers if len(table)),
+        ]
+        return [*bucket.sent, *self.onward(out)]
+
+    def onward(self, blobs: Iterable[bytes]) -> Sent:
+        """What any key of the next stage may pass on, under many of them, so that there is no hot spot."""
+        keys = self.buckets.onward or [-1]
+        return [(keys[crc32(blob) % len(keys)], blob) for blob in blobs]
 
     def at_once(self, key: int, blobs: list[bytes], newest: int | None = None) -> tuple[list[pa.Table], Sent]:
         """The answers of all there is, and what goes to the next stage: a batch query, whose streams have ended."""
@@ -127,7 +136,7 @@ class Stage:
         bucket = self.buckets.make(key)
         bucket.admit(map(bucket.unpack, given[bucket.rows_tag]))
         bucket.receive(given)
-        answers = bucket.advance(None, newest or 0)
+        answers = [*map(read_table, given[ANSWERS]), *bucket.advance(None, newest or 0)]
         for rejects in bucket.rejected:  # rows are never late in a batch, and its rejects are read apart
             for row in rejects.to_pylist():
                 what = "A row was refused" if row["reason"] == SAME_TIME else "A query was removed"

@@ -11,6 +11,7 @@ import numpy as np
 
 from appulse.kernels.strings import hash_rows
 from appulse.kernels.tiles import MOST_CELLS, Cut, Hot, Placed, assign, cell_hash, pair_owners, row_owners
+from appulse.model.covariance import widest_known
 from appulse.model.meaning import digest, real, without_defaults
 from appulse.model.uncertainty import Ball, Gaussian, Position, Samples
 
@@ -171,11 +172,11 @@ def hashed_plan(plan: JoinPlan, tiles: int, gaussian_reach: float | None, side: 
         if isinstance(model, Samples):
             varying = True
         elif isinstance(model, Gaussian | Position | Ball):
-            given = model.radius if isinstance(model, Ball) else model.sigma
+            given = widest_known(model)
             factor = gaussian_reach if gaussian_reach is not None else 3.0
-            if factor > 0.0 and isinstance(given, float):
+            if factor > 0.0 and given is not None:
                 known = max(known, factor * given)
-            varying = varying or (factor > 0.0 and not isinstance(given, float))
+            varying = varying or (factor > 0.0 and given is None)
     side = _SIDE_PER_REACH * (margin + known) if side is None else side
     # A row never has more copies than there are tiles: a coarse lane pays only beyond that.
     coarse = _COARSER * side if varying and tiles > MOST_CELLS else 0.0

@@ -187,3 +187,8 @@ class PlaceOwnership:
             mine &= self.tiling._versions_at(np.minimum(*times)) == version  # noqa: SLF001
         owned: NDArray[np.bool_] = mine
         return owned
+
+    def spoken_for(self, objects: Objects) -> NDArray[np.bool_]:
+        """Which of the rows these are."""
+        spoken: NDArray[np.bool_] = self.tiling.owners(objects) == self.place
+        return spoken

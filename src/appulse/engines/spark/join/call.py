@@ -15,6 +15,7 @@ from appulse.engines.join.call import JoinCall, resolve
 from appulse.engines.spark.imputing import with_shared_fills
 from appulse.engines.spark.inputs import quoted
 from appulse.engines.spark.join.number_bucket import NumberBucket, NumberBuckets
+from appulse.engines.spark.join.partner_bucket import PartnerBuckets
 from appulse.engines.spark.join.tile_bucket import Tiles
 from appulse.engines.spark.pipeline import Operator, built
 from appulse.engines.spark.results import remember
@@ -50,6 +51,8 @@ def spark_join(streams: Sequence[Stream], *, options: Options, **settings: Any) 
         warn_exploding(hint)
     call = with_shared_fills(call, sources.spark)
     plan = _tile_plan(call, sources.partitions(options), options)
+    if call.plan.how != "inner":
+        call = replace(call, streams=tuple(replace(encoding, told_apart=True) for encoding in call.encodings))
     call = replace(call, options=replace(options, sample=None))  # the sample has served, and need not travel
     answers, rejects = result_schemas(call, streams)
     operator = Operator(
@@ -72,10 +75,12 @@ def join_routing(call: JoinCall, tiling: Tiling) -> ToTiles | ToGroups:
 
 def join_stages(call: JoinCall, tiling: Tiling) -> list[Stage]:
     """The stages of a join."""
-    tiles = Stage(Tiles(call, tiling), "join")
-    if call.plan.rule is None:
-        return [tiles]
-    return [Stage(NumberBuckets(call, NumberBucket, tiling), "number"), tiles]
+    stages = [Stage(Tiles(call, tiling), "join")]
+    if call.plan.rule is not None:
+        stages.insert(0, Stage(NumberBuckets(call, NumberBucket, tiling), "number"))
+    if call.plan.how != "inner":
+        stages.append(Stage(PartnerBuckets(call), "partners"))
+    return stages
 
 
 def _tile_plan(call: JoinCall, partitions: int, options: Options) -> TilePlan:

@@ -10,11 +10,13 @@ import numpy as np
 from appulse.engines.bucket import ROWS, STATE, clock_numbers, set_clock
 from appulse.engines.join.call import JoinCall, numbering_of
 from appulse.engines.objects import ObjectsBucket
-from appulse.engines.spark.blobs import FLOORS, PRESENCE
+from appulse.engines.spark.blobs import FLOORS, PRESENCE, end_mark
 from appulse.engines.spark.codec import pack_arrays, pack_floors, pack_presence, unpack_arrays
+from appulse.engines.spark.join.partner_bucket import sent_on
 from appulse.engines.spark.routing import tiled
 from appulse.engines.spark.stage import GroupBuckets
-from appulse.operators.numbering import Released, WindowStarts
+from appulse.operators.numbering import Released, WindowStarts, pushed_out_at_once
+from appulse.operators.partners import LEFT, RowNotes, notes_of, sides_told
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -90,7 +92,7 @@ class NumberBucket(ObjectsBucket):
         """Let rows wait for their ticks."""
         self.numbering.hold(stream, rows)
 
-    def answer(self, *, ended: bool) -> list[pa.Table]:  # noqa: ARG002 - all ticks are complete then
+    def answer(self, *, ended: bool) -> list[pa.Table]:
         """Send on the rows whose ticks are complete."""
         released, copies = [], []
         ready = self.numbering.release(self.complete)
@@ -102,6 +104,8 @@ class NumberBucket(ObjectsBucket):
             released.append(Released(stream, objects, first, places))
             copies.append((rows, places, lanes))
         self._number(released, copies)
+        if ended and self.call.plan.how != "inner":  # tiles hold rows that will have no partner
+            self.sent += [(key, end_mark(self.newest)) for key in self.tiling.keys]
         self.counts["capped"] += self.numbering.capped - self._capped
         self._idle = not released and not self.came
         return []
@@ -120,6 +124,20 @@ class NumberBucket(ObjectsBucket):
             out += [(tile, presence) for tile in sorted({tile for tile, _ in out})]
         out += [(tile, FLOORS + pack_floors(notes)) for tile, notes in _by_place(numbered.places, numbered.floors)]
         self.sent = [(self.tiling.keys[tile], blob) for tile, blob in out]
+        self.sent += self._alone(released, numbered.objects)
+
+    def _alone(self, released: Sequence[Released], numbered: Sequence[Objects]) -> list[tuple[int, bytes]]:
+        """Rows that their own tick pushed out, which any tile passes on."""
+        told = sides_told(self.call.plan.how)
+        gone = [
+            notes_of(part.stream, pushed_out_at_once(objects, part.stream), LEFT)
+            for part, objects in zip(released, numbered, strict=True)
+            if told[min(part.stream, 1)]
+        ]
+        notes = [rows for rows in gone if len(rows)]
+        keys = self.tiling.versions[-1].keys
+        sent = sent_on(RowNotes.concat(notes), self.tiling) if notes else []
+        return [(keys[key % len(keys)], blob) for key, blob in sent]
 
     # --- the log: what was numbered, and the rows that wait
 

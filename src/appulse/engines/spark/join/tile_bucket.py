@@ -11,12 +11,14 @@ import numpy as np
 from appulse.engines.bucket import LAST, NEVER, Bucket, fail_if_asked
 from appulse.engines.join.call import JoinCall, to_table
 from appulse.engines.objects import packed
-from appulse.engines.spark.blobs import FLOORS, PRESENCE, by_tag
-from appulse.engines.spark.codec import pack, pack_presence, unpack, unpack_floors, unpack_presence
+from appulse.engines.spark.blobs import FLOORS, NOTES, PRESENCE, by_tag
+from appulse.engines.spark.codec import pack, pack_presence, unpack, unpack_floors, unpack_notes, unpack_presence
+from appulse.engines.spark.join.partner_bucket import partner_keys, sent_on
 from appulse.engines.spark.stage import Buckets
 from appulse.engines.spark.tiling import PlaceOwnership, Tiling
 from appulse.operators.answers import Answers
 from appulse.operators.output import Output
+from appulse.operators.partners import RowNotes
 from appulse.operators.similarity_join import SimilarityJoin
 
 if TYPE_CHECKING:
@@ -34,6 +36,12 @@ class Tiles(Buckets):
     """The tiles of a join; Spark knows them by the keys of the tiling."""
 
     tiling: Tiling
+
+    @property
+    def onward(self) -> list[int]:
+        """The keys of the stage that knows which rows have a partner, where there is one."""
+        assert isinstance(self.call, JoinCall)  # noqa: S101 - only joins have tiles
+        return [] if self.call.plan.how == "inner" else partner_keys(self.tiling)
 
     def make(self, key: int) -> Bucket[Any]:
         """The empty tile of a key."""
@@ -72,6 +80,7 @@ class Tile(Bucket["Objects"]):
         lanes = 2 if tiling.is_coarse(place) else 1
         self.operator = SimilarityJoin(call.plan, lanes=lanes, ownership=tiling.ownership(place))
         self.batches: list[Laned] = []
+        self.notes: list[RowNotes] = []  # of rows that met no tile
 
     def __len__(self) -> int:
         return len(self.operator)
@@ -86,7 +95,7 @@ class Tile(Bucket["Objects"]):
         super().begin(limit)
         self.operator.counts.clear()
         self.operator.output = self.output
-        self.batches = []
+        self.batches, self.notes = [], []
 
     def admit(self, batches: Iterable[tuple[int, Objects]], limit: int | None = None) -> None:  # noqa: ARG002
         """Begin a step; a tile receives its rows as blocks, by lane."""
@@ -94,7 +103,11 @@ class Tile(Bucket["Objects"]):
 
     def advance(self, limit: int | None = None, ended: int | None = None) -> list[pa.Table]:
         """The pairs that the rows make, and those that leave."""
-        answers = Answers.concat(self.found(limit, ended))
+        self.operator.past = max(self.operator.past, self.settled or NEVER)
+        answers = Answers.concat([*self.found(limit, ended), *([self.operator.end()] if ended is not None else [])])
+        if self.operator.partners is not None:
+            notes = [*self.notes, *self.operator.partners.taken()]
+            self.sent = sent_on(RowNotes.concat(notes), self.tiling) if notes else []
         self.counts.update(self.operator.counts)
         self.counts["left"] = len(answers) - self.operator.counts["answers"]
         return [to_table(answers, self.call)] if len(answers) else []
@@ -111,6 +124,8 @@ class Tile(Bucket["Objects"]):
         self.operator.apply(rows, _presence(blobs[PRESENCE]))
         for blob in blobs[FLOORS]:
             self.operator.leave(unpack_floors(blob[1:]))
+        if self.operator.partners is not None:
+            self.operator.partners.taken()  # known by now
 
 
 class TimedTile(Tile):
@@ -133,7 +148,7 @@ class TimedTile(Tile):
         expiry = self._newest + max(self.call.plan.windows)
         if self._newest == NEVER or (self._limit is not None and expiry < self._limit):
             return None
-        end = self.operator.standing.next_end if self.call.plan.changes else None
+        end = self.operator.standing.next_end if self.call.plan.changes else self.operator.next_expiry
         return expiry if end is None else min(expiry, end)
 
     def begin(self, limit: int | None = None) -> None:
@@ -210,6 +225,7 @@ class NumberedTile(Tile):
         """Take in rows, what has left, and what may not exist."""
         self.batches = [unpack(block) for block in given[self.rows_tag]]
         self._floors, self._presence = given[FLOORS], given[PRESENCE]
+        self.notes = [unpack_notes(blob[1:]) for blob in given[NOTES]]
 
     def found(self, limit: int | None, ended: int | None) -> list[Answers]:  # noqa: ARG002 - time is nothing here
         """Pairs that leave, and pairs of the rows."""

@@ -1,0 +1,137 @@
+"""The stage behind the tiles that knows which rows have a partner: all notes of a row meet here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from appulse.engines.bucket import Bucket
+from appulse.engines.join.call import JoinCall, to_table
+from appulse.engines.spark.blobs import NOTES
+from appulse.engines.spark.codec import pack_notes, unpack_notes
+from appulse.engines.spark.stage import Buckets
+from appulse.kernels.strings import hash_rows
+from appulse.model.codec import pack_columns, unpack_columns
+from appulse.model.strings import Bytes
+from appulse.operators.partners import LEFT, RowNotes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+    from appulse.engines.bucket import Blobs
+    from appulse.engines.spark.tiling import Tiling
+
+_WORD = "partners"
+
+
+def partner_keys(tiling: Tiling) -> list[int]:
+    """The keys of the stage: as many as the first plan has tiles, whatever plans follow."""
+    return list(range(tiling.versions[0].plan.tiles))
+
+
+def sent_on(notes: RowNotes, tiling: Tiling) -> list[tuple[int, bytes]]:
+    """Notes as blobs, under the key that all notes of a row have."""
+    keys = partner_keys(tiling)
+    own = (hash_rows(notes.key.offsets, notes.key.data, notes.time) % np.uint64(len(keys))).astype(np.int64)
+    parts = ((key, notes.take(np.flatnonzero(own == key))) for key in np.unique(own).tolist())
+    return [(keys[key], NOTES + pack_notes(part)) for key, part in parts]
+
+
+@dataclass(frozen=True)
+class PartnerBuckets(Buckets):
+    """Buckets of rows, by a hash of their keys."""
+
+    def make(self, key: int) -> Bucket[Any]:  # noqa: ARG002 - one is as another
+        """The empty bucket of a key."""
+        assert isinstance(self.call, JoinCall)  # noqa: S101 - only joins have partners
+        return PartnerBucket(self.call)
+
+
+class PartnerBucket(Bucket[Any]):
+    """Rows that have a partner and have not left yet."""
+
+    call: JoinCall
+    rows_tag = b"\0"  # no rows come
+
+    def __init__(self, call: JoinCall) -> None:
+        super().__init__(call)
+        self._met: set[bytes] = set()
+        self._bytes = 0
+        self._notes: list[RowNotes] = []
+        self._fresh: set[bytes] = set()  # of this step, for the log
+        self._gone: set[bytes] = set()
+
+    due = None
+    newest = 0
+
+    def __len__(self) -> int:
+        return 0  # rows are those of the tiles
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return self._bytes
+
+    def begin(self, limit: int | None = None) -> None:
+        """Begin a step."""
+        super().begin(limit)
+        self._notes, self._fresh, self._gone = [], set(), set()
+
+    def receive(self, given: Blobs) -> None:
+        """Take in notes."""
+        self._notes = [unpack_notes(blob[1:]) for blob in given[NOTES]]
+
+    def answer(self, *, ended: bool) -> list[pa.Table]:  # noqa: ARG002 - the tiles say when rows leave
+        """Rows that leave, and of which no note says that they have a partner."""
+        if not self._notes:
+            return []
+        notes = RowNotes.concat(self._notes)
+        identity = _identities(notes)
+        left = (notes.what == LEFT).tolist()
+        fresh = {one for one, gone in zip(identity, left, strict=True) if not gone} - self._met
+        known = self._met | fresh
+        alone = [i for i, gone in enumerate(left) if gone and identity[i] not in known]
+        over = {one for one, gone in zip(identity, left, strict=True) if gone}
+        self._fresh, self._gone = fresh - over, self._met & over
+        self._change(self._fresh, self._gone)
+        found = notes.take(np.array(alone, np.int64)).alone(bounded=self.call.plan.bounded)
+        self.output.add(len(found))
+        return [to_table(found, self.call)] if len(found) else []
+
+    def _change(self, fresh: set[bytes], gone: set[bytes]) -> None:
+        self._met |= fresh
+        self._met -= gone
+        self._bytes += sum(map(len, fresh)) - sum(map(len, gone))
+
+    # --- the log
+
+    def delta(self) -> tuple[list[bytes], int] | None:
+        """Rows that found their first partner, and rows with one that left."""
+        if not self._fresh and not self._gone:
+            return None
+        return [_packed(self._fresh, self._gone)], 0
+
+    def snapshot(self) -> list[bytes]:
+        """All rows that have a partner."""
+        return [_packed(self._met, set())]
+
+    def restore(self, blocks: Sequence[bytes]) -> None:
+        """Take in a delta, or a snapshot into an empty bucket."""
+        for block in blocks:
+            columns, _ = unpack_columns(_WORD, block, copied=True)
+            self._change(*(set(columns[name].to_list()) for name in ("met", "gone")))
+
+
+def _identities(notes: RowNotes) -> list[bytes]:
+    """What tells each row from all others: its stream, time, rank, and key with what it carries."""
+    numbers = np.ascontiguousarray(np.column_stack([notes.stream, notes.time, notes.rank])).view(np.uint8)
+    heads = numbers.reshape(len(notes), -1)
+    return [heads[i].tobytes() + key for i, key in enumerate(notes.key.to_list())]
+
+
+def _packed(met: set[bytes], gone: set[bytes]) -> bytes:
+    return pack_columns(_WORD, {"met": Bytes.of(sorted(met)), "gone": Bytes.of(sorted(gone))})

@@ -1,0 +1,194 @@
+"""Spreads of normal rows: one deviation for all dimensions, one for each, or the upper triangle of a covariance.
+
+A spread has 1 column, ``d``, or ``d (d + 1) / 2``, row by row; in two and three dimensions no two of these are alike,
+as deviations of each dimension are held as variances there. Positions have two dimensions, east and north, in metres;
+a last column more is the deviation of the altitude.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from appulse.model import defects as why
+from appulse.model.columns import floats
+from appulse.model.uncertainty import MOST_IN_CLOSED_FORM, Ball, Gaussian, Position
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from appulse.model.defects import Defects
+    from appulse.model.uncertainty import Model
+
+# A variance may be below zero by this share of the largest: matrices come with the rounding of those who made them.
+_ROUNDING = 1e-9
+
+
+def width(d: int) -> int:
+    """Entries of the upper triangle of a matrix of ``d`` rows."""
+    return d * (d + 1) // 2
+
+
+def checked_deviations(
+    table: pa.Table, parts: Sequence[str | float], defects: Defects, most: float = np.inf
+) -> NDArray[np.float64]:
+    """Deviations or radii (n, parts), of columns or numbers; bad rows are marked."""
+    spread = _read(table, parts, defects)
+    defects.mark((spread < 0.0).any(axis=1), why.NEGATIVE_SPREAD, lambda i: f"spread is {spread[i].tolist()}")
+    defects.mark((spread > most).any(axis=1), why.LARGE_ERROR, lambda i: f"spread is {spread[i].tolist()}")
+    return spread
+
+
+def checked_spread(table: pa.Table, model: Gaussian, defects: Defects) -> NDArray[np.float64]:
+    """The spread of normal rows, by whichever argument it was given; bad rows are marked."""
+    d = len(model.columns)
+    if model.ellipse is not None:
+        return checked_ellipses(table, model.ellipse, defects)
+    if model.covariance is None:
+        sigmas = checked_deviations(table, model.errors, defects)
+        return of_deviations(sigmas) if 1 < sigmas.shape[1] <= MOST_IN_CLOSED_FORM else sigmas
+    triangle = _read(table, model.covariance, defects)
+    finite = np.where(defects.bad[:, None], 0.0, triangle)
+    bad = not_covariances(finite, d)
+    defects.mark(bad, why.BAD_COVARIANCE, lambda i: f"its upper triangle is {triangle[i].tolist()}")
+    return np.sqrt(np.maximum(finite, 0.0)) if d == 1 else finite
+
+
+def checked_ellipses(
+    table: pa.Table, ellipse: Sequence[str | float], defects: Defects, most: float = np.inf
+) -> NDArray[np.float64]:
+    """Upper triangles of ellipses; bad rows are marked."""
+    angle = _read(table, ellipse[2:], defects)
+    axes = checked_deviations(table, ellipse[:2], defects, most)
+    return of_ellipses(np.where(defects.bad[:, None], 0.0, np.hstack([axes, angle])))
+
+
+def _read(table: pa.Table, parts: Sequence[str | float], defects: Defects) -> NDArray[np.float64]:
+    n = len(table)
+    found = np.column_stack([floats(table[p]) if isinstance(p, str) else np.full(n, float(p)) for p in parts])
+    defects.mark(~np.isfinite(found).all(axis=1), why.NON_FINITE, lambda i: f"spread is {found[i].tolist()}")
+    return found
+
+
+def of_deviations(sigmas: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Upper triangles of independent dimensions, of their deviations (n, d)."""
+    d = sigmas.shape[1]
+    found = np.zeros((len(sigmas), width(d)))
+    found[:, _diagonal(d)] = sigmas**2
+    return found
+
+
+def of_ellipses(axes: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Upper triangles of ellipses (n, 3): semi-axes, and degrees of the first of them, clockwise from north."""
+    along, across = axes[:, 0] ** 2, axes[:, 1] ** 2
+    angle = np.radians(axes[:, 2])
+    sine, cosine = np.sin(angle), np.cos(angle)
+    return np.column_stack(
+        [
+            along * sine**2 + across * cosine**2,
+            (along - across) * sine * cosine,
+            along * cosine**2 + across * sine**2,
+        ]
+    )
+
+
+def not_covariances(triangles: NDArray[np.float64], d: int) -> NDArray[np.bool_]:
+    """Which finite triangles are no covariance, as some variance would be negative."""
+    least, most = (f(np.linalg.eigvalsh(_matrices(triangles, d)), axis=1) for f in (np.min, np.max))
+    bad: NDArray[np.bool_] = (least < -_ROUNDING * most) | (most < 0.0)
+    return bad
+
+
+def widest(spread: NDArray[np.float64], model: Model) -> NDArray[np.float64]:
+    """At least the largest deviation of each row along any line."""
+    found: NDArray[np.float64]
+    if isinstance(model, Position):
+        flat, above = flat_and_above(spread, model)
+        most = np.sqrt(np.linalg.eigvalsh(_matrices(flat, 2))[:, -1]) if flat.shape[1] > 1 else flat[:, 0]
+        found = most if above.shape[1] == 0 else np.hypot(most, above[:, 0])
+        return found if flat.shape[1] == 1 else found * (1.0 + 1e-12)
+    d = len(model.columns) if isinstance(model, Gaussian) else 1
+    if spread.shape[1] == width(d) > 1:
+        found = np.sqrt(np.maximum(np.linalg.eigvalsh(_matrices(spread, d))[:, -1], 0.0))
+        return found * (1.0 + 1e-12)
+    found = spread.max(axis=1)
+    return found
+
+
+def widest_known(model: Gaussian | Position | Ball) -> float | None:
+    """About the largest deviation or radius of all rows, where the model has numbers for it."""
+    if isinstance(model, Ball):
+        return model.radius if isinstance(model.radius, float) else None
+    if isinstance(model, Gaussian) and model.covariance is not None:
+        numbers = [entry for entry in model.covariance if isinstance(entry, float)]
+        return max(map(abs, numbers)) ** 0.5 if len(numbers) == len(model.covariance) else None
+    flat = model.errors if model.ellipse is None else model.errors[:2]
+    given = flat[:1] if isinstance(model, Position) and model.ellipse is None else flat
+    sigmas = [sigma for sigma in given if isinstance(sigma, float)]
+    return max(sigmas) if len(sigmas) == len(given) else None
+
+
+def flat_and_above(spread: NDArray[np.float64], model: Position) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Of positions: the spread along the Earth, and the deviation of the altitude (n, 0 or 1)."""
+    at = 1 if model.ellipse is None else 3
+    return spread[:, :at], spread[:, at:]
+
+
+def deviations(spread: NDArray[np.float64], d: int) -> NDArray[np.float64]:
+    """The deviation of each dimension (n, d)."""
+    if spread.shape[1] == width(d) > 1:
+        return np.sqrt(np.maximum(spread[:, _diagonal(d)], 0.0))
+    return np.broadcast_to(spread if spread.shape[1] else np.zeros((len(spread), 1)), (len(spread), d))
+
+
+def moved(points: NDArray[np.float64], spread: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Points (m, d) of a spread of 1, for each row (n, m, d) as its spread has them."""
+    d = points.shape[1]
+    if spread.shape[1] != width(d) or d == 1:
+        found: NDArray[np.float64] = spread[:, None, :] * points[None, :, :]
+        return found
+    factor = _factors(spread, d)
+    out = np.zeros((len(spread), *points.shape))
+    for k in range(d):
+        for m in range(k + 1):
+            out[:, :, k] += factor[:, k, m, None] * points[None, :, m]
+    return out
+
+
+def matrices(spread: NDArray[np.float64], d: int) -> NDArray[np.float64]:
+    """Covariance matrices (n, d, d) of any spread; zeros where there is none."""
+    if spread.shape[1] == width(d) > 1:
+        return _matrices(spread, d)
+    found: NDArray[np.float64] = deviations(spread, d)[:, :, None] ** 2 * np.eye(d)
+    return found
+
+
+def _factors(triangles: NDArray[np.float64], d: int) -> NDArray[np.float64]:
+    """Lower triangles L with L L' the covariance (Cholesky); a variance that is used up leaves zeros."""
+    matrix, factor = _matrices(triangles, d), np.zeros((len(triangles), d, d))
+    for k in range(d):
+        rest = matrix[:, k, k] - (factor[:, k, :k] ** 2).sum(axis=1)
+        rest = np.where(rest > _ROUNDING**2 * matrix[:, k, k], rest, 0.0)
+        factor[:, k, k] = np.sqrt(rest)
+        for m in range(k + 1, d):
+            left = matrix[:, m, k] - (factor[:, m, :k] * factor[:, k, :k]).sum(axis=1)
+            np.divide(left, factor[:, k, k], out=factor[:, m, k], where=factor[:, k, k] > 0.0)
+    return factor
+
+
+def _matrices(triangles: NDArray[np.float64], d: int) -> NDArray[np.float64]:
+    found = np.empty((len(triangles), d, d))
+    rows, columns = np.triu_indices(d)
+    found[:, rows, columns] = triangles
+    found[:, columns, rows] = triangles
+    return found
+
+
+def _diagonal(d: int) -> NDArray[np.int64]:
+    """Where the variances stand in an upper triangle."""
+    k = np.arange(d)
+    return k * d - k * (k - 1) // 2

@@ -1,0 +1,125 @@
+"""Rows without a partner: which rows of a join have met somebody, and which leave their windows without.
+
+A row is *alone* once it has left its window, or the streams have ended, and was in no answer. Where one process sees
+all pairs, a flag a row is all there is to know. On Spark a row has copies in several tiles, any of which may find its
+partners: each tile makes *notes* of rows that found their first one there, and the tile that owns a row one of its
+leaving. Notes of a row meet in a later stage, which does not need to know of time: a partner is found no later than in
+the step in which the row leaves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from appulse.model.batch import Batch
+from appulse.model.strings import Bytes
+from appulse.operators.answers import NO_ANSWERS, Answers
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from appulse.model.objects import Objects
+    from appulse.operators.store import WindowBuffer
+
+#: How a join may be, as Spark names it.
+HOW = ("inner", "left", "right", "full", "left_anti")
+#: What a note says of a row.
+MET, LEFT = 0, 1
+_NOBODY = -1
+
+
+def sides_told(how: str) -> tuple[bool, bool]:
+    """Whether rows without a partner are told, of each stream."""
+    return how in ("left", "full", "left_anti"), how in ("right", "full")
+
+
+@dataclass(frozen=True)
+class RowNotes(Batch):
+    """What is known of rows: their stream, key, time and rank there, and one of `MET` and `LEFT`."""
+
+    stream: NDArray[np.int64]
+    key: Bytes
+    time: NDArray[np.int64]
+    rank: NDArray[np.int64]
+    what: NDArray[np.int64]
+
+    def alone(self, *, bounded: bool = False) -> Answers:
+        """The rows as answers with nobody on the other side; ``bounded`` ones have an upper probability, too."""
+        n = len(self)
+        if n == 0:
+            return NO_ANSWERS
+        nobody, never, nan = np.full(n, _NOBODY), np.zeros(n, np.int64), np.full(n, np.nan)
+        none = Bytes(np.zeros(n + 1, np.int64), np.empty(0, np.uint8))
+        empty = Answers(nobody, none, never, nobody, none, never, nan, nan)
+        left = self.stream == 0
+        parts = []
+        for at, is_left in ((np.flatnonzero(left), True), (np.flatnonzero(~left), False)):
+            rows, other = self.take(at), empty.take(at)
+            own = (rows.stream, rows.key, rows.time)
+            no = (other.right_stream, other.right_key, other.right_time)
+            upper = other.probability if bounded else None
+            columns = own + no if is_left else no + own
+            parts.append(Answers(*columns, other.distance, other.probability, upper=upper))
+        return Answers.concat(parts)
+
+
+def notes_of(stream: int, rows: Objects, what: int) -> RowNotes:
+    """Notes of rows that are in no store."""
+    rank = rows.time if rows.number is None else rows.number
+    return RowNotes(np.full(len(rows), stream), rows.key, rows.time, rank, np.full(len(rows), what))
+
+
+def _of_store(stream: int, store: WindowBuffer, rows: NDArray[np.int64], what: int) -> RowNotes:
+    keys, time, rank = store.keys(rows), store.time.view[rows], store.rank.view[rows]
+    return RowNotes(np.full(len(rows), stream), keys, time, rank, np.full(len(rows), what))
+
+
+class Partners:
+    """Flags the rows that had a partner, and finds those that leave.
+
+    Where it is ``apart`` from other tiles of the join there are ``notes``; else the rows that are alone are answers.
+    """
+
+    def __init__(self, how: str, *, apart: bool, bounded: bool) -> None:
+        self.told = sides_told(how)
+        self.apart, self.bounded = apart, bounded
+        self.notes: list[RowNotes] = []
+
+    def met(self, stream: int, store: WindowBuffer, rows: NDArray[np.int64]) -> None:
+        """These rows have a partner."""
+        if store.met is None or not self.told[stream] or len(rows) == 0:
+            return
+        flags = store.met.view
+        if self.apart:
+            fresh = np.unique(rows[~flags[rows]])
+            if len(fresh):
+                self.notes.append(_of_store(stream, store, fresh, MET))
+        flags[rows] = True
+
+    def leave(self, stream: int, store: WindowBuffer, rows: NDArray[np.int64]) -> RowNotes | None:
+        """These rows leave; notes of them, or of those that are alone."""
+        if store.met is None or not self.told[stream] or len(rows) == 0:
+            return None
+        return _of_store(stream, store, rows if self.apart else rows[~store.met.view[rows]], LEFT)
+
+    def pushed_out(self, stream: int, rows: Objects) -> RowNotes | None:
+        """These rows left their window in the tick in which they came, and have met nobody."""
+        return notes_of(stream, rows, LEFT) if self.told[stream] and len(rows) else None
+
+    def taken(self) -> list[RowNotes]:
+        """All notes, which are forgotten."""
+        notes, self.notes = self.notes, []
+        return notes
+
+    def answers(self, found: Sequence[RowNotes | None]) -> Answers:
+        """The rows that left alone as answers; where tiles are apart they are among the notes."""
+        some = [notes for notes in found if notes is not None and len(notes)]
+        if self.apart:
+            self.notes += some
+            return NO_ANSWERS
+        return Answers.concat([notes.alone(bounded=self.bounded) for notes in some])
