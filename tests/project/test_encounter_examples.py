@@ -1,4 +1,4 @@
-"""Encounters on tracks, as in `examples/aircraft.py` and `examples/ships.py`: what they say, on data and on twins."""
+"""Tracks and quakes, as in `examples/aircraft.py`, `ships.py` and `quakes.py`: what they say, on data and on twins."""
 
 from __future__ import annotations
 
@@ -38,3 +38,14 @@ def test_ships_under_way_meet_in_three_ways(tmp_path: Path) -> None:
     assert set(counts) == {"head-on", "crossing", "overtaking"}
     (total,) = re.findall(r"in (\d+) encounters", said)
     assert sum(counts.values()) == int(total)
+
+
+@pytest.mark.data
+def test_origins_of_a_quake_are_matched_by_their_ellipses(tmp_path: Path) -> None:
+    """More pairs than fixed windows of the same size find, and no wrong one."""
+    said = _said("quakes.py", tmp_path / "origins.png")
+    fixed = dict(re.findall(r"within (\d+) km and 60 s +([0-9.]+)% found", said))
+    found = re.findall(r"probability ([0-9.]+) +([0-9.]+)% found, +([0-9.]+)% of", said)
+    assert {right for _, _, right in found} == {"100.0"}
+    assert float(found[-1][1]) > float(fixed["150"])
+    assert [float(share) for _, share, _ in found] == sorted(float(share) for _, share, _ in found)

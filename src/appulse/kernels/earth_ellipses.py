@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 # Of the largest variance, what rounding may take from the one along the geodesic.
 _SPARE = 1e-15
+# Beyond this many deviations a normal tail is below 1e-18.
+_TAIL = 9.0
 
 
 @exact_kernel
@@ -45,8 +47,8 @@ def heading(earth: Earth, px: float, py: float, pz: float, qx: float, qy: float,
     radius = earth.a * earth.a / radius  # of the normal section from east to west
     s = math.sqrt(x * x + y * y + z * z) / radius
     turn = second / 6.0 * s * s * cos_lat * east * (cos_lat * north - 0.25 * s * sin_lat)
-    sine, cosine = math.sin(turn), math.cos(turn)
-    return east * cosine - north * sine, north * cosine + east * sine
+    cosine = 1.0 - 0.5 * turn * turn  # below 1e-5 up to 1,000 km
+    return east * cosine - north * turn, north * cosine + east * turn
 
 
 @exact_kernel
@@ -63,6 +65,15 @@ def _turned(spread: Floats, row: int, east: float, north: float) -> tuple[float,
         (ee - nn) * east * north + en * (north * north - east * east),
         ee * north * north - 2.0 * en * east * north + nn * east * east,
     )
+
+
+@exact_kernel
+def _trace(spread: Floats, row: int) -> float:
+    """The sum of the variances along and across any direction."""
+    if spread.shape[0] == 0:
+        return 0.0
+    first = spread[row, 0]
+    return float(2.0 * first * first if spread.shape[1] < 3 else first + spread[row, 2])
 
 
 @exact_kernel
@@ -105,15 +116,24 @@ def ellipse_pairs(
         px, py, pz = one.centre[a, 0], one.centre[a, 1], one.centre[a, 2]
         qx, qy, qz = other.centre[b, 0], other.centre[b, 1], other.centre[b, 2]
         rise = abs(one.centre[a, 3] - other.centre[b, 3]) if high else 0.0
+        above = _above(one.sigma, a) + _above(other.sigma, b)
+        trace = _trace(one.sigma, a) + _trace(other.sigma, b)
+        if near.use_bounds:  # whichever way the ellipses lie
+            chord = math.sqrt((px - qx) * (px - qx) + (py - qy) * (py - qy) + (pz - qz) * (pz - qz))
+            most = _bound(chord, trace + above, near.epsilon, near.limit) if chord > near.limit else 1.0
+            if mass * most < near.threshold - 1e-12:
+                continue
+        metres = geodesic(earth, px, py, pz, qx, qy, qz)
+        apart = math.hypot(metres, rise)
+        distance[i] = apart
+        if not high and metres + _TAIL * math.sqrt(trace) <= near.epsilon:
+            probability[i] = mass
+            continue
         east, north = heading(earth, px, py, pz, qx, qy, qz)
         along, both, across = _turned(one.sigma, a, east, north)
         east, north = heading(earth, qx, qy, qz, px, py, pz)
         more_along, more_both, more_across = _turned(other.sigma, b, -east, -north)
         along, both, across = along + more_along, both + more_both, across + more_across
-        above = _above(one.sigma, a) + _above(other.sigma, b)
-        metres = geodesic(earth, px, py, pz, qx, qy, qz)
-        apart = math.hypot(metres, rise)
-        distance[i] = apart
         if near.use_bounds:
             spare = _SPARE * (along + across)
             if near.cylinder or not high:

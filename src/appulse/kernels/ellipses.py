@@ -8,9 +8,11 @@ a coordinate v along the minor axis leaves a chord of half-length h = sqrt(epsil
 With v = epsilon sin(theta) and h = epsilon cos(theta) the integrand is analytic and has a period of half a turn, so the
 midpoint rule converges exponentially: to 1e-11 once its nodes are some .7 s2 apart (the test sweeps that).
 
-Where that asks for too many, the range is cut at the density's peak and where h passes the mean, and each part is
-integrated adaptively: the density is one bump, and the bracket only rises with h. In three dimensions the coordinate
-along the minor axis leaves a disc, for which the same holds.
+Where that asks for too many, and the mean is off the rim along one of the axes, that axis is integrated over as far as
+its density reaches, by equal steps: short beside the deviation, and beside how fast the bracket changes. Else the range
+is cut at the density's peak and where h passes the mean, and each part is integrated adaptively: the density is one
+bump, and the bracket only rises with h. In three dimensions the coordinate along the minor axis leaves a disc, for
+which the same holds.
 """
 
 from __future__ import annotations
@@ -47,6 +49,8 @@ def _angles(count: int) -> np.ndarray:
 
 _SIN = np.sin([_angles(count) for count in _COUNTS])
 _COS = np.cos([_angles(count) for count in _COUNTS])
+# Along one axis: beyond so many deviations the density is below 1e-17; steps are this share of what changes fastest.
+_REACH, _STEP, _MOST_STEPS = 8.5, 0.4, 160.0
 # Sweeps of rotations that make a matrix of three rows diagonal; each squares what is left.
 _SWEEPS = 12
 
@@ -99,6 +103,28 @@ def _by_midpoints(rule: int, m1: float, m2: float, s1: float, s2: float, epsilon
     return float(min(1.0, total * math.pi / _COUNTS[rule] * _INVERSE_ROOT / s2))
 
 
+@exact_kernel
+def _steps(mean: float, own: float, other: float, epsilon: float) -> float:
+    """How many steps over an axis do, by the deviations along it and across; without end near the rim."""
+    q = (mean + _REACH * own) / epsilon
+    if q >= 1.0:
+        return np.inf
+    return 2.0 * _REACH / _STEP * max(1.0, own * q / (other * math.sqrt((1.0 - q) * (1.0 + q))))
+
+
+@kernel
+def _by_steps(steps: int, mean: float, own: float, across: float, other: float, epsilon: float) -> float:
+    """The integral over an axis with this mean and deviation; ``across`` and ``other`` are those of the other axis."""
+    step = 2.0 * _REACH / steps
+    total = 0.0
+    for i in range(steps):
+        z = (i + 0.5) * step - _REACH
+        v = mean + z * own
+        h = math.sqrt((epsilon - v) * (epsilon + v))
+        total += math.exp(-0.5 * z * z) * interval((-h - across) / other, (h - across) / other)
+    return float(min(1.0, total * step * _INVERSE_ROOT))
+
+
 @kernel
 def along_axes(m1: float, m2: float, s1: float, s2: float, epsilon: float) -> float:
     """Probability that independent normal coordinates lie within ``epsilon``; absolute error below 1e-10.
@@ -119,6 +145,11 @@ def along_axes(m1: float, m2: float, s1: float, s2: float, epsilon: float) -> fl
     for rule in range(_COUNTS.shape[0]):
         if epsilon <= _SERVES[rule] * s2:
             return _by_midpoints(rule, m1, m2, s1, s2, epsilon)
+    over_minor, over_major = _steps(m2, s2, s1, epsilon), _steps(m1, s1, s2, epsilon)
+    if min(over_minor, over_major) <= _MOST_STEPS:
+        if over_minor <= over_major:
+            return _by_steps(math.ceil(over_minor), m2, s2, m1, s1, epsilon)
+        return _by_steps(math.ceil(over_major), m1, s1, m2, s2, epsilon)
     cuts, stack = np.empty(5), np.empty((_MOST_PARTS, 2))
     _range(m2, s2, m1, epsilon, cuts)
     total = 0.0
