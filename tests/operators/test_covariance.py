@@ -177,3 +177,66 @@ def test_what_takes_no_ellipse_yet_refuses_it() -> None:
     stream = ap.Stream(pa.table({"id": [1], "at": [0.0], "lat": [0.0], "lon": [0.0]}), key="id", time="at", value=place)
     with pytest.raises(ap.BadArgument, match="an ellipse or a covariance"):
         ap.fence_events(stream, pa.table({"query": [1], "region": ["POINT (0 0)"], "radius": [5.0]}), enter=0.9)
+
+
+def test_likelihood_ratios_are_those_of_scipy() -> None:
+    """The density of the difference under the sum of the errors, over that of unrelated rows."""
+    from scipy.stats import multivariate_normal
+
+    chance = np.random.default_rng(2)
+    n, d = 12, 3
+    roots = chance.normal(size=(2 * n, d, d))
+    whole = roots @ roots.transpose(0, 2, 1)
+    rows = pa.table(
+        {"k": np.arange(2 * n), "t": np.zeros(2 * n)}
+        | {f"x{i}": chance.normal(size=2 * n) for i in range(d)}
+        | {f"c{i}": whole[:, a, b] for i, (a, b) in enumerate(zip(*np.triu_indices(d), strict=True))}
+    )
+    names = [f"x{i}" for i in range(d)]
+    normal = ap.Gaussian(*names, covariance=[f"c{i}" for i in range(6)])
+    asked: Any = {"epsilon": 3.0, "probability": 1e-9, "window": 1, "likelihood": True, "density": 0.25}
+    none, half = np.zeros((n, d, d)), np.tile(0.25 * np.eye(d), (n, 1, 1))
+    for other, errors in ((normal, whole[n:]), (ap.Exact(*names), none), (ap.Gaussian(*names, sigma=0.5), half)):
+        left = ap.Stream(rows.slice(0, n), key="k", time="t", value=normal)
+        right = ap.Stream(rows.slice(n), key="k", time="t", value=other)
+        found = ap.similarity_join(left, right, **asked)
+        assert found.column_names[-1] == "log_likelihood_ratio"
+        at = np.column_stack([rows[name] for name in names])
+        for row in found.to_pylist():
+            i, j = row["left_key"], row["right_key"]
+            truth = multivariate_normal.logpdf(at[i] - at[j], cov=whole[i] + errors[j - n]) - math.log(0.25)
+            assert row["log_likelihood_ratio"] == pytest.approx(truth, abs=1e-9)
+
+
+def test_likelihood_ratios_on_the_earth_and_without_a_partner() -> None:
+    here = {"id": 1, "at": 0, "lat": 50.0, "lon": 10.0, "up": 100.0, "a": 80.0, "b": 20.0, "angle": 30.0}
+    there = here | {"id": 2, "lat": 50.001, "up": 130.0}
+    value = ap.Position("lat", "lon", ellipse=("a", "b", "angle"), altitude="up", altitude_sigma=10)
+    left, right = (ap.Stream(pa.Table.from_pylist([row]), key="id", time="at", value=value) for row in (here, there))
+    asked: Any = {"epsilon": 1000.0, "probability": 0.01, "window": 1, "likelihood": True}
+    (row,) = ap.similarity_join(left, right, **asked).to_pylist()
+    turn = math.radians(30.0)
+    root = np.array([[math.cos(turn), math.sin(turn)], [math.sin(turn), -math.cos(turn)]])  # along is north
+    error = 2.0 * root @ np.diag([80.0**2, 20.0**2]) @ root.T
+    metres = math.sqrt(row["distance"] ** 2 - 30.0**2)
+    flat = -0.5 * metres**2 * np.linalg.inv(error)[0, 0] - 0.5 * math.log(np.linalg.det(error)) - math.log(2 * math.pi)
+    steep = -0.5 * (30.0**2 / 200.0 + math.log(200.0) + math.log(2 * math.pi))
+    assert row["log_likelihood_ratio"] == pytest.approx(flat + steep, abs=1e-9)
+    (row,) = ap.similarity_join(left, right, **(asked | {"epsilon": 1.0, "how": "left"})).to_pylist()
+    assert row["log_likelihood_ratio"] is None
+
+
+@pytest.mark.parametrize(
+    ("value", "settings"),
+    [
+        (ap.Ball("x", "y", radius=1), {"likelihood": True}),
+        (ap.Exact("x", "y"), {"likelihood": True}),
+        (ap.Gaussian("x", "y", sigma=1), {"likelihood": True, "values": True}),
+        (ap.Gaussian("x", "y", sigma=1), {"density": 2.0}),
+    ],
+)
+def test_what_has_no_likelihood_is_an_error(value: Any, settings: dict[str, Any]) -> None:
+    streams = [ap.Stream(pa.Table.from_pylist([HERE]), key="id", time="at", value=value) for _ in range(2)]
+    call: Any = ap.similarity_join
+    with pytest.raises(ap.BadArgument, match="likelihood=True"):
+        call(*streams, epsilon=1, probability=0.5, window=1, **settings)

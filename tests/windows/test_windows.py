@@ -35,7 +35,7 @@ def _check_twin(case: strategies.Case) -> None:
     naive.assert_same_changes(replace(case, emit="changes").run(), case.expected_changes())
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(strategies.cases(windows=KINDS, most=8))
 def test_answers_rejects_and_changes_are_those_of_the_twin(case: strategies.Case) -> None:
     """Count, delta and tumbling windows over one to four streams, in groups or not."""
@@ -93,7 +93,7 @@ def _check_pushed(case: strategies.Case, cut: Sequence[dict[int, list[int]]]) ->
     assert [row["reason"] for row in joins[0].rejects().to_pylist()].count("late") == late
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(st.data())
 def test_any_order_within_the_lateness_gives_the_same_answers(data: st.DataObject) -> None:
     """In pushes of any size, drained at the end; rows that come later leave once, as late."""
@@ -118,7 +118,7 @@ def _odds(table: pa.Table) -> list[tuple[Any, ...]]:
     return sorted((*(str(row[name]) for name in _SIDES), row["probability"]) for row in table.to_pylist())
 
 
-@settings(max_examples=150)
+@settings(max_examples=75)
 @given(st.data())
 def test_the_changes_so_far_add_up_to_what_stands(data: st.DataObject) -> None:
     """After any push, and at the end: the running sum of changes is the standing answer, from scratch too."""

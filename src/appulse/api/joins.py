@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from appulse.api.by_hand import Bare, ByHand, fitted, refuse_twice
 from appulse.api.results import Described, Framed, is_spark, remember
-from appulse.arguments import Name, OnReject, Probability, checked
+from appulse.arguments import Name, OnReject, Positive, Probability, checked
 from appulse.engines.imputing import Imputers
 from appulse.engines.join.call import Emit, How, JoinCall, Probabilities, check_how, resolve
 from appulse.engines.options import Options, options_of
@@ -37,6 +37,8 @@ def similarity_join(
     imputer: Imputers | None = None,
     metric: str = "euclidean",
     how: How = "inner",
+    likelihood: bool = False,
+    density: Positive | None = None,
     emit: Emit = "matches",
     probabilities: Probabilities = "exact",
     values: bool = False,
@@ -65,6 +67,11 @@ def similarity_join(
     once, as soon as no partner can come any more: when the streams have passed the end of its window, when it is pushed
     out of a window that counts rows, or when the streams end. ``"left_anti"`` gives only such rows of the left stream:
     ``left_stream, left_key, left_time``.
+
+    ``likelihood=True``, for normal errors, adds ``log_likelihood_ratio``: the logarithm of the density that the
+    difference of the two rows has under the sum of their errors, over ``density``, the expected number of unrelated
+    right rows per unit of length, area or volume (1 unless given). It is null where errors have no density, as between
+    two exact rows.
 
     ``imputer`` fills the values of streams that are `Incomplete`: one for all of them, a mapping by stream name, or
     ``"auto"``, which chooses one for each by how it fills values that are there (`AutoImputer`). The answers are those
@@ -105,6 +112,8 @@ def similarity_join(
         values=values,
         imputer=imputer,
         how=how,
+        likelihood=likelihood,
+        density=density,
     )
 
 
@@ -162,6 +171,8 @@ class SimilarityJoin(ByHand["LocalJoin"]):
         window: GivenWindow,
         different: Name | None = None,
         how: How = "inner",
+        likelihood: bool = False,
+        density: Positive | None = None,
         emit: Emit = "matches",
         probabilities: Probabilities = "exact",
         values: bool = False,
@@ -175,6 +186,8 @@ class SimilarityJoin(ByHand["LocalJoin"]):
             "window": window,
             "different": different,
             "how": how,
+            "likelihood": likelihood,
+            "density": density,
             "emit": emit,
             "probabilities": probabilities,
             "values": values,

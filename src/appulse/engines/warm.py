@@ -44,7 +44,9 @@ from appulse.windows.definitions import CountWindow, TimeWindow, UncertainCountW
 _MODELS: tuple[tuple[Model, Model], ...] = (
     (Exact("x", "y"), Exact("x", "y")),
     (Gaussian("x", "y", sigma=1.0), Gaussian("x", "y", sigma=1.0)),
+    (Exact("x", "y"), Gaussian("x", "y", covariance=(1.0, 0.5, 1.0))),
     (Position("x", "y"), Position("x", "y", sigma=1.0)),
+    (Position("x", "y", sigma=1.0), Position("x", "y", ellipse=(2.0, 1.0, 30.0))),
     (Position("x", "y", altitude="ts"), Position("x", "y", sigma=1.0, altitude="ts", altitude_sigma=2.0)),
     (Samples("s", weights="w"), Ball("x", "y", radius=1.0)),
 )

@@ -143,7 +143,8 @@ def build(job: Job, spark: SparkSession, *, streaming: bool = True) -> DataFrame
     if table.self_join is not None:
         answers: DataFrame = api.self_join(streams[0], different=table.self_join.different, **arguments)
     else:
-        answers = api.similarity_join(*streams, how=table.how, **arguments)
+        join: Any = api.similarity_join
+        answers = join(*streams, **table.of_two, **arguments)
     return answers
 
 
@@ -219,7 +220,7 @@ def _against_files(job: Job) -> list[Problem]:
             probability=join.probability,
             window=join.window.build(),
             emit=join.emit,
-            how=job.table.how,
+            **job.table.of_two,
             self_join=table.self_join is not None,
             different=None if table.self_join is None else table.self_join.different,
             on_reject=join.on_reject,

@@ -66,6 +66,8 @@ class JoinTable(PairsTable):
     """The arguments of `appulse.similarity_join`."""
 
     how: Literal["inner", "left", "right", "full", "left_anti"] = "inner"
+    likelihood: bool = False
+    density: Annotated[Number, Field(gt=0)] | None = None
 
 
 class SelfJoinTable(PairsTable):
@@ -244,6 +246,7 @@ class JobTable(Table):
         return join
 
     @property
-    def how(self) -> str:
-        """Of which streams of the join rows without a partner are answers."""
-        return "inner" if self.similarity_join is None else self.similarity_join.how
+    def of_two(self) -> dict[str, Any]:
+        """The arguments of a join that a self-join does not have."""
+        join = self.similarity_join
+        return {} if join is None else {"how": join.how, "likelihood": join.likelihood, "density": join.density}

@@ -52,7 +52,7 @@ def heading(earth: Earth, px: float, py: float, pz: float, qx: float, qy: float,
 
 
 @exact_kernel
-def _turned(spread: Floats, row: int, east: float, north: float) -> tuple[float, float, float]:
+def turned(spread: Floats, row: int, east: float, north: float) -> tuple[float, float, float]:
     """Variance along a direction, covariance, and variance across it; ``spread`` may be empty, or have no ellipse."""
     if spread.shape[0] == 0:
         return 0.0, 0.0, 0.0
@@ -77,7 +77,7 @@ def _trace(spread: Floats, row: int) -> float:
 
 
 @exact_kernel
-def _above(spread: Floats, row: int) -> float:
+def above_of(spread: Floats, row: int) -> float:
     """The variance of the altitude: the last column of two or four."""
     if spread.shape[0] == 0:
         return 0.0
@@ -116,7 +116,7 @@ def ellipse_pairs(
         px, py, pz = one.centre[a, 0], one.centre[a, 1], one.centre[a, 2]
         qx, qy, qz = other.centre[b, 0], other.centre[b, 1], other.centre[b, 2]
         rise = abs(one.centre[a, 3] - other.centre[b, 3]) if high else 0.0
-        above = _above(one.sigma, a) + _above(other.sigma, b)
+        above = above_of(one.sigma, a) + above_of(other.sigma, b)
         trace = _trace(one.sigma, a) + _trace(other.sigma, b)
         if near.use_bounds:  # whichever way the ellipses lie
             chord = math.sqrt((px - qx) * (px - qx) + (py - qy) * (py - qy) + (pz - qz) * (pz - qz))
@@ -130,9 +130,9 @@ def ellipse_pairs(
             probability[i] = mass
             continue
         east, north = heading(earth, px, py, pz, qx, qy, qz)
-        along, both, across = _turned(one.sigma, a, east, north)
+        along, both, across = turned(one.sigma, a, east, north)
         east, north = heading(earth, qx, qy, qz, px, py, pz)
-        more_along, more_both, more_across = _turned(other.sigma, b, -east, -north)
+        more_along, more_both, more_across = turned(other.sigma, b, -east, -north)
         along, both, across = along + more_along, both + more_both, across + more_across
         if near.use_bounds:
             spare = _SPARE * (along + across)

@@ -300,7 +300,7 @@ def space_probability(gap: Floats, covariance: Floats, epsilon: float) -> float:
 
 
 @exact_kernel
-def _add(spread: Floats, row: int, d: int, out: Floats) -> None:
+def add_covariance(spread: Floats, row: int, d: int, out: Floats) -> None:
     """Add the covariance of a row to ``out``: it has none, one deviation, or an upper triangle."""
     if spread.shape[1] == 1:
         variance = spread[row, 0] * spread[row, 0]
@@ -340,8 +340,8 @@ def normal_pairs(
         if mass < threshold:
             continue
         covariance[:] = 0.0
-        _add(one.sigma, a, d, covariance)
-        _add(other.sigma, b, d, covariance)
+        add_covariance(one.sigma, a, d, covariance)
+        add_covariance(other.sigma, b, d, covariance)
         square, along, trace, at = 0.0, 0.0, 0.0, 0
         for k in range(d):
             gap[k] = one.centre[a, k] - other.centre[b, k]

@@ -29,7 +29,8 @@ class Answers(Batch):
 
     Where changes are told, ``change`` is +1 for a pair that enters and -1 for one that leaves, ``at`` when it does,
     and ``at_stream`` the stream whose row decided that. ``pairings`` are the samples that match, where asked for, and
-    ``upper`` what a probability is at most, where ``probability`` is what it is at least.
+    ``upper`` what a probability is at most, where ``probability`` is what it is at least. ``ratio`` is the logarithm
+    of a likelihood ratio, where asked for.
     """
 
     left_stream: NDArray[np.int64]
@@ -45,6 +46,7 @@ class Answers(Batch):
     at_stream: NDArray[np.int64] | None = None
     pairings: Ragged[Pairings] | None = None
     upper: NDArray[np.float64] | None = None
+    ratio: NDArray[np.float64] | None = None
 
     def entering(self) -> Answers:
         """The same pairs as entering the answer at their first tick."""

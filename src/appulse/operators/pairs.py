@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -17,6 +18,7 @@ from appulse.kernels.ellipses import normal_pairs
 from appulse.kernels.gaussian import Gaussians, gaussian_pairs
 from appulse.kernels.geodesic import Earth, Near, earth_pairs
 from appulse.kernels.grid import squared_distances
+from appulse.kernels.likelihood import log_densities, log_densities_on_earth
 from appulse.kernels.one_dimension import refine_line
 from appulse.kernels.refine import refine
 from appulse.kernels.strings import Ordered, Runs, sorts_after
@@ -136,6 +138,22 @@ def _normal(plan: JoinPlan, pairs: CandidatePairs, counts: Counter[str]) -> NDAr
     counts["pruned_projection"] += pruned
     counts["refined"] += len(probability) - pruned
     return probability
+
+
+def likelihood_ratios(plan: JoinPlan, pairs: CandidatePairs) -> NDArray[np.float64] | None:
+    """Logarithms of the density of each difference over that of unrelated rows, where asked for."""
+    if plan.density is None:
+        return None
+    out = np.empty(len(pairs.left))
+    sides = (pairs.left_store, pairs.right_store)
+    none = _NO_SPREAD if plan.earth is None else np.empty((0, 1))
+    one, other = (Gaussians(s.centre.view, s.mass.view, none if s.spread is None else s.spread.view) for s in sides)
+    if plan.earth is None:
+        log_densities(pairs.rows, one, other, out)
+    else:
+        log_densities_on_earth(pairs.rows, plan.earth, one, other, out)
+    ratios: NDArray[np.float64] = out - math.log(plan.density)
+    return ratios
 
 
 # Coordinates of positions without altitude.

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appulse.model.objects import Objects
+    from appulse.operators.plan import JoinPlan
     from appulse.operators.store import WindowBuffer
 
 #: How a join may be, as Spark names it.
@@ -48,8 +49,8 @@ class RowNotes(Batch):
     rank: NDArray[np.int64]
     what: NDArray[np.int64]
 
-    def alone(self, *, bounded: bool = False) -> Answers:
-        """The rows as answers with nobody on the other side; ``bounded`` ones have an upper probability, too."""
+    def alone(self, like: JoinPlan) -> Answers:
+        """The rows as answers with nobody on the other side, of the columns that a plan's answers have."""
         n = len(self)
         if n == 0:
             return NO_ANSWERS
@@ -62,9 +63,10 @@ class RowNotes(Batch):
             rows, other = self.take(at), empty.take(at)
             own = (rows.stream, rows.key, rows.time)
             no = (other.right_stream, other.right_key, other.right_time)
-            upper = other.probability if bounded else None
+            upper = None if not like.bounded else other.probability
+            ratio = None if like.density is None else other.probability
             columns = own + no if is_left else no + own
-            parts.append(Answers(*columns, other.distance, other.probability, upper=upper))
+            parts.append(Answers(*columns, other.distance, other.probability, upper=upper, ratio=ratio))
         return Answers.concat(parts)
 
 
@@ -85,9 +87,9 @@ class Partners:
     Where it is ``apart`` from other tiles of the join there are ``notes``; else the rows that are alone are answers.
     """
 
-    def __init__(self, how: str, *, apart: bool, bounded: bool) -> None:
+    def __init__(self, how: str, *, apart: bool, like: JoinPlan) -> None:
         self.told = sides_told(how)
-        self.apart, self.bounded = apart, bounded
+        self.apart, self.like = apart, like
         self.notes: list[RowNotes] = []
 
     def met(self, stream: int, store: WindowBuffer, rows: NDArray[np.int64]) -> None:
@@ -122,4 +124,4 @@ class Partners:
         if self.apart:
             self.notes += some
             return NO_ANSWERS
-        return Answers.concat([notes.alone(bounded=self.bounded) for notes in some])
+        return Answers.concat([notes.alone(self.like) for notes in some])

@@ -32,7 +32,8 @@ class JoinPlan:
     ``values`` the samples that match are, and everything is sampled.
     ``bounds`` and ``index`` change the speed, never the answers. Where probabilities are ``bounded`` a lower and an
     upper bound of them will do. Where there is a ``vertical`` epsilon, ``epsilon`` is the horizontal one, and both have
-    to hold. ``how`` says of which streams rows without a partner are answers, too.
+    to hold. ``how`` says of which streams rows without a partner are answers, too. Where there is a
+    ``density`` of unrelated rows, likelihood ratios are answers, too.
     """
 
     streams: tuple[str, ...]
@@ -52,6 +53,7 @@ class JoinPlan:
     bounded: bool = False
     vertical: float | None = None
     how: str = "inner"
+    density: float | None = None
 
     @property
     def limit(self) -> float:

@@ -29,7 +29,15 @@ from appulse.operators.estimate import Estimate, estimated
 from appulse.operators.labels import LabelNumbers
 from appulse.operators.one_dimension import matches, prepare
 from appulse.operators.output import Output, Watch, explodes
-from appulse.operators.pairs import CandidatePairs, Ownership, ScoredPairs, evaluated, pairings, sorts_after_partner
+from appulse.operators.pairs import (
+    CandidatePairs,
+    Ownership,
+    ScoredPairs,
+    evaluated,
+    likelihood_ratios,
+    pairings,
+    sorts_after_partner,
+)
 from appulse.operators.partners import Partners
 from appulse.operators.presence import Windows, pair_factor
 from appulse.operators.store import WindowBuffer
@@ -80,7 +88,7 @@ class SimilarityJoin:
         self.standing = OpenPairs()
         self.partners: Partners | None = None
         if self.plan.how != "inner":
-            self.partners = Partners(self.plan.how, apart=self.ownership is not None, bounded=self.plan.bounded)
+            self.partners = Partners(self.plan.how, apart=self.ownership is not None, like=self.plan)
         self.past = _NEVER  # of time windows: rows whose window was over before this have left
         self.estimate: Estimate | None = None
         self._come = 0  # rows since the last estimate
@@ -541,6 +549,7 @@ class SimilarityJoin:
             probability,
             pairings=None if samples is None else replace(samples, values=samples.values.swapped(swap[samples.owner])),
             upper=found.upper if self.plan.bounded else None,
+            ratio=likelihood_ratios(self.plan, pairs),
         )
         if not self.plan.changes:
             return answers

@@ -25,7 +25,7 @@ from appulse.model.meaning import real
 from appulse.model.stream import stream_names
 from appulse.model.strings import decode
 from appulse.model.times import from_micros, is_time
-from appulse.model.uncertainty import Position
+from appulse.model.uncertainty import Position, in_closed_form, is_certain
 from appulse.operators.attributes import Attribute, dimension_of
 from appulse.operators.numbering import Sequencer
 from appulse.operators.partners import HOW
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from appulse.model.carried import Columns
     from appulse.model.meaning import Meaning
     from appulse.model.stream import Stream
+    from appulse.model.uncertainty import Model
     from appulse.operators.answers import Answers
     from appulse.operators.cost import Choice
     from appulse.operators.estimate import Estimate
@@ -63,6 +64,7 @@ _DEFAULTS = {
     "probabilities": "exact",
     "values": False,
     "how": "inner",
+    "density": None,
 }
 Emit: TypeAlias = Annotated[str, one_of(*EMITS)]
 How: TypeAlias = Annotated[str, one_of(*HOW)]
@@ -105,6 +107,7 @@ class JoinCall(ObjectsCall):
         ]
         figures = [("distance", pa.float64()), ("probability", pa.float64())]
         figures += [("probability_upper", pa.float64())] if self.plan.bounded else []
+        figures += [("log_likelihood_ratio", pa.float64())] if self.plan.density is not None else []
         changes = [("change", pa.int32()), ("time", self.time_type)] if self.plan.changes else []
         pairs = [("pairs", PAIRS)] if self.plan.values else []
         filled = [(f"{side}_filled", FILLED) for side in ("left", "right")] if self.imputes else []
@@ -156,6 +159,7 @@ class JoinCall(ObjectsCall):
             "probabilities": "bounds" if plan.bounded else "exact",
             "values": plan.values,
             "how": plan.how,
+            "density": None if plan.density is None else real(plan.density),
             "types": of_types([("key", self.key_type), ("time", self.time_type)]),
         }
         return of_call("self_join" if plan.self_join else "similarity_join", arguments, _DEFAULTS)
@@ -186,6 +190,8 @@ def resolve(
     values: bool = False,
     imputer: Any = None,
     how: str = "inner",
+    likelihood: bool = False,
+    density: float | None = None,
 ) -> JoinCall:
     """Check a call against the columns there are, and settle everything that follows from its arguments."""
     names = stream_names(streams, self_join=self_join)
@@ -222,6 +228,7 @@ def resolve(
         values=values,
         bounded=probabilities == "bounds",
         how=how,
+        density=_density(density, models, likelihood=likelihood, values=values),
     )
     key_type, time_type = common_key_type(streams, schemas, names), common_time_type(streams, schemas, names)
     d = known_dimensions(names, models, schemas)
@@ -283,6 +290,21 @@ def check_how(how: str, names: Sequence[str], *, emit: str, values: bool) -> Non
         raise BadArgument(f"how={how!r} reports rows once, emit='changes' pairs that come and go. Give one of them.")
     if values:
         raise BadArgument(f"values=True lists samples that match, how={how!r} rows without any. Give one of them.")
+
+
+def _density(density: float | None, models: Sequence[Model], *, likelihood: bool, values: bool) -> float | None:
+    """The density of unrelated rows, where likelihood ratios are asked for."""
+    if not likelihood:
+        if density is not None:
+            raise BadArgument(f"density={density:g} is that of likelihood=True. Give both, or neither.")
+        return None
+    if values or not all(map(in_closed_form, models)) or all(map(is_certain, models)):
+        raise BadArgument(
+            "likelihood=True takes normal errors: ap.Gaussian, with one sigma or in up to three dimensions, or "
+            "ap.Position with sigma= or ellipse=, and exact rows beside them. Leave out values=True and filters of "
+            "uncertain values."
+        )
+    return 1.0 if density is None else density
 
 
 def _check_order(streams: Sequence[Stream], names: Sequence[str]) -> bool:
@@ -348,6 +370,8 @@ def _pairs_table(answers: Answers, call: JoinCall) -> pa.Table:
     columns += [pa.array(answers.distance), pa.array(answers.probability)]
     if call.plan.bounded:
         columns.append(pa.array(answers.probability if answers.upper is None else answers.upper))
+    if answers.ratio is not None:
+        columns.append(pa.array(answers.ratio, from_pandas=True))
     if call.plan.changes and answers.change is not None and answers.at is not None and answers.at_stream is not None:
         columns += [pa.array(answers.change.astype(np.int32)), _times(answers.at, answers.at_stream, call)]
     if answers.pairings is not None:

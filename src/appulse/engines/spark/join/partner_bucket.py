@@ -98,7 +98,7 @@ class PartnerBucket(Bucket[Any]):
         over = {one for one, gone in zip(identity, left, strict=True) if gone}
         self._fresh, self._gone = fresh - over, self._met & over
         self._change(self._fresh, self._gone)
-        found = notes.take(np.array(alone, np.int64)).alone(bounded=self.call.plan.bounded)
+        found = notes.take(np.array(alone, np.int64)).alone(self.call.plan)
         self.output.add(len(found))
         return [to_table(found, self.call)] if len(found) else []
 
