@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from appulse.api import (
         Encounters,
         FenceEvents,
+        Nearest,
         Phenomena,
         QueryMatch,
         SensorJoin,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
         impute,
         listen,
         match_queries,
+        nearest,
         phenomena,
         rejects,
         self_join,
@@ -76,6 +78,7 @@ _HOMES = {
     "appulse.api": (
         "Encounters",
         "FenceEvents",
+        "Nearest",
         "Phenomena",
         "QueryMatch",
         "SensorJoin",
@@ -91,6 +94,7 @@ _HOMES = {
         "impute",
         "listen",
         "match_queries",
+        "nearest",
         "phenomena",
         "rejects",
         "self_join",
@@ -160,6 +164,9 @@ __all__ = [  # noqa: RUF022 - by topic, as in the reference
     "similarity_join",
     "self_join",
     "SimilarityJoin",
+    # Association
+    "nearest",
+    "Nearest",
     # Motion
     "Straight",
     "Course",

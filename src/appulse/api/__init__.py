@@ -1,6 +1,7 @@
 """The public functions: check the arguments, pick the engine."""
 
 from appulse.api.aggregates import WindowAggregate, window_aggregate
+from appulse.api.association import Nearest, nearest
 from appulse.api.fences import FenceEvents, fence_events
 from appulse.api.joins import SimilarityJoin, explain_pair, self_join, similarity_join
 from appulse.api.motion import Encounters, encounters
@@ -13,6 +14,7 @@ from appulse.api.streams import discover_dependencies, filter, impute  # noqa: A
 __all__ = [
     "Encounters",
     "FenceEvents",
+    "Nearest",
     "Phenomena",
     "QueryMatch",
     "SensorJoin",
@@ -28,6 +30,7 @@ __all__ = [
     "impute",
     "listen",
     "match_queries",
+    "nearest",
     "phenomena",
     "rejects",
     "self_join",

@@ -11,13 +11,13 @@ from appulse.operators.plan import BOUNDS, INDEXES
 from appulse.operators.sensor_join import SWEEPS
 
 _JOINS = ("similarity_join", "self_join", "explain_pair")
-_ON_TILES = ("encounters", *_JOINS, "sensor_join", "phenomena", "window_aggregate", "match_queries")
+_ON_TILES = ("encounters", *_JOINS, "nearest", "sensor_join", "phenomena", "window_aggregate", "match_queries")
 #: The calls that each option makes a difference to; a call by hand takes those of its function.
 USED_BY = {
-    "bounds": _JOINS,
-    "index": _JOINS,
-    "side": _JOINS,
-    "sample": (*_JOINS, "sensor_join"),
+    "bounds": (*_JOINS, "nearest"),
+    "index": (*_JOINS, "nearest"),
+    "side": (*_JOINS, "nearest"),
+    "sample": (*_JOINS, "nearest", "sensor_join"),
     "sweep": ("sensor_join",),
     "partitions": _ON_TILES,
     "max_output": (*_ON_TILES, "ask"),

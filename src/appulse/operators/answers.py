@@ -30,7 +30,8 @@ class Answers(Batch):
     Where changes are told, ``change`` is +1 for a pair that enters and -1 for one that leaves, ``at`` when it does,
     and ``at_stream`` the stream whose row decided that. ``pairings`` are the samples that match, where asked for, and
     ``upper`` what a probability is at most, where ``probability`` is what it is at least. ``ratio`` is the logarithm
-    of a likelihood ratio, where asked for.
+    of a likelihood ratio, where asked for. Where the nearest rows are, ``left_rank`` is the rank of the left row, and
+    ``place`` of the right one among them.
     """
 
     left_stream: NDArray[np.int64]
@@ -47,6 +48,8 @@ class Answers(Batch):
     pairings: Ragged[Pairings] | None = None
     upper: NDArray[np.float64] | None = None
     ratio: NDArray[np.float64] | None = None
+    left_rank: NDArray[np.int64] | None = None
+    place: NDArray[np.int64] | None = None
 
     def entering(self) -> Answers:
         """The same pairs as entering the answer at their first tick."""

@@ -19,6 +19,7 @@ from appulse.kernels.gaussian import Gaussians, gaussian_pairs
 from appulse.kernels.geodesic import Earth, Near, earth_pairs
 from appulse.kernels.grid import squared_distances
 from appulse.kernels.likelihood import log_densities, log_densities_on_earth
+from appulse.kernels.nearest import mean_distances
 from appulse.kernels.one_dimension import refine_line
 from appulse.kernels.refine import refine
 from appulse.kernels.strings import Ordered, Runs, sorts_after
@@ -105,6 +106,41 @@ def evaluated(plan: JoinPlan, pairs: CandidatePairs, kinds: tuple[Model, Model],
     else:
         found = _samples(plan, pairs, counts)
     return found.filter(found.probability >= plan.threshold)
+
+
+#: Not round at all: distances are straight.
+STRAIGHT = Earth(0.0, 0.0)
+
+
+def by_means(plan: JoinPlan, pairs: CandidatePairs) -> tuple[CandidatePairs, NDArray[np.float64]]:
+    """The pairs whose means are within the limit, and how far apart these are."""
+    a, b = pairs.left_store, pairs.right_store
+    distance = np.empty(len(pairs.left))
+    mean_distances(pairs.rows, a.centre.view, b.centre.view, plan.earth or STRAIGHT, distance)
+    near = distance <= plan.limit
+    return pairs.filter(near), distance[near]
+
+
+def scored(
+    plan: JoinPlan,
+    pairs: CandidatePairs,
+    distance: NDArray[np.float64],
+    kinds: tuple[Model, Model],
+    counts: Counter[str],
+) -> ScoredPairs:
+    """Pairs so far apart with their probabilities, however small; without a limit there are none."""
+    n = len(distance)
+    if plan.limit == math.inf:
+        return ScoredPairs(pairs, np.full(n, np.nan), np.full(n, np.nan), distance)
+    found = evaluated(
+        replace(plan, bounds=plan.bounds - {"projection", "accept"}),
+        replace(pairs, arrival=np.arange(n)),
+        kinds,
+        counts,
+    )
+    probability = np.zeros(n)  # of none but points that rounding puts beyond the limit
+    probability[found.pairs.arrival] = found.probability
+    return ScoredPairs(pairs, probability, probability, distance)
 
 
 def _exact(pairs: CandidatePairs, probability: NDArray[np.float64]) -> ScoredPairs:

@@ -9,7 +9,7 @@ the step in which the row leaves.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,11 +32,6 @@ HOW = ("inner", "left", "right", "full", "left_anti")
 #: What a note says of a row.
 MET, LEFT = 0, 1
 _NOBODY = -1
-
-
-def sides_told(how: str) -> tuple[bool, bool]:
-    """Whether rows without a partner are told, of each stream."""
-    return how in ("left", "full", "left_anti"), how in ("right", "full")
 
 
 @dataclass(frozen=True)
@@ -65,8 +60,10 @@ class RowNotes(Batch):
             no = (other.right_stream, other.right_key, other.right_time)
             upper = None if not like.bounded else other.probability
             ratio = None if like.density is None else other.probability
+            last = (rows.rank, np.zeros(len(rows), np.int64)) if like.best else (None, None)
             columns = own + no if is_left else no + own
-            parts.append(Answers(*columns, other.distance, other.probability, upper=upper, ratio=ratio))
+            answers = Answers(*columns, other.distance, other.probability, upper=upper, ratio=ratio)
+            parts.append(replace(answers, left_rank=last[0], place=last[1]))
         return Answers.concat(parts)
 
 
@@ -84,12 +81,12 @@ def _of_store(stream: int, store: WindowBuffer, rows: NDArray[np.int64], what: i
 class Partners:
     """Flags the rows that had a partner, and finds those that leave.
 
-    Where it is ``apart`` from other tiles of the join there are ``notes``; else the rows that are alone are answers.
+    Where it is ``apart`` from who knows, there are ``notes``; else the rows that are alone are answers.
     """
 
-    def __init__(self, how: str, *, apart: bool, like: JoinPlan) -> None:
-        self.told = sides_told(how)
-        self.apart, self.like = apart, like
+    def __init__(self, plan: JoinPlan, *, apart: bool) -> None:
+        self.told = plan.followed
+        self.apart, self.like = apart, plan
         self.notes: list[RowNotes] = []
 
     def met(self, stream: int, store: WindowBuffer, rows: NDArray[np.int64]) -> None:

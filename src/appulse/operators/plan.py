@@ -33,7 +33,8 @@ class JoinPlan:
     ``bounds`` and ``index`` change the speed, never the answers. Where probabilities are ``bounded`` a lower and an
     upper bound of them will do. Where there is a ``vertical`` epsilon, ``epsilon`` is the horizontal one, and both have
     to hold. ``how`` says of which streams rows without a partner are answers, too. Where there is a
-    ``density`` of unrelated rows, likelihood ratios are answers, too.
+    ``density`` of unrelated rows, likelihood ratios are answers, too. ``best`` is the number of right rows wanted of
+    each left row, the nearest ``by`` distance or probability; 0: all.
     """
 
     streams: tuple[str, ...]
@@ -54,6 +55,18 @@ class JoinPlan:
     vertical: float | None = None
     how: str = "inner"
     density: float | None = None
+    best: int = 0
+    by: str = "distance"
+
+    @property
+    def followed(self) -> tuple[bool, bool]:
+        """Of which streams rows are followed until they leave: left ones, and right ones."""
+        return self.best > 0 or self.how in ("left", "full", "left_anti"), self.how in ("right", "full")
+
+    @property
+    def by_means(self) -> bool:
+        """Whether rows are near where their means are, however likely."""
+        return self.best > 0 and self.by == "distance" and self.threshold == 0.0
 
     @property
     def limit(self) -> float:

@@ -27,15 +27,18 @@ from appulse.operators.arrivals import Arrivals
 from appulse.operators.cost import UNKNOWN, Choice, Probes
 from appulse.operators.estimate import Estimate, estimated
 from appulse.operators.labels import LabelNumbers
+from appulse.operators.nearest import leading, values_of
 from appulse.operators.one_dimension import matches, prepare
 from appulse.operators.output import Output, Watch, explodes
 from appulse.operators.pairs import (
     CandidatePairs,
     Ownership,
     ScoredPairs,
+    by_means,
     evaluated,
     likelihood_ratios,
     pairings,
+    scored,
     sorts_after_partner,
 )
 from appulse.operators.partners import Partners
@@ -87,8 +90,8 @@ class SimilarityJoin:
         self._floor = np.zeros((1, len(self.plan.streams)), np.int64)
         self.standing = OpenPairs()
         self.partners: Partners | None = None
-        if self.plan.how != "inner":
-            self.partners = Partners(self.plan.how, apart=self.ownership is not None, like=self.plan)
+        if any(self.plan.followed):
+            self.partners = Partners(self.plan, apart=self.ownership is not None or self.plan.best > 0)
         self.past = _NEVER  # of time windows: rows whose window was over before this have left
         self.estimate: Estimate | None = None
         self._come = 0  # rows since the last estimate
@@ -283,7 +286,11 @@ class SimilarityJoin:
     def _estimate(self, arrivals: Arrivals) -> None:
         """What the push will bring forth, where it is large and it was not told of late."""
         self._come += len(arrivals.time)
-        if len(arrivals.time) < _ESTIMATED_FROM or (self.estimate is not None and self._come < _ESTIMATED_EVERY):
+        if (
+            self.plan.best
+            or len(arrivals.time) < _ESTIMATED_FROM
+            or (self.estimate is not None and self._come < _ESTIMATED_EVERY)
+        ):
             return
         self._come = 0
         self.estimate = estimated(
@@ -320,7 +327,8 @@ class SimilarityJoin:
     @property
     def _lies_on_a_line(self) -> bool:
         """Whether every pair is of samples, in one dimension; two Gaussians among other models are not."""
-        return self._stores[0].d == 1 and not self.plan.points_only and not self.plan.some_closed_form
+        plain = self.plan.points_only or self.plan.some_closed_form or self.plan.by_means
+        return self._stores[0].d == 1 and not plain
 
     def _admit(self, batches: Sequence[tuple[int, int, Objects]]) -> Arrivals | None:
         """Put the rows of a push at the ends of their stores, in tick order; None if there are none."""
@@ -485,7 +493,13 @@ class SimilarityJoin:
     def _evaluate(self, left: int, right: int, pairs: CandidatePairs, arrivals: Arrivals) -> Answers:
         pairs, _ = self._owned(pairs)
         kinds = self.plan.models[int(self._stream_of[left])], self.plan.models[int(self._stream_of[right])]
-        return self._accept(left, right, evaluated(self.plan, pairs, kinds, self.counts), arrivals)
+        if self.plan.by_means:
+            pairs, distance = by_means(self.plan, pairs)
+            kept = self._leading(left, pairs, distance)
+            found = scored(self.plan, pairs.filter(kept), distance[kept], kinds, self.counts)
+        else:
+            found = evaluated(self.plan, pairs, kinds, self.counts)
+        return self._accept(left, right, found, arrivals)
 
     def _accept(self, left: int, right: int, found: ScoredPairs, arrivals: Arrivals) -> Answers:
         """Answers, of pairs that match with these probabilities; windows may still make them less."""
@@ -496,6 +510,12 @@ class SimilarityJoin:
             passed = found.probability >= self.plan.threshold
             self.counts["pruned_window"] += int(len(passed) - passed.sum())
             found, factor = found.filter(passed), factor[passed]
+        if self.plan.best:
+            if not self.plan.by_means:
+                value = values_of(self.plan.by, found.distances, found.probability)
+                kept = self._leading(left, found.pairs, value)
+                found, factor = found.filter(kept), factor[kept]
+            return self._answers(left, right, found, factor)
         if self.partners is not None:
             self.partners.met(int(self._stream_of[left]), found.pairs.left_store, found.pairs.left)
             self.partners.met(int(self._stream_of[right]), found.pairs.right_store, found.pairs.right)
@@ -504,6 +524,12 @@ class SimilarityJoin:
         self.counts["answers"] += len(found.probability)
         self.output.add(len(found.probability))
         return self._answers(left, right, found, factor)
+
+    def _leading(self, left: int, pairs: CandidatePairs, value: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Which of the pairs may be the best of their left rows."""
+        own, other = (pairs.left, pairs.right), (pairs.left_store, pairs.right_store)
+        first = 0 if self._stream_of[left] == 0 else 1
+        return leading(own[first], value, other[1 - first].time.view[own[1 - first]], self.plan.best)
 
     def _inside(
         self, left: int, right: int, pairs: CandidatePairs, arrivals: Arrivals, rule: Rule
@@ -550,6 +576,7 @@ class SimilarityJoin:
             pairings=None if samples is None else replace(samples, values=samples.values.swapped(swap[samples.owner])),
             upper=found.upper if self.plan.bounded else None,
             ratio=likelihood_ratios(self.plan, pairs),
+            left_rank=first.rank if self.plan.best else None,
         )
         if not self.plan.changes:
             return answers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -65,6 +66,8 @@ _DEFAULTS = {
     "values": False,
     "how": "inner",
     "density": None,
+    "k": 1,
+    "by": "distance",
 }
 Emit: TypeAlias = Annotated[str, one_of(*EMITS)]
 How: TypeAlias = Annotated[str, one_of(*HOW)]
@@ -108,6 +111,7 @@ class JoinCall(ObjectsCall):
         figures = [("distance", pa.float64()), ("probability", pa.float64())]
         figures += [("probability_upper", pa.float64())] if self.plan.bounded else []
         figures += [("log_likelihood_ratio", pa.float64())] if self.plan.density is not None else []
+        figures += [("rank", pa.int64())] if self.plan.best else []
         changes = [("change", pa.int32()), ("time", self.time_type)] if self.plan.changes else []
         pairs = [("pairs", PAIRS)] if self.plan.values else []
         filled = [(f"{side}_filled", FILLED) for side in ("left", "right")] if self.imputes else []
@@ -136,7 +140,7 @@ class JoinCall(ObjectsCall):
     @property
     def holds_back(self) -> bool:
         """Whether the end of the streams brings forth what nothing else does: held ticks, or pairs that left."""
-        return self.plan.rule is not None or self.plan.changes or self.plan.how != "inner"
+        return self.plan.rule is not None or self.plan.changes or any(self.plan.followed)
 
     @property
     def lag(self) -> int | None:
@@ -162,6 +166,9 @@ class JoinCall(ObjectsCall):
             "density": None if plan.density is None else real(plan.density),
             "types": of_types([("key", self.key_type), ("time", self.time_type)]),
         }
+        if plan.best:
+            epsilon = None if plan.epsilon == math.inf else arguments["epsilon"]
+            return of_call("nearest", arguments | {"k": plan.best, "by": plan.by, "epsilon": epsilon}, _DEFAULTS)
         return of_call("self_join" if plan.self_join else "similarity_join", arguments, _DEFAULTS)
 
     def figures(self, stream: int) -> Mapping[str, float]:
@@ -367,11 +374,13 @@ def _pairs_table(answers: Answers, call: JoinCall) -> pa.Table:
         columns.append(_named(stream, call.names))
         columns.append(decode(key, call.key_type))
         columns.append(_times(time, stream, call))
-    columns += [pa.array(answers.distance), pa.array(answers.probability)]
+    columns += [pa.array(answers.distance), pa.array(answers.probability, from_pandas=True)]
     if call.plan.bounded:
         columns.append(pa.array(answers.probability if answers.upper is None else answers.upper))
     if answers.ratio is not None:
         columns.append(pa.array(answers.ratio, from_pandas=True))
+    if answers.place is not None:
+        columns.append(pa.array(answers.place))
     if call.plan.changes and answers.change is not None and answers.at is not None and answers.at_stream is not None:
         columns += [pa.array(answers.change.astype(np.int32)), _times(answers.at, answers.at_stream, call)]
     if answers.pairings is not None:

@@ -20,6 +20,8 @@ from appulse.model.encoding import check_columns
 from appulse.model.objects import Objects
 from appulse.model.uncertainty import names
 from appulse.operators.answers import NO_ANSWERS, Answers
+from appulse.operators.nearest import NearestRows
+from appulse.operators.nearest_search import NearestTrees
 from appulse.operators.numbering import Released, in_own_window, pushed_out_at_once
 from appulse.operators.output import Output
 from appulse.operators.similarity_join import SimilarityJoin
@@ -42,6 +44,7 @@ class JoinBucket(ObjectsBucket):
         super().__init__(call if self.unfilled is None else self.unfilled.call)
         self.operator = SimilarityJoin(call.plan)
         self.numbering = None if call.plan.rule is None else numbering_of(call, standing=standing)
+        self.nearest = NearestRows(call.plan) if call.plan.best else None
         self.over: int | None = None  # under time windows: pairs that end before this have left
 
     def __len__(self) -> int:
@@ -50,7 +53,7 @@ class JoinBucket(ObjectsBucket):
     @property
     def nbytes(self) -> int:
         """Bytes held."""
-        return self.operator.nbytes
+        return self.operator.nbytes + (0 if self.nearest is None else self.nearest.nbytes)
 
     def late_before(self, limit: int | None) -> int | None:
         """Rows before this are late; None where none can be."""
@@ -66,6 +69,8 @@ class JoinBucket(ObjectsBucket):
     def answer(self, *, ended: bool) -> list[pa.Table]:
         """The pairs, and changes, that rows and complete ticks make."""
         self.operator.output = self.output
+        if ended and self._whole:
+            return [to_table(self._searched(), self.call)]
         if self.numbering is not None:
             answers = self._numbered()
         else:
@@ -75,7 +80,28 @@ class JoinBucket(ObjectsBucket):
                 answers.append(self._end(over))
         if ended:
             answers.append(self.operator.end())
+        if self.nearest is not None and self.operator.partners is not None:
+            answers = [self.nearest.take(answers, self.operator.partners.taken())]
+            self.output.add(len(answers[0]))
         return [to_table(Answers.concat(answers), self.call)]
+
+    @property
+    def _whole(self) -> bool:
+        """Whether all rows are there, and the nearest ones can be looked for in place of a join."""
+        plan = self.call.plan
+        fresh = len(self.operator) == 0 and self.nearest is not None and len(self.nearest) == 0
+        return plan.by_means and plan.rule is None and fresh and self.unfilled is None
+
+    def _searched(self) -> Answers:
+        """The nearest rows of whole streams."""
+        streams = [[rows for i, rows in self.came if i == stream] for stream in (0, 1)]
+        if not streams[0]:
+            return NO_ANSWERS
+        left = Objects.concat(streams[0])
+        right = Objects.concat(streams[1]) if streams[1] else left.slice(0, 0)
+        answers = NearestTrees(self.call.plan, right).search(left, self.operator.counts)
+        self.output.add(len(answers))
+        return answers
 
     def _end(self, before: int) -> Answers:
         """Under time windows: pairs that this ends; nothing before it will be asked for any more."""

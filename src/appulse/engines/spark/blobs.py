@@ -8,7 +8,7 @@ from collections import defaultdict
 import pyarrow as pa
 
 #: Blocks of rows begin with a letter of their own.
-ANSWERS, REJECTS, METRICS, FLOORS, PRESENCE, END, NOTES = b"A", b"R", b"M", b"F", b"P", b"E", b"N"
+ANSWERS, REJECTS, METRICS, FLOORS, PRESENCE, END, NOTES, PAIRS = b"A", b"R", b"M", b"F", b"P", b"E", b"N", b"Q"
 
 
 def table_bytes(tag: bytes, table: pa.Table) -> bytes:

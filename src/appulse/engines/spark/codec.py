@@ -13,6 +13,7 @@ from appulse.kernels.packing import offsets_fit, restore
 from appulse.model.batch import Ragged
 from appulse.model.codec import from_columns, pack_batch, pack_columns, unpack_batch, unpack_columns
 from appulse.model.objects import Objects
+from appulse.operators.answers import Answers
 from appulse.operators.numbering import WindowStarts
 from appulse.operators.partners import RowNotes
 from appulse.operators.presence import ExistenceTable
@@ -80,6 +81,16 @@ def pack_notes(notes: RowNotes) -> bytes:
 def unpack_notes(blob: bytes) -> RowNotes:
     """What `pack_notes` packed."""
     return unpack_batch("notes", RowNotes, blob, copied=True)
+
+
+def pack_pairs(pairs: Answers) -> bytes:
+    """Pairs as bytes."""
+    return pack_batch("pairs", pairs)
+
+
+def unpack_pairs(blob: bytes) -> Answers:
+    """What `pack_pairs` packed."""
+    return unpack_batch("pairs", Answers, blob, copied=True)
 
 
 def pack_arrays(arrays: Mapping[str, NDArray[Any]]) -> bytes:

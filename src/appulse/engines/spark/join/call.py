@@ -30,7 +30,7 @@ from appulse.model.degrees import degrees_hint
 from appulse.model.uncertainty import names
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from appulse.engines.options import Options
     from appulse.model.stream import Stream
@@ -39,19 +39,21 @@ if TYPE_CHECKING:
 _WHOLE_SAMPLE = 1 << 60
 
 
-def spark_join(streams: Sequence[Stream], *, options: Options, **settings: Any) -> DataFrame:
-    """The join of Spark frames, lazily; streaming if its inputs are."""
+def spark_join(
+    streams: Sequence[Stream], *, options: Options, resolved: Callable[..., JoinCall] = resolve, **settings: Any
+) -> DataFrame:
+    """The join of Spark frames, lazily; streaming if its inputs are. ``resolved`` makes the call."""
     sources = Sources.of([stream.frame for stream in streams], [stream.lateness for stream in streams])
     streams = [with_watermark_delay(stream) for stream in streams]
     schemas = [arrow_schema(frame.schema) for frame in sources.frames]
-    call = sources.chained(resolve(streams, schemas, options=options, **settings))
+    call = sources.chained(resolved(streams, schemas, options=options, **settings))
     # Values are seen by workers only, whose warnings few read.
     named = names(call.plan.models[0], call.encodings[0].dimensions or 1)
     if call.plan.earth is None and (hint := degrees_hint(named, call.plan.epsilon)):
         warn_exploding(hint)
     call = with_shared_fills(call, sources.spark)
     plan = _tile_plan(call, sources.partitions(options), options)
-    if call.plan.how != "inner":
+    if any(call.plan.followed):
         call = replace(call, streams=tuple(replace(encoding, told_apart=True) for encoding in call.encodings))
     call = replace(call, options=replace(options, sample=None))  # the sample has served, and need not travel
     answers, rejects = result_schemas(call, streams)
@@ -78,8 +80,8 @@ def join_stages(call: JoinCall, tiling: Tiling) -> list[Stage]:
     stages = [Stage(Tiles(call, tiling), "join")]
     if call.plan.rule is not None:
         stages.insert(0, Stage(NumberBuckets(call, NumberBucket, tiling), "number"))
-    if call.plan.how != "inner":
-        stages.append(Stage(PartnerBuckets(call), "partners"))
+    if any(call.plan.followed):
+        stages.append(Stage(PartnerBuckets(call), "nearest" if call.plan.best else "partners"))
     return stages
 
 

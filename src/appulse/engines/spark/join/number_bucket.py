@@ -16,7 +16,7 @@ from appulse.engines.spark.join.partner_bucket import sent_on
 from appulse.engines.spark.routing import tiled
 from appulse.engines.spark.stage import GroupBuckets
 from appulse.operators.numbering import Released, WindowStarts, pushed_out_at_once
-from appulse.operators.partners import LEFT, RowNotes, notes_of, sides_told
+from appulse.operators.partners import LEFT, RowNotes, notes_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -104,7 +104,7 @@ class NumberBucket(ObjectsBucket):
             released.append(Released(stream, objects, first, places))
             copies.append((rows, places, lanes))
         self._number(released, copies)
-        if ended and self.call.plan.how != "inner":  # tiles hold rows that will have no partner
+        if ended and any(self.call.plan.followed):  # tiles hold rows that will have no partner
             self.sent += [(key, end_mark(self.newest)) for key in self.tiling.keys]
         self.counts["capped"] += self.numbering.capped - self._capped
         self._idle = not released and not self.came
@@ -128,7 +128,7 @@ class NumberBucket(ObjectsBucket):
 
     def _alone(self, released: Sequence[Released], numbered: Sequence[Objects]) -> list[tuple[int, bytes]]:
         """Rows that their own tick pushed out, which any tile passes on."""
-        told = sides_told(self.call.plan.how)
+        told = self.call.plan.followed
         gone = [
             notes_of(part.stream, pushed_out_at_once(objects, part.stream), LEFT)
             for part, objects in zip(released, numbered, strict=True)

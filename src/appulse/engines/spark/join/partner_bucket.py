@@ -1,4 +1,4 @@
-"""The stage behind the tiles that knows which rows have a partner: all notes of a row meet here."""
+"""The stage behind the tiles where all that is known of a row meets: whether it has a partner, and the nearest ones."""
 
 from __future__ import annotations
 
@@ -9,21 +9,24 @@ import numpy as np
 
 from appulse.engines.bucket import Bucket
 from appulse.engines.join.call import JoinCall, to_table
-from appulse.engines.spark.blobs import NOTES
-from appulse.engines.spark.codec import pack_notes, unpack_notes
+from appulse.engines.spark.blobs import NOTES, PAIRS
+from appulse.engines.spark.codec import pack_notes, pack_pairs, unpack_notes, unpack_pairs
 from appulse.engines.spark.stage import Buckets
 from appulse.kernels.strings import hash_rows
 from appulse.model.codec import pack_columns, unpack_columns
 from appulse.model.strings import Bytes
+from appulse.operators.nearest import NearestRows
 from appulse.operators.partners import LEFT, RowNotes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pyarrow as pa
+    from numpy.typing import NDArray
 
     from appulse.engines.bucket import Blobs
     from appulse.engines.spark.tiling import Tiling
+    from appulse.operators.answers import Answers
 
 _WORD = "partners"
 
@@ -35,10 +38,20 @@ def partner_keys(tiling: Tiling) -> list[int]:
 
 def sent_on(notes: RowNotes, tiling: Tiling) -> list[tuple[int, bytes]]:
     """Notes as blobs, under the key that all notes of a row have."""
-    keys = partner_keys(tiling)
-    own = (hash_rows(notes.key.offsets, notes.key.data, notes.time) % np.uint64(len(keys))).astype(np.int64)
-    parts = ((key, notes.take(np.flatnonzero(own == key))) for key in np.unique(own).tolist())
-    return [(keys[key], NOTES + pack_notes(part)) for key, part in parts]
+    own = _places(notes.key, notes.time, tiling)
+    return [(key, NOTES + pack_notes(notes.take(np.flatnonzero(own == key)))) for key in np.unique(own).tolist()]
+
+
+def pairs_on(pairs: Answers, tiling: Tiling) -> list[tuple[int, bytes]]:
+    """Pairs as blobs, under the key that notes of their left rows have."""
+    own = _places(pairs.left_key, pairs.left_time, tiling)
+    return [(key, PAIRS + pack_pairs(pairs.take(np.flatnonzero(own == key)))) for key in np.unique(own).tolist()]
+
+
+def _places(keys: Bytes, time: NDArray[np.int64], tiling: Tiling) -> NDArray[np.int64]:
+    known = np.array(partner_keys(tiling))
+    hashes: NDArray[np.uint64] = hash_rows(keys.offsets, keys.data, time)
+    return known[(hashes % np.uint64(len(known))).astype(np.int64)]
 
 
 @dataclass(frozen=True)
@@ -48,7 +61,7 @@ class PartnerBuckets(Buckets):
     def make(self, key: int) -> Bucket[Any]:  # noqa: ARG002 - one is as another
         """The empty bucket of a key."""
         assert isinstance(self.call, JoinCall)  # noqa: S101 - only joins have partners
-        return PartnerBucket(self.call)
+        return NearestBucket(self.call) if self.call.plan.best else PartnerBucket(self.call)
 
 
 class PartnerBucket(Bucket[Any]):
@@ -124,6 +137,55 @@ class PartnerBucket(Bucket[Any]):
         for block in blocks:
             columns, _ = unpack_columns(_WORD, block, copied=True)
             self._change(*(set(columns[name].to_list()) for name in ("met", "gone")))
+
+
+class NearestBucket(Bucket[Any]):
+    """Pairs of left rows that have not left yet."""
+
+    call: JoinCall
+    rows_tag = b"\0"  # no rows come
+
+    def __init__(self, call: JoinCall) -> None:
+        super().__init__(call)
+        self.rows = NearestRows(call.plan)
+        self._given: list[bytes] = []  # of this step, for the log
+
+    due = None
+    newest = 0
+
+    def __len__(self) -> int:
+        return 0  # rows are those of the tiles
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return self.rows.nbytes
+
+    def receive(self, given: Blobs) -> None:
+        """Take in pairs, and notes of rows that leave."""
+        self._given = [*given[PAIRS], *given[NOTES]]
+
+    def answer(self, *, ended: bool) -> list[pa.Table]:  # noqa: ARG002 - the tiles say when rows leave
+        """The nearest rows of those that leave."""
+        found = self._take(self._given)
+        self.output.add(len(found))
+        return [to_table(found, self.call)] if len(found) else []
+
+    def _take(self, blobs: Sequence[bytes]) -> Answers:
+        pairs = [unpack_pairs(blob[1:]) for blob in blobs if blob[:1] == PAIRS]
+        return self.rows.take(pairs, [unpack_notes(blob[1:]) for blob in blobs if blob[:1] == NOTES])
+
+    def delta(self) -> tuple[list[bytes], int] | None:
+        """What came."""
+        return (self._given, 0) if self._given else None
+
+    def snapshot(self) -> list[bytes]:
+        """All pairs that wait."""
+        return [PAIRS + pack_pairs(self.rows.pairs)] if len(self.rows) else []
+
+    def restore(self, blocks: Sequence[bytes]) -> None:
+        """Take in a delta, or a snapshot into an empty bucket."""
+        self._take(blocks)
 
 
 def _identities(notes: RowNotes) -> list[bytes]:

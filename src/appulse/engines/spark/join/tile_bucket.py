@@ -13,10 +13,10 @@ from appulse.engines.join.call import JoinCall, to_table
 from appulse.engines.objects import packed
 from appulse.engines.spark.blobs import FLOORS, NOTES, PRESENCE, by_tag
 from appulse.engines.spark.codec import pack, pack_presence, unpack, unpack_floors, unpack_notes, unpack_presence
-from appulse.engines.spark.join.partner_bucket import partner_keys, sent_on
+from appulse.engines.spark.join.partner_bucket import pairs_on, partner_keys, sent_on
 from appulse.engines.spark.stage import Buckets
 from appulse.engines.spark.tiling import PlaceOwnership, Tiling
-from appulse.operators.answers import Answers
+from appulse.operators.answers import NO_ANSWERS, Answers
 from appulse.operators.output import Output
 from appulse.operators.partners import RowNotes
 from appulse.operators.similarity_join import SimilarityJoin
@@ -41,7 +41,7 @@ class Tiles(Buckets):
     def onward(self) -> list[int]:
         """The keys of the stage that knows which rows have a partner, where there is one."""
         assert isinstance(self.call, JoinCall)  # noqa: S101 - only joins have tiles
-        return [] if self.call.plan.how == "inner" else partner_keys(self.tiling)
+        return partner_keys(self.tiling) if any(self.call.plan.followed) else []
 
     def make(self, key: int) -> Bucket[Any]:
         """The empty tile of a key."""
@@ -108,6 +108,9 @@ class Tile(Bucket["Objects"]):
         if self.operator.partners is not None:
             notes = [*self.notes, *self.operator.partners.taken()]
             self.sent = sent_on(RowNotes.concat(notes), self.tiling) if notes else []
+        if self.call.plan.best:
+            self.sent += pairs_on(answers, self.tiling)
+            answers = NO_ANSWERS
         self.counts.update(self.operator.counts)
         self.counts["left"] = len(answers) - self.operator.counts["answers"]
         return [to_table(answers, self.call)] if len(answers) else []

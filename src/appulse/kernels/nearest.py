@@ -1,0 +1,296 @@
+"""The nearest rows to each of some rows: a balanced k-d tree whose nodes know their boxes and their times.
+
+The tree halves its rows by the coordinate along which they spread most, and before that by time, until those of a node
+are no farther apart than a window. Rows that look for others do so together: those whose place is in one leaf look into
+that leaf first, and then walk the tree once, past nodes that lie beyond what all of them have found, or beyond their
+windows. Boxes are of points as they are held. On the Earth these are Earth-centred, and a chord is never longer than
+the geodesic over it, so that boxes bound geodesics, too.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from appulse.kernels.geodesic import Earth, geodesic
+from appulse.kernels.grid import SLACK
+from appulse.kernels.jit import exact_kernel, inlined_kernel
+
+if TYPE_CHECKING:
+    from appulse.kernels.arrays import Floats, Ints, RowPairs
+
+# Rows of a leaf: to compare as many costs about as much as two nodes.
+_LEAF = 12
+# Places that walk the tree together.
+_GROUP = 12
+# Coordinates that boxes have; those of fewer are filled up with zeros. On the Earth a fourth is the altitude.
+_BOXED = 3
+
+
+class Tree(NamedTuple):
+    """Rows in the order of leaves, and what each node spans; below node i are 2 i + 1 and 2 i + 2.
+
+    ``rows`` are the numbers of the rows, ``rest`` the coordinates behind the third. ``boxes`` are the least of x, y and
+    z, and the greatest. Rows of the first half of a node have no more than ``cut`` in ``column`` (3: the time), those
+    of the other no less.
+    """
+
+    rows: Ints
+    x: Floats
+    y: Floats
+    z: Floats
+    rest: Floats
+    time: Ints
+    begin: Ints
+    end: Ints
+    boxes: Floats
+    oldest: Ints
+    newest: Ints
+    column: Ints
+    cut: Floats
+
+
+class Search(NamedTuple):
+    """What is looked for: so many rows, no older or newer than that, no farther away than ``limit``, on an Earth.
+
+    Distances are straight where the Earth has no radius.
+    """
+
+    older: int
+    newer: int
+    k: int
+    limit: float
+    earth: Earth
+
+
+@exact_kernel
+def _halve(order: Ints, keys: Floats, begin: int, end: int) -> None:
+    """Put the rows with the lesser half of some keys before the others."""
+    middle, low, high = (begin + end) // 2, begin, end - 1
+    while low < high:
+        # The median of three, so that rows in order are no bad case.
+        a, b, c = keys[low], keys[(low + high) // 2], keys[high]
+        pivot = max(min(a, b), min(max(a, b), c))
+        i, j = low, high
+        while i <= j:
+            while keys[i] < pivot:
+                i += 1
+            while keys[j] > pivot:
+                j -= 1
+            if i <= j:
+                keys[i], keys[j] = keys[j], keys[i]
+                order[i], order[j] = order[j], order[i]
+                i, j = i + 1, j - 1
+        if middle <= j:
+            high = j
+        elif middle >= i:
+            low = i
+        else:
+            return
+
+
+@exact_kernel
+def grow(points: Floats, time: Ints, span: int) -> Tree:
+    """The tree of some rows; a node whose times are more than ``span`` apart is halved by time."""
+    n, d = points.shape
+    depth = 0
+    while n > _LEAF << depth:
+        depth += 1
+    nodes = (2 << depth) - 1
+    order, keys = np.arange(n), np.empty(n)
+    begin, end, column = np.empty(nodes, np.int64), np.empty(nodes, np.int64), np.zeros(nodes, np.int64)
+    boxes, cut = np.zeros((nodes, 2 * _BOXED)), np.zeros(nodes)
+    oldest, newest = np.empty(nodes, np.int64), np.empty(nodes, np.int64)
+    begin[0], end[0] = 0, n
+    for node in range(nodes):
+        first, last = begin[node], end[node]
+        old, new = np.iinfo(np.int64).max, np.iinfo(np.int64).min
+        for i in range(first, last):
+            old, new = min(old, time[order[i]]), max(new, time[order[i]])
+        oldest[node], newest[node] = old, new
+        widest, most = 0, -1.0
+        for c in range(min(d, _BOXED)):
+            least, greatest = np.inf, -np.inf
+            for i in range(first, last):
+                value = points[order[i], c]
+                least, greatest = min(least, value), max(greatest, value)
+            boxes[node, c], boxes[node, c + _BOXED] = least, greatest
+            if greatest - least > most:
+                widest, most = c, greatest - least
+        if 2 * node + 2 >= nodes:
+            continue
+        if last > first and np.float64(new) - np.float64(old) > span:
+            widest = _BOXED
+        for i in range(first, last):
+            keys[i] = np.float64(time[order[i]]) if widest == _BOXED else points[order[i], widest]
+        _halve(order, keys, first, last)
+        middle = (first + last) // 2
+        column[node] = widest
+        cut[node] = keys[middle] if middle < last else 0.0
+        begin[2 * node + 1], end[2 * node + 1] = first, middle
+        begin[2 * node + 2], end[2 * node + 2] = middle, last
+    x, y, z, rest, when = (
+        np.empty(n),
+        np.zeros(n),
+        np.zeros(n),
+        np.empty((n, max(0, d - _BOXED))),
+        np.empty(n, np.int64),
+    )
+    for i in range(n):
+        row = order[i]
+        when[i], x[i] = time[row], points[row, 0]
+        if d > 1:
+            y[i] = points[row, 1]
+        if d > 2:
+            z[i] = points[row, 2]
+        for c in range(_BOXED, d):
+            rest[i, c - _BOXED] = points[row, c]
+    return Tree(order, x, y, z, rest, when, begin, end, boxes, oldest, newest, column, cut)
+
+
+@exact_kernel
+def _by_home(tree: Tree, place: Floats, time: Ints) -> tuple[Ints, Ints]:
+    """The places in the order of the leaves in whose part of space and time they are, and where each leaf's begin."""
+    n, leaves = place.shape[0], (tree.begin.shape[0] + 1) // 2
+    homes, first = np.empty(n, np.int64), np.zeros(leaves + 1, np.int64)
+    for i in range(n):
+        node = 0
+        while node < leaves - 1:
+            column = tree.column[node]
+            value = np.float64(time[i]) if column == _BOXED else place[i, column]
+            node = 2 * node + (1 if value < tree.cut[node] else 2)
+        homes[i] = node - (leaves - 1)
+        first[homes[i] + 1] += 1
+    for leaf in range(leaves):
+        first[leaf + 1] += first[leaf]
+    free, order = first.copy(), np.empty(n, np.int64)
+    for i in range(n):
+        order[free[homes[i]]] = i
+        free[homes[i]] += 1
+    return order, first
+
+
+@inlined_kernel
+def _metres(earth: Earth, px: float, py: float, pz: float, qx: float, qy: float, qz: float, rise: float) -> float:
+    """Along the Earth, and up."""
+    metres: float = math.hypot(geodesic(earth, px, py, pz, qx, qy, qz), rise)
+    return metres
+
+
+@exact_kernel
+def mean_distances(pairs: RowPairs, left: Floats, right: Floats, earth: Earth, out: Floats) -> None:
+    """How far apart the rows of each pair are."""
+    for p in range(pairs.left.shape[0]):
+        i, j = pairs.left[p], pairs.right[p]
+        if earth.a == 0.0:
+            square = 0.0
+            for c in range(left.shape[1]):
+                gap = left[i, c] - right[j, c]
+                square += gap * gap
+            out[p] = math.sqrt(square)
+        else:
+            rise = left[i, 3] - right[j, 3] if left.shape[1] > _BOXED else 0.0
+            out[p] = _metres(earth, left[i, 0], left[i, 1], left[i, 2], right[j, 0], right[j, 1], right[j, 2], rise)
+
+
+@inlined_kernel
+def _beyond(boxes: Floats, node: int, low: Floats, high: Floats) -> float:
+    """The square of how far a box is from a node's, at least."""
+    x = max(boxes[node, 0] - high[0], low[0] - boxes[node, 3], 0.0)
+    y = max(boxes[node, 1] - high[1], low[1] - boxes[node, 4], 0.0)
+    z = max(boxes[node, 2] - high[2], low[2] - boxes[node, 5], 0.0)
+    square: float = x * x + y * y + z * z
+    return square
+
+
+@exact_kernel
+def nearest(tree: Tree, place: Floats, time: Ints, search: Search, found: Ints, distance: Floats) -> None:
+    """For each place the nearest rows, of equal ones the first, and how far away they are; -1 where there are none."""
+    rows, xs, ys, zs, rest, times, begins, ends, boxes, oldests, newests, _, _ = tree
+    older, newer, k, limit, earth = search
+    d, nodes, straight = place.shape[1], begins.shape[0], earth.a == 0.0
+    leaves = (nodes + 1) // 2
+    order, first = _by_home(tree, place, time)
+    waiting, bounds = np.empty(128, np.int64), np.empty(128)
+    low, high, points = np.empty(_BOXED), np.empty(_BOXED), np.zeros((_GROUP, _BOXED))
+    old, new, counts = np.empty(_GROUP, np.int64), np.empty(_GROUP, np.int64), np.empty(_GROUP, np.int64)
+    worst, best, who = np.empty(_GROUP), np.empty((_GROUP, k)), np.empty((_GROUP, k), np.int64)
+    for leaf in range(leaves):
+        home = leaf + leaves - 1
+        for begin in range(first[leaf], first[leaf + 1], _GROUP):
+            members = min(_GROUP, first[leaf + 1] - begin)
+            low[:], high[:] = np.inf, -np.inf
+            oldest, newest = np.iinfo(np.int64).max, np.iinfo(np.int64).min
+            for g in range(members):
+                i = order[begin + g]
+                old[g], new[g], counts[g], worst[g] = time[i] - older, time[i] + newer, 0, limit
+                oldest, newest = min(oldest, old[g]), max(newest, new[g])
+                for c in range(min(d, _BOXED)):
+                    points[g, c] = place[i, c]
+                for c in range(_BOXED):
+                    low[c], high[c] = min(low[c], points[g, c]), max(high[c], points[g, c])
+            # The home leaf comes first, and once more in its turn, where it is passed over.
+            waiting[0], bounds[0], waiting[1], bounds[1], top, bound, at_home = 0, 0.0, home, 0.0, 2, np.inf, True
+            while top > 0:
+                top -= 1
+                node = waiting[top]
+                if bounds[top] > bound or newests[node] < oldest or oldests[node] > newest:
+                    at_home = False
+                    continue
+                if 2 * node + 2 < nodes:
+                    near, far = 2 * node + 1, 2 * node + 2
+                    a, b = _beyond(boxes, near, low, high), _beyond(boxes, far, low, high)
+                    if b < a:
+                        near, far, a, b = far, near, b, a
+                    waiting[top], bounds[top], waiting[top + 1], bounds[top + 1] = far, b, near, a
+                    top += 2
+                    continue
+                if node == home and not at_home:
+                    continue
+                at_home = False
+                most = 0.0
+                for g in range(members):
+                    own, count = worst[g], counts[g]
+                    square_own = own * own * (1.0 + SLACK)
+                    px, py, pz = points[g, 0], points[g, 1], points[g, 2]
+                    x = max(boxes[node, 0] - px, px - boxes[node, 3], 0.0)
+                    y = max(boxes[node, 1] - py, py - boxes[node, 4], 0.0)
+                    z = max(boxes[node, 2] - pz, pz - boxes[node, 5], 0.0)
+                    if x * x + y * y + z * z <= square_own:
+                        for j in range(begins[node], ends[node]):
+                            x, y, z = px - xs[j], py - ys[j], pz - zs[j]
+                            square = x * x + y * y + z * z
+                            if square > square_own or times[j] < old[g] or times[j] > new[g]:
+                                continue
+                            rise = 0.0
+                            for c in range(_BOXED, d):
+                                rise = place[order[begin + g], c] - rest[j, c - _BOXED]
+                                square += rise * rise
+                            if straight:
+                                away = math.sqrt(square)
+                            else:
+                                away = _metres(earth, px, py, pz, xs[j], ys[j], zs[j], rise)
+                            row = rows[j]
+                            if away > own or (count == k and away == own and row > who[g, k - 1]):
+                                continue
+                            at = min(count, k - 1)
+                            while at > 0 and (
+                                best[g, at - 1] > away or (best[g, at - 1] == away and who[g, at - 1] > row)
+                            ):
+                                best[g, at], who[g, at] = best[g, at - 1], who[g, at - 1]
+                                at -= 1
+                            best[g, at], who[g, at] = away, row
+                            count = min(count + 1, k)
+                            if count == k:
+                                own = best[g, k - 1]
+                                square_own = own * own * (1.0 + SLACK)
+                        counts[g], worst[g] = count, own
+                    most = max(most, own)
+                bound = most * most * (1.0 + SLACK)
+            for g in range(members):
+                i = order[begin + g]
+                for at in range(k):
+                    there = at < counts[g]
+                    found[i, at], distance[i, at] = who[g, at] if there else -1, best[g, at] if there else np.nan

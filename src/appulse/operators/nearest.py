@@ -1,0 +1,152 @@
+"""The nearest rows to each left row: pairs wait until their left row leaves, and the best of them are answers.
+
+A left row leaves once no partner can come for it any more (`appulse.operators.partners`). On Spark the pairs of a row
+come from several tiles, and meet in a later stage, which does as one process does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from appulse.kernels.strings import hash_rows
+from appulse.operators.answers import NO_ANSWERS, Answers
+from appulse.operators.partners import RowNotes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from appulse.model.strings import Bytes
+    from appulse.operators.plan import JoinPlan
+
+#: What rows may be nearest by.
+BY = ("distance", "probability")
+
+
+def leading(left: NDArray[np.int64], value: NDArray[np.float64], time: NDArray[np.int64], k: int) -> NDArray[np.bool_]:
+    """Which pairs may be among the ``k`` best of their left rows: of least value, and of equal ones the earliest.
+
+    Where the last of them has others like it, these may be, too.
+    """
+    order = np.lexsort((time, value, left))
+    left, value, time = left[order], value[order], time[order]
+    first = np.flatnonzero(np.r_[True, left[1:] != left[:-1]])
+    counts = np.diff(np.r_[first, len(left)])
+    last = np.repeat(first + np.minimum(counts, k) - 1, counts)
+    kept = np.empty(len(left), bool)
+    kept[order] = (np.arange(len(left)) <= last) | ((value == value[last]) & (time == time[last]))
+    return kept
+
+
+def values_of(by: str, distance: NDArray[np.float64], probability: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What is least for the nearest."""
+    return distance if by == "distance" else -probability
+
+
+class NearestRows:
+    """The pairs of the left rows that have not left."""
+
+    def __init__(self, plan: JoinPlan) -> None:
+        self.plan = plan
+        self._pairs, self._hashes = NO_ANSWERS, np.empty(0, np.uint64)
+        self._fresh: list[Answers] = []
+
+    def __len__(self) -> int:
+        return len(self._pairs) + sum(map(len, self._fresh))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        keys = (self.pairs.left_key, self.pairs.right_key)
+        return len(self) * 10 * 8 + sum(key.data.nbytes for key in keys)
+
+    @property
+    def pairs(self) -> Answers:
+        """All pairs that wait."""
+        if self._fresh:
+            news = Answers.concat(self._fresh)
+            self._pairs = Answers.concat([self._pairs, news]) if len(self._pairs) else news
+            self._hashes = np.concatenate([self._hashes, _hashes(news.left_key, news.left_time)])
+            self._fresh = []
+        return self._pairs
+
+    def take(self, found: Sequence[Answers], notes: Sequence[RowNotes]) -> Answers:
+        """Take in pairs; the nearest rows of the left rows that leave."""
+        self._fresh += [pairs for pairs in found if len(pairs)]
+        notes = [some for some in notes if len(some)]
+        if not notes:
+            return NO_ANSWERS
+        gone, pairs = RowNotes.concat(notes), self.pairs
+        at = np.flatnonzero(np.isin(self._hashes, _hashes(gone.key, gone.time)))
+        over = pairs.take(at)
+        row, which = _numbered(over, gone)
+        copies = np.bincount(which, minlength=int(row.max(initial=-1)) + 1)
+        ours = copies[row] > 0  # else another row with that hash
+        stay = np.ones(len(pairs), bool)
+        stay[at[ours]] = False
+        self._pairs, self._hashes = pairs.filter(stay), self._hashes[stay]
+        best = self._best(over.filter(ours), row[ours], copies)
+        if self.plan.how != "left":
+            return best
+        some = np.bincount(row[ours], minlength=len(copies)) > 0
+        return Answers.concat([best, gone.filter(~some[which]).alone(self.plan)])
+
+    def _best(self, pairs: Answers, row: NDArray[np.int64], copies: NDArray[np.int64]) -> Answers:
+        """The first of each row's pairs; of rows that are alike there are several, and as many of each pair."""
+        value = values_of(self.plan.by, pairs.distance, pairs.probability)
+        order = np.lexsort((pairs.right_time, value, row))
+        same = _same_as_before(row[order], value[order], pairs.right_time[order])
+        if same.any():
+            order = np.lexsort((-pairs.probability, _ranks(pairs.right_key), pairs.right_time, value, row))
+        row = row[order]
+        first = np.flatnonzero(np.r_[True, row[1:] != row[:-1]])[: len(row)]
+        counts = np.diff(np.r_[first, len(row)])
+        place = (np.arange(len(row)) - np.repeat(first, counts)) // copies[row] + 1
+        kept = place <= self.plan.best
+        return replace(pairs.take(order[kept]), place=place[kept])
+
+
+def _hashes(keys: Bytes, time: NDArray[np.int64]) -> NDArray[np.uint64]:
+    hashes: NDArray[np.uint64] = hash_rows(keys.offsets, keys.data, time)
+    return hashes
+
+
+def _numbered(pairs: Answers, notes: RowNotes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The left row of each pair, and the row of each note, as numbers that are the same for the same row."""
+    rank = pairs.left_time if pairs.left_rank is None else pairs.left_rank
+    keys = _codes(type(notes.key).concat([pairs.left_key, notes.key]))
+    times, ranks = np.concatenate([pairs.left_time, notes.time]), np.concatenate([rank, notes.rank])
+    order = np.lexsort((ranks, times, keys))
+    fresh = ~_same_as_before(keys[order], times[order], ranks[order])
+    number = np.empty(len(order), np.int64)
+    number[order] = np.cumsum(fresh) - 1
+    return number[: len(pairs)], number[len(pairs) :]
+
+
+def _same_as_before(*columns: NDArray[np.generic]) -> NDArray[np.bool_]:
+    """Whether each row of some columns is the same as the one before it."""
+    same = np.zeros(len(columns[0]), bool)
+    if len(same) > 1:
+        same[1:] = np.logical_and.reduce([column[1:] == column[:-1] for column in columns])
+    return same
+
+
+def _codes(keys: Bytes) -> NDArray[np.int64]:
+    """Numbers that are the same for the same key."""
+    encoded = keys.to_arrow().dictionary_encode()
+    codes: NDArray[np.int64] = np.asarray(encoded.indices).astype(np.int64)
+    return codes
+
+
+def _ranks(keys: Bytes) -> NDArray[np.int64]:
+    """The place of each key in the order of keys."""
+    encoded = keys.to_arrow().dictionary_encode()
+    places = np.empty(len(encoded.dictionary), np.int64)
+    known = encoded.dictionary.to_pylist()
+    places[sorted(range(len(known)), key=known.__getitem__)] = np.arange(len(known))
+    ranks: NDArray[np.int64] = places[np.asarray(encoded.indices)]
+    return ranks

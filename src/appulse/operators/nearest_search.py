@@ -1,0 +1,100 @@
+"""The nearest rows where all rows are there: a tree of the right rows, in place of a join and what it would keep."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from appulse.kernels.geodesic import Earth
+from appulse.kernels.nearest import Search, grow, nearest
+from appulse.model.encode import sampled
+from appulse.operators.answers import Answers
+from appulse.operators.labels import LabelNumbers
+from appulse.operators.numbering import in_canonical_order
+from appulse.operators.pairs import STRAIGHT, CandidatePairs, scored
+from appulse.operators.partners import LEFT, notes_of
+from appulse.operators.store import WindowBuffer
+
+if TYPE_CHECKING:
+    from collections import Counter
+
+    from numpy.typing import NDArray
+
+    from appulse.model.objects import Objects
+    from appulse.operators.plan import JoinPlan
+
+
+class NearestTrees:
+    """The right rows as trees, one for each group; under time windows, by the distance of means."""
+
+    def __init__(self, plan: JoinPlan, right: Objects) -> None:
+        self.plan, self.right = plan, in_canonical_order(right)  # of rows equally far away the first comes first
+        self._groups = LabelNumbers()
+        numbers = self._groups.of(self.right.group, len(right))
+        self._rows = _by_number(numbers)
+        self._trees = {
+            group: grow(self.right.centre[rows], self.right.time[rows], max(plan.windows))
+            for group, rows in self._rows.items()
+        }
+
+    def search(self, left: Objects, counts: Counter[str]) -> Answers:
+        """The nearest right rows of each left row; with how="left" those without any, too."""
+        plan, k = self.plan, self.plan.best
+        found, distance = np.full((len(left), k), -1), np.full((len(left), k), np.nan)
+        wanted = Search(plan.windows[1], plan.windows[0], k, plan.limit, Earth(*(plan.earth or STRAIGHT)))
+        for group, ours in _by_number(self._groups.of(left.group, len(left))).items():
+            if group in self._trees:
+                own, away = np.empty((len(ours), k), np.int64), np.empty((len(ours), k))
+                nearest(self._trees[group], left.centre[ours], left.time[ours], wanted, own, away)
+                found[ours], distance[ours] = np.where(own >= 0, self._rows[group][own], -1), away
+        there = found >= 0
+        rows, place = np.nonzero(there)
+        answers = _answers(plan, left, self.right, (rows, found[there], distance[there]), counts)
+        counts["answers"] += len(answers)
+        answers = replace(answers, left_rank=left.time[rows], place=place + 1)
+        if plan.how != "left":
+            return answers
+        alone = np.flatnonzero(~there.any(axis=1))
+        return Answers.concat([answers, notes_of(0, left.take(alone), LEFT).alone(plan)])
+
+
+def _by_number(numbers: NDArray[np.int64]) -> dict[int, NDArray[np.int64]]:
+    """The rows of each number."""
+    order = np.argsort(numbers, kind="stable")
+    known, first = np.unique(numbers[order], return_index=True)
+    return dict(zip(known.tolist(), np.split(order, first[1:]), strict=True)) if len(known) else {}
+
+
+def _answers(
+    plan: JoinPlan,
+    left: Objects,
+    right: Objects,
+    found: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]],
+    counts: Counter[str],
+) -> Answers:
+    """The pairs found, with their probabilities."""
+    rows, partners, distance = found
+    stores = tuple(_stored(plan, i, objects) for i, objects in enumerate((left, right)))
+    pairs = CandidatePairs(stores[0], rows, stores[1], partners, np.zeros(len(rows), np.int64))
+    result = scored(plan, pairs, distance, (plan.models[0], plan.models[1]), counts)
+    return Answers(
+        np.zeros(len(rows), np.int64),
+        left.key.take(rows),
+        left.time[rows],
+        np.ones(len(rows), np.int64),
+        right.key.take(partners),
+        right.time[partners],
+        distance,
+        result.probability,
+    )
+
+
+def _stored(plan: JoinPlan, stream: int, objects: Objects) -> WindowBuffer:
+    """The rows as pairs of rows are looked at."""
+    if not plan.points_only and not plan.closed_form:
+        objects = sampled(objects, plan.models[stream], plan.quantile)
+    store, none = WindowBuffer(objects.d, "dense", 0.0), np.zeros(len(objects), np.int64)
+    store.extend(objects, objects.reach, none, none)
+    return store
