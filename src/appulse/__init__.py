@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from appulse import lab
     from appulse.api import (
+        Assign,
         Encounters,
         FenceEvents,
         Nearest,
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
         SimilarityJoin,
         WindowAggregate,
         ask,
+        assign,
         discover_dependencies,
         encounters,
         explain,
@@ -76,6 +78,7 @@ version = "0.1.0"
 
 _HOMES = {
     "appulse.api": (
+        "Assign",
         "Encounters",
         "FenceEvents",
         "Nearest",
@@ -85,6 +88,7 @@ _HOMES = {
         "SimilarityJoin",
         "WindowAggregate",
         "ask",
+        "assign",
         "discover_dependencies",
         "encounters",
         "explain",
@@ -167,6 +171,8 @@ __all__ = [  # noqa: RUF022 - by topic, as in the reference
     # Association
     "nearest",
     "Nearest",
+    "assign",
+    "Assign",
     # Motion
     "Straight",
     "Course",

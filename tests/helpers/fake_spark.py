@@ -17,6 +17,7 @@ from appulse.engines.aggregates.call import AggregateBucket
 from appulse.engines.multi_queries.bucket import changes_block
 from appulse.engines.sensors.readings import ReadingsBucket
 from appulse.engines.spark.blobs import ANSWERS, METRICS, REJECTS, end_mark, read_table
+from appulse.engines.spark.join.assign import assign_stages, block_routing
 from appulse.engines.spark.join.call import join_routing, join_stages
 from appulse.engines.spark.multi_queries.call import ToGroupsOfRows, query_stage
 from appulse.engines.spark.pipeline import blocks_of_task
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from appulse.engines.base import Call
+    from appulse.engines.join.assign import AssignCall
     from appulse.engines.join.call import JoinCall
     from appulse.engines.multi_queries.call import WindowCall
     from appulse.engines.sensors.readings import ReadingsCall
@@ -276,3 +278,16 @@ class FakeWindows(FakeQuery):
 
     def _stages(self, tiling: Tiling) -> Sequence[Stage]:
         return [query_stage(self.call, self.queries, tiling)]
+
+
+@dataclass
+class FakeAssign(FakeQuery):
+    """An assignment."""
+
+    call: AssignCall
+
+    def _routing(self, tiling: Tiling) -> Routing:
+        return block_routing(self.call, tiling)
+
+    def _stages(self, tiling: Tiling) -> Sequence[Stage]:  # noqa: ARG002 - whatever the tiling
+        return assign_stages(self.call)

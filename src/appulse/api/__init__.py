@@ -1,7 +1,7 @@
 """The public functions: check the arguments, pick the engine."""
 
 from appulse.api.aggregates import WindowAggregate, window_aggregate
-from appulse.api.association import Nearest, nearest
+from appulse.api.association import Assign, Nearest, assign, nearest
 from appulse.api.fences import FenceEvents, fence_events
 from appulse.api.joins import SimilarityJoin, explain_pair, self_join, similarity_join
 from appulse.api.motion import Encounters, encounters
@@ -12,6 +12,7 @@ from appulse.api.running import listen, session, start
 from appulse.api.streams import discover_dependencies, filter, impute  # noqa: A004 - as the contract
 
 __all__ = [
+    "Assign",
     "Encounters",
     "FenceEvents",
     "Nearest",
@@ -21,6 +22,7 @@ __all__ = [
     "SimilarityJoin",
     "WindowAggregate",
     "ask",
+    "assign",
     "discover_dependencies",
     "encounters",
     "explain",

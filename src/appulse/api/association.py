@@ -1,4 +1,4 @@
-"""The nearest rows of another stream: by call, and by hand."""
+"""Which row belongs to which: the nearest rows of another stream, and one partner each; by call, and by hand."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from appulse.api.by_hand import Bare, ByHand, refuse_twice
 from appulse.api.results import Framed, is_spark, remember
-from appulse.arguments import Count, OnReject, checked, number
+from appulse.arguments import Count, OnReject, Positive, Probability, checked, number
+from appulse.engines.join.assign import AssignBy, AssignMethod, Blocks, resolve_assign
+from appulse.engines.join.call import How
 from appulse.engines.join.nearest import NearestBy, NearestHow, resolve_nearest
 from appulse.engines.options import Options, options_of
 from appulse.engines.thresholds import Epsilon
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from appulse.api.by_hand import Frames, Types
+    from appulse.engines.join.assign import LocalAssign
     from appulse.engines.join.local import LocalJoin
 
 _AtLeast = Annotated[float, number(least=0.0, most=1.0)]
@@ -127,3 +130,116 @@ class Nearest(ByHand["LocalJoin"]):
         schemas = [self._schema(name, held) for name in self._streams]
         call = resolve_nearest(list(self._streams.values()), schemas, **self._settings, whole=False)
         return LocalJoin(call), types
+
+
+@checked
+def assign(
+    left: Framed[Result],
+    right: Framed[Result],
+    *,
+    epsilon: Epsilon,
+    probability: Probability,
+    window: Blocks,
+    by: AssignBy = "likelihood",
+    method: AssignMethod = "optimal",
+    density: Positive | None = None,
+    how: How = "inner",
+    on_reject: OnReject = "collect",
+    options: Options | None = None,
+) -> Result:
+    """One partner each: of the pairs of a block, those with the greatest sum of gains in which no row is twice.
+
+    Blocks are ``window=ap.TumblingWindow("10 seconds")``, or with ``"tick"`` the rows of one time, such as a scan. In
+    each block rows of ``left`` are assigned to rows of ``right`` that are within ``epsilon`` of them with at least
+    ``probability``. The gain of a pair is ``by="likelihood"`` the logarithm of a likelihood ratio: of the density of
+    the difference of the two rows under the sum of their errors, over ``density``, the expected number of unrelated
+    right rows per unit of length, area or volume. Unless given, that is the number of right rows of the block over the
+    volume of the box around its rows, no side of which is less than twice ``epsilon``. It is ``by="probability"`` the
+    probability of the pair, and ``by="distance"`` how much less than ``epsilon`` their means are apart. Pairs that gain
+    nothing are left out: a row may have no partner.
+
+    Columns: those of `similarity_join`, by likelihood ``log_likelihood_ratio``, and ``margin``: how much the greatest
+    sum falls if the pair is forbidden; small where another choice is about as good. ``method="greedy"`` takes the best
+    pair first, then the best of what is left, and knows no margins. ``how`` gives rows without a partner, as in
+    `similarity_join`. Rows that may be partners of each other's partners form a component; one of more than
+    ``Options(max_component=5000)`` rows is a `BadArgument`. `explain` has their number. A block is answered when it has
+    ended. Bad rows are in `rejects`, or raise `BadInput` with ``on_reject="fail"``. Spark frames give a Spark
+    frame (streaming if they are), others a `pyarrow.Table`.
+
+    Example::
+
+        tracks = ap.Stream(tracks, key="id", time="scan", value=ap.Gaussian("x", "y", sigma=20))
+        ap.assign(tracks, echoes, epsilon=200, probability=0.01, window="tick")
+    """
+    settings: dict[str, Any] = {
+        "epsilon": epsilon,
+        "probability": probability,
+        "window": window,
+        "by": by,
+        "method": method,
+        "density": density,
+        "how": how,
+        "on_reject": on_reject,
+        "options": options_of(options, "assign"),
+    }
+    streams = (left, right)
+    refuse_twice(streams)
+    spark = [is_spark(stream.frame) for stream in streams]
+    if all(spark):
+        from appulse.engines.spark.join.assign import spark_assign
+
+        return cast("Result", spark_assign(streams, settings))
+    if any(spark):
+        raise BadArgument(
+            "The call mixes Spark frames with others. Convert them: spark.createDataFrame(...) or .toArrow()."
+        )
+    from appulse.engines.join.assign import LocalAssign
+    from appulse.engines.local import as_table
+
+    tables = [as_table(stream.frame) for stream in streams]
+    call = resolve_assign(streams, [table.schema for table in tables], **settings)
+    engine = LocalAssign(call)
+    result = engine.answers(dict(zip(call.plan.streams, tables, strict=True)))
+    return cast("Result", remember(result, engine.rejects(), engine.observed()))
+
+
+@checked
+class Assign(ByHand["LocalAssign"]):
+    """One partner each by hand, without Spark: push rows as they come, take the answers they complete.
+
+    Streams have ``frame=None``; other arguments are as in `assign`.
+    """
+
+    def __init__(
+        self,
+        left: Bare,
+        right: Bare,
+        *,
+        epsilon: Epsilon,
+        probability: Probability,
+        window: Blocks,
+        by: AssignBy = "likelihood",
+        method: AssignMethod = "optimal",
+        density: Positive | None = None,
+        how: How = "inner",
+        on_reject: OnReject = "collect",
+        options: Options | None = None,
+    ) -> None:
+        self._settings: dict[str, Any] = {
+            "epsilon": epsilon,
+            "probability": probability,
+            "window": window,
+            "by": by,
+            "method": method,
+            "density": density,
+            "how": how,
+            "on_reject": on_reject,
+            "options": options_of(options, "assign"),
+        }
+        super().__init__((left, right), "left")
+
+    def _make(self, held: Sequence[Frames], types: Types) -> tuple[LocalAssign, Types]:
+        from appulse.engines.join.assign import LocalAssign
+
+        schemas = [self._schema(name, held) for name in self._streams]
+        return LocalAssign(resolve_assign(list(self._streams.values()), schemas, **self._settings)), types

@@ -7,6 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from appulse.engines.aggregates.call import AggregateCall
+from appulse.engines.join.assign import AssignCall
 from appulse.engines.join.call import JoinCall
 from appulse.engines.multi_queries.call import WindowCall
 from appulse.engines.queries.call import QueryCall
@@ -95,7 +96,9 @@ def explained(call: Call[Any], tiles: int | None) -> list[str]:
     if not isinstance(call, JoinCall | AggregateCall | QueryCall | WindowCall):
         return []
     lines = [_stream(call, i) for i in range(len(call.encodings))]
-    if isinstance(call, JoinCall):
+    if isinstance(call, AssignCall):
+        lines += _assign(call, tiles)
+    elif isinstance(call, JoinCall):
         lines += _join(call, tiles)
     elif isinstance(call, AggregateCall):
         asked = ", ".join(f"{a.aggregate} of {a.column}" for a in call.plan.asked)
@@ -179,11 +182,29 @@ def _stream(call: ObjectsCall | WindowCall, i: int) -> str:
     return f"stream {encoding.name!r}: {_FORMS[encoding.model.form]} {encoding.model}{existence}{where}{late}"
 
 
+def _assign(call: AssignCall, tiles: int | None) -> Iterator[str]:
+    blocks, within = call.blocks, f"{call.plan.epsilon:g}"
+    how = "the best pair first" if blocks.greedy else "the greatest sum, component by component"
+    yield f"one partner each: within {within} with probability at least {call.probability:.6g}; {how}"
+    yield "blocks: " + (f"{blocks.span / 1e6:.6g} seconds" if blocks.span else "rows of one time")
+    density = "estimated for each block" if blocks.density is None else f"{blocks.density:g}"
+    yield f"gain: by {blocks.by}" + (f"; density of unrelated rows {density}" if blocks.by == "likelihood" else "")
+    if call.observed is not None:
+        counts = call.observed.counts
+        some, most = counts.get("components", 0), counts.get("largest component", 0)
+        yield f"components: {some:,}, the largest of {most:,} rows"
+    if tiles is not None:
+        yield f"on Spark: blocks spread over {tiles} buckets by hash"
+
+
 def _join(call: JoinCall, tiles: int | None) -> Iterator[str]:
     plan = call.plan
     kind = "self-join" if plan.self_join else f"join of {len(plan.streams)} streams"
     within = f"{plan.epsilon:g}" + ("" if plan.vertical is None else f", and {plan.vertical:g} in altitude,")
-    yield f"{kind}: within {within} with probability at least {plan.threshold + TOLERANCE:.6g}; emits " + (
+    least = call.probability if plan.best else plan.threshold + TOLERANCE
+    if plan.best:
+        kind = f"the {plan.best} nearest by {plan.by}"
+    yield f"{kind}: within {within} with probability at least {least:.6g}; emits " + (
         "changes" if plan.changes else "matches"
     )
     yield f"window: {described(plan.rule, plan.windows)}"

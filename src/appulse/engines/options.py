@@ -11,7 +11,16 @@ from appulse.operators.plan import BOUNDS, INDEXES
 from appulse.operators.sensor_join import SWEEPS
 
 _JOINS = ("similarity_join", "self_join", "explain_pair")
-_ON_TILES = ("encounters", *_JOINS, "nearest", "sensor_join", "phenomena", "window_aggregate", "match_queries")
+_ON_TILES = (
+    "encounters",
+    *_JOINS,
+    "nearest",
+    "assign",
+    "sensor_join",
+    "phenomena",
+    "window_aggregate",
+    "match_queries",
+)
 #: The calls that each option makes a difference to; a call by hand takes those of its function.
 USED_BY = {
     "bounds": (*_JOINS, "nearest"),
@@ -21,6 +30,7 @@ USED_BY = {
     "sweep": ("sensor_join",),
     "partitions": _ON_TILES,
     "max_output": (*_ON_TILES, "ask"),
+    "max_component": ("assign",),
 }
 
 
@@ -37,6 +47,8 @@ class Options:
 
     ``max_output`` is how many rows a call may put out, or a push of a call by hand, or a task of a Spark batch or
     micro-batch; beyond it the call raises `OutputLimit`, before memory is full. None: any number.
+    ``max_component`` is how many rows an assignment may have that depend on each other: beyond it the call raises
+    `BadArgument`, before they take minutes.
     ``bounds`` names the bounds in use, ``index`` is "auto", "grid", "dense" or "sorted": of similarity joins.
     ``sweep`` tells when a sensor join forgets expired readings: "periodic", "eager" (at each reading) or "lazy" (once
     there is no room).
@@ -57,6 +69,7 @@ class Options:
     side: Positive | None = None
     sweep: Annotated[str, one_of(*SWEEPS)] = "periodic"
     max_output: Count | None = None
+    max_component: Count = 5_000
 
 
 def options_of(given: Options | None, call: str) -> Options:

@@ -31,7 +31,7 @@ class Answers(Batch):
     and ``at_stream`` the stream whose row decided that. ``pairings`` are the samples that match, where asked for, and
     ``upper`` what a probability is at most, where ``probability`` is what it is at least. ``ratio`` is the logarithm
     of a likelihood ratio, where asked for. Where the nearest rows are, ``left_rank`` is the rank of the left row, and
-    ``place`` of the right one among them.
+    ``place`` of the right one among them. ``margin`` is what an assignment loses without the pair.
     """
 
     left_stream: NDArray[np.int64]
@@ -50,6 +50,7 @@ class Answers(Batch):
     ratio: NDArray[np.float64] | None = None
     left_rank: NDArray[np.int64] | None = None
     place: NDArray[np.int64] | None = None
+    margin: NDArray[np.float64] | None = None
 
     def entering(self) -> Answers:
         """The same pairs as entering the answer at their first tick."""

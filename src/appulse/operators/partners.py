@@ -63,7 +63,8 @@ class RowNotes(Batch):
             last = (rows.rank, np.zeros(len(rows), np.int64)) if like.best else (None, None)
             columns = own + no if is_left else no + own
             answers = Answers(*columns, other.distance, other.probability, upper=upper, ratio=ratio)
-            parts.append(replace(answers, left_rank=last[0], place=last[1]))
+            margin = other.distance if like.assigned else None
+            parts.append(replace(answers, left_rank=last[0], place=last[1], margin=margin))
         return Answers.concat(parts)
 
 

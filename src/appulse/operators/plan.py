@@ -34,7 +34,8 @@ class JoinPlan:
     upper bound of them will do. Where there is a ``vertical`` epsilon, ``epsilon`` is the horizontal one, and both have
     to hold. ``how`` says of which streams rows without a partner are answers, too. Where there is a
     ``density`` of unrelated rows, likelihood ratios are answers, too. ``best`` is the number of right rows wanted of
-    each left row, the nearest ``by`` distance or probability; 0: all.
+    each left row, the nearest ``by`` distance or probability; 0: all. Where rows are ``assigned`` to each other, pairs
+    have a margin.
     """
 
     streams: tuple[str, ...]
@@ -57,6 +58,7 @@ class JoinPlan:
     density: float | None = None
     best: int = 0
     by: str = "distance"
+    assigned: bool = False
 
     @property
     def followed(self) -> tuple[bool, bool]:

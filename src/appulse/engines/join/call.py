@@ -112,6 +112,7 @@ class JoinCall(ObjectsCall):
         figures += [("probability_upper", pa.float64())] if self.plan.bounded else []
         figures += [("log_likelihood_ratio", pa.float64())] if self.plan.density is not None else []
         figures += [("rank", pa.int64())] if self.plan.best else []
+        figures += [("margin", pa.float64())] if self.plan.assigned else []
         changes = [("change", pa.int32()), ("time", self.time_type)] if self.plan.changes else []
         pairs = [("pairs", PAIRS)] if self.plan.values else []
         filled = [(f"{side}_filled", FILLED) for side in ("left", "right")] if self.imputes else []
@@ -381,6 +382,8 @@ def _pairs_table(answers: Answers, call: JoinCall) -> pa.Table:
         columns.append(pa.array(answers.ratio, from_pandas=True))
     if answers.place is not None:
         columns.append(pa.array(answers.place))
+    if answers.margin is not None:
+        columns.append(pa.array(answers.margin, from_pandas=True))
     if call.plan.changes and answers.change is not None and answers.at is not None and answers.at_stream is not None:
         columns += [pa.array(answers.change.astype(np.int32)), _times(answers.at, answers.at_stream, call)]
     if answers.pairings is not None:

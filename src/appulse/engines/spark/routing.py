@@ -86,6 +86,21 @@ class ToThings(ToGroups):
         return group_hashes(rows) + numbers.view(np.uint64)
 
 
+@dataclass(frozen=True)
+class ToBlocks(ToGroups):
+    """Rows go to the bucket of their block of time (``span`` microseconds; 0: each time is one), in their group."""
+
+    span: int
+
+    def _apart(self, rows: Objects) -> bool:  # noqa: ARG002 - rows have times
+        return True
+
+    def _hashes(self, rows: Objects) -> NDArray[np.uint64]:
+        block = (rows.time // self.span if self.span else rows.time).view(np.uint64)
+        # Blocks that follow each other go to different buckets, whatever their number is a multiple of.
+        return group_hashes(rows) + (block * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(32))
+
+
 def tiled(objects: Objects, stream: int, tiling: Tiling, copies: Copies) -> Iterator[tuple[int, bytes, int]]:
     """Blocks for tiles, as (place, block, newest time), of the ``copies`` (row, place, lane) of the rows."""
     rows, places, lanes = copies

@@ -1,0 +1,49 @@
+"""One partner each on Spark: the rows of a block go to one bucket, which answers when the block has ended."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from appulse.engines.join.assign import AssignBucket, AssignCall, resolve_assign
+from appulse.engines.spark.pipeline import Operator, built
+from appulse.engines.spark.results import remember
+from appulse.engines.spark.routing import ToBlocks, bucket_keys
+from appulse.engines.spark.sources import Sources, with_watermark_delay
+from appulse.engines.spark.stage import GroupBuckets, Stage
+from appulse.engines.spark.tagged import arrow_schema, result_schemas
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark.sql import DataFrame
+
+    from appulse.engines.spark.tiling import Tiling
+    from appulse.model.stream import Stream
+
+
+def spark_assign(streams: Sequence[Stream], settings: Mapping[str, Any]) -> DataFrame:
+    """The partners of rows of Spark frames, lazily; streaming if they are."""
+    sources = Sources.of([stream.frame for stream in streams], [stream.lateness for stream in streams])
+    streams = [with_watermark_delay(stream) for stream in streams]
+    schemas = [arrow_schema(frame.schema) for frame in sources.frames]
+    call = sources.chained(resolve_assign(streams, schemas, **settings))
+    answers, rejects = result_schemas(call, streams)
+    operator = Operator(
+        call,
+        sources,
+        routing=lambda tiling: block_routing(call, tiling),
+        stages=lambda _: assign_stages(call),
+        answers=answers,
+        rejects=rejects,
+    )
+    return remember(built(operator, sources.buckets(settings["options"])))
+
+
+def block_routing(call: AssignCall, tiling: Tiling) -> ToBlocks:
+    """Rows go to the buckets of their blocks."""
+    return ToBlocks(bucket_keys(tiling), call.blocks.span)
+
+
+def assign_stages(call: AssignCall) -> list[Stage]:
+    """The one stage of an assignment."""
+    return [Stage(GroupBuckets(call, AssignBucket), "assign")]

@@ -1,0 +1,137 @@
+"""One partner each: of the pairs of a block, those with the greatest sum of gains in which no row is twice."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components, min_weight_full_bipartite_matching
+
+from appulse.errors import BadArgument
+from appulse.kernels.assignment import margins
+
+if TYPE_CHECKING:
+    from collections import Counter
+
+    from numpy.typing import NDArray
+
+# Rows of a component up to which all its pairs are laid out as a matrix.
+_DENSE = 128
+#: What gains may be.
+BY = ("likelihood", "probability", "distance")
+METHODS = ("optimal", "greedy")
+
+
+def assigned(
+    left: NDArray[np.int64],
+    right: NDArray[np.int64],
+    gain: NDArray[np.float64],
+    *,
+    greedy: bool,
+    most: int,
+    counts: Counter[str],
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Which pairs are chosen, and how much the greatest sum falls where each is forbidden (NaN for the greedy choice).
+
+    Pairs that gain nothing are never chosen. Pairs of rows that follow from each other are a component, which has
+    at most ``most`` rows.
+    """
+    worth = np.flatnonzero(gain > 0.0)
+    left, right, gain = left[worth], right[worth], gain[worth]
+    if len(worth) == 0:
+        return worth, np.empty(0)
+    ours, left = np.unique(left, return_inverse=True)
+    theirs, right = np.unique(right, return_inverse=True)
+    if greedy:
+        chosen = _greedy(left, right, gain, len(ours), len(theirs))
+        return worth[chosen], np.full(int(chosen.sum()), np.nan)
+    chosen = _optimal(left, right, gain, (len(ours), len(theirs)), most, counts)
+    lost: NDArray[np.float64] = margins(left, right, gain, chosen, len(ours), len(theirs))
+    return worth[chosen], lost[chosen]
+
+
+def _greedy(
+    left: NDArray[np.int64], right: NDArray[np.int64], gain: NDArray[np.float64], n: int, m: int
+) -> NDArray[np.bool_]:
+    """The pair that gains most, then the one that gains most among the other rows, and so on."""
+    chosen, ours, theirs = np.zeros(len(gain), bool), [False] * n, [False] * m
+    order = np.lexsort((right, left, -gain))
+    for e, i, j in zip(order.tolist(), left[order].tolist(), right[order].tolist(), strict=True):
+        if not ours[i] and not theirs[j]:
+            ours[i] = theirs[j] = chosen[e] = True
+    return chosen
+
+
+def _optimal(
+    left: NDArray[np.int64],
+    right: NDArray[np.int64],
+    gain: NDArray[np.float64],
+    shape: tuple[int, int],
+    most: int,
+    counts: Counter[str],
+) -> NDArray[np.bool_]:
+    """Component by component, by solvers of SciPy."""
+    n, m = shape
+    graph = csr_array((np.ones(len(left), bool), (left, right + n)), shape=(n + m, n + m))
+    found, component = connected_components(graph, directed=False)
+    sizes = np.bincount(component, minlength=found)
+    largest = int(sizes.max())
+    counts["components"] += found
+    counts["largest component"] = max(counts["largest component"], largest)
+    if largest > most:
+        raise BadArgument(
+            f"A component of the assignment has {largest:,} rows, each of which may be a partner of others in it, and "
+            f"Options(max_component={most}) allows {most:,}. Ask for a higher probability, a smaller epsilon or "
+            "shorter blocks, raise the limit, or give method='greedy'."
+        )
+    lefts = np.bincount(component[:n], minlength=found)
+    own = component[left]
+    chosen = np.zeros(len(gain), bool)
+    # Where one side has a single row, its best pair is all there is to find.
+    single = (lefts == 1) | (sizes - lefts == 1)
+    order = np.lexsort((right, left, -gain, own))
+    first = order[np.r_[True, own[order][1:] != own[order][:-1]]]
+    chosen[first[single[own[first]]]] = True
+    rest = order[~single[own[order]]]
+    rows, columns = _places(component[:n])[left[rest]], _places(component[n:])[right[rest]]
+    gains, cuts = gain[rest], [0, *(np.flatnonzero(np.diff(own[rest])) + 1).tolist(), len(rest)]
+    for begin, end in pairwise(cuts):
+        if begin < end:
+            solve = _dense if sizes[own[rest[begin]]] <= _DENSE else _sparse
+            chosen[rest[begin:end][solve(rows[begin:end], columns[begin:end], gains[begin:end])]] = True
+    return chosen
+
+
+def _places(component: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The place of each row among those of its component."""
+    order = np.argsort(component, kind="stable")
+    ordered, places = component[order], np.empty(len(order), np.int64)
+    places[order] = np.arange(len(order)) - np.searchsorted(ordered, ordered)
+    return places
+
+
+def _dense(rows: NDArray[np.int64], columns: NDArray[np.int64], gain: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Which of a component's pairs; rows without a partner are as if paired for nothing."""
+    matrix = np.zeros((int(rows.max()) + 1, int(columns.max()) + 1))
+    matrix[rows, columns] = gain
+    ours, theirs = linear_sum_assignment(matrix, maximize=True)
+    partner = np.full(len(matrix), -1)
+    partner[ours] = theirs
+    same: NDArray[np.bool_] = partner[rows] == columns
+    return same
+
+
+def _sparse(rows: NDArray[np.int64], columns: NDArray[np.int64], gain: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """The same of many rows: each left row may also be paired with nobody, which is a column of its own."""
+    n, m = int(rows.max()) + 1, int(columns.max()) + 1
+    nobody = float(gain.max()) + 1.0
+    at = np.concatenate([rows, np.arange(n)]), np.concatenate([columns, m + np.arange(n)])
+    costs = np.concatenate([nobody - gain, np.full(n, nobody)])  # above 0, as 0 would be no pair
+    matching = min_weight_full_bipartite_matching(csr_array((costs, at), shape=(n, m + n)))
+    partner = np.full(n, -1)
+    partner[matching[0]] = matching[1]
+    same: NDArray[np.bool_] = partner[rows] == columns
+    return same

@@ -1,0 +1,187 @@
+"""Blocks of two streams: their pairs, and of those one for each row."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from appulse.model.batch import Batch
+from appulse.model.positions import degrees_of
+from appulse.model.strings import Labels
+from appulse.operators.answers import NO_ANSWERS, Answers
+from appulse.operators.assignment import assigned
+from appulse.operators.labels import LabelNumbers
+from appulse.operators.numbering import in_canonical_order
+from appulse.operators.output import Output
+from appulse.operators.partners import LEFT, notes_of
+from appulse.operators.similarity_join import SimilarityJoin
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from appulse.model.objects import Objects
+    from appulse.operators.plan import JoinPlan
+
+#: Whatever the times of two rows, they are in this window together.
+ALWAYS = 1 << 60
+
+
+@dataclass(frozen=True)
+class BlockPlan:
+    """Which pairs may be partners, and which of them are.
+
+    ``span`` is the length of blocks (microseconds), 0 where each time is one. Gains are ``by`` likelihood, probability
+    or distance; ``density`` of unrelated right rows is estimated block by block where it is None.
+    """
+
+    join: JoinPlan
+    span: int
+    by: str
+    density: float | None
+    greedy: bool
+    most: int
+
+    def block_of(self, time: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The number of each time's block."""
+        return time // self.span if self.span else time
+
+    def first_open(self, complete: int) -> int:
+        """Rows before this are in blocks that have ended, where ticks before ``complete`` have."""
+        return complete // self.span * self.span if self.span else complete
+
+
+@dataclass(frozen=True)
+class _Rows(Batch):
+    """Rows of one stream with the number of their block, in the order of blocks."""
+
+    rows: Objects
+    block: NDArray[np.int64]
+
+
+def partners(plan: BlockPlan, streams: Sequence[Objects], counts: Counter[str]) -> Answers:
+    """The pairs that are chosen, and the rows without a partner that the plan asks for, of whole blocks."""
+    sides = _in_blocks(plan, streams)
+    pairs, left, right = _pairs(plan.join, sides, counts)
+    ratio = pairs.ratio
+    if ratio is not None:
+        ratio = ratio - np.log(_densities(plan, sides))[sides[0].block[left]]
+    chosen, margin = assigned(
+        left, right, _gains(plan, pairs, ratio), greedy=plan.greedy, most=plan.most, counts=counts
+    )
+    counts["answers"] += len(chosen)
+    ours, theirs = left[chosen], right[chosen]
+    found = replace(
+        pairs.take(chosen),
+        left_time=sides[0].rows.time[ours],
+        right_time=sides[1].rows.time[theirs],
+        ratio=None if ratio is None else ratio[chosen],
+        margin=margin,
+    )
+    alone = [
+        notes_of(i, side.rows.take(np.setdiff1d(np.arange(len(side)), taken)), LEFT).alone(plan.join)
+        for i, (side, taken, told) in enumerate(zip(sides, (ours, theirs), plan.join.followed, strict=True))
+        if told
+    ]
+    answers = [] if plan.join.how == "left_anti" else [found]
+    return Answers.concat([*answers, *alone]) if answers or alone else NO_ANSWERS
+
+
+def _gains(plan: BlockPlan, pairs: Answers, ratio: NDArray[np.float64] | None) -> NDArray[np.float64]:
+    if plan.by == "likelihood" and ratio is not None:
+        return np.nan_to_num(ratio, nan=0.0)
+    return pairs.probability if plan.by == "probability" else plan.join.limit - pairs.distance
+
+
+def _in_blocks(plan: BlockPlan, streams: Sequence[Objects]) -> list[_Rows]:
+    """The rows in canonical order, and by blocks of their groups."""
+    groups, ordered = LabelNumbers(), [in_canonical_order(rows) for rows in streams]
+    numbers = [groups.of(rows.group, len(rows)) for rows in ordered]
+    times = [plan.block_of(rows.time) for rows in ordered]
+    sizes = [len(rows) for rows in ordered]
+    known, block = np.unique(
+        np.column_stack([np.concatenate(numbers), np.concatenate(times)]), axis=0, return_inverse=True
+    )
+    del known
+    blocks = np.split(block.reshape(-1), [sizes[0]])
+    found = []
+    for rows, own in zip(ordered, blocks, strict=True):
+        order = np.argsort(own, kind="stable")
+        found.append(_Rows(rows.take(order), own[order]))
+    return found
+
+
+def _pairs(
+    plan: JoinPlan, sides: Sequence[_Rows], counts: Counter[str]
+) -> tuple[Answers, NDArray[np.int64], NDArray[np.int64]]:
+    """All pairs of the blocks that may be partners, and the places of their rows.
+
+    A row travels through the join with its place for a time, and with its block for a group.
+    """
+    names = np.unique(np.concatenate([side.block for side in sides]))
+    labels = tuple(int(name).to_bytes(9, "big") for name in names.tolist())
+    batches = []
+    for i, (rows, block) in enumerate((side.rows, side.block) for side in sides):
+        codes = Labels(np.searchsorted(names, block).astype(np.int32), labels)
+        batches.append((i, 0, replace(rows, time=np.arange(len(rows)), group=codes)))
+    join = SimilarityJoin(replace(plan, how="inner"), output=Output())
+    found = join.push(batches)
+    for name, count in join.counts.items():
+        counts[name] += 0 if name == "answers" else count
+    order = np.lexsort((found.right_time, found.left_time))
+    found = found.take(order)
+    return found, found.left_time, found.right_time
+
+
+def _densities(plan: BlockPlan, sides: Sequence[_Rows]) -> NDArray[np.float64]:
+    """The density of unrelated right rows in each block: as given, or by how many the block has, and in what box."""
+    n = 1 + max(int(side.block.max(initial=-1)) for side in sides)
+    if plan.density is not None:
+        return np.full(n, plan.density)
+    block = np.concatenate([side.block for side in sides])
+    centre = np.concatenate([side.rows.centre for side in sides])
+    order = np.argsort(block, kind="stable")
+    block, centre = block[order], centre[order]
+    first = np.flatnonzero(np.r_[True, block[1:] != block[:-1]])[: len(block)]
+    volume = np.ones(n)
+    volume[block[first]] = _volumes(plan.join, centre, first)
+    number = np.bincount(sides[1].block, minlength=n)
+    return np.maximum(number, 1) / volume
+
+
+def _volumes(plan: JoinPlan, centre: NDArray[np.float64], first: NDArray[np.int64]) -> NDArray[np.float64]:
+    """The volume of the box around the rows of each block, no side less than twice epsilon."""
+    least = 2.0 * plan.epsilon
+    if plan.earth is None:
+        sides = np.maximum.reduceat(centre, first) - np.minimum.reduceat(centre, first)
+        volumes: NDArray[np.float64] = np.prod(np.maximum(sides, least), axis=1)
+        return volumes
+    degrees = degrees_of(centre, plan.earth)
+    radius = plan.earth.a
+    low, high = np.minimum.reduceat(degrees, first), np.maximum.reduceat(degrees, first)
+    south, north = np.radians(low[:, 0]), np.radians(high[:, 0])
+    tall = np.maximum(radius * (north - south), least)
+    middle = np.cos(0.5 * (south + north))
+    wide = np.maximum(radius * np.radians(_spans(degrees[:, 1], first)) * middle, least)
+    area: NDArray[np.float64] = tall * wide
+    if centre.shape[1] == 3:
+        return area
+    vertical = plan.epsilon if plan.vertical is None else plan.vertical
+    area *= np.maximum(high[:, 2] - low[:, 2], 2.0 * vertical)
+    return area
+
+
+def _spans(longitude: NDArray[np.float64], first: NDArray[np.int64]) -> NDArray[np.float64]:
+    """The degrees of longitude that each block spans: all around, less the widest gap."""
+    block = np.repeat(np.arange(len(first)), np.diff(np.r_[first, len(longitude)]))
+    around = longitude[np.lexsort((longitude, block))]
+    gaps = np.diff(around, append=math.nan)
+    last = np.r_[first[1:], len(longitude)] - 1
+    gaps[last] = around[first] + 360.0 - around[last]
+    spans: NDArray[np.float64] = 360.0 - np.maximum.reduceat(gaps, first)
+    return spans

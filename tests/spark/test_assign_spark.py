@@ -1,0 +1,93 @@
+"""One partner each on Spark: whichever buckets have the blocks, the choice of one process."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import appulse as ap
+from appulse.engines.join.assign import resolve_assign
+from appulse.engines.options import Options
+from appulse.engines.spark.tiles import TilePlan
+from tests.helpers.fake_spark import FakeAssign
+from tests.helpers.streaming import drained, read_stream
+from tests.operators.test_assignment import ASSIGN, arguments, check, scans, streams
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+TWO = ap.Options(partitions=2)
+few = settings(max_examples=2, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+# Spark's clock begins in 1970, and so do late rows.
+LATER = 1000.0
+
+
+def later(table: pa.Table) -> pa.Table:
+    return table.set_column(1, "t", pa.array([t + LATER for t in table["t"].to_pylist()], pa.float64()))
+
+
+@given(scans(), st.data())
+def test_buckets_choose_what_one_process_does(scan: tuple[list[pa.Table], dict[str, Any]], data: st.DataObject) -> None:
+    """Any number of buckets, any cut into batches, lost caches and failed attempts."""
+    tables, asked = [later(table) for table in scan[0]], scan[1]
+    call = resolve_assign(
+        streams([None, None], asked["sigma"], grouped=asked["grouped"], lateness=100),
+        [table.schema for table in tables],
+        **({"method": "optimal", "density": None} | arguments(asked)),
+        on_reject="collect",
+        options=Options(),
+    )
+    plan = TilePlan(data.draw(st.integers(1, 4)), 1.0, 0.0, 0.0)
+    spark = FakeAssign(call=call, plan=plan, random=Random(data.draw(st.integers(0, 1 << 30))))
+    order = data.draw(st.permutations([(side, i) for side, table in enumerate(tables) for i in range(len(table))]))
+    found, cut = [call.no_answers], data.draw(st.integers(1, 5))
+    for begin in range(0, len(order), cut):
+        batch = {}
+        for side, name in enumerate(("tracks", "echoes")):
+            rows = [i for own, i in order[begin : begin + cut] if own == side]
+            batch[name] = tables[side].take(pa.array(rows, pa.int64()))
+        found += spark.batch(batch)[0]
+    found += spark.end()[0]
+    check(pa.concat_tables(found).to_pylist(), tables, asked)
+
+
+@few
+@given(scans(), st.integers(1, 5))
+def test_spark_chooses_at_once_and_batch_by_batch(
+    spark: SparkSession, tmp_path: Path, scan: tuple[list[pa.Table], dict[str, Any]], cut: int
+) -> None:
+    tables, asked = [later(table) for table in scan[0]], scan[1]
+    folders = [tmp_path / name for name in ("tracks", "echoes")]
+    for folder, table in zip(folders, tables, strict=True):
+        folder.mkdir(exist_ok=True)
+        for old in folder.iterdir():
+            old.unlink()
+        for begin in range(0, max(1, len(table)), cut):
+            pq.write_table(table.slice(begin, cut), folder / f"{begin:03d}.parquet")
+    own: Any = {"sigma": asked["sigma"], "grouped": asked["grouped"]}
+    frames = streams([spark.read.parquet(str(folder)) for folder in folders], **own)
+    whole = ASSIGN(*frames, **arguments(asked), options=TWO).toArrow()
+    check(whole.to_pylist(), tables, asked)
+    frames = streams([read_stream(spark, folder) for folder in folders], **own, lateness=100)
+    answers, _ = drained(ASSIGN(*frames, **arguments(asked), options=TWO), tmp_path / "out")
+    check(answers.to_pylist(), tables, asked)
+    assert sorted(map(str, answers.to_pylist())) == sorted(map(str, whole.to_pylist()))
+
+
+def test_types_of_spark_and_carried_columns_come_back(spark: SparkSession) -> None:
+    rows = spark.sql("SELECT 'a' k, timestamp'2024-05-01 12:00:00' t, 0.0D x, 0.0D y, struct(1 n, 'b' s) note")
+    both = streams([rows, rows], 1.0, grouped=False)
+    found = ap.assign(
+        replace(both[0], carry=["note"]), both[1], epsilon=3, probability=0.1, window=ap.TumblingWindow("1 minute")
+    )
+    assert dict(found.dtypes)["left_note"] == "struct<n:int,s:string>"
+    (row,) = found.collect()
+    assert (row.left_key, row.left_note.s, row.left_time, row.margin > 0) == ("a", "b", row.right_time, True)
