@@ -332,7 +332,17 @@ def _tried(target: Target, given: dict[str, Any]) -> Escape | None:
 
 def targets() -> list[Target]:
     """All of them."""
-    return [*_definitions(), *_joins(), *_motion(), *_fences(), *_queries(), *_readings(), *_imputers(), *_results()]
+    return [
+        *_definitions(),
+        *_joins(),
+        *_association(),
+        *_motion(),
+        *_fences(),
+        *_queries(),
+        *_readings(),
+        *_imputers(),
+        *_results(),
+    ]
 
 
 def _definitions() -> Iterator[Target]:
@@ -409,6 +419,29 @@ def _definitions() -> Iterator[Target]:
         "max_output": None,
     }
     yield Target("Options", lambda **a: ap.self_join(stream(), options=ap.Options(**a), **question), options)
+
+
+def _association() -> Iterator[Target]:
+    """Which row belongs to which."""
+    value = ap.Gaussian("x", sigma=1.0)
+    both: dict[str, Any] = {"left": stream(value=value), "right": stream(value=value)}
+    usual: dict[str, Any] = {"epsilon": 1.0, "on_reject": "collect", "options": None}
+    near = usual | {"k": 1, "window": 5, "by": "distance", "probability": 0.0, "how": "inner"}
+    one = usual | {"probability": 0.5, "window": "tick", "by": "likelihood", "method": "optimal", "density": None}
+    one["how"] = "inner"
+    yield Target("nearest", ap.nearest, both | near)
+    yield Target("assign", ap.assign, both | one)
+
+    def by_hand(make: Any, left: Any, right: Any, frame: Any, **settings: Any) -> None:
+        made = make(left, right, **settings)
+        made.push(left=ROWS, right=ROWS)
+        made.push(left=frame)
+        made.drain()
+        made.rejects()
+
+    bare: dict[str, Any] = {name: replace(given, frame=None, name=name) for name, given in both.items()}
+    for make, taken in ((ap.Nearest, near), (ap.Assign, one)):
+        yield Target(make.__name__, partial(by_hand, make), bare | {"frame": ROWS} | taken)
 
 
 def _motion() -> Iterator[Target]:

@@ -161,7 +161,7 @@ def test_the_tree_finds_what_a_scan_does(
     older, newer = windows
     found, away = np.empty((n, k), np.int64), np.empty((n, k))
     search = Search(older, newer, k, float(limit), Earth(0.0, 0.0))
-    nearest(grow(rows, when, max(windows)), place, time, search, found, away)
+    nearest(grow(rows, when, max(windows)), place, time, when, search, found, away)
     for i in range(n):
         square = np.zeros(m)
         for c in range(d):

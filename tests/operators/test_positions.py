@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -211,7 +212,8 @@ def test_arguments_that_make_no_sense_are_errors() -> None:
         (lambda: ap.Position("lat", "lon", sigma=100_001), "above 100000 metres"),
         (lambda: ap.Position("lat", "lon", sigma=-1), "at least 0"),
         (lambda: ap.Position("lat", "lat"), "names a column twice"),
-        (lambda: ap.Position("lat", "lon", earth="flat"), "give 'wgs84' or 'sphere'"),
+        (lambda: ap.Position("lat", "lon", earth="flat"), "give one of 'wgs84', 'sphere', 'sky'"),
+        (lambda: ap.Position("lat", "lon", altitude="up", earth="sky"), "no meaning on the sky"),
         (lambda: ap.similarity_join(position(), flat, **settings), "needs ap.Position on both sides"),
         (lambda: ap.similarity_join(position(), sphere, **settings), "differ in their Earth"),
         (lambda: ap.self_join(position(), **settings, values=True), "positions have none"),
@@ -326,3 +328,24 @@ def test_a_job_file_has_positions() -> None:
     assert JoinTable(**join).within == cylinder
     sphere = SourceTable(**source, value=table | {"sigma": 5, "earth": "sphere"}).value.build()
     assert sphere == ap.Position("lat", "lon", sigma=5.0, earth="sphere")
+
+
+@given(st.integers(0, 1 << 32), st.sampled_from([0.0, 0.3]))
+def test_the_sky_is_a_sphere_in_arc_seconds(seed: int, sigma: float) -> None:
+    """The pairs of a sphere whose distances and errors are as many metres as there are to the arc seconds."""
+    second, rng, n = math.radians(1 / 3600) * 6_371_008.8, np.random.default_rng(seed), 30
+    dec = rng.choice([-89.9999, 0.0, 45.0, 90.0], n) + np.where(rng.random(n) < 0.5, 0.0, -1.0 / 3600)
+    ra = np.mod(rng.choice([0.0, 83.0], n) + rng.normal(size=n) / 3600, 360.0)
+    rows = pa.table({"k": range(n), "t": [0.0] * n, "dec": dec, "ra": ra})
+    asked: Any = {"probability": 0.2, "window": 1}
+    found = [
+        ap.self_join(
+            ap.Stream(rows, key="k", time="t", value=ap.Position("dec", "ra", sigma=sigma * scale, earth=earth)),
+            epsilon=1.5 * scale,
+            **asked,
+        ).sort_by([("left_key", "ascending"), ("right_key", "ascending")])
+        for earth, scale in (("sky", 1.0), ("sphere", second))
+    ]
+    assert found[0].select(["left_key", "right_key"]).equals(found[1].select(["left_key", "right_key"]))
+    assert np.allclose(found[0]["distance"], np.asarray(found[1]["distance"]) / second, atol=1e-7)
+    assert np.allclose(found[0]["probability"], found[1]["probability"], atol=1e-6)

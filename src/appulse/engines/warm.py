@@ -15,8 +15,10 @@ from appulse.engines.encounters.bucket import LocalEncounters
 from appulse.engines.encounters.call import resolve_encounters
 from appulse.engines.fences.bucket import LocalFences
 from appulse.engines.fences.call import resolve_fences
+from appulse.engines.join.assign import LocalAssign, resolve_assign
 from appulse.engines.join.call import JoinCall, resolve
 from appulse.engines.join.local import LocalJoin
+from appulse.engines.join.nearest import resolve_nearest
 from appulse.engines.options import Options
 from appulse.engines.queries.call import LocalQueries, resolve_queries
 from appulse.engines.sensors.call import resolve_sensors
@@ -245,6 +247,37 @@ def _meet(table: pa.Table) -> None:
         local.drain()
 
 
+def _associate(table: pa.Table) -> None:
+    place = Position("x", "y", sigma=1.0)
+    for value in (Gaussian("x", "y", sigma=1.0), Exact("x", "y"), place):
+        streams = [Stream(None, key="id", time="ts", value=value, name=name) for name in ("a", "b")]
+        schemas = [table.schema] * 2
+        settings: dict[str, Any] = {"on_reject": "collect", "options": Options()}
+        asked: dict[str, Any] = {"k": 1, "epsilon": 1.0, "window": TimeWindow(1), "by": "distance", "how": "left"}
+        for whole in (True, False):
+            call = resolve_nearest(streams, schemas, **asked, **settings, probability=0.0, whole=whole)
+            local = LocalJoin(call)
+            parts = [local.answers({"a": table, "b": table})] if whole else [local.push({"a": table, "b": table})]
+            for part in [*parts, local.drain()]:
+                part.validate()
+        by = "probability" if isinstance(value, Exact) else "likelihood"
+        one_each = LocalAssign(
+            resolve_assign(
+                streams,
+                schemas,
+                **settings,
+                epsilon=1.0,
+                probability=0.3,
+                window="tick",
+                by=by,
+                method="optimal",
+                density=None,
+                how="inner",
+            )
+        )
+        one_each.answers({"a": table, "b": table}).validate()
+
+
 def _fence(table: pa.Table) -> None:
     if find_spec("shapely") is None:  # an extra
         return
@@ -269,7 +302,7 @@ def _fence(table: pa.Table) -> None:
 
 
 # Those that take longest to compile come first; what imputes needs what joins.
-_PARTS = (_watch, _similar, _sense, _aggregate, _match, _meet, _fence, _impute)
+_PARTS = (_watch, _similar, _sense, _aggregate, _match, _meet, _associate, _fence, _impute)
 
 if __name__ == "__main__":
     compile_all()

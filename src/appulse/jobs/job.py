@@ -18,7 +18,9 @@ from appulse.api.readings import columns_of
 from appulse.engines.aggregates.call import resolve_unseen
 from appulse.engines.encounters.call import resolve_encounters
 from appulse.engines.fences.call import resolve_fences
+from appulse.engines.join.assign import resolve_assign
 from appulse.engines.join.call import resolve
+from appulse.engines.join.nearest import resolve_nearest
 from appulse.engines.multi_queries.call import resolve_window_queries
 from appulse.engines.multi_queries.queries import WindowQueries
 from appulse.engines.options import Options
@@ -131,6 +133,10 @@ def build(job: Job, spark: SparkSession, *, streaming: bool = True) -> DataFrame
         )
         return matched
     typical = {} if table.sample is None else {name: _sample(job, name, spark) for name in table.sources}
+    if (asked_of := table.nearest or table.assign) is not None:
+        call: Any = api.nearest if table.nearest is not None else api.assign
+        belonging: DataFrame = call(*streams, options=table.options(typical or None), **asked_of.settings())
+        return belonging
     arguments: dict[str, Any] = {
         "epsilon": table.join.within,
         "probability": table.join.probability,
@@ -198,20 +204,29 @@ def _against_files(job: Job) -> list[Problem]:
         schemas.append(known[f"sources.{name}"])
     streams = table.streams()
     try:
-        if table.sensor_join is not None or table.phenomena is not None:
-            return _check_readings(job, streams[0], schemas[0])
-        if table.window_aggregate is not None:
-            resolve_unseen(
-                streams[0], schemas[0], table.window_aggregate.aggregates, **_settings(table.window_aggregate)
-            )
-            return []
-        if table.encounters is not None:
-            resolve_encounters(streams, schemas, options=Options(), **table.encounters.settings())
-            return []
-        if table.fence_events is not None:
-            return _check_fences(job, streams[0], schemas[0])
-        if table.match_queries is not None:
-            return _check_queries(job, streams, schemas)
+        return _check_operator(job, streams, schemas, fills)
+    except BadArgument as problem:
+        return [Problem("", str(problem))]
+
+
+def _check_operator(job: Job, streams: Sequence[Stream], schemas: Sequence[pa.Schema], fills: Any) -> list[Problem]:
+    """What is wrong with the one operator of a job, over these columns; raises `BadArgument`, too."""
+    table, options = job.table, Options()
+    if table.sensor_join is not None or table.phenomena is not None:
+        return _check_readings(job, streams[0], schemas[0])
+    if table.fence_events is not None:
+        return _check_fences(job, streams[0], schemas[0])
+    if table.match_queries is not None:
+        return _check_queries(job, streams, schemas)
+    if (asked := table.window_aggregate) is not None:
+        resolve_unseen(streams[0], schemas[0], asked.aggregates, **_settings(asked))
+    elif table.encounters is not None:
+        resolve_encounters(streams, schemas, options=options, **table.encounters.settings())
+    elif table.nearest is not None:
+        resolve_nearest(streams, schemas, options=options, whole=False, **table.nearest.settings())
+    elif table.assign is not None:
+        resolve_assign(streams, schemas, options=options, **table.assign.settings())
+    else:
         join = table.join
         resolve(
             streams,
@@ -224,11 +239,9 @@ def _against_files(job: Job) -> list[Problem]:
             self_join=table.self_join is not None,
             different=None if table.self_join is None else table.self_join.different,
             on_reject=join.on_reject,
-            options=Options(),
+            options=options,
             imputer=fills,
         )
-    except BadArgument as problem:
-        return [Problem("", str(problem))]
     return []
 
 

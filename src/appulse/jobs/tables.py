@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from appulse.api.readings import columns_of
 from appulse.engines.options import Options
 from appulse.errors import nearest
+from appulse.jobs.association import AssignTable, NearestTable
 from appulse.jobs.fences import FenceEventsTable
 from appulse.jobs.fields import CylinderTable, Epsilon, Number, OneOrMore, Place, Table, Text
 from appulse.jobs.imputers import ImputerTable
@@ -25,7 +26,16 @@ __all__ = ["OPERATORS", "JobTable", "JoinTable", "SelfJoinTable", "SinkTable", "
 
 _OF_READINGS = ("sensor_join", "phenomena")
 _MOVING = ("encounters", "fence_events")
-OPERATORS = ("similarity_join", "self_join", "window_aggregate", "match_queries", *_MOVING, *_OF_READINGS)
+_OF_TWO = ("nearest", "assign")
+OPERATORS = (
+    "similarity_join",
+    "self_join",
+    *_OF_TWO,
+    "window_aggregate",
+    "match_queries",
+    *_MOVING,
+    *_OF_READINGS,
+)
 
 
 class OperatorTable(Table):
@@ -102,6 +112,8 @@ class JobTable(Table):
     sources: dict[Text, SourceTable] = {}
     similarity_join: JoinTable | None = None
     self_join: SelfJoinTable | None = None
+    nearest: NearestTable | None = None
+    assign: AssignTable | None = None
     window_aggregate: WindowAggregateTable | None = None
     match_queries: QueriesTable | None = None
     sensor_join: SensorJoinTable | None = None
@@ -142,6 +154,9 @@ class JobTable(Table):
         if self.operator in _MOVING:
             self._check_moving()
             return self
+        if self.operator in _OF_TWO:
+            self._check_association()
+            return self
         count = len(self.sources)
         if self.self_join is not None and count != 1:
             raise ValueError(f"[self_join] pairs one source with itself, and there are {count}. Name one source.")
@@ -169,6 +184,15 @@ class JobTable(Table):
             raise ValueError(f"[imputer] fills the sources of a join, and [{name}] has none.")
         if self.phenomena is not None and self.sample is not None:
             raise ValueError("sample plans the tiles of a join, and [phenomena] have none. Leave it out.")
+
+    def _check_association(self) -> None:
+        name = self.operator
+        if len(self.sources) != 2:
+            raise ValueError(f"[{name}] is of two sources, and there are {len(self.sources)}.")
+        if self.imputer is not None or self.imputers:
+            raise ValueError(f"[imputer] fills the sources of a join, and [{name}] is none.")
+        if self.assign is not None and self.sample is not None:
+            raise ValueError("sample plans the tiles of a join, and [assign] has none. Leave it out.")
 
     def _check_moving(self) -> None:
         name = self.operator

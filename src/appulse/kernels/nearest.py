@@ -206,12 +206,15 @@ def _beyond(boxes: Floats, node: int, low: Floats, high: Floats) -> float:
 
 
 @exact_kernel
-def nearest(tree: Tree, place: Floats, time: Ints, search: Search, found: Ints, distance: Floats) -> None:
-    """For each place the nearest rows, of equal ones the first, and how far away they are; -1 where there are none."""
+def nearest(tree: Tree, place: Floats, time: Ints, when: Ints, search: Search, found: Ints, distance: Floats) -> int:
+    """For each place the nearest rows, of equal ones the first, and how far away they are; -1 where there are none.
+
+    Returns how often two rows of one time (``when``, by their numbers) were equally far away.
+    """
     rows, xs, ys, zs, rest, times, begins, ends, boxes, oldests, newests, _, _ = tree
     older, newer, k, limit, earth = search
     d, nodes, straight = place.shape[1], begins.shape[0], earth.a == 0.0
-    leaves = (nodes + 1) // 2
+    leaves, ties = (nodes + 1) // 2, 0
     order, first = _by_home(tree, place, time)
     waiting, bounds = np.empty(128, np.int64), np.empty(128)
     low, high, points = np.empty(_BOXED), np.empty(_BOXED), np.zeros((_GROUP, _BOXED))
@@ -273,7 +276,13 @@ def nearest(tree: Tree, place: Floats, time: Ints, search: Search, found: Ints, 
                             else:
                                 away = _metres(earth, px, py, pz, xs[j], ys[j], zs[j], rise)
                             row = rows[j]
-                            if away > own or (count == k and away == own and row > who[g, k - 1]):
+                            if away > own:
+                                continue
+                            for at in range(count - 1, -1, -1):
+                                if best[g, at] < away:
+                                    break
+                                ties += 1 if best[g, at] == away and when[who[g, at]] == times[j] else 0
+                            if count == k and away == own and row > who[g, k - 1]:
                                 continue
                             at = min(count, k - 1)
                             while at > 0 and (
@@ -294,3 +303,4 @@ def nearest(tree: Tree, place: Floats, time: Ints, search: Search, found: Ints, 
                 for at in range(k):
                     there = at < counts[g]
                     found[i, at], distance[i, at] = who[g, at] if there else -1, best[g, at] if there else np.nan
+    return ties

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,7 +25,13 @@ if TYPE_CHECKING:
 
 _A, _FLATTENING = 6_378_137.0, 1.0 / 298.257223563
 _RADIUS = 6_371_008.8
-EARTHS = {"wgs84": Earth(_A, _A * (1.0 - _FLATTENING)), "sphere": Earth(_RADIUS, _RADIUS)}
+# Of a sphere on which an arc is as long as its angle in arc seconds.
+_SKY = 648_000.0 / math.pi
+EARTHS = {
+    "wgs84": Earth(_A, _A * (1.0 - _FLATTENING)),
+    "sphere": Earth(_RADIUS, _RADIUS),
+    "sky": Earth(_SKY, _SKY),
+}
 
 
 def earth_of(models: Sequence[Model]) -> Earth | None:

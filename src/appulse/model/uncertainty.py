@@ -190,6 +190,9 @@ class Position:
     standard deviation, and the angle of the first of them in degrees, clockwise from north; each a column or a number.
     At a pole, the angle counts from the meridian of Greenwich.
 
+    ``earth="sky"`` is the celestial sphere: ``lat`` is a declination and ``lon`` a right ascension, in degrees, and
+    distances, deviations and semi-axes are in arc seconds; an ellipse is turned from north to east.
+
     With ``altitude``, a column of metres above the ellipsoid, distances are ``hypot(geodesic, difference of
     altitudes)``; ``altitude_sigma`` is the deviation of its error (metres; a column or a number).
 
@@ -204,10 +207,12 @@ class Position:
     ellipse: _Shape | None = None
     altitude: Name | None = None
     altitude_sigma: _Spread = 0.0
-    earth: Annotated[str, one_of("wgs84", "sphere")] = "wgs84"
+    earth: Annotated[str, one_of("wgs84", "sphere", "sky")] = "wgs84"
 
     def __post_init__(self) -> None:
         _columns("Position", self.columns)
+        if self.altitude is not None and self.earth == "sky":
+            raise BadArgument("Position(altitude=) has no meaning on the sky. Leave it out, or leave out earth='sky'.")
         if self.altitude is None and self.altitude_sigma != 0.0:
             raise BadArgument("Position(altitude_sigma=) is the error of an altitude. Name its column by altitude=.")
         if self.ellipse is not None and self.sigma != 0.0:

@@ -30,34 +30,50 @@ class NearestTrees:
     """The right rows as trees, one for each group; under time windows, by the distance of means."""
 
     def __init__(self, plan: JoinPlan, right: Objects) -> None:
-        self.plan, self.right = plan, in_canonical_order(right)  # of rows equally far away the first comes first
+        self.plan = plan
         self._groups = LabelNumbers()
-        numbers = self._groups.of(self.right.group, len(right))
-        self._rows = _by_number(numbers)
+        # In the order of time alone: that of keys costs more than the trees, and is rarely asked for.
+        self._grow(right.take(np.argsort(right.time, kind="stable")), ordered=False)
+
+    def _grow(self, right: Objects, *, ordered: bool) -> None:
+        """Take in the right rows, of which of several equally far away the first is the nearest."""
+        self.right, self._ordered = right, ordered
+        self._rows = _by_number(self._groups.of(right.group, len(right)))
         self._trees = {
-            group: grow(self.right.centre[rows], self.right.time[rows], max(plan.windows))
+            group: grow(right.centre[rows], right.time[rows], max(self.plan.windows))
             for group, rows in self._rows.items()
         }
 
     def search(self, left: Objects, counts: Counter[str]) -> Answers:
         """The nearest right rows of each left row; with how="left" those without any, too."""
-        plan, k = self.plan, self.plan.best
-        found, distance = np.full((len(left), k), -1), np.full((len(left), k), np.nan)
+        found, distance, ties = self._search(left)
+        if ties and not self._ordered:
+            self._grow(in_canonical_order(self.right), ordered=True)
+            found, distance, _ = self._search(left)
+        there = found >= 0
+        rows, place = np.nonzero(there)
+        answers = _answers(self.plan, left, self.right, (rows, found[there], distance[there]), counts)
+        counts["answers"] += len(answers)
+        answers = replace(answers, left_rank=left.time[rows], place=place + 1)
+        if self.plan.how != "left":
+            return answers
+        alone = np.flatnonzero(~there.any(axis=1))
+        return Answers.concat([answers, notes_of(0, left.take(alone), LEFT).alone(self.plan)])
+
+    def _search(self, left: Objects) -> tuple[NDArray[np.int64], NDArray[np.float64], int]:
+        """The rows nearest to each left row, how far away they are, and how many ties there were."""
+        plan, k = self.plan, max(1, min(self.plan.best, len(self.right)))
+        found, distance, ties = np.full((len(left), k), -1), np.full((len(left), k), np.nan), 0
         wanted = Search(plan.windows[1], plan.windows[0], k, plan.limit, Earth(*(plan.earth or STRAIGHT)))
         for group, ours in _by_number(self._groups.of(left.group, len(left))).items():
             if group in self._trees:
+                rows = self._rows[group]
                 own, away = np.empty((len(ours), k), np.int64), np.empty((len(ours), k))
-                nearest(self._trees[group], left.centre[ours], left.time[ours], wanted, own, away)
-                found[ours], distance[ours] = np.where(own >= 0, self._rows[group][own], -1), away
-        there = found >= 0
-        rows, place = np.nonzero(there)
-        answers = _answers(plan, left, self.right, (rows, found[there], distance[there]), counts)
-        counts["answers"] += len(answers)
-        answers = replace(answers, left_rank=left.time[rows], place=place + 1)
-        if plan.how != "left":
-            return answers
-        alone = np.flatnonzero(~there.any(axis=1))
-        return Answers.concat([answers, notes_of(0, left.take(alone), LEFT).alone(plan)])
+                ties += nearest(
+                    self._trees[group], left.centre[ours], left.time[ours], self.right.time[rows], wanted, own, away
+                )
+                found[ours], distance[ours] = np.where(own >= 0, rows[own], -1), away
+        return found, distance, ties
 
 
 def _by_number(numbers: NDArray[np.int64]) -> dict[int, NDArray[np.int64]]:

@@ -1,0 +1,65 @@
+"""Which row belongs to which, in a job file: the nearest rows, and one partner each."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from appulse.jobs.fields import CylinderTable, Epsilon, Number, Table
+from appulse.jobs.windows import WindowTable, as_window
+
+__all__ = ["AssignTable", "NearestTable"]
+
+
+class _AssociationTable(Table):
+    """What both have."""
+
+    epsilon: Epsilon
+    on_reject: Literal["collect", "fail"] = "collect"
+
+    def settings(self) -> dict[str, Any]:
+        """The keyword arguments of a call."""
+        within = self.epsilon.model_dump() if isinstance(self.epsilon, CylinderTable) else self.epsilon
+        return {name: getattr(self, name) for name in type(self).model_fields} | {"epsilon": within}
+
+
+class NearestTable(_AssociationTable):
+    """The arguments of `appulse.nearest`."""
+
+    window: Annotated[WindowTable, BeforeValidator(as_window)]
+    k: Annotated[int, Field(ge=1)] = 1
+    by: Literal["distance", "probability"] = "distance"
+    probability: Annotated[Number, Field(ge=0, le=1)] = 0.0
+    how: Literal["inner", "left"] = "inner"
+
+    def settings(self) -> dict[str, Any]:
+        """The keyword arguments of a call."""
+        return super().settings() | {"window": self.window.build()}
+
+
+def _as_blocks(given: Any) -> Any:
+    return given if given == "tick" else as_window(given)
+
+
+class AssignTable(_AssociationTable):
+    """The arguments of `appulse.assign`."""
+
+    probability: Annotated[Number, Field(gt=0, le=1)]
+    window: Annotated[Literal["tick"] | WindowTable, BeforeValidator(_as_blocks)]
+    by: Literal["likelihood", "probability", "distance"] = "likelihood"
+    method: Literal["optimal", "greedy"] = "optimal"
+    density: Annotated[Number, Field(gt=0)] | None = None
+    how: Literal["inner", "left", "right", "full", "left_anti"] = "inner"
+
+    @model_validator(mode="after")
+    def _has_blocks(self) -> AssignTable:
+        window = self.window
+        if isinstance(window, WindowTable) and (window.tumbling is None or isinstance(window.tumbling, int)):
+            raise ValueError("[assign] goes by blocks of time: window = 'tick', or { tumbling = '10 seconds' }.")
+        return self
+
+    def settings(self) -> dict[str, Any]:
+        """The keyword arguments of a call."""
+        window = self.window.build() if isinstance(self.window, WindowTable) else self.window
+        return super().settings() | {"window": window}

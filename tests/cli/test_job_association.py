@@ -1,0 +1,93 @@
+"""`[nearest]` and `[assign]` in job files: what is right is the call, what is wrong is reported in its place."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pandas as pd
+import pytest
+
+import appulse as ap
+from appulse import jobs
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+JOB = """\
+[defaults]
+format = "parquet"
+key = "k"
+time = "t"
+value = { model = "Gaussian", columns = ["x"], sigma = 1.0 }
+
+[sources.tracks]
+path = "tracks.parquet"
+
+[sources.echoes]
+path = "echoes.parquet"
+
+[sink]
+format = "parquet"
+path = "met"
+
+"""
+NEAREST = JOB + '[nearest]\nk = 2\nepsilon = 5.0\nwindow = "10 seconds"\nhow = "left"\n'
+ASSIGN = JOB + '[assign]\nepsilon = 5.0\nprobability = 0.1\nwindow = "tick"\ndensity = 0.01\nhow = "full"\n'
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name, x in (("tracks", [0.0, 2.0, 50.0]), ("echoes", [1.2, -1.5, 90.0])):
+        pd.DataFrame({"k": [f"{name[0]}{i}" for i in range(3)], "t": [0.0] * 3, "x": x}).to_parquet(
+            tmp_path / f"{name}.parquet"
+        )
+    return tmp_path
+
+
+def _problems(folder: Path, text: str) -> list[str]:
+    (folder / "job.toml").write_text(text, encoding="utf-8")
+    return [str(problem) for problem in jobs.validate(folder / "job.toml")]
+
+
+def test_jobs_are_the_calls(folder: Path, spark: SparkSession) -> None:
+    value = ap.Gaussian("x", sigma=1.0)
+    tracks, echoes = (
+        ap.Stream(pd.read_parquet(folder / f"{name}.parquet"), key="k", time="t", value=value, name=name)
+        for name in ("tracks", "echoes")
+    )
+    near = ap.nearest(tracks, echoes, 2, epsilon=5.0, window="10 seconds", how="left")
+    one = ap.assign(tracks, echoes, epsilon=5.0, probability=0.1, window="tick", density=0.01, how="full")
+    for text, expected in ((NEAREST, near), (ASSIGN, one)):
+        assert _problems(folder, text) == []
+        found = jobs.build(jobs.load(folder / "job.toml"), spark, streaming=False).toArrow()
+        assert sorted(map(str, found.to_pylist())) == sorted(map(str, expected.to_pylist()))
+        assert len(found) >= 4
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new", "wanted"),
+    [
+        (NEAREST, "k = 2", "k = 0", "nearest.k"),
+        (NEAREST, "[nearest]", "by = 'luck'\n[nearest]", "by"),
+        (NEAREST, "epsilon = 5.0\n", "", "nearest.epsilon"),
+        (NEAREST, '[sources.echoes]\npath = "echoes.parquet"\n', "", "is of two sources"),
+        (NEAREST, "[nearest]", "[imputer]\nkind = 'ZeroFill'\n[nearest]", "[imputer] fills the sources of a join"),
+        (NEAREST, 'window = "10 seconds"', "window = { uncertain_count = 5, confidence = 0.9 }", "probability="),
+        (ASSIGN, '"tick"', '"10 seconds"', "blocks of time"),
+        (ASSIGN, '"tick"', "{ tumbling = 5 }", "blocks of time"),
+        (ASSIGN, "probability = 0.1", "probability = 0", "assign.probability"),
+        (
+            ASSIGN,
+            'model = "Gaussian", columns = ["x"], sigma = 1.0',
+            'model = "Exact", columns = ["x"]',
+            "normal errors",
+        ),
+        (ASSIGN, "[defaults]", "sample = 10\n[defaults]", "sample plans the tiles"),
+    ],
+)
+def test_what_is_wrong_is_reported_in_its_place(folder: Path, text: str, old: str, new: str, wanted: str) -> None:
+    assert old in text
+    found = _problems(folder, text.replace(old, new))
+    assert any(wanted in problem for problem in found), found
