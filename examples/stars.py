@@ -72,13 +72,16 @@ def told(one: pd.DataFrame, near: pd.DataFrame, stars: pd.DataFrame) -> None:
     """What likelihood adds to a fixed radius, and what it refuses."""
     beyond = one[one["distance"] > NEAR]
     print(f"  added: {len(beyond):,} farther apart than {NEAR:g} arc second, whose error is {_median(beyond)} (median)")
+    print(f"  in doubt: {(one['margin'] < np.log(100.0)).sum():,} with a margin below log 100")
     refused = near[~near["left_key"].isin(one["left_key"])]
     several = [stars.set_index("hip")["components"][rows["left_key"]].gt(1).mean() for rows in (refused, one)]
+    if len(refused) == 0:
+        print("  refused: none within it")
+        return
     print(
         f"  refused: {len(refused):,} within it, {refused['distance'].median():.2f} arc seconds apart (median); "
         f"{several[0]:.0%} of them are double or multiple stars, of those matched {several[1]:.0%}"
     )
-    print(f"  in doubt: {(one['margin'] < np.log(100.0)).sum():,} with a margin below log 100")
 
 
 def _median(rows: pd.DataFrame) -> str:

@@ -1,4 +1,4 @@
-"""Tracks and quakes, as in `examples/aircraft.py`, `ships.py` and `quakes.py`: what they say, on data and on twins."""
+"""Tracks, quakes, stars and echoes, as in the examples of these names: what they say, on data and on twins."""
 
 from __future__ import annotations
 
@@ -49,3 +49,30 @@ def test_origins_of_a_quake_are_matched_by_their_ellipses(tmp_path: Path) -> Non
     assert {right for _, _, right in found} == {"100.0"}
     assert float(found[-1][1]) > float(fixed["150"])
     assert [float(share) for _, share, _ in found] == sorted(float(share) for _, share, _ in found)
+
+
+@pytest.mark.data
+def test_stars_are_matched_where_their_motion_takes_them(tmp_path: Path) -> None:
+    said = _said("stars.py", tmp_path / "residuals.png")
+    found = [int(count.replace(",", "")) for count in re.findall(r"(?:second|likelihood): ([0-9,]+) ", said)]
+    still, moved, one = found
+    assert still < moved
+    assert abs(one - moved) < 0.06 * moved
+    if "generated" not in said:
+        assert found == [76_420, 109_725, 104_795]
+
+
+@pytest.mark.data
+def test_echoes_of_which_the_margin_is_sure_are_right(tmp_path: Path) -> None:
+    said = _said("radar.py", tmp_path / "scan.png")
+    ways = {
+        what.strip(): (float(found), float(right))
+        for what, found, right in re.findall(
+            r"^  (\D+?|.+?0\.5) +([0-9.]+)% of them found, +([0-9.]+)%", said, re.MULTILINE
+        )
+    }
+    one, sure = ways["one to one by likelihood"], ways["the same, where it is sure"]
+    assert one[1] > ways["the nearest echo"][1]
+    assert sure[1] > 99.0
+    if "generated" not in said:
+        assert one > ways["global nearest neighbour"]

@@ -92,6 +92,32 @@ def _halve(order: Ints, keys: Floats, begin: int, end: int) -> None:
 
 
 @exact_kernel
+def _span(
+    boxes: Floats,
+    oldest: Ints,
+    newest: Ints,
+    node: int,
+    points: Floats,
+    time: Ints,
+    order: Ints,
+    first: int,
+    last: int,
+) -> None:
+    """The box and the times of a node, by its rows; those of no rows are beyond everything."""
+    old, new = np.iinfo(np.int64).max, np.iinfo(np.int64).min
+    for c in range(_BOXED):
+        known = c < points.shape[1] or last == first
+        boxes[node, c], boxes[node, c + _BOXED] = (np.inf, -np.inf) if known else (0.0, 0.0)
+    for i in range(first, last):
+        row = order[i]
+        old, new = min(old, time[row]), max(new, time[row])
+        for c in range(min(points.shape[1], _BOXED)):
+            boxes[node, c] = min(boxes[node, c], points[row, c])
+            boxes[node, c + _BOXED] = max(boxes[node, c + _BOXED], points[row, c])
+    oldest[node], newest[node] = old, new
+
+
+@exact_kernel
 def grow(points: Floats, time: Ints, span: int) -> Tree:
     """The tree of some rows; a node whose times are more than ``span`` apart is halved by time."""
     n, d = points.shape
@@ -104,24 +130,14 @@ def grow(points: Floats, time: Ints, span: int) -> Tree:
     boxes, cut = np.zeros((nodes, 2 * _BOXED)), np.zeros(nodes)
     oldest, newest = np.empty(nodes, np.int64), np.empty(nodes, np.int64)
     begin[0], end[0] = 0, n
-    for node in range(nodes):
-        first, last = begin[node], end[node]
-        old, new = np.iinfo(np.int64).max, np.iinfo(np.int64).min
-        for i in range(first, last):
-            old, new = min(old, time[order[i]]), max(new, time[order[i]])
-        oldest[node], newest[node] = old, new
-        widest, most = 0, -1.0
-        for c in range(min(d, _BOXED)):
-            least, greatest = np.inf, -np.inf
-            for i in range(first, last):
-                value = points[order[i], c]
-                least, greatest = min(least, value), max(greatest, value)
-            boxes[node, c], boxes[node, c + _BOXED] = least, greatest
-            if greatest - least > most:
-                widest, most = c, greatest - least
-        if 2 * node + 2 >= nodes:
-            continue
-        if last > first and np.float64(new) - np.float64(old) > span:
+    _span(boxes, oldest, newest, 0, points, time, order, 0, n)
+    for node in range(nodes // 2):
+        # By what is left of the root's box, as to look at the rows once more would cost as much as to halve them.
+        first, last, widest = begin[node], end[node], 0
+        for c in range(1, min(d, _BOXED)):
+            if boxes[node, c + _BOXED] - boxes[node, c] > boxes[node, widest + _BOXED] - boxes[node, widest]:
+                widest = c
+        if last > first and np.float64(newest[node]) - np.float64(oldest[node]) > span:
             widest = _BOXED
         for i in range(first, last):
             keys[i] = np.float64(time[order[i]]) if widest == _BOXED else points[order[i], widest]
@@ -129,8 +145,25 @@ def grow(points: Floats, time: Ints, span: int) -> Tree:
         middle = (first + last) // 2
         column[node] = widest
         cut[node] = keys[middle] if middle < last else 0.0
-        begin[2 * node + 1], end[2 * node + 1] = first, middle
-        begin[2 * node + 2], end[2 * node + 2] = middle, last
+        for child in (2 * node + 1, 2 * node + 2):
+            lower = child == 2 * node + 1
+            begin[child], end[child] = (first, middle) if lower else (middle, last)
+            boxes[child], oldest[child], newest[child] = boxes[node], oldest[node], newest[node]
+            if widest < _BOXED:
+                boxes[child, widest + (_BOXED if lower else 0)] = cut[node]
+            elif lower:
+                newest[child] = np.int64(cut[node])
+            else:
+                oldest[child] = np.int64(cut[node])
+    for node in range(nodes - 1, -1, -1):
+        left, right = 2 * node + 1, 2 * node + 2
+        if right >= nodes:
+            _span(boxes, oldest, newest, node, points, time, order, begin[node], end[node])
+            continue
+        oldest[node], newest[node] = min(oldest[left], oldest[right]), max(newest[left], newest[right])
+        for c in range(_BOXED):
+            boxes[node, c] = min(boxes[left, c], boxes[right, c])
+            boxes[node, c + _BOXED] = max(boxes[left, c + _BOXED], boxes[right, c + _BOXED])
     x, y, z, rest, when = (
         np.empty(n),
         np.zeros(n),

@@ -66,11 +66,12 @@ class _Rows(Batch):
 
 def partners(plan: BlockPlan, streams: Sequence[Objects], counts: Counter[str]) -> Answers:
     """The pairs that are chosen, and the rows without a partner that the plan asks for, of whole blocks."""
-    sides = _in_blocks(plan, streams)
-    pairs, left, right = _pairs(plan.join, sides, counts)
-    ratio = pairs.ratio
-    if ratio is not None:
-        ratio = ratio - np.log(_densities(plan, sides))[sides[0].block[left]]
+    sides, join = _in_blocks(plan, streams), plan.join
+    if join.density is not None:  # pairs that gain nothing in any block need not be looked at
+        densities = np.log(_densities(plan, sides))
+        join = replace(join, least_ratio=float(densities.min()))
+    pairs, left, right = _pairs(join, sides, counts)
+    ratio = None if pairs.ratio is None else pairs.ratio - densities[sides[0].block[left]]
     chosen, margin = assigned(
         left, right, _gains(plan, pairs, ratio), greedy=plan.greedy, most=plan.most, counts=counts
     )
@@ -140,7 +141,7 @@ def _pairs(
 
 def _densities(plan: BlockPlan, sides: Sequence[_Rows]) -> NDArray[np.float64]:
     """The density of unrelated right rows in each block: as given, or by how many the block has, and in what box."""
-    n = 1 + max(int(side.block.max(initial=-1)) for side in sides)
+    n = 1 + max(int(side.block.max(initial=0)) for side in sides)
     if plan.density is not None:
         return np.full(n, plan.density)
     block = np.concatenate([side.block for side in sides])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -33,7 +34,8 @@ class NearestTrees:
         self.plan = plan
         self._groups = LabelNumbers()
         # In the order of time alone: that of keys costs more than the trees, and is rarely asked for.
-        self._grow(right.take(np.argsort(right.time, kind="stable")), ordered=False)
+        rising = bool((np.diff(right.time) >= 0).all())
+        self._grow(right if rising else right.take(np.argsort(right.time, kind="stable")), ordered=False)
 
     def _grow(self, right: Objects, *, ordered: bool) -> None:
         """Take in the right rows, of which of several equally far away the first is the nearest."""
@@ -92,18 +94,23 @@ def _answers(
 ) -> Answers:
     """The pairs found, with their probabilities."""
     rows, partners, distance = found
-    stores = tuple(_stored(plan, i, objects) for i, objects in enumerate((left, right)))
-    pairs = CandidatePairs(stores[0], rows, stores[1], partners, np.zeros(len(rows), np.int64))
-    result = scored(plan, pairs, distance, (plan.models[0], plan.models[1]), counts)
+    if plan.limit == math.inf:
+        probability = np.full(len(rows), np.nan)
+    elif plan.points_only:
+        probability = left.mass[rows] * right.mass[partners]
+    else:
+        stores = tuple(_stored(plan, i, objects) for i, objects in enumerate((left, right)))
+        pairs = CandidatePairs(stores[0], rows, stores[1], partners, np.zeros(len(rows), np.int64))
+        probability = scored(plan, pairs, distance, (plan.models[0], plan.models[1]), counts).probability
     return Answers(
         np.zeros(len(rows), np.int64),
-        left.key.take(rows),
+        left.key if len(rows) == len(left) and plan.best == 1 else left.key.take(rows),
         left.time[rows],
         np.ones(len(rows), np.int64),
         right.key.take(partners),
         right.time[partners],
         distance,
-        result.probability,
+        probability,
     )
 
 

@@ -35,7 +35,7 @@ class JoinPlan:
     to hold. ``how`` says of which streams rows without a partner are answers, too. Where there is a
     ``density`` of unrelated rows, likelihood ratios are answers, too. ``best`` is the number of right rows wanted of
     each left row, the nearest ``by`` distance or probability; 0: all. Where rows are ``assigned`` to each other, pairs
-    have a margin.
+    have a margin. Pairs whose likelihood ratio is not above ``least_ratio`` are no answers.
     """
 
     streams: tuple[str, ...]
@@ -59,6 +59,7 @@ class JoinPlan:
     best: int = 0
     by: str = "distance"
     assigned: bool = False
+    least_ratio: float | None = None
 
     @property
     def followed(self) -> tuple[bool, bool]:

@@ -498,7 +498,7 @@ class SimilarityJoin:
             kept = self._leading(left, pairs, distance)
             found = scored(self.plan, pairs.filter(kept), distance[kept], kinds, self.counts)
         else:
-            found = evaluated(self.plan, pairs, kinds, self.counts)
+            found = evaluated(self.plan, self._likely(pairs), kinds, self.counts)
         return self._accept(left, right, found, arrivals)
 
     def _accept(self, left: int, right: int, found: ScoredPairs, arrivals: Arrivals) -> Answers:
@@ -524,6 +524,14 @@ class SimilarityJoin:
         self.counts["answers"] += len(found.probability)
         self.output.add(len(found.probability))
         return self._answers(left, right, found, factor)
+
+    def _likely(self, pairs: CandidatePairs) -> CandidatePairs:
+        """The pairs that are likely enough, where that is asked for: a density costs far less than a probability."""
+        if self.plan.least_ratio is None or (ratios := likelihood_ratios(self.plan, pairs)) is None:
+            return pairs
+        likely = ratios > self.plan.least_ratio
+        self.counts["pruned_likelihood"] += int(len(likely) - likely.sum())
+        return pairs.filter(likely)
 
     def _leading(self, left: int, pairs: CandidatePairs, value: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Which of the pairs may be the best of their left rows."""
