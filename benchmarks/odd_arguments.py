@@ -431,6 +431,8 @@ def _association() -> Iterator[Target]:
     one["how"] = "inner"
     yield Target("nearest", ap.nearest, both | near)
     yield Target("assign", ap.assign, both | one)
+    few = usual | {"fewer_than": 2, "probability": 0.5, "window": 5}
+    yield Target("outliers", ap.outliers, {"stream": both["left"], "reference": both["right"]} | few)
 
     def by_hand(make: Any, left: Any, right: Any, frame: Any, **settings: Any) -> None:
         made = make(left, right, **settings)
@@ -440,7 +442,7 @@ def _association() -> Iterator[Target]:
         made.rejects()
 
     bare: dict[str, Any] = {name: replace(given, frame=None, name=name) for name, given in both.items()}
-    for make, taken in ((ap.Nearest, near), (ap.Assign, one)):
+    for make, taken in ((ap.Nearest, near), (ap.Assign, one), (ap.Outliers, few)):
         yield Target(make.__name__, partial(by_hand, make), bare | {"frame": ROWS} | taken)
 
 

@@ -38,7 +38,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     ),
     "Uncertainty models": ("Exact", "Samples", "Gaussian", "Ball", "Position", "Incomplete"),
     "Joins": ("similarity_join", "self_join", "SimilarityJoin"),
-    "Association": ("nearest", "Nearest", "assign", "Assign"),
+    "Association": ("nearest", "Nearest", "assign", "Assign", "outliers", "Outliers"),
     "Motion": ("Straight", "Course", "Velocity", "encounters", "Encounters"),
     "Fences": ("fence_events", "FenceEvents"),
     "Incomplete streams": (

@@ -1,4 +1,4 @@
-"""`[nearest]` and `[assign]` in job files: what is right is the call, what is wrong is reported in its place."""
+"""`[nearest]`, `[assign]` and `[outliers]` in job files: what is right is the call, else each problem has its place."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ path = "met"
 """
 NEAREST = JOB + '[nearest]\nk = 2\nepsilon = 5.0\nwindow = "10 seconds"\nhow = "left"\n'
 ASSIGN = JOB + '[assign]\nepsilon = 5.0\nprobability = 0.1\nwindow = "tick"\ndensity = 0.01\nhow = "full"\n'
+OUTLIERS = JOB + '[outliers]\nepsilon = 5.0\nfewer_than = 2\nprobability = 0.5\nwindow = "10 seconds"\n'
 
 
 @pytest.fixture
@@ -59,11 +60,12 @@ def test_jobs_are_the_calls(folder: Path, spark: SparkSession) -> None:
     )
     near = ap.nearest(tracks, echoes, 2, epsilon=5.0, window="10 seconds", how="left")
     one = ap.assign(tracks, echoes, epsilon=5.0, probability=0.1, window="tick", density=0.01, how="full")
-    for text, expected in ((NEAREST, near), (ASSIGN, one)):
+    few = ap.outliers(tracks, echoes, epsilon=5.0, fewer_than=2, probability=0.5, window="10 seconds")
+    for text, expected in ((NEAREST, near), (ASSIGN, one), (OUTLIERS, few)):
         assert _problems(folder, text) == []
         found = jobs.build(jobs.load(folder / "job.toml"), spark, streaming=False).toArrow()
         assert sorted(map(str, found.to_pylist())) == sorted(map(str, expected.to_pylist()))
-        assert len(found) >= 4
+        assert len(found) >= (1 if text == OUTLIERS else 4)
 
 
 @pytest.mark.parametrize(
@@ -84,6 +86,9 @@ def test_jobs_are_the_calls(folder: Path, spark: SparkSession) -> None:
             'model = "Exact", columns = ["x"]',
             "normal errors",
         ),
+        (OUTLIERS, "fewer_than = 2", "fewer_than = 0", "outliers.fewer_than"),
+        (OUTLIERS, "probability = 0.5", "probability = 0", "outliers.probability"),
+        (OUTLIERS, "[sink]", '[sources.more]\npath = "tracks.parquet"\n[sink]', "one and a reference"),
         (ASSIGN, "[defaults]", "sample = 10\n[defaults]", "sample plans the tiles"),
     ],
 )

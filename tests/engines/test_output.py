@@ -170,6 +170,7 @@ _OTHERS: dict[str, Any] = {
     "sweep": "lazy",
     "partitions": 2,
     "max_output": 9,
+    "max_component": 9,
 }
 
 
@@ -178,12 +179,25 @@ def _stream(name: str | None = None) -> ap.Stream:
 
 
 _NEAR: dict[str, Any] = {"epsilon": 1.0, "probability": 0.5, "window": FOREVER}
+_ASSIGNED: dict[str, Any] = _NEAR | {"window": "tick", "by": "distance"}
 _CALLS: dict[str, list[Callable[[ap.Options], object]]] = {
     "similarity_join": [
         lambda o: ap.similarity_join(_stream("a"), _stream("b"), **_NEAR, options=o),
         lambda o: hands.similarity_join(a=_stream(), b=_stream(), **_NEAR, options=o),
     ],
     "self_join": [lambda o: ap.self_join(_stream(), **_NEAR, options=o)],
+    "nearest": [
+        lambda o: ap.nearest(_stream("a"), _stream("b"), epsilon=1.0, window=FOREVER, options=o),
+        lambda o: hands.by_hand(ap.Nearest, a=_stream(), b=_stream(), epsilon=1.0, window=FOREVER, options=o),
+    ],
+    "outliers": [
+        lambda o: ap.outliers(_stream(), fewer_than=1, **_NEAR, options=o),
+        lambda o: hands.by_hand(ap.Outliers, a=_stream(), fewer_than=1, **_NEAR, options=o),
+    ],
+    "assign": [
+        lambda o: ap.assign(_stream("a"), _stream("b"), **_ASSIGNED, options=o),
+        lambda o: hands.by_hand(ap.Assign, a=_stream(), b=_stream(), **_ASSIGNED, options=o),
+    ],
     "explain_pair": [
         lambda o: ap.explain_pair(_TABLE, _TABLE, left=_stream(), epsilon=1.0, probability=0.5, options=o)
     ],

@@ -136,8 +136,8 @@ def test_pushed_in_any_cut_a_row_is_answered_once_it_has_left(data: st.DataObjec
                 assert micros + window < frontier
     tables.append(engine.drain())
     assert reported(tables, case, asked["by"]) == expected(case, asked)
-    assert engine.bucket.nearest is not None
-    assert len(engine.bucket.nearest) == 0
+    assert engine.bucket.pairs is not None
+    assert len(engine.bucket.pairs) == 0
 
 
 @settings(max_examples=60, deadline=None)

@@ -1,4 +1,4 @@
-"""Tracks, quakes, stars and echoes, as in the examples of these names: what they say, on data and on twins."""
+"""Tracks, quakes, stars, echoes and motes, as in the examples of these names: what they say, on data and on twins."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ import pytest
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
-def _said(name: str, picture: Path) -> str:
-    ran = subprocess.run(
-        [sys.executable, str(EXAMPLES / name), "--picture", str(picture)], capture_output=True, text=True, check=True
-    )
-    assert picture.stat().st_size > 10_000
+def _said(name: str, picture: Path | None = None) -> str:
+    pictured = [] if picture is None else ["--picture", str(picture)]
+    ran = subprocess.run([sys.executable, str(EXAMPLES / name), *pictured], capture_output=True, text=True, check=True)
+    assert picture is None or picture.stat().st_size > 10_000
     return ran.stdout
 
 
@@ -76,3 +75,19 @@ def test_echoes_of_which_the_margin_is_sure_are_right(tmp_path: Path) -> None:
     assert sure[1] > 99.0
     if "generated" not in said:
         assert one > ways["global nearest neighbour"]
+
+
+@pytest.mark.data
+def test_motes_unlike_those_around_them_are_faulty() -> None:
+    """Of as many faults, readings without a partner are wrong less often than those far from a median."""
+    said = _said("motes.py")
+    ways = {
+        what.strip(): (float(found), float(right))
+        for what, found, right in re.findall(r"^  (.+?)  +([0-9.]+)% of the faults, +([0-9.]+)% of", said, re.MULTILINE)
+    }
+    alone, median = ways["no other within 10 m, a degree as 5 m, p >= 0.9"], "over 3 degrees from the median of"
+    (far,) = (shares for what, shares in ways.items() if what.startswith(median))
+    assert alone[0] > far[0] - 1.0
+    assert alone[1] > 50.0
+    if "generated" not in said:
+        assert alone[1] > 1.5 * far[1]

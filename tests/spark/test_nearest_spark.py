@@ -49,7 +49,7 @@ def test_spark_finds_them_at_once_and_batch_by_batch(spark: SparkSession, tmp_pa
     """The same rows from whole files, with and without a limit, and from micro-batches with late rows, once drained."""
     some = questions(windows=("time", "count", "delta"), everywhere=True, lateness=True, most=6)
     case, asked = data.draw(some)
-    save_batches(tmp_path / "in", case, data.draw(pushes(case)))
+    save_batches(tmp_path / "in", case, data.draw(pushes(case, most=3)))
     folders = [tmp_path / "in" / str(s) for s in range(2)]
 
     def on_spark(frames: list[Any], **more: Any) -> DataFrame:

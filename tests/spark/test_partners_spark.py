@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 TWO = ap.Options(partitions=2)
-few = settings(max_examples=4, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+few = settings(max_examples=2, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
 
 def asked(case: Case, how: str) -> Any:
@@ -71,7 +71,7 @@ def test_spark_reports_them_at_once_and_batch_by_batch(
     some = cases(windows=("time", "count", "delta"), everywhere=True, lateness=True, most=6)
     case = data.draw(some.filter(lambda case: len(case.streams) == 2))
     how = data.draw(st.sampled_from(HOW))
-    cut = data.draw(pushes(case))
+    cut = data.draw(pushes(case, most=3))
     save_batches(tmp_path / "in", case, cut)
     folders = [tmp_path / "in" / str(s) for s in range(2)]
     expected = alone(case, how)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-few = settings(max_examples=4, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+few = settings(max_examples=2, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 WINDOWS = ("time", "count", "tumble", "uncertain")
 PLACES_AND_ALTITUDES: list[dict[str, Any]] = [
     {"models": models, "dimensions": (d,), "windows": WINDOWS, "everywhere": True}

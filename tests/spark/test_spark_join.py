@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 few = settings(
-    max_examples=8, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), print_blob=True
+    max_examples=4, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), print_blob=True
 )
-several = settings(few, max_examples=5)
+several = settings(few, max_examples=3)
 many = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
 
 

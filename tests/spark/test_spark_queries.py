@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-few = settings(max_examples=3, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+few = settings(max_examples=2, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 N = 300
 
 
@@ -306,7 +306,7 @@ def _failing_at(call: int, function: Any) -> Any:
     return wrapped
 
 
-@settings(few, max_examples=2)
+@few
 @given(data=st.data())
 def test_window_joins_answer_as_in_process(spark: SparkSession, tmp_path: Path, data: st.DataObject) -> None:
     """Batch frames of two or three streams: answers and rejects are those in process."""

@@ -5,6 +5,7 @@ from appulse.api.association import Assign, Nearest, assign, nearest
 from appulse.api.fences import FenceEvents, fence_events
 from appulse.api.joins import SimilarityJoin, explain_pair, self_join, similarity_join
 from appulse.api.motion import Encounters, encounters
+from appulse.api.outlying import Outliers, outliers
 from appulse.api.queries import QueryMatch, ask, match_queries
 from appulse.api.readings import Phenomena, SensorJoin, phenomena, sensor_join
 from appulse.api.results import explain, rejects
@@ -16,6 +17,7 @@ __all__ = [
     "Encounters",
     "FenceEvents",
     "Nearest",
+    "Outliers",
     "Phenomena",
     "QueryMatch",
     "SensorJoin",
@@ -33,6 +35,7 @@ __all__ = [
     "listen",
     "match_queries",
     "nearest",
+    "outliers",
     "phenomena",
     "rejects",
     "self_join",

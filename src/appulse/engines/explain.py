@@ -204,9 +204,12 @@ def _join(call: JoinCall, tiles: int | None) -> Iterator[str]:
     least = call.probability if plan.best else plan.threshold + TOLERANCE
     if plan.best:
         kind = f"the {plan.best} nearest by {plan.by}"
-    yield f"{kind}: within {within} with probability at least {least:.6g}; emits " + (
-        "changes" if plan.changes else "matches"
-    )
+    if plan.fewer_than:
+        least = call.probability
+        yield f"outliers: fewer than {plan.fewer_than} partners within {within} with probability at least {least:.6g}"
+    else:
+        emits = "changes" if plan.changes else "matches"
+        yield f"{kind}: within {within} with probability at least {least:.6g}; emits {emits}"
     yield f"window: {described(plan.rule, plan.windows)}"
     if plan.points_only:
         how = "as the product of existences, where points are close"

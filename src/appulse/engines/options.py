@@ -11,22 +11,15 @@ from appulse.operators.plan import BOUNDS, INDEXES
 from appulse.operators.sensor_join import SWEEPS
 
 _JOINS = ("similarity_join", "self_join", "explain_pair")
-_ON_TILES = (
-    "encounters",
-    *_JOINS,
-    "nearest",
-    "assign",
-    "sensor_join",
-    "phenomena",
-    "window_aggregate",
-    "match_queries",
-)
+_HELD = ("nearest", "outliers")
+_OF_READINGS = ("sensor_join", "phenomena")
+_ON_TILES = ("encounters", *_JOINS, *_HELD, "assign", *_OF_READINGS, "window_aggregate", "match_queries")
 #: The calls that each option makes a difference to; a call by hand takes those of its function.
 USED_BY = {
-    "bounds": (*_JOINS, "nearest"),
-    "index": (*_JOINS, "nearest"),
-    "side": (*_JOINS, "nearest"),
-    "sample": (*_JOINS, "nearest", "sensor_join"),
+    "bounds": (*_JOINS, *_HELD),
+    "index": (*_JOINS, *_HELD),
+    "side": (*_JOINS, *_HELD),
+    "sample": (*_JOINS, *_HELD, "sensor_join"),
     "sweep": ("sensor_join",),
     "partitions": _ON_TILES,
     "max_output": (*_ON_TILES, "ask"),

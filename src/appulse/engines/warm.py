@@ -19,6 +19,7 @@ from appulse.engines.join.assign import LocalAssign, resolve_assign
 from appulse.engines.join.call import JoinCall, resolve
 from appulse.engines.join.local import LocalJoin
 from appulse.engines.join.nearest import resolve_nearest
+from appulse.engines.join.outliers import resolve_outliers
 from appulse.engines.options import Options
 from appulse.engines.queries.call import LocalQueries, resolve_queries
 from appulse.engines.sensors.call import resolve_sensors
@@ -260,6 +261,10 @@ def _associate(table: pa.Table) -> None:
             parts = [local.answers({"a": table, "b": table})] if whole else [local.push({"a": table, "b": table})]
             for part in [*parts, local.drain()]:
                 part.validate()
+        few = resolve_outliers(
+            streams[:1], schemas[:1], **settings, epsilon=1.0, fewer_than=2, probability=0.3, window=TimeWindow(1)
+        )
+        LocalJoin(few).answers({"a": table}).validate()
         by = "probability" if isinstance(value, Exact) else "likelihood"
         one_each = LocalAssign(
             resolve_assign(

@@ -1,4 +1,4 @@
-"""Which row belongs to which, in a job file: the nearest rows, and one partner each."""
+"""Which row belongs to which, in a job file: the nearest rows, one partner each, and rows with few partners."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pydantic import BeforeValidator, Field, model_validator
 from appulse.jobs.fields import CylinderTable, Epsilon, Number, Table
 from appulse.jobs.windows import WindowTable, as_window
 
-__all__ = ["AssignTable", "NearestTable"]
+__all__ = ["AssignTable", "NearestTable", "OutliersTable"]
 
 
 class _AssociationTable(Table):
-    """What both have."""
+    """What they have in common."""
 
     epsilon: Epsilon
     on_reject: Literal["collect", "fail"] = "collect"
@@ -32,6 +32,18 @@ class NearestTable(_AssociationTable):
     by: Literal["distance", "probability"] = "distance"
     probability: Annotated[Number, Field(ge=0, le=1)] = 0.0
     how: Literal["inner", "left"] = "inner"
+
+    def settings(self) -> dict[str, Any]:
+        """The keyword arguments of a call."""
+        return super().settings() | {"window": self.window.build()}
+
+
+class OutliersTable(_AssociationTable):
+    """The arguments of `appulse.outliers`."""
+
+    window: Annotated[WindowTable, BeforeValidator(as_window)]
+    fewer_than: Annotated[int, Field(ge=1)]
+    probability: Annotated[Number, Field(gt=0, le=1)]
 
     def settings(self) -> dict[str, Any]:
         """The keyword arguments of a call."""

@@ -21,6 +21,7 @@ from appulse.engines.fences.call import resolve_fences
 from appulse.engines.join.assign import resolve_assign
 from appulse.engines.join.call import resolve
 from appulse.engines.join.nearest import resolve_nearest
+from appulse.engines.join.outliers import resolve_outliers
 from appulse.engines.multi_queries.call import resolve_window_queries
 from appulse.engines.multi_queries.queries import WindowQueries
 from appulse.engines.options import Options
@@ -133,8 +134,8 @@ def build(job: Job, spark: SparkSession, *, streaming: bool = True) -> DataFrame
         )
         return matched
     typical = {} if table.sample is None else {name: _sample(job, name, spark) for name in table.sources}
-    if (asked_of := table.nearest or table.assign) is not None:
-        call: Any = api.nearest if table.nearest is not None else api.assign
+    if (asked_of := table.nearest or table.assign or table.outliers) is not None:
+        call: Any = getattr(api, table.operator)
         belonging: DataFrame = call(*streams, options=table.options(typical or None), **asked_of.settings())
         return belonging
     arguments: dict[str, Any] = {
@@ -226,6 +227,8 @@ def _check_operator(job: Job, streams: Sequence[Stream], schemas: Sequence[pa.Sc
         resolve_nearest(streams, schemas, options=options, whole=False, **table.nearest.settings())
     elif table.assign is not None:
         resolve_assign(streams, schemas, options=options, **table.assign.settings())
+    elif table.outliers is not None:
+        resolve_outliers(streams, schemas, options=options, **table.outliers.settings())
     else:
         join = table.join
         resolve(

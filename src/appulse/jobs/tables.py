@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from appulse.api.readings import columns_of
 from appulse.engines.options import Options
 from appulse.errors import nearest
-from appulse.jobs.association import AssignTable, NearestTable
+from appulse.jobs.association import AssignTable, NearestTable, OutliersTable
 from appulse.jobs.fences import FenceEventsTable
 from appulse.jobs.fields import CylinderTable, Epsilon, Number, OneOrMore, Place, Table, Text
 from appulse.jobs.imputers import ImputerTable
@@ -26,11 +26,11 @@ __all__ = ["OPERATORS", "JobTable", "JoinTable", "SelfJoinTable", "SinkTable", "
 
 _OF_READINGS = ("sensor_join", "phenomena")
 _MOVING = ("encounters", "fence_events")
-_OF_TWO = ("nearest", "assign")
+_ASSOCIATIONS = ("nearest", "assign", "outliers")
 OPERATORS = (
     "similarity_join",
     "self_join",
-    *_OF_TWO,
+    *_ASSOCIATIONS,
     "window_aggregate",
     "match_queries",
     *_MOVING,
@@ -114,6 +114,7 @@ class JobTable(Table):
     self_join: SelfJoinTable | None = None
     nearest: NearestTable | None = None
     assign: AssignTable | None = None
+    outliers: OutliersTable | None = None
     window_aggregate: WindowAggregateTable | None = None
     match_queries: QueriesTable | None = None
     sensor_join: SensorJoinTable | None = None
@@ -154,7 +155,7 @@ class JobTable(Table):
         if self.operator in _MOVING:
             self._check_moving()
             return self
-        if self.operator in _OF_TWO:
+        if self.operator in _ASSOCIATIONS:
             self._check_association()
             return self
         count = len(self.sources)
@@ -187,8 +188,11 @@ class JobTable(Table):
 
     def _check_association(self) -> None:
         name = self.operator
-        if len(self.sources) != 2:
-            raise ValueError(f"[{name}] is of two sources, and there are {len(self.sources)}.")
+        count = len(self.sources)
+        if self.outliers is not None and count > 2:
+            raise ValueError(f"[outliers] are of one source, or of one and a reference, and there are {count}.")
+        if self.outliers is None and count != 2:
+            raise ValueError(f"[{name}] is of two sources, and there are {count}.")
         if self.imputer is not None or self.imputers:
             raise ValueError(f"[imputer] fills the sources of a join, and [{name}] is none.")
         if self.assign is not None and self.sample is not None:

@@ -35,7 +35,8 @@ class JoinPlan:
     to hold. ``how`` says of which streams rows without a partner are answers, too. Where there is a
     ``density`` of unrelated rows, likelihood ratios are answers, too. ``best`` is the number of right rows wanted of
     each left row, the nearest ``by`` distance or probability; 0: all. Where rows are ``assigned`` to each other, pairs
-    have a margin. Pairs whose likelihood ratio is not above ``least_ratio`` are no answers.
+    have a margin. Where ``fewer_than`` is above 0, left rows that have fewer partners than that with probability
+    ``certain`` are the answers. Pairs whose likelihood ratio is not above ``least_ratio`` are no answers.
     """
 
     streams: tuple[str, ...]
@@ -60,11 +61,18 @@ class JoinPlan:
     by: str = "distance"
     assigned: bool = False
     least_ratio: float | None = None
+    fewer_than: int = 0
+    certain: float = 1.0
 
     @property
     def followed(self) -> tuple[bool, bool]:
         """Of which streams rows are followed until they leave: left ones, and right ones."""
-        return self.best > 0 or self.how in ("left", "full", "left_anti"), self.how in ("right", "full")
+        return self.held or self.how in ("left", "full", "left_anti"), self.how in ("right", "full")
+
+    @property
+    def held(self) -> bool:
+        """Whether pairs wait until their left row leaves."""
+        return self.best > 0 or self.fewer_than > 0
 
     @property
     def by_means(self) -> bool:

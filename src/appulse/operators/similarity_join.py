@@ -26,8 +26,8 @@ from appulse.operators.answers import NO_ANSWERS, Answers, OpenPairs
 from appulse.operators.arrivals import Arrivals
 from appulse.operators.cost import UNKNOWN, Choice, Probes
 from appulse.operators.estimate import Estimate, estimated
+from appulse.operators.held_pairs import leading, values_of
 from appulse.operators.labels import LabelNumbers
-from appulse.operators.nearest import leading, values_of
 from appulse.operators.one_dimension import matches, prepare
 from appulse.operators.output import Output, Watch, explodes
 from appulse.operators.pairs import (
@@ -91,7 +91,7 @@ class SimilarityJoin:
         self.standing = OpenPairs()
         self.partners: Partners | None = None
         if any(self.plan.followed):
-            self.partners = Partners(self.plan, apart=self.ownership is not None or self.plan.best > 0)
+            self.partners = Partners(self.plan, apart=self.ownership is not None or self.plan.held)
         self.past = _NEVER  # of time windows: rows whose window was over before this have left
         self.estimate: Estimate | None = None
         self._come = 0  # rows since the last estimate
@@ -287,7 +287,7 @@ class SimilarityJoin:
         """What the push will bring forth, where it is large and it was not told of late."""
         self._come += len(arrivals.time)
         if (
-            self.plan.best
+            self.plan.held
             or len(arrivals.time) < _ESTIMATED_FROM
             or (self.estimate is not None and self._come < _ESTIMATED_EVERY)
         ):
@@ -510,12 +510,12 @@ class SimilarityJoin:
             passed = found.probability >= self.plan.threshold
             self.counts["pruned_window"] += int(len(passed) - passed.sum())
             found, factor = found.filter(passed), factor[passed]
-        if self.plan.best:
-            if not self.plan.by_means:
+        if self.plan.held:
+            if self.plan.best and not self.plan.by_means:
                 value = values_of(self.plan.by, found.distances, found.probability)
                 kept = self._leading(left, found.pairs, value)
                 found, factor = found.filter(kept), factor[kept]
-            return self._answers(left, right, found, factor)
+            return self._held(left, right, found, factor)
         if self.partners is not None:
             self.partners.met(int(self._stream_of[left]), found.pairs.left_store, found.pairs.left)
             self.partners.met(int(self._stream_of[right]), found.pairs.right_store, found.pairs.right)
@@ -524,6 +524,32 @@ class SimilarityJoin:
         self.counts["answers"] += len(found.probability)
         self.output.add(len(found.probability))
         return self._answers(left, right, found, factor)
+
+    def _held(self, left: int, right: int, found: ScoredPairs, factor: NDArray[np.float64]) -> Answers:
+        """Pairs with the left row that they wait for; of a stream with itself each row is one."""
+        answers = self._answers(left, right, found, factor)
+        if not self.plan.fewer_than:
+            return answers
+        a, b = found.pairs.left_store, found.pairs.right_store
+        mine, theirs = a.mass.view[found.pairs.left], b.mass.view[found.pairs.right]
+        if not self.plan.self_join:
+            own = mine if self._stream_of[left] == 0 else theirs
+            return replace(answers, probability=answers.probability / own)
+        ends = _ends(0, a, found.pairs.left), _ends(0, b, found.pairs.right)
+        return Answers.concat(
+            [
+                replace(
+                    answers,
+                    left_key=one.key,
+                    left_time=one.time,
+                    left_rank=one.rank,
+                    right_key=other.key,
+                    right_time=other.time,
+                    probability=answers.probability / own,
+                )
+                for one, other, own in ((*ends, mine), (ends[1], ends[0], theirs))
+            ]
+        )
 
     def _likely(self, pairs: CandidatePairs) -> CandidatePairs:
         """The pairs that are likely enough, where that is asked for: a density costs far less than a probability."""
@@ -584,7 +610,7 @@ class SimilarityJoin:
             pairings=None if samples is None else replace(samples, values=samples.values.swapped(swap[samples.owner])),
             upper=found.upper if self.plan.bounded else None,
             ratio=likelihood_ratios(self.plan, pairs),
-            left_rank=first.rank if self.plan.best else None,
+            left_rank=first.rank if self.plan.held else None,
         )
         if not self.plan.changes:
             return answers

@@ -102,6 +102,9 @@ class JoinCall(ObjectsCall):
     @cached_property
     def answer_schema(self) -> pa.Schema:
         """Columns of the answers."""
+        if self.plan.fewer_than:
+            told = [("expected", pa.float64()), ("probability", pa.float64())]
+            return pa.schema([("key", self.key_type), ("time", self.time_type), *told, *self.carried[0][1]])
         anti = self.plan.how == "left_anti"
         sides = [
             (f"{side}_{what}", kind)
@@ -167,6 +170,9 @@ class JoinCall(ObjectsCall):
             "density": None if plan.density is None else real(plan.density),
             "types": of_types([("key", self.key_type), ("time", self.time_type)]),
         }
+        if plan.fewer_than:
+            asked = {"fewer_than": plan.fewer_than, "probability": real(self.probability)}
+            return of_call("outliers", arguments | asked, _DEFAULTS)
         if plan.best:
             epsilon = None if plan.epsilon == math.inf else arguments["epsilon"]
             return of_call("nearest", arguments | {"k": plan.best, "by": plan.by, "epsilon": epsilon}, _DEFAULTS)
@@ -325,6 +331,8 @@ def _check_order(streams: Sequence[Stream], names: Sequence[str]) -> bool:
 
 def to_table(answers: Answers, call: JoinCall) -> pa.Table:
     """Answers as a table in the types the user gave."""
+    if call.plan.fewer_than:
+        return _outliers_table(answers, call)
     if call.plan.how == "inner":
         return _pairs_table(answers, call)
     left, right = answers.right_stream < 0, answers.left_stream < 0
@@ -354,6 +362,16 @@ def _alone_table(answers: Answers, call: JoinCall, side: int) -> pa.Table:
     return pa.Table.from_arrays(
         [columns.get(field.name, pa.nulls(len(answers), field.type)) for field in schema], schema=schema
     )
+
+
+def _outliers_table(answers: Answers, call: JoinCall) -> pa.Table:
+    """Rows with few partners: how many are expected stands for the distance."""
+    if len(answers) == 0:
+        return call.no_answers
+    key, brought = carried_by(answers.left_key, answers.left_stream, call.encodings, call.carried[0][1])
+    time = _times(answers.left_time, answers.left_stream, call)
+    columns = [decode(key, call.key_type), time, pa.array(answers.distance), pa.array(answers.probability), *brought]
+    return pa.Table.from_arrays(columns, schema=call.answer_schema)
 
 
 def _pairs_table(answers: Answers, call: JoinCall) -> pa.Table:

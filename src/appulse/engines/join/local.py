@@ -20,7 +20,7 @@ from appulse.model.encoding import check_columns
 from appulse.model.objects import Objects
 from appulse.model.uncertainty import names
 from appulse.operators.answers import NO_ANSWERS, Answers
-from appulse.operators.nearest import NearestRows
+from appulse.operators.held_pairs import HeldPairs
 from appulse.operators.nearest_search import NearestTrees
 from appulse.operators.numbering import Released, in_own_window, pushed_out_at_once
 from appulse.operators.output import Output
@@ -44,7 +44,7 @@ class JoinBucket(ObjectsBucket):
         super().__init__(call if self.unfilled is None else self.unfilled.call)
         self.operator = SimilarityJoin(call.plan)
         self.numbering = None if call.plan.rule is None else numbering_of(call, standing=standing)
-        self.nearest = NearestRows(call.plan) if call.plan.best else None
+        self.pairs = HeldPairs.of(call.plan) if call.plan.held else None
         self.over: int | None = None  # under time windows: pairs that end before this have left
 
     def __len__(self) -> int:
@@ -53,7 +53,7 @@ class JoinBucket(ObjectsBucket):
     @property
     def nbytes(self) -> int:
         """Bytes held."""
-        return self.operator.nbytes + (0 if self.nearest is None else self.nearest.nbytes)
+        return self.operator.nbytes + (0 if self.pairs is None else self.pairs.nbytes)
 
     def late_before(self, limit: int | None) -> int | None:
         """Rows before this are late; None where none can be."""
@@ -80,8 +80,8 @@ class JoinBucket(ObjectsBucket):
                 answers.append(self._end(over))
         if ended:
             answers.append(self.operator.end())
-        if self.nearest is not None and self.operator.partners is not None:
-            answers = [self.nearest.take(answers, self.operator.partners.taken())]
+        if self.pairs is not None and self.operator.partners is not None:
+            answers = [self.pairs.take(answers, self.operator.partners.taken())]
             self.output.add(len(answers[0]))
         return [to_table(Answers.concat(answers), self.call)]
 
@@ -89,7 +89,7 @@ class JoinBucket(ObjectsBucket):
     def _whole(self) -> bool:
         """Whether all rows are there, and the nearest ones can be looked for in place of a join."""
         plan = self.call.plan
-        fresh = len(self.operator) == 0 and self.nearest is not None and len(self.nearest) == 0
+        fresh = len(self.operator) == 0 and self.pairs is not None and len(self.pairs) == 0
         return plan.by_means and plan.rule is None and fresh and self.unfilled is None
 
     def _searched(self) -> Answers:

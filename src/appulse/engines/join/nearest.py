@@ -10,7 +10,7 @@ from appulse.arguments import one_of
 from appulse.engines.join.call import resolve
 from appulse.errors import BadArgument
 from appulse.model.uncertainty import Incomplete
-from appulse.operators.nearest import BY
+from appulse.operators.held_pairs import BY
 from appulse.windows.definitions import TimeWindow, UncertainCountWindow
 
 if TYPE_CHECKING:

@@ -81,7 +81,7 @@ def join_stages(call: JoinCall, tiling: Tiling) -> list[Stage]:
     if call.plan.rule is not None:
         stages.insert(0, Stage(NumberBuckets(call, NumberBucket, tiling), "number"))
     if any(call.plan.followed):
-        stages.append(Stage(PartnerBuckets(call), "nearest" if call.plan.best else "partners"))
+        stages.append(Stage(PartnerBuckets(call), "pairs" if call.plan.held else "partners"))
     return stages
 
 

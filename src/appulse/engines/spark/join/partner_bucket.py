@@ -15,7 +15,7 @@ from appulse.engines.spark.stage import Buckets
 from appulse.kernels.strings import hash_rows
 from appulse.model.codec import pack_columns, unpack_columns
 from appulse.model.strings import Bytes
-from appulse.operators.nearest import NearestRows
+from appulse.operators.held_pairs import HeldPairs
 from appulse.operators.partners import LEFT, RowNotes
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class PartnerBuckets(Buckets):
     def make(self, key: int) -> Bucket[Any]:  # noqa: ARG002 - one is as another
         """The empty bucket of a key."""
         assert isinstance(self.call, JoinCall)  # noqa: S101 - only joins have partners
-        return NearestBucket(self.call) if self.call.plan.best else PartnerBucket(self.call)
+        return HeldBucket(self.call) if self.call.plan.held else PartnerBucket(self.call)
 
 
 class PartnerBucket(Bucket[Any]):
@@ -139,7 +139,7 @@ class PartnerBucket(Bucket[Any]):
             self._change(*(set(columns[name].to_list()) for name in ("met", "gone")))
 
 
-class NearestBucket(Bucket[Any]):
+class HeldBucket(Bucket[Any]):
     """Pairs of left rows that have not left yet."""
 
     call: JoinCall
@@ -147,7 +147,7 @@ class NearestBucket(Bucket[Any]):
 
     def __init__(self, call: JoinCall) -> None:
         super().__init__(call)
-        self.rows = NearestRows(call.plan)
+        self.rows = HeldPairs.of(call.plan)
         self._given: list[bytes] = []  # of this step, for the log
 
     due = None
@@ -166,7 +166,7 @@ class NearestBucket(Bucket[Any]):
         self._given = [*given[PAIRS], *given[NOTES]]
 
     def answer(self, *, ended: bool) -> list[pa.Table]:  # noqa: ARG002 - the tiles say when rows leave
-        """The nearest rows of those that leave."""
+        """The answers of rows that leave."""
         found = self._take(self._given)
         self.output.add(len(found))
         return [to_table(found, self.call)] if len(found) else []

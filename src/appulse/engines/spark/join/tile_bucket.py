@@ -108,7 +108,7 @@ class Tile(Bucket["Objects"]):
         if self.operator.partners is not None:
             notes = [*self.notes, *self.operator.partners.taken()]
             self.sent = sent_on(RowNotes.concat(notes), self.tiling) if notes else []
-        if self.call.plan.best:
+        if self.call.plan.held:
             self.sent += pairs_on(answers, self.tiling)
             answers = NO_ANSWERS
         self.counts.update(self.operator.counts)

@@ -1,4 +1,4 @@
-"""The nearest rows to each left row: pairs wait until their left row leaves, and the best of them are answers.
+"""Pairs that wait until their left row leaves: the best of them, or what they add up to, are answers.
 
 A left row leaves once no partner can come for it any more (`appulse.operators.partners`). On Spark the pairs of a row
 come from several tiles, and meet in a later stage, which does as one process does.
@@ -6,11 +6,13 @@ come from several tiles, and meet in a later stage, which does as one process do
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from appulse.kernels.few_partners import fewer_than
 from appulse.kernels.strings import hash_rows
 from appulse.operators.answers import NO_ANSWERS, Answers
 from appulse.operators.partners import RowNotes
@@ -47,13 +49,18 @@ def values_of(by: str, distance: NDArray[np.float64], probability: NDArray[np.fl
     return distance if by == "distance" else -probability
 
 
-class NearestRows:
+class HeldPairs(ABC):
     """The pairs of the left rows that have not left."""
 
     def __init__(self, plan: JoinPlan) -> None:
         self.plan = plan
         self._pairs, self._hashes = NO_ANSWERS, np.empty(0, np.uint64)
         self._fresh: list[Answers] = []
+
+    @staticmethod
+    def of(plan: JoinPlan) -> HeldPairs:
+        """What a plan asks for."""
+        return NearestRows(plan) if plan.best else OutlierRows(plan)
 
     def __len__(self) -> int:
         return len(self._pairs) + sum(map(len, self._fresh))
@@ -75,7 +82,7 @@ class NearestRows:
         return self._pairs
 
     def take(self, found: Sequence[Answers], notes: Sequence[RowNotes]) -> Answers:
-        """Take in pairs; the nearest rows of the left rows that leave."""
+        """Take in pairs; the answers of the left rows that leave."""
         self._fresh += [pairs for pairs in found if len(pairs)]
         notes = [some for some in notes if len(some)]
         if not notes:
@@ -89,25 +96,81 @@ class NearestRows:
         stay = np.ones(len(pairs), bool)
         stay[at[ours]] = False
         self._pairs, self._hashes = pairs.filter(stay), self._hashes[stay]
-        best = self._best(over.filter(ours), row[ours], copies)
+        return self.answer(over.filter(ours), row[ours], copies, gone, which)
+
+    @abstractmethod
+    def answer(
+        self,
+        pairs: Answers,
+        row: NDArray[np.int64],
+        copies: NDArray[np.int64],
+        gone: RowNotes,
+        which: NDArray[np.int64],
+    ) -> Answers:
+        """The answers of rows that are ``gone``, of numbers ``which``, of whose ``pairs`` each has the number ``row``.
+
+        Rows that are alike in all that they hold have one number: there are so many ``copies``, and as many of each
+        pair.
+        """
+
+
+class NearestRows(HeldPairs):
+    """Of the pairs of each row the best."""
+
+    def answer(
+        self,
+        pairs: Answers,
+        row: NDArray[np.int64],
+        copies: NDArray[np.int64],
+        gone: RowNotes,
+        which: NDArray[np.int64],
+    ) -> Answers:
+        """The best pairs; with how="left" rows without any, too."""
+        best = self._best(pairs, row, copies)
         if self.plan.how != "left":
             return best
-        some = np.bincount(row[ours], minlength=len(copies)) > 0
+        some = np.bincount(row, minlength=len(copies)) > 0
         return Answers.concat([best, gone.filter(~some[which]).alone(self.plan)])
 
     def _best(self, pairs: Answers, row: NDArray[np.int64], copies: NDArray[np.int64]) -> Answers:
-        """The first of each row's pairs; of rows that are alike there are several, and as many of each pair."""
         value = values_of(self.plan.by, pairs.distance, pairs.probability)
         order = np.lexsort((pairs.right_time, value, row))
         same = _same_as_before(row[order], value[order], pairs.right_time[order])
         if same.any():
             order = np.lexsort((-pairs.probability, _ranks(pairs.right_key), pairs.right_time, value, row))
-        row = row[order]
-        first = np.flatnonzero(np.r_[True, row[1:] != row[:-1]])[: len(row)]
-        counts = np.diff(np.r_[first, len(row)])
-        place = (np.arange(len(row)) - np.repeat(first, counts)) // copies[row] + 1
+        place = _places(row[order]) // copies[row[order]] + 1
         kept = place <= self.plan.best
         return replace(pairs.take(order[kept]), place=place[kept])
+
+
+class OutlierRows(HeldPairs):
+    """The rows that are likely to have few partners; pairs have the probability that both are, given the left one."""
+
+    def answer(
+        self,
+        pairs: Answers,
+        row: NDArray[np.int64],
+        copies: NDArray[np.int64],
+        gone: RowNotes,
+        which: NDArray[np.int64],
+    ) -> Answers:
+        """The rows that are likely enough to have few partners, with how many they are expected to have."""
+        order = np.lexsort((pairs.probability, row))
+        chance, row = pairs.probability[order], row[order]
+        once = _places(row) % copies[row] == 0
+        chance, row = chance[once], row[once]
+        first = np.searchsorted(row, np.arange(len(copies) + 1))
+        few, expected = np.empty(len(copies)), np.empty(len(copies))
+        fewer_than(chance, first, self.plan.fewer_than, few, expected)
+        told = np.flatnonzero(few[which] >= self.plan.certain)
+        found, number = gone.take(told), which[told]
+        alone = found.alone(self.plan)
+        return replace(alone, distance=expected[number], probability=few[number])
+
+
+def _places(row: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The place of each of some sorted numbers among those that are equal."""
+    return np.arange(len(row)) - np.searchsorted(row, row)
 
 
 def _hashes(keys: Bytes, time: NDArray[np.int64]) -> NDArray[np.uint64]:

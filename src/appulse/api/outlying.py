@@ -1,0 +1,119 @@
+"""Rows with few partners: by call, and by hand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from appulse.api.by_hand import Bare, ByHand, refuse_twice
+from appulse.api.results import Framed, is_spark, remember
+from appulse.arguments import Count, OnReject, Probability, checked
+from appulse.engines.join.outliers import resolve_outliers
+from appulse.engines.options import Options, options_of
+from appulse.engines.thresholds import Epsilon
+from appulse.errors import BadArgument
+from appulse.model.stream import Result
+from appulse.windows.definitions import GivenWindow
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from appulse.api.by_hand import Frames, Types
+    from appulse.engines.join.local import LocalJoin
+
+
+@checked
+def outliers(
+    stream: Framed[Result],
+    reference: Framed[Result] | None = None,
+    *,
+    epsilon: Epsilon,
+    fewer_than: Count,
+    probability: Probability,
+    window: GivenWindow,
+    on_reject: OnReject = "collect",
+    options: Options | None = None,
+) -> Result:
+    """Rows that have fewer than ``fewer_than`` partners within ``epsilon``, with at least that probability.
+
+    Partners are the other rows of the stream, or those of ``reference``, that are in their windows with the row at some
+    tick, as in `similarity_join`. Each is within ``epsilon`` with a probability, given that the row exists. Their
+    number has a Poisson-binomial distribution if they are independent of each other, as for a row whose own value is
+    certain.
+    Partners with a probability below 1e-12 are not counted.
+
+    Columns: ``key, time, expected, probability`` and those that ``carry=`` names: how many partners are expected, and
+    how likely it is that there are fewer. A row is reported once, as soon as no partner can come any more: when its
+    window is over, when it is pushed out of a window that counts rows, or when the streams end. Bad rows are in
+    `rejects`, or raise `BadInput` with ``on_reject="fail"``. Spark frames give a Spark frame (streaming if they are),
+    others a `pyarrow.Table`.
+
+    Example::
+
+        readings = ap.Stream(readings, key="mote", time="at", value=ap.Gaussian("x", "y", "celsius", sigma=0.5))
+        ap.outliers(readings, epsilon=5.0, fewer_than=2, probability=0.9, window="1 minute")
+
+    Lian & Chen 2009, section 1; sensor quality control's test of neighbours.
+    """
+    settings: dict[str, Any] = {
+        "epsilon": epsilon,
+        "fewer_than": fewer_than,
+        "probability": probability,
+        "window": window,
+        "on_reject": on_reject,
+        "options": options_of(options, "outliers"),
+    }
+    streams = (stream,) if reference is None else (stream, reference)
+    refuse_twice(streams)
+    spark = [is_spark(one.frame) for one in streams]
+    if all(spark):
+        from appulse.engines.spark.join.call import spark_join
+
+        return cast("Result", spark_join(streams, resolved=resolve_outliers, **settings))
+    if any(spark):
+        raise BadArgument(
+            "The call mixes Spark frames with others. Convert them: spark.createDataFrame(...) or .toArrow()."
+        )
+    from appulse.engines.join.local import LocalJoin
+    from appulse.engines.local import as_table
+
+    tables = [as_table(one.frame) for one in streams]
+    call = resolve_outliers(streams, [table.schema for table in tables], **settings)
+    engine = LocalJoin(call)
+    result = engine.answers(dict(zip(call.plan.streams, tables, strict=True)))
+    return cast("Result", remember(result, engine.rejects(), engine.observed()))
+
+
+@checked
+class Outliers(ByHand["LocalJoin"]):
+    """Rows with few partners by hand, without Spark: push rows as they come, take the answers they complete.
+
+    Streams have ``frame=None``; a second one is the reference. Other arguments are as in `outliers`.
+    """
+
+    def __init__(
+        self,
+        *streams: Bare,
+        epsilon: Epsilon,
+        fewer_than: Count,
+        probability: Probability,
+        window: GivenWindow,
+        on_reject: OnReject = "collect",
+        options: Options | None = None,
+    ) -> None:
+        if len(streams) > 2:
+            raise BadArgument(f"Outliers() got {len(streams)} streams. Give one, or one and a reference.")
+        self._settings: dict[str, Any] = {
+            "epsilon": epsilon,
+            "fewer_than": fewer_than,
+            "probability": probability,
+            "window": window,
+            "on_reject": on_reject,
+            "options": options_of(options, "outliers"),
+        }
+        super().__init__(streams, "left")
+
+    def _make(self, held: Sequence[Frames], types: Types) -> tuple[LocalJoin, Types]:
+        from appulse.engines.join.local import LocalJoin
+
+        schemas = [self._schema(name, held) for name in self._streams]
+        return LocalJoin(resolve_outliers(list(self._streams.values()), schemas, **self._settings)), types

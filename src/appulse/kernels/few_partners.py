@@ -1,0 +1,33 @@
+"""How likely it is that few of some independent events come true: a Poisson-binomial distribution, cut off."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from appulse.kernels.jit import exact_kernel
+
+if TYPE_CHECKING:
+    from appulse.kernels.arrays import Floats, Ints
+
+
+@exact_kernel
+def fewer_than(chance: Floats, first: Ints, n: int, few: Floats, expected: Floats) -> None:
+    """How likely fewer than ``n`` of each run of events come true, and how many are expected to.
+
+    A run is from ``first[i]`` to ``first[i + 1]``. Event by event, with the probabilities of 0 to n - 1; all terms are
+    positive, so that none cancel.
+    """
+    count = np.empty(n)
+    for i in range(few.shape[0]):
+        count[:] = 0.0
+        count[0] = 1.0
+        total = 0.0
+        for e in range(first[i], first[i + 1]):
+            p = min(1.0, chance[e])
+            total += p
+            for k in range(min(n - 1, e - first[i] + 1), 0, -1):
+                count[k] = count[k] * (1.0 - p) + count[k - 1] * p
+            count[0] *= 1.0 - p
+        few[i], expected[i] = min(1.0, count.sum()), total
