@@ -432,6 +432,8 @@ def _association() -> Iterator[Target]:
     yield Target("nearest", ap.nearest, both | near)
     yield Target("assign", ap.assign, both | one)
     few = usual | {"fewer_than": 2, "probability": 0.5, "window": 5}
+    readings: dict[str, Any] = {"stream": stream(), "every": 5, "on_reject": "collect", "options": None}
+    yield Target("collect_samples", ap.collect_samples, readings)
     yield Target("outliers", ap.outliers, {"stream": both["left"], "reference": both["right"]} | few)
 
     def by_hand(make: Any, left: Any, right: Any, frame: Any, **settings: Any) -> None:

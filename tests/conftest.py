@@ -78,10 +78,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Two JVMs for all tests of Spark: they go to two processes, the longest part first; the others take turns.
-
-    A Spark test waits for more than half of its time, so that processes outnumber cores.
-    """
+    """Two JVMs for all tests of Spark: they go to two processes, the longest part first; the others take turns."""
     scheduling = import_module("xdist.scheduler").LoadScopeScheduling(config, log)
     scheduling._split_scope = _scope
     return scheduling

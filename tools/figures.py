@@ -1,6 +1,10 @@
 #!/usr/bin/env python3
-"""Write a benchmark's figures into README.md and docs/reproduction.md, between the marks of its run.
+"""Write the figures of a benchmark into docs/performance.md, between the marks of its run, and some into README.md.
 
+    python -m benchmarks.encounters --quick --json | python -m tools.figures
+    python -m benchmarks.earth --quick --json | python -m tools.figures
+    python -m benchmarks.association --quick --json | python -m tools.figures
+    python -m benchmarks.fences --quick --json | python -m tools.figures
     python -m benchmarks.pipeline --quick --json | python -m tools.figures
     python -m benchmarks.pipeline --count --quick --json | python -m tools.figures
     python -m benchmarks.faults --quick --json | python -m tools.figures
@@ -13,7 +17,8 @@
     python -m tools.figures run.log
 
 The figures are the last line that is one JSON object; which run they are of, their names tell. A figure that the run
-has not got is shown as not yet run: what stands in a table is always of one run.
+has not got is shown as not yet run: what stands in a table is always of one run. Speed-ups of the README are those
+of docs/performance.md.
 """
 
 from __future__ import annotations
@@ -24,7 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = (ROOT / "README.md", ROOT / "docs" / "reproduction.md")
+PAGE, README = ROOT / "docs" / "performance.md", ROOT / "README.md"
 NOT_RUN = "not yet run"
 
 Meanings = dict[str, tuple[str, str]]  # what each figure says, and what it is to be
@@ -50,6 +55,70 @@ class Run:
 _EMPTY = ("our rows/s / those of {} that only count, Gaussian rows", "≥ 0.7")
 _EMPTY_WIDE = ("the same, rows of 100 samples in 3 dimensions", "≥ 0.5")
 RUNS = (
+    Run(
+        "encounters",
+        "python -m benchmarks.encounters --quick --json",
+        {
+            "vs_meos": ("time of PyMEOS, trips with boxes and `edwithin` / ours, a day of aircraft, same pairs", "≥ 2"),
+            "vs_resample_join": ("of a second by second resampling and a join on cells in Polars / ours", "≥ 2"),
+            "vs_traffic_cpa": ("of the closest points of approach of the library traffic / ours, an hour", "≥ 500"),
+            "encounters_missed_by_resampling": ("pairs that the resampling does not find", "—"),
+            "legs_of_points": ("our time with motion / of a join of rows with equal stamps", "≤ 3"),
+            "legs_of_points_sigma": ("the same, with normal errors", "≤ 3"),
+            "legs_of_points_earth": ("the same, along geodesics", "≤ 3"),
+            "spark_of_empty": ("our rows/s on Spark / those of a stateful operator that only counts", "≥ 0.5"),
+        },
+    ),
+    Run(
+        "earth",
+        "python -m benchmarks.earth --quick --json",
+        {
+            "vs_tree_wgs84": ("time of SciPy's k-d tree and pyproj / ours, pairs on the ellipsoid", "≥ 1.2"),
+            "vs_tree_sphere": ("of a k-d tree of unit vectors / ours, on a sphere", "≥ 1.2"),
+            "vs_haversine_sphere": ("of scikit-learn's BallTree by haversine / ours", "≥ 4"),
+            **{
+                f"plane_{name}_{many}": (f"our time on the Earth / on a plane, {what}, {many} pairs", "≤ 1.3")
+                for name, what in (("exact", "exact"), ("sphere", "on a sphere"), ("sigma", "with errors"))
+                for many in ("few", "some", "many")
+            },
+            "plane_spark": ("the same, in Spark batch", "≤ 1.3"),
+            "covariance_cost": ("time over full covariances / over one deviation a row, the worst of densities", "≤ 4"),
+            "ellipse_cost": ("the same, error ellipses on the Earth", "≤ 4"),
+            "cylinder_cost": ("time of a cylinder with errors of altitude / without altitudes", "≤ 1.5"),
+        },
+    ),
+    Run(
+        "association",
+        "python -m benchmarks.association --quick --json",
+        {
+            "vs_kdtree_nn": ("time of SciPy's cKDTree / ours, the nearest of 100,000 for 100,000, one thread", "≥ 1.2"),
+            "vs_pykdtree": ("of pykdtree / ours, the same", "—"),
+            "vs_sedona_knn": ("of Sedona's `ST_KNN` / ours, the same on Spark", "≥ 3"),
+            "vs_nearest_by": ("of Spark's `nearestByJoin` / ours, 10,000 for 10,000", "≥ 100"),
+            "vs_astropy_match": (
+                "of astropy, 118,000 stars in 482,000, the lesser of `match_to_catalog_sky` and `search_around_sky`",
+                "≥ 3",
+            ),
+            "assign_10k": ("of SciPy's dense assignment / ours, 10,000 tracks and detections in one scan", "≥ 20"),
+            "anti_of_inner": ('our time with `how="left_anti"` / of the inner join', "≤ 1.3"),
+        },
+    ),
+    Run(
+        "fences",
+        "python -m benchmarks.fences --quick --json",
+        {
+            "vs_strtree": ("time of shapely's STRtree and runs of fixes in NumPy / ours, 20,000 polygons", "≥ 3"),
+            "gaussian_of_exact": ("our time with errors of 10 m / without", "≤ 5"),
+            "gaussian_of_exact_visits": ("the same, with the highest probability of each visit", "≤ 5"),
+            "flicker_ratio": (
+                "false events of point in polygon / ours, entries reported as promptly",
+                "≥ 20",
+            ),
+            "nested_ratio": ("false events of two nested fences / ours", "—"),
+            "wait_ratio": ("false events of a dwell timer / ours", "—"),
+            "spark_of_pass": ("our fixes/s on Spark / those of a pandas UDF that does nothing", "≥ 0.5"),
+        },
+    ),
     Run(
         "time",
         "python -m benchmarks.pipeline --quick --json",
@@ -203,6 +272,19 @@ RUNS = (
     ),
 )
 
+#: Rows of the table in the README: a run, its figure, the job, and over what.
+SPEED_UPS = (
+    ("time", "vs_explode_1m", "Join two streams of points on Spark", "cells, exploded rows and an equi-join"),
+    ("association", "vs_sedona_knn", "The nearest row of another table, on Spark", "Sedona `ST_KNN`"),
+    ("encounters", "vs_meos", "Encounters of aircraft between their reports", "PyMEOS (MobilityDB)"),
+    ("encounters", "vs_resample_join", "The same", "resampling to seconds, then a join in Polars"),
+    ("earth", "vs_haversine_sphere", "Pairs of positions on a sphere", "scikit-learn BallTree, haversine"),
+    ("queries", "vs_strtree", "Match rows with 1,000,000 boxes", "shapely STRtree, in bulk"),
+    ("join", "vs_numpy", "Join uncertain rows in a sliding window", "NumPy and SciPy `cdist`"),
+    ("join", "vs_duckdb", "The same", "DuckDB, in one statement"),
+)
+_BEGIN, _END = "<!-- speed-ups -->", "<!-- /speed-ups -->"
+
 
 def main(arguments: list[str]) -> int:
     """Read the figures of a file or of stdin, and write the tables anew."""
@@ -211,12 +293,29 @@ def main(arguments: list[str]) -> int:
     text = Path(arguments[0]).read_text(encoding="utf-8") if arguments else sys.stdin.read()
     run, found = figures(text)
     made = table(run, found)
-    for page in PAGES:
-        page.write_text(replaced(page.read_text(encoding="utf-8"), run, made, page.name), encoding="utf-8")
+    page = replaced(PAGE.read_text(encoding="utf-8"), (run.begin, run.end), made, PAGE.name)
+    PAGE.write_text(page, encoding="utf-8")
+    readme = README.read_text(encoding="utf-8")
+    README.write_text(replaced(readme, (_BEGIN, _END), speed_ups(page), README.name), encoding="utf-8")
     return 0
 
 
-def figures(text: str) -> tuple[Run, dict[str, float]]:
+def speed_ups(page: str) -> str:
+    """The table of the README, of what the page of all figures says."""
+    lines = ["| job | faster than | by |", "|---|---|---|"]
+    for name, figure, job, over in SPEED_UPS:
+        run = next(run for run in RUNS if run.name == name)
+        rows = page.split(run.begin)[1].split(run.end, maxsplit=1)[0].splitlines()
+        measured = next((row.split("|")[-2].strip() for row in rows if row.startswith(f"| `{figure}` |")), NOT_RUN)
+        lines.append(f"| {job} | {over} | {measured if measured == NOT_RUN else f'{_rounded(float(measured))} x'} |")
+    return "\n".join(lines)
+
+
+def _rounded(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def figures(text: str) -> tuple[Run, dict[str, float | None]]:
     """The figures of a run, from the last line that is a JSON object, and which run that was."""
     for line in reversed(text.splitlines()):
         try:
@@ -229,27 +328,28 @@ def figures(text: str) -> tuple[Run, dict[str, float]]:
         sys.exit(f"there is no JSON object among the lines; run {RUNS[0].command}")
     for run in RUNS:
         if set(found) <= set(run.meanings):
-            return run, {str(name): float(value) for name, value in found.items()}
+            return run, {str(name): None if value is None else float(value) for name, value in found.items()}
     known = {name for run in RUNS for name in run.meanings}
     unknown = ", ".join(sorted(set(found) - known)) or ", ".join(found) + " together"
     sys.exit(f"unknown figures {unknown}; tools/figures.py knows {', '.join(sorted(known))}")
 
 
-def table(run: Run, found: dict[str, float]) -> str:
+def table(run: Run, found: dict[str, float | None]) -> str:
     """The figures as a markdown table, with the command that prints them."""
     lines = ["| figure | what it is | aim | measured |", "|---|---|---|---|"]
     for name, (what, aim) in run.meanings.items():
-        measured = f"{found[name]:g}" if name in found else NOT_RUN
+        measured = NOT_RUN if found.get(name) is None else f"{found[name]:g}"
         lines.append(f"| `{name}` | {what} | {aim} | {measured} |")
     return "\n".join([*lines, "", f"Printed by `{run.command}`, written here by `python -m tools.figures`."])
 
 
-def replaced(page: str, run: Run, made: str, name: str) -> str:
-    """The page with what is between the run's marks replaced."""
-    if page.count(run.begin) != 1 or page.count(run.end) != 1:
-        sys.exit(f"{name} is to have one {run.begin} and one {run.end}")
-    before, rest = page.split(run.begin)
-    return f"{before}{run.begin}\n\n{made}\n\n{run.end}{rest.split(run.end)[1]}"
+def replaced(page: str, marks: tuple[str, str], made: str, name: str) -> str:
+    """The page with what is between two marks replaced."""
+    begin, end = marks
+    if page.count(begin) != 1 or page.count(end) != 1:
+        sys.exit(f"{name} is to have one {begin} and one {end}")
+    before, rest = page.split(begin)
+    return f"{before}{begin}\n\n{made}\n\n{end}{rest.split(end)[1]}"
 
 
 if __name__ == "__main__":

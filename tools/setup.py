@@ -43,12 +43,12 @@ LOCK_COMMAND = (
     "--no-emit-index-url --no-emit-find-links pyproject.toml -o requirements.lock --custom-compile-command"
 )
 
-# Two processes begin with the tests of Spark, which wait for most of their time; the others take the rest.
-TESTS = ("pytest", "--numprocesses=4")
+# One for each core; both begin with tests of Spark, which take the longest.
+TESTS = ("pytest", "--numprocesses=2")
 
 # Each command is a list of programs with their arguments; what else the caller typed goes to the last of them.
 COMMANDS: dict[str, list[list[str]]] = {
-    "demo": [["appulse", "demo"]],
+    "demo": [["appulse", "demo", "aircraft"], ["appulse", "demo"]],
     "test": [[*TESTS]],
     "test-long": [[*TESTS, "-m", "long", "--hypothesis-profile=long"]],
     # Before 4.2 PySpark leaves sockets to the garbage collector, which warns of them.

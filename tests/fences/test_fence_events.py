@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import appulse as ap
 from appulse.engines.fences.bucket import FenceBucket
-from appulse.engines.fences.call import resolve_fences
+from appulse.engines.fences.call import FenceCall, resolve_fences
 from appulse.engines.options import Options
 from appulse.engines.spark import shared
 from appulse.engines.spark.routing import ToThings, bucket_keys
@@ -197,8 +197,10 @@ def test_visits_are_the_events_that_end(case: Case) -> None:
 class FakeFences(FakeQuery):
     """Fence events on a played Spark."""
 
+    call: FenceCall
+
     def _routing(self, tiling: Tiling) -> Routing:
-        return ToThings(bucket_keys(tiling, grouped=self.call.grouped))
+        return ToThings(bucket_keys(tiling, grouped=self.call.grouped), self.call.encodings[0])
 
     def _stages(self, tiling: Tiling) -> Sequence[Stage]:  # noqa: ARG002 - whatever the tiling
         return [Stage(GroupBuckets(self.call, FenceBucket), "fences")]

@@ -104,7 +104,7 @@ def test_pushed_in_any_cut_a_row_is_reported_once_its_window_is_over(data: st.Da
     assert len(engine.bucket.pairs) == 0
 
 
-@given(st.lists(st.fractions(0, 1), max_size=9), st.integers(1, 6))
+@given(st.lists(st.fractions(0, 1), max_size=9), st.integers(1, 6) | st.just(1 << 60))
 def test_few_of_some_events_as_in_all_worlds(chances: list[Fraction], n: int) -> None:
     few, total = np.empty(1), np.empty(1)
     fewer_than(np.array(chances, float), np.array([0, len(chances)]), n, few, total)

@@ -117,8 +117,12 @@ def test_figures_replace_what_is_between_the_marks_and_nothing_else(
     page, log = tmp_path / "page.md", tmp_path / "log"
     run = figures.RUNS[0]
     page.write_text(f"before\n{run.begin}\nold\n{run.end}\nafter\n")
-    log.write_text('{"of_empty_narrow": 0.9}\n')
-    monkeypatch.setattr(figures, "PAGES", (page,))
+    log.write_text(f'{{"{next(iter(run.meanings))}": 0.9}}\n')
+    readme = tmp_path / "README.md"
+    readme.write_text("before\n<!-- speed-ups -->\nold\n<!-- /speed-ups -->\nafter\n")
+    monkeypatch.setattr(figures, "PAGE", page)
+    monkeypatch.setattr(figures, "README", readme)
+    monkeypatch.setattr(figures, "SPEED_UPS", ((run.name, next(iter(run.meanings)), "a job", "a rival"),))
     for _ in range(2):
         assert figures.main([str(log)]) == 0
         text = page.read_text()
@@ -126,14 +130,16 @@ def test_figures_replace_what_is_between_the_marks_and_nothing_else(
         assert text.endswith(f"\n\n{run.end}\nafter\n")
         assert "old" not in text
         assert "| 0.9 |" in text
+        assert "| a job | a rival | 0.9 x |" in readme.read_text()
     page.write_text("no marks")
     with pytest.raises(SystemExit, match="is to have one"):
         figures.main([str(log)])
 
 
-def test_the_pages_that_show_figures_show_the_same_ones() -> None:
+def test_pages_show_the_figures_there_are() -> None:
+    page, readme = (path.read_text(encoding="utf-8") for path in (figures.PAGE, figures.README))
     for run in figures.RUNS:
-        pages = [page.read_text(encoding="utf-8") for page in figures.PAGES]
-        shown = {page.split(run.begin)[1].split(run.end)[0] for page in pages}
-        assert len(shown) == 1
-        assert re.findall(r"^\| `(\w+)` \|", shown.pop(), re.MULTILINE) == list(run.meanings)
+        shown = page.split(run.begin)[1].split(run.end)[0]
+        assert re.findall(r"^\| `(\w+)` \|", shown, re.MULTILINE) == list(run.meanings)
+    assert figures.speed_ups(page) in readme
+    assert figures.NOT_RUN not in figures.speed_ups(page)

@@ -2,6 +2,7 @@
 
 from appulse.api.aggregates import WindowAggregate, window_aggregate
 from appulse.api.association import Assign, Nearest, assign, nearest
+from appulse.api.collecting import SampleCollector, collect_samples
 from appulse.api.fences import FenceEvents, fence_events
 from appulse.api.joins import SimilarityJoin, explain_pair, self_join, similarity_join
 from appulse.api.motion import Encounters, encounters
@@ -20,11 +21,13 @@ __all__ = [
     "Outliers",
     "Phenomena",
     "QueryMatch",
+    "SampleCollector",
     "SensorJoin",
     "SimilarityJoin",
     "WindowAggregate",
     "ask",
     "assign",
+    "collect_samples",
     "discover_dependencies",
     "encounters",
     "explain",

@@ -12,6 +12,7 @@ from appulse.engines.bucket import fail_if_asked
 from appulse.errors import BadArgument, tell_capped
 from appulse.model.columns import arrow_table
 from appulse.model.defects import concat_rejects
+from appulse.model.geography import with_points
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 def as_table(frame: Any) -> pa.Table:
     """A pyarrow, pandas or Polars frame as an Arrow table, in plain types."""
-    table = arrow_table(frame)
+    table = arrow_table(with_points(frame))
     if table is None:
         kind = f"{type(frame).__module__}.{type(frame).__name__}"
         raise BadArgument(

@@ -13,7 +13,16 @@ from appulse.operators.sensor_join import SWEEPS
 _JOINS = ("similarity_join", "self_join", "explain_pair")
 _HELD = ("nearest", "outliers")
 _OF_READINGS = ("sensor_join", "phenomena")
-_ON_TILES = ("encounters", *_JOINS, *_HELD, "assign", *_OF_READINGS, "window_aggregate", "match_queries")
+_ON_TILES = (
+    "encounters",
+    *_JOINS,
+    *_HELD,
+    "assign",
+    *_OF_READINGS,
+    "collect_samples",
+    "window_aggregate",
+    "match_queries",
+)
 #: The calls that each option makes a difference to; a call by hand takes those of its function.
 USED_BY = {
     "bounds": (*_JOINS, *_HELD),

@@ -10,6 +10,7 @@ from appulse.errors import BadArgument, nearest
 from appulse.model import structs, uncertainty
 from appulse.model.encoding import Encoding, check_columns
 from appulse.model.positions import check_positions
+from appulse.model.strings import Bytes, decode, label_parts
 from appulse.model.times import is_number, is_time
 from appulse.queries.condition import parse
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from appulse.model.motion import Motion
     from appulse.model.stream import Stream
+    from appulse.model.strings import Labels
 
 
 def encoding_of(
@@ -45,6 +47,15 @@ def encoding_of(
     )
     check_columns(encoding, schema)
     return encoding
+
+
+def group_columns(group: Labels | None, partitions: Sequence[tuple[str, pa.DataType]]) -> list[pa.Array]:
+    """What rows are apart by, as columns of answers; None: there are no rows, or nothing that they are apart by."""
+    if group is None:
+        return [pa.array([], kind) for _, kind in partitions]
+    used = group.compact()
+    parts, codes = [label_parts(value) for value in used.values], pa.array(used.codes)
+    return [decode(Bytes.of([part[i] for part in parts]), kind).take(codes) for i, (_, kind) in enumerate(partitions)]
 
 
 def is_joined(schema: pa.Schema) -> bool:

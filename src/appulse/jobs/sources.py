@@ -76,8 +76,9 @@ class PositionTable(Table):
     """`appulse.Position` as a table."""
 
     model: Literal["Position"]
-    lat: Text
-    lon: Text
+    lat: Text = ""
+    lon: Text = ""
+    geography: Text | None = None
     sigma: Any = 0.0
     ellipse: Any = None
     altitude: Text | None = None
@@ -93,6 +94,7 @@ class PositionTable(Table):
             altitude=self.altitude,
             altitude_sigma=self.altitude_sigma,
             earth=self.earth,
+            geography=self.geography,
         )
 
 

@@ -19,7 +19,11 @@ def fewer_than(chance: Floats, first: Ints, n: int, few: Floats, expected: Float
     A run is from ``first[i]`` to ``first[i + 1]``. Event by event, with the probabilities of 0 to n - 1; all terms are
     positive, so that none cancel.
     """
-    count = np.empty(n)
+    longest = 0
+    for i in range(few.shape[0]):
+        longest = max(longest, first[i + 1] - first[i])
+    size = min(n, longest + 1)
+    count = np.empty(size)
     for i in range(few.shape[0]):
         count[:] = 0.0
         count[0] = 1.0
@@ -27,7 +31,7 @@ def fewer_than(chance: Floats, first: Ints, n: int, few: Floats, expected: Float
         for e in range(first[i], first[i + 1]):
             p = min(1.0, chance[e])
             total += p
-            for k in range(min(n - 1, e - first[i] + 1), 0, -1):
+            for k in range(min(size - 1, e - first[i] + 1), 0, -1):
                 count[k] = count[k] * (1.0 - p) + count[k - 1] * p
             count[0] *= 1.0 - p
         few[i], expected[i] = min(1.0, count.sum()), total

@@ -12,7 +12,7 @@ import pyarrow as pa
 from appulse.errors import BadArgument
 from appulse.kernels.moments import Summaries, summarise
 from appulse.model import defects as why
-from appulse.model import structs, uncertainty
+from appulse.model import geography, structs, uncertainty
 from appulse.model.batch import Batch, Ragged
 from appulse.model.carried import with_carried
 from appulse.model.columns import chunk, floats, is_numeric, lengths, nulls, plain_types, plain_values
@@ -83,6 +83,8 @@ def checked(table: pa.Table, encoding: Encoding, also: Sequence[str] = ()) -> tu
         table, model = structs.opened(table, encoding.model)
         encoding = replace(encoding, model=model)
     defects = Defects(len(table))
+    if isinstance(encoding.model, Position):
+        table = geography.opened(table, encoding.model, defects)
     time = _check_identity(table, encoding, defects)
     values = _check_values(table, encoding, defects)
     existence, measure = _check_existence(table, encoding, defects), _check_measure(table, encoding, defects)

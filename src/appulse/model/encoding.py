@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 import pyarrow as pa
 
 from appulse.errors import BadArgument, nearest
-from appulse.model import structs, uncertainty
+from appulse.model import geography, structs, uncertainty
 from appulse.model.columns import is_list, is_numeric
 from appulse.model.times import is_time
 from appulse.model.uncertainty import Ball, Gaussian, Held, Incomplete, Model, Position, Samples
@@ -154,6 +154,9 @@ def check_columns(encoding: Encoding, schema: pa.Schema) -> None:
     if isinstance(model, Samples):
         _check_lists(model, encoding.name, schema)
     numeric = [] if isinstance(model, Samples) else list(uncertainty.columns(model))
+    if isinstance(model, Position) and model.geography is not None:
+        numeric.remove(model.geography)
+        geography.check(schema.field(model.geography).type, model.geography, encoding.name)
     numeric += [column for column in (encoding.existence, encoding.measure) if column is not None]
     numeric += [] if encoding.motion is None else list(encoding.motion.columns)
     for column in numeric:

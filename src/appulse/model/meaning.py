@@ -83,9 +83,11 @@ def of_model(model: Model) -> Meaning:
         found |= {"radius": _spread(model.radius), "samples": model.samples}
     elif isinstance(model, Position):
         found |= {"sigma": _spread(model.sigma), "earth": model.earth}
-        found |= {"altitude_sigma": _spread(model.altitude_sigma)}
+        found |= {"altitude_sigma": _spread(model.altitude_sigma), "geography": model.geography}
         found |= {"ellipse": None if model.ellipse is None else [_spread(s) for s in model.ellipse]}
-        return without_defaults(found, {"sigma": 0.0, "ellipse": None, "altitude_sigma": 0.0, "earth": "wgs84"})
+        return without_defaults(
+            found, {"sigma": 0.0, "ellipse": None, "altitude_sigma": 0.0, "earth": "wgs84", "geography": None}
+        )
     return without_defaults(found, {"samples": 64})
 
 

@@ -196,20 +196,35 @@ class Position:
     With ``altitude``, a column of metres above the ellipsoid, distances are ``hypot(geodesic, difference of
     altitudes)``; ``altitude_sigma`` is the deviation of its error (metres; a column or a number).
 
+    ``geography`` takes the place of ``lat`` and ``lon``: a column of points of WGS 84, longitude first, as WKB, WKT,
+    GeoArrow, Spark's GEOGRAPHY or GEOMETRY, or shapely geometries in pandas. Conditions over
+    positions with an error name the coordinates ``geom_lat`` and ``geom_lon``, after a column ``geom``.
+
     >>> import appulse as ap
     >>> ap.Position("lat", "lon", sigma="accuracy").columns
     ('lat', 'lon')
+    >>> ap.Position(geography="geom").columns
+    ('geom_lat', 'geom_lon')
     """
 
-    lat: Name
-    lon: Name
+    lat: Name = ""
+    lon: Name = ""
     sigma: _Spread = 0.0
     ellipse: _Shape | None = None
     altitude: Name | None = None
     altitude_sigma: _Spread = 0.0
     earth: Annotated[str, one_of("wgs84", "sphere", "sky")] = "wgs84"
+    geography: Name | None = None
 
     def __post_init__(self) -> None:
+        if self.geography is not None:
+            own = f"{self.geography}_lat", f"{self.geography}_lon"
+            if (self.lat, self.lon) not in (("", ""), own):
+                raise BadArgument("Position got columns of coordinates and geography=. Give one of them.")
+            object.__setattr__(self, "lat", own[0])
+            object.__setattr__(self, "lon", own[1])
+        elif not (self.lat and self.lon):
+            raise BadArgument("Position names no place. Give columns, Position('lat', 'lon'), or geography='geom'.")
         _columns("Position", self.columns)
         if self.altitude is not None and self.earth == "sky":
             raise BadArgument("Position(altitude=) has no meaning on the sky. Leave it out, or leave out earth='sky'.")
@@ -316,7 +331,8 @@ def columns(model: Model) -> tuple[str, ...]:
     if isinstance(model, Ball):
         return model.columns + ((model.radius,) if isinstance(model.radius, str) else ())
     if isinstance(model, Position):
-        return model.columns + tuple(s for s in model.errors if isinstance(s, str))
+        given = model.columns if model.geography is None else (model.geography, *model.columns[2:])
+        return given + tuple(s for s in model.errors if isinstance(s, str))
     return model.columns
 
 

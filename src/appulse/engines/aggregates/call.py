@@ -17,13 +17,12 @@ from appulse.engines.local import Local
 from appulse.engines.meaning import of_call, of_stream, of_types
 from appulse.engines.objects import ObjectsBucket, ObjectsCall, packed
 from appulse.engines.options import Options, options_of
-from appulse.engines.schemas import column_type, encoding_of, is_joined, known_dimensions
+from appulse.engines.schemas import column_type, encoding_of, group_columns, is_joined, known_dimensions
 from appulse.engines.spark.codec import unpack
 from appulse.errors import BadArgument, nearest
 from appulse.model.columns import is_list
 from appulse.model.encode import infer_dimensions
 from appulse.model.objects import Objects
-from appulse.model.strings import Bytes, decode, label_parts
 from appulse.model.times import from_micros
 from appulse.model.uncertainty import Position, Samples, names
 from appulse.operators.attributes import dimension_of
@@ -264,22 +263,13 @@ def run_local(call: AggregateCall, table: pa.Table) -> tuple[pa.Table, pa.Table]
 
 def aggregate_table(found: Found, call: AggregateCall) -> pa.Table:
     """Answers as a table in the types the user gave."""
-    columns = [*_partition_columns(found, call), from_micros(found.time, call.encoding.time_type, call.encoding.unit)]
+    columns = [
+        *group_columns(found.group, call.partitions),
+        from_micros(found.time, call.encoding.time_type, call.encoding.unit),
+    ]
     for asked, answer in zip(call.plan.asked, found.answers, strict=True):
         columns += _answer_columns(answer, conditional=asked.aggregate in CONDITIONAL)
     return pa.Table.from_arrays(columns, schema=call.answer_schema)
-
-
-def _partition_columns(found: Found, call: AggregateCall) -> Iterator[pa.Array]:
-    if not call.partitions:
-        return
-    if found.group is None:  # there are no rows
-        yield from (pa.array([], kind) for _, kind in call.partitions)
-        return
-    parts = [label_parts(value) for value in found.group.values]
-    codes = pa.array(found.group.codes)
-    for i, (_, kind) in enumerate(call.partitions):
-        yield decode(Bytes.of([part[i] for part in parts]), kind).take(codes)
 
 
 def _answer_columns(answer: Answer, *, conditional: bool) -> Iterator[pa.Array]:

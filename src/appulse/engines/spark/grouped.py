@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from appulse.engines.bucket import Bucket
     from appulse.engines.objects import ObjectsCall
     from appulse.engines.options import Options
+    from appulse.engines.spark.tiling import Tiling
     from appulse.model.stream import Stream
 
 
@@ -45,10 +46,15 @@ def spark_grouped(
     given = streams[0].frame.schema
     own = dict.fromkeys(("key", "left_key", "right_key"), key) | {"time": time}
     own |= {column: given[column].dataType for column in streams[0].partitions}
+
+    def routing(tiling: Tiling) -> ToGroups:
+        keys = bucket_keys(tiling, grouped=call.grouped)
+        return ToThings(keys, call.encodings[0]) if by_key else ToGroups(keys)
+
     operator = Operator(
         call,
         sources,
-        routing=lambda tiling: (ToThings if by_key else ToGroups)(bucket_keys(tiling, grouped=call.grouped)),
+        routing=routing,
         refused=call.known_rejects,
         needs_newest=by_key,
         stages=lambda _: [Stage(GroupBuckets(call, kind), name)],

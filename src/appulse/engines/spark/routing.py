@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from appulse.engines.objects import packed
+from appulse.engines.objects import own_keys, packed
 from appulse.engines.spark.tiles import TilePlan, group_hashes, spread_keys
 from appulse.engines.spark.tiling import Tiling, Version
 from appulse.kernels.newest import key_numbers
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appulse.engines.spark.tiling import Copies
+    from appulse.model.encoding import Encoding
     from appulse.model.objects import Objects
 
 
@@ -77,12 +78,14 @@ class ToGroups:
 class ToThings(ToGroups):
     """Rows go to the bucket of their key, in their group."""
 
+    encoding: Encoding
+
     def _apart(self, rows: Objects) -> bool:  # noqa: ARG002 - rows have keys
         return True
 
     def _hashes(self, rows: Objects) -> NDArray[np.uint64]:
-        numbers = np.empty(len(rows), np.int64)
-        key_numbers(rows.key.offsets, rows.key.data, numbers)
+        numbers, keys = np.empty(len(rows), np.int64), own_keys(rows, self.encoding)
+        key_numbers(keys.offsets, keys.data, numbers)
         return group_hashes(rows) + numbers.view(np.uint64)
 
 

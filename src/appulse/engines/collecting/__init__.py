@@ -1,0 +1,1 @@
+"""Readings to samples: the call and its bucket."""
