@@ -106,7 +106,7 @@ class WindowAggregate(ByHand["LocalAggregate"]):
         super().__init__((stream,), "stream")
 
     def _may_start(self, held: Sequence[Frames], types: Types, *, ended: bool) -> bool:
-        """Whether there are types, and rows that tell how many dimensions values have."""
+        """Whether there are types, and rows that show how many dimensions values have."""
         return self._telling(held) is not None and super()._may_start(held, types, ended=ended)
 
     def _make(self, held: Sequence[Frames], types: Types) -> tuple[LocalAggregate, Types]:
@@ -124,7 +124,7 @@ class WindowAggregate(ByHand["LocalAggregate"]):
         return pa.table({}) if self._telling(held) is None else answers
 
     def _telling(self, held: Sequence[Frames]) -> pa.Table | None:
-        """The first table that tells how many dimensions values have."""
+        """The first table that shows how many dimensions values have."""
         from appulse.engines.aggregates.call import first_dimensions
 
         (stream,) = self._streams.values()

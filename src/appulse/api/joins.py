@@ -295,7 +295,7 @@ def explain_pair(
 
     Rows are mappings of the streams' columns, or frames of one row; ``left`` and ``right`` describe the streams as for
     `SimilarityJoin` (``right`` is ``left`` if not given), everything else is as in `similarity_join`. A time window is
-    checked against the rows' times; whether rows are in windows that go by rows depends on others, and is not told.
+    checked against the rows' times; whether rows are in windows that go by rows depends on others, and is not reported.
     """
     from appulse.engines.join.explain_pair import explained_pair
 

@@ -47,7 +47,7 @@ def match_queries(
     ``WITHIN 30 SECONDS`` or ``WITHIN 100 ROWS``, or take ``window``: rows, one of each stream, satisfy a query if they
     are all in their windows when the newest of them comes.
 
-    ``aggregate`` tells what the choices in each query's window add up to, in place of the choices: a mapping of names
+    ``aggregate`` reports what the choices in each query's window add up to, in place of the choices: a mapping of names
     to ``"count"``, ``("sum", "r.v")`` or ``("mean", "r.v")``. There is a row ``query, time`` (with the columns of
     ``partition_by`` between them) per tick at which something can match, with each name's value: expected ones, and
     for a mean the mean over the worlds in which there is one, with ``<name>_exists`` its probability.
@@ -192,7 +192,7 @@ class QueryMatch(ByHand["LocalQueries | LocalWindowQueries"]):
         from appulse.engines.multi_queries.local import LocalWindowQueries
         from appulse.engines.queries.call import LocalQueries, resolve_queries
 
-        # The first rows tell how many dimensions a value has.
+        # The first rows show how many dimensions a value has.
         shown = {name: table for push in reversed(held) for name, table in push.items() if not _untyped(table)}
         shown = fitted(held[-1] | shown, types)
         tables, streams = [shown[name] for name in self._streams], list(self._streams.values())
@@ -249,7 +249,7 @@ class QueryMatch(ByHand["LocalQueries | LocalWindowQueries"]):
 
 
 def _untyped(table: pa.Table) -> bool:
-    """Whether a frame tells no types: those of some libraries have none before they have rows."""
+    """Whether a frame has no types: those of some libraries have none before they have rows."""
     return not len(table) and any(pa.types.is_null(kind) for kind in table.schema.types)
 
 

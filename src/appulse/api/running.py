@@ -82,7 +82,7 @@ def listen(spark: _Session, on_batch: _OnBatch | None = None, prometheus: _Port 
     only, or text ``"host:port"``, where the figures are served for Prometheus, per query: sums since this call,
     and the state as of the latest batch; it needs ``appulse[prometheus]``.
 
-    Returns an object with ``stop()``, which first tells what is still on its way, and ``address``, that of the
+    Returns an object with ``stop()``, which first reports what is still on its way, and ``address``, that of the
     figures; it is a context manager too. Raises `BadArgument` if the port is taken or the package is missing.
     """
     from appulse.engines.spark.metrics import listen as start_listening

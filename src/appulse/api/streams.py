@@ -71,7 +71,7 @@ def discover_dependencies(
     on at least the share ``confidence`` of its close pairs of rows. Of each attribute the determinants are those by
     which rows held out are filled best; they come together in several widths, and each alone. ``conditional`` adds
     rules with ``where=``: ranges of an attribute, from one eighth of its values to another, in which at most half the
-    tolerance holds; at most ten rules a column in all. ``progress`` is told of the rules of each column as they are
+    tolerance holds; at most ten rules a column in all. ``progress`` is called with the rules of each column as they are
     found.
 
     Song & Chen 2011; Ren et al. 2019, section 6.1.

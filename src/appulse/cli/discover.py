@@ -1,4 +1,4 @@
-"""``appulse discover``: which columns of a table tell which, and which imputer fills it best."""
+"""``appulse discover``: which columns of a table determine which, and which imputer fills it best."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def match(
         Path | None, typer.Option(help="Write what could not be used to this .csv or .parquet.", show_default=False)
     ] = None,
 ) -> None:
-    """Tell which rows of a file satisfy which of many queries."""
+    """Report which rows of a file satisfy which of many queries."""
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     begin = clock.perf_counter()
     with errors_told(console):

@@ -98,7 +98,7 @@ def batch_of(progress: Mapping[str, Any]) -> Batch | None:
 
 
 def _end_marks(progress: Mapping[str, Any]) -> int:
-    """Rows that are none of the user's: by one in a folder of the checkpoint a drain tells that the streams end."""
+    """Rows that are none of the user's: by one in a folder of the checkpoint a drain says that the streams end."""
     sources = [source for source in progress.get("sources") or () if "/appulse-end" in source["description"]]
     return sum(int(source["numInputRows"]) for source in sources)
 

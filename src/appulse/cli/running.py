@@ -105,7 +105,7 @@ def watch(query: StreamingQuery, show: Callable[[Batch], object], asked_to_stop:
 
 
 def _since(seen: int, query: StreamingQuery) -> list[Batch]:
-    """The batches after ``seen`` that the query has told of."""
+    """The batches after ``seen`` that the query has reported of."""
     last: Any = query.lastProgress
     newest = None if last is None else batch_of(last)
     if newest is None or newest.number > seen + 1:

@@ -1,4 +1,4 @@
-"""Incomplete streams: which imputer fills which, tables filled, and what answers tell of it."""
+"""Incomplete streams: which imputer fills which, tables filled, and what answers report of it."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def check_filled(schema: pa.Schema, stream: Stream) -> None:
 def filled_columns(carried: Bytes, stream: NDArray[np.int64], encodings: Sequence[Encoding]) -> tuple[Bytes, pa.Array]:
     """Of the rows of answers on one side, by their keys as carried: the keys, and what was filled in each.
 
-    ``stream`` tells which of the ``encodings`` each row is of.
+    ``stream`` says which of the ``encodings`` each row is of.
     """
     if not encodings[0].tells_filled:
         return carried, pa.array([[]] * len(carried), FILLED)

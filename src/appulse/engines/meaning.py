@@ -33,7 +33,7 @@ def of_stream(
             "key": encoding.key,
             "time": encoding.time,
             "value": of_model(encoding.model),
-            "dimensions": None if told else encoding.dimensions,  # the rest is told by the value
+            "dimensions": None if told else encoding.dimensions,  # the rest is in the value
             "existence": encoding.existence,
             "partition_by": list(encoding.partition_by),
             "lateness": seconds(lateness),

@@ -52,7 +52,7 @@ class Options:
     ``max_component`` is how many rows an assignment may have that depend on each other: beyond it the call raises
     `BadArgument`, before they take minutes.
     ``bounds`` names the bounds in use, ``index`` is "auto", "grid", "dense" or "sorted": of similarity joins.
-    ``sweep`` tells when a sensor join forgets expired readings: "periodic", "eager" (at each reading) or "lazy" (once
+    ``sweep`` is when a sensor join forgets expired readings: "periodic", "eager" (at each reading) or "lazy" (once
     there is no room).
     On Spark, ``partitions`` is the number of tiles or buckets, and so of tasks (default: the session's cores), and
     belongs to the checkpoint; for queries over one stream it is the number of parts that they are held in, which lie

@@ -62,7 +62,7 @@ def discovered(
     for rows that lack the others. The tolerance of a rule is the least that holds for the share
     ``confidence`` of close pairs: of all of them, or of a sample and then a little wider where there are many.
     ``conditional`` adds rules with a range, where they hold much more tightly (`conditions`), as far as rules can be
-    combined. ``progress`` is told of each attribute.
+    combined. ``progress`` is called for each attribute.
     """
     known = repository if isinstance(repository, Repository) else Repository(repository, columns)
     names = tuple(known.names if columns is None else columns)

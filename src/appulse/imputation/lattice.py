@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 #: Rules that can be combined: 2^n - 1 nodes.
 MOST_RULES = 10
-_SAMPLE = 256  # rows that tell how many matches to expect
+_SAMPLE = 256  # rows that show how many matches to expect
 _DIMENSION_ROWS = 20_000
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 

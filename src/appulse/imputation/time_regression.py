@@ -168,7 +168,7 @@ class _Series:
         ):
             at = at[(at >= back) & (at < len(self.values) - ahead)]
             at = at[(self.group[at - back] == self.group[at]) & (self.group[at + ahead] == self.group[at])]
-            # A neighbour that lies on the line through the row itself would tell what is to be foretold.
+            # A neighbour that lies on the line through the row itself would give away what is to be predicted.
             at = at[~np.isnan(self.values[at - back, hole] + self.values[at + ahead, hole])]
         return at[:: -(-len(at) // _MOST_ROWS)] if len(at) else at
 
@@ -214,7 +214,7 @@ def _ridge(given: Floats, wanted: Floats) -> tuple[Floats, Floats]:
     n = len(given)
     centre, mean = given.mean(axis=0), wanted.mean(axis=0)
     scale = given.std(axis=0)
-    scale[scale <= 1e-12 * np.abs(centre)] = np.inf  # a column that never varies tells nothing
+    scale[scale <= 1e-12 * np.abs(centre)] = np.inf  # a column that never varies explains nothing
     rows, off = (given - centre) / scale, wanted - mean
     values, vectors = np.linalg.eigh(rows.T @ rows / n)
     turned = rows @ vectors

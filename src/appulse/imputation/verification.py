@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 #: All pairs of close rows are looked at up to so many.
 MOST_PAIRS = 100_000_000
-_FIRST = 1024  # rows that tell how many pairs there are
+_FIRST = 1024  # rows that show how many pairs there are
 
 
 @dataclass(frozen=True)

@@ -323,7 +323,7 @@ def _check_queries(job: Job, streams: Sequence[Stream], schemas: Sequence[pa.Sch
         return []
     where = "match_queries.conditions" if asked.path is None else "match_queries.path"
     if asked.path is not None and not _files(job.place(asked.path)):
-        return []  # that there is no file is told elsewhere
+        return []  # that there is no file is reported elsewhere
     try:
         queries = asked.queries(job.place)
     except JobError as problem:
@@ -403,7 +403,7 @@ def _rows_of(file: Path) -> pa.Table:
 
 
 def _inferring(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options with which types are told by what stands in files."""
+    """Options with which types are those of the files."""
     return {"inferSchema": True, **options} if kind == "csv" else dict(options)
 
 

@@ -399,7 +399,7 @@ def sum_atoms(
     end: int,
     rows: UncertainRows,
     size: int,  # 0: no limit
-    by_count: bool,  # whether to tell how many rows exist; with a limit that is known anyway
+    by_count: bool,  # whether to report how many rows exist; with a limit that is known anyway
     most: int,
     error: Floats,
 ) -> tuple[Ints, Floats, Floats]:

@@ -129,7 +129,7 @@ def refine_on_axes(
 ) -> None:
     """The probability of each pair ``(left[i], right[i])`` whose objects both differ along one axis at most.
 
-    NaN where a bound puts it below ``threshold``; ``done`` tells which pairs these are. The other arguments are those
+    NaN where a bound puts it below ``threshold``; ``done`` marks these pairs. The other arguments are those
     of `appulse.kernels.refine.refine`.
     """
     left, right = pairs

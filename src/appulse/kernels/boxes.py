@@ -34,7 +34,7 @@ _NOWHERE = np.int32((1 << 31) - 1)
 #: How far coarse keys may spread, so that none is one of these.
 SPREAD = np.uint64((1 << 32) - 8)
 _FIRST = np.int64(-(1 << 31) + 2)
-_SAMPLE = 96  # boxes that tell which axis splits a node best
+_SAMPLE = 96  # boxes that show which axis splits a node best
 _TOGETHER = 512  # clusters that go down the tree side by side
 _AHEAD = 8  # look-ups between asking for memory and using it
 
@@ -281,7 +281,7 @@ def _descend(
 
 
 class Tree(NamedTuple):
-    """A tree of boxes; ``offsets`` tells where levels begin, leaves first."""
+    """A tree of boxes; ``offsets`` says where levels begin, leaves first."""
 
     offsets: Ints
     blocks: Coarse

@@ -1,4 +1,4 @@
-"""Identities of phenomena: who inherits whose number from tick to tick, and events as they are told.
+"""Identities of phenomena: who inherits whose number from tick to tick, and events as they are reported.
 
 Whatever a phenomenon is made of: *parts* are what stands at a tick, *old* the slots of what stood before it, and pairs
 of both share sensors. Identities over time as tests/helpers/naive_sensors.py works them out.
@@ -67,7 +67,7 @@ class Place(NamedTuple):
 
 
 class Criteria(NamedTuple):
-    """What makes a phenomenon, and how far ahead its motion is told."""
+    """What makes a phenomenon, and how far ahead its motion is predicted."""
 
     strength: Whole  # readings in the span that make a sensor count
     span: Whole
@@ -133,7 +133,7 @@ def inherited(field: Known, pairs: Ints, shared: Ints, old: Ints, many: Whole) -
 
 @exact_kernel
 def by_number(field: Known, old: Ints, slots: Ints) -> Ints:
-    """What is to be told of, in the order of numbers: part p as p, and the i-th of old without heir as many + i."""
+    """What is to be reported, in the order of numbers: part p as p, and the i-th of old without heir as many + i."""
     many = len(slots)
     gone = np.ones(len(old), np.bool_)
     for slot in slots:

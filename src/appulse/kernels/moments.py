@@ -37,7 +37,7 @@ def summarise(
     """Summaries of objects, and their samples laid out dimension by dimension.
 
     ``rows`` holds the samples one after the other, (total, d); ``weights`` is empty where all samples of an object
-    weigh the same, with ``mass`` given; ``centred`` tells that the means are given too. ``reach`` is the least radius
+    weigh the same, with ``mass`` given; ``centred`` says that the means are given too. ``reach`` is the least radius
     around the mean whose attained mass exceeds ``quantile`` of the object's (Lian & Chen 2009, Eq. 5, beta = gamma).
     """
     mass, centre, covariance, radius, reach = out

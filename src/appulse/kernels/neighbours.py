@@ -55,7 +55,7 @@ class Codes(NamedTuple):
 
 
 class Distributions(NamedTuple):
-    """Room for what rows are filled with, as `fill` tells it."""
+    """Room for what rows are filled with, as `fill` reports it."""
 
     node: Ints
     first: Ints

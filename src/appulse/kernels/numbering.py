@@ -1,7 +1,7 @@
 """Numbers of rows and frames of windows that are not of time: the one place that needs a stream's order.
 
 Rows of each (group, stream) are numbered from 0 in the order of ticks. Every window keeps a suffix, so one number, the
-*floor*, tells what it holds: the rows numbered from there on. Live rows stand in an arena in order of numbering,
+*floor*, says what it holds: the rows numbered from there on. Live rows stand in an arena in order of numbering,
 threaded on one list per (group, stream); with each go the places (tiles) that hold a copy, to be told when it leaves.
 """
 

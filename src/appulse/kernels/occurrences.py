@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # (none: it is free); its block's place in the pool and the end of its room (a power of two); where its occurrences
 # begin, how many of them are fresh, how many groups the others are in.
 KEY, GROUP, HELD, PLACE, END, FRONT, FRESH, GROUPS = range(8)
-# Counters of a structure (the last tells that an occurrence found no room).
+# Counters of a structure (the last says that an occurrence found no room).
 TAIL, HEAD, VALUES, FREE_VALUES, POOL, STARVED = range(6)
 COUNTERS = 6
 # The least room of a block, as a power of two; and how many such powers there are.

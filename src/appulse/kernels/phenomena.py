@@ -212,7 +212,7 @@ def stand_in(field: Field, cell: Whole) -> None:
 def observe(
     field: Field, place: Place, readings: KeyedReadings, begin: Whole, criteria: Criteria, events: Events
 ) -> Whole:
-    """Take in whole ticks, and tell what becomes of phenomena; where it came to, short of the end without room."""
+    """Take in whole ticks, and report what becomes of phenomena; where it came to, short of the end without room."""
     counts = field.counts
     while True:
         while counts[DONE] < counts[PENDING]:
@@ -230,7 +230,7 @@ def observe(
 
 @exact_kernel
 def _told(field: Field, place: Place, value: Whole, least: Whole, horizon: Whole, events: Events) -> bool:
-    """Tell what became of one value's phenomena at the tick at hand; False without room."""
+    """Report what became of one value's phenomena at the tick at hand; False without room."""
     cells = _listed(field, value)
     if (
         events.counts[MEMBERS] + 2 * len(cells) > len(events.members)

@@ -86,7 +86,7 @@ def observe_within(
     reach: float,
     events: Events,
 ) -> Whole:
-    """Take in whole ticks, and tell what becomes of phenomena; where it came to, short of the end without room.
+    """Take in whole ticks, and report what becomes of phenomena; where it came to, short of the end without room.
 
     ``order`` are sensors in their order.
     """
@@ -108,7 +108,7 @@ def observe_within(
 def _settled(
     field: Chained, place: Place, order: Ints, least: Whole, horizon: Whole, reach: float, events: Events
 ) -> bool:
-    """Find all regions anew and tell what became of them; False without room, having changed nothing."""
+    """Find all regions anew and report what became of them; False without room, having changed nothing."""
     chains, owner = _in_order(field, order)
     part = _parts(field, place, chains, owner, reach)
     component = part.copy()

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from appulse.kernels.arrays import Floats, Ints, Whole
 
 SUMMARY, SLOPE, PATTERN = range(3)
-#: Steps of a pattern that are told, the latest: as many as a number of 64 bits holds in base 3.
+#: Steps of a pattern that are kept, the latest: as many as a number of 64 bits holds in base 3.
 STEPS = 39
 
 

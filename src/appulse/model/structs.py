@@ -45,7 +45,7 @@ def check(kind: pa.DataType, model: Samples, stream: str) -> None:
 
 
 def dimensions(kind: pa.DataType) -> int | None:
-    """Number of coordinates of a struct, where its type alone tells it."""
+    """Number of coordinates of a struct, where its type alone shows it."""
     fields = _coordinate_fields(kind.value_type)
     return len(fields) if all(is_number(field.type) for field in fields) else None
 

@@ -269,7 +269,7 @@ Model: TypeAlias = Held | Incomplete
 
 
 def dimensions(model: Model) -> int | None:
-    """Number of dimensions, where the model alone tells it."""
+    """Number of dimensions, where the model alone shows it."""
     if isinstance(model, Samples):
         return None if model.names is None else len(model.names)
     if isinstance(model, Position):

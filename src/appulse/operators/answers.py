@@ -1,4 +1,4 @@
-"""Pairs found, and the pairs that stand: what a join tells when asked for changes."""
+"""Pairs found, and the pairs that stand: what a join reports when asked for changes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NUMBERS = 1 << 40
 class Answers(Batch):
     """Pairs found, as columns.
 
-    Where changes are told, ``change`` is +1 for a pair that enters and -1 for one that leaves, ``at`` when it does,
+    Where changes are reported, ``change`` is +1 for a pair that enters and -1 for one that leaves, ``at`` when it does,
     and ``at_stream`` the stream whose row decided that. ``pairings`` are the samples that match, where asked for, and
     ``upper`` what a probability is at most, where ``probability`` is what it is at least. ``ratio`` is the logarithm
     of a likelihood ratio, where asked for. Where the nearest rows are, ``left_rank`` is the rank of the left row, and

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 # along a chain one by one and from anywhere.
 _PER_ROW, _PER_LINK, _PER_CELL = 0.9, 6.0, 8.0
 PROBES, ROWS = 32, 256
-_GROUPS = 1024  # rows that tell how many groups there are
+_GROUPS = 1024  # rows that show how many groups there are
 # Rows whose size exceeds that of most others by this factor would open the whole grid for everybody.
 _LARGE = 4.0
 # Rows to come may be a little larger than those seen.

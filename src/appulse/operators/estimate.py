@@ -27,7 +27,7 @@ _PROBES, _ROWS = 64, 64
 class Estimate:
     """Of a push of ``rows``: pairs in each other's windows, those near enough to be judged, and answers.
 
-    By a sample of ``drawn`` pairs. ``pairings`` are the pairs of samples that match, where answers tell them.
+    By a sample of ``drawn`` pairs. ``pairings`` are the pairs of samples that match, where answers report them.
     """
 
     rows: int

@@ -144,7 +144,7 @@ class OpenRegions:
     """The regions that stand, group by group, as they were last told."""
 
     _known: dict[int, dict[int, Region]] = field(default_factory=dict)
-    _begun: dict[int, int] = field(default_factory=dict)  # ticks of which more is to be told
+    _begun: dict[int, int] = field(default_factory=dict)  # ticks of which more is to be reported
 
     def forget(self, group: int) -> None:
         """Nothing stands in a group."""
@@ -157,9 +157,9 @@ class OpenRegions:
     def after(
         self, group: int, happened: PhenomenonEvents, count: Callable[[int, int], None], *, whole: bool = True
     ) -> PhenomenonEvents:
-        """All that stand at each tick at which something happened; ``whole``: the last of these is told to its end.
+        """All that stand at each tick at which something happened; ``whole``: the last of these is reported to its end.
 
-        ``count`` is told the number of rows, and of sensors in them, before they are put together.
+        ``count`` gets the number of rows, and of sensors in them, before they are put together.
         """
         standing, time = self._known.setdefault(group, {}), self._begun.pop(group, None)
         rows: list[tuple[int, Region]] = []

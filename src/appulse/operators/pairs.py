@@ -338,7 +338,7 @@ def announce_work(pairs: CandidatePairs) -> None:
 
 
 def pairings(plan: JoinPlan, pairs: CandidatePairs, factor: NDArray[np.float64], watch: Watch) -> Ragged[Pairings]:
-    """The samples that match, with their weights; ``watch`` is told their number before there is room for them."""
+    """The samples that match, with their weights; ``watch`` gets their number before there is room for them."""
     announce_work(pairs)
     d = pairs.left_store.d
     first = np.zeros(len(factor) + 1, np.int64)

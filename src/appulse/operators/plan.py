@@ -28,7 +28,7 @@ class JoinPlan:
     """What to join and how; nothing of frames or engines.
 
     ``windows`` are microseconds, one per stream; where ``rule`` is given windows go by rows instead, in groups if
-    ``grouped``. ``quantile`` is the mass that reaches exceed. With ``changes`` pairs are told when they leave, with
+    ``grouped``. ``quantile`` is the mass that reaches exceed. With ``changes`` pairs are reported when they leave, with
     ``values`` the samples that match are, and everything is sampled.
     ``bounds`` and ``index`` change the speed, never the answers. Where probabilities are ``bounded`` a lower and an
     upper bound of them will do. Where there is a ``vertical`` epsilon, ``epsilon`` is the horizontal one, and both have
@@ -118,7 +118,7 @@ class JoinPlan:
     def least_inside(self) -> float:
         """Rows in an uncertain window with less probability can be in no answer (Dallachiesa et al., Algorithm 2).
 
-        Where pairs are told when they leave, they leave with their windows, and no earlier.
+        Where pairs are reported when they leave, they leave with their windows, and no earlier.
         """
         return self.threshold if self.uncertain and not self.changes and "eviction" in self.bounds else 0.0
 

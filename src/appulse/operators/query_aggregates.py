@@ -70,7 +70,7 @@ def aggregate_choices(
     asked: Sequence[QueryAggregate],
     since: int,
 ) -> Aggregated:
-    """The aggregates at ticks from ``since`` on; ticks at which nothing can match tell nothing.
+    """The aggregates at ticks from ``since`` on; ticks at which nothing can match report nothing.
 
     ``lengths`` are the windows that queries have, by their label in the set.
     """

@@ -69,7 +69,7 @@ class AggregatePlan:
 
     @property
     def by_time(self) -> bool:
-        """Whether times tell what is in a window, and numbers do not matter."""
+        """Whether times say what is in a window, and numbers do not matter."""
         return self.rule is None or self.rule.kind == TUMBLE_TIME
 
     @property
@@ -262,7 +262,7 @@ class WindowAggregate:
         windows = _Windows(group[last], held.time[last], begin, last + 1)
         if not self.plan.by_time:
             return windows, place >= _of_last(group, floor)
-        # Of rows taken as they come, a group tells nothing of another.
+        # Of rows taken as they come, a group says nothing of another.
         newest = self._newest if self.plan.in_order else _of_last(group, place)
         return windows, place >= newest - self.plan.length
 

@@ -65,7 +65,7 @@ class SensorPlan:
     """What a sensor join does.
 
     ``span`` is the window in microseconds, ``own`` whether readings have windows of their own. ``reach`` is how far
-    apart values may be (None: of one key), ``width`` that of bins then. ``sweep`` tells when expired readings are
+    apart values may be (None: of one key), ``width`` that of bins then. ``sweep`` is when expired readings are
     forgotten: at each reading, now and then, or once there is no room.
     """
 
@@ -126,7 +126,7 @@ class SensorJoin:
 
     @property
     def span(self) -> int:
-        """How far back (microseconds) a reading may be met, or tell of its sensor."""
+        """How far back (microseconds) a reading may be met, or name its sensor."""
         return self._span + (0 if self.plan.by is None else self.plan.by.over)
 
     def push(self, parts: Sequence[Readings]) -> list[Matches]:

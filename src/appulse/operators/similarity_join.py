@@ -123,7 +123,7 @@ class SimilarityJoin:
     def push(self, batches: Sequence[tuple[int, int, Objects]], presence: Sequence[ExistenceTable] = ()) -> Answers:
         """Answer the rows against the windows and each other, and keep them.
 
-        Where windows are uncertain ``presence`` tells of the rows that those of the batches' groups held.
+        Where windows are uncertain ``presence`` has the rows that those of the batches' groups held.
         """
         for i, news in enumerate(presence):
             self._present.learn(news, self._groups, forget=i == 0 and not self.plan.changes)
@@ -165,7 +165,7 @@ class SimilarityJoin:
 
     @property
     def next_expiry(self) -> int | None:
-        """When the next row leaves a time window, where rows without a partner are told."""
+        """When the next row leaves a time window, where rows without a partner are reported."""
         if self.partners is None:
             return None
         over = [s.time.view + w for s, w in zip(self._stores, self._windows.tolist(), strict=False)]
@@ -179,7 +179,7 @@ class SimilarityJoin:
         return self._pushed_out(None)
 
     def _expired(self, frontier: int) -> Answers:
-        """Under time windows, rows that leave now; they are told once, whenever they are forgotten."""
+        """Under time windows, rows that leave now; they are reported once, whenever they are forgotten."""
         if self.partners is None:
             return NO_ANSWERS
         found = []
@@ -284,7 +284,7 @@ class SimilarityJoin:
         return Probes(arrivals.centre[probing], arrivals.extent[probing], arrivals.variance[probing])
 
     def _estimate(self, arrivals: Arrivals) -> None:
-        """What the push will bring forth, where it is large and it was not told of late."""
+        """What the push will bring forth, where it is large and there was no report lately."""
         self._come += len(arrivals.time)
         if (
             self.plan.held
@@ -373,7 +373,7 @@ class SimilarityJoin:
         return arrivals.take(np.argsort(self._ticks(arrivals.time, arrivals.frame), kind="stable"))
 
     def _ticks(self, time: NDArray[np.int64], frame: NDArray[np.int64] | None) -> NDArray[np.int64]:
-        """What tells which of two rows of a group came at the earlier tick.
+        """What says which of two rows of a group came at the earlier tick.
 
         Ticks that follow the order of arrival need not follow time. Frames of uncertain windows hold the newest number
         of each stream, and at every tick of a group one of these has grown.

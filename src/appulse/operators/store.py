@@ -50,7 +50,7 @@ class WindowBuffer:
     """Rows in order of arrival, known by position among the live ones; dropping shifts positions.
 
     ``d`` dimensions; ``index`` is "grid", "dense" or "auto". The rank of a row is its time, or its number where rows
-    are ``numbered``; numbers of several groups do not compare, ``grouped`` tells that there may be some. Frames are
+    are ``numbered``; numbers of several groups do not compare, ``grouped`` says that there may be some. Frames are
     kept if they have ``framed`` columns.
     """
 

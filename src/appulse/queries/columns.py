@@ -46,7 +46,7 @@ _FALSE = pa.scalar(value=False)
 
 @dataclass(frozen=True, slots=True)
 class Values(Batch):
-    """A value per row, or one for all (then the arrays have no dimension); ``valid`` tells where there is one."""
+    """A value per row, or one for all (then the arrays have no dimension); ``valid`` says where there is one."""
 
     kind: str = field(metadata=SHARED)
     data: NDArray[Any]

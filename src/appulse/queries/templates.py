@@ -317,7 +317,7 @@ class Boxes:
         known: frozenset[Comparison] = frozenset(),
         offers: Callable[[str], bool] = lambda _: True,
     ) -> None:
-        """``known`` are comparisons that are true of all rows; ``offers`` tells whether an axis may be used."""
+        """``known`` are comparisons that are true of all rows; ``offers`` says whether an axis may be used."""
         self._given, self._n, self._types, self._known, self._offers = given, n, types, known, offers
         self.exact = np.ones(n, bool)
         self.boxes = self._of(made.tree, negated=False)

@@ -54,7 +54,7 @@ def phenomena_page(
     left out where there is one choice. Phenomena are told by their ``value``, by its bin if ``resolution`` tells the
     width of bins, or by ``labels``, texts by value. ``unit`` is that of the locations and ``value_unit`` that of the
     values, as text. At most ``frames`` moments are shown, the 500 largest phenomena, and 4,000
-    events; the page tells what is left out. Raises `BadArgument` where columns are missing.
+    events; the page reports what is left out. Raises `BadArgument` where columns are missing.
     """
     tables = [plain_table(frame) for frame in (events, readings, locations)]
     columns = columns_of(tables[1], tables[2], sensor, time, value)

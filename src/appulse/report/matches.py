@@ -123,7 +123,7 @@ class Batch:
 def batches_of(lines: Iterable[str]) -> tuple[list[Batch], int]:
     """The micro-batches of a file of JSON objects, of `appulse.listen` or ``appulse run --json``, and lines left out.
 
-    Where several queries told, those of the query that told most often; a batch that was told twice counts once.
+    Where several queries report, those of the query that reports most often; a batch reported twice counts once.
     """
     told: dict[str, dict[int, Batch]] = {}
     wrong = 0

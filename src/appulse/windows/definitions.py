@@ -81,7 +81,7 @@ class CountWindow:
 class UncertainCountWindow:
     """Of each stream the fewest newest rows of which ``size`` exist with probability at least ``confidence``.
 
-    ``method`` tells how that is computed: "exact", or by the approximations "refined-normal", "normal" and "poisson".
+    ``method`` is how that is computed: "exact", or by the approximations "refined-normal", "normal" and "poisson".
     ``max_rows`` caps the window. With ``confidence=1`` nothing short of ``size`` certain rows will do. Dallachiesa et
     al. 2015, Eq. 4.
     """

@@ -90,7 +90,7 @@ class JoinCall(ObjectsCall):
     plan: JoinPlan
     streams: tuple[Encoding, ...]
     options: Options = field(default_factory=Options)
-    imputes: bool = False  # whether answers tell what was filled
+    imputes: bool = False  # whether answers report what was filled
     probability: float = 1.0  # as asked for; that of the plan has its tolerance taken off
     observed: Observed | None = field(default=None, compare=False)
 
@@ -184,7 +184,7 @@ class JoinCall(ObjectsCall):
         return {} if taken is None else {"repository": taken}
 
     def with_dimensions(self, d: int) -> JoinCall:
-        """The same call, once rows have told their number of dimensions."""
+        """The same call, once rows have shown their number of dimensions."""
         return replace(self, streams=tuple(replace(e, dimensions=d) for e in self.streams))
 
 
@@ -295,7 +295,7 @@ def resolve(
 
 
 def check_how(how: str, names: Sequence[str], *, emit: str, values: bool) -> None:
-    """Raise `BadArgument` where rows without a partner cannot be told."""
+    """Raise `BadArgument` where rows without a partner cannot be reported."""
     if how == "inner":
         return
     if len(names) != _TWO:

@@ -164,7 +164,7 @@ class Unfilled:
 
     @staticmethod
     def of(call: JoinCall) -> Unfilled | None:
-        """What keeps a call's rows unfilled; None where nothing would, or their boxes cannot be told."""
+        """What keeps a call's rows unfilled; None where nothing would, or their boxes are not known."""
         plan = call.plan
         held_as_boxes = all(isinstance(encoding.model, Exact | Incomplete | Samples) for encoding in call.encodings)
         free = not any(encoding.where for encoding in call.encodings if encoding.fill is not None)

@@ -129,7 +129,7 @@ class JoinBucket(ObjectsBucket):
         return [self.operator.push(self._ready(batches), presence), self.operator.leave(numbered.floors), gone]
 
     def _at_once(self, numbered: list[tuple[int, Objects]]) -> Answers:
-        """Rows that their own tick pushed out, where rows without a partner are told."""
+        """Rows that their own tick pushed out, where rows without a partner are reported."""
         partners = self.operator.partners
         if partners is None:
             return NO_ANSWERS

@@ -260,7 +260,7 @@ class LocalQueries:
         return failed_queries(self.queries, self.call.reject_schema)
 
     def forget_rejects(self) -> None:
-        """They have been told elsewhere."""
+        """They have been reported elsewhere."""
         self._rejects.clear()
 
     def answers(self, rows: ValidRows, found: Matched) -> pa.Table:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 #: Elements of a product that are held at once.
 _ELEMENTS = 1 << 16
-# From here on, a number is told by its order of magnitude.
+# From here on, a number is shown by its order of magnitude.
 _READABLE = 1e15
 _NO_WINDOW = {"length": None, "per_sensor": None}
 _TAKEN = ("value", "sensor", "time", "matches", "times")

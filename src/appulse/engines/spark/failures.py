@@ -1,4 +1,4 @@
-"""What fails below us, told as an error of appulse: a sentence in place of pages of stack traces.
+"""What fails below us, reported as an error of appulse: a sentence in place of pages of stack traces.
 
 Spark quotes what a Python worker or a sink raised, in the midst of its own traces; the JVM's files fail on their own.
 """

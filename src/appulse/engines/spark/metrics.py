@@ -1,4 +1,4 @@
-"""What each micro-batch did, told as it ends: to a function, to Prometheus."""
+"""What each micro-batch did, reported as it ends: to a function, to Prometheus."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Listening:
         spark.streams.addListener(self._listener)
 
     def stop(self) -> None:
-        """Tell what has been told by Spark so far, then stop listening and serving."""
+        """Report what has been reported by Spark so far, then stop listening and serving."""
         if self._listener is None:
             return
         if hasattr(self._spark, "_jsc"):  # Connect has no such thing, and may keep the last word

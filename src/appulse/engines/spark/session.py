@@ -83,7 +83,7 @@ def session(cores: int | None = None, **settings: Setting) -> SparkSession:
 
 def is_running() -> bool:
     """Whether this process has a Spark session already, in whichever thread."""
-    return SparkContext._active_spark_context is not None  # noqa: SLF001 - PySpark tells it only per thread
+    return SparkContext._active_spark_context is not None  # noqa: SLF001 - PySpark knows it only per thread
 
 
 def check_session(spark: SparkSession) -> list[str]:

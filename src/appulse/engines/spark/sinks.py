@@ -76,7 +76,7 @@ def _delta(frame: DataFrame, options: dict[str, Any], number: int) -> None:
 
 
 def _with_id(frame: DataFrame, kind: str, number: int) -> DataFrame:
-    """Sinks that may see a batch twice are told which it is."""
+    """Sinks that may see a batch twice get its number."""
     if kind == "kafka":
         packed = F.to_json(F.struct("*", F.lit(number).alias("batch_id")))
         return frame.select(packed.alias("value"))

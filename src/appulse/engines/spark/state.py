@@ -48,7 +48,7 @@ class Cached:
     version: int
     digest: bytes
     live: deque[tuple[int, int, int, int]] = field(default_factory=deque)  # (version, parts, newest time, bytes)
-    settled: int = 0  # up to when what time brings about has been told
+    settled: int = 0  # up to when what time brings about has been reported
 
     @property
     def logged(self) -> int:

@@ -108,7 +108,7 @@ def _common_type(kinds: Sequence[T.DataType], resolved: pa.DataType) -> T.DataTy
 
 
 def tagged_schema(answers: T.StructType, rejects: T.StructType) -> T.StructType:
-    """Answers, rejects and metrics side by side; ``tag`` tells which a row is."""
+    """Answers, rejects and metrics side by side; ``tag`` says which a row is."""
     return T.StructType(
         [
             T.StructField("tag", T.StringType()),

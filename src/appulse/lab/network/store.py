@@ -71,7 +71,7 @@ class Store:
         return Met(met.reading[kept], met.sensor[kept], met.time[kept])
 
     def readings(self, numbers: Ints, heads: Ints) -> Readings:
-        """As the operator takes them: values are numbers of readings, so what comes out tells which it was."""
+        """As the operator takes them: values are numbers of readings, so what comes out shows which it was."""
         some = self._all
         return Readings(
             time=some.time[numbers],

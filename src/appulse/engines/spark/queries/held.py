@@ -61,7 +61,7 @@ def standing(call: QueryCall, changes: Sequence[QueryDelta]) -> LocalQueries:
     for held in changes[first:]:
         engine.change(held.table)
     if first < len(changes):
-        engine.forget_rejects()  # they are told by the driver
+        engine.forget_rejects()  # they are reported by the driver
         engine.queries.settle()
     _KEPT[wanted] = engine
     while len(_KEPT) > _MOST_KEPT:
