@@ -16,7 +16,9 @@ from hypothesis.extra.numpy import arrays
 
 from appulse.kernels import bounds, grid, strings
 from appulse.kernels.arrays import Moments, RowPairs, Sampled, Samples
-from appulse.kernels.gaussian import Gaussians, ball_probability, gaussian_pairs, phi
+from appulse.kernels.ball_table import NO_TABLE, ball_table, looked_up
+from appulse.kernels.gaussian import Gaussians, ball_probability, phi
+from appulse.kernels.gaussian_pairs import gaussian_pairs
 from appulse.kernels.moments import Summaries, attained_radius, shapes, summarise
 from appulse.kernels.one_dimension import refine_line
 from appulse.kernels.refine import refine
@@ -148,11 +150,48 @@ def test_pairs_of_gaussians_equal_the_definition(data: st.DataObject) -> None:
     for use_bounds in (True, False):
         limit2 = naive.limit_of(epsilon) ** 2
         left, right = Gaussians(x, np.array([p]), np.array([[s]])), Gaussians(y, np.array([q]), np.array([[t]]))
-        gaussian_pairs(RowPairs(one, one), epsilon, limit2, threshold, use_bounds, left, right, found)
+        gaussian_pairs(RowPairs(one, one), epsilon, limit2, threshold, use_bounds, left, right, NO_TABLE, found)
         if math.isnan(found[0]):
             assert truth < threshold
         else:
             assert found[0] == pytest.approx(truth, abs=1e-10)
+
+
+@given(
+    d=st.integers(2, 16),
+    radius=st.floats(0.0, 1e4) | st.floats(0.0, 12.0),
+    deviation=st.floats(1e-6, 1e6),
+    inside=st.lists(st.floats(-12.0, 20.0), min_size=1, max_size=20),
+)
+def test_a_table_is_the_quadrature(d: int, radius: float, deviation: float, inside: list[float]) -> None:
+    """At every distance, in deviations from the rim: within it, about it and far outside."""
+    epsilon = radius * deviation
+    table = ball_table(epsilon, deviation, d)
+    for ahead in [*inside, radius, 0.0]:
+        distance = max(0.0, epsilon - ahead * deviation)
+        assert looked_up(table, distance) == pytest.approx(ball_probability(distance, deviation, epsilon, d), abs=1e-12)
+
+
+def test_there_is_no_table_where_none_is_needed() -> None:
+    assert ball_table(1.0, 0.0, 2) is NO_TABLE
+    assert ball_table(1.0, 0.5, 1) is NO_TABLE
+    assert ball_table(1.0, 5e-324, 2) is NO_TABLE
+
+
+@given(st.data())
+def test_pairs_by_a_table_are_those_without(data: st.DataObject) -> None:
+    d, n = data.draw(st.integers(2, 3)), 8
+    x, y = (data.draw(arrays(np.float64, (n, d), elements=st.floats(-3, 3))) for _ in range(2))
+    s, t = (data.draw(st.sampled_from((0.0, 0.5, 2.0))) for _ in range(2))
+    epsilon, threshold = data.draw(st.sampled_from((0.5, 2.0))), data.draw(st.sampled_from((1e-12, 0.3)))
+    rows = np.arange(n)
+    left, right = (Gaussians(c, np.ones(n), np.full((n, 1), sigma)) for c, sigma in ((x, s), (y, t)))
+    found = []
+    for table in (NO_TABLE, ball_table(epsilon, math.hypot(s, t), d)):
+        out = np.empty(n)
+        gaussian_pairs(RowPairs(rows, rows), epsilon, epsilon**2, threshold, True, left, right, table, out)
+        found.append(out)
+    assert found[1] == pytest.approx(found[0], abs=1e-12, nan_ok=True)
 
 
 # --- moments ----------------------------------------------------------------------------------------------------

@@ -20,10 +20,10 @@ import numpy as np
 from appulse.kernels.jit import exact_kernel, kernel
 
 if TYPE_CHECKING:
-    from appulse.kernels.arrays import Floats, RowPairs
+    from appulse.kernels.arrays import Floats
 
-# Beyond this many deviations a normal tail is below 1e-17.
-_TAIL = 8.7
+#: Beyond this many deviations a normal tail is below 1e-17.
+TAIL = 8.7
 _SQRT_HALF = math.sqrt(0.5)
 _MOST_DIMENSIONS = 16
 _LOG_NORM = np.array([math.log(2.0) * ((d - 1) / 2.0 - 1.0) + math.lgamma((d - 1) / 2.0) for d in range(2, 17)])
@@ -40,7 +40,7 @@ def _across(d: int) -> tuple[np.ndarray, np.ndarray]:
 
     For all pairs alike whose ball is wider than top; then a node costs one erfc.
     """
-    top = math.sqrt(d - 1) + _TAIL + 1.0
+    top = math.sqrt(d - 1) + TAIL + 1.0
     r = 0.5 * top * (_NODES + 1.0)
     return r, 0.5 * top * _WEIGHTS * np.exp((d - 2.0) * np.log(r) - 0.5 * r * r - _LOG_NORM[d - 2])
 
@@ -72,7 +72,7 @@ def _wide_ball(big_r: float, big_d: float, ahead: float, d: int) -> float:
         r = _R[d - 2, i]
         h = math.sqrt((big_r - r) * (big_r + r))
         sunk = r * r / (big_r + h)  # big_r - h
-        if h + big_d > _TAIL:
+        if h + big_d > TAIL:
             total += _DENSITY[d - 2, i] * phi(ahead - sunk)
         else:
             total += _DENSITY[d - 2, i] * interval(-h - big_d, ahead - sunk)
@@ -89,7 +89,7 @@ def _narrow_ball(big_r: float, big_d: float, ahead: float, d: int) -> float:
         h = big_r * _COS[i]
         density = math.exp((d - 2.0) * (log_r + _LOG_SIN[i]) - half_square * _SIN[i] * _SIN[i] - _LOG_NORM[d - 2])
         sunk = 2.0 * big_r * _SIN_HALF_SQUARED[i]  # big_r - h
-        if h + big_d > _TAIL:
+        if h + big_d > TAIL:
             total += _ANGLE_WEIGHTS[i] * density * phi(ahead - sunk) * h
         else:
             total += _ANGLE_WEIGHTS[i] * density * interval(-h - big_d, ahead - sunk) * h
@@ -105,12 +105,12 @@ def ball_probability(distance: float, deviation: float, epsilon: float, d: int) 
     big_r = epsilon / deviation
     big_d = distance / deviation
     ahead = (epsilon - distance) / deviation  # not big_r - big_d: both may be huge
-    if ahead < -_TAIL - 1.0:
+    if ahead < -TAIL - 1.0:
         return 0.0
     if d == 1:
         return interval(-big_r - big_d, ahead)
     # Across the line of centres nothing lies beyond this.
-    top = math.sqrt(d - 1) + _TAIL + 1.0
+    top = math.sqrt(d - 1) + TAIL + 1.0
     if ahead > top:
         return 1.0
     if big_r > top:
@@ -124,41 +124,3 @@ class Gaussians(NamedTuple):
     centre: Floats
     mass: Floats
     sigma: Floats
-
-
-@kernel
-def gaussian_pairs(
-    pairs: RowPairs,
-    epsilon: float,
-    limit2: float,  # the squared epsilon with its tolerance, for pairs without deviation
-    threshold: float,
-    use_bounds: bool,
-    one: Gaussians,
-    other: Gaussians,
-    probability: Floats,
-) -> None:
-    """Probability of each pair of isotropic Gaussians; NaN where a half-space already bounds it below threshold."""
-    left, right = pairs
-    left_centre, left_mass, left_sigma = one
-    right_centre, right_mass, right_sigma = other
-    d = left_centre.shape[1]
-    for i in range(left.shape[0]):
-        a = left[i]
-        b = right[i]
-        mass = left_mass[a] * right_mass[b]
-        square = 0.0
-        for k in range(d):
-            gap = left_centre[a, k] - right_centre[b, k]
-            square += gap * gap
-        deviation = math.sqrt(left_sigma[a, 0] * left_sigma[a, 0] + right_sigma[b, 0] * right_sigma[b, 0])
-        if mass < threshold:
-            probability[i] = np.nan
-        elif deviation == 0.0:
-            probability[i] = mass if square <= limit2 else np.nan
-        else:
-            distance = math.sqrt(square)
-            # The ball lies in a half-space whose border is epsilon away from its centre.
-            if use_bounds and mass * phi((epsilon - distance) / deviation) < threshold - 1e-12:
-                probability[i] = np.nan
-            else:
-                probability[i] = mass * ball_probability(distance, deviation, epsilon, d)

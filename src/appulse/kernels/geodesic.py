@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from appulse.kernels.ball_table import BallTable, looked_up
 from appulse.kernels.gaussian import Gaussians, ball_probability, phi
 from appulse.kernels.jit import exact_kernel, kernel
 
@@ -178,7 +179,8 @@ def _bisected(earth: Earth, sin_1: float, cos_1: float, sin_2: float, cos_2: flo
 class Near(NamedTuple):
     """When two positions match: epsilon, with its tolerance for pairs without deviation, and the probability asked for.
 
-    In a cylinder that is the horizontal one, and the vertical one has to hold, too.
+    In a cylinder that is the horizontal one, and the vertical one has to hold, too. Where there is a ``table``, it is
+    that of the deviation of all pairs.
     """
 
     epsilon: float
@@ -188,6 +190,7 @@ class Near(NamedTuple):
     cylinder: bool
     threshold: float
     use_bounds: bool
+    table: BallTable
 
 
 @kernel
@@ -229,4 +232,7 @@ def earth_pairs(
         if deviation == 0.0:
             probability[i] = mass if distance[i] <= limit else np.nan
         elif not use_bounds or mass * phi((asked - distance[i]) / deviation) >= threshold - 1e-12:
-            probability[i] = mass * ball_probability(distance[i], deviation, asked, 2)
+            if near.table.pieces.shape[0]:
+                probability[i] = mass * looked_up(near.table, distance[i])
+            else:
+                probability[i] = mass * ball_probability(distance[i], deviation, asked, 2)

@@ -13,9 +13,11 @@ from appulse.kernels import bounds as bound_kernels
 from appulse.kernels.altitude import altitude_pairs
 from appulse.kernels.arrays import RowPairs, Sampled
 from appulse.kernels.axes import refine_on_axes
+from appulse.kernels.ball_table import NO_TABLE, BallTable, ball_table
 from appulse.kernels.earth_ellipses import ellipse_pairs
 from appulse.kernels.ellipses import normal_pairs
-from appulse.kernels.gaussian import Gaussians, gaussian_pairs
+from appulse.kernels.gaussian import Gaussians
+from appulse.kernels.gaussian_pairs import gaussian_pairs
 from appulse.kernels.geodesic import Earth, Near, earth_pairs
 from appulse.kernels.grid import squared_distances
 from appulse.kernels.likelihood import log_densities, log_densities_on_earth
@@ -25,7 +27,7 @@ from appulse.kernels.refine import refine
 from appulse.kernels.strings import Ordered, Runs, sorts_after
 from appulse.kernels.within_epsilon import SamplePairs, close_samples
 from appulse.model.batch import SHARED, Batch, Ragged
-from appulse.model.uncertainty import Position, in_closed_form
+from appulse.model.uncertainty import Exact, Gaussian, Position, in_closed_form
 from appulse.operators.pairings import Pairings
 from appulse.operators.plan import tolerated
 
@@ -98,11 +100,11 @@ class ScoredPairs(Batch):
 def evaluated(plan: JoinPlan, pairs: CandidatePairs, kinds: tuple[Model, Model], counts: Counter[str]) -> ScoredPairs:
     """The pairs that reach the threshold, by what their models (``kinds``) are; each bound's share is counted."""
     if plan.earth is not None:
-        found = _on_earth(plan, pairs, plan.earth, counts)
+        found = _on_earth(plan, pairs, plan.earth, kinds, counts)
     elif plan.points_only:
         found = _exact(pairs, _points(plan, pairs, counts))
     elif not plan.values and all(map(in_closed_form, kinds)):
-        found = _exact(pairs, _normal(plan, pairs, counts))
+        found = _exact(pairs, _normal(plan, pairs, kinds, counts))
     else:
         found = _samples(plan, pairs, counts)
     return found.filter(found.probability >= plan.threshold)
@@ -155,21 +157,35 @@ def _points(plan: JoinPlan, pairs: CandidatePairs, counts: Counter[str]) -> NDAr
     return np.where(square <= plan.limit**2, mass, np.nan)
 
 
-def _normal(plan: JoinPlan, pairs: CandidatePairs, counts: Counter[str]) -> NDArray[np.float64]:
+def _table(plan: JoinPlan, kinds: tuple[Model, Model], d: int) -> BallTable:
+    """The table of probabilities by distance, where all rows of a model have the same error."""
+    sigmas = [_constant_sigma(kind) for kind in kinds]
+    if None in sigmas or plan.epsilon == math.inf:
+        return NO_TABLE
+    return ball_table(plan.epsilon, math.hypot(*(sigma for sigma in sigmas if sigma is not None)), d)
+
+
+def _constant_sigma(kind: Model) -> float | None:
+    """The deviation of all rows of a model; None where they may differ, or not be the same in all directions."""
+    if isinstance(kind, Exact):
+        return 0.0
+    if isinstance(kind, Position):
+        return kind.sigma if kind.ellipse is None and kind.altitude is None and isinstance(kind.sigma, float) else None
+    return kind.sigma if isinstance(kind, Gaussian) and isinstance(kind.sigma, float) else None
+
+
+def _normal(
+    plan: JoinPlan, pairs: CandidatePairs, kinds: tuple[Model, Model], counts: Counter[str]
+) -> NDArray[np.float64]:
     a, b = pairs.left_store, pairs.right_store
     probability = np.empty(len(pairs.left))
     left, right = (_NO_SPREAD if store.spread is None else store.spread.view for store in (a, b))
-    kernel = gaussian_pairs if left.shape[1] == right.shape[1] == 1 else normal_pairs
-    kernel(
-        pairs.rows,
-        plan.epsilon,
-        plan.limit**2,
-        plan.threshold,
-        "projection" in plan.bounds,
-        Gaussians(a.centre.view, a.mass.view, left),
-        Gaussians(b.centre.view, b.mass.view, right),
-        probability,
-    )
+    asked = plan.epsilon, plan.limit**2, plan.threshold, "projection" in plan.bounds
+    one, other = Gaussians(a.centre.view, a.mass.view, left), Gaussians(b.centre.view, b.mass.view, right)
+    if left.shape[1] == right.shape[1] == 1:
+        gaussian_pairs(pairs.rows, *asked, one, other, _table(plan, kinds, a.d), probability)
+    else:
+        normal_pairs(pairs.rows, *asked, one, other, probability)
     pruned = int(np.isnan(probability).sum())
     counts["pruned_projection"] += pruned
     counts["refined"] += len(probability) - pruned
@@ -198,7 +214,9 @@ _FLAT = 3
 _NO_SPREAD = np.empty((0, 0))
 
 
-def _on_earth(plan: JoinPlan, pairs: CandidatePairs, earth: Earth, counts: Counter[str]) -> ScoredPairs:
+def _on_earth(
+    plan: JoinPlan, pairs: CandidatePairs, earth: Earth, kinds: tuple[Model, Model], counts: Counter[str]
+) -> ScoredPairs:
     a, b = pairs.left_store, pairs.right_store
     none = np.empty((0, 1))
     probability, distance = np.empty(len(pairs.left)), np.empty(len(pairs.left))
@@ -210,6 +228,7 @@ def _on_earth(plan: JoinPlan, pairs: CandidatePairs, earth: Earth, counts: Count
         plan.vertical is not None,
         plan.threshold,
         "projection" in plan.bounds,
+        _table(plan, kinds, 2),
     )
     one, other = (Gaussians(s.centre.view, s.mass.view, none if s.spread is None else s.spread.view) for s in (a, b))
     kernel = earth_pairs if a.d == _FLAT else altitude_pairs

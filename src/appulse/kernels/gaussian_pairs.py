@@ -1,0 +1,61 @@
+"""Pairs of isotropic Gaussians, and how likely each is within epsilon."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from appulse.kernels.ball_table import looked_up
+from appulse.kernels.gaussian import ball_probability, phi
+from appulse.kernels.jit import kernel
+
+if TYPE_CHECKING:
+    from appulse.kernels.arrays import Floats, RowPairs
+    from appulse.kernels.ball_table import BallTable
+    from appulse.kernels.gaussian import Gaussians
+
+
+@kernel
+def gaussian_pairs(
+    pairs: RowPairs,
+    epsilon: float,
+    limit2: float,  # the squared epsilon with its tolerance, for pairs without deviation
+    threshold: float,
+    use_bounds: bool,
+    one: Gaussians,
+    other: Gaussians,
+    table: BallTable,
+    probability: Floats,
+) -> None:
+    """Probability of each pair of isotropic Gaussians; NaN where a half-space already bounds it below threshold.
+
+    Where there is a ``table``, it is that of the deviation of all pairs.
+    """
+    left, right = pairs
+    left_centre, left_mass, left_sigma = one
+    right_centre, right_mass, right_sigma = other
+    d = left_centre.shape[1]
+    for i in range(left.shape[0]):
+        a = left[i]
+        b = right[i]
+        mass = left_mass[a] * right_mass[b]
+        square = 0.0
+        for k in range(d):
+            gap = left_centre[a, k] - right_centre[b, k]
+            square += gap * gap
+        deviation = math.sqrt(left_sigma[a, 0] * left_sigma[a, 0] + right_sigma[b, 0] * right_sigma[b, 0])
+        if mass < threshold:
+            probability[i] = np.nan
+        elif deviation == 0.0:
+            probability[i] = mass if square <= limit2 else np.nan
+        else:
+            distance = math.sqrt(square)
+            # The ball lies in a half-space whose border is epsilon away from its centre.
+            if use_bounds and mass * phi((epsilon - distance) / deviation) < threshold - 1e-12:
+                probability[i] = np.nan
+            elif table.pieces.shape[0]:
+                probability[i] = mass * looked_up(table, distance)
+            else:
+                probability[i] = mass * ball_probability(distance, deviation, epsilon, d)
