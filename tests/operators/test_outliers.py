@@ -36,7 +36,7 @@ Found = Counter[tuple[Any, ...]]
 def questions(draw: st.DrawFn, /, **kinds: Any) -> tuple[Case, dict[str, Any]]:
     """A case of a stream, or of one and a reference, and what is asked beside it."""
     case = draw(cases(**({"windows": WINDOWS} | kinds)).filter(lambda case: len(case.streams) < 3))
-    asked = {"epsilon": case.epsilon, "window": case.window, "fewer_than": draw(st.integers(1, 4))}
+    asked = {"epsilon": case.epsilon, "window": case.window, "fewer_than": draw(st.integers(1, 4) | st.just(65))}
     return case, asked | {"probability": draw(st.sampled_from([case.probability, 0.5, 0.05]))}
 
 
@@ -100,8 +100,7 @@ def test_pushed_in_any_cut_a_row_is_reported_once_its_window_is_over(data: st.Da
             assert all(micros + window < frontier for _, micros, _, _ in reported(tables[-1:], case))
     tables.append(engine.drain())
     assert reported(tables, case) == expected(case, asked)
-    assert engine.bucket.pairs is not None
-    assert len(engine.bucket.pairs) == 0
+    assert engine.bucket.pairs is None or len(engine.bucket.pairs) == 0
 
 
 @given(st.lists(st.fractions(0, 1), max_size=9), st.integers(1, 6) | st.just(1 << 60))

@@ -77,7 +77,7 @@ def outliers(
     from appulse.engines.local import as_table
 
     tables = [as_table(one.frame) for one in streams]
-    call = resolve_outliers(streams, [table.schema for table in tables], **settings)
+    call = resolve_outliers(streams, [table.schema for table in tables], **settings, tiled=False)
     engine = LocalJoin(call)
     result = engine.answers(dict(zip(call.plan.streams, tables, strict=True)))
     return cast("Result", remember(result, engine.rejects(), engine.observed()))
@@ -116,4 +116,4 @@ class Outliers(ByHand["LocalJoin"]):
         from appulse.engines.join.local import LocalJoin
 
         schemas = [self._schema(name, held) for name in self._streams]
-        return LocalJoin(resolve_outliers(list(self._streams.values()), schemas, **self._settings)), types
+        return LocalJoin(resolve_outliers(list(self._streams.values()), schemas, **self._settings, tiled=False)), types

@@ -39,6 +39,7 @@ from appulse.model.motion import Straight
 from appulse.model.readings import encode_readings
 from appulse.model.stream import Stream
 from appulse.model.uncertainty import Ball, Exact, Gaussian, Incomplete, Model, Position, Samples
+from appulse.operators.partners import MOST_COUNTED
 from appulse.operators.relational import AGGREGATES
 from appulse.operators.sensor_join import SensorJoin
 from appulse.operators.similarity_join import SimilarityJoin
@@ -261,10 +262,9 @@ def _associate(table: pa.Table) -> None:
             parts = [local.answers({"a": table, "b": table})] if whole else [local.push({"a": table, "b": table})]
             for part in [*parts, local.drain()]:
                 part.validate()
-        few = resolve_outliers(
-            streams[:1], schemas[:1], **settings, epsilon=1.0, fewer_than=2, probability=0.3, window=TimeWindow(1)
-        )
-        LocalJoin(few).answers({"a": table}).validate()
+        rare: dict[str, Any] = settings | {"epsilon": 1.0, "probability": 0.3, "window": TimeWindow(1)}
+        for n in (2, MOST_COUNTED + 1):  # counted up, and held as pairs
+            LocalJoin(resolve_outliers(streams[:1], schemas[:1], **rare, fewer_than=n)).answers({"a": table}).validate()
         by = "probability" if isinstance(value, Exact) else "likelihood"
         one_each = LocalAssign(
             resolve_assign(

@@ -13,6 +13,18 @@ if TYPE_CHECKING:
 
 
 @exact_kernel
+def add_partners(row: Ints, chance: Floats, counts: Floats) -> None:
+    """Add partners, each to the counts of its row: how likely 0 to n - 1 partners are, and how many are expected."""
+    n = counts.shape[1] - 1
+    for e in range(row.shape[0]):
+        r, p = row[e], min(1.0, chance[e])
+        for k in range(n - 1, 0, -1):
+            counts[r, k] = counts[r, k] * (1.0 - p) + counts[r, k - 1] * p
+        counts[r, 0] *= 1.0 - p
+        counts[r, n] += p
+
+
+@exact_kernel
 def fewer_than(chance: Floats, first: Ints, n: int, few: Floats, expected: Floats) -> None:
     """How likely fewer than ``n`` of each run of events come true, and how many are expected to.
 

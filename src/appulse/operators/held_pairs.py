@@ -163,9 +163,8 @@ class OutlierRows(HeldPairs):
         few, expected = np.empty(len(copies)), np.empty(len(copies))
         fewer_than(chance, first, self.plan.fewer_than, few, expected)
         told = np.flatnonzero(few[which] >= self.plan.certain)
-        found, number = gone.take(told), which[told]
-        alone = found.alone(self.plan)
-        return replace(alone, distance=expected[number], probability=few[number])
+        number = which[told]
+        return replace(gone.take(told), expected=expected[number], few=few[number]).alone(self.plan)
 
 
 def _places(row: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from appulse.kernels.few_partners import add_partners
 from appulse.model.batch import Batch
 from appulse.model.strings import Bytes
 from appulse.operators.answers import NO_ANSWERS, Answers
@@ -32,17 +33,25 @@ HOW = ("inner", "left", "right", "full", "left_anti")
 #: What a note says of a row.
 MET, LEFT = 0, 1
 _NOBODY = -1
+#: Rows hold as many numbers; beyond, pairs are held in their place.
+MOST_COUNTED = 64
 
 
 @dataclass(frozen=True)
 class RowNotes(Batch):
-    """What is known of rows: their stream, key, time and rank there, and one of `MET` and `LEFT`."""
+    """What is known of rows: their stream, key, time and rank there, and one of `MET` and `LEFT`.
+
+    Where rows are wanted that have few partners, ``expected`` is how many they are expected to have, and ``few`` how
+    likely it is that there are fewer than asked for.
+    """
 
     stream: NDArray[np.int64]
     key: Bytes
     time: NDArray[np.int64]
     rank: NDArray[np.int64]
     what: NDArray[np.int64]
+    expected: NDArray[np.float64] | None = None
+    few: NDArray[np.float64] | None = None
 
     def alone(self, like: JoinPlan) -> Answers:
         """The rows as answers with nobody on the other side, of the columns that a plan's answers have."""
@@ -62,7 +71,9 @@ class RowNotes(Batch):
             ratio = None if like.density is None else other.probability
             last = (rows.rank, np.zeros(len(rows), np.int64)) if like.best else (None, None)
             columns = own + no if is_left else no + own
-            answers = Answers(*columns, other.distance, other.probability, upper=upper, ratio=ratio)
+            expected = other.distance if rows.expected is None else rows.expected
+            few = other.probability if rows.few is None else rows.few
+            answers = Answers(*columns, expected, few, upper=upper, ratio=ratio)
             margin = other.distance if like.assigned else None
             parts.append(replace(answers, left_rank=last[0], place=last[1], margin=margin))
         return Answers.concat(parts)
@@ -82,13 +93,20 @@ def _of_store(stream: int, store: WindowBuffer, rows: NDArray[np.int64], what: i
 class Partners:
     """Flags the rows that had a partner, and finds those that leave.
 
-    Where it is ``apart`` from who knows, there are ``notes``; else the rows that are alone are answers.
+    Where it is ``apart`` from who knows, there are ``notes``; else the rows that are alone are answers, or those that
+    have few partners: of these, up to ``counted`` are counted.
     """
 
-    def __init__(self, plan: JoinPlan, *, apart: bool) -> None:
+    def __init__(self, plan: JoinPlan, *, tiled: bool) -> None:
         self.told = plan.followed
-        self.apart, self.like = apart, plan
+        self.counted = 0 if tiled or plan.fewer_than > MOST_COUNTED else plan.fewer_than
+        self.apart, self.like = tiled or (plan.held and not self.counted), plan
         self.notes: list[RowNotes] = []
+
+    def count(self, stream: int, store: WindowBuffer, rows: NDArray[np.int64], chance: NDArray[np.float64]) -> None:
+        """These rows have a partner each, with such a chance."""
+        if store.counts is not None and self.told[stream]:
+            add_partners(rows, chance, store.counts.view)
 
     def met(self, stream: int, store: WindowBuffer, rows: NDArray[np.int64]) -> None:
         """These rows have a partner."""
@@ -105,11 +123,19 @@ class Partners:
         """These rows leave; notes of them, or of those that are alone."""
         if store.met is None or not self.told[stream] or len(rows) == 0:
             return None
+        if store.counts is not None:
+            counts = store.counts.view[rows]
+            few = np.minimum(1.0, counts[:, :-1].sum(axis=1))
+            sure = few >= self.like.certain
+            return replace(_of_store(stream, store, rows[sure], LEFT), expected=counts[sure, -1], few=few[sure])
         return _of_store(stream, store, rows if self.apart else rows[~store.met.view[rows]], LEFT)
 
     def pushed_out(self, stream: int, rows: Objects) -> RowNotes | None:
         """These rows left their window in the tick in which they came, and have met nobody."""
-        return notes_of(stream, rows, LEFT) if self.told[stream] and len(rows) else None
+        if not self.told[stream] or len(rows) == 0:
+            return None
+        notes, n = notes_of(stream, rows, LEFT), len(rows)
+        return replace(notes, expected=np.zeros(n), few=np.ones(n)) if self.counted else notes
 
     def taken(self) -> list[RowNotes]:
         """All notes, which are forgotten."""

@@ -91,7 +91,7 @@ class SimilarityJoin:
         self.standing = OpenPairs()
         self.partners: Partners | None = None
         if any(self.plan.followed):
-            self.partners = Partners(self.plan, apart=self.ownership is not None or self.plan.held)
+            self.partners = Partners(self.plan, tiled=self.ownership is not None)
         self.past = _NEVER  # of time windows: rows whose window was over before this have left
         self.estimate: Estimate | None = None
         self._come = 0  # rows since the last estimate
@@ -349,6 +349,7 @@ class SimilarityJoin:
                     grouped=self.plan.grouped,
                     framed=framed,
                     paired=self.partners is not None,
+                    counted=0 if self.partners is None else self.partners.counted,
                 )
                 for _ in self._stream_of
             ]
@@ -527,11 +528,16 @@ class SimilarityJoin:
 
     def _held(self, left: int, right: int, found: ScoredPairs, factor: NDArray[np.float64]) -> Answers:
         """Pairs with the left row that they wait for; of a stream with itself each row is one."""
-        answers = self._answers(left, right, found, factor)
         if not self.plan.fewer_than:
-            return answers
+            return self._answers(left, right, found, factor)
         a, b = found.pairs.left_store, found.pairs.right_store
         mine, theirs = a.mass.view[found.pairs.left], b.mass.view[found.pairs.right]
+        if self.partners is not None and self.partners.counted:
+            sides = (left, a, found.pairs.left, mine), (right, b, found.pairs.right, theirs)
+            for side, store, rows, mass in sides:
+                self.partners.count(int(self._stream_of[side]), store, rows, found.probability / mass)
+            return NO_ANSWERS
+        answers = self._answers(left, right, found, factor)
         if not self.plan.self_join:
             own = mine if self._stream_of[left] == 0 else theirs
             return replace(answers, probability=answers.probability / own)

@@ -65,6 +65,7 @@ class WindowBuffer:
         grouped: bool = False,
         framed: int = 0,
         paired: bool = False,
+        counted: int = 0,
     ) -> None:
         self.d, self._numbered, self._comparable = d, numbered, not (numbered and grouped)
         self.time, self.rank, self.rank_max = Column(np.int64), Column(np.int64), Column(np.int64)
@@ -77,6 +78,8 @@ class WindowBuffer:
         self.spread: Column | None = None
         self.frame = Column(np.int64, framed) if framed else None
         self.met = Column(np.bool_) if paired else None  # whether a row has had a partner
+        # How likely a row has 0, 1, ... partners so far, and how many are expected.
+        self.counts = Column(np.float64, counted + 1) if counted else None
         self.group, self.differ = Column(np.int64), Column(np.int64)
         self.samples, self.weights, self.key = Arena(np.float64), Arena(np.float64), Arena(np.uint8)
         self.cell, self.following = Column(np.int64), Column(np.int64)
@@ -97,9 +100,8 @@ class WindowBuffer:
         always = [self.time, self.rank, self.rank_max, self.mass, self.reach, self.extent, self.variance]
         always += [self.radius, self.centre]
         always += [self.group, self.differ, self.cell, self.following]
-        return always + [
-            column for column in (self.covariance, self.shape, self.spread, self.frame, self.met) if column is not None
-        ]
+        some = (self.covariance, self.shape, self.spread, self.frame, self.met, self.counts)
+        return always + [column for column in some if column is not None]
 
     @property
     def nbytes(self) -> int:
@@ -138,6 +140,9 @@ class WindowBuffer:
             self.frame.grow(len(objects))[...] = 0 if objects.frame is None else objects.frame
         if self.met is not None:
             self.met.grow(len(objects))[...] = False
+        if self.counts is not None:
+            counts = self.counts.grow(len(objects))
+            counts[:, 1:], counts[:, 0] = 0.0, 1.0
         if objects.spread.shape[1]:
             self.spread = self.spread or Column(np.float64, objects.spread.shape[1])
             self.spread.extend(objects.spread)

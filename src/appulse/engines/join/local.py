@@ -44,7 +44,8 @@ class JoinBucket(ObjectsBucket):
         super().__init__(call if self.unfilled is None else self.unfilled.call)
         self.operator = SimilarityJoin(call.plan)
         self.numbering = None if call.plan.rule is None else numbering_of(call, standing=standing)
-        self.pairs = HeldPairs.of(call.plan) if call.plan.held else None
+        partners = self.operator.partners
+        self.pairs = HeldPairs.of(call.plan) if partners is not None and call.plan.held and partners.apart else None
         self.over: int | None = None  # under time windows: pairs that end before this have left
 
     def __len__(self) -> int:

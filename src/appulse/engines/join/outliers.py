@@ -9,6 +9,7 @@ from appulse.engines.join.call import resolve
 from appulse.engines.thresholds import within_tolerance
 from appulse.errors import BadArgument
 from appulse.model.uncertainty import Incomplete
+from appulse.operators.partners import MOST_COUNTED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,8 +35,9 @@ def resolve_outliers(
     window: Window,
     on_reject: str,
     options: Options,
+    tiled: bool = True,
 ) -> JoinCall:
-    """Check a call against the columns there are."""
+    """Check a call against the columns there are; ``tiled``, rows have copies in several tiles."""
     for stream in streams:
         if isinstance(stream.value, Incomplete):
             raise BadArgument(
@@ -54,6 +56,7 @@ def resolve_outliers(
     )
     bounds = call.plan.bounds - {"lazy"}
     plan = replace(call.plan, fewer_than=fewer_than, certain=within_tolerance(probability), bounds=bounds)
-    # Rows are told apart, and those of a reference carry nothing that is asked for.
-    encodings = tuple(replace(one, told_apart=True) for one in call.streams)
+    # Where pairs of a row meet only later, they have to know it from others with the same key and time.
+    apart = tiled or fewer_than > MOST_COUNTED
+    encodings = tuple(replace(one, told_apart=apart) for one in call.streams)
     return replace(call, plan=plan, streams=encodings, probability=probability)
