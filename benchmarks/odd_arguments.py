@@ -444,6 +444,16 @@ def _association() -> Iterator[Target]:
         made.rejects()
 
     bare: dict[str, Any] = {name: replace(given, frame=None, name=name) for name, given in both.items()}
+
+    def collector(stream: Any, frame: Any, **settings: Any) -> None:
+        made = ap.SampleCollector(stream, **settings)
+        made.push(frame)
+        made.drain()
+        made.rejects()
+
+    yield Target(
+        "SampleCollector", collector, readings | {"stream": replace(stream(), frame=None, name="left"), "frame": ROWS}
+    )
     for make, taken in ((ap.Nearest, near), (ap.Assign, one), (ap.Outliers, few)):
         yield Target(make.__name__, partial(by_hand, make), bare | {"frame": ROWS} | taken)
 

@@ -110,22 +110,23 @@ def _of_texts(
 
 def with_points(frame: Any) -> Any:
     """A pandas or GeoPandas frame whose columns of shapely geometries are WKB; others as they are."""
-    if type(frame).__module__.split(".")[0] not in ("pandas", "geopandas"):
+    columns = getattr(frame, "columns", None)
+    if type(frame).__module__.split(".")[0] not in ("pandas", "geopandas") or columns is None or not columns.is_unique:
         return frame
-    held = [name for name in frame.columns if _holds_shapes(frame[name])]
+    held = [name for name in columns if _holds_shapes(frame[name])]
     if not held:
         return frame
     import pandas as pd
     import shapely
 
-    columns = {name: frame[name] for name in frame.columns}
+    found = {name: frame[name] for name in columns}
     for name in held:
         crs = getattr(frame[name], "crs", None)
         shapes = np.array([value if hasattr(value, "geom_type") else None for value in frame[name]], object)
         if crs is not None:
             shapes = shapely.set_srid(shapes, crs.to_epsg() or 0)
-        columns[name] = pd.Series(shapely.to_wkb(shapes, include_srid=True), frame.index, object)
-    return pd.DataFrame(columns)
+        found[name] = pd.Series(shapely.to_wkb(shapes, include_srid=True), frame.index, object)
+    return pd.DataFrame(found)
 
 
 def _holds_shapes(column: Any) -> bool:
