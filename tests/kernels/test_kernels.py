@@ -120,6 +120,19 @@ def test_a_huge_deviation_leaves_nothing_in_the_ball(d: int) -> None:
     assert ball_probability(1e9, 3.0, 1e9, d) == pytest.approx(0.5, abs=1e-6)
 
 
+@pytest.mark.parametrize("d", [15, 16, 17, 20, 60, 255])
+def test_many_dimensions_are_scipys_noncentral_chi_square(d: int) -> None:
+    """Below and above the number of dimensions up to which there are tables."""
+    from scipy.stats import ncx2
+
+    for radius in (0.5, 0.9, 1.0, 1.1, 2.0, 40.0):
+        big_r = radius * math.sqrt(d)
+        for distance in (0.0, 0.5, 3.0, big_r, 1.5 * big_r, 100.0):
+            expected = ncx2.cdf(big_r**2, d, distance**2)
+            found = ball_probability(distance, 1.0, big_r, d)
+            assert found == pytest.approx(expected, abs=1e-11), (radius, distance)
+
+
 def test_the_normal_distribution_function_is_scipys() -> None:
     """In both tails."""
     from scipy.stats import norm
@@ -158,7 +171,7 @@ def test_pairs_of_gaussians_equal_the_definition(data: st.DataObject) -> None:
 
 
 @given(
-    d=st.integers(2, 16),
+    d=st.integers(2, 40),
     radius=st.floats(0.0, 1e4) | st.floats(0.0, 12.0),
     deviation=st.floats(1e-6, 1e6),
     inside=st.lists(st.floats(-12.0, 20.0), min_size=1, max_size=20),

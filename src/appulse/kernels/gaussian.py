@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 #: Beyond this many deviations a normal tail is below 1e-17.
 TAIL = 8.7
 _SQRT_HALF = math.sqrt(0.5)
+# Of which there are tables; beyond, pieces of an integral.
 _MOST_DIMENSIONS = 16
+_PIECES = 8
 _LOG_NORM = np.array([math.log(2.0) * ((d - 1) / 2.0 - 1.0) + math.lgamma((d - 1) / 2.0) for d in range(2, 17)])
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(60)
@@ -97,6 +99,27 @@ def _narrow_ball(big_r: float, big_d: float, ahead: float, d: int) -> float:
 
 
 @kernel
+def _in_many_dimensions(big_r: float, big_d: float, ahead: float, d: int) -> float:
+    """As `_narrow_ball`, piece by piece where the chi distribution is: it is narrow beside its mean."""
+    middle = math.sqrt(d - 1)
+    low, top = max(0.0, middle - TAIL - 1.0), middle + TAIL + 1.0
+    if big_r <= low:
+        return 0.0
+    begin, end = math.asin(low / big_r), math.asin(min(1.0, top / big_r))
+    step = (end - begin) / _PIECES
+    log_norm = math.log(2.0) * ((d - 1) / 2.0 - 1.0) + math.lgamma((d - 1) / 2.0)
+    total = 0.0
+    for piece in range(_PIECES):
+        for i in range(_NODES.shape[0]):
+            angle = begin + step * (piece + 0.5 * (_NODES[i] + 1.0))
+            r, h = big_r * math.sin(angle), big_r * math.cos(angle)
+            density = math.exp((d - 2.0) * math.log(r) - 0.5 * r * r - log_norm)
+            sunk = 2.0 * big_r * math.sin(0.5 * angle) ** 2  # big_r - h
+            total += 0.5 * step * _WEIGHTS[i] * density * interval(-h - big_d, ahead - sunk) * h
+    return min(1.0, max(0.0, total))
+
+
+@kernel
 def ball_probability(distance: float, deviation: float, epsilon: float, d: int) -> float:
     """Probability that an isotropic Gaussian, its mean ``distance`` away, lies within ``epsilon`` of the origin.
 
@@ -113,6 +136,8 @@ def ball_probability(distance: float, deviation: float, epsilon: float, d: int) 
     top = math.sqrt(d - 1) + TAIL + 1.0
     if ahead > top:
         return 1.0
+    if d > _MOST_DIMENSIONS:
+        return _in_many_dimensions(big_r, big_d, ahead, d)
     if big_r > top:
         return _wide_ball(big_r, big_d, ahead, d)
     return _narrow_ball(big_r, big_d, ahead, d)
