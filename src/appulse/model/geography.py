@@ -110,8 +110,10 @@ def _of_texts(
 
 def with_points(frame: Any) -> Any:
     """A pandas or GeoPandas frame whose columns of shapely geometries are WKB; others as they are."""
+    if type(frame).__module__.split(".")[0] not in ("pandas", "geopandas"):
+        return frame
     columns = getattr(frame, "columns", None)
-    if type(frame).__module__.split(".")[0] not in ("pandas", "geopandas") or columns is None or not columns.is_unique:
+    if columns is None or not columns.is_unique:
         return frame
     held = [name for name in columns if _holds_shapes(frame[name])]
     if not held:
