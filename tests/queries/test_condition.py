@@ -16,7 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appulse.errors import BadArgument
-from appulse.queries.condition import And, Column, Comparison, Literal, Not, Or, parse
+from appulse.queries.condition import parse
+from appulse.queries.tree import And, Column, Comparison, Literal, Not, Or
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,13 +53,28 @@ def operands(draw: DrawFn, kind: str) -> str:
         "text": ("", "a", "ab", "it's", "é", None),
         "boolean": (True, False, None),
     }[kind]
-    choice = draw(st.integers(0, 3))
+    choice = draw(st.integers(0, 4))
+    if choice == 4:
+        return draw(functions(kind))
     if choice == 0:
         return _literal(draw(st.sampled_from(values)))
     if choice == 1 and kind == "number":
         operator = draw(st.sampled_from((" + ", "-", "*", " - -")))
         return f"({draw(st.sampled_from(('j', 'f', 'i')))}{operator}{draw(st.sampled_from(('1', '0.5', 'j', '2')))})"
     return draw(st.sampled_from(names))
+
+
+@st.composite
+def functions(draw: DrawFn, kind: str) -> str:
+    """A function of columns and literals of a kind."""
+    name = draw(st.sampled_from(("coalesce", "Least", "greatest", "ABS") if kind == "number" else ("COALESCE",)))
+    given = [draw(operands(kind)) for _ in range(1 if name == "ABS" else draw(st.integers(2, 3)))]
+    return f"{name}({', '.join(given)})"
+
+
+def _some(of: Any) -> Any:
+    """A function of those of its arguments that are no nulls."""
+    return lambda *values: of((value for value in values if value is not None), default=None)
 
 
 @st.composite
@@ -100,6 +116,8 @@ def test_truth_is_that_of_sqlite(text: str, data: st.DataObject) -> None:
     condition = parse(text)
     # SQLite alone of all has 2 ** 53 + 1 + 0.5 as a double as soon as there is arithmetic; nobody means anything by it.
     with sqlite3.connect(":memory:") as base:
+        base.create_function("least", -1, _some(min))
+        base.create_function("greatest", -1, _some(max))
         fields = ", ".join(f'"{name}"' for name in COLUMNS)
         base.execute(f"CREATE TABLE rows ({fields})")
         base.executemany(f"INSERT INTO rows VALUES ({', '.join('?' * len(COLUMNS))})", rows)  # noqa: S608
@@ -137,6 +155,13 @@ def holds(text: str, **columns: pa.Array) -> list[bool]:
         ("1.5 / x IS NULL", [0.0, 1.0], pa.float64(), [1, 0]),
         ("x IS NULL", [math.nan, 1.0, None], pa.float64(), [1, 0, 1]),
         ("x < 1e300", [1.0, math.inf], pa.float64(), [1, 0]),
+        ("abs(x) = 9223372036854775808", [-(2**63), 5, None], pa.int64(), [1, 0, 0]),
+        ("sqrt(x) = 3", [9, -9, None], pa.int64(), [1, 0, 0]),
+        ("sqrt(x) IS NULL", [4.0, -1.0, math.nan], pa.float64(), [0, 1, 1]),
+        ("least(x, 0.1) = 0.1", [Decimal("0.10"), Decimal("0.09"), None], pa.decimal128(10, 2), [1, 0, 1]),
+        ("greatest(x, NULL) = 9007199254740993", [BIG, BIG + 1, None], pa.int64(), [0, 1, 0]),
+        ("coalesce(x, 'none') IN ('none', 'a')", ["a", "b", None], pa.string(), [1, 0, 1]),
+        ("coalesce(x > 1, FALSE) = FALSE", [1, 2, None], pa.int64(), [1, 0, 1]),
         ("x <> x OR x = x", [math.nan, 1.0], pa.float64(), [0, 1]),
         ("x > 1e30", [1, 2], pa.int64(), [0, 0]),
         ("x < 1.5", [1, 2], pa.int8(), [1, 0]),

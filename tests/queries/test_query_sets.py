@@ -86,6 +86,8 @@ _FORMS = (
     *("{c} {o} {l} OR {c} {o} {l}", "NOT ({c} {o} {l} AND {c} <> {l})", "{c} {o} {l} IS NULL", "-{c} {o} {l}"),
     *("{c} + {l} {o} {l}", "{l} + {l} {o} {c}", "{c} - {l} * {l} {o} {l}", "{c} {o} {c}", "{c} IS NOT NULL"),
     *("{c} {o} {l} -- all", "/* {l} */ {c} {o} {l}", "{c} {o} {l} AND", "\t{c}\n{o}  {l} ", "{c}"),
+    *("abs({c}) {o} {l}", "coalesce({c}, {l}) {o} {l}", "Least({c}, {c}, {l}) {o} {l}", "greatest({c}, {c}) {o} {l}"),
+    *("sqrt({c} * {l}) {o} {l}", "abs({c} - {l}) BETWEEN {l} AND {l}", "{l} {o} coalesce({c}, NULL)"),
 )
 
 

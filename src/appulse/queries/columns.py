@@ -119,7 +119,7 @@ def compare(name: str, left: Values, right: Values) -> Values:
     valid = left.valid & right.valid
     if NULL in (left.kind, right.kind):
         return Values(BOOLEAN, np.zeros_like(valid), np.zeros_like(valid))
-    a, b = _comparable(left.data, right.data) if left.kind == NUMBER else (left.data, right.data)
+    a, b = comparable(left.data, right.data) if left.kind == NUMBER else (left.data, right.data)
     with np.errstate(invalid="ignore"):  # a NaN stands where there is no value
         return Values(BOOLEAN, np.asarray(_COMPARE[name](a, b), bool), valid)
 
@@ -135,7 +135,7 @@ def calculate(name: str, left: Values, right: Values) -> Values:
         valid, b = valid & divides, np.where(divides, b, np.ones_like(b))
     if np.float64 in (a.dtype, b.dtype) or (name == "/" and not (_has_fractions(a) or _has_fractions(b))):
         with np.errstate(all="ignore"):
-            data = np.asarray(_CALCULATE[name](_doubles(a), _doubles(b)))
+            data = np.asarray(_CALCULATE[name](doubles(a), doubles(b)))
         return Values(NUMBER, data, valid & ~np.isnan(data))
     if name == "/":
         return Values(NUMBER, np.asarray(np.frompyfunc(Fraction, 2, 1)(_python(a), _python(b)), object), valid)
@@ -156,7 +156,7 @@ def _beside(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
     """A constant with a fraction as a double, unless the other is a constant or decimals: whole numbers may be long."""
     if a.ndim or not isinstance(a.item(), Fraction) or (b.dtype == object and (not b.ndim or _has_fractions(b))):
         return a
-    return _doubles(a)
+    return doubles(a)
 
 
 def _whole(a: NDArray[Any]) -> NDArray[Any]:
@@ -165,7 +165,7 @@ def _whole(a: NDArray[Any]) -> NDArray[Any]:
     return a
 
 
-def _comparable(a: NDArray[Any], b: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+def comparable(a: NDArray[Any], b: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     """The two columns in one type, such that comparing them rounds nothing but decimals beside doubles."""
     a, b = _aligned(a, b)
     if a.dtype == b.dtype:
@@ -173,7 +173,7 @@ def _comparable(a: NDArray[Any], b: NDArray[Any]) -> tuple[NDArray[Any], NDArray
     if np.float64 in (a.dtype, b.dtype):
         other = b if a.dtype == np.float64 else a
         if _most(other) <= _EXACT_DOUBLE if other.dtype == np.int64 else _has_fractions(other):
-            return _doubles(a), _doubles(b)
+            return doubles(a), doubles(b)
     return _python(a), _python(b)
 
 
@@ -185,7 +185,8 @@ def _python(a: NDArray[Any]) -> NDArray[Any]:
     return a.astype(object)
 
 
-def _doubles(a: NDArray[Any]) -> NDArray[np.float64]:
+def doubles(a: NDArray[Any]) -> NDArray[np.float64]:
+    """Numbers as the doubles next to them."""
     if a.dtype != object:
         return a.astype(np.float64)
     return np.array([nearest_double(value) for value in a.reshape(-1).tolist()], np.float64).reshape(a.shape)

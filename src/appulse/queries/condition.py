@@ -1,8 +1,9 @@
 """Conditions as users write them: SQL text into a small frozen tree, and the tree's truth over columns.
 
-Comparisons, BETWEEN, IN lists, IS [NOT] NULL, AND, OR, NOT, and + - * / on numbers; columns by their names, "quoted" or
-`quoted` where they are no plain words. Anything else is refused with its position and the reason; nothing is ever
-evaluated as code. Truth has three values, as in SQL: what depends on a null (or NaN) may be unknown.
+Comparisons, BETWEEN, IN lists, IS [NOT] NULL, AND, OR, NOT, + - * / on numbers, and a few functions
+(`appulse.queries.functions`); columns by their names, "quoted" or `quoted` where they are no plain words. Anything else
+is refused with its position and the reason; nothing is ever evaluated as code. Truth has three values, as in SQL: what
+depends on a null (or NaN) may be unknown.
 """
 
 from __future__ import annotations
@@ -13,10 +14,27 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
-from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from appulse.errors import BadArgument, nearest
 from appulse.queries.columns import BOOLEAN, NULL, NUMBER, TEXT, TIME, Values, calculate, compare, kind_of, values_of
+from appulse.queries.functions import ARGUMENTS, OF_NUMBERS, called, told_arguments
+from appulse.queries.tree import (
+    And,
+    Arithmetic,
+    Column,
+    Comparison,
+    Function,
+    Instant,
+    IsNull,
+    Literal,
+    Node,
+    Not,
+    Or,
+    columns_of,
+    parts_of,
+    with_parts,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,87 +50,6 @@ MOST_LENGTH = 1_000_000
 _MOST_DIGITS = 400
 _MOST_TOLD = 500  # characters of a reason, which may quote a long name
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-# --- the tree ---------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column, perhaps that of a stream given by name; ``at`` is where it stands in the text, as in all nodes."""
-
-    name: str
-    stream: str | None = None
-    at: int = field(default=0, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Instant:
-    """A time, in microseconds since 1970 UTC."""
-
-    micros: int
-
-
-@dataclass(frozen=True, slots=True)
-class Literal:
-    """A constant; numbers are exact. ``None`` is NULL."""
-
-    value: bool | int | Fraction | str | Instant | None
-    at: int = field(default=0, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Arithmetic:
-    """``left operator right``, of + - * /."""
-
-    operator: str
-    left: Node
-    right: Node
-    at: int = field(default=0, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """``left operator right``, of = <> < <= > >=."""
-
-    operator: str
-    left: Node
-    right: Node
-    at: int = field(default=0, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class IsNull:
-    """Whether there is no value; never unknown."""
-
-    value: Node
-    at: int = field(default=0, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class And:
-    """True where all parts are."""
-
-    parts: tuple[Node, ...]
-    at: int = field(default=0, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Or:
-    """True where any part is."""
-
-    parts: tuple[Node, ...]
-    at: int = field(default=0, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Not:
-    """True where the part is false."""
-
-    part: Node
-    at: int = field(default=0, compare=False)
-
-
-Node: TypeAlias = Column | Literal | Arithmetic | Comparison | IsNull | And | Or | Not
 
 
 @dataclass(frozen=True)
@@ -286,10 +223,10 @@ class _Parser:
             return Literal(_CONSTANTS[token.kind], token.at)
         if token.kind not in ("word", "name"):
             self._refuse(f"{token.told} where a column, a value or a parenthesis is expected", token)
-        return self._named(token)
+        return self._named(token, depth)
 
-    def _named(self, token: _Token) -> Node:
-        """A column, or a time: DATE '2024-01-31', TIMESTAMP '2024-01-31 12:00:00'."""
+    def _named(self, token: _Token, depth: int) -> Node:
+        """A column, a function, or a time: DATE '2024-01-31', TIMESTAMP '2024-01-31 12:00:00'."""
         if self._token.kind == "text" and token.kind == "word" and token.text.upper() in ("DATE", "TIMESTAMP"):
             given = self._next()
             micros = micros_of(_unquoted(given))
@@ -297,7 +234,7 @@ class _Parser:
                 self._refuse(f"{given.text} is no time such as '2024-01-31 12:00:00'", given)
             return Literal(Instant(micros), token.at)
         if self._token.kind == "(":
-            self._refuse(f"functions such as {token.text}() are not supported", token)
+            return self._function(token, self._deeper(depth, token))
         name = _unquoted(token)
         if self._token.kind != ".":
             return Column(name, None, token.at)
@@ -309,6 +246,20 @@ class _Parser:
         if column.kind not in ("word", "name"):
             self._refuse(f"{column.told} where a column of {name!r} is expected", column)
         return Column(_unquoted(column), name, token.at)
+
+    def _function(self, token: _Token, depth: int) -> Node:
+        name = token.text.lower()
+        if name not in ARGUMENTS:
+            self._refuse(f"functions such as {token.text}() are not supported; {', '.join(ARGUMENTS)} are", token)
+        self._expect("(")
+        given = [self.expression(_OR, depth)]
+        while self._taken(","):
+            given.append(self.expression(_OR, depth))
+        self._expect(")")
+        least, most = ARGUMENTS[name]
+        if not least <= len(given) <= (most or len(given)):
+            self._refuse(f"{name}() takes {told_arguments(name)}, and here are {len(given)}", token)
+        return Function(name, tuple(given), token.at)
 
     def _comparison(self, left: Node, token: _Token, depth: int) -> Node:
         if token.kind in _COMPARISONS:
@@ -431,39 +382,6 @@ def refuse(text: str, at: int, reason: str) -> NoReturn:
 # --- what it is over columns of some types ----------------------------------------------------------------------
 
 
-def parts_of(node: Node) -> tuple[Node, ...]:
-    """The nodes that a node is made of."""
-    if isinstance(node, Arithmetic | Comparison):
-        return node.left, node.right
-    if isinstance(node, And | Or):
-        return node.parts
-    if isinstance(node, Not):
-        return (node.part,)
-    return (node.value,) if isinstance(node, IsNull) else ()
-
-
-def with_parts(node: Node, parts: Sequence[Node]) -> Node:
-    """The node with other parts in place of its own."""
-    if isinstance(node, Arithmetic | Comparison):
-        left, right = parts
-        return type(node)(node.operator, left, right, node.at)
-    if isinstance(node, And | Or):
-        return type(node)(tuple(parts), node.at)
-    return type(node)(parts[0], node.at) if isinstance(node, Not | IsNull) else node
-
-
-def columns_of(tree: Node) -> Iterator[Column]:
-    """Every column of a tree, as often as it is named, in order of appearance."""
-    waiting, seen = [tree], set()
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, Column):
-            yield node
-        elif not isinstance(node, Literal) and id(node) not in seen:
-            seen.add(id(node))  # IN and BETWEEN compare one node with several
-            waiting.extend(reversed(parts_of(node)))
-
-
 class _Kinds:
     """What kinds of values nodes have, each found once; `BadArgument` where parts do not go together."""
 
@@ -495,7 +413,19 @@ class _Kinds:
         self._columns[node.name] = kind
         return kind
 
+    def _of_function(self, node: Function) -> str:
+        wanted = NUMBER if node.name in OF_NUMBERS else NULL
+        for part in node.arguments:
+            kind = self.of(part)
+            if wanted == NULL:
+                wanted = kind
+            elif kind not in (wanted, NULL):
+                refuse(self._text, part.at, f"this is a {kind} where {node.name}() takes a {wanted}")
+        return wanted
+
     def _of_parts(self, node: Node) -> str:
+        if isinstance(node, Function):
+            return self._of_function(node)
         wanted = NUMBER if isinstance(node, Arithmetic) else BOOLEAN if isinstance(node, And | Or | Not) else None
         kinds = []
         for part in parts_of(node):
@@ -544,6 +474,8 @@ def evaluate(node: Node, columns: Mapping[str, Values]) -> Values:
             else:
                 true, false = true | other.true, false & other.false
         return Values.truth(true, false)
+    if isinstance(node, Function):
+        return called(node.name, [evaluate(part, columns) for part in node.arguments])
     first = evaluate(parts_of(node)[0], columns)
     if isinstance(node, Not):
         return Values.truth(first.false, first.true)

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from appulse.queries.condition import Comparison, Condition
+    from appulse.queries.condition import Condition
     from appulse.queries.keys import Range
+    from appulse.queries.tree import Comparison
 
 #: The axis of a row's own time.
 TIME = "\0time"

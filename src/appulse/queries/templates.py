@@ -21,12 +21,14 @@ from appulse.kernels.strings import gather_runs
 from appulse.model.strings import Bytes
 from appulse.queries import keys
 from appulse.queries.columns import BOOLEAN, NULL, NUMBER, TEXT, TIME, Values, kind_of, objects
-from appulse.queries.condition import (
+from appulse.queries.condition import Condition, evaluate, micros_of, parse
+from appulse.queries.index import LEAST, MOST
+from appulse.queries.tree import (
     And,
     Arithmetic,
     Column,
     Comparison,
-    Condition,
+    Function,
     Instant,
     IsNull,
     Literal,
@@ -34,13 +36,9 @@ from appulse.queries.condition import (
     Not,
     Or,
     columns_of,
-    evaluate,
-    micros_of,
-    parse,
     parts_of,
     with_parts,
 )
-from appulse.queries.index import LEAST, MOST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -268,6 +266,8 @@ class _Taken:
         if isinstance(node, Arithmetic):
             # Fractions that meet each other are exact; as parameters they would be doubles.
             self.fit &= not self._fractions or _reads(node.left) or _reads(node.right)
+        if isinstance(node, Function):  # a constant among its arguments may meet others, which are exact
+            self.fit &= not any(isinstance(part, Literal) for part in node.arguments)
         if isinstance(node, Column) and self._fractions:  # and so they are beside decimals
             kind = self._types.get(node.name)
             self.fit &= kind is None or not (pa.types.is_decimal(kind) or pa.types.is_uint64(kind))
@@ -471,7 +471,9 @@ def _plain(column: Column) -> Column:
 
 
 def _kind(node: Node, types: Mapping[str, pa.DataType]) -> str | None:
-    """The kind of a column, or of a time; None of whatever else there is."""
+    """The kind of a column, of a time, or of a function of one; None of whatever else there is."""
+    if isinstance(node, Function):
+        return next((kind for part in node.arguments if (kind := _kind(part, types)) is not None), None)
     if isinstance(node, Literal) and isinstance(node.value, Instant):
         return TIME
     return kind_of(types[node.name]) if isinstance(node, Column) and node.name in types else None
