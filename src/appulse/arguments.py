@@ -113,9 +113,10 @@ def whole(least: int | None = None, most: int = _MOST_WHOLE, of: str = "") -> Ki
     return Kind(wanted, take)
 
 
-def one_of(*choices: str) -> Kind:
-    """One of some words."""
-    wanted = " or ".join(map(repr, choices)) if len(choices) < 3 else f"one of {', '.join(map(repr, choices))}"
+def one_of(*choices: str, shown: Sequence[str] | None = None) -> Kind:
+    """One of some words; ``shown`` are those that an error lists, where all of them are many."""
+    told = choices if shown is None else shown
+    wanted = " or ".join(map(repr, told)) if len(told) < 3 else f"one of {', '.join(map(repr, told))}"
 
     def take(value: Any) -> str:
         given = _text(value)

@@ -661,6 +661,12 @@ def _aggregate(matching: Sequence[Any], aggregate: str) -> Fraction | None:
     known = [Fraction(value) for value in matching if value is not None]
     if aggregate == "sum":
         return sum(known, Fraction(0))
+    if aggregate == "median":
+        return next((x for x in sorted(known) if 2 * sum(v <= x for v in known) >= len(known)), None)
+    if aggregate == "std":
+        middle = sum(known, Fraction(0)) / max(1, len(known))
+        squares = sum((v - middle) ** 2 for v in known)
+        return Fraction(math.sqrt(squares / (len(known) - 1))) if len(known) > 1 else None
     assert aggregate == "mean"
     return sum(known, Fraction(0)) / len(known) if known else None
 

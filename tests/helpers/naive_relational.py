@@ -122,6 +122,9 @@ def _aggregate(values: Sequence[Fraction], aggregate: str) -> Fraction:
         return Fraction(len(values))
     if aggregate in ("min", "max"):
         return min(values) if aggregate == "min" else max(values)
+    if aggregate == "median" or aggregate.startswith("p"):
+        share = Fraction(1, 2) if aggregate == "median" else Fraction(int(aggregate[1:]), 100)
+        return next(x for x in sorted(values) if sum(v <= x for v in values) >= share * len(values))
     total = sum(values, Fraction(0))
     return total if aggregate == "sum" else total / len(values)
 

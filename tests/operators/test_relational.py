@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from hypothesis.strategies import DrawFn
 
-ALL = ["sum", "mean", "count", "min", "max"]
+ALL = ["sum", "mean", "count", "min", "max", "median", "p90"]
 SCHEMA = pa.schema(
     [
         ("id", pa.int64()),
@@ -150,7 +150,7 @@ def check(answer: dict[str, Any], window: naive.Window, column: str = "x") -> No
         mean, deviation = naive.moments(expected)
         assert answer[name] == pytest.approx(mean, abs=1e-9)
         assert answer[f"{name}_std"] == pytest.approx(deviation, abs=2e-8)
-        if aggregate in ("mean", "min", "max"):
+        if aggregate not in ("sum", "count"):
             assert answer[f"{name}_exists"] == pytest.approx(float(exists), rel=1e-12)
         atoms = answer[f"{name}_distribution"]
         assert answer[f"{name}_distribution_error"] == 0.0
@@ -188,6 +188,35 @@ def test_aggregates_are_those_of_the_possible_worlds(case: Case) -> None:
     for key, windows in expected.items():
         for answer, window in zip(found[key], windows, strict=True):
             check(answer, window)
+
+
+@given(cases())
+def test_deviations_and_percentiles_of_certain_rows_are_those_of_numpy(case: Case) -> None:
+    case = replace(case, model="exact", existence=False)
+    asked = ["std", "median", "p1", "p75", "p99"]
+    result = ap.window_aggregate(case.stream, {"x": asked}, window=case.window, distribution=True)
+    expected: dict[tuple[Any, int], list[list[float]]] = {}
+    for window in naive.windows(case.naive_rows, case.window):
+        values = [row.samples[0][0] for row in window.rows]
+        values = values if window.size is None else values[-window.size :]
+        spread = np.std(values, ddof=1) if len(values) > 1 else None
+        own = [np.quantile(values, q, method="inverted_cdf") for q in (0.5, 0.01, 0.75, 0.99)]
+        expected.setdefault((window.group, window.time), []).append([spread, *own])
+    found = answers_of(result)
+    assert found.keys() == expected.keys()
+    for key, rows in expected.items():
+        for answer, row in zip(found[key], rows, strict=True):
+            assert [answer[f"x_{name}"] for name in asked] == pytest.approx(row, abs=1e-12)
+            assert [answer[f"x_{name}_exists"] for name in asked] == [float(row[0] is not None), 1, 1, 1, 1]
+            assert [len(answer[f"x_{name}_distribution"]) for name in asked] == [int(row[0] is not None), 1, 1, 1, 1]
+
+
+@pytest.mark.parametrize(("value", "existence"), [(ap.Gaussian("x", sigma=1.0), None), (ap.Exact("x"), "p")])
+def test_a_deviation_is_of_certain_rows(value: Any, existence: str | None) -> None:
+    rows = pa.table({"id": [1], "ts": [1], "x": [1.0], "p": [0.5]})
+    stream = ap.Stream(rows, key="id", time="ts", value=value, existence=existence)
+    with pytest.raises(ap.BadArgument, match="'std' is of rows that are certain"):
+        ap.window_aggregate(stream, {"x": "std"}, window=5)
 
 
 @given(cases())
@@ -671,9 +700,10 @@ def test_certain_rows_make_plain_aggregates() -> None:
         for i in (0, 10, 49, 50, 299):
             own = x[max(0, i - 49) : i + 1]
             expected = [own.sum(), own.mean(), len(own), own.min(), own.max()]
+            expected += np.quantile(own, [0.5, 0.9], method="inverted_cdf").tolist()
             row = result.slice(i, 1).to_pylist()[0]
             assert [row[f"x_{a}"] for a in ALL] == pytest.approx(expected)
-            assert [row[f"x_{a}_std"] for a in ALL] == pytest.approx([0.0] * 5, abs=1e-7)
+            assert [row[f"x_{a}_std"] for a in ALL] == pytest.approx([0.0] * len(ALL), abs=1e-7)
 
 
 # --- the front door ---------------------------------------------------------------------------------------------

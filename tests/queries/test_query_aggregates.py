@@ -30,7 +30,8 @@ def _uncertain(case: Case) -> int:
 def _asked(case: Case, column: Name) -> dict[str, Any]:
     named = f"{column.stream}.{column.column}"
     asked: dict[str, Any] = {"n": "count", "total": ("sum", named)}
-    return asked | ({"middle": ("mean", named)} if _uncertain(case) < 2 else {})
+    sure = {"half": ("median", named), "spread": ("std", named)} if not _uncertain(case) else {}
+    return asked | ({"middle": ("mean", named)} if _uncertain(case) < 2 else {}) | sure
 
 
 def _expected(case: Case, column: Name) -> Found:
@@ -41,15 +42,14 @@ def _expected(case: Case, column: Name) -> Found:
         if query.window is None and case.window is None:
             continue
         of = [naive_queries.aggregates(rows, query, how, column, case.window) for how in ("count", "sum")]
-        means = of[0]
-        if _uncertain(case) < 2:
-            means = naive_queries.aggregates(rows, query, "mean", column, case.window)
-        for count, total, mean in zip(*of, means, strict=True):
+        there = ("mean", "median", "std")[: (3, 1)[_uncertain(case)] if _uncertain(case) < 2 else 0]
+        of += [naive_queries.aggregates(rows, query, how, column, case.window) for how in there]
+        for count, total, *others in zip(*of, strict=True):
             if count.value:
-                own = (float(count.value), float(total.value or 0))
-                mean_of = (np.nan if mean.value is None else float(mean.value), float(mean.exists))
                 key = naive.plain(query.name), *map(str, count.group), count.micros
-                found[key] = own + (mean_of if _uncertain(case) < 2 else ())
+                found[key] = (float(count.value), float(total.value or 0))
+                for one in others:
+                    found[key] += (np.nan if one.value is None else float(one.value), float(one.exists))
     return found
 
 

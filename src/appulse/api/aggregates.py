@@ -37,12 +37,13 @@ def window_aggregate(
     """Aggregates of a stream's values over its window, at every tick, over all possible worlds.
 
     ``aggregates`` maps dimensions of the value, by name, to one or several of ``"sum"``, ``"mean"``, ``"count"``,
-    ``"min"`` and ``"max"``: ``{"load": ["sum", "max"]}``. In each world a count window, uncertain or not, holds the
+    ``"min"``, ``"max"``, ``"median"``, percentiles such as ``"p90"``, and, of rows that are certain, ``"std"``:
+    ``{"load": ["sum", "max"]}``. In each world a count window, uncertain or not, holds the
     newest ``size`` existing rows of those it keeps, another window its existing rows.
 
     Columns: those of ``partition_by``, ``time``, and of each aggregate its mean over the worlds,
-    ``<column>_<aggregate>``, and its standard deviation, ``..._std``. A mean, least or greatest value is over the
-    worlds where a row exists, and ``..._exists`` is their probability. ``distribution=True`` adds
+    ``<column>_<aggregate>``, and its standard deviation, ``..._std``. All but sums and counts are over the worlds
+    where a row exists, and ``..._exists`` is their probability. ``distribution=True`` adds
     ``..._distribution``, a list of (value, probability), exact up to 4096 values; beyond that neighbours are put
     together, and ``..._distribution_error`` is the root mean square of what values were moved by (0: exact). There is a
     row per tick and group, under a `TumblingWindow` one per block, at its end. ``single_valued=True`` gives the sum

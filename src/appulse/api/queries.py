@@ -48,9 +48,11 @@ def match_queries(
     are all in their windows when the newest of them comes.
 
     ``aggregate`` reports what the choices in each query's window add up to, in place of the choices: a mapping of names
-    to ``"count"``, ``("sum", "r.v")`` or ``("mean", "r.v")``. There is a row ``query, time`` (with the columns of
+    to ``"count"``, ``("sum", "r.v")`` or ``("mean", "r.v")``, and where all rows are certain ``("median", "r.v")``,
+    percentiles (``"p90"``) and ``"std"``, too. There is a row ``query, time`` (with the columns of
     ``partition_by`` between them) per tick at which something can match, with each name's value: expected ones, and
-    for a mean the mean over the worlds in which there is one, with ``<name>_exists`` its probability.
+    for a mean the mean over the worlds in which there is one, with ``<name>_exists`` its probability (so for the others
+    that need a value).
 
     ``options`` are for the size of the output, and partitions: see `Options`. More queries over one Spark frame than a
     worker can hold are held in parts that lie apart in space, and rows go to the parts that they may match in.

@@ -40,7 +40,6 @@ from appulse.model.readings import encode_readings
 from appulse.model.stream import Stream
 from appulse.model.uncertainty import Ball, Exact, Gaussian, Incomplete, Model, Position, Samples
 from appulse.operators.partners import MOST_COUNTED
-from appulse.operators.relational import AGGREGATES
 from appulse.operators.sensor_join import SensorJoin
 from appulse.operators.similarity_join import SimilarityJoin
 from appulse.windows.definitions import CountWindow, TimeWindow, UncertainCountWindow, Window
@@ -178,7 +177,7 @@ def _aggregate(table: pa.Table) -> None:
         call = resolve_aggregate(
             stream,
             table,
-            {"t": AGGREGATES},
+            {"t": ("sum", "mean", "count", "min", "max", "median")},
             window=window,
             distribution=True,
             single_valued=False,

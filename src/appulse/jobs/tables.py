@@ -52,7 +52,9 @@ def _each_once(given: list[str]) -> list[str]:
 
 
 Asked = Annotated[
-    list[Literal["sum", "mean", "count", "min", "max"]],
+    list[
+        Literal["sum", "mean", "count", "min", "max", "std", "median"] | Annotated[str, Field(pattern="^p[1-9][0-9]?$")]
+    ],
     Field(min_length=1),
     OneOrMore,
     AfterValidator(_each_once),

@@ -1,7 +1,8 @@
-"""Count, sum and mean over the choices of rows that satisfy a query, in its windows at each tick.
+"""Count, sum, mean, deviation and quantiles over the choices of rows that satisfy a query, in its windows at each tick.
 
 Counts and sums of what may or may not be are expected ones: the sum of expectations, however choices share rows. A mean
-is no such sum: it is taken over worlds (`expected_means`), where one stream at most is uncertain.
+is no such sum: it is taken over worlds (`expected_means`), where one stream at most is uncertain. Deviations and
+quantiles are of choices that are certain.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from appulse.kernels import quantiles
 from appulse.kernels.means import expected_means
 from appulse.model.batch import Batch
+from appulse.operators.percentiles import PERCENTILES, share_of
 from appulse.operators.query_windows import Choices, choices
 
 if TYPE_CHECKING:
@@ -27,7 +30,11 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 COUNT, SUM, MEAN = "count", "sum", "mean"
-AGGREGATES = (COUNT, SUM, MEAN)
+#: Those of choices that are certain.
+OF_CERTAIN = frozenset({"std", "median", *PERCENTILES})
+#: Those that there are only where a choice has a value.
+CONDITIONAL = frozenset({MEAN, *OF_CERTAIN})
+AGGREGATES = (COUNT, SUM, MEAN, "std", "median", *PERCENTILES)
 # Choices at ticks that are put together at once.
 _AT_ONCE = 1 << 22
 
@@ -188,6 +195,9 @@ def _in_cells(
             values.append(
                 _means(sides, found.at, chosen[valid[chosen]], cell[valid[chosen]], value, weight, len(cells))
             )
+        elif one.aggregate in OF_CERTAIN:
+            kept = valid[chosen]
+            values.append(_spreads(one.aggregate, cell[kept], value[chosen[kept]], len(cells)))
         else:
             total = np.bincount(cell, weights=(weight * value)[chosen], minlength=len(cells)).astype(np.float64)
             values.append([total, np.ones(len(cells))])
@@ -225,3 +235,16 @@ def _means(
     there = np.unique(cell[first])
     mean[there], exists[there] = expected_means(cell[first], row, number, summed, weight[chosen[first]])
     return [mean, exists]
+
+
+def _spreads(aggregate: str, cell: Ints, value: Floats, cells: int) -> list[Floats]:
+    """The deviation, or a quantile, of the values in each cell, and whether there is one."""
+    order = np.argsort(cell, kind="stable")
+    ends = np.searchsorted(cell[order], np.arange(cells), side="right")
+    begins, found = np.append(0, ends[:-1])[:cells], np.empty(cells)
+    share = share_of(aggregate)
+    if share is None:
+        quantiles.deviations(begins, ends, value[order], found)
+    else:
+        quantiles.certain(begins, ends, value[order], *share, found)
+    return [found, (~np.isnan(found)).astype(np.float64)]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from appulse.kernels import aggregates as kernels
+from appulse.kernels import quantiles
 from appulse.kernels.numbering import COUNT, TUMBLE_ROWS, TUMBLE_TIME
 from appulse.kernels.poisson_binomial import absent_pmf
 from appulse.model.covariance import deviations
@@ -25,6 +26,7 @@ from appulse.operators.attributes import Attribute
 from appulse.operators.labels import LabelNumbers
 from appulse.operators.numbering import END, Released, Sequencer
 from appulse.operators.output import Output, Watch
+from appulse.operators.percentiles import PERCENTILES, share_of
 from appulse.windows.frames import Rule
 
 if TYPE_CHECKING:
@@ -35,9 +37,8 @@ if TYPE_CHECKING:
     from appulse.model.strings import Labels
     from appulse.model.uncertainty import Model
 
-AGGREGATES = ("sum", "mean", "count", "min", "max")
-#: Those that there are only where a row exists.
-CONDITIONAL = frozenset({"mean", "min", "max"})
+UNCONDITIONAL = ("sum", "count")  # others there are only where a row exists
+AGGREGATES = (*UNCONDITIONAL, "mean", "min", "max", "std", "median", *PERCENTILES)
 _MOMENTS = {"sum": 0, "mean": 2, "count": 4}
 
 
@@ -327,8 +328,13 @@ class _Evaluation:
         """One per aggregate asked for."""
         found = []
         for asked in self._plan.asked:
+            if asked.aggregate == "std":
+                found.append(self._spread(asked))
+                continue
             if asked.aggregate in ("min", "max"):
                 moments, distribution = self._extreme(asked)
+            elif share_of(asked.aggregate) is not None:
+                moments, distribution = self._quantile(asked)
             else:
                 moments = self._moments(asked)
                 distribution = self._distribution(asked) if self._plan.distribution else None
@@ -363,6 +369,36 @@ class _Evaluation:
         if not self._plan.distribution:
             return out, None
         return out, self._joined(self._shares(value[a:b], chance[a:b]) for a, b in pairwise(at.tolist()))
+
+    def _quantile(self, asked: AggregateSpec) -> tuple[NDArray[np.float64], Distribution | None]:
+        part, whole = share_of(asked.aggregate) or (1, 2)
+        out = np.zeros((len(self._begin), 2))
+        if self._held.form == Form.POINT and (self._exist == 1.0).all():
+            size = self._plan.size
+            begin = np.maximum(self._begin, self._end - size) if size else self._begin
+            values = np.ascontiguousarray(self._held.centre[:, asked.dimension])
+            quantiles.certain(begin, self._end, values, part, whole, out[:, 0])
+            return out, self._certainly(out[:, 0]) if self._plan.distribution else None
+        rows = kernels.UncertainRows(self._exist, *self._points_of(asked.dimension))
+        at, value, chance = quantiles.uncertain(self._begin, self._end, rows, self._plan.size, part, whole, out)
+        if not self._plan.distribution:
+            return out, None
+        return out, self._joined(self._shares(value[a:b], chance[a:b]) for a, b in pairwise(at.tolist()))
+
+    def _spread(self, asked: AggregateSpec) -> Answer:
+        """The deviation of rows that are all there, as the call has made sure."""
+        size, found = self._plan.size, np.empty(len(self._begin))
+        begin = np.maximum(self._begin, self._end - size) if size else self._begin
+        quantiles.deviations(begin, self._end, np.ascontiguousarray(self._held.centre[:, asked.dimension]), found)
+        known = ~np.isnan(found)
+        distribution = self._certainly(found) if self._plan.distribution else None
+        return Answer(found, np.where(known, 0.0, np.nan), known.astype(np.float64), distribution)
+
+    def _certainly(self, values: NDArray[np.float64]) -> Distribution:
+        """Values that are sure, where there is one."""
+        known = ~np.isnan(values)
+        first = np.append(0, np.cumsum(known))
+        return Distribution(first, values[known], np.ones(int(first[-1])), np.zeros(len(values)))
 
     @staticmethod
     def _shares(value: NDArray[np.float64], chance: NDArray[np.float64]) -> _Part:

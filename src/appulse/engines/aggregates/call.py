@@ -24,11 +24,11 @@ from appulse.model.columns import is_list
 from appulse.model.encode import infer_dimensions
 from appulse.model.objects import Objects
 from appulse.model.times import from_micros
-from appulse.model.uncertainty import Position, Samples, names
+from appulse.model.uncertainty import Position, Samples, is_certain, names
 from appulse.operators.attributes import dimension_of
 from appulse.operators.relational import (
     AGGREGATES,
-    CONDITIONAL,
+    UNCONDITIONAL,
     AggregatePlan,
     AggregateSpec,
     AggregateState,
@@ -50,7 +50,8 @@ if TYPE_CHECKING:
     from appulse.operators.relational import Answer, Distribution
     from appulse.windows.definitions import Window
 
-_GIVEN = several(one_of(*AGGREGATES), "at least one aggregate", least=1, single=str)
+_ONE = one_of(*AGGREGATES, shown=(*AGGREGATES[:7], "p1", "... p99"))
+_GIVEN = several(_ONE, "at least one aggregate", least=1, single=str)
 _MAPPED = mapping(NAME, _GIVEN, "a mapping such as {'load': ['sum', 'max']}", least=1)
 Aggregates: TypeAlias = Annotated[Mapping[str, str | Sequence[str]], _MAPPED]
 #: A distribution in an answer.
@@ -94,7 +95,7 @@ class AggregateCall(ObjectsCall):
         for asked in self.plan.asked:
             name = f"{asked.column}_{asked.aggregate}"
             fields += [(name, pa.float64()), (f"{name}_std", pa.float64())]
-            if asked.aggregate in CONDITIONAL:
+            if asked.aggregate not in UNCONDITIONAL:
                 fields.append((f"{name}_exists", pa.float64()))
             if self.plan.distribution:
                 fields += [(f"{name}_distribution", DISTRIBUTION), (f"{name}_distribution_error", pa.float64())]
@@ -142,6 +143,11 @@ def resolve_aggregate(
     if single_valued and (distribution or any(asked.aggregate != "sum" for asked in plan.asked)):
         raise BadArgument(
             "single_valued=True is for sums, as single values: without distribution= and other aggregates."
+        )
+    if any(asked.aggregate == "std" for asked in plan.asked) and not (is_certain(model) and encoding.existence is None):
+        raise BadArgument(
+            f"'std' is of rows that are certain, and those of stream {name!r} are not. Ask for 'p16' and 'p84', which "
+            "are over all possible worlds."
         )
     partitions = tuple((column, column_type(schema, column, name)) for column in stream.partitions)
     return AggregateCall(
@@ -268,7 +274,7 @@ def aggregate_table(found: Found, call: AggregateCall) -> pa.Table:
         from_micros(found.time, call.encoding.time_type, call.encoding.unit),
     ]
     for asked, answer in zip(call.plan.asked, found.answers, strict=True):
-        columns += _answer_columns(answer, conditional=asked.aggregate in CONDITIONAL)
+        columns += _answer_columns(answer, conditional=asked.aggregate not in UNCONDITIONAL)
     return pa.Table.from_arrays(columns, schema=call.answer_schema)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from appulse.model.times import from_micros
-from appulse.operators.query_aggregates import MEAN, aggregate_choices
+from appulse.operators.query_aggregates import CONDITIONAL, aggregate_choices
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -34,7 +34,7 @@ def aggregate_table(
     ]
     for asked, (value, exists) in zip(call.aggregates, found.values, strict=True):
         columns.append(pa.array(value, mask=np.isnan(value)))
-        if asked.aggregate == MEAN:
+        if asked.aggregate in CONDITIONAL:
             columns.append(pa.array(exists))
     return pa.Table.from_arrays(columns, schema=call.answer_schema)
 

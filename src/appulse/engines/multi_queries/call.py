@@ -25,7 +25,7 @@ from appulse.model.stream import stream_names
 from appulse.model.strings import encode
 from appulse.model.times import from_micros
 from appulse.model.uncertainty import is_certain
-from appulse.operators.query_aggregates import AGGREGATES, COUNT, MEAN, QueryAggregate
+from appulse.operators.query_aggregates import AGGREGATES, CONDITIONAL, COUNT, MEAN, OF_CERTAIN, QueryAggregate
 from appulse.queries.columns import NUMBER, kind_of
 from appulse.windows.definitions import CountWindow, TimeWindow
 from appulse.windows.frames import meaning_of, rule_of
@@ -115,7 +115,7 @@ class WindowCall(Call[WindowRows]):
         fields = [(QUERY, self.streams[0].query_type), *self.partitions, ("time", self.common_time)]
         for asked in self.aggregates:
             fields.append((asked.name, pa.float64()))
-            if asked.aggregate == MEAN:
+            if asked.aggregate in CONDITIONAL:
                 fields.append((f"{asked.name}_exists", pa.float64()))
         return pa.schema(fields)
 
@@ -281,7 +281,7 @@ def _aggregates(
                 f"aggregate={{{name!r}: {how!r}}}: {aggregate!r} is none.{nearest(str(aggregate), AGGREGATES)}"
             )
         if (column is None) != (aggregate == COUNT) or len(how) > 2:
-            raise BadArgument(f"aggregate={{{name!r}: {how!r}}}: give 'count', ('sum', 'r.v') or ('mean', 'r.v').")
+            raise BadArgument(f"aggregate={{{name!r}: {how!r}}}: give 'count', ('sum', 'r.v') or ('median', 'r.v').")
         if column is not None and (column not in call.types or kind_of(call.types[column]) != NUMBER):
             known = [own for own, kind in call.types.items() if kind_of(kind) == NUMBER]
             raise BadArgument(
@@ -292,7 +292,12 @@ def _aggregates(
                 f"A mean over choices of rows of which {' and '.join(uncertain)} are uncertain has no closed form, for "
                 "choices share rows. Ask for sum and count, or make rows of all but one stream certain."
             )
-        for own in (name, f"{name}_exists")[: 2 if aggregate == MEAN else 1]:
+        if aggregate in OF_CERTAIN and uncertain:
+            raise BadArgument(
+                f"{aggregate!r} is over rows that are certain, and those of {' and '.join(uncertain)} are not. Ask for "
+                "the mean, or take the aggregate of one stream by ap.window_aggregate first."
+            )
+        for own in (name, f"{name}_exists")[: 2 if aggregate in CONDITIONAL else 1]:
             if own in taken:
                 raise BadArgument(f"Two columns of the answers would be named {own!r}. Rename an aggregate.")
             taken.add(own)

@@ -1,0 +1,17 @@
+"""The names of quantiles among aggregates: ``median``, and percentiles ``p1`` to ``p99``."""
+
+from __future__ import annotations
+
+from math import gcd
+
+PERCENTILES = tuple(f"p{k}" for k in range(1, 100))
+
+
+def share_of(aggregate: str) -> tuple[int, int] | None:
+    """Which share of rows are at most that, as a fraction; None of an aggregate that is no quantile."""
+    if aggregate == "median":
+        return 1, 2
+    if aggregate not in PERCENTILES:
+        return None
+    part = int(aggregate[1:])
+    return part // gcd(part, 100), 100 // gcd(part, 100)
