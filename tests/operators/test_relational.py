@@ -195,7 +195,7 @@ def test_deviations_and_percentiles_of_certain_rows_are_those_of_numpy(case: Cas
     case = replace(case, model="exact", existence=False)
     asked = ["std", "median", "p1", "p75", "p99"]
     result = ap.window_aggregate(case.stream, {"x": asked}, window=case.window, distribution=True)
-    expected: dict[tuple[Any, int], list[list[float]]] = {}
+    expected: dict[tuple[Any, int], list[list[Any]]] = {}
     for window in naive.windows(case.naive_rows, case.window):
         values = [row.samples[0][0] for row in window.rows]
         values = values if window.size is None else values[-window.size :]
