@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import appulse as ap
-from appulse.engines.encounters.bucket import EncounterBucket
+from appulse.engines.bucket import Bucket
 from appulse.engines.encounters.call import resolve_encounters
 from appulse.engines.options import Options
-from appulse.engines.spark.routing import ToGroups, bucket_keys
-from appulse.engines.spark.stage import GroupBuckets, Stage
+from appulse.engines.spark.encounters.call import encounter_stages, leg_routing
 from appulse.engines.spark.tiles import TilePlan
+from appulse.engines.spark.tiling import Tiling, Version
 from tests.helpers import naive_encounters as naive
 from tests.helpers.fake_spark import FakeQuery
 from tests.helpers.streaming import drained, files, read_stream
@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from appulse.engines.encounters.call import EncounterCall
     from appulse.engines.spark.pipeline import Routing
-    from appulse.engines.spark.tiling import Tiling
+    from appulse.engines.spark.stage import Stage
 
 MODELS = ("exact", "gaussian", "samples")
 DIMENSIONS = ("x", "y", "z")
@@ -241,32 +242,108 @@ def test_changes_add_up_to_what_is_closed(case: Case) -> None:
 class FakeEncounters(FakeQuery):
     """Encounters on a played Spark."""
 
+    call: EncounterCall
+    slot: int = 1 << 22
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._take(Tiling((Version(self.plan),), self.slot))
+
     def _routing(self, tiling: Tiling) -> Routing:
-        return ToGroups(bucket_keys(tiling, grouped=self.call.grouped))
+        return leg_routing(self.call, tiling)
 
-    def _stages(self, tiling: Tiling) -> Sequence[Stage]:  # noqa: ARG002 - whatever the tiling
-        return [Stage(GroupBuckets(self.call, EncounterBucket), "encounters")]
+    def _stages(self, tiling: Tiling) -> Sequence[Stage]:
+        return encounter_stages(self.call, tiling)
 
 
-@given(cases(), st.integers(1, 9), st.integers(1, 3), st.sampled_from((-(1 << 40), 1 << 18)))
-def test_a_played_spark_answers_as_in_process(case: Case, cut: int, buckets: int, slack: int) -> None:
-    """Workers that forget, attempts that fail, logs that begin anew."""
-    expected = case.found()
-    streams = [case.stream(None, "ab"[i], lateness=100) for i in range(len(case.streams))]
-    settings = case.settings | {"emit": "closed", "on_reject": "collect", "options": Options()}
+@given(
+    cases(),
+    st.integers(1, 9),
+    st.integers(1, 4),
+    st.sampled_from((-(1 << 40), 1 << 18)),
+    st.sampled_from((0.7, 2.0, 50.0)),
+    st.sampled_from((1 << 20, 1 << 23)),
+    st.sampled_from(("closed", "legs")),
+    st.booleans(),
+)
+def test_a_played_spark_answers_as_in_process(
+    case: Case, cut: int, tiles: int, slack: int, side: float, slot: int, emit: str, ordered: bool
+) -> None:
+    """Any tiles, workers that forget, attempts that fail, logs that begin anew; and time that moves on, or does not."""
+    expected = case.found(emit=emit)
+    streams = [case.stream(None, "ab"[i], lateness=0 if ordered else 100) for i in range(len(case.streams))]
+    settings = case.settings | {"emit": emit, "on_reject": "collect", "options": Options()}
     call = resolve_encounters(streams, [table.schema for table in case.tables], **settings)
-    spark = FakeEncounters(call, TilePlan(buckets, 1.0, 0.0, 0.0), Random(cut))
+    spark = FakeEncounters(call, TilePlan(tiles, side, 0.0, 0.0), Random(cut), slot=slot)
     found: list[pa.Table] = []
     rows = [(i, row) for i, own in enumerate(case.streams) for row in own]
     Random(cut).shuffle(rows)
+    if ordered:
+        rows.sort(key=lambda row: row[1].time)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(EncounterBucket, "slack", slack)
+        patch.setattr(Bucket, "slack", slack)
         for at in range(0, len(rows), cut):
             push = rows[at : at + cut]
             names = [encoding.name for encoding in call.encodings]
             found += spark.batch({n: case.table([row for s, row in push if s == i]) for i, n in enumerate(names)})[0]
         found += spark.end()[0]
     assert _rows(found) == _rows([expected])
+
+
+def test_things_that_never_end_are_held_in_little_room() -> None:
+    """Two that stay beside each other for long, and one that comes near them now and then."""
+    n = 240
+    time = np.repeat(np.arange(n, dtype=float), 3)
+    x = np.array([[0.0, 1.0, 30.0 if i % 20 else 2.0] for i in range(n)]).reshape(-1)
+    table = pa.table({"key": ["a", "b", "c"] * n, "time": time, "x": x})
+    stream = ap.Stream(None, key="key", time="time", value=ap.Exact("x"), motion=ap.Straight(5))
+    settings: dict[str, Any] = {"epsilon": 1.5, "probability": 1.0}
+    expected = ap.encounters(replace(stream, frame=table), **settings)
+    by_hand = ap.Encounters(stream, **settings)
+    more: dict[str, Any] = {"gap": 0, "min_seconds": 0, "emit": "closed", "on_reject": "collect", "options": Options()}
+    call = resolve_encounters([replace(stream, name="left")], [table.schema], **settings, **more)
+    spark = FakeEncounters(call, TilePlan(3, 4.0, 0.0, 0.0), Random(1), slot=7_000_000)
+    found, played = [], []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Bucket, "slack", 1 << 12)
+        for at in range(0, len(table), 12):
+            found.append(by_hand.push(table.slice(at, 12)))
+            played += spark.batch({"left": table.slice(at, 12)})[0]
+    engine = by_hand._engine
+    assert engine is not None and len(engine.bucket) < 40  # noqa: PT018
+    assert sum(len(part) for part in played) > 5  # while the streams go on
+    held = sum(len(value[0]) for store in spark.stores.values() for value in store["log"].values())
+    assert held < 60_000, held
+    assert _rows([*found, by_hand.drain()]) == _rows([expected])
+    assert _rows([*played, *spark.end()[0]]) == _rows([expected])
+
+
+@given(cases())
+def test_answers_have_what_the_readings_of_the_closest_approach_carry(case: Case) -> None:
+    tables = [
+        table.append_column("note", pa.array([f"{i} {place}" for place in range(len(table))], pa.string()))
+        for i, table in enumerate(case.tables)
+    ]
+    streams = [case.stream(table, "ab"[i], carry=["note"]) for i, table in enumerate(tables)]
+    legs = ap.encounters(*streams, **case.settings, emit="legs").to_pylist()
+    rows = [row | {"stream": i} for i, table in enumerate(tables) for row in table.to_pylist()]
+    noted = {row["note"]: row for row in rows}
+    for row in legs:
+        for side, stream in (("left", 0), ("right", len(tables) - 1)):
+            reading = noted[row[f"{side}_note"]]
+            assert (reading["key"], reading["time"]) == (row[f"{side}_key"], row[f"{side}_time"])
+            assert reading["stream"] == stream
+    for row in ap.encounters(*streams, **case.settings).to_pylist():
+        of = [leg for leg in legs if (leg["left_key"], leg["right_key"]) == (row["left_key"], row["right_key"])]
+        assert any(
+            (leg["left_note"], leg["right_note"]) == (row["left_note"], row["right_note"])
+            and leg["closest_distance"] == row["closest_distance"]
+            for leg in of
+        )
+    carried = ap.encounters(*streams, **case.settings)
+    if any(len({(row.group, row.key, row.time) for row in own}) < len(own) for own in case.streams):
+        return  # which of two readings of one time stays goes by what they carry, too
+    assert _rows([carried.drop_columns(["left_note", "right_note"])]) == _rows([case.found()])
 
 
 def _rows(tables: Sequence[pa.Table]) -> list[str]:
@@ -293,20 +370,25 @@ def _moving(frame: Any, **changes: Any) -> ap.Stream[Any]:
 SETTINGS: dict[str, Any] = {"epsilon": 3.0, "probability": 0.3, "gap": "20 seconds"}
 
 
-@pytest.mark.parametrize("grouped", [False, True])
-def test_spark_answers_as_in_process(spark: SparkSession, tmp_path: Path, grouped: bool) -> None:
-    table = _tracks(800, 60, 1)
-    changes: dict[str, Any] = {"partition_by": "room"} if grouped else {}
-    expected = ap.encounters(_moving(table, **changes), **SETTINGS)
-    assert len(expected) > (5 if grouped else 20)
-    folder = files(tmp_path / "in", table, 300)
-    batch = ap.encounters(_moving(spark.read.parquet(str(folder)), **changes), **SETTINGS).toArrow()
-    assert batch.schema.names == expected.schema.names
-    assert _rows([batch]) == _rows([expected])
-    streamed = ap.encounters(_moving(read_stream(spark, folder), lateness=5, **changes), **SETTINGS)
-    found, rejects = drained(streamed, tmp_path / "out")
-    assert _rows([found]) == _rows([expected])
-    assert len(rejects) == 0
+def test_spark_answers_as_in_process(spark: SparkSession, tmp_path: Path) -> None:
+    """With what readings carry, and a reading that is refused."""
+    table = _tracks(600, 60, 1)
+    table = pa.concat_tables([table, table.slice(20, 1)])
+    changes: dict[str, Any] = {"carry": ["room"]}
+    found = ap.encounters(_moving(table, **changes), **SETTINGS)
+    expected, refused = _rows([found]), ap.rejects(found)
+    assert len(found) > 20
+    assert [row["reason"] for row in refused.to_pylist()] == ["same time"]
+    folder = files(tmp_path / "in", table, 400)
+    batch = ap.encounters(_moving(spark.read.parquet(str(folder)), **changes), **SETTINGS)
+    answers = batch.toArrow()
+    assert answers.schema.names == found.schema.names
+    assert _rows([answers]) == expected
+    assert _rows([ap.rejects(batch).toArrow()]) == _rows([refused])
+    streamed = ap.encounters(_moving(read_stream(spark, folder), lateness=900, **changes), **SETTINGS)
+    written, rejects = drained(streamed, tmp_path / "out")
+    assert _rows([written]) == expected
+    assert _rows([rejects]) == _rows([refused])
 
 
 def test_many_legs_in_many_cells_are_those_of_the_twin() -> None:
@@ -366,5 +448,24 @@ def test_bad_motion_and_bad_arguments() -> None:
         ap.encounters(replace(stream, value=ap.Incomplete("x", "y")), epsilon=1.0, probability=1.0)
     with pytest.raises(ap.BadArgument, match="above 0"):
         ap.Straight(0)
-    with pytest.raises(ap.BadArgument, match="above 0"):
-        ap.Course("sog", "cog", horizon=0)
+    endless: Any
+    for endless, message in ((0, "above 0"), (math.inf, "finite"), (None, "seconds"), ("ever", "duration")):
+        with pytest.raises(ap.BadArgument, match=message):
+            ap.Course("sog", "cog", horizon=endless)
+    with pytest.raises(ap.BadInput, match="same time"):
+        ap.encounters(replace(stream, frame=twice), epsilon=1.0, probability=1.0, on_reject="fail")
+
+
+def test_time_may_run_backwards_in_a_key_within_the_lateness() -> None:
+    """Beyond it a reading is a reject, and changes nothing."""
+    table = pa.table({"key": ["a", "b"] * 20, "time": [float(i // 2) for i in range(40)], "x": [0.0, 1.0] * 20})
+    table = table.set_column(2, "x", pa.array([i * 0.1 + i % 2 for i in range(40)]))
+    stream = ap.Stream(None, key="key", time="time", value=ap.Exact("x"), motion=ap.Straight(5), lateness=3)
+    expected = ap.encounters(replace(stream, frame=table), epsilon=1.2, probability=1.0)
+    join = ap.Encounters(stream, epsilon=1.2, probability=1.0)
+    found = [join.push(table.slice(at, 4).take(pa.array([3, 2, 1, 0]))) for at in range(0, 40, 4)]
+    found.append(join.push(pa.table({"key": ["a"], "time": [2.0], "x": [900.0]})))
+    found.append(join.drain())
+    assert _rows(found) == _rows([expected])
+    (row,) = join.rejects().to_pylist()
+    assert (row["reason"], row["key"], row["time"]) == ("late", "a", 2.0)

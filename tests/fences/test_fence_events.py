@@ -200,7 +200,7 @@ class FakeFences(FakeQuery):
     call: FenceCall
 
     def _routing(self, tiling: Tiling) -> Routing:
-        return ToThings(bucket_keys(tiling, grouped=self.call.grouped), self.call.encodings[0])
+        return ToThings(bucket_keys(tiling, grouped=self.call.grouped), self.call.encodings[:1])
 
     def _stages(self, tiling: Tiling) -> Sequence[Stage]:  # noqa: ARG002 - whatever the tiling
         return [Stage(GroupBuckets(self.call, FenceBucket), "fences")]

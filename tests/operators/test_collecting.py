@@ -89,7 +89,7 @@ class FakeCollect(FakeQuery):
     call: CollectCall
 
     def _routing(self, tiling: Tiling) -> Routing:
-        return ToThings(bucket_keys(tiling, grouped=True), self.call.encodings[0])
+        return ToThings(bucket_keys(tiling, grouped=True), self.call.encodings[:1])
 
     def _stages(self, tiling: Tiling) -> Sequence[Stage]:  # noqa: ARG002 - whatever the tiling
         return [Stage(GroupBuckets(self.call, CollectBucket), "collect")]

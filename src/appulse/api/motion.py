@@ -70,7 +70,7 @@ def encounters(
     refuse_twice(streams)
     spark = [is_spark(stream.frame) for stream in streams]
     if all(spark):
-        from appulse.engines.spark.encounters import spark_encounters
+        from appulse.engines.spark.encounters.call import spark_encounters
 
         return cast("Result", spark_encounters(streams, settings))
     if any(spark):

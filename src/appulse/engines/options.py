@@ -27,7 +27,7 @@ _ON_TILES = (
 USED_BY = {
     "bounds": (*_JOINS, *_HELD),
     "index": (*_JOINS, *_HELD),
-    "side": (*_JOINS, *_HELD),
+    "side": ("encounters", *_JOINS, *_HELD),
     "sample": (*_JOINS, *_HELD, "sensor_join"),
     "sweep": ("sensor_join",),
     "partitions": _ON_TILES,

@@ -59,7 +59,7 @@ class Meetings(NamedTuple):
 
 
 @exact_kernel
-def _box(legs: Legs, i: int, k: int, epsilon: float) -> tuple[float, float]:
+def swept_box(legs: Legs, i: int, k: int, epsilon: float) -> tuple[float, float]:
     """The extent of a leg along a dimension, so wide that those of legs to be compared touch."""
     wide = 0.5 * epsilon + legs.reach[i]
     return min(legs.at[i, k], legs.to[i, k]) - wide, max(legs.at[i, k], legs.to[i, k]) + wide
@@ -72,12 +72,13 @@ def _range(legs: Legs, i: int, k: int, epsilon: float, bins: Bins) -> tuple[int,
         return (legs.begin[i] - bins.origin) // bins.slot, (legs.end[i] - bins.origin) // bins.slot
     if not bins.cells:
         return 0, 0
-    low, high = _box(legs, i, k, epsilon)
+    low, high = swept_box(legs, i, k, epsilon)
     return math.floor(low / bins.cell), math.floor(high / bins.cell)
 
 
 @exact_kernel
-def _mixed(value: np.uint64, more: np.uint64) -> np.uint64:
+def mixed(value: np.uint64, more: np.uint64) -> np.uint64:
+    """A hash with a number more in it."""
     value = (value ^ more) * np.uint64(0x9E3779B97F4A7C15)
     return value ^ (value >> np.uint64(29))
 
@@ -109,8 +110,8 @@ def enter(legs: Legs, epsilon: float, bins: Bins, hashes: Hashes, owner: Ints) -
             for x in range(low[1], high[1] + 1):
                 for y in range(low[2], high[2] + 1):
                     for z in range(low[3], high[3] + 1):
-                        value = _mixed(np.uint64(legs.group[i]), np.uint64(s))
-                        value = _mixed(_mixed(_mixed(value, np.uint64(x)), np.uint64(y)), np.uint64(z))
+                        value = mixed(np.uint64(legs.group[i]), np.uint64(s))
+                        value = mixed(mixed(mixed(value, np.uint64(x)), np.uint64(y)), np.uint64(z))
                         hashes[total], owner[total] = value, i
                         total += 1
 
@@ -119,12 +120,12 @@ def enter(legs: Legs, epsilon: float, bins: Bins, hashes: Hashes, owner: Ints) -
 def _is_least(legs: Legs, i: int, j: int, epsilon: float, bins: Bins, value: np.uint64, d: int) -> bool:
     """Whether a bin is the least of those that both legs are in."""
     slot = max(_range(legs, i, -1, epsilon, bins)[0], _range(legs, j, -1, epsilon, bins)[0])
-    least = _mixed(np.uint64(legs.group[i]), np.uint64(slot))
+    least = mixed(np.uint64(legs.group[i]), np.uint64(slot))
     for k in range(3):
         place = 0
         if k < d:
             place = max(_range(legs, i, k, epsilon, bins)[0], _range(legs, j, k, epsilon, bins)[0])
-        least = _mixed(least, np.uint64(place))
+        least = mixed(least, np.uint64(place))
     return bool(least == value)
 
 
@@ -147,12 +148,12 @@ def find(legs: Legs, epsilon: float, alone: bool, bins: Bins, hashes: Hashes, ow
             time, box = np.empty((2 * (last - first), 2), np.int64), np.empty((2 * (last - first), 2 * d))
         some = owner[first:last]
         for p in range(last - first):
-            box[p, 0] = _box(legs, some[p], 0, epsilon)[0]
+            box[p, 0] = swept_box(legs, some[p], 0, epsilon)[0]
         some = some[np.argsort(box[: last - first, 0])]
         for p in range(last - first):
             time[p, 0], time[p, 1] = legs.begin[some[p]], legs.end[some[p]]
             for k in range(d):
-                box[p, 2 * k], box[p, 2 * k + 1] = _box(legs, some[p], k, epsilon)
+                box[p, 2 * k], box[p, 2 * k + 1] = swept_box(legs, some[p], k, epsilon)
         for p in range(last - first):
             i = some[p]
             for q in range(p + 1, last - first):

@@ -9,6 +9,7 @@ import numpy as np
 
 from appulse.kernels.tangent import leads, ways
 from appulse.model.batch import Batch
+from appulse.model.carried import split_carried
 from appulse.model.motion import Straight
 from appulse.model.objects import Objects
 
@@ -56,8 +57,8 @@ class LegMaker:
     Things move in a plane, or along geodesics of an ``earth``.
     """
 
-    def __init__(self, motion: Motion, earth: Earth | None = None) -> None:
-        self._motion, self._earth = motion, earth
+    def __init__(self, motion: Motion, earth: Earth | None = None, *, carried: bool = False) -> None:
+        self._motion, self._earth, self._carried = motion, earth, carried
         self.pending: Pending | None = None
 
     @property
@@ -82,7 +83,7 @@ class LegMaker:
         led = np.zeros(len(given), bool)
         if self.pending is not None:
             led[: len(self.pending)] = self.pending.led
-        thing = things(given.key, given.group)
+        thing = things(split_keys(given.key, self._carried)[0], given.group)
         order = np.lexsort((given.time, thing))  # stable, so the first of one time stays
         first = np.ones(len(order), bool)
         first[1:] = (np.diff(thing[order]) != 0) | (np.diff(given.time[order]) != 0)
@@ -135,11 +136,57 @@ class LegMaker:
         return Legs(rows, end, to)
 
 
+class LegMakers:
+    """The legs of all streams of a call."""
+
+    def __init__(self, motions: Sequence[Motion], earth: Earth | None, carried: Sequence[bool]) -> None:
+        self.makers = [LegMaker(motion, earth, carried=own) for motion, own in zip(motions, carried, strict=False)]
+
+    def push(
+        self, rows: Sequence[Sequence[Objects]], complete: int, *, ended: bool
+    ) -> tuple[list[Legs | None], list[tuple[int, Objects]]]:
+        """Legs by stream, and readings that have the time of another of their key, with their stream."""
+        made = [maker.push(own, complete, ended=ended) for maker, own in zip(self.makers, rows, strict=True)]
+        twice = [(i, one.twice) for i, one in enumerate(made) if one is not None and len(one.twice)]
+        return [None if one is None else one.legs for one in made], twice
+
+    @property
+    def longest(self) -> int:
+        """The most that a leg lasts."""
+        return max(maker.longest for maker in self.makers)
+
+    @property
+    def since(self) -> int | None:
+        """No leg to come begins before this, unless by readings to come; None: nothing waits."""
+        return min((maker.since for maker in self.makers if maker.since is not None), default=None)
+
+    @property
+    def due(self) -> int | None:
+        """What ticks have to be complete beyond for a leg to be known."""
+        known = [maker.since + maker.longest for maker in self.makers if maker.since is not None]
+        return min(known, default=None)
+
+    @property
+    def pending(self) -> dict[str, Pending]:
+        """Readings that may yet start a leg, by name."""
+        held = {f"pending{i}": maker.pending for i, maker in enumerate(self.makers)}
+        return {name: batch for name, batch in held.items() if batch is not None and len(batch)}
+
+    def restore(self, name: str, batch: Pending) -> None:
+        """Take in what `pending` has of a name."""
+        self.makers[int(name.removeprefix("pending"))].pending = batch
+
+
 def routes(earth: Earth, at: NDArray[np.float64], to: NDArray[np.float64]) -> NDArray[np.float64]:
     """Metres east and north (n, 2) of the geodesics from places to others."""
     found = np.empty((len(at), 2))
     ways(earth, at, to, found)
     return found
+
+
+def split_keys(keys: Bytes, carried: bool) -> tuple[Bytes, Bytes | None]:  # noqa: FBT001 - what keys are
+    """Keys, and the columns behind them, where there are some."""
+    return split_carried(keys) if carried else (keys, None)
 
 
 def things(keys: Bytes, group: Labels | None) -> NDArray[np.int64]:

@@ -11,13 +11,14 @@ from appulse.model import defects as why
 from appulse.model.batch import Batch, field_names
 from appulse.model.codec import from_columns, pack_columns, unpack_columns
 from appulse.model.objects import Objects
-from appulse.operators.encounters import Approaches, Encounters
+from appulse.operators.encounters import Encounters
+from appulse.operators.leg_pairs import Approaches
 from appulse.operators.legs import Legs, Pending
 from appulse.operators.numbering import in_canonical_order
 from appulse.operators.waiting import Waiting
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
     from numpy.typing import NDArray
@@ -64,9 +65,7 @@ class EncounterBucket(ObjectsBucket):
         released = [one.release(self.complete) for one in self.waiting]
         rows = [[in_canonical_order(Objects.concat(parts))] if parts else [] for parts in released]
         found = self.operator.push(rows, self.complete, ended=ended)
-        for stream, twice in found.twice:
-            details = ["another reading of its key has this time"] * len(twice)
-            self.rejected.append(self.call.refused(stream, twice, why.SAME_TIME, details))
+        self.rejected += refused_twice(self.call, found.twice)
         tables = encounter_tables(found, self.call)
         self.output.add(sum(map(len, tables)))
         self.counts.update(self.operator.counts)
@@ -87,14 +86,14 @@ class EncounterBucket(ObjectsBucket):
     def whole(self) -> tuple[list[int], Mapping[str, NDArray[Any]], list[bytes]]:
         """Readings that wait, and what the operator holds."""
         rows = self.blocks((i, part) for i, one in enumerate(self.waiting) for part in one.parts)
-        held = [_HELD + _packed(name, batch) for name, batch in self.operator.state().items()]
+        held = [_HELD + packed_state(name, batch) for name, batch in self.operator.state().items()]
         return [self.complete], {}, [*rows, *held]
 
     def resume(self, numbers: list[int], arrays: Mapping[str, NDArray[Any]], given: Blobs) -> None:  # noqa: ARG002
         """Go on from a snapshot."""
         (self.complete,) = numbers
         self._hold_again(given)
-        self.operator.restore(dict(_unpacked(block[len(_HELD) :]) for block in given[_HELD]))
+        self.operator.restore(dict(unpacked_state(block[len(_HELD) :]) for block in given[_HELD]))
 
     def _hold_again(self, given: Blobs) -> None:
         for block in given[self.rows_tag]:
@@ -108,7 +107,13 @@ class LocalEncounters(Local[Objects]):
         super().__init__(EncounterBucket(call))
 
 
-def _packed(name: str, batch: Batch) -> bytes:
+def refused_twice(call: EncounterCall, twice: Sequence[tuple[int, Objects]]) -> list[pa.Table]:
+    """Readings that have the time of another of their key, as rejects."""
+    detail = "another reading of its key has this time"
+    return [call.refused(stream, rows, why.SAME_TIME, [detail] * len(rows)) for stream, rows in twice]
+
+
+def packed_state(name: str, batch: Batch) -> bytes:
     """A batch by name; the columns of its readings are among its own."""
     columns: dict[str, Any] = {_NAME: (name.encode(),)}
     for own in field_names(type(batch)):
@@ -120,8 +125,8 @@ def _packed(name: str, batch: Batch) -> bytes:
     return pack_columns(_WORD, columns)
 
 
-def _unpacked(blob: bytes) -> tuple[str, Batch]:
-    """What `_packed` packed."""
+def unpacked_state(blob: bytes | memoryview) -> tuple[str, Batch]:
+    """What `packed_state` packed."""
     columns, _ = unpack_columns(_WORD, blob, copied=True)
     name = columns.pop(_NAME)[0].decode()
     rows = {own: columns.pop(own) for own in list(columns) if own.startswith(_ROWS)}

@@ -9,13 +9,14 @@ import numpy as np
 import pyarrow as pa
 
 from appulse.arguments import one_of
-from appulse.engines.carrying import refuse_carry
+from appulse.engines.carrying import carried_of, refuse_repeated
 from appulse.engines.meaning import of_call, of_stream, of_types
 from appulse.engines.objects import ObjectsCall
 from appulse.engines.schemas import check_partitions, common_key_type, common_time_type, encoding_of, known_dimensions
 from appulse.engines.thresholds import check_places, of_epsilon, thresholds, within_tolerance
 from appulse.errors import BadArgument
 from appulse.kernels.capsule import MOST_DIMENSIONS
+from appulse.model.carried import carried_columns
 from appulse.model.encode import gaussian_reach, reach_quantile
 from appulse.model.meaning import real, seconds
 from appulse.model.motion import Course, Straight, Velocity
@@ -24,7 +25,7 @@ from appulse.model.stream import stream_names
 from appulse.model.strings import decode
 from appulse.model.times import duration, from_micros, is_time
 from appulse.model.uncertainty import Exact, Gaussian, Incomplete, Position
-from appulse.operators.encounters import EncounterPlan
+from appulse.operators.leg_pairs import EncounterPlan
 from appulse.operators.plan import tolerated
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ if TYPE_CHECKING:
     from appulse.model.encoding import Encoding
     from appulse.model.meaning import Meaning
     from appulse.model.stream import Stream
-    from appulse.operators.encounters import Approaches, Found
+    from appulse.operators.encounters import Found
+    from appulse.operators.leg_pairs import Approaches
 
 CLOSED, CHANGES, LEGS = "closed", "changes", "legs"
 EmitEncounters: TypeAlias = Annotated[str, one_of(CLOSED, CHANGES, LEGS)]
@@ -88,11 +90,21 @@ class EncounterCall(ObjectsCall):
         if self.plan.emit == LEGS:
             legs = [(f"{side}_{what}", kind) for side in ("left", "right") for what, kind in self._own]
             overlap = [("overlap_start", self.overlap_type), ("overlap_end", self.overlap_type)]
-            return pa.schema([*legs, *overlap, *closest, ("probability", real_number)])
+            return pa.schema([*legs, *overlap, *closest, ("probability", real_number), *self._carried])
         span = [("start", self.overlap_type), ("end", self.overlap_type)]
         figures = [("seconds_within", real_number), ("probability", real_number), ("legs", pa.int64())]
         change = [("change", pa.int32())] if self.plan.emit == CHANGES else []
-        return pa.schema([("left_key", key), ("right_key", key), *span, *closest, *figures, *change])
+        return pa.schema([("left_key", key), ("right_key", key), *span, *closest, *figures, *change, *self._carried])
+
+    @property
+    def sides(self) -> tuple[Encoding, Encoding]:
+        """How the columns of the left and of the right stream are read."""
+        return self.streams[0], self.streams[-1]
+
+    @property
+    def _carried(self) -> list[tuple[str, pa.DataType]]:
+        sides = zip(("left", "right"), self.sides, strict=True)
+        return [(f"{side}_{name}", kind) for side, one in sides for name, kind in one.carry]
 
     @property
     def _own(self) -> list[tuple[str, pa.DataType]]:
@@ -148,7 +160,6 @@ def resolve_encounters(
                 "(ap.impute) before the call."
             )
     check_places(streams, names)
-    refuse_carry(streams, "encounters", "an encounter is about many readings")
     check_partitions(streams, schemas, names)
     d = known_dimensions(names, [stream.value for stream in streams], schemas)
     if d is None:
@@ -184,6 +195,7 @@ def resolve_encounters(
         emit=emit,
         earth=earth,
         vertical=vertical,
+        carried=tuple(bool(stream.carry) for stream in streams),
     )
     key_type, time_type = common_key_type(streams, schemas, names), common_time_type(streams, schemas, names)
     encodings = tuple(
@@ -193,10 +205,11 @@ def resolve_encounters(
             time_type=time_type,
             quantile=plan.quantile,
             gaussian_reach=plan.reach,
+            carry=carried_of(stream, schema, name),
         )
         for stream, schema, name in zip(streams, schemas, names, strict=True)
     )
-    return EncounterCall(
+    call = EncounterCall(
         plan,
         encodings,
         probability,
@@ -206,6 +219,8 @@ def resolve_encounters(
         on_reject=on_reject,
         max_output=options.max_output,
     )
+    refuse_repeated(call.answer_schema)
+    return call
 
 
 def _check_stream(stream: Stream, name: str, d: int) -> None:
@@ -257,12 +272,12 @@ def _has_closed_form(stream: Stream) -> bool:
 def encounter_tables(found: Found, call: EncounterCall) -> list[pa.Table]:
     """Answers in the types the user gave: what is final, and before it what entered, where changes are asked for."""
     if call.plan.emit == LEGS:
-        parts = [_legs_table(found.final, call)]
-    elif call.plan.emit == CLOSED:
-        parts = [_table(found.final, call)]
+        return [_legs_table(found.final, call)] if len(found.final) else []
+    if call.plan.emit == CLOSED:
+        given: list[tuple[Approaches, int | None]] = [(found.final, None)]
     else:
-        parts = [_table(found.entered, call, 1), _table(found.final, call, -1)]
-    return [part for part in parts if len(part)]
+        given = [(found.entered, 1), (found.final, -1)]
+    return [_table(runs, call, change) for runs, change in given if len(runs)]
 
 
 def _legs_table(legs: Approaches, call: EncounterCall) -> pa.Table:
@@ -275,6 +290,7 @@ def _legs_table(legs: Approaches, call: EncounterCall) -> pa.Table:
         _times(legs.end, call.overlap_type, call),
         *_closest(legs, call),
         pa.array(legs.probability),
+        *_carried(legs, call),
     ]
     return pa.Table.from_arrays(columns, schema=call.answer_schema)
 
@@ -291,7 +307,15 @@ def _table(runs: Approaches, call: EncounterCall, change: int | None = None) -> 
         pa.array(runs.legs),
     ]
     columns += [] if change is None else [pa.array(np.full(len(runs), change, np.int32))]
+    columns += _carried(runs, call)
     return pa.Table.from_arrays(columns, schema=call.answer_schema)
+
+
+def _carried(runs: Approaches, call: EncounterCall) -> list[pa.Array]:
+    """What the readings carry that the legs of the closest approach start with."""
+    sides = zip((runs.left_carried, runs.right_carried), call.sides, strict=True)
+    kinds = [(tail, [kind for _, kind in one.behind]) for tail, one in sides if tail is not None and one.behind]
+    return [column for tail, own in kinds for column in carried_columns(tail, own)]
 
 
 def _closest(runs: Approaches, call: EncounterCall) -> list[pa.Array]:

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 #: Blocks of rows begin with a letter of their own.
 ANSWERS, REJECTS, METRICS, FLOORS, PRESENCE, END, NOTES, PAIRS = b"A", b"R", b"M", b"F", b"P", b"E", b"N", b"Q"
+LEGS, PROGRESS = b"L", b"G"
 
 
 def table_bytes(tag: bytes, table: pa.Table) -> bytes:

@@ -49,7 +49,7 @@ def spark_grouped(
 
     def routing(tiling: Tiling) -> ToGroups:
         keys = bucket_keys(tiling, grouped=call.grouped)
-        return ToThings(keys, call.encodings[0]) if by_key else ToGroups(keys)
+        return ToThings(keys, tuple(call.encodings)) if by_key else ToGroups(keys)
 
     operator = Operator(
         call,

@@ -91,6 +91,7 @@ class Operator:
     refused: pa.Table | None = None  # rejects that are known before any row
     needs_newest: bool = False  # whether the answers of a batch depend on the newest time of all
     replanned: bool = False  # whether the call asks for tiles of its own making
+    refuses: bool = False  # whether the first stage refuses rows that are good by themselves
     again: bool = False  # whether it is in the query already, and here for its rejects alone
 
     @property
@@ -119,6 +120,10 @@ def built(operator: Operator, tiling: Tiling, control: str | None = None) -> Spa
     else:
         rows = _stream(operator, tiling, control) if streaming else _batch(operator, tiling)
     bad = None if streaming else bad_rows_of(operator.call, operator.sources.frames, operator.rejects)
+    if bad is not None and operator.refuses:
+        refuse = _refuser(operator.stages(tiling)[0], arrow_schema(operator.rejects))
+        blocks = _encoded(operator, tiling, None)
+        bad = bad.unionAll(blocks.groupBy("tile").applyInArrow(refuse, operator.rejects))
 
     name = metrics_name(next(_NUMBERS))
     if streaming and operator.judge is None and not operator.again:
@@ -259,6 +264,14 @@ def _sender(stage: Stage) -> Callable[[pa.Table], pa.Table]:
         return pa.table({"tile": keys, "block": blobs})
 
     return send
+
+
+def _refuser(stage: Stage, arrow: pa.Schema) -> Callable[[pa.Table], pa.Table]:
+    def refuse(table: pa.Table) -> pa.Table:
+        refused = stage.refused(table.column("tile")[0].as_py(), blobs_of(table))
+        return pa.concat_tables([arrow.empty_table(), *(in_schema(part, arrow) for part in refused)])
+
+    return refuse
 
 
 def _answerer(stage: Stage, arrow: pa.Schema) -> Callable[[pa.Table], pa.Table]:

@@ -61,7 +61,7 @@ class ToGroups:
         if len(self.keys) == 1 or not self._apart(rows):
             yield from ((self.keys[0], block, newest) for block, newest in packed(rows, stream))
             return
-        bucket = (self._hashes(rows) % np.uint64(len(self.keys))).astype(np.int64)
+        bucket = (self._hashes(rows, stream) % np.uint64(len(self.keys))).astype(np.int64)
         for b in np.unique(bucket).tolist():
             for block, newest in packed(rows.take(np.flatnonzero(bucket == b)), stream):
                 yield self.keys[b], block, newest
@@ -70,7 +70,7 @@ class ToGroups:
         """Whether rows may go to several buckets."""
         return rows.group is not None
 
-    def _hashes(self, rows: Objects) -> NDArray[np.uint64]:
+    def _hashes(self, rows: Objects, stream: int) -> NDArray[np.uint64]:  # noqa: ARG002 - one is as another
         return group_hashes(rows)
 
 
@@ -78,13 +78,13 @@ class ToGroups:
 class ToThings(ToGroups):
     """Rows go to the bucket of their key, in their group."""
 
-    encoding: Encoding
+    encodings: tuple[Encoding, ...]
 
     def _apart(self, rows: Objects) -> bool:  # noqa: ARG002 - rows have keys
         return True
 
-    def _hashes(self, rows: Objects) -> NDArray[np.uint64]:
-        numbers, keys = np.empty(len(rows), np.int64), own_keys(rows, self.encoding)
+    def _hashes(self, rows: Objects, stream: int) -> NDArray[np.uint64]:
+        numbers, keys = np.empty(len(rows), np.int64), own_keys(rows, self.encodings[stream])
         key_numbers(keys.offsets, keys.data, numbers)
         return group_hashes(rows) + numbers.view(np.uint64)
 
@@ -98,7 +98,7 @@ class ToBlocks(ToGroups):
     def _apart(self, rows: Objects) -> bool:  # noqa: ARG002 - rows have times
         return True
 
-    def _hashes(self, rows: Objects) -> NDArray[np.uint64]:
+    def _hashes(self, rows: Objects, stream: int) -> NDArray[np.uint64]:  # noqa: ARG002 - one is as another
         block = (rows.time // self.span if self.span else rows.time).view(np.uint64)
         # Blocks that follow each other go to different buckets, whatever their number is a multiple of.
         return group_hashes(rows) + (block * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(32))

@@ -132,16 +132,24 @@ class Stage:
 
     def at_once(self, key: int, blobs: list[bytes], newest: int | None = None) -> tuple[list[pa.Table], Sent]:
         """The answers of all there is, and what goes to the next stage: a batch query, whose streams have ended."""
+        bucket, answers = self._ended(key, blobs, newest)
+        for rejects in bucket.rejected:  # rows are never late in a batch, and its rejects are read apart
+            for row in rejects.to_pylist():
+                if row["reason"] != SAME_TIME:
+                    warnings.warn(f"A query was removed: {row['values']}: {row['detail']}", stacklevel=2)
+        return [*map(read_table, by_tag(blobs)[ANSWERS]), *answers], bucket.sent
+
+    def refused(self, key: int, blobs: list[bytes]) -> list[pa.Table]:
+        """The good rows that a batch query refuses all the same."""
+        return [table for table in self._ended(key, blobs, None)[0].rejected if len(table)]
+
+    def _ended(self, key: int, blobs: list[bytes], newest: int | None) -> tuple[Bucket[Any], list[pa.Table]]:
+        """A bucket whose streams have ended, and its answers."""
         given = by_tag(blobs)
         bucket = self.buckets.make(key)
         bucket.admit(map(bucket.unpack, given[bucket.rows_tag]))
         bucket.receive(given)
-        answers = [*map(read_table, given[ANSWERS]), *bucket.advance(None, newest or 0)]
-        for rejects in bucket.rejected:  # rows are never late in a batch, and its rejects are read apart
-            for row in rejects.to_pylist():
-                what = "A row was refused" if row["reason"] == SAME_TIME else "A query was removed"
-                warnings.warn(f"{what}: {row['values']}: {row['detail']}", stacklevel=2)
-        return answers, bucket.sent
+        return bucket, bucket.advance(None, newest or 0)
 
     def _load(self, key: int, state: TileState) -> tuple[Cached, int]:
         if plan := self.buckets.plan(key):

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from appulse.engines.base import Call, Finish
-    from appulse.engines.join.call import JoinCall
     from appulse.model.stream import Stream
 
 #: What a tile reports of each micro-batch.
@@ -62,7 +61,7 @@ _SIDES = ("left", "right")
 _IN_UTC: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
 
 
-def result_schemas(call: JoinCall, streams: Sequence[Stream]) -> tuple[T.StructType, T.StructType]:
+def result_schemas(call: Call[Any], streams: Sequence[Stream]) -> tuple[T.StructType, T.StructType]:
     """Spark's schemas of answers and rejects: keys and times in the types they came in."""
     key, time = common_types(call, streams)
     own = {f"{side}_key": key for side in _SIDES} | {f"{side}_time": time for side in _SIDES} | {"time": time}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -164,7 +164,18 @@ def group_hashes(objects: Objects) -> NDArray[np.uint64]:
     return table[objects.group.codes]
 
 
-def hashed_plan(plan: JoinPlan, tiles: int, gaussian_reach: float | None, side: float | None = None) -> TilePlan:
+class Reaching(Protocol):
+    """What says how far rows reach."""
+
+    @property
+    def models(self) -> Sequence[Any]: ...
+    @property
+    def limit(self) -> float: ...
+    @property
+    def earth(self) -> Any: ...
+
+
+def hashed_plan(plan: Reaching, tiles: int, gaussian_reach: float | None, side: float | None = None) -> TilePlan:
     """A plan without a sample: cells by epsilon and what the models tell of reaches, spread by hash."""
     margin = plan.limit / 2.0
     known, varying = 0.0, False
@@ -183,7 +194,7 @@ def hashed_plan(plan: JoinPlan, tiles: int, gaussian_reach: float | None, side: 
     return TilePlan(tiles, side, coarse, margin, dims=_dims(plan))
 
 
-def _dims(plan: JoinPlan) -> int:
+def _dims(plan: Reaching) -> int:
     """Dimensions that are cut into cells: of the Earth all three, as two would put north and south into one cell."""
     return 2 if plan.earth is None else 3
 

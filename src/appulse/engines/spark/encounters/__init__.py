@@ -1,0 +1,1 @@
+"""Encounters on Spark: how they are routed, and the buckets of their stages."""

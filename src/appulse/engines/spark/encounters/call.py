@@ -1,0 +1,55 @@
+"""Encounters on Spark: readings -> legs by key -> tiles of space and time -> encounters by the keys that meet."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from appulse.engines.encounters.call import LEGS, resolve_encounters
+from appulse.engines.spark.encounters.buckets import LegBuckets, RunBuckets, TileBuckets
+from appulse.engines.spark.encounters.tiling import tiling_of
+from appulse.engines.spark.pipeline import Operator, built
+from appulse.engines.spark.results import remember
+from appulse.engines.spark.routing import ToThings, bucket_keys
+from appulse.engines.spark.sources import Sources, with_watermark_delay
+from appulse.engines.spark.stage import Stage
+from appulse.engines.spark.tagged import arrow_schema, result_schemas
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark.sql import DataFrame
+
+    from appulse.engines.encounters.call import EncounterCall
+    from appulse.engines.spark.tiling import Tiling
+    from appulse.model.stream import Stream
+
+
+def spark_encounters(streams: Sequence[Stream], settings: Mapping[str, Any]) -> DataFrame:
+    """The encounters of Spark frames, lazily; streaming if they are."""
+    options = settings["options"]
+    sources = Sources.of([stream.frame for stream in streams], [stream.lateness for stream in streams])
+    streams = [with_watermark_delay(stream) for stream in streams]
+    schemas = [arrow_schema(frame.schema) for frame in sources.frames]
+    call = sources.chained(resolve_encounters(streams, schemas, **settings))
+    answers, rejects = result_schemas(call, streams)
+    operator = Operator(
+        call,
+        sources,
+        routing=lambda tiling: leg_routing(call, tiling),
+        stages=lambda tiling: encounter_stages(call, tiling),
+        answers=answers,
+        rejects=rejects,
+        refuses=True,
+    )
+    return remember(built(operator, tiling_of(call, sources.partitions(options), sources.slots, options)))
+
+
+def leg_routing(call: EncounterCall, tiling: Tiling) -> ToThings:
+    """Readings go to the bucket of their key."""
+    return ToThings(bucket_keys(tiling), call.encodings)
+
+
+def encounter_stages(call: EncounterCall, tiling: Tiling) -> list[Stage]:
+    """The stages of encounters."""
+    stages = [Stage(LegBuckets(call, tiling), "legs"), Stage(TileBuckets(call, tiling), "meetings")]
+    return stages if call.plan.emit == LEGS else [*stages, Stage(RunBuckets(call, tiling), "encounters")]

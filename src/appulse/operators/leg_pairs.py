@@ -1,0 +1,323 @@
+"""Pairs of legs that come close: legs are kept as long as one to come may overlap them, new ones compared with all."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from appulse.kernels import earth_legs
+from appulse.kernels import legs as kernels
+from appulse.kernels.arrays import RowPairs
+from appulse.model.batch import Batch
+from appulse.model.encode import sampled
+from appulse.model.strings import Bytes, Labels
+from appulse.operators.legs import Legs, routes, split_keys, things
+from appulse.operators.plan import tolerated
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from appulse.kernels.geodesic import Earth
+    from appulse.model.motion import Motion
+    from appulse.model.objects import Objects
+    from appulse.model.uncertainty import Model
+
+#: Before every time, and after all of them.
+NEVER, EVER = -(1 << 62), 1 << 62
+_FEW_AT_ONCE = 64  # legs that share a time, on average, up to which cells of space do not pay
+_MOST_ENTRIES = 16  # bins of a leg, on average
+
+
+@dataclass(frozen=True)
+class EncounterPlan:
+    """What is asked: microseconds, and per stream its model and its motion. ``limit`` is epsilon with its tolerance.
+
+    ``reach`` is that of a Gaussian in sigmas; None where errors are compared sample by sample. Of positions, there is
+    an ``earth``, and perhaps a ``vertical`` epsilon, beside which ``epsilon`` is the horizontal one.
+    """
+
+    models: tuple[Model, ...]
+    motions: tuple[Motion, ...]
+    epsilon: float
+    limit: float
+    threshold: float
+    quantile: float
+    reach: float | None
+    gap: int
+    least: int  # that the means are within epsilon
+    emit: str
+    earth: Earth | None = None
+    vertical: float | None = None
+    carried: tuple[bool, ...] = (False, False)  # whether keys have columns behind them
+
+    @property
+    def longest(self) -> int:
+        """The most that a leg lasts."""
+        return max(motion.longest for motion in self.motions)
+
+    @property
+    def alone(self) -> bool:
+        """Whether a stream meets itself."""
+        return len(self.models) == 1
+
+
+@dataclass(frozen=True)
+class Approaches(Batch):
+    """Pairs of legs that come close, and encounters, which are runs of them; times and ``within`` in microseconds.
+
+    ``left_time`` and ``right_time`` are of the readings that legs start with, ``begin`` and ``end`` of the overlaps.
+    What is carried is that of the readings which the legs of the closest approach start with.
+    """
+
+    left_key: Bytes
+    right_key: Bytes
+    left_time: NDArray[np.int64]
+    right_time: NDArray[np.int64]
+    begin: NDArray[np.int64]
+    end: NDArray[np.int64]
+    closest_time: NDArray[np.float64]
+    distance: NDArray[np.float64]
+    within: NDArray[np.int64]
+    probability: NDArray[np.float64]
+    legs: NDArray[np.int64]
+    announced: NDArray[np.bool_]
+    group: Labels | None = None
+    left_carried: Bytes | None = None
+    right_carried: Bytes | None = None
+
+    @classmethod
+    def none(cls, group: Labels | None = None) -> Approaches:
+        """No pair at all."""
+        ints, floats, keys = np.empty(0, np.int64), np.empty(0), Bytes.of([])
+        few = (ints, ints, ints, ints, floats, floats, ints, floats, ints, np.empty(0, bool))
+        return cls(keys, keys, *few, group)
+
+
+@dataclass
+class LegPairs:
+    """The legs that may still be met, by stream. ``owned`` leaves the others of the candidates to other tiles."""
+
+    plan: EncounterPlan
+    counts: Counter[str] = field(default_factory=Counter)
+    owned: Callable[[kernels.Legs, RowPairs, Labels | None], NDArray[np.bool_]] | None = None
+
+    def __post_init__(self) -> None:
+        self.legs: list[Legs | None] = [None] * len(self.plan.motions)
+
+    def __len__(self) -> int:
+        return sum(len(legs) for legs in self.legs if legs is not None)
+
+    def know(self, fresh: Sequence[Legs | None]) -> None:
+        """Keep legs that were compared with those kept."""
+        for i, new in enumerate(fresh):
+            held = [legs for legs in (self.legs[i], new) if legs is not None and len(legs)]
+            self.legs[i] = Legs.concat(held) if held else None
+
+    def forget(self, since: int) -> None:
+        """No leg to come begins before a time."""
+        self.legs = [None if legs is None else legs.filter(legs.end >= since) for legs in self.legs]
+
+    def meet(self, fresh: Sequence[Legs | None]) -> Approaches:
+        """The pairs of legs that come close, one of them new; new ones are kept from now on."""
+        before = [0 if legs is None else len(legs) for legs in self.legs]
+        self.know(fresh)
+        parts = [
+            (i, legs, np.arange(len(legs)) >= known)
+            for i, (legs, known) in enumerate(zip(self.legs, before, strict=True))
+            if legs is not None and len(legs)
+        ]
+        if len(parts) < len(fresh) or not any(new.any() for _, _, new in parts):
+            return Approaches.none()
+        return self._compared(parts)
+
+    def _compared(self, parts: Sequence[tuple[int, Legs, NDArray[np.bool_]]]) -> Approaches:
+        plan = self.plan
+        keys, tails = zip(*(split_keys(legs.rows.key, plan.carried[i]) for i, legs, _ in parts), strict=True)
+        labels = [legs.rows.group for _, legs, _ in parts if legs.rows.group is not None]
+        group = Labels.concat(labels) if labels else None
+        key = Bytes.concat(keys)
+        swept = joined([swept_legs(plan, i, legs) for i, legs, _ in parts])._replace(
+            thing=things(key, None),
+            group=swept_groups(group, len(key)),
+            fresh=np.concatenate([new for _, _, new in parts]),
+        )
+        pairs = _candidates(swept, plan.limit, alone=plan.alone)
+        self.counts["candidates"] += len(pairs.left)
+        if self.owned is not None:
+            own = np.flatnonzero(self.owned(swept, pairs, group))
+            self.counts["elsewhere"] += len(pairs.left) - len(own)
+            pairs = RowPairs(pairs.left[own], pairs.right[own])
+        found = self._met([(i, legs) for i, legs, _ in parts], swept, pairs)
+        close = np.flatnonzero(found.probability >= plan.threshold)
+        left, right = pairs.left[close], pairs.right[close]
+        ones = np.ones(len(close), np.int64)
+        # What the legs of a side carry: those of a stream alone are on both.
+        first = len(keys[0])
+        carried = [None if tail is None else tail.take(at) for tail, at in _sides(tails, left, right, first)]
+        return Approaches(
+            key.take(left),
+            key.take(right),
+            swept.begin[left],
+            swept.begin[right],
+            found.begin[close],
+            found.end[close],
+            found.closest_time[close],
+            found.distance[close],
+            np.rint(found.within[close]).astype(np.int64),
+            found.probability[close],
+            ones,
+            ones == 0,
+            None if group is None else group.take(left),
+            *carried,
+        )
+
+    def _met(self, parts: Sequence[tuple[int, Legs]], swept: kernels.Legs, pairs: RowPairs) -> kernels.Meetings:
+        """What becomes of pairs of legs."""
+        plan = self.plan
+        rows = [legs.rows if plan.reach is not None else self._with_errors(i, legs.rows) for i, legs in parts]
+        found = _meetings(len(pairs.left))
+        if plan.earth is not None:
+            self._met_on_earth(plan.earth, parts, swept, pairs, found)
+        else:
+            kernels.approach(swept, pairs, plan.limit, found)
+            if plan.reach is None:
+                errors = kernels.Displacements(*_displacements(rows))
+                kernels.sampled_meetings(swept, errors, pairs, plan.limit, plan.threshold, found)
+            else:
+                noise = kernels.Noise(*self._noise(swept.side, rows), swept.begin)
+                kernels.gaussian_meetings(swept, noise, pairs, plan.epsilon, plan.limit, plan.threshold, found)
+        if plan.reach is not None:
+            mass = np.concatenate([own.mass for own in rows])
+            found.probability[:] *= mass[pairs.left] * mass[pairs.right]
+        return found
+
+    def _met_on_earth(
+        self,
+        earth: Earth,
+        parts: Sequence[tuple[int, Legs]],
+        swept: kernels.Legs,
+        pairs: RowPairs,
+        found: kernels.Meetings,
+    ) -> None:
+        plan, rows = self.plan, [legs.rows for _, legs in parts]
+        at = np.concatenate([own.centre for own in rows])
+        to = np.concatenate([legs.to for _, legs in parts])
+        altitude = np.stack([at[:, 3:], to[:, 3:]], axis=1)[:, :, 0] if at.shape[1] > 3 else at[:, :0]
+        at, to = np.ascontiguousarray(at[:, :3]), np.ascontiguousarray(to[:, :3])
+        taken = earth_legs.Routes(routes(earth, at, to), altitude)
+        variance, growth = self._noise(swept.side, rows)
+        steep = np.square(np.concatenate([_sigma(own, -1) for own in rows]))
+        vertical = plan.vertical or 0.0
+        wanted = earth_legs.Wanted(
+            (plan.epsilon, vertical), (plan.limit, tolerated(vertical)), plan.vertical is not None, plan.threshold
+        )
+        errors = earth_legs.Errors(variance, steep, growth)
+        earth_legs.earth_meetings(earth, swept._replace(at=at, to=to), taken, errors, pairs, wanted, found)
+
+    def _with_errors(self, stream: int, rows: Objects) -> Objects:
+        """The readings with samples of their errors, which are compared one by one."""
+        return sampled(rows, self.plan.models[stream], self.plan.quantile)
+
+    def _noise(
+        self, sides: NDArray[np.int64], rows: Sequence[Objects]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The variance of each leg, and its growth in a microsecond."""
+        growth = np.array([motion.noise**2 * 1e-6 for motion in self.plan.motions])
+        return np.square(np.concatenate([_sigma(own) for own in rows])), growth[sides]
+
+
+def swept_legs(plan: EncounterPlan, stream: int, legs: Legs) -> kernels.Legs:
+    """Where legs of a stream are to be looked for, the same in every process; things and groups are left open."""
+    rows, to = legs.rows, legs.to
+    at, reach = rows.centre, rows.reach
+    noise = plan.motions[stream].noise
+    if noise and plan.reach is not None:
+        variance = np.square(_sigma(rows)) + noise * noise * (legs.end - rows.time) * 1e-6
+        reach = plan.reach * np.sqrt(variance)
+    if plan.earth is not None:
+        bulge = np.empty(len(at))
+        flat = np.ascontiguousarray(at[:, :3]), np.ascontiguousarray(to[:, :3])
+        earth_legs.bulges(plan.earth, *flat, bulge)
+        reach = reach + bulge
+        if plan.vertical is not None:  # altitudes have a threshold of their own
+            at, to = flat
+    none = np.zeros(len(at), np.int64)
+    side = np.full(len(at), stream)
+    return kernels.Legs(rows.time, legs.end, at, to, reach, side, none, none, none == 0)
+
+
+def swept_groups(group: Labels | None, n: int) -> NDArray[np.int64]:
+    """A number for each leg's group."""
+    return np.zeros(n, np.int64) if group is None else group.compact().codes.astype(np.int64)
+
+
+def joined(parts: Sequence[kernels.Legs]) -> kernels.Legs:
+    """Legs of several streams."""
+    return kernels.Legs(*map(np.concatenate, zip(*parts, strict=True)))
+
+
+def _sides(
+    tails: Sequence[Bytes | None], left: NDArray[np.int64], right: NDArray[np.int64], first: int
+) -> list[tuple[Bytes | None, NDArray[np.int64]]]:
+    """Of what legs carry, by stream: that of the left ones and of the right ones, with their rows."""
+    return [(tails[0], left), (tails[0], right) if len(tails) == 1 else (tails[1], right - first)]
+
+
+def _sigma(rows: Objects, column: int = 0) -> NDArray[np.float64]:
+    """The deviation of each row; 0 for points. Of positions with an altitude, the last one is that of this."""
+    return rows.spread[:, column] if rows.spread.shape[1] else np.zeros(len(rows))
+
+
+def _meetings(n: int) -> kernels.Meetings:
+    whole, real = np.empty((2, n), np.int64), np.empty((4, n))
+    return kernels.Meetings(whole[0], whole[1], real[0], real[1], real[2], real[3])
+
+
+def _displacements(
+    rows: Sequence[Objects],
+) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+    """The samples of all rows as displacements from their means, with their weights."""
+    counts, points, weights = [], [], []
+    for own in rows:
+        runs = own.sample_runs
+        assert runs is not None  # noqa: S101 - rows were sampled
+        # All of a row's first coordinates come first.
+        d, flat = own.d, runs.values.reshape(-1)
+        index = (runs.offsets[:-1] * d)[runs.owner] + np.arange(len(runs.owner)) - runs.offsets[:-1][runs.owner]
+        steps = runs.counts[runs.owner]
+        points.append(np.column_stack([flat[index + k * steps] for k in range(d)]) - own.centre[runs.owner])
+        equal = own.mass[runs.owner] / runs.counts[runs.owner]
+        weights.append(equal if own.weight_runs is None else own.weight_runs.values)
+        counts.append(runs.counts)
+    first = np.concatenate([[0], np.cumsum(np.concatenate(counts))])
+    return first, np.concatenate(points), np.concatenate(weights)
+
+
+def _candidates(legs: kernels.Legs, epsilon: float, *, alone: bool) -> RowPairs:
+    """Pairs of legs that share a time and may come within epsilon."""
+    n = len(legs.begin)
+    origin, newest = int(legs.begin.min()), int(legs.end.max())
+    lasting = float((legs.end - legs.begin).mean())
+    slot = max(1, int(lasting), (newest - origin) // max(1, 4 * n))
+    at_once = n * lasting / max(1.0, float(newest - origin))
+    extent = float(np.abs(legs.to - legs.at).mean()) + epsilon + 2.0 * float(legs.reach.mean())
+    bins = kernels.Bins(origin, slot, extent or 1.0, at_once > _FEW_AT_ONCE)
+    entries = kernels.entries(legs, epsilon, bins)
+    while entries > _MOST_ENTRIES * n:
+        bins = bins._replace(slot=2 * bins.slot, cell=2.0 * bins.cell)
+        entries = kernels.entries(legs, epsilon, bins)
+    hashes, owner = np.empty(int(entries), np.uint64), np.empty(int(entries), np.int64)
+    kernels.enter(legs, epsilon, bins, hashes, owner)
+    order = np.argsort(hashes, kind="stable")
+    hashes, owner = hashes[order], owner[order]
+    room = RowPairs(np.empty(4 * n, np.int64), np.empty(4 * n, np.int64))
+    found = kernels.find(legs, epsilon, alone, bins, hashes, owner, room)
+    if found > len(room.left):
+        room = RowPairs(np.empty(found, np.int64), np.empty(found, np.int64))
+        kernels.find(legs, epsilon, alone, bins, hashes, owner, room)
+    return RowPairs(room.left[:found], room.right[:found])
