@@ -61,7 +61,14 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     ),
     "Sensor networks": ("sensor_join", "SensorJoin", "phenomena", "Phenomena", "lab"),
     "Standing queries": ("match_queries", "ask", "QueryMatch"),
-    "Operators that compose": ("filter", "collect_samples", "SampleCollector", "window_aggregate", "WindowAggregate"),
+    "Operators that compose": (
+        "filter",
+        "decode_messages",
+        "collect_samples",
+        "SampleCollector",
+        "window_aggregate",
+        "WindowAggregate",
+    ),
     "Results": ("rejects", "explain", "Explanation", "explain_pair", "start", "listen"),
     "How a call is carried out": ("Options", "session", "version"),
     "Errors": (

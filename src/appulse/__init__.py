@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         ask,
         assign,
         collect_samples,
+        decode_messages,
         discover_dependencies,
         encounters,
         explain,
@@ -96,6 +97,7 @@ _HOMES = {
         "ask",
         "assign",
         "collect_samples",
+        "decode_messages",
         "discover_dependencies",
         "encounters",
         "explain",
@@ -221,6 +223,7 @@ __all__ = [  # noqa: RUF022 - by topic, as in the reference
     "QueryMatch",
     # Operators that compose
     "filter",
+    "decode_messages",
     "collect_samples",
     "SampleCollector",
     "window_aggregate",

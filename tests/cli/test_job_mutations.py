@@ -43,6 +43,11 @@ ENDS = {
     "rejects": {"format": "json", "path": "rejects"},
     "checkpoint": "checkpoint",
 }
+OTHER_ENDS = {
+    "sink": {"format": "kafka", "servers": "host:9092", "topic": "pairs", "key": "left_key"},
+    "rejects": {"format": "jdbc", "url": "jdbc:postgresql://host/base", "table": "rejects", "options": {"user": "me"}},
+    "checkpoint": "checkpoint",
+}
 JOBS: dict[str, Job] = {
     "join": {
         "defaults": {"format": "parquet", "key": "id", "time": "at", "value": GAUSSIAN["value"]},
@@ -79,6 +84,24 @@ JOBS: dict[str, Job] = {
         },
     },
     "changes": {"sources": {"near": EXACT}, "match_queries": {"changes": {"format": "parquet", "path": "queries"}}},
+    "topics": {
+        "sources": {
+            "near": EXACT | {"format": "delta"},
+            "far": {
+                "format": "kafka",
+                "servers": "host:9092",
+                "topics": ["far", "farther"],
+                "schema": "id INT, at LONG, a DOUBLE, b DOUBLE",
+                "message": "json",
+                "max_messages_per_trigger": 1000,
+                "key": "id",
+                "time": "at",
+                "value": EXACT["value"],
+                "options": {"startingOffsets": "latest"},
+            },
+        },
+        "similarity_join": JOIN,
+    },
     "imputer": {
         "sources": {"near": HOLES, "far": HOLES},
         "similarity_join": JOIN,
@@ -267,7 +290,7 @@ def reported(file: Path) -> list[jobs.Problem]:
 @pytest.mark.parametrize("kind", JOBS)
 def test_what_is_wrong_with_a_job_is_reported(kind: str, folder: Path) -> None:
     file = folder / f"{kind}.toml"
-    job = JOBS[kind] | ENDS
+    job = JOBS[kind] | (OTHER_ENDS if kind == "topics" else ENDS)
     file.write_bytes(file_of(job))
     assert reported(file) == []
     chance = np.random.default_rng(len(kind))

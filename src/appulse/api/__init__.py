@@ -11,7 +11,7 @@ from appulse.api.queries import QueryMatch, ask, match_queries
 from appulse.api.readings import Phenomena, SensorJoin, phenomena, sensor_join
 from appulse.api.results import explain, rejects
 from appulse.api.running import listen, session, start
-from appulse.api.streams import discover_dependencies, filter, impute  # noqa: A004 - as the contract
+from appulse.api.streams import decode_messages, discover_dependencies, filter, impute  # noqa: A004 - as the contract
 
 __all__ = [
     "Assign",
@@ -28,6 +28,7 @@ __all__ = [
     "ask",
     "assign",
     "collect_samples",
+    "decode_messages",
     "discover_dependencies",
     "encounters",
     "explain",

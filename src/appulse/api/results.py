@@ -48,6 +48,7 @@ def _spark(value: Any) -> Any:
 
 RESULT = Kind("the result of a call, itself", _result)
 _Result: TypeAlias = Annotated[Any, RESULT]
+SPARK = Kind("a Spark frame", _spark)
 SparkResult: TypeAlias = Annotated[Any, Kind("the Spark frame that a call returned, itself", _spark)]
 
 _TABLES: Behind[TableResult] = Behind()

@@ -62,7 +62,7 @@ def start(
     """Run a streaming result as one query that writes answers to ``sink`` and bad rows to ``rejects``.
 
     A sink is a ``("format", {options})`` pair or a function of (batch frame, batch id). Files and JDBC tables are
-    written exactly once, functions at least once with the batch id. ``drain=True`` takes what is available now,
+    written exactly once, functions and Kafka at least once. ``drain=True`` takes what is available now,
     answers what is held and closes the checkpoint.
     """
     from appulse.engines.spark.start import start as start_query

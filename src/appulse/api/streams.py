@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
-from appulse.api.results import Described, Framed, is_spark
-from appulse.arguments import Names, Probability, checked, function
+from appulse.api.results import SPARK, Described, Framed, is_spark
+from appulse.arguments import TEXT, Names, Probability, checked, function, one_of
 from appulse.engines.imputing import OneImputer
 from appulse.imputation.dependencies import DifferentialDependency
 from appulse.model.stream import Result, Stream
+
+_Spark: TypeAlias = Annotated[Any, SPARK]
+_Format: TypeAlias = Annotated[str, one_of("json", "avro")]
 
 
 @checked
@@ -54,6 +57,29 @@ def impute(stream: Framed[Result], imputer: OneImputer) -> Stream[Result]:
     table = as_table(stream.frame)
     fill = imputing.bound(imputing.chosen_for(imputer, stream, table), model)
     return imputing.filled_stream(stream, imputing.filled_table(table, stream, fill))
+
+
+@checked
+def decode_messages(
+    frame: _Spark,
+    schema: Annotated[str, TEXT],
+    format: _Format = "json",  # noqa: A002 - as Spark has it
+) -> Any:
+    """The values of Kafka messages as columns, by a schema; what cannot be decoded is a reject of what comes next.
+
+    ``frame`` is read by ``spark.readStream.format("kafka")``, or by ``spark.read``. ``schema`` is Spark's, such as
+    ``"id STRING, ts TIMESTAMP, x DOUBLE"``, or of ``format="avro"`` the JSON of an Avro schema, which needs Spark's
+    package spark-avro. The frame has these columns, and ``_undecoded``: null, or of a message that is not as the schema
+    says, or empty, its ``topic``, ``partition``, ``offset`` and ``payload`` (text, or with ``base64`` bytes). A
+    `Stream` of the frame makes rejects of these: ``cannot be decoded``, the message among their ``values``. A frame
+    that decodes in its own way may have such a column, too.
+
+        messages = spark.readStream.format("kafka").options(**settings).load()
+        vans = ap.Stream(ap.decode_messages(messages, "id STRING, ts TIMESTAMP, x DOUBLE"), key="id", time="ts", ...)
+    """
+    from appulse.engines.spark.messages import decoded
+
+    return decoded(frame, schema, format)
 
 
 @checked

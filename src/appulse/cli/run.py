@@ -114,7 +114,7 @@ def carry_out(
         resume = f"appulse run {job.file}" + (f" --checkpoint {checkpoint}" if checkpoint != job.checkpoint else "")
         console.print(f"Stopped after {told} To go on from there:  {resume}", soft_wrap=True, markup=False)
         raise typer.Exit(asked_to_stop.exit_code)
-    console.print(f"Done: {told} Answers: {job.sink[1]['path']}", soft_wrap=True, markup=False)
+    console.print(f"Done: {told} Answers: {job.answers}", soft_wrap=True, markup=False)
     return totals
 
 

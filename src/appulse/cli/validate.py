@@ -30,7 +30,7 @@ def validate(
     checked = load(job)
     table = checked.table
     console.print(
-        escape(f"{job} is a job: {table.operator} of {', '.join(table.sources)} into {checked.sink[1]['path']}"),
+        escape(f"{job} is a job: {table.operator} of {', '.join(table.sources)} into {checked.answers}"),
         soft_wrap=True,
     )
     for missing in checked.missing():

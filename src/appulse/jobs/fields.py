@@ -3,15 +3,34 @@
 from __future__ import annotations
 
 import math
+import os
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag
 
+from appulse.errors import JobError
 from appulse.model.stream import ahead_micros
 from appulse.model.times import duration
 
-__all__ = ["Ahead", "CylinderTable", "Duration", "Epsilon", "Number", "OneOrMore", "Place", "Settings", "Table", "Text"]
+__all__ = [
+    "Ahead",
+    "CylinderTable",
+    "Duration",
+    "Epsilon",
+    "Number",
+    "OneOrMore",
+    "Place",
+    "Settings",
+    "Table",
+    "Text",
+    "options_of",
+]
+
+
+# Names of options that no job file should spell out.
+_SECRET = re.compile("password|secret|jaas|token", re.IGNORECASE)
 
 
 class Table(BaseModel):
@@ -38,10 +57,24 @@ def _is_finite(value: float) -> float:
 
 
 def _are_settings(given: dict[str, Any]) -> dict[str, Any]:
-    wrong = [f"{name} is {value!r}" for name, value in given.items() if not isinstance(value, str | int | float)]
+    wrong = [f"{name} is {v!r}" for name, v in given.items() if not (isinstance(v, str | int | float) or _is_from(v))]
     if wrong:
-        raise ValueError(f"{', '.join(wrong)}, wanted text, a number, true or false.")
+        raise ValueError(f"{', '.join(wrong)}, wanted text, a number, true or false, or {{ env = 'NAME' }}.")
+    if bare := [name for name, value in given.items() if _SECRET.search(name) and not isinstance(value, dict)]:
+        raise ValueError(f"{bare[0]} is a secret, which no job file holds. Give {bare[0]} = {{ env = 'NAME' }}.")
     return given
+
+
+def _is_from(value: Any) -> bool:
+    return isinstance(value, dict) and list(value) == ["env"] and isinstance(value["env"], str)
+
+
+def options_of(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings with what the environment holds in the place of names; raises `JobError` for what it does not hold."""
+    names = [value["env"] for value in settings.values() if isinstance(value, dict)]
+    if missing := [name for name in names if name not in os.environ]:
+        raise JobError(f"The job takes {missing[0]} from the environment, which has none. Set it and start again.")
+    return {name: os.environ[value["env"]] if isinstance(value, dict) else value for name, value in settings.items()}
 
 
 def _is_place(path: str) -> str:

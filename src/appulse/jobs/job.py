@@ -30,8 +30,9 @@ from appulse.engines.schemas import column_type
 from appulse.engines.sensors.call import resolve_sensors
 from appulse.engines.sensors.phenomena import resolve_phenomena
 from appulse.errors import BadArgument, JobError
+from appulse.jobs.fields import options_of
 from appulse.jobs.problems import Problem, problems_of
-from appulse.jobs.sources import FilesTable
+from appulse.jobs.sources import FilesTable, TopicsTable
 from appulse.jobs.tables import JobTable
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from appulse.jobs.imputers import RepositoryTable
-    from appulse.jobs.tables import SinkTable, WindowAggregateTable
+    from appulse.jobs.tables import WindowAggregateTable
     from appulse.model.stream import Stream
 
 __all__ = ["Job", "build", "load", "run", "validate"]
@@ -69,12 +70,17 @@ class Job:
     @property
     def sink(self) -> tuple[str, dict[str, Any]]:
         """Format and options of the answers."""
-        return self._sink(self.table.sink)
+        return self.table.sink.spark(self.place)
+
+    @property
+    def answers(self) -> str:
+        """Where answers go, in words."""
+        return self.table.sink.shown(self.place)
 
     @property
     def rejects(self) -> tuple[str, dict[str, Any]] | None:
         """Format and options of the rejects, if they are kept."""
-        return None if self.table.rejects is None else self._sink(self.table.rejects)
+        return None if self.table.rejects is None else self.table.rejects.spark(self.place)
 
     def missing(self) -> list[Problem]:
         """The sources that have no files yet, as far as this machine can tell."""
@@ -90,9 +96,6 @@ class Job:
             for where, path in paths.items()
             if "://" not in path and not _files(self.place(path))
         ]
-
-    def _sink(self, sink: SinkTable) -> tuple[str, dict[str, Any]]:
-        return sink.format, {**sink.options, "path": self.place(sink.path)}
 
 
 def load(path: str | Path) -> Job:
@@ -112,7 +115,9 @@ def validate(path: str | Path) -> list[Problem]:
 def build(job: Job, spark: SparkSession, *, streaming: bool = True) -> DataFrame:
     """The answers of a job as a Spark frame, streaming or of the files that are there now."""
     table = job.table
-    streams = [source.stream(_frame(job, source, spark, streaming), name) for name, source in table.sources.items()]
+    streams = [
+        source.stream(_frame(job, source, spark, streaming=streaming), name) for name, source in table.sources.items()
+    ]
     if table.sensor_join is not None or table.phenomena is not None:
         return _sensed(job, streams[0], spark)
     if (asked := table.window_aggregate) is not None:
@@ -269,7 +274,7 @@ def _imputers(job: Job, spark: SparkSession) -> dict[str, Any] | None:
 
     def read(repository: RepositoryTable) -> Any:
         options: dict[str, Any] = {"inferSchema": True} if repository.format == "csv" else {}
-        reader = spark.read.format(repository.format).options(**options | dict(repository.options))
+        reader = spark.read.format(repository.format).options(**options | options_of(repository.options))
         return reader.load(job.place(repository.path))
 
     made = {id(one): one.build(job.place, read) for one in job.table.filling.values()}
@@ -301,10 +306,11 @@ def _queries(job: Job, spark: SparkSession, *, streaming: bool) -> Any:
     if asked is None or asked.changes is None:
         return None if asked is None else asked.queries(job.place)
     changes, place = asked.changes, job.place(asked.changes.path)
-    known = spark.read.format(changes.format).options(**_inferring(changes.format, changes.options)).load(place)
+    options = options_of(changes.options)
+    known = spark.read.format(changes.format).options(**_inferring(changes.format, options)).load(place)
     if not streaming:
         return known
-    return spark.readStream.format(changes.format).options(**changes.options).schema(known.schema).load(place)
+    return spark.readStream.format(changes.format).options(**options).schema(known.schema).load(place)
 
 
 def _asked_of(table: JobTable) -> dict[str, Any]:
@@ -420,15 +426,21 @@ def _files(place: str) -> list[Path]:
         return []
 
 
-def _frame(job: Job, source: FilesTable, spark: SparkSession, streaming: bool) -> DataFrame:  # noqa: FBT001 - private
-    path, options = job.place(source.path), dict(source.options)
+def _frame(job: Job, source: FilesTable | TopicsTable, spark: SparkSession, *, streaming: bool) -> DataFrame:
+    if isinstance(source, TopicsTable):
+        reader = (spark.readStream if streaming else spark.read).format("kafka").options(**source.reading())
+        messages: DataFrame = api.decode_messages(reader.load(), source.schema_, source.message)
+        return messages
+    path, options = job.place(source.path), options_of(source.options)
+    if source.max_files_per_trigger is not None and streaming:
+        options["maxFilesPerTrigger"] = source.max_files_per_trigger
+    if source.format == "delta":  # has the schema of its own
+        return (spark.readStream if streaming else spark.read).format("delta").options(**options).load(path)
     schema: Any = source.schema_
     if schema is None:
         schema = spark.read.format(source.format).options(**_inferring(source.format, options)).load(path).schema
     if not streaming:
         return spark.read.format(source.format).options(**options).schema(schema).load(path)
-    if source.max_files_per_trigger is not None:
-        options["maxFilesPerTrigger"] = source.max_files_per_trigger
     return spark.readStream.format(source.format).options(**options).schema(schema).load(path)
 
 

@@ -36,6 +36,10 @@ _WANTED = {
 }
 _KINDS = {str: "text", bool: "a truth value", int: "a number", float: "a number", list: "a list", dict: "a table"}
 
+# Tables that have one name in the file and several shapes, by their format.
+_VARIANTS = ("SourceTable", "TopicsTable", "FilesSink", "TableSink", "TopicSink")
+_FURTHER = {"SourceTable": ("kafka",), "FilesSink": ("jdbc", "kafka")}
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -66,6 +70,7 @@ def _told(error: ErrorDetails) -> tuple[tuple[int | str, ...], str]:
             return where, str(context["error"])
         case "literal_error":
             known = [word.strip("' ") for part in context["expected"].split(",") for word in part.split(" or ")]
+            known += _FURTHER.get(str(where[-2]), ()) if where[-1] == "format" and len(where) > 1 else ()
             return where, f"is {_shown(error['input'])}.{nearest(str(error['input']), known)}"
         case "union_tag_not_found":
             return (*where, "model"), f"is missing. Known: {', '.join(MODELS)}."
@@ -84,8 +89,8 @@ def _known(where: tuple[int | str, ...]) -> list[str]:
         if named or isinstance(part, int):  # or the place in a list
             named = False
             continue
-        if part in MODELS:
-            tables = [table for table in tables if table.__name__ == f"{part}Table"]
+        if part in MODELS or part in _VARIANTS:
+            tables = [table for table in tables if table.__name__ in (part, f"{part}Table")]
             continue
         fields = [(f.alias or name, f) for table in tables for name, f in table.model_fields.items()]
         kinds = [field.annotation for name, field in fields if name == part]
@@ -110,7 +115,8 @@ def _shown(value: object) -> str:
 
 def _place(where: tuple[int | str, ...], given: Mapping[str, Any]) -> str:
     """The dotted path as it stands in the file."""
-    # pydantic names the model of a value as if it were a table of its own.
+    # pydantic names the model of a value, and the variant of a table, as if it were a table of its own.
+    where = tuple(part for part in where if part not in _VARIANTS)
     named = {"value": MODELS, "epsilon": ("number", "cylinder")}
     parts = [part for i, part in enumerate(where) if not (i and part in named.get(str(where[i - 1]), ()))]
     shared = given.get("defaults")

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
-from appulse.jobs.fields import Ahead, Duration, OneOrMore, Place, Settings, Table, Text
+from appulse.jobs.fields import Ahead, Duration, OneOrMore, Place, Settings, Table, Text, options_of
 from appulse.jobs.motion import MotionTable
 from appulse.model.stream import Stream
 from appulse.model.uncertainty import Ball, Exact, Gaussian, Incomplete, Model, Position, Samples
 from appulse.queries.condition import parse
 
-__all__ = ["MODELS", "DataTable", "FilesTable", "SourceTable"]
+__all__ = ["MODELS", "DataTable", "FilesTable", "Source", "SourceTable", "TopicsTable"]
 
-Format = Literal["parquet", "csv", "json", "orc"]
+Format = Literal["parquet", "csv", "json", "orc", "delta"]
 MODELS = ("Exact", "Samples", "Gaussian", "Ball", "Position", "Incomplete")
 
 
@@ -131,7 +131,7 @@ def _is_motion(table: MotionTable) -> MotionTable:
 
 
 class DataTable(Table):
-    """Files of rows, to be read or written."""
+    """Files of rows, or a Delta table, to be read or written."""
 
     format: Format
     path: Place
@@ -145,8 +145,8 @@ class FilesTable(DataTable):
     max_files_per_trigger: Annotated[int, Field(ge=1)] | None = None
 
 
-class SourceTable(FilesTable):
-    """A stream: files, the arguments of `appulse.Stream` that say what their rows mean, and filters."""
+class StreamTable(Table):
+    """The arguments of `appulse.Stream` that say what rows mean, and filters."""
 
     key: Text
     time: Text
@@ -163,7 +163,7 @@ class SourceTable(FilesTable):
     motion: Annotated[MotionTable, Field(discriminator="kind"), AfterValidator(_is_motion)] | None = None
 
     @model_validator(mode="after")
-    def _is_a_stream(self) -> SourceTable:
+    def _is_a_stream(self) -> StreamTable:
         self.stream(None, None)
         return self
 
@@ -191,3 +191,42 @@ class SourceTable(FilesTable):
     def conditions_columns(self) -> list[str]:
         """Columns, and dimensions of the value, that the conditions name."""
         return [name for text in self.where for name in parse(text).columns]
+
+
+class SourceTable(StreamTable, FilesTable):
+    """A stream of files, or of a Delta table."""
+
+
+class TopicsTable(StreamTable):
+    """A stream of Kafka messages. ``servers`` are its brokers; ``schema`` is that of the values of messages."""
+
+    format: Literal["kafka"]
+    servers: Text
+    topics: Annotated[list[Text], Field(min_length=1), OneOrMore]
+    schema_: Text = Field(alias="schema")
+    message: Literal["json", "avro"] = "json"
+    max_messages_per_trigger: Annotated[int, Field(ge=1)] | None = None
+    options: Settings = {}
+
+    def reading(self) -> dict[str, Any]:
+        """Spark's options; all that the topics hold is read, unless ``startingOffsets`` says from where on."""
+        found = {"startingOffsets": "earliest", **options_of(self.options)}
+        found |= {"kafka.bootstrap.servers": self.servers, "subscribe": ",".join(self.topics)}
+        if self.max_messages_per_trigger is not None:
+            found["maxOffsetsPerTrigger"] = self.max_messages_per_trigger
+        return found
+
+
+def format_of(given: Any) -> Any:
+    """The format that a table names, before or after it was read."""
+    return given.get("format") if isinstance(given, dict) else getattr(given, "format", None)
+
+
+def _kind_of_source(given: Any) -> str:
+    return "TopicsTable" if format_of(given) == "kafka" else "SourceTable"
+
+
+Source = Annotated[
+    Annotated[SourceTable, Tag("SourceTable")] | Annotated[TopicsTable, Tag("TopicsTable")],
+    Discriminator(_kind_of_source),
+]

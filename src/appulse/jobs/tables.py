@@ -17,12 +17,13 @@ from appulse.jobs.imputers import ImputerTable
 from appulse.jobs.motion import EncountersTable
 from appulse.jobs.queries import QueriesTable
 from appulse.jobs.readings import PhenomenaTable, SensorJoinTable
-from appulse.jobs.sources import DataTable, SourceTable
+from appulse.jobs.sinks import Sink
+from appulse.jobs.sources import DataTable, Source
 from appulse.jobs.windows import WindowTable, as_window
 from appulse.model.stream import Stream
 from appulse.windows.definitions import TimeWindow
 
-__all__ = ["OPERATORS", "JobTable", "JoinTable", "SelfJoinTable", "SinkTable", "WindowAggregateTable"]
+__all__ = ["OPERATORS", "JobTable", "JoinTable", "SelfJoinTable", "WindowAggregateTable"]
 
 _OF_READINGS = ("sensor_join", "phenomena")
 _MOVING = ("encounters", "fence_events")
@@ -103,15 +104,11 @@ class WindowAggregateTable(OperatorTable):
         return self
 
 
-class SinkTable(DataTable):
-    """Where answers, or rejects, go."""
-
-
 class JobTable(Table):
     """A job file. A source takes from ``defaults`` what it does not say itself."""
 
     defaults: dict[str, Any] = {}
-    sources: dict[Text, SourceTable] = {}
+    sources: dict[Text, Source] = {}
     similarity_join: JoinTable | None = None
     self_join: SelfJoinTable | None = None
     nearest: NearestTable | None = None
@@ -125,8 +122,8 @@ class JobTable(Table):
     fence_events: FenceEventsTable | None = None
     imputer: ImputerTable | None = None
     imputers: dict[str, ImputerTable] = {}
-    sink: SinkTable
-    rejects: SinkTable | None = None
+    sink: Sink
+    rejects: Sink | None = None
     checkpoint: Place | None = None
     partitions: Annotated[int, Field(ge=1)] | None = None
     sample: Annotated[int, Field(ge=1)] | None = None
@@ -243,7 +240,9 @@ class JobTable(Table):
     @property
     def data(self) -> dict[str, DataTable]:
         """The files of rows that are read, each by its dotted path in the job file."""
-        found: dict[str, DataTable | None] = {f"sources.{name}": source for name, source in self.sources.items()}
+        found: dict[str, DataTable | None] = {
+            f"sources.{name}": source for name, source in self.sources.items() if isinstance(source, DataTable)
+        }
         found["phenomena.locations"] = None if self.phenomena is None else self.phenomena.locations
         found["match_queries.changes"] = None if self.match_queries is None else self.match_queries.changes
         found |= {f"{self.filler(name)}.repository": one.repository for name, one in self.filling.items()}

@@ -12,7 +12,7 @@ import pyarrow as pa
 from appulse.model.columns import nulls
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -40,6 +40,10 @@ NO_LOCATION = "no location"
 BAD_CONDITION = "bad condition"
 BAD_REGION = "bad region"
 NEVER_TRUE = "can never match"
+NOT_DECODED = "cannot be decoded"
+
+#: A column of a frame that was decoded from messages: null, or the message where it could not be decoded.
+UNDECODED = "_undecoded"
 
 
 class Defects:
@@ -77,6 +81,37 @@ def reject_schema(key: pa.DataType, time: pa.DataType) -> pa.Schema:
 def no_rejects(key: pa.DataType, time: pa.DataType) -> pa.Table:
     """No reject rows, for keys and times of these types."""
     return reject_schema(key, time).empty_table()
+
+
+def read_columns(table: Any, columns: Iterable[str]) -> list[str]:
+    """These columns of a frame, each once, and the one of messages that could not be decoded, if it has one."""
+    there = [UNDECODED] if UNDECODED in (table.column_names if isinstance(table, pa.Table) else table.columns) else []
+    return list(dict.fromkeys([*columns, *there]))
+
+
+def check_decoded(table: pa.Table, defects: Defects) -> None:
+    """Mark rows whose message could not be decoded."""
+    if UNDECODED in table.column_names:
+        column = table[UNDECODED]
+        defects.mark(~nulls(column), NOT_DECODED, lambda i: _place_of(column[i].as_py()))
+
+
+def _place_of(message: Any) -> str:
+    if not isinstance(message, dict):
+        return str(message)
+    return ", ".join(f"{name} {message[name]}" for name in ("topic", "partition", "offset") if name in message)
+
+
+def shown_values(table: pa.Table, columns: Sequence[str], rows: pa.Array) -> list[str]:
+    """What rejected rows hold in some columns as JSON; of a message that could not be decoded the message."""
+    held = table.select(list(columns)).take(rows).to_pylist() if columns else [{}] * len(rows)
+    if UNDECODED not in table.column_names:
+        return [as_json(row) for row in held]
+    messages = table[UNDECODED].take(rows).to_pylist()
+    return [
+        as_json({n: v for n, v in row.items() if n != UNDECODED}) if message is None else as_text(message)
+        for row, message in zip(held, messages, strict=True)
+    ]
 
 
 def as_json(values: dict[str, Any]) -> str:

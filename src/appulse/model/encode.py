@@ -17,7 +17,16 @@ from appulse.model.batch import Batch, Ragged
 from appulse.model.carried import with_carried
 from appulse.model.columns import chunk, floats, is_numeric, lengths, nulls, plain_types, plain_values
 from appulse.model.covariance import checked_deviations, checked_spread, moved, widest
-from appulse.model.defects import Defects, as_json, as_text, check_partition, no_rejects, reject_schema
+from appulse.model.defects import (
+    Defects,
+    as_text,
+    check_decoded,
+    check_partition,
+    no_rejects,
+    read_columns,
+    reject_schema,
+    shown_values,
+)
 from appulse.model.encoding import Encoding, check_dimensions
 from appulse.model.filled import OBSERVED, Fill, with_ways
 from appulse.model.motion import Straight
@@ -76,13 +85,14 @@ class ValidRows(Batch):
 
 def checked(table: pa.Table, encoding: Encoding, also: Sequence[str] = ()) -> tuple[ValidRows, pa.Table]:
     """The good rows, with these columns too, and the bad rows as rejects."""
-    table = plain_types(table.select(list(dict.fromkeys([*encoding.columns(), *also]))).combine_chunks())
+    table = plain_types(table.select(read_columns(table, [*encoding.columns(), *also])).combine_chunks())
     if isinstance(encoding.model, Samples):
         table = _typed_lists(table, encoding.model)
     if isinstance(encoding.model, Samples) and structs.is_samples(table.schema.field(encoding.model.column).type):
         table, model = structs.opened(table, encoding.model)
         encoding = replace(encoding, model=model)
     defects = Defects(len(table))
+    check_decoded(table, defects)
     if isinstance(encoding.model, Position):
         table = geography.opened(table, encoding.model, defects)
     time = _check_identity(table, encoding, defects)
@@ -518,7 +528,6 @@ def _rejects(table: pa.Table, encoding: Encoding, defects: Defects) -> pa.Table:
     rows = pa.array([i for i, _, _ in listed])
     judged = replace(encoding, carry=()).columns()
     values = [c for c in judged if c not in (encoding.key, encoding.time)]
-    details = table.select(values).take(rows).to_pylist() if values else [{}] * len(rows)
     return pa.table(
         {
             "stream": [encoding.name] * len(rows),
@@ -526,7 +535,7 @@ def _rejects(table: pa.Table, encoding: Encoding, defects: Defects) -> pa.Table:
             "time": chunk(table[encoding.time]).take(rows).cast(encoding.time_type, safe=False),
             "reason": [reason for _, reason, _ in listed],
             "detail": [detail for _, _, detail in listed],
-            "values": [as_json(row) for row in details],
+            "values": shown_values(table, values, rows),
         },
         schema=reject_schema(encoding.key_type, encoding.time_type),
     )

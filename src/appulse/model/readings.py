@@ -13,7 +13,16 @@ from appulse.kernels.bins import bin_keys
 from appulse.model import defects as why
 from appulse.model.batch import SHARED, Batch
 from appulse.model.columns import chunk, floats, is_numeric, nulls, plain_types
-from appulse.model.defects import Defects, as_json, check_partition, no_rejects, reject_schema
+from appulse.model.defects import (
+    Defects,
+    as_json,
+    check_decoded,
+    check_partition,
+    no_rejects,
+    read_columns,
+    reject_schema,
+    shown_values,
+)
 from appulse.model.strings import (
     Bytes,
     Labels,
@@ -137,8 +146,9 @@ def check_reading_columns(encoding: ReadingsEncoding, schema: pa.Schema) -> None
 
 def encode_readings(table: pa.Table, encoding: ReadingsEncoding) -> tuple[Readings, pa.Table]:
     """The good readings, in the order of the table, and the bad rows as rejects."""
-    table = plain_types(table.select(encoding.columns()).combine_chunks())
+    table = plain_types(table.select(read_columns(table, encoding.columns())).combine_chunks())
     defects = Defects(len(table))
+    check_decoded(table, defects)
     micros, null, strange = to_micros(chunk(table[encoding.time]), encoding.unit)
     defects.mark(null, why.NULL_TIME, lambda _: f"column {encoding.time!r} is null")
     defects.mark(strange, why.NON_FINITE, lambda _: f"column {encoding.time!r} is not a finite time in range")
@@ -267,7 +277,7 @@ def _rejects(table: pa.Table, encoding: ReadingsEncoding, defects: Defects) -> p
             "time": chunk(table[encoding.time]).take(rows).cast(encoding.time_type, safe=False),
             "reason": [reason for _, reason, _ in listed],
             "detail": [detail for _, _, detail in listed],
-            "values": [as_json(row) for row in table.select(values).take(rows).to_pylist()],
+            "values": shown_values(table, values, rows),
         },
         schema=reject_schema(encoding.key_type, encoding.time_type),
     )

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the house name of this module
 
 from appulse.engines.spark.blobs import end_mark
+from appulse.model.defects import read_columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,6 +22,11 @@ BLOCKS = "tile int, block binary, ts timestamp"
 # Rows wait for their task's other rows, so that a tile gets few blocks; not for more than this.
 _FLUSH_BYTES = 256 << 20
 _NOW = "appulse batch time"
+
+
+def read(frame: DataFrame, columns: Sequence[str]) -> DataFrame:
+    """What a call reads of a frame: these columns, and messages that could not be decoded."""
+    return frame.select(*map(quoted, read_columns(frame, columns)))
 
 
 def dated(frame: DataFrame) -> DataFrame:

@@ -29,7 +29,7 @@ from appulse.engines.spark.inputs import (
     gathered,
     hash_text,
     marker,
-    quoted,
+    read,
     union,
     watermarks,
     with_idle_watermark,
@@ -198,7 +198,7 @@ def _encoded(operator: Operator, tiling: Tiling, control: str | None) -> DataFra
     """All streams as blocks."""
     call, sources, routing = operator.call, operator.sources, operator.routing(tiling)
     parts = [
-        dated(frame.select(*map(quoted, call.columns_of(i)))).mapInArrow(_encoder(call, routing, i), BLOCKS)
+        dated(read(frame, call.columns_of(i))).mapInArrow(_encoder(call, routing, i), BLOCKS)
         for i, frame in enumerate(sources.frames)
     ]
     if not sources.streaming:
@@ -312,8 +312,8 @@ def observed(tagged: DataFrame, name: str) -> DataFrame:
 
 def bad_rows_of(call: Call[Any], frames: Sequence[DataFrame], schema: T.StructType) -> DataFrame:
     """The rejects of a batch call alone."""
-    read = [frame.select(*map(quoted, call.columns_of(i))) for i, frame in enumerate(frames)]
-    return union([frame.mapInArrow(_rejecter(call, i, schema), schema) for i, frame in enumerate(read)])
+    rows = [read(frame, call.columns_of(i)) for i, frame in enumerate(frames)]
+    return union([frame.mapInArrow(_rejecter(call, i, schema), schema) for i, frame in enumerate(rows)])
 
 
 def _rejecter(call: Call[Any], stream: int, schema: T.StructType) -> Any:

@@ -11,6 +11,7 @@ from pyspark.sql import types as T  # noqa: N812
 
 from appulse.engines.spark.file_sink import FileSink
 from appulse.engines.spark.jdbc import replace_rows
+from appulse.engines.spark.messages import encoded
 from appulse.errors import BadArgument
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 Wanted = Callable[[], bool]
 Rows = Callable[[], int]
 _FILES = frozenset({"parquet", "orc", "json", "csv", "text", "avro"})
-_ONCE = frozenset({"kafka", "noop"})
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,11 @@ def sink_of(sink: Any, role: str, query: str) -> Sink:
         return _asking(lambda frame, number: replace_rows(frame, options, query, number))
     if kind == "delta":
         return _asking(lambda frame, number: _delta(frame, {"txnAppId": f"appulse-{role}-{query}", **options}, number))
-    if kind in _ONCE:
-        return Sink(lambda frame, number, *_: _append(_with_id(frame, kind, number), kind, options), once=True)
+    if kind == "kafka":
+        key = options.pop("key", None)
+        return Sink(lambda frame, number, *_: _append(encoded(frame, query, number, key), kind, options), once=True)
+    if kind == "noop":
+        return Sink(lambda frame, *_: _append(frame, kind, options), once=True)
     return _asking(lambda frame, number: _append(_with_id(frame, kind, number), kind, options))
 
 
@@ -77,10 +80,7 @@ def _delta(frame: DataFrame, options: dict[str, Any], number: int) -> None:
 
 def _with_id(frame: DataFrame, kind: str, number: int) -> DataFrame:
     """Sinks that may see a batch twice get its number."""
-    if kind == "kafka":
-        packed = F.to_json(F.struct("*", F.lit(number).alias("batch_id")))
-        return frame.select(packed.alias("value"))
-    return frame if kind in ("noop", "console") else frame.withColumn("batch_id", F.lit(number).cast(T.LongType()))
+    return frame if kind == "console" else frame.withColumn("batch_id", F.lit(number).cast(T.LongType()))
 
 
 def _append(frame: DataFrame, kind: str, options: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from appulse.engines.bucket import fail_if_asked
 from appulse.engines.join.call import to_table
 from appulse.engines.join.nearest import resolve_nearest
-from appulse.engines.spark.inputs import gathered, quoted
+from appulse.engines.spark.inputs import gathered, read
 from appulse.engines.spark.join.call import spark_join
 from appulse.engines.spark.pipeline import Operator, built
 from appulse.engines.spark.results import remember
@@ -38,7 +38,7 @@ def spark_nearest(streams: Sequence[Stream], settings: Mapping[str, Any]) -> Dat
         return spark_join(streams, resolved=partial(resolve_nearest, whole=False), **settings)
     schemas = [arrow_schema(frame.schema) for frame in sources.frames]
     call = sources.chained(resolve_nearest(streams, schemas, whole=True, **settings))
-    right = sources.frames[1].select(*map(quoted, call.columns_of(1))).toArrow()
+    right = read(sources.frames[1], call.columns_of(1)).toArrow()
     rows, rejected = call.encode(1, right)
     fail_if_asked(call, [rejected])
     trees = NearestTrees(call.plan, rows)
@@ -47,7 +47,7 @@ def spark_nearest(streams: Sequence[Stream], settings: Mapping[str, Any]) -> Dat
     search = _searcher(call, trees.search if held is None else lambda *asked: held.get().search(*asked), answers)
 
     def found(frame: DataFrame) -> DataFrame:
-        return frame.select(*map(quoted, call.columns_of(0))).mapInArrow(search, answers)
+        return read(frame, call.columns_of(0)).mapInArrow(search, answers)
 
     operator = Operator(call, sources, answers, rejects, rows=found)
     return remember(built(operator, plain_tiling(1)))

@@ -1,0 +1,60 @@
+"""A real broker: a job file that reads topics, writes a topic and refuses what cannot be decoded."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pytest
+
+import appulse as ap
+from benchmarks.kafka_job import BAD, TOPICS, job_file, values
+from benchmarks.servers import CONNECTOR, Broker, Unavailable, jars
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def expected() -> set[tuple[str, str]]:
+    """The pairs of a run in process, over what can be decoded."""
+    streams = []
+    for topic in TOPICS:
+        rows = [json.loads(value) for value in values(topic) if value.endswith(b"}") and b"soon" not in value]
+        value = ap.Gaussian("x", "y", sigma=0.2)
+        streams.append(ap.Stream(pa.Table.from_pylist(rows), key="id", time="at", value=value, name=topic))
+    pairs = ap.similarity_join(*streams, epsilon=0.5, probability=0.5, window=ap.TimeWindow(10))
+    return set(zip(pairs["left_key"].to_pylist(), pairs["right_key"].to_pylist(), strict=True))
+
+
+def test_a_job_from_topics_to_a_topic(tmp_path: Path) -> None:
+    """Every pair once, keyed as asked, with an id of its own; every bad message with its place and payload."""
+    try:
+        jars(CONNECTOR)
+        broker = Broker(tmp_path / "broker")
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    job_file(tmp_path, broker.servers, "kafka", most=700)
+    with broker:
+        run = [sys.executable, "-m", "benchmarks.kafka_job", str(tmp_path), broker.servers, "write", "run", "read"]
+        fast = os.environ | {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1"}
+        done = subprocess.run(run, env=fast, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    messages = [json.loads(line) for line in (tmp_path / "pairs.jsonl").read_text().splitlines()]
+    pairs = [(value["left_key"], value["right_key"]) for _, value in messages]
+    assert len(pairs) > 100
+    assert len(pairs) == len(set(pairs))
+    assert {frozenset(pair) for pair in pairs} == {frozenset(pair) for pair in expected()}
+    assert all(key == value["left_key"] for key, value in messages)
+    assert len({value["message_id"] for _, value in messages}) == len(messages)
+    bad = ds.dataset(tmp_path / "rejects", format="parquet").to_table().to_pylist()
+    assert len(bad) == BAD * len(TOPICS)
+    assert {row["reason"] for row in bad} == {"cannot be decoded"}
+    told = [json.loads(row["values"]) for row in bad]
+    places = {(row["topic"], row["partition"], row["offset"]) for row in told}
+    assert len(places) == len(bad)
+    assert {row["payload"] for row in told} == {"/w==", "no json", '{"id": "x", "at": "soon"}'}

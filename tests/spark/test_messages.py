@@ -1,0 +1,116 @@
+"""Messages of a broker without a broker: what is decoded and refused, and ids that another attempt gives, too."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql import functions as F  # noqa: N812
+
+import appulse as ap
+from appulse.engines.spark.messages import encoded
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SCHEMA = "id STRING, at DOUBLE, x DOUBLE"
+GOOD = [b'{"id": "a", "at": 1, "x": 0.5}', b'{"x": 1.5, "at": 2.5, "id": "b", "more": [1]}']
+BAD = [
+    *(
+        b"",
+        b"no json",
+        b"[1]",
+        b'"text"',
+        b"1",
+        b"null",
+        b'{"id": "a"',
+        b"\xff\xfe{",
+        b'[{"id": "a", "at": 1, "x": 1}]',
+    ),
+    *(b'{"id": "c", "at": "soon", "x": 1}', b'{"id": "c", "at": 1, "x": [2]}', "é".encode("utf-16"), None),
+]
+READABLE_AND_BAD = [b'{"id": "d", "x": 1}', b'{"id": "e", "at": 1, "x": null}']  # decoded, and of no use
+
+
+def messages(spark: SparkSession, values: list[bytes | None]) -> DataFrame:
+    rows = [("vans", i % 3, 100 + i, value) for i, value in enumerate(values)]
+    return spark.createDataFrame(rows, "topic string, partition int, offset long, value binary")
+
+
+def rejected(frame: DataFrame) -> list[dict[str, Any]]:
+    return sorted((row.asDict() for row in frame.collect()), key=lambda row: str(row["detail"]))
+
+
+@pytest.mark.parametrize("operator", ["join", "queries", "sensors"])
+def test_what_cannot_be_decoded_is_a_reject_with_its_place_and_payload(spark: SparkSession, operator: str) -> None:
+    values = [*GOOD, *BAD, *READABLE_AND_BAD]
+    rows = ap.decode_messages(messages(spark, values), SCHEMA)
+    assert rows.columns == ["id", "at", "x", "_undecoded"]
+    stream = ap.Stream(rows, key="id", time="at", value="x", name="vans")
+    if operator == "join":
+        result = ap.self_join(stream, epsilon=10, probability=0.5, window=ap.TimeWindow(10))
+        assert [(row["left_key"], row["right_key"]) for row in result.collect()] == [("a", "b")]
+    elif operator == "queries":
+        result = ap.match_queries(stream, spark.createDataFrame([("q", "x > 0")], "query string, condition string"))
+        assert sorted(row["key"] for row in result.collect()) == ["a", "b"]
+    else:
+        result = ap.sensor_join(stream, within=5, window=10)
+        assert [row["sensor"] for row in result.collect()] == ["b"]
+    bad = rejected(ap.rejects(result))
+    assert len(bad) == len(BAD) + len(READABLE_AND_BAD)
+    others = [row for row in bad if row["reason"] != "cannot be decoded"]
+    assert sorted(row["key"] for row in others) == ["d", "e"]
+    assert not any("_undecoded" in row["values"] for row in others)
+    for row in bad:
+        if row not in others:
+            told = json.loads(row["values"])
+            i = told["offset"] - 100
+            payload = told["payload"]
+            assert (b64decode(payload) if told["base64"] else payload and payload.encode()) == (values[i] or payload)
+            assert (told["topic"], told["partition"], payload is None) == ("vans", i % 3, values[i] is None)
+            assert row["detail"] == f"topic vans, partition {i % 3}, offset {100 + i}"
+
+
+def test_ids_are_the_same_in_whatever_order_and_partition_rows_come(spark: SparkSession) -> None:
+    rows = [(i % 7, "near" if i % 2 else None, i % 3 / 3) for i in range(60)]  # many of them equal
+    frame = spark.createDataFrame(rows, "left_key long, name string, probability double")
+    once, again = (
+        sorted((row["key"], row["value"]) for row in encoded(part, "c0ffee", 5, None).collect())
+        for part in (frame.repartition(3), frame.orderBy(F.desc("left_key")).coalesce(1))
+    )
+    assert once == again
+    told = [json.loads(value) for _, value in once]
+    assert len({row["message_id"] for row in told}) == len(rows)
+    assert {row["message_id"] for row in told} == {key for key, _ in once}
+    assert sorted(str((r["left_key"], r.get("name"), r["probability"])) for r in told) == sorted(map(str, rows))
+    assert {row["batch_id"] for row in told} == {5}
+    other = {row["key"] for row in encoded(frame, "c0ffee", 6, None).collect()}
+    assert not other & {key for key, _ in once}
+
+
+def test_messages_go_by_the_column_of_the_users_choice(spark: SparkSession) -> None:
+    frame = spark.createDataFrame([(1, "x"), (2, "y")], "left_key long, name string")
+    assert sorted(row["key"] for row in encoded(frame, "q", 0, "left_key").collect()) == ["1", "2"]
+    with pytest.raises(ap.BadArgument, match=r"key 'left_kye' is no column of its rows\. Did you mean 'left_key'"):
+        encoded(frame, "q", 0, "left_kye")
+
+
+@pytest.mark.parametrize(
+    ("schema", "kind", "error", "told"),
+    [
+        ("id STRNG x", "json", ap.BadArgument, "no schema of json messages"),
+        ('{"type": "string"}', "avro", ap.SessionError, "no reader of Avro.*spark-avro"),
+    ],
+)
+def test_schemas_that_cannot_be_used(
+    spark: SparkSession, schema: str, kind: str, error: type[Exception], told: str
+) -> None:
+    with pytest.raises(error, match=told):
+        ap.decode_messages(messages(spark, [b"{}"]), schema, kind)
+
+
+def test_frames_that_are_no_messages(spark: SparkSession) -> None:
+    with pytest.raises(ap.BadArgument, match="no column 'topic', which messages have"):
+        ap.decode_messages(spark.range(1), SCHEMA)
