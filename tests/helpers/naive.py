@@ -624,7 +624,7 @@ def pairs(
             continue
         if different is not None and (a.differ is None or b.differ is None or plain(a.differ) == plain(b.differ)):
             continue
-        answer = _answer(a, b, names, epsilon, probability, factor)
+        answer = answer_of(a, b, names, epsilon, probability, factor)
         if answer is not None:
             found.append(Pair(answer, since, until))
     return found, rejects
@@ -656,7 +656,7 @@ class Meeting(NamedTuple):
     factor: Fraction | float
 
 
-class _Held:
+class Held:
     """What one stream of one group holds: its rows with their numbers, oldest first, and when the others went."""
 
     def __init__(self, window: Window, name: str) -> None:
@@ -733,7 +733,7 @@ def at_most_in(window: ap.UncertainCountWindow, most: int, rows: Sequence[Row]) 
     return at_most(most, exist) if window.method == "exact" else approximately_at_most(window.method, most, exist)
 
 
-def presence(window: Window, a: Row, b: Row, held: Sequence[_Held]) -> Fraction | float:
+def presence(window: Window, a: Row, b: Row, held: Sequence[Held]) -> Fraction | float:
     """Pr(both rows are in their windows, given that they exist) as the streams are held; ``a`` is the older of one.
 
     Row by row that is that fewer rows exist after it than the window is long. Of two rows of one stream the newer one
@@ -754,7 +754,7 @@ def meetings(rows: Sequence[Row], names: Sequence[str], window: Window, last: in
     """
     found: list[Meeting] = []
     for group in sorted({row.group for row in rows}):
-        held = [_Held(window, name) for name in names]
+        held = [Held(window, name) for name in names]
         met: dict[tuple[Row, Row], tuple[int, Fraction | float]] = {}
         mine = [row for row in rows if row.group == group]
         for tick in sorted({row.micros for row in mine}):
@@ -810,7 +810,7 @@ def micros_of_duration(length: float | str | timedelta) -> int:
 # --- answers ----------------------------------------------------------------------------------------------------
 
 
-def _answer(
+def answer_of(
     a: Row, b: Row, names: Sequence[str], epsilon: float | Mapping[str, float], alpha: float, factor: Fraction | float
 ) -> Answer | None:
     found = probability(a.value, b.value, epsilon) * factor

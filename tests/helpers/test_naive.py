@@ -322,7 +322,7 @@ def test_rows_go_only_when_enough_of_the_newer_ones_exist(case: strategies.Case)
     rows, _ = naive.rows_of(case.rows, case.streams, case.d)
     for side in {(row.stream, row.group) for row in rows}:
         own = sorted((row for row in rows if (row.stream, row.group) == side), key=lambda row: row.order)
-        held = naive._Held(window, "any")
+        held = naive.Held(window, "any")
         for tick in sorted({row.micros for row in own}):
             held.insert([row for row in own if row.micros == tick], tick)
             come = [row for row in own if row.micros <= tick]

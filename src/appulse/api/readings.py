@@ -12,6 +12,7 @@ from appulse.api.results import Framed, is_spark, remember
 from appulse.arguments import Count, NotNegative, OnReject, Positive, checked
 from appulse.engines.carrying import refuse_carry
 from appulse.engines.options import Options, options_of
+from appulse.engines.schemas import refuse_changes
 from appulse.engines.sensors.call import SensorWindow, Similar
 from appulse.engines.sensors.phenomena import EmitPhenomena, Reach
 from appulse.errors import BadArgument
@@ -45,6 +46,7 @@ def columns_of(readings: Stream, call: str) -> dict[str, Any]:
             f"{call}() compares single values as they are, and the value of its stream is {value!r}. Give the name of "
             "a column: ap.Stream(..., value='celsius')."
         )
+    refuse_changes([readings], f"{call}()")
     for setting, reason in _USELESS.items():
         given = getattr(readings, setting)
         if given not in (None, (), "time"):

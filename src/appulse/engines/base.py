@@ -76,6 +76,10 @@ class Call(Generic[R]):
         """The key of each row."""
         raise NotImplementedError
 
+    def timed(self, rows: R) -> R:
+        """The first of the rows, that move time on; by default all do."""
+        return rows
+
     def refused(self, stream: int, rows: R, reason: str, details: Sequence[str]) -> pa.Table:
         """Good rows as rejects all the same."""
         raise NotImplementedError
@@ -151,7 +155,8 @@ class Call(Generic[R]):
         """
         rows, bad = self.encode(stream, table)
         rejects = [bad] if len(bad) else []
-        judged = arrivals.judge(stream, rows.time, self.keys(stream, rows), now)
+        timed = self.timed(rows)
+        judged = arrivals.judge(stream, timed.time, self.keys(stream, timed), now)
         if len(judged):
             order = np.argsort(judged.rows)
             details = [judged.details[i] for i in order.tolist()]

@@ -73,7 +73,7 @@ class Bucket(Generic[R]):
         before = self.late_before(limit)
         came = []
         for stream, given in batches:
-            rows = given
+            rows = self.added(stream, given)
             if before is not None and len(rows) and int(rows.time.min()) < before:
                 behind = rows.time < before
                 self.rejected.append(self.late(stream, rows.filter(behind), before))
@@ -98,6 +98,10 @@ class Bucket(Generic[R]):
         self.counts["answers"] += sum(map(len, answers))
         fail_if_asked(self.call, self.rejected)
         return answers
+
+    def added(self, stream: int, rows: R) -> R:  # noqa: ARG002 - for subclasses
+        """The rows without those that withdraw others."""
+        return rows
 
     def receive(self, given: Blobs) -> None:
         """Take in what a micro-batch brings beside rows, after `admit`."""

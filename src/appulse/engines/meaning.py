@@ -42,6 +42,7 @@ def of_stream(
             "unit": encoding.unit,
             "where": [where.text for where in encoding.where],
             "carry": [[name, of_type(kind)] for name, kind in encoding.carry],
+            "change": encoding.change,
         },
         {
             "dimensions": None,
@@ -53,6 +54,7 @@ def of_stream(
             "unit": "s",
             "where": [],
             "carry": [],
+            "change": None,
         },
     )
 

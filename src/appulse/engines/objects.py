@@ -12,6 +12,7 @@ from appulse.engines.bucket import Bucket
 from appulse.engines.spark.codec import pack, unpack
 from appulse.model import uncertainty
 from appulse.model.carried import split_carried
+from appulse.model.changes import additions, encode_changes, newest, parted
 from appulse.model.defects import as_json, reject_schema
 from appulse.model.encode import encode, infer_dimensions
 from appulse.model.encoding import check_columns
@@ -51,7 +52,11 @@ class ObjectsCall(Call[Objects]):
         check_columns(encoding, table.schema)
         if encoding.dimensions is None:
             encoding = replace(encoding, dimensions=infer_dimensions(table, encoding.model))
-        return encode(table, encoding)
+        return encode(table, encoding) if encoding.change is None else encode_changes(table, encoding)
+
+    def timed(self, rows: Objects) -> Objects:
+        """The additions: what withdraws rows moves no time on."""
+        return additions(rows)
 
     def keys(self, stream: int, rows: Objects) -> Bytes:
         """The key of each row."""
@@ -78,6 +83,22 @@ class ObjectsCall(Call[Objects]):
 
 class ObjectsBucket(Bucket[Objects]):
     """A bucket of objects."""
+
+    def __init__(self, call: ObjectsCall) -> None:
+        super().__init__(call)
+        self.asked: list[tuple[int, Objects]] = []  # of the step at hand: rows that withdraw others
+
+    def begin(self, limit: int | None = None) -> None:
+        """Begin a step."""
+        super().begin(limit)
+        self.asked = []
+
+    def added(self, stream: int, rows: Objects) -> Objects:
+        """The rows without those that withdraw others, which are ``asked``."""
+        fresh, asked = parted(rows)
+        if asked is not None:
+            self.asked.append((stream, asked))
+        return fresh
 
     def pack(self, stream: int, rows: Objects) -> bytes:
         """Rows as a block."""
@@ -169,4 +190,4 @@ def packed(objects: Objects, stream: int, lane: int = 0) -> Iterator[tuple[bytes
     rows = max(1, int(len(objects) * _BLOCK_BYTES / max(1, size)))
     for begin in range(0, len(objects), rows):
         part = objects if rows >= len(objects) else objects.slice(begin, min(begin + rows, len(objects)))
-        yield pack(part, stream, lane), int(part.time.max())
+        yield pack(part, stream, lane), newest(part)

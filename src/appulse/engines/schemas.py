@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from appulse.errors import BadArgument, nearest
+from appulse.errors import BadArgument, NotBuilt, nearest
 from appulse.model import structs, uncertainty
+from appulse.model.columns import is_text
 from appulse.model.encoding import Encoding, check_columns
 from appulse.model.positions import check_positions
 from appulse.model.strings import Bytes, decode, label_parts
@@ -22,10 +23,21 @@ if TYPE_CHECKING:
     from appulse.model.strings import Labels
 
 
+def refuse_changes(streams: Sequence[Stream], call: str) -> None:
+    """Raise `NotBuilt` where rows may be withdrawn from a call that cannot take that yet."""
+    for stream in streams:
+        if stream.change is not None:
+            raise NotBuilt(
+                f"{call} does not take change={stream.change!r}: rows cannot be withdrawn from it yet. Leave out the "
+                "rows that were withdrawn before the call. See docs/index.md."
+            )
+
+
 def encoding_of(
     stream: Stream, schema: pa.Schema, measure: str | None = None, motion: Motion | None = None
 ) -> Encoding:
     """How the rows of one stream are read that looks for no partners; ``measure`` is the column of a delta window."""
+    refuse_changes([stream], "This call")
     name = stream.name or "stream"
     encoding = Encoding(
         name=name,
@@ -90,15 +102,11 @@ def common_key_type(streams: Sequence[Stream], schemas: Sequence[pa.Schema], nam
     for family, common in (
         (pa.types.is_integer, pa.int64()),
         (pa.types.is_floating, pa.float64()),
-        (_is_text, pa.string()),
+        (is_text, pa.string()),
     ):
         if all(family(kind) for kind in kinds):
             return common
     return pa.string()
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 def common_time_type(streams: Sequence[Stream], schemas: Sequence[pa.Schema], names: Sequence[str]) -> pa.DataType:

@@ -201,6 +201,13 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
     return pa.large_list(of) if pa.types.is_large_list(kind) or pa.types.is_large_list_view(kind) else pa.list_(of)
 
 
+def is_text(kind: pa.DataType) -> bool:
+    """Whether a column of this type holds text, or nothing yet."""
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    return bool(text or pa.types.is_null(kind))
+
+
 def is_list(kind: pa.DataType) -> bool:
     """Whether a column of this type holds lists."""
     return bool(

@@ -44,6 +44,8 @@ NOT_DECODED = "cannot be decoded"
 
 #: A column of a frame that was decoded from messages: null, or the message where it could not be decoded.
 UNDECODED = "_undecoded"
+BAD_CHANGE = "bad change"
+NO_SUCH_ROW = "no such row"
 
 
 class Defects:

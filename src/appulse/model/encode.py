@@ -60,6 +60,11 @@ _POINTS = 64  # of a position, where its coordinates are asked for
 def encode(table: pa.Table, encoding: Encoding) -> tuple[Objects, pa.Table]:
     """Objects of the good rows, in the order of the table, and the bad rows as rejects."""
     rows, rejects = checked(table, encoding)
+    return objects_of(rows, encoding), rejects
+
+
+def objects_of(rows: ValidRows, encoding: Encoding) -> Objects:
+    """Objects of good rows."""
     objects = _objects(rows, encoding)
     if encoding.behind:
         carried = [plain_values(rows.table[name]).cast(kind) for name, kind in encoding.carry]
@@ -67,7 +72,7 @@ def encode(table: pa.Table, encoding: Encoding) -> tuple[Objects, pa.Table]:
         objects = replace(objects, key=with_carried(objects.key, objects.centre, carried))
     if encoding.tells_filled:
         objects = replace(objects, key=with_ways(objects.key, objects.centre, rows.way))
-    return objects, rejects
+    return objects
 
 
 @dataclass
@@ -95,7 +100,7 @@ def checked(table: pa.Table, encoding: Encoding, also: Sequence[str] = ()) -> tu
     check_decoded(table, defects)
     if isinstance(encoding.model, Position):
         table = geography.opened(table, encoding.model, defects)
-    time = _check_identity(table, encoding, defects)
+    time = check_identity(table, encoding, defects)
     values = _check_values(table, encoding, defects)
     existence, measure = _check_existence(table, encoding, defects), _check_measure(table, encoding, defects)
     rows = ValidRows(table, time, existence, measure, values, velocity=_check_motion(table, encoding, defects))
@@ -110,7 +115,7 @@ def checked(table: pa.Table, encoding: Encoding, also: Sequence[str] = ()) -> tu
                 why.NON_FINITE,
                 lambda _: "what is missing cannot be filled with finite numbers",
             )
-    rejects = _rejects(table, encoding, defects)
+    rejects = rejects_of(table, encoding, defects)
     if encoding.where:
         kept, values = _filtered(rows.table, rows.values, encoding)
         rows = replace(rows.take(kept), values=values)
@@ -170,7 +175,7 @@ class Values(Batch):
     share: NDArray[np.float64] | None = None
 
 
-def _check_identity(table: pa.Table, encoding: Encoding, defects: Defects) -> NDArray[np.int64]:
+def check_identity(table: pa.Table, encoding: Encoding, defects: Defects) -> NDArray[np.int64]:
     """Mark rows without key, time or partition; the times in microseconds."""
     micros, null, strange = to_micros(chunk(table[encoding.time]), encoding.unit)
     defects.mark(null, why.NULL_TIME, lambda _: f"column {encoding.time!r} is null")
@@ -521,7 +526,8 @@ def _normal_quantile(p: float) -> float:
     return NormalDist().inv_cdf(min(max(p, 1e-300), 1.0 - 1e-16))
 
 
-def _rejects(table: pa.Table, encoding: Encoding, defects: Defects) -> pa.Table:
+def rejects_of(table: pa.Table, encoding: Encoding, defects: Defects) -> pa.Table:
+    """The rows that are marked, as rejects."""
     listed = defects.listed()
     if not listed:
         return no_rejects(encoding.key_type, encoding.time_type)

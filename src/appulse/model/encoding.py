@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from appulse.errors import BadArgument, nearest
 from appulse.model import geography, structs, uncertainty
-from appulse.model.columns import is_list, is_numeric
+from appulse.model.columns import is_list, is_numeric, is_text
 from appulse.model.times import is_time
 from appulse.model.uncertainty import Ball, Gaussian, Held, Incomplete, Model, Position, Samples
 
@@ -78,6 +78,7 @@ class Encoding:
     told_apart: bool = False  # whether keys carry what tells rows apart that differ, too
     motion: Motion | None = None
     degrees: bool = False  # of positions, keep what was given
+    change: str | None = None  # the column that says which rows are withdrawn
 
     @property
     def held_as(self) -> Held:
@@ -104,6 +105,7 @@ class Encoding:
             *self.partition_by,
             self.differ,
             self.measure,
+            self.change,
             *(() if self.motion is None else self.motion.columns),
             *conditions,
             *(name for name, _ in self.carry),
@@ -145,6 +147,7 @@ def check_columns(encoding: Encoding, schema: pa.Schema) -> None:
             f"Times of stream {encoding.name!r} are {kind}, those of the call {encoding.time_type}: timestamps and "
             "numbers do not mix. Convert one of them."
         )
+    _check_change(encoding, schema)
     model = encoding.model
     if isinstance(model, Incomplete) and encoding.fill is None:
         raise BadArgument(
@@ -170,6 +173,14 @@ def check_columns(encoding: Encoding, schema: pa.Schema) -> None:
             check_dimensions(where, encoding, encoding.dimensions)
         where.check(
             {name: pa.float64() if encoding.is_dimension(name) else schema.field(name).type for name in where.columns}
+        )
+
+
+def _check_change(encoding: Encoding, schema: pa.Schema) -> None:
+    if encoding.change is not None and not is_text(kind := schema.field(encoding.change).type):
+        raise BadArgument(
+            f"change={encoding.change!r} of stream {encoding.name!r} is {kind}, not text. Give a column of 'add' and "
+            "'remove'."
         )
 
 

@@ -52,6 +52,7 @@ class Objects(Batch):
     order, and ``frame`` (n, streams) the least numbers that the windows held at its tick, once it has been numbered
     (beside them the newest, where rows may not exist). ``velocity`` (n, d) is in units a second;
     ``degrees`` (n, 2) are longitude and latitude of a position as they were given, where a call asks for them.
+    ``change`` says of rows that may be withdrawn what each does, as `appulse.model.changes` has it.
     """
 
     form: Form = field(metadata=SHARED)
@@ -72,6 +73,7 @@ class Objects(Batch):
     frame: NDArray[np.int64] | None = None
     velocity: NDArray[np.float64] | None = None
     degrees: NDArray[np.float64] | None = None
+    change: NDArray[np.int64] | None = None
 
     @property
     def d(self) -> int:

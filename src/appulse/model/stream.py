@@ -98,7 +98,9 @@ class Stream(Generic[Result]):
     that go by rows then wait for nothing. ``where`` holds conditions, which `filter` adds.
     Columns of ``carry``, of any type, travel with their row and are columns of the answers: ``left_speed`` and
     ``right_speed`` of pairs, ``speed`` of answers about one row. ``motion`` says how things move between their
-    readings, for `encounters`: `Straight`, `Velocity` or `Course`. Two ``Stream`` objects are two streams, even over
+    readings, for `encounters`: `Straight`, `Velocity` or `Course`. ``change`` is a column that says of each row whether
+    it is an addition or withdraws one that came: ``"add"`` or ``"remove"``, or what change streams of Delta and
+    Debezium have. Two ``Stream`` objects are two streams, even over
     one frame.
     """
 
@@ -117,6 +119,7 @@ class Stream(Generic[Result]):
     where: tuple[str, ...]
     carry: Sequence[str]
     motion: Motion | None
+    change: str | None
 
     @overload
     def __init__(
@@ -136,6 +139,7 @@ class Stream(Generic[Result]):
         where: Conditions = (),
         carry: Names = (),
         motion: _GivenMotion | None = None,
+        change: Name | None = None,
     ) -> None: ...
     @overload
     def __init__(
@@ -155,6 +159,7 @@ class Stream(Generic[Result]):
         where: Conditions = (),
         carry: Names = (),
         motion: _GivenMotion | None = None,
+        change: Name | None = None,
     ) -> None: ...
     def __init__(
         self,
@@ -173,6 +178,7 @@ class Stream(Generic[Result]):
         where: Conditions = (),
         carry: Names = (),
         motion: _GivenMotion | None = None,
+        change: Name | None = None,
     ) -> None:
         vars(self).update(
             frame=frame,
@@ -190,6 +196,7 @@ class Stream(Generic[Result]):
             where=where,
             carry=carry,
             motion=motion,
+            change=change,
         )
 
     @property
@@ -215,7 +222,15 @@ class Stream(Generic[Result]):
 
     def columns(self, *further: str | None) -> list[str]:
         """Every column the stream reads, each once."""
-        wanted = [self.key, self.time, *uncertainty.columns(self.value), self.existence, *self.partitions, *further]
+        wanted = [
+            self.key,
+            self.time,
+            *uncertainty.columns(self.value),
+            self.existence,
+            *self.partitions,
+            self.change,
+            *further,
+        ]
         return list(dict.fromkeys(c for c in wanted if c is not None))
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from appulse.model.batch import Batch
 from appulse.model.strings import Bytes
+from appulse.operators.numbering import NUMBERS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,11 +17,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appulse.model.batch import Ragged
-    from appulse.operators.numbering import WindowStarts
+    from appulse.operators.numbering import WindowStarts, Withdrawn
     from appulse.operators.pairings import Pairings
-
-# Numbers of rows stay below this, so that one integer holds a window and a number.
-_NUMBERS = 1 << 40
 
 
 @dataclass(frozen=True)
@@ -77,8 +75,9 @@ class OpenPairs:
 
     def __init__(self) -> None:
         self._pairs, self._fresh = NO_ANSWERS, []  # type: Answers, list[Answers]
-        # When (time windows), or by which numbers of which group (windows of rows), either side leaves.
-        self._ends = np.empty((0, 3), np.int64)
+        # When a pair leaves and of which stream the row is that does (time windows), or its group (windows of rows);
+        # and its rows: by numbers that never change, or by those in their windows.
+        self._ends = np.empty((0, 4), np.int64)
         self._fresh_ends: list[NDArray[np.int64]] = []
 
     def __len__(self) -> int:
@@ -88,7 +87,7 @@ class OpenPairs:
     def nbytes(self) -> int:
         """Bytes held."""
         keys = self._pairs.left_key.data.nbytes + self._pairs.right_key.data.nbytes
-        return len(self) * 12 * 8 + keys
+        return len(self) * 13 * 8 + keys
 
     @property
     def next_end(self) -> int | None:
@@ -96,16 +95,18 @@ class OpenPairs:
         self._settle()
         return int(self._ends[:, 0].min()) if len(self) else None
 
-    def add_timed(self, pairs: Answers, left_end: NDArray[np.int64], right_end: NDArray[np.int64]) -> None:
-        """Pairs under time windows, and when each row leaves."""
-        stream = np.where(left_end <= right_end, pairs.left_stream, pairs.right_stream)
-        self._add(pairs, np.column_stack([np.minimum(left_end, right_end), stream, stream]))
+    def add_timed(
+        self, pairs: Answers, ends: tuple[NDArray[np.int64], NDArray[np.int64]], rows: NDArray[np.int64]
+    ) -> None:
+        """Pairs under time windows, when each row leaves, and their rows (n, 2)."""
+        stream = np.where(ends[0] <= ends[1], pairs.left_stream, pairs.right_stream)
+        self._add(pairs, np.column_stack([np.minimum(*ends), stream, rows]))
 
     def add_ranked(
         self, pairs: Answers, group: NDArray[np.int64], left: NDArray[np.int64], right: NDArray[np.int64]
     ) -> None:
         """Pairs under windows of rows, and the rows' numbers."""
-        self._add(pairs, np.column_stack([group, left, right]))
+        self._add(pairs, np.column_stack([group, np.zeros(len(group), np.int64), left, right]))
 
     def _add(self, pairs: Answers, ends: NDArray[np.int64]) -> None:
         if len(pairs):
@@ -139,7 +140,7 @@ class OpenPairs:
         ``floors`` are the news, ``groups`` their numbers.
         """
         self._settle()
-        sides = [(self._pairs.left_stream, self._ends[:, 1]), (self._pairs.right_stream, self._ends[:, 2])]
+        sides = [(self._pairs.left_stream, self._ends[:, 2]), (self._pairs.right_stream, self._ends[:, 3])]
         group = self._ends[:, 0]
         gone = np.zeros(len(self), bool)
         for stream, number in sides:
@@ -150,6 +151,29 @@ class OpenPairs:
         first = np.minimum(*ticks)
         stream = np.where(ticks[0] <= ticks[1], self._pairs.left_stream[gone], self._pairs.right_stream[gone])
         return self._drop(gone).leaving(first, stream)
+
+    def without(self, rows: NDArray[np.int64]) -> Answers:
+        """Under time windows, the pairs of rows that are withdrawn: they stood for no time."""
+        self._settle()
+        return self._withdrawn(np.isin(self._ends[:, 2], rows) | np.isin(self._ends[:, 3], rows))
+
+    def renumbered(self, withdrawn: Withdrawn) -> Answers:
+        """Under windows of rows, the pairs of rows that are withdrawn; the rows of others are renumbered."""
+        self._settle()
+        group, gone = self._ends[:, 0], np.zeros(len(self), bool)
+        ends = self._ends.copy()
+        for column, stream in ((2, self._pairs.left_stream), (3, self._pairs.right_stream)):
+            own, ends[:, column] = withdrawn.renumber(group, stream, ends[:, column])
+            gone |= own
+        self._ends = ends
+        return self._withdrawn(gone)
+
+    def _withdrawn(self, gone: NDArray[np.bool_]) -> Answers:
+        if not gone.any():
+            return NO_ANSWERS
+        entered = self._drop(gone).entering()
+        assert entered.at is not None and entered.at_stream is not None  # noqa: S101, PT018 - a moment ago
+        return entered.leaving(entered.at, entered.at_stream)
 
     def _drop(self, gone: NDArray[np.bool_]) -> Answers:
         leaving = self._pairs.take(np.flatnonzero(gone))
@@ -170,12 +194,12 @@ def _tick_of(
         return never
     wide = int(max(stream.max(), floors.stream.max())) + 1
     windows, known = np.unique(groups * wide + floors.stream, return_inverse=True)
-    place = known * _NUMBERS + floors.floor
+    place = known * NUMBERS + floors.floor
     order = np.argsort(place)
     wanted = group * wide + stream
     own = np.minimum(np.searchsorted(windows, wanted), len(windows) - 1)
     # The first floor above the number, of the same window.
-    at = np.searchsorted(place[order], own * _NUMBERS + number, side="right")
+    at = np.searchsorted(place[order], own * NUMBERS + number, side="right")
     inside = np.minimum(at, len(order) - 1)
     told = (windows[own] == wanted) & (at < len(order)) & (known[order[inside]] == own)
     return np.where(told, floors.tick[order[inside]], never)

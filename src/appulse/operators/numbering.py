@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 #: A time after every tick.
 END = int(np.iinfo(np.int64).max)
 _COMPACT_FROM = 4096
+# Numbers of rows stay below this, so that one integer holds a window and a number.
+NUMBERS = 1 << 40
 # Weights that sum to 1 need not do so in float64.
 _ROUNDING = 1e-12
 
@@ -46,6 +48,35 @@ class WindowStarts(Batch):
     stream: NDArray[np.int64]
     tick: NDArray[np.int64]
     floor: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Withdrawn:
+    """Rows of windows that are withdrawn, by their numbers: those behind them move up.
+
+    ``group`` is numbered by whoever asks.
+    """
+
+    group: NDArray[np.int64]
+    stream: NDArray[np.int64]
+    number: NDArray[np.int64]
+
+    def renumber(
+        self, group: NDArray[np.int64], stream: NDArray[np.int64], number: NDArray[np.int64]
+    ) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+        """Which of some rows these are, and the numbers of the others from now on."""
+        wide = int(max(self.stream.max(initial=0), stream.max(initial=0))) + 1
+        gone = np.unique((self.group * wide + self.stream) * NUMBERS + self.number)
+        window = (group * wide + stream) * NUMBERS
+        before, upto = np.searchsorted(gone, window + number), np.searchsorted(gone, window + number, side="right")
+        return upto > before, number - (before - np.searchsorted(gone, window))
+
+    def reframe(self, group: NDArray[np.int64], frame: NDArray[np.int64]) -> None:
+        """Renumber what frames say of windows, in place: their floors, and the newest numbers beside them."""
+        streams = frame.shape[1] // 2
+        for column in range(frame.shape[1]):
+            gone, numbers = self.renumber(group, np.full(len(group), column % streams), frame[:, column])
+            frame[:, column] = numbers - (gone & (column >= streams))
 
 
 @dataclass(frozen=True)
@@ -172,6 +203,44 @@ class Sequencer:
             if ready:
                 released.append((stream, in_canonical_order(Objects.concat(ready))))
         return released
+
+    def keep_waiting(self, rows: Sequence[tuple[int, Objects]]) -> None:
+        """Of the rows that wait only these do."""
+        self._held = [[part for i, part in rows if i == stream and len(part)] for stream in range(self._streams)]
+
+    def holds(self, stream: int, objects: Objects) -> NDArray[np.bool_]:
+        """Which of some numbered rows their windows hold."""
+        group = self._groups.of(objects.group, len(objects))
+        self._grow_groups()
+        held: NDArray[np.bool_] = objects.number >= self._floor[group, stream]
+        return held
+
+    def withdraw(self, rows: Sequence[tuple[int, Objects]]) -> WindowStarts:
+        """Numbered rows are withdrawn: as if they had never come, but rows that they pushed out do not come back.
+
+        Returns them, by their numbers in place of floors: every place has to know.
+        """
+        groups = [self._groups.of(part.group, len(part)) for _, part in rows]
+        stream = np.concatenate([np.full(len(part), i) for i, part in rows])
+        group, number = np.concatenate(groups), np.concatenate([part.number for _, part in rows])
+        gone, numbers = Withdrawn(group, stream, number).renumber(
+            self._group.view, self._stream.view, self._number.view
+        )
+        stays = self._live() & ~gone
+        arena = self._rows(stays) | {"number": numbers[stays]}
+        np.subtract.at(self._next, (group, stream), 1)
+        self._clear_arena()
+        self._restore_rows(arena)
+        notes = np.column_stack([np.zeros((len(number), 1), np.int64), group, stream, np.zeros_like(number), number])
+        return self._floors(notes)
+
+    def renumbered(self, withdrawn: WindowStarts, stream: int, objects: Objects) -> NDArray[np.int64]:
+        """The numbers of rows of a stream after `withdraw`."""
+        groups = self._groups.of(withdrawn.group, len(withdrawn))
+        own = self._groups.of(objects.group, len(objects))
+        assert objects.number is not None  # noqa: S101 - they stand
+        known = Withdrawn(groups, withdrawn.stream, withdrawn.floor)
+        return known.renumber(own, np.full(len(own), stream), objects.number)[1]
 
     def oldest_met(self, released: Sequence[tuple[int, Objects]]) -> list[NDArray[np.int64]]:
         """For each row about to be numbered, a time that no row in its windows lies before."""

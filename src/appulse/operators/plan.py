@@ -36,7 +36,8 @@ class JoinPlan:
     ``density`` of unrelated rows, likelihood ratios are answers, too. ``best`` is the number of right rows wanted of
     each left row, the nearest ``by`` distance or probability; 0: all. Where rows are ``assigned`` to each other, pairs
     have a margin. Where ``fewer_than`` is above 0, left rows that have fewer partners than that with probability
-    ``certain`` are the answers. Pairs whose likelihood ratio is not above ``least_ratio`` are no answers.
+    ``certain`` are the answers. Pairs whose likelihood ratio is not above ``least_ratio`` are no answers. Where rows
+    may be ``withdrawn``, pairs that stand know their rows.
     """
 
     streams: tuple[str, ...]
@@ -63,6 +64,7 @@ class JoinPlan:
     least_ratio: float | None = None
     fewer_than: int = 0
     certain: float = 1.0
+    withdrawn: bool = False
 
     @property
     def followed(self) -> tuple[bool, bool]:

@@ -28,6 +28,7 @@ from appulse.operators.cost import UNKNOWN, Choice, Probes
 from appulse.operators.estimate import Estimate, estimated
 from appulse.operators.held_pairs import leading, values_of
 from appulse.operators.labels import LabelNumbers
+from appulse.operators.numbering import Withdrawn
 from appulse.operators.one_dimension import matches, prepare
 from appulse.operators.output import Output, Watch, explodes
 from appulse.operators.pairs import (
@@ -44,6 +45,7 @@ from appulse.operators.pairs import (
 from appulse.operators.partners import Partners
 from appulse.operators.presence import Windows, pair_factor
 from appulse.operators.store import WindowBuffer
+from appulse.operators.withdrawals import same_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -233,6 +235,37 @@ class SimilarityJoin:
                 store.keep(self._live(own))
         return Answers.concat([self._left(self.standing.below(self._floor, groups, floors)), alone])
 
+    def withdraw(self, batches: Sequence[tuple[int, int, Objects]]) -> Answers:
+        """Under time windows: forget rows, by stream and lane, as if they had never come. Others are not held here.
+
+        Returns the pairs that this ends, where the plan asks for changes.
+        """
+        ended = []
+        for stream, lane, rows in batches:
+            own = stream * self.lanes + lane
+            if not self._stores:
+                continue
+            store = self._stores[own]
+            gone = same_rows(store, self.plan.models[stream].form, rows, (self._groups, self._differs))
+            if len(gone):
+                assert store.serial is not None  # noqa: S101 - rows may be withdrawn
+                ended.append(self.standing.without(store.serial.view[gone] * len(self._stores) + own))
+                store.keep(np.setdiff1d(np.arange(len(store)), gone))
+        return self._left(Answers.concat(ended))
+
+    def renumber(self, withdrawn: WindowStarts) -> Answers:
+        """Under windows that go by rows: forget rows by their numbers; those behind them move up."""
+        groups = self._groups.of(withdrawn.group, len(withdrawn))
+        gone = Withdrawn(groups, withdrawn.stream, withdrawn.floor)
+        for own, store in enumerate(self._stores):
+            stream = np.full(len(store), self._stream_of[own])
+            mine, store.rank.view[:] = gone.renumber(store.group.view, stream, store.rank.view)
+            if store.frame is not None:
+                gone.reframe(store.group.view, store.frame.view)
+            if mine.any():
+                store.keep(np.flatnonzero(~mine))
+        return self._left(self.standing.renumbered(gone))
+
     def _left(self, pairs: Answers) -> Answers:
         self.output.add(len(pairs))
         return pairs
@@ -350,6 +383,7 @@ class SimilarityJoin:
                     framed=framed,
                     paired=self.partners is not None,
                     counted=0 if self.partners is None else self.partners.counted,
+                    serial=self.plan.withdrawn,
                 )
                 for _ in self._stream_of
             ]
@@ -625,10 +659,21 @@ class SimilarityJoin:
             windows = np.array(self.plan.windows, np.int64)
             left_end = answers.left_time + windows[answers.left_stream]
             right_end = answers.right_time + windows[answers.right_stream]
-            self.standing.add_timed(answers, left_end, right_end)
+            self.standing.add_timed(answers, (left_end, right_end), self._serials(left, right, pairs, swap))
         else:
             self.standing.add_ranked(answers, a.group.view[pairs.left], first.rank, second.rank)
         return answers
+
+    def _serials(self, left: int, right: int, pairs: CandidatePairs, swap: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """Numbers of the rows of pairs (n, 2) that never change, where rows may be withdrawn."""
+        found = np.zeros((len(swap), 2), np.int64)
+        for side, own, store, rows in (
+            (0, left, pairs.left_store, pairs.left),
+            (1, right, pairs.right_store, pairs.right),
+        ):
+            if store.serial is not None:
+                found[:, side] = store.serial.view[rows] * len(self._stores) + own
+        return np.where(swap[:, None], found[:, ::-1], found)
 
 
 @dataclass(frozen=True)

@@ -66,6 +66,7 @@ class WindowBuffer:
         framed: int = 0,
         paired: bool = False,
         counted: int = 0,
+        serial: bool = False,
     ) -> None:
         self.d, self._numbered, self._comparable = d, numbered, not (numbered and grouped)
         self.time, self.rank, self.rank_max = Column(np.int64), Column(np.int64), Column(np.int64)
@@ -80,11 +81,13 @@ class WindowBuffer:
         self.met = Column(np.bool_) if paired else None  # whether a row has had a partner
         # How likely a row has 0, 1, ... partners so far, and how many are expected.
         self.counts = Column(np.float64, counted + 1) if counted else None
+        self.serial = Column(np.int64) if serial else None  # numbers of rows that never change
         self.group, self.differ = Column(np.int64), Column(np.int64)
         self.samples, self.weights, self.key = Arena(np.float64), Arena(np.float64), Arena(np.uint8)
         self.cell, self.following = Column(np.int64), Column(np.int64)
         self.base = 0  # rows dropped so far: position + base never changes
         self.linked = 0  # rows in the index
+        self.arrived = 0  # rows that ever came
         self._kept = 0  # rows after the last `keep`
         self._index, self._epsilon, self._spare = index, epsilon, max(0.0, 1.0 / max(threshold, 1e-300) - 1.0)
         self.heads = _EMPTY
@@ -100,7 +103,7 @@ class WindowBuffer:
         always = [self.time, self.rank, self.rank_max, self.mass, self.reach, self.extent, self.variance]
         always += [self.radius, self.centre]
         always += [self.group, self.differ, self.cell, self.following]
-        some = (self.covariance, self.shape, self.spread, self.frame, self.met, self.counts)
+        some = (self.covariance, self.shape, self.spread, self.frame, self.met, self.counts, self.serial)
         return always + [column for column in some if column is not None]
 
     @property
@@ -140,6 +143,9 @@ class WindowBuffer:
             self.frame.grow(len(objects))[...] = 0 if objects.frame is None else objects.frame
         if self.met is not None:
             self.met.grow(len(objects))[...] = False
+        if self.serial is not None:
+            self.serial.grow(len(objects))[...] = self.arrived + np.arange(len(objects))
+        self.arrived += len(objects)
         if self.counts is not None:
             counts = self.counts.grow(len(objects))
             counts[:, 1:], counts[:, 0] = 0.0, 1.0

@@ -10,6 +10,7 @@ from appulse.engines.join.call import JoinCall, Observed, resolve, to_table
 from appulse.engines.local import Local
 from appulse.engines.meaning import of_call, of_stream
 from appulse.engines.objects import ObjectsBucket
+from appulse.engines.schemas import refuse_changes
 from appulse.errors import BadArgument
 from appulse.model.encode import infer_dimensions
 from appulse.model.meaning import real, seconds
@@ -105,6 +106,7 @@ def resolve_assign(
     options: Options,
 ) -> AssignCall:
     """Check a call against the columns there are."""
+    refuse_changes(streams, "assign()")
     for stream in streams:
         if isinstance(stream.value, Incomplete):
             raise BadArgument(f"assign() needs whole values, and got {stream.value!r}. Fill holes by ap.impute first.")

@@ -16,7 +16,14 @@ from appulse.engines.imputing import filled_columns, fills_of
 from appulse.engines.meaning import of_call, of_stream, of_types
 from appulse.engines.objects import ObjectsCall
 from appulse.engines.options import Options
-from appulse.engines.schemas import check_partitions, common_key_type, common_time_type, is_joined, known_dimensions
+from appulse.engines.schemas import (
+    check_partitions,
+    common_key_type,
+    common_time_type,
+    is_joined,
+    known_dimensions,
+    refuse_changes,
+)
 from appulse.engines.thresholds import check_places, of_epsilon, thresholds, within_tolerance
 from appulse.errors import BadArgument
 from appulse.model.encode import gaussian_reach, reach_quantile
@@ -218,6 +225,10 @@ def resolve(
         raise BadArgument("values=True lists samples that match, and positions have none. Leave out values=True.")
     check_how(how, names, emit=emit, values=values)
     check_places(streams, names)
+    if how != "inner":
+        refuse_changes(streams, f"how={how!r}")
+    if imputer is not None:
+        refuse_changes(streams, "imputer=")
     arrival = _check_order(streams, names)
     conditions = [tuple(map(parse, stream.where)) for stream in streams]
     models = tuple(held_as(stream.value, where) for stream, where in zip(streams, conditions, strict=True))
@@ -243,6 +254,7 @@ def resolve(
         bounded=probabilities == "bounds",
         how=how,
         density=_density(density, models, likelihood=likelihood, values=values),
+        withdrawn=any(stream.change is not None for stream in streams),
     )
     key_type, time_type = common_key_type(streams, schemas, names), common_time_type(streams, schemas, names)
     d = known_dimensions(names, models, schemas)
@@ -268,6 +280,7 @@ def resolve(
             fill=fill,
             tells_filled=any(known is not None for known in fills),
             carry=carried_of(stream, schema, name),
+            change=stream.change,
         )
         for name, stream, where, fill, schema in zip(names, streams, conditions, fills, schemas, strict=True)
     )

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from appulse.engines.bucket import NEVER
 from appulse.engines.imputing import refuse_in_order
 from appulse.engines.join.call import JoinCall, Observed, numbering_of, to_table
 from appulse.engines.join.lazy import Unfilled
 from appulse.engines.local import Local
 from appulse.engines.objects import ObjectsBucket
+from appulse.engines.withdrawing import Corrections
 from appulse.errors import bad_rows, warn_exploding
+from appulse.model.changes import encode_changes
 from appulse.model.defects import concat_rejects
 from appulse.model.degrees import degrees_hint
 from appulse.model.encode import checked, infer_dimensions
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import pyarrow as pa
+    from numpy.typing import NDArray
 
 Batches = list[tuple[int, int, Objects]]  # stream, lane, rows
 
@@ -46,6 +51,8 @@ class JoinBucket(ObjectsBucket):
         self.numbering = None if call.plan.rule is None else numbering_of(call, standing=standing)
         partners = self.operator.partners
         self.pairs = HeldPairs.of(call.plan) if partners is not None and call.plan.held and partners.apart else None
+        self.corrections = Corrections.of(call, call.plan.windows if call.plan.rule is None else None, self.counts)
+        self.behind: int | None = None  # rows of the step at hand before this are late
         self.over: int | None = None  # under time windows: pairs that end before this have left
 
     def __len__(self) -> int:
@@ -60,7 +67,8 @@ class JoinBucket(ObjectsBucket):
         """Rows before this are late; None where none can be."""
         before = super().late_before(limit)
         # Spark's watermark, the clock of time windows there, begins at 0.
-        return before if self.numbering is not None or (before is not None and before > 0) else None
+        self.behind = before if self.numbering is not None or (before is not None and before > 0) else None
+        return self.behind
 
     def hold(self, stream: int, rows: Objects) -> None:
         """Let rows wait for their ticks, where windows go by rows."""
@@ -75,10 +83,13 @@ class JoinBucket(ObjectsBucket):
         if self.numbering is not None:
             answers = self._numbered()
         else:
-            answers = [self.operator.push(self._ready([(stream, 0, rows) for stream, rows in self.came]))]
+            came, answers = self._settled() if self.corrections is not None else (self.came, [])
+            answers.append(self.operator.push(self._ready([(stream, 0, rows) for stream, rows in came])))
             over = self.clock.now if ended else self.complete if self.complete > 0 else None
             if over is not None:
                 answers.append(self._end(over))
+        if self.corrections is not None and (self.numbering is not None or self.complete > 0):
+            self.rejected += self.corrections.lapse(self.complete)
         if ended:
             answers.append(self.operator.end())
         if self.pairs is not None and self.operator.partners is not None:
@@ -104,6 +115,35 @@ class JoinBucket(ObjectsBucket):
         self.output.add(len(answers))
         return answers
 
+    def _settled(self) -> tuple[list[tuple[int, Objects]], list[Answers]]:
+        """Under time windows: the rows that came and stay, and the pairs of those that are withdrawn."""
+        assert self.corrections is not None  # noqa: S101 - asked before
+        came, gone = self.corrections.settle(self.came, self.asked, self.behind, self._still_held)
+        for stream, rows in came:
+            self.corrections.ledger.stand(stream, rows)
+        self.corrections.ledger.forget(self._still_held)
+        return came, [self.operator.withdraw([(stream, 0, rows) for stream, rows in gone])]
+
+    def _still_held(self, stream: int, rows: Objects) -> NDArray[np.bool_]:
+        """Which rows may still be in their time window."""
+        held: NDArray[np.bool_] = rows.time + self.call.plan.windows[stream] >= (
+            NEVER if self.over is None else self.over
+        )
+        return held
+
+    def _withdrawn(self) -> list[Answers]:
+        """Under windows that go by rows: the pairs of rows that are withdrawn; rows that wait may be, too."""
+        if self.corrections is None or self.numbering is None:
+            return []
+        ledger, numbering = self.corrections.ledger, self.numbering
+        waiting, gone = self.corrections.settle(numbering.waiting(), self.asked, self.behind, numbering.holds)
+        numbering.keep_waiting(waiting)
+        if not gone:
+            return []
+        notes = numbering.withdraw(gone)
+        ledger.renumber(partial(numbering.renumbered, notes))
+        return [self.operator.renumber(notes)]
+
     def _end(self, before: int) -> Answers:
         """Under time windows: pairs that this ends; nothing before it will be asked for any more."""
         self.over = before
@@ -114,7 +154,7 @@ class JoinBucket(ObjectsBucket):
     def _numbered(self) -> list[Answers]:
         """Number the rows whose ticks are complete, and answer them."""
         assert self.numbering is not None  # noqa: S101 - asked before
-        released = []
+        answers, released = self._withdrawn(), []
         for stream, rows in self.numbering.release(self.complete):
             objects = rows if self.unfilled is None else self.unfilled.ties_filled(stream, rows)
             released.append(Released(stream, objects, np.arange(len(objects) + 1), np.zeros(len(objects), np.int64)))
@@ -127,7 +167,12 @@ class JoinBucket(ObjectsBucket):
         ]
         presence = () if numbered.presence is None else (numbered.presence,)
         gone = self._at_once([(part.stream, rows) for part, rows in zip(released, numbered.objects, strict=True)])
-        return [self.operator.push(self._ready(batches), presence), self.operator.leave(numbered.floors), gone]
+        if self.corrections is not None:
+            for stream, _, rows in batches:
+                self.corrections.ledger.stand(stream, rows)
+            self.corrections.ledger.forget(self.numbering.holds)
+        answers += [self.operator.push(self._ready(batches), presence), self.operator.leave(numbered.floors), gone]
+        return answers
 
     def _at_once(self, numbered: list[tuple[int, Objects]]) -> Answers:
         """Rows that their own tick pushed out, where rows without a partner are reported."""
@@ -214,7 +259,8 @@ def rejected(call: JoinCall, tables: Mapping[str, pa.Table]) -> pa.Table:
     for encoding in call.encodings:
         if encoding.name in tables:
             check_columns(encoding, tables[encoding.name].schema)
-            parts.append(checked(tables[encoding.name], replace(encoding, fill=None, where=()))[1])
+            judge = checked if encoding.change is None else encode_changes
+            parts.append(judge(tables[encoding.name], replace(encoding, fill=None, where=()))[1])
     return concat_rejects(parts, call.reject_schema)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 from appulse.arguments import one_of
 from appulse.engines.join.call import resolve
+from appulse.engines.schemas import refuse_changes
 from appulse.errors import BadArgument
 from appulse.model.uncertainty import Incomplete
 from appulse.operators.held_pairs import BY
@@ -60,6 +61,7 @@ def resolve_nearest(
         )
     if epsilon is None:
         _check_unlimited(window, by_means=by_means, whole=whole)
+    refuse_changes(streams, "nearest()")
     threshold = _POSSIBLE if probability == 0.0 else probability
     call = resolve(
         streams,

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from appulse.engines.join.call import resolve
+from appulse.engines.schemas import refuse_changes
 from appulse.engines.thresholds import within_tolerance
 from appulse.errors import BadArgument
 from appulse.model.uncertainty import Incomplete
@@ -38,6 +39,7 @@ def resolve_outliers(
     tiled: bool = True,
 ) -> JoinCall:
     """Check a call against the columns there are; ``tiled``, rows have copies in several tiles."""
+    refuse_changes(streams, "outliers()")
     for stream in streams:
         if isinstance(stream.value, Incomplete):
             raise BadArgument(

@@ -17,6 +17,7 @@ from appulse.operators.answers import Answers
 from appulse.operators.numbering import WindowStarts
 from appulse.operators.partners import RowNotes
 from appulse.operators.presence import ExistenceTable
+from appulse.operators.withdrawals import Withdrawals
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -91,6 +92,17 @@ def pack_pairs(pairs: Answers) -> bytes:
 def unpack_pairs(blob: bytes) -> Answers:
     """What `pack_pairs` packed."""
     return unpack_batch("pairs", Answers, blob, copied=True)
+
+
+def pack_withdrawals(asked: Withdrawals, stream: int) -> bytes:
+    """Rows that withdraw others, as bytes."""
+    return pack_batch("withdrawals", asked, (stream,))
+
+
+def unpack_withdrawals(blob: bytes) -> tuple[int, Withdrawals]:
+    """What `pack_withdrawals` packed, by stream."""
+    columns, (stream,) = unpack_columns("withdrawals", blob, copied=True)
+    return stream, from_columns(Withdrawals, columns)
 
 
 def pack_arrays(arrays: Mapping[str, NDArray[Any]]) -> bytes:

@@ -38,6 +38,7 @@ from appulse.engines.spark.processor import StageProcessor
 from appulse.engines.spark.results import SparkResult
 from appulse.engines.spark.tagged import LEVELS, METRICS, arrow_schema, in_schema, tagged_schema
 from appulse.engines.spark.tagged import rejects_frame as frame_of_rejects
+from appulse.model.changes import newest as newest_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -242,7 +243,7 @@ def blocks_of_task(
         rows, rejected = call.take_in(stream, table, arrivals, batch_time(table))
         arrivals.settle()
         fail_if_asked(call, rejected)
-        newest = int(rows.time.max()) if len(rows) else 0
+        newest = newest_of(rows) if len(rows) else 0
         for rejects in rejected:
             # Under many keys, so that a flood of bad rows is no hot spot.
             spot = hash_text(str(rejects.column("detail")[0]) + str(len(rejects))) % len(routing.keys)
@@ -251,7 +252,7 @@ def blocks_of_task(
             continue
         figures = call.figures(stream)
         if figures:
-            yield block_batch([routing.keys[0]], [metrics_blob(**figures)], [int(rows.time.min())])
+            yield block_batch([routing.keys[0]], [metrics_blob(**figures)], [min(newest, int(rows.time.min()))])
         blocks = list(routing.blocks(stream, rows))
         yield block_batch(*map(list, zip(*blocks, strict=True)))
 

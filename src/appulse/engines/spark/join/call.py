@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame
 
 from appulse.engines.join.call import JoinCall, resolve
+from appulse.engines.schemas import refuse_changes
 from appulse.engines.spark.imputing import with_shared_fills
 from appulse.engines.spark.inputs import quoted
 from appulse.engines.spark.join.number_bucket import NumberBucket, NumberBuckets
@@ -43,6 +44,7 @@ def spark_join(
     streams: Sequence[Stream], *, options: Options, resolved: Callable[..., JoinCall] = resolve, **settings: Any
 ) -> DataFrame:
     """The join of Spark frames, lazily; streaming if its inputs are. ``resolved`` makes the call."""
+    refuse_changes(streams, "A join on Spark")
     sources = Sources.of([stream.frame for stream in streams], [stream.lateness for stream in streams])
     streams = [with_watermark_delay(stream) for stream in streams]
     schemas = [arrow_schema(frame.schema) for frame in sources.frames]

@@ -1,0 +1,104 @@
+"""Rows that withdraw others, in the bucket of an operator: which rows go, and which withdrawals find none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from appulse.engines.spark.codec import pack_withdrawals, unpack_withdrawals
+from appulse.model import defects as why
+from appulse.model.defects import reject_schema
+from appulse.model.strings import decode
+from appulse.model.times import from_micros
+from appulse.operators.withdrawals import Ledger, Withdrawals, of_no_row, withdrawals
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Callable, Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from appulse.engines.objects import ObjectsCall
+    from appulse.model.objects import Objects
+
+#: Of a log: withdrawals that wait.
+WAITING = b"w"
+
+
+class Corrections:
+    """The ledger of a call's rows, and what it makes of withdrawals step by step.
+
+    ``windows`` are those of time, in microseconds; None: windows go by rows.
+    """
+
+    def __init__(self, call: ObjectsCall, windows: Sequence[int] | None, counts: Counter[str]) -> None:
+        self._call, self._windows, self._counts = call, windows, counts
+        self.ledger = Ledger(len(call.encodings), call.keys)
+
+    @staticmethod
+    def of(call: ObjectsCall, windows: Sequence[int] | None, counts: Counter[str]) -> Corrections | None:
+        """None: no rows of the call are withdrawn."""
+        some = any(encoding.change is not None for encoding in call.encodings)
+        return Corrections(call, windows, counts) if some else None
+
+    def settle(
+        self,
+        came: list[tuple[int, Objects]],
+        asked: Iterable[tuple[int, Objects]],
+        before: int | None,
+        held: Callable[[int, Objects], NDArray[np.bool_]],
+    ) -> tuple[list[tuple[int, Objects]], list[tuple[int, Objects]]]:
+        """Of the rows that came those that stay, and of those that stood the rows that are withdrawn.
+
+        Rows before ``before`` were late in this step; rows that stood have to be ``held`` yet.
+        """
+        wanted = [(i, withdrawals(rows, self._call.keys(i, rows), self._unsure(i, rows, before))) for i, rows in asked]
+        stay, gone = self.ledger.settle(came, wanted, held)
+        lost = sum(len(rows) for _, rows in came) - sum(len(rows) for _, rows in stay)
+        self._counts["withdrawn"] += lost + sum(len(rows) for _, rows in gone)
+        return stay, gone
+
+    def lapse(self, before: int) -> list[pa.Table]:
+        """Withdrawals of rows that can come no more, as rejects; those whose row has left are counted."""
+        rejects = []
+        for stream, asked in self.ledger.lapse(before):
+            never = of_no_row(asked)
+            self._counts["not_held"] += len(asked) - len(never)
+            if len(never):
+                rejects.append(self._refused(stream, never))
+        return rejects
+
+    def blocks(self) -> list[bytes]:
+        """The withdrawals that wait, for a log."""
+        return [WAITING + pack_withdrawals(asked, stream) for stream, asked in self.ledger.waiting()]
+
+    def recall(self, blocks: Iterable[bytes]) -> None:
+        """Take in what `blocks` gave."""
+        for block in blocks:
+            self.ledger.wait(*unpack_withdrawals(block[1:]))
+
+    def _unsure(self, stream: int, rows: Objects, before: int | None) -> NDArray[np.bool_]:
+        """Whether a row may have come and left again."""
+        if self._call.arrival:
+            return np.ones(len(rows), bool)
+        if before is None:
+            return np.zeros(len(rows), bool)
+        window = 0 if self._windows is None else self._windows[stream]
+        unsure: NDArray[np.bool_] = rows.time + window < before
+        return unsure
+
+    def _refused(self, stream: int, asked: Withdrawals) -> pa.Table:
+        encoding, n = self._call.encodings[stream], len(asked)
+        return pa.table(
+            {
+                "stream": [encoding.name] * n,
+                "key": decode(asked.key, encoding.key_type),
+                "time": from_micros(asked.time, encoding.time_type, encoding.unit),
+                "reason": [why.NO_SUCH_ROW] * n,
+                "detail": ["no row of this key and time came, or it was withdrawn before"] * n,
+                "values": ["{}"] * n,
+            },
+            schema=reject_schema(encoding.key_type, encoding.time_type),
+        )

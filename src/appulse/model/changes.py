@@ -1,0 +1,146 @@
+"""Rows that withdraw others: what a column of changes says, and how such rows travel among those that are added.
+
+Words are those of appulse (``add``, ``remove``), of Delta's change data feed (``_change_type``) and of Debezium
+(``op``). Debezium's ``u`` is a row in place of another of its key and time: it withdraws that one, and is added.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from appulse.model import defects as why
+from appulse.model.carried import with_carried
+from appulse.model.columns import chunk, plain_types
+from appulse.model.defects import Defects
+from appulse.model.encode import check_identity, checked, encode, keys_of, objects_of, rejects_of
+from appulse.model.objects import Objects
+from appulse.model.strings import Labels
+from appulse.model.strings import encode as canonical
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from appulse.model.encoding import Encoding
+
+#: What a row does: it is added; it withdraws a row that has its values, any row of its key and time, or another row
+#: than one of its own values.
+ADDED, WITHDRAWS, WITHDRAWS_ANY, WITHDRAWS_OTHER = 1, -1, -2, -3
+_ADD, _REMOVE, _UPDATE, _UNKNOWN = "add", "remove", "update", "unknown"
+_WORDS = {
+    "add": _ADD,
+    "remove": _REMOVE,
+    "insert": _ADD,
+    "update_postimage": _ADD,
+    "delete": _REMOVE,
+    "update_preimage": _REMOVE,
+    "c": _ADD,
+    "r": _ADD,
+    "u": _UPDATE,
+    "d": _REMOVE,
+}
+_ROW = "appulse row"  # a column beside the user's
+
+
+def additions(rows: Objects) -> Objects:
+    """The rows that are added; they come first."""
+    return rows if rows.change is None else rows.slice(0, int((rows.change == ADDED).sum()))
+
+
+def parted(rows: Objects) -> tuple[Objects, Objects | None]:
+    """The rows that are added, as rows that nothing withdraws, and those that withdraw others."""
+    if rows.change is None:
+        return rows, None
+    fresh = additions(rows)
+    return replace(fresh, change=None), rows.slice(len(fresh), len(rows)) if len(fresh) < len(rows) else None
+
+
+def newest(rows: Any) -> int:
+    """The newest time of rows that move time on; 0: there is none."""
+    change = getattr(rows, "change", None)
+    time = rows.time if change is None else rows.time[change == ADDED]
+    return int(time.max()) if len(time) else 0
+
+
+def encode_changes(table: pa.Table, encoding: Encoding) -> tuple[Objects, pa.Table]:
+    """The good rows, first those that are added, and the bad ones as rejects."""
+    assert encoding.change is not None  # noqa: S101 - asked before
+    plain = replace(encoding, change=None)
+    given = chunk(table[encoding.change]).cast(pa.string()).to_pylist()
+    does = np.array(
+        [_UNKNOWN if word is None else _WORDS.get(word.strip().lower(), _UNKNOWN) for word in given], object
+    )
+    added, bad = encode(table.filter(pa.array((does == _ADD) | (does == _UPDATE))), plain)
+    added = replace(added, change=np.full(len(added), ADDED))
+    withdrawn, bad_too = _withdrawals(table, does, plain, added)
+    parts = [added, *withdrawn]
+    return Objects.concat(parts), pa.concat_tables([bad, bad_too, _strange(table, does, given, encoding)])
+
+
+def _strange(table: pa.Table, does: NDArray[Any], given: list[str | None], encoding: Encoding) -> pa.Table:
+    """Rows whose change is no word that is known."""
+    at = np.flatnonzero(does == _UNKNOWN)
+    table = plain_types(table.select(encoding.columns()).take(pa.array(at)).combine_chunks())
+    defects = Defects(len(at))
+    defects.mark(
+        np.ones(len(at), bool),
+        why.BAD_CHANGE,
+        lambda i: f"column {encoding.change!r} is {given[at[i]]!r}, wanted 'add' or 'remove'",
+    )
+    return rejects_of(table, encoding, defects)
+
+
+def _withdrawals(
+    table: pa.Table, does: NDArray[Any], encoding: Encoding, added: Objects
+) -> tuple[list[Objects], pa.Table]:
+    """The rows that withdraw others. Their values need not be there; those with values that are left out are, too."""
+    at = np.flatnonzero((does == _REMOVE) | (does == _UPDATE))
+    table = plain_types(table.select(encoding.columns()).take(pa.array(at)).combine_chunks())
+    defects = Defects(len(at))
+    time = check_identity(table, encoding, defects)
+    refused = rejects_of(table, encoding, defects)
+    numbered = table.append_column(_ROW, pa.array(np.arange(len(at))))
+    whole, _ = checked(numbered, replace(encoding, where=()), also=[_ROW])
+    known = np.asarray(whole.table[_ROW])
+    kept = whole if not encoding.where else checked(numbered.take(pa.array(known)), encoding, also=[_ROW])[0]
+    valued = np.asarray(kept.table[_ROW])
+    updates = does[at] == _UPDATE
+    bare = np.flatnonzero(~defects.bad & ~updates)
+    bare = bare[~np.isin(bare, known)]
+    withdraws = np.where(updates[valued], WITHDRAWS_OTHER, WITHDRAWS)
+    parts = []
+    if len(valued):
+        parts.append(replace(objects_of(kept, encoding), change=withdraws))
+    if len(bare):
+        like = next((part for part in (added, *parts) if len(part)), None)
+        parts.append(_bare(table.take(pa.array(bare)), time[bare], encoding, like))
+    # A row in place of another that cannot be used is a reject already.
+    return parts, refused.filter(pa.array(~updates[defects.bad])) if len(refused) else refused
+
+
+def _bare(table: pa.Table, time: NDArray[np.int64], encoding: Encoding, like: Objects | None) -> Objects:
+    """Rows that withdraw others, without values of their own: they have those of any row, which mean nothing."""
+    n = len(time)
+    if like is None:
+        d = encoding.dimensions or 1
+        like = Objects(
+            form=encoding.held_as.form,
+            time=np.zeros(1, np.int64),
+            key=canonical(keys_of(table.slice(0, 1), encoding), signed_zero=True),
+            mass=np.ones(1),
+            centre=np.zeros((1, d)),
+            spread=np.empty((1, 0)),
+            reach=np.zeros(1),
+            radius=np.zeros(1),
+            covariance=np.empty((1, 0)),
+        )
+    filler = like.take(np.zeros(n, np.int64))
+    keys = canonical(keys_of(table, encoding), signed_zero=True)
+    if encoding.behind:
+        nothing_carried = [pa.nulls(n, kind) for _, kind in encoding.behind]
+        keys = with_carried(keys, filler.centre, nothing_carried)
+    group = Labels.of([table[c] for c in encoding.partition_by]) if encoding.partition_by else None
+    return replace(filler, time=time, key=keys, group=group, change=np.full(n, WITHDRAWS_ANY))

@@ -1,0 +1,292 @@
+"""Rows that are withdrawn: which of the rows that came each withdrawal means, and those that wait for their row.
+
+A withdrawal has the key, the time and the group of its row, and perhaps its values. Of several rows it means one with
+its values; then one that came in an earlier step; then the last in canonical order. One that finds no row waits until
+no row of its time can come any more.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from appulse.kernels.newest import key_numbers
+from appulse.model.batch import Batch
+from appulse.model.changes import WITHDRAWS, WITHDRAWS_ANY, WITHDRAWS_OTHER
+from appulse.model.objects import Objects, contents
+from appulse.model.strings import Bytes
+from appulse.operators.numbering import in_canonical_order
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from appulse.model.uncertainty import Form
+    from appulse.operators.labels import LabelNumbers
+    from appulse.operators.store import WindowBuffer
+
+    Keys = Callable[[int, Objects], Bytes]
+    Held = list[tuple[int, Objects]]  # rows by stream
+    Identity = tuple[int, bytes, bytes]  # time, key, group
+
+_COMPACT_FROM = 4096
+
+
+@dataclass(frozen=True)
+class Withdrawals(Batch):
+    """Rows that withdraw others: the identity of their row, what they do, and a digest of their values.
+
+    Where it is ``unsure`` whether a row came and has left its window since, the withdrawal may be without a row.
+    """
+
+    time: NDArray[np.int64]
+    key: Bytes
+    group: Bytes
+    does: NDArray[np.int64]
+    values: Bytes
+    unsure: NDArray[np.bool_]
+
+
+def withdrawals(rows: Objects, keys: Bytes, unsure: NDArray[np.bool_]) -> Withdrawals:
+    """What rows withdraw; ``keys`` are theirs, without what they carry."""
+    assert rows.change is not None  # noqa: S101 - else they withdraw nothing
+    return Withdrawals(rows.time, keys, groups_of(rows), rows.change, Bytes.of(digests(rows)), unsure)
+
+
+def groups_of(rows: Objects) -> Bytes:
+    """The group of each row, as bytes."""
+    if rows.group is None:
+        return Bytes(np.zeros(len(rows) + 1, np.int64), np.empty(0, np.uint8))
+    return Bytes.of([rows.group.values[code] for code in rows.group.codes.tolist()])
+
+
+def digests(rows: Objects) -> list[bytes]:
+    """A digest of the values of each row: equal for equal ones."""
+    plain = replace(rows, group=None)
+    parts = [contents(plain).to_pylist()]
+    if rows.measure is not None:
+        parts.append([value.tobytes() for value in rows.measure])
+    if rows.differ is not None:
+        parts.append([rows.differ.values[code] for code in rows.differ.codes.tolist()])
+    return [b"".join(of) for of in zip(*parts, strict=True)]
+
+
+def identities(time: NDArray[np.int64], key: Bytes, group: Bytes) -> list[Identity]:
+    """What tells rows of one stream apart, but for their values."""
+    return list(zip(time.tolist(), key.to_list(), group.to_list(), strict=True))
+
+
+def some_like(
+    time: NDArray[np.int64], keys: Callable[[NDArray[np.int64]], Bytes], wanted: Withdrawals | Objects
+) -> NDArray[np.int64]:
+    """Rows that have a time and a key among those wanted, and few others."""
+    at = np.flatnonzero(np.isin(time, wanted.time))
+    numbers, theirs = np.empty(len(at), np.int64), np.empty(len(wanted), np.int64)
+    mine = keys(at)
+    key_numbers(mine.offsets, mine.data, numbers)
+    key_numbers(wanted.key.offsets, wanted.key.data, theirs)
+    return at[np.isin(numbers, theirs)]
+
+
+class Ledger:
+    """The rows of some streams that stand, by what withdrawals know of them; ``keys`` gives the keys of rows."""
+
+    def __init__(self, streams: int, keys: Keys) -> None:
+        self._keys = keys
+        self._standing: list[list[Objects]] = [[] for _ in range(streams)]
+        self._waiting: list[list[Withdrawals]] = [[] for _ in range(streams)]
+        self._kept = 0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        rows = sum(part.nbytes for _, part in self.standing())
+        return rows + sum(part.nbytes for _, part in self.waiting())
+
+    @property
+    def oldest_waiting(self) -> int | None:
+        """The least time of a row that a withdrawal waits for."""
+        return min((int(part.time.min()) for parts in self._waiting for part in parts if len(part)), default=None)
+
+    def standing(self) -> Held:
+        """The rows that stand, by stream."""
+        return [(stream, part) for stream, parts in enumerate(self._standing) for part in parts if len(part)]
+
+    def waiting(self) -> list[tuple[int, Withdrawals]]:
+        """The withdrawals that wait for their rows, by stream."""
+        return [(stream, part) for stream, parts in enumerate(self._waiting) for part in parts if len(part)]
+
+    def stand(self, stream: int, rows: Objects) -> None:
+        """These rows stand from now on."""
+        if len(rows):
+            self._standing[stream].append(rows)
+
+    def wait(self, stream: int, asked: Withdrawals) -> None:
+        """These withdrawals wait for their rows."""
+        if len(asked):
+            self._waiting[stream].append(asked)
+
+    def forget(self, held: Callable[[int, Objects], NDArray[np.bool_]], *, now: bool = False) -> None:
+        """Leave out rows that are not ``held`` any more, where they may be many, or ``now``."""
+        rows = sum(len(part) for parts in self._standing for part in parts)
+        if not now and (rows < _COMPACT_FROM or rows < 2 * self._kept):
+            return
+        for stream, parts in enumerate(self._standing):
+            whole = [Objects.concat(parts)] if len(parts) else []
+            self._standing[stream] = [part.filter(held(stream, part)) for part in whole]
+        self._kept = sum(len(part) for parts in self._standing for part in parts)
+
+    def renumber(self, numbers: Callable[[int, Objects], NDArray[np.int64]]) -> None:
+        """Rows that stand have these numbers from now on."""
+        for stream, parts in enumerate(self._standing):
+            self._standing[stream] = [replace(part, number=numbers(stream, part)) for part in parts]
+
+    def settle(
+        self, came: Held, asked: Sequence[tuple[int, Withdrawals]], held: Callable[[int, Objects], NDArray[np.bool_]]
+    ) -> tuple[Held, Held]:
+        """Of the rows that came those that stay, and of the rows that stood those that are withdrawn.
+
+        ``asked`` are new withdrawals, which wait if they find no row; rows that stood have to be ``held`` yet.
+        """
+        for stream, part in asked:
+            self.wait(stream, part)
+        if not any(map(len, self._waiting)):
+            return came, []
+        self.forget(held, now=True)
+        stay, gone = [], []
+        for stream in range(len(self._standing)):
+            fresh = [rows for s, rows in came if s == stream]
+            wanted = self._waiting[stream]
+            if not wanted:
+                stay += [(stream, rows) for rows in fresh]
+                continue
+            settled = self._settled(stream, Withdrawals.concat(wanted), fresh)
+            stay += [(stream, rows) for rows in settled[0]]
+            gone += [(stream, rows) for rows in settled[1]]
+        return stay, gone
+
+    def _settled(self, stream: int, wanted: Withdrawals, fresh: list[Objects]) -> tuple[list[Objects], list[Objects]]:
+        old = self._standing[stream]
+        before = sum(map(len, old))
+        stood = Objects.concat([replace(part, number=None, frame=None) for part in old]) if old else None
+        came = Objects.concat(fresh) if fresh else None
+        named = _Named.of(
+            [(rows, self._keys(stream, rows)) for rows in (stood, came) if rows is not None and len(rows)], wanted
+        )
+        # Those that know the values of their rows choose first.
+        wanted = wanted.take(np.argsort(wanted.does != WITHDRAWS, kind="stable"))
+        found = np.array([named.taken(one, before) for one in _asked(wanted)], np.int64)
+        unmet = wanted.filter(found < 0)
+        self._waiting[stream] = [unmet] if len(unmet) else []
+        found = found[found >= 0]
+        gone = []
+        if (found < before).any():
+            whole = Objects.concat(old)
+            gone.append(whole.take(np.sort(found[found < before])))
+            self._standing[stream] = [_without(whole, found[found < before])]
+        if came is not None and (found >= before).any():
+            fresh = [_without(came, found[found >= before] - before)]
+        return fresh, gone
+
+    def lapse(self, before: int) -> list[tuple[int, Withdrawals]]:
+        """Withdrawals that will find no row any more, as none of a time before this can come."""
+        lapsed = []
+        for stream, parts in enumerate(self._waiting):
+            if not parts:
+                continue
+            waiting = Withdrawals.concat(parts)
+            over = waiting.time < before
+            if over.any():
+                lapsed.append((stream, waiting.filter(over)))
+                self._waiting[stream] = [waiting.filter(~over)] if not over.all() else []
+        return lapsed
+
+
+def _without(rows: Objects, at: NDArray[np.int64]) -> Objects:
+    return rows.take(np.setdiff1d(np.arange(len(rows)), at))
+
+
+def _asked(wanted: Withdrawals) -> list[tuple[Identity, int, bytes]]:
+    return list(
+        zip(
+            identities(wanted.time, wanted.key, wanted.group),
+            wanted.does.tolist(),
+            wanted.values.to_list(),
+            strict=True,
+        )
+    )
+
+
+@dataclass
+class _Named:
+    """Rows by identity, each list in canonical order, with digests of their values where these matter."""
+
+    rows: Mapping[Identity, list[int]]
+    values: Mapping[int, bytes]
+
+    @classmethod
+    def of(cls, parts: list[tuple[Objects, Bytes]], wanted: Withdrawals) -> _Named:
+        """Rows that are wanted, numbered through all parts."""
+        named: dict[Identity, list[int]] = defaultdict(list)
+        some, at, begin = [], [], 0
+        for rows, keys in parts:
+            near = some_like(rows.time, keys.take, wanted)
+            if len(near):
+                some.append(replace(rows.take(near), key=keys.take(near)))
+                at.append(near + begin)
+            begin += len(rows)
+        if not some:
+            return cls(named, {})
+        rows, places = Objects.concat(some), np.concatenate(at)
+        marked = in_canonical_order(replace(rows, number=np.arange(len(rows))))
+        assert marked.number is not None  # noqa: S101 - a moment ago
+        for i, identity in zip(
+            marked.number.tolist(), identities(marked.time, marked.key, groups_of(marked)), strict=True
+        ):
+            named[identity].append(i)
+        several = sorted(i for own in named.values() if len(own) > 1 for i in own)
+        values = dict(zip(places[several].tolist(), digests(rows.take(np.array(several, np.int64))), strict=True))
+        return cls({identity: places[own].tolist() for identity, own in named.items()}, values)
+
+    def taken(self, asked: tuple[Identity, int, bytes], before: int) -> int:
+        """The row that a withdrawal means, which no other means then; -1: there is none."""
+        identity, does, values = asked
+        own = self.rows.get(identity, [])
+        if not own:
+            return -1
+        fits = [i for i in own if does != WITHDRAWS_ANY and (self.values.get(i) == values) == (does == WITHDRAWS)]
+        those = fits or own
+        chosen = ([i for i in those if i < before] or those)[-1]
+        own.remove(chosen)
+        return chosen
+
+
+def same_rows(
+    store: WindowBuffer, form: Form, rows: Objects, labels: tuple[LabelNumbers, LabelNumbers]
+) -> NDArray[np.int64]:
+    """Where a store holds rows that are the same as some others, one for each that it has."""
+    at = some_like(store.time.view, store.keys, rows)
+    if len(at) == 0:
+        return at
+    held = store.objects(form, at, *labels)
+    places: dict[Identity, list[int]] = defaultdict(list)
+    for i, identity in enumerate(identities(held.time, held.key, groups_of(held))):
+        places[identity].append(i)
+    found = []
+    for i, identity in enumerate(identities(rows.time, rows.key, groups_of(rows))):
+        own = places[identity]
+        if len(own) > 1:
+            values, wanted = digests(held.take(np.array(own))), digests(rows.slice(i, i + 1))[0]
+            own.insert(0, own.pop(values.index(wanted) if wanted in values else 0))
+        if own:
+            found.append(own.pop(0))
+    return np.sort(at[np.array(found, np.int64)])
+
+
+def of_no_row(asked: Withdrawals) -> Withdrawals:
+    """Those of some lapsed withdrawals that never had a row; others may have had one, or put a row in place of it."""
+    return asked.filter(~asked.unsure & (asked.does != WITHDRAWS_OTHER))
