@@ -23,7 +23,6 @@ import appulse as ap
 
 HALF = 10_000.0  # metres from the centre to each side of the grid
 GPS = 15.0  # metres, the standard deviation east and north
-POINTS = 16  # of an uncertain fix
 LEAST = 0.1  # a fence of 20 metres holds no such fix with more than a quarter
 
 
@@ -41,7 +40,7 @@ def main() -> None:
     print(f"{len(rows):,} fixes from {source}; {len(fences):,} fences, such as {fences['condition'][0]}")
     models: dict[str, tuple[ap.Exact | ap.Gaussian, float | None]] = {
         "as they are": (ap.Exact("x", "y"), None),
-        f"good to {GPS:g} metres": (ap.Gaussian("x", "y", sigma=GPS, samples=POINTS), LEAST),
+        f"good to {GPS:g} metres": (ap.Gaussian("x", "y", sigma=GPS), LEAST),
     }
     for name, (model, probability) in models.items():
         standing = ap.QueryMatch(ap.Stream(None, key="cab", time="time", value=model), probability=probability)

@@ -118,7 +118,7 @@ def test_many_rejects_are_not_all_told(files: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("queries.txt", "rows.csv"), "ends in '.txt'. Known: .csv, .parquet, .sql."),
+        (("queries.txt", "rows.csv"), "ends in '.txt'. Known: .csv, .parquet, .geojson, .json, .sql."),
         (("queries.csv", "queries.sql"), "ends in '.sql'. Known: .csv, .parquet."),
         (("queries.csv", "rows"), "ends in 'nothing'"),
         (("nowhere.sql", "rows.csv"), "nowhere.sql cannot be read"),

@@ -110,7 +110,7 @@ def test_a_job_of_queries_is_the_call_it_stands_for(job: Path, spark: SparkSessi
     ("old", "new", "told"),
     [
         ('path = "rules.sql"\n', "", "has no queries. Give one of: conditions"),
-        ('path = "rules.sql"', 'path = "rules.txt"', "ends in '.txt'. Known: .csv, .parquet, .sql"),
+        ('path = "rules.sql"', 'path = "rules.txt"', "ends in '.txt'. Known: .csv, .parquet, .geojson, .json, .sql"),
         ('window = "10 seconds"', "window = { delta = 'x', bound = 1.0 }", "window is one of time or count"),
         ('n = "count"', 'n = "cuont"', "aggregate.n"),
         ('"near.x"]', '"near.y"]', "names 'near.y', which is no column of numbers. Did you mean 'near.x'?"),

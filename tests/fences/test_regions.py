@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import shapely
 from hypothesis import given, settings
@@ -15,8 +16,9 @@ from scipy.special import ndtr
 
 from appulse.errors import BadArgument
 from appulse.kernels import regions as kernels
+from appulse.model.geometries import geometries_of, with_wkb
 from appulse.model.positions import EARTHS
-from appulse.model.regions import regions_of, with_wkb
+from appulse.model.regions import regions_of
 from tests.helpers import naive_fences as naive
 
 if TYPE_CHECKING:
@@ -120,16 +122,95 @@ def test_regions_are_the_same_in_every_format() -> None:
     [
         (7, None, "no geometry: a int"),
         (b"no WKB", None, "no geometry"),
-        ([[1.0, 2.0]], None, "no polygon"),
+        ([[[[[1.0, 2.0]]]]], None, "no polygon"),
+        ([[1.0, 2.0]], None, "no geometry"),
         (shapely.Point(math.inf, 0), 1.0, "not finite"),
         (shapely.Point(0, 0), -1.0, "radius is -1.0"),
         (shapely.Point(0, 0), math.nan, "radius is nan"),
-        (shapely.box(0, 0, 1, 1), 1.0, "buffer it first"),
+        (shapely.GeometryCollection([shapely.Point(0, 0)]), None, "no point, line or polygon"),
+        (shapely.LineString(), 1.0, "empty"),
     ],
 )
 def test_what_is_wrong_with_a_region_is_said(given: Any, radius: float | None, reported: str) -> None:
     (bad,) = regions_of([given], [radius], None).bad
     assert reported in bad.why
+
+
+@given(st.integers(0, 1 << 30))
+def test_lines_and_points_are_their_own_boundary(seed: int) -> None:
+    """They cover what shapely says they do, and have no mass."""
+    chance = np.random.default_rng(seed)
+    corners = np.round(4 * chance.uniform(-1, 1, (5, 2))) / 2
+    shapes = [
+        shapely.LineString(corners),
+        shapely.LineString([corners[0], corners[0] + [1.5, 0.0]]),
+        shapely.MultiLineString([corners[:2], corners[2:]]),
+        shapely.Point(corners[0]),
+        shapely.MultiPoint(corners),
+    ]
+    regions = regions_of(shapes, [None] * 5, None)
+    places = np.array([(x / 4, y / 4) for x in range(-9, 10) for y in range(-9, 10)])
+    for i, row in enumerate(regions.rows.tolist()):
+        found = [kernels.covers(regions.arrays, i, x, y) for x, y in places]
+        assert found == shapely.covers(shapes[row], shapely.points(places)).tolist()
+        assert kernels.mass(regions.arrays, i, 0.1, 0.2, 1.0, 1.0) == pytest.approx(0.0, abs=1e-12)
+
+
+def test_a_radius_makes_a_corridor() -> None:
+    road, block = shapely.LineString([(0, 0), (5, 0), (5, 5)]), shapely.box(0, 0, 2, 2)
+    arrays = regions_of([road, block], [0.5, 1.0], None).arrays
+    places = np.random.default_rng(2).uniform(-2, 7, (3000, 2))
+    for i, (shape, radius) in enumerate(((road, 0.5), (block, 1.0))):
+        far = shapely.distance(shape, shapely.points(places))
+        inside = np.array([kernels.covers(arrays, i, x, y) for x, y in places])
+        clear = np.abs(far - radius) > 1e-3 * radius  # circles have corners
+        assert (inside == (far <= radius))[clear].all()
+
+
+def test_on_earth_a_corridor_is_as_wide_as_geodesics_say() -> None:
+    """Over some kilometres, far north; and over the 180th meridian, where it is cut."""
+    for line in ([(24.0, 60.0), (24.4, 60.3)], [(179.9, -40.0), (180.2, -40.1)]):
+        arrays = regions_of([shapely.LineString(line)], [800.0], WGS84).arrays
+        step = np.diff(line, axis=0)[0]
+        on = np.array(line[0]) + 0.37 * step
+        narrow = np.array([math.cos(math.radians(on[1])), 1.0])
+        along = step * narrow
+        left = np.array([-along[1], along[0]]) / np.hypot(*along)
+        for metres in (790.0, 811.0, -790.0, -811.0):
+            x, y = on + left * metres / 111_300 / narrow
+            assert kernels.covers(arrays, 0, (x + 180.0) % 360.0 - 180.0, y) == (abs(metres) < 800.0), (line, metres)
+
+
+def test_what_reaches_over_the_180th_meridian_is_cut() -> None:
+    whole = shapely.box(175.0, -20.0, 190.0, -10.0)
+    by_hand = shapely.MultiPolygon([shapely.box(175.0, -20.0, 180.0, -10.0), shapely.box(-180.0, -20.0, -170.0, -10.0)])
+    found, expected = (regions_of([shape], [None], WGS84).arrays for shape in (whole, by_hand))
+    for x, y in np.random.default_rng(1).uniform([-180, -25], [180, -5], (500, 2)):
+        assert kernels.covers(found, 0, x, y) == kernels.covers(expected, 0, x, y)
+    (bad,) = regions_of([shapely.box(-300, 0, 100, 10)], [None], WGS84).bad
+    assert "longitude" in bad.why
+
+
+def test_edges_of_geography_are_great_circles() -> None:
+    """From 0 to 90 degrees of longitude the great circle passes north of the parallel."""
+    shape = shapely.Polygon([(0.0, 50.0), (90.0, 50.0), (90.0, 0.0), (0.0, 0.0)])
+    top = math.degrees(math.atan(math.tan(math.radians(50.0)) / math.cos(math.radians(45.0))))  # at 45 degrees
+    field = pa.field("region", pa.binary(), metadata={"ARROW:extension:metadata": '{"edges": "spherical"}'})
+    for metadata in (None, {"geo": '{"columns": {"geometry": {"edges": "spherical"}}}'}):
+        schema = pa.schema([field if metadata is None else field.remove_metadata()], metadata)
+        (followed,) = geometries_of(pa.table({"region": [shape.wkb]}, schema=schema))
+        arrays = regions_of([followed], [None], WGS84).arrays
+        assert kernels.covers(arrays, 0, 45.0, top - 1e-6)
+        assert not kernels.covers(arrays, 0, 45.0, top + 1e-6)
+    assert geometries_of(pa.table({"region": [shape.wkb]})) == [shape.wkb]
+
+
+def test_a_region_may_have_many_corners() -> None:
+    turn = np.linspace(0.0, 2.0 * math.pi, 1_000_000, endpoint=False)
+    arrays = _regions([shapely.Polygon(np.column_stack([np.cos(turn), np.sin(turn)]))])
+    assert kernels.covers(arrays, 0, 0.7, 0.7)
+    assert not kernels.covers(arrays, 0, 0.71, 0.71)
+    assert kernels.mass(arrays, 0, 0.0, 0.0, 1.0, 1.0) == pytest.approx(1.0 - math.exp(-0.5), abs=1e-8)
 
 
 def test_coordinates_of_another_system_are_refused() -> None:

@@ -12,12 +12,14 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import ndtr
 
 import appulse as ap
 from appulse.jobs.sources import SourceTable
 from appulse.jobs.tables import JoinTable
 from appulse.model.meaning import of_model
 from appulse.model.points import normal_points
+from appulse.model.positions import EARTHS, degree_scale
 from appulse.operators.plan import BOUNDS
 from tests.helpers import geodesics, naive
 from tests.helpers.strategies import ALTITUDES, PLACES, Case, cases, pushes
@@ -139,7 +141,7 @@ def test_conditions_see_uncertain_altitudes_as_well() -> None:
     stream = airborne(sigma=50, altitude_sigma=30)
     queries = pa.table({"query": [0, 1], "condition": ["alt > 3000", "lat > 51 AND alt < 2000"]})
     (found,) = ap.match_queries(stream, queries, probability=1e-9).to_pylist()
-    assert (found["query"], found["probability"]) == (0, 0.5)
+    assert (found["query"], found["probability"]) == (0, pytest.approx(0.5, abs=1e-12))
 
 
 # --- far apart --------------------------------------------------------------------------------------------------------
@@ -263,14 +265,16 @@ def test_a_pair_is_explained_in_degrees_and_metres(capsys: pytest.CaptureFixture
 
 
 @pytest.mark.parametrize("earth", ["wgs84", "sphere"])
-def test_conditions_over_uncertain_coordinates_go_by_points_of_the_plane(earth: str) -> None:
-    """In degrees, over poles and the 180th meridian; pyproj goes along the geodesics to them."""
+def test_conditions_over_uncertain_coordinates(earth: str) -> None:
+    """In degrees: by the normal distribution, over the 180th meridian too; near poles by points, as pyproj has them."""
     lat, lon = np.array([0.0, 52.0, -89.95, 89.99, 10.0, 12.0]), np.array([0.0, 13.0, 70.0, -100.0, 179.99, -180.0])
     sigma = np.array([5e3, 100.0, 2e4, 1e3, 5e3, 0.0])
     table = pa.table({"id": range(6), "at": [0.0] * 6, "lat": lat, "lon": lon, "s": sigma})
     stream = ap.Stream(table, key="id", time="at", value=ap.Position("lat", "lon", sigma="s", earth=earth))
     points = normal_points(64, 2)
     azimuth, far = np.degrees(np.arctan2(points[:, 0], points[:, 1])), np.hypot(points[:, 0], points[:, 1])
+    with np.errstate(divide="ignore"):
+        across, along = 1.0 / degree_scale(lat, sigma, EARTHS[earth]).T
     conditions, expected = [], {}
     for i in range(6):
         metres = far * max(sigma[i], 1e-3)
@@ -278,15 +282,27 @@ def test_conditions_over_uncertain_coordinates_go_by_points_of_the_plane(earth: 
         # Between points, so that which lie on which side does not hang on the last digit.
         north, east = (float(np.sort(values)[[20, 21]].mean()) for values in (lats, lons))
         conditions.append(f"lat > {north:.12f} AND lon <= {east:.12f}")
-        expected[i] = float(((lats > north) & (lons <= east)).mean())
+        if i in (2, 3):
+            expected[i] = float(((lats > north) & (lons <= east)).mean())
+        elif i < 5:
+            turns = [
+                ndtr((east + t - lon[i]) / across[i]) - ndtr((t - 180.0 - lon[i]) / across[i]) for t in (0.0, 360.0)
+            ]
+            expected[i] = float(ndtr((lat[i] - north) / along[i]) * sum(turns))
     queries = pa.table({"query": range(6), "condition": conditions})
     found = ap.match_queries(stream, queries, probability=1e-9).to_pylist()
     own = {row["query"]: row["probability"] for row in found if row["query"] == row["key"] and row["key"] < 5}
     assert own == pytest.approx({i: p for i, p in expected.items() if p > 0.0 and i < 5})
     assert len(own) > 3
+    # Without a bound of the longitude, what lies beyond a meridian counts once.
+    alone = pa.table({"query": [0], "condition": ["lat > 10"]})
+    (p,) = [
+        row["probability"] for row in ap.match_queries(stream, alone, probability=0.1).to_pylist() if row["key"] == 4
+    ]
+    assert p == pytest.approx(0.5, abs=1e-9)
     kept = ap.filter(stream, conditions[0])
     left = ap.match_queries(kept, pa.table({"query": [0], "condition": ["lat > -90"]}), probability=1e-9).to_pylist()
-    assert {row["key"]: row["probability"] for row in left}[0] == pytest.approx(expected[0])
+    assert {row["key"]: row["probability"] for row in left}[0] == pytest.approx(expected[0], abs=2 / 64)
 
 
 def test_conditions_over_exact_places_are_of_their_columns() -> None:

@@ -16,7 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from appulse.queries import index, sets
-from appulse.queries.sets import QuerySet, Rows
+from appulse.queries.rows import Rows
+from appulse.queries.sets import QuerySet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

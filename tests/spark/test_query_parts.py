@@ -15,7 +15,8 @@ from appulse.engines.spark.tables import unpacked
 from appulse.operators.output import Output
 from appulse.queries.index import BoxIndex
 from appulse.queries.parts import parted
-from appulse.queries.sets import QuerySet, Rows
+from appulse.queries.rows import Rows
+from appulse.queries.sets import QuerySet
 from tests.helpers import naive_queries, query_strategies
 
 if TYPE_CHECKING:

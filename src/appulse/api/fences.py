@@ -39,10 +39,11 @@ def fence_events(
     *dwelt*, as soon as the readings' time has reached its entry and ``dwell``, and no exit has come; so a thing that
     falls silent dwells, too.
 
-    ``fences`` is a pyarrow, pandas or Polars table of ``query`` (a name), ``region`` (a polygon with holes or several:
-    WKB, WKT or a shapely geometry) and perhaps ``radius``, which makes a disc of a point. Boundaries belong to regions.
-    Of a `Position` coordinates are longitude and latitude, radii metres; edges are straight in degrees, and regions
-    over the 180th meridian are cut there, as GeoJSON has it.
+    ``fences`` is a pyarrow, pandas or Polars table of ``query`` (a name), ``region`` (polygons with holes, lines and
+    points, of one part or several: WKB, WKT or shapely geometries) and perhaps ``radius``, which widens a region: a
+    point becomes a disc, a line a corridor. Boundaries belong to regions. Of a `Position` coordinates are longitude and
+    latitude, radii metres; edges are straight in degrees, and regions over the 180th meridian are cut there, as GeoJSON
+    has it.
 
     Columns: ``query, key, event, time, probability, since``: ``event`` is ``"enter"``, ``"dwell"`` or ``"exit"``,
     ``probability`` that of the reading, or at ``"dwell"`` of the last one, ``since`` the entry. ``emit="visits"`` gives
@@ -116,6 +117,6 @@ class FenceEvents(ByHand["LocalFences"]):
 def _regions(fences: Any) -> Any:
     """The fences as a table, geometries of shapely as WKB."""
     from appulse.engines.local import as_table
-    from appulse.model.regions import with_wkb
+    from appulse.model.geometries import with_wkb
 
     return as_table(with_wkb(fences))

@@ -12,6 +12,7 @@ from appulse.arguments import Count, OnReject, Probability, checked
 from appulse.engines.multi_queries.call import Aggregate
 from appulse.engines.options import Options, options_of
 from appulse.errors import AppulseError, BadArgument
+from appulse.model.geometries import with_wkb
 from appulse.model.stream import Result, Stream
 from appulse.windows.definitions import GivenWindow
 
@@ -37,7 +38,8 @@ def match_queries(
     """Which of many standing queries each row of a stream satisfies, or each choice of rows of several streams.
 
     ``queries`` (or the last positional argument) is a frame with the columns ``query``, of any type, and
-    ``condition``, a SQL boolean expression over the stream's columns and the dimensions of its value, as in `filter`;
+    ``condition``, a SQL boolean expression over the stream's columns and the dimensions of its value, as in `filter`,
+    or ``region``, a geometry that rows lie in (as in `fence_events`, perhaps with a ``radius``), or both;
     perhaps ``change`` (``"add"`` or ``"remove"``, taken in order), ``until``, the time of the last row that a query is
     asked of, and ``select``, columns to bring along, divided by commas. A query given twice stands as given last. A
     row satisfies a query where its condition is true; an uncertain row does so with a probability, and is told if that
@@ -67,6 +69,7 @@ def match_queries(
     Lim et al. 2006, sections 4 and 5.
     """
     given, frame = _with_queries((stream, *more), queries, "match_queries")
+    frame = with_wkb(frame)
     for one in given:
         FRAMED(one, "match_queries(", ")")
     refuse_twice(given)
@@ -155,7 +158,7 @@ class QueryMatch(ByHand["LocalQueries | LocalWindowQueries"]):
         from appulse.engines.local import as_table
         from appulse.engines.queries.call import check_queries
 
-        table = as_table(queries)
+        table = as_table(with_wkb(queries))
         check_queries(table.schema)
         if self._engine is None:
             self._waiting.append(table)
@@ -234,7 +237,8 @@ class QueryMatch(ByHand["LocalQueries | LocalWindowQueries"]):
         """What is known of a standing query: its condition, boxes, whether these say it all, and what came of it.
 
         Of its ``candidates`` each is a row that came to its boxes, or a sample of one: where these do not say it all,
-        the condition is asked of each.
+        the condition is asked of each. ``region`` is what is known of its region, and ``probability`` says of normal
+        rows whether theirs is ``"exact"`` or ``"by points"``.
         """
         return self._known.explain(query)
 

@@ -26,7 +26,10 @@ _MOST_TOLD = 10
 def match(
     queries: Annotated[
         Path,
-        typer.Argument(help="CSV or Parquet with columns query and condition, or a .sql file.", show_default=False),
+        typer.Argument(
+            help="CSV, Parquet (GeoParquet, too) with columns query, condition and region, GeoJSON, or a .sql file.",
+            show_default=False,
+        ),
     ],
     rows: Annotated[Path, typer.Argument(help="CSV or Parquet.", show_default=False)],
     *,
@@ -39,6 +42,10 @@ def match(
             help="Columns of the value, divided by commas; rows without are rejects.",
             show_default=False,
         ),
+    ] = None,
+    position: Annotated[
+        str | None,
+        typer.Option(metavar="LAT,LON", help="Columns of a place on Earth; --sigma is metres.", show_default=False),
     ] = None,
     sigma: Annotated[
         str | None,
@@ -66,14 +73,15 @@ def match(
     with errors_told(console):
         from appulse import api
         from appulse.engines.options import Options
-        from appulse.jobs.queries import TABLES, ending_of, read_queries, read_table
+        from appulse.jobs.queries import read_queries
+        from appulse.jobs.regions import TABLES, ending_of, read_table
         from appulse.model.stream import Stream
 
         for file in (out, rejects):
             if file is not None:
                 ending_of(file, TABLES)
         asked, given = read_queries(queries), read_table(rows)
-        model = _model(given, value, sigma, (key, time, existence))
+        model = _model(given, value, position, sigma, (key, time, existence))
         stream = Stream(given, key=key, time=time, value=model, existence=existence, name="rows")
         answers = api.match_queries(stream, asked, probability=probability, options=Options(max_output=max_output))
         refused = api.rejects(answers)
@@ -90,15 +98,23 @@ def match(
     )
 
 
-def _model(table: pa.Table, value: str | None, sigma: str | None, others: tuple[str | None, ...]) -> Model:
+def _model(
+    table: pa.Table, value: str | None, position: str | None, sigma: str | None, others: tuple[str | None, ...]
+) -> Model:
     import pyarrow.types as kinds
 
-    from appulse.model.uncertainty import Exact, Gaussian
+    from appulse.model.uncertainty import Exact, Gaussian, Position
 
+    error = _number(sigma)
+    if position is not None:
+        lat, _, lon = position.partition(",")
+        if value is not None or not lon:
+            raise BadArgument("--position takes two columns, latitude and longitude, and the place of --value.")
+        return Position(lat.strip(), lon.strip(), sigma=error or 0.0)
     if value is not None:
         columns = [name.strip() for name in value.split(",")]
     elif sigma is not None:
-        raise BadArgument("--sigma needs --value: the columns that have this error.")
+        raise BadArgument("--sigma needs --value or --position: the columns that have this error.")
     else:
         # Any column will do where rows are exact: conditions may name all of them, whatever the value is.
         numbers = [
@@ -108,12 +124,15 @@ def _model(table: pa.Table, value: str | None, sigma: str | None, others: tuple[
         if not numbers:
             raise BadArgument("No column of numbers is there in every row. Give --value: rows without it are rejects.")
         columns = numbers[:1]
-    if sigma is None:
-        return Exact(*columns)
+    return Exact(*columns) if error is None else Gaussian(*columns, sigma=error)
+
+
+def _number(text: str | None) -> str | float | None:
+    """A number where it is one, else a column."""
     try:
-        return Gaussian(*columns, sigma=float(sigma))
+        return text if text is None else float(text)
     except ValueError:
-        return Gaussian(*columns, sigma=sigma)
+        return text
 
 
 def _lacks_some(column: pa.ChunkedArray) -> bool:

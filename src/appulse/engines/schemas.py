@@ -13,7 +13,9 @@ from appulse.model.encoding import Encoding, check_columns
 from appulse.model.positions import check_positions
 from appulse.model.strings import Bytes, decode, label_parts
 from appulse.model.times import is_number, is_time
+from appulse.model.uncertainty import dimensions
 from appulse.queries.condition import parse
+from appulse.queries.places import place_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from appulse.model.motion import Motion
     from appulse.model.stream import Stream
     from appulse.model.strings import Labels
+    from appulse.queries.condition import Condition
 
 
 def refuse_changes(streams: Sequence[Stream], call: str) -> None:
@@ -54,11 +57,17 @@ def encoding_of(
         gaussian_reach=0.0,
         dimensions=known_dimensions([name], [stream.value], [schema]),
         measure=measure,
-        where=tuple(map(parse, stream.where)),
+        where=conditions_of(stream),
         motion=motion,
     )
     check_columns(encoding, schema)
     return encoding
+
+
+def conditions_of(stream: Stream) -> tuple[Condition, ...]:
+    """What rows of a stream have to satisfy."""
+    place = place_of(stream.value, dimensions(stream.value))
+    return tuple(parse(text, place=place) for text in stream.where)
 
 
 def group_columns(group: Labels | None, partitions: Sequence[tuple[str, pa.DataType]]) -> list[pa.Array]:

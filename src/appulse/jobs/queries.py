@@ -15,8 +15,10 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from appulse.errors import BadArgument, JobError
 from appulse.jobs.fields import Number, Place, Table, Text
+from appulse.jobs.regions import GEOJSON, GEOMETRY, TABLES, ending_of, read_fences, read_table
 from appulse.jobs.sources import DataTable
 from appulse.jobs.windows import WindowTable, as_window
+from appulse.model.regions import REGION
 from appulse.windows.definitions import CountWindow, TimeWindow
 
 if TYPE_CHECKING:
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ["QueriesTable", "conditions", "ending_of", "read_queries", "read_table"]
 
-TABLES = (".csv", ".parquet")
 # What in SQL may hold a `;` that ends nothing, and the `;` that does.
 _HOLDS_OR_ENDS = re.compile(r"--[^\n]*|/\*.*?\*/|'[^']*'|\"[^\"]*\"|`[^`]*`|;", re.DOTALL)
 _LINE = re.compile(r"^[^\S\n]*(?!--|\s).*$", re.MULTILINE)
@@ -53,12 +54,12 @@ class QueriesTable(Table):
         if len(given) != 1:
             raise ValueError(
                 f"has {' and '.join(given) or 'no queries'}. Give one of: conditions, a table of names and texts; "
-                "path, a .sql, .csv or .parquet file; changes, files that are a stream."
+                "path, a .sql, .csv, .parquet or .geojson file; changes, files that are a stream."
             )
         if self.window is not None and not isinstance(self.window.build(), TimeWindow | CountWindow):
             raise ValueError("window is one of time or count, for queries that have none of their own.")
         if self.path is not None:
-            ending_of(Path(self.path), (*TABLES, ".sql"))
+            ending_of(Path(self.path), (*TABLES, *GEOJSON, ".sql"))
         return self
 
     def queries(self, place: Callable[[str], str]) -> pa.Table:
@@ -79,9 +80,14 @@ class QueriesTable(Table):
 
 
 def read_queries(file: Path) -> pa.Table:
-    """The queries of a .sql, .csv or .parquet file."""
-    if ending_of(file, (*TABLES, ".sql")) != ".sql":
-        return read_table(file, ("condition", "select", "change"))
+    """The queries of a .sql, .csv, .parquet or .geojson file."""
+    ending = ending_of(file, (*TABLES, *GEOJSON, ".sql"))
+    if ending in GEOJSON:
+        return read_fences(file)
+    if ending != ".sql":
+        table = read_table(file, ("condition", "select", "change", REGION))
+        known = table.column_names
+        return table.rename_columns([REGION if one == GEOMETRY and REGION not in known else one for one in known])
     try:
         found = list(conditions(file.read_text(encoding="utf-8")))
     except (OSError, UnicodeDecodeError) as error:
@@ -111,32 +117,6 @@ def conditions(text: str) -> Iterator[tuple[str, str]]:
         if lines:
             number += 1
             yield name or str(number), "\n".join(lines).strip()
-
-
-def read_table(file: Path, texts: tuple[str, ...] = ()) -> pa.Table:
-    """A CSV or Parquet file; ``texts`` are columns that are text, whatever stands in them."""
-    from pyarrow import csv, parquet
-
-    ending = ending_of(file, TABLES)
-    try:
-        if ending == ".parquet":
-            return parquet.read_table(file)
-        convert = csv.ConvertOptions(
-            column_types=dict.fromkeys(texts, pa.string()),
-            strings_can_be_null=True,
-            null_values=[""],
-        )
-        return csv.read_csv(file, convert_options=convert, parse_options=csv.ParseOptions(newlines_in_values=True))
-    except (OSError, pa.ArrowException) as error:
-        raise JobError(f"{file} cannot be read: {error}") from error
-
-
-def ending_of(file: Path, known: tuple[str, ...]) -> str:
-    """The ending of a file's name; `BadArgument` if it is none of those known."""
-    ending = file.suffix.lower()
-    if ending not in known:
-        raise BadArgument(f"{file} ends in {ending or 'nothing'!r}. Known: {', '.join(known)}.")
-    return ending
 
 
 def _table_of(named: list[tuple[str, str]]) -> pa.Table:

@@ -350,6 +350,36 @@ def match(
 
 
 @kernel
+def meet(
+    tree: Tree, lows: Coarse, highs: Coarse, begin: int, front: Coarse, found_rows: Coarse, found_leaves: Coarse
+) -> tuple[int, int]:
+    """The boxes that rows, themselves boxes of coarse keys (n, axes), meet, as (row, place among the leaves) pairs.
+
+    Up to which row from ``begin`` on, and how many pairs, as `match`. Fine keys are not looked at, so some of them may
+    not meet.
+    """
+    offsets, blocks, entries = tree.offsets, tree.blocks, tree.entries
+    axes, pairs = lows.shape[1], 0
+    while begin < len(lows):
+        width, side = _descend(offsets, blocks, lows, highs, begin, begin + 1, front)
+        if width < 0:
+            return begin, pairs if pairs > 0 else -1
+        if pairs + width * LANES > len(found_rows):
+            return begin, pairs
+        for i in range(width):
+            block = np.int64(front[side + 1, i])
+            hits = _hits(blocks, block, axes, lows, highs, begin)
+            while hits != 0:
+                place = block * LANES + lowest(hits)
+                hits &= hits - np.uint32(1)
+                if entries[place] >= 0:
+                    found_rows[pairs], found_leaves[pairs] = begin, place
+                    pairs += 1
+        begin += 1
+    return begin, pairs
+
+
+@kernel
 def work(offsets: Ints, blocks: Coarse, first: Ints, lows: Coarse, highs: Coarse, front: Coarse) -> tuple[int, int]:
     """What `match` would look at: blocks met by a cluster's hull, and by each of its points."""
     met, alone = 0, 0

@@ -66,6 +66,18 @@ def interval(low: float, high: float) -> float:
     return 0.5 * (math.erfc(-high * _SQRT_HALF) - math.erfc(-low * _SQRT_HALF))
 
 
+@exact_kernel
+def interval_masses(low: Floats, high: Floats, mean: Floats, sigma: Floats) -> Floats:
+    """Pr{low <= N <= high} of normal values, pair by pair; with a deviation of 0, whether the mean is in between."""
+    out = np.empty(low.shape[0])
+    for i in range(low.shape[0]):
+        if sigma[i] > 0.0:
+            out[i] = interval((low[i] - mean[i]) / sigma[i], (high[i] - mean[i]) / sigma[i])
+        else:
+            out[i] = 1.0 if low[i] <= mean[i] <= high[i] else 0.0
+    return out
+
+
 @kernel
 def _wide_ball(big_r: float, big_d: float, ahead: float, d: int) -> float:
     """The integral where the ball is wider than all that lies across the line of centres."""

@@ -126,7 +126,7 @@ def side(ax: float, ay: float, bx: float, by: float, x: float, y: float) -> floa
 @exact_kernel
 def _cell(low: float, high: float, x: float) -> int:
     """The cell of a raster along a dimension. It never falls as x grows, however it is rounded."""
-    return min(CELLS - 1, max(0, int((x - low) * (CELLS / (high - low)))))
+    return min(CELLS - 1, max(0, int((x - low) * (CELLS / (high - low))))) if high > low else 0
 
 
 @exact_kernel
@@ -376,6 +376,25 @@ def chance(
     if sigma == 0.0:
         return 1.0 if distance <= radius + 1e-9 * max(1.0, radius) else 0.0
     return ball_probability(distance, sigma, radius, 2)
+
+
+@exact_kernel
+def chances(
+    regions: Regions,
+    ids: Ints,
+    at: Floats,
+    scale: Floats,
+    place: Floats,
+    sigma: Floats,
+    earth: Earth,
+    on_earth: bool,
+    out: Floats,
+) -> None:
+    """`chance` of each row in its region ``ids``."""
+    for k in range(ids.shape[0]):
+        out[k] = chance(
+            regions, ids[k], at[k, 0], at[k, 1], scale[k, 0], scale[k, 1], place[k], sigma[k], earth, on_earth
+        )
 
 
 # --- an index: cells of several sizes, each region in those of its own size

@@ -78,6 +78,17 @@ def given_degrees(table: pa.Table, model: Model) -> NDArray[np.float64] | None:
     return np.column_stack([np.where(np.abs(lon) <= 180.0, lon, np.remainder(lon + 180.0, 360.0) - 180.0), lat])
 
 
+def degree_scale(lat: NDArray[np.float64], sigma: NDArray[np.float64], earth: Earth) -> NDArray[np.float64]:
+    """Deviations in a degree of longitude and of latitude (n, 2); infinite where there is no error."""
+    at = np.radians(lat)
+    curved = np.hypot(earth.a * np.cos(at), earth.b * np.sin(at))
+    across = earth.a**2 / curved * np.maximum(np.cos(at), 1e-9)
+    along = (earth.a * earth.b) ** 2 / curved**3
+    with np.errstate(divide="ignore"):
+        scale: NDArray[np.float64] = np.radians(np.column_stack([across, along])) / sigma[:, None]
+    return scale
+
+
 def degrees_around(centre: NDArray[np.float64], offset: NDArray[np.float64], earth: Earth) -> NDArray[np.float64]:
     """Degrees (n, m, 2) of ``m`` places around each centre, ``offset`` (n, m, 2) metres east and north.
 

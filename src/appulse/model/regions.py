@@ -2,32 +2,43 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from appulse.errors import BadArgument
 from appulse.kernels.regions import BLOCK, RegionIndex, Regions, entries, fill_slots, rasterise
+from appulse.model.batch import Ragged
+from appulse.model.geometries import REGION, cut, read, shapely_module, troubles, widened
 from appulse.model.meaning import digest_of
 from appulse.model.positions import centred
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
     from appulse.kernels.geodesic import Earth
 
 #: Columns of a frame of fences.
-QUERY, REGION, RADIUS = "query", "region", "radius"
+QUERY, RADIUS = "query", "radius"
 #: Metres of a degree of latitude, at the least there is on the Earth.
 _METRES = 110_500.0
-_AREAS, _POINTS = ("Polygon", "MultiPolygon"), ("Point",)
-_HALF_TURN, _POLE, _WGS84 = 180.0, 90.0, 4326
-_RINGS = 2  # lists of lists of places
+__all__ = [
+    "NO_REGIONS",
+    "QUERY",
+    "RADIUS",
+    "REGION",
+    "BadRegion",
+    "RegionSet",
+    "Regions",
+    "joined",
+    "radii_of",
+    "regions_of",
+    "taken",
+]
 
 
 class BadRegion(NamedTuple):
@@ -52,32 +63,89 @@ class RegionSet:
 
 
 def regions_of(given: Sequence[Any], radii: Sequence[float | None], earth: Earth | None) -> RegionSet:
-    """Geometries (WKB, WKT, GeoArrow, or of shapely) as regions: polygons, and points with a radius, which are discs.
+    """Geometries (WKB, WKT, GeoArrow, or of shapely) as regions; a radius widens one, and makes a disc of a point.
 
     On an Earth coordinates are longitude and latitude, and radii metres.
     """
-    shapely = _shapely()
+    shapely = shapely_module()
     widths = np.array([np.nan if radius is None else radius for radius in radii], float)
-    disc = np.array([radius is not None for radius in radii], bool)
-    shapes, wrong = _read(shapely, given)
-    wrong |= {row: why for row, why in _troubles(shapely, shapes, disc, widths, earth) if row not in wrong}
+    shapes, wrong = read(shapely, given)
+    nans = {row: "radius is nan" for row, radius in enumerate(radii) if radius is not None and np.isnan(radius)}
+    wrong = nans | wrong
+    wrong |= {row: why for row, why in troubles(shapely, shapes, widths, earth) if row not in wrong}
     rows = np.setdiff1d(np.arange(len(shapes)), np.array(list(wrong), np.int64))
-    shapes, disc, widths = shapes[rows], disc[rows], widths[rows]
+    shapes, widths = shapes[rows], widths[rows]
+    wide = ~np.isnan(widths)
+    disc = wide & (shapely.get_type_id(shapes) == shapely.GeometryType.POINT)
+    texts = shapely.to_wkb(shapes, byte_order=1, output_dimension=2)
+    digest = digest_of([widths.tobytes(), *texts])
+    wide &= ~disc
+    if wide.any():
+        shapes[wide], widths[wide] = widened(shapely, shapes[wide], widths[wide], earth), np.nan
+    if earth is not None:
+        shapes = cut(shapely, shapes)
+    bad = tuple(BadRegion(row, wrong[row]) for row in sorted(wrong))
+    arrays = _arrays(shapely, shapes, disc, widths, earth)
+    return RegionSet(arrays, index_of(arrays), rows, bad, digest)
+
+
+def radii_of(table: pa.Table, what: str) -> list[float | None]:
+    """By how much each region of a table is widened, which holds ``what``."""
+    if RADIUS not in table.column_names:
+        return [None] * len(table)
+    try:
+        found: list[float | None] = table[RADIUS].cast(pa.float64()).to_pylist()
+    except pa.ArrowException as error:
+        raise BadArgument(f"The column radius of the {what} holds {table[RADIUS].type}. Give numbers.") from error
+    return found
+
+
+def _arrays(
+    shapely: Any, shapes: NDArray[Any], disc: NDArray[np.bool_], radius: NDArray[np.float64], earth: Earth | None
+) -> Regions:
     box = shapely.bounds(shapes).reshape(-1, 4)
-    centre = np.zeros((len(rows), 3))
+    centre = np.zeros((len(shapes), 3))
     points = np.flatnonzero(disc)
     centre[points, :2] = box[points, :2]
     for i in points:
-        box[i] = _around(centre[i, 0], centre[i, 1], widths[i], earth)
+        box[i] = _around(centre[i, 0], centre[i, 1], radius[i], earth)
     if earth is not None and len(centre):
         centre = centred(centre[:, 1], centre[:, 0], earth)
     first, start, bounds, edges = _edges(shapely, shapes, np.flatnonzero(~disc))
-    arrays = Regions(first, start, bounds, edges, box, widths, centre, np.zeros((len(rows), 8), np.uint64))
+    arrays = Regions(first, start, bounds, edges, box, radius, centre, np.zeros((len(shapes), 8), np.uint64))
     rasterise(arrays)
-    texts = shapely.to_wkb(shapes, byte_order=1, output_dimension=2)
-    digest = digest_of([widths.tobytes(), *texts])
-    bad = tuple(BadRegion(row, wrong[row]) for row in sorted(wrong))
-    return RegionSet(arrays, index_of(arrays), rows, bad, digest)
+    return arrays
+
+
+def taken(regions: Regions, rows: NDArray[np.int64]) -> Regions:
+    """Some of the regions, in this order."""
+    blocks = Ragged(regions.first, np.arange(len(regions.bounds))).take(rows)
+    edges = Ragged(regions.start, np.arange(len(regions.edges))).take(blocks.values)
+    rest = regions.box[rows], regions.radius[rows], regions.centre[rows], regions.raster[rows]
+    return Regions(blocks.offsets, edges.offsets, regions.bounds[blocks.values], regions.edges[edges.values], *rest)
+
+
+def joined(parts: Sequence[Regions]) -> Regions:
+    """The regions of several sets, one after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    if not parts:
+        return _NOTHING
+    return Regions(
+        _end_to_end([part.first for part in parts]),
+        _end_to_end([part.start for part in parts]),
+        np.concatenate([part.bounds for part in parts]),
+        np.concatenate([part.edges for part in parts]),
+        np.concatenate([part.box for part in parts]),
+        np.concatenate([part.radius for part in parts]),
+        np.concatenate([part.centre for part in parts]),
+        np.concatenate([part.raster for part in parts]),
+    )
+
+
+def _end_to_end(offsets: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """Offsets of arrays that are put one after the other."""
+    return np.concatenate([[0], np.cumsum(np.concatenate([np.diff(one) for one in offsets]))])
 
 
 def index_of(regions: Regions) -> RegionIndex:
@@ -96,129 +164,40 @@ def index_of(regions: Regions) -> RegionIndex:
     return RegionIndex(cells, begin, end, owners[order], np.unique(level))
 
 
-def _shapely() -> Any:
-    try:
-        import shapely
-    except ImportError as error:
-        raise BadArgument("Regions are read by shapely, which is not installed. pip install 'appulse[geo]'") from error
-    return shapely
-
-
-def _read(shapely: Any, given: Sequence[Any]) -> tuple[NDArray[Any], dict[int, str]]:
-    """Geometries, null where there is none that can be read, and why."""
-    shapes = np.full(len(given), None, object)
-    readers: dict[type, Any] = {bytes: shapely.from_wkb, str: shapely.from_wkt}
-    for kind, reader in readers.items():
-        of_kind = [row for row, one in enumerate(given) if isinstance(one, kind)]
-        shapes[of_kind] = reader([given[row] for row in of_kind], on_invalid="ignore")
-    wrong = {}
-    for row in np.flatnonzero(shapely.is_missing(shapes)).tolist():
-        try:
-            shapes[row] = _read_one(shapely, given[row], readers)
-        except (shapely.errors.ShapelyError, AttributeError, KeyError, TypeError, ValueError) as error:
-            wrong[row] = f"no geometry: {error}" if given[row] is not None else "region is null"
-    return shapes, wrong
-
-
-def _read_one(shapely: Any, given: Any, readers: Mapping[type, Any]) -> Any:
-    """A geometry in whatever format; raises where it is none."""
-    if type(given) in readers:
-        return readers[type(given)](given)
-    if isinstance(given, Mapping) and "wkb" in given:  # GEOMETRY of Spark
-        return shapely.set_srid(shapely.from_wkb(given["wkb"]), given.get("srid") or 0)
-    if isinstance(given, Mapping):
-        return shapely.Point(*_place(given))
-    if isinstance(given, list):  # of GeoArrow
-        return _of_rings(shapely, given)
-    if not hasattr(given, "geom_type"):
-        raise TypeError(f"a {type(given).__name__}")
-    return given
-
-
-def _of_rings(shapely: Any, given: list[Any]) -> Any:
-    """Nested lists of places: a point, a polygon as its rings, or several polygons."""
-    depth, inner = 0, given
-    while isinstance(inner, list) and inner and not isinstance(inner[0], int | float):
-        depth, inner = depth + 1, inner[0]
-    if depth == 0:
-        return shapely.Point(given)
-    if depth == _RINGS:
-        rings = [[_place(one) for one in ring] for ring in given]
-        return shapely.Polygon(rings[0], rings[1:])
-    if depth == _RINGS + 1:
-        return shapely.MultiPolygon([_of_rings(shapely, part) for part in given])
-    raise TypeError("nested lists that are no polygon")
-
-
-def _place(given: Any) -> tuple[float, float]:
-    x, y = (given["x"], given["y"]) if isinstance(given, Mapping) else given[:2]
-    return x, y
-
-
-def _troubles(
-    shapely: Any, shapes: NDArray[Any], disc: NDArray[np.bool_], radii: NDArray[np.float64], earth: Earth | None
-) -> Iterator[tuple[int, str]]:
-    """What keeps geometries from being regions, the first of each."""
-    kind, bounds = shapely.get_type_id(shapes), shapely.bounds(shapes)
-    areas = np.isin(kind, [shapely.GeometryType[name.upper()] for name in _AREAS])
-    point = kind == shapely.GeometryType.POINT
-    there, empty = ~shapely.is_missing(shapes), shapely.is_empty(shapes)
-    good_radius = np.isfinite(radii) & (radii >= 0.0)
-    good = there & ~empty & np.where(disc, point & good_radius, areas) & np.isfinite(bounds).all(axis=1)
-    good[good] = shapely.is_valid(shapes[good])
-    if earth is not None:
-        within = (np.abs(bounds[:, ::2]) <= _HALF_TURN).all(axis=1) & (np.abs(bounds[:, 1::2]) <= _POLE).all(axis=1)
-        good &= within & np.isin(shapely.get_srid(shapes), (-1, 0, _WGS84))
-    for row in np.flatnonzero(~good):
-        if there[row]:
-            own = _trouble(shapely, shapes[row], float(radii[row]) if disc[row] else None)
-            yield int(row), next(own, "") or next(_trouble_on_earth(shapely, shapes[row]))
-
-
-def _trouble(shapely: Any, shape: Any, radius: float | None) -> Iterator[str]:
-    """What keeps a geometry from being a region."""
-    kind = shape.geom_type
-    if radius is not None and not (np.isfinite(radius) and radius >= 0.0):
-        yield f"radius is {radius}"
-    if shape.is_empty:
-        yield "an empty geometry"
-    if radius is None and kind not in _AREAS:
-        yield f"a {kind} has no area" + (": give a radius" if kind in _POINTS else "")
-    if radius is not None and kind not in _POINTS:
-        yield f"radius widens points, and this is a {kind}: buffer it first"
-    if not np.isfinite(shapely.get_coordinates(shape)).all():
-        yield "coordinates that are not finite"
-    if not shape.is_valid:
-        yield f"an invalid geometry: {shapely.is_valid_reason(shape)}"
-
-
-def _trouble_on_earth(shapely: Any, shape: Any) -> Iterator[str]:
-    west, south, east, north = shape.bounds
-    if south < -_POLE or north > _POLE or west < -_HALF_TURN or east > _HALF_TURN:
-        swapped = max(abs(west), abs(east)) <= _POLE
-        hint = ": latitude and longitude may be swapped" if swapped else ""
-        yield f"coordinates outside longitude [-180, 180] and latitude [-90, 90]{hint}"
-    yield f"SRID {shapely.get_srid(shape)}: positions need 4326, longitude and latitude on WGS 84"
-
-
-def _edges(shapely: Any, shapes: NDArray[Any], areas: NDArray[np.intp]) -> tuple[NDArray[Any], ...]:
+def _edges(shapely: Any, shapes: NDArray[Any], outlined: NDArray[np.intp]) -> tuple[NDArray[Any], ...]:
     """Edges of all rings, the inside at their left, in blocks: ``first, start, bounds, edges`` of `Regions`.
 
-    ``areas`` are the shapes that have any.
+    ``outlined`` are the shapes that have any. A line is a ring there and back, which holds nothing but its boundary; so
+    is a point.
     """
-    polygons, owner = shapely.get_parts(shapely.orient_polygons(shapes[areas]), return_index=True)
-    rings, part = shapely.get_rings(polygons, return_index=True)
+    parts, owner = shapely.get_parts(shapes[outlined], return_index=True)
+    kind = shapely.get_type_id(parts)
+    areas = np.flatnonzero(kind == shapely.GeometryType.POLYGON)
+    rings, part = shapely.get_rings(shapely.orient_polygons(parts[areas]), return_index=True)
+    thin = np.flatnonzero(kind != shapely.GeometryType.POLYGON)
+    if len(thin):
+        rings = np.append(rings, [_there_and_back(shapely, line) for line in parts[thin]])
+        whose = np.append(areas[part], thin)
+        order = np.argsort(whose, kind="stable")
+        rings, part = rings[order], whose[order]
+    else:
+        part = areas[part]
     corners, ring = shapely.get_coordinates(rings, return_index=True)
     same = np.flatnonzero(ring[1:] == ring[:-1])
     edges, ring = np.hstack([corners[same], corners[same + 1]]).reshape(-1, 4), ring[same]
     place = np.arange(len(edges)) - np.searchsorted(ring, ring)  # within its ring
     start = np.flatnonzero(place % BLOCK == 0)
-    first = np.searchsorted(areas[owner[part[ring[start]]]], np.arange(len(shapes) + 1))
+    first = np.searchsorted(outlined[owner[part[ring[start]]]], np.arange(len(shapes) + 1))
     ends = np.stack([np.minimum(edges[:, :2], edges[:, 2:]), np.maximum(edges[:, :2], edges[:, 2:])])
     bounds = np.empty((len(start), 4))
     if len(start):
         bounds[:, :2], bounds[:, 2:] = np.minimum.reduceat(ends[0], start), np.maximum.reduceat(ends[1], start)
     return first.astype(np.int64), np.append(start, len(edges)).astype(np.int64), bounds, edges
+
+
+def _there_and_back(shapely: Any, line: Any) -> Any:
+    places = shapely.get_coordinates(line)
+    return shapely.LineString(np.vstack([places, places[-2::-1]]) if len(places) > 1 else np.vstack([places, places]))
 
 
 def _around(x: float, y: float, radius: float, earth: Earth | None) -> tuple[float, float, float, float]:
@@ -238,43 +217,15 @@ def _around(x: float, y: float, radius: float, earth: Earth | None) -> tuple[flo
     return x - wide, south, x + wide, north
 
 
-def from_geojson(geometry: Any) -> bytes | None:
-    """A geometry of GeoJSON as WKB; null as null."""
-    if geometry is None:
-        return None
-    shapely = _shapely()
-    try:
-        wkb: bytes = shapely.to_wkb(shapely.from_geojson(json.dumps(geometry)))
-    except shapely.errors.ShapelyError as error:
-        raise ValueError(str(error)) from error
-    return wkb
-
-
-def with_wkb(frame: Any) -> Any:
-    """A pandas frame whose column ``region`` holds geometries of shapely, with these as WKB; others as they are.
-
-    The SRID of a GeoPandas frame comes along.
-    """
-    column = getattr(frame, "columns", None)
-    if column is None or type(frame).__module__.split(".")[0] not in ("pandas", "geopandas"):
-        return frame
-    if REGION not in column:
-        if type(frame).__module__.split(".")[0] == "geopandas":
-            raise BadArgument(f"Fences have no column {REGION!r}. Name it: frame.rename_geometry({REGION!r}).")
-        return frame
-    values = list(frame[REGION])
-    if not any(hasattr(value, "geom_type") for value in values):
-        return frame
-    shapely = _shapely()
-    plain = {name: frame[name].to_numpy() for name in frame.columns if name != REGION}
-    import pandas as pd
-
-    crs = getattr(frame[REGION], "crs", None)
-    srid = (crs.to_epsg() or 0) if crs is not None else None
-    wkb = [_as_wkb(shapely, value, srid) if hasattr(value, "geom_type") else value for value in values]
-    return pd.DataFrame({**plain, REGION: wkb})
-
-
-def _as_wkb(shapely: Any, shape: Any, srid: int | None) -> bytes:
-    wkb: bytes = shapely.to_wkb(shape if srid is None else shapely.set_srid(shape, srid), include_srid=True)
-    return wkb
+_NOTHING = Regions(
+    np.zeros(1, np.int64),
+    np.zeros(1, np.int64),
+    np.empty((0, 4)),
+    np.empty((0, 4)),
+    np.empty((0, 4)),
+    np.empty(0),
+    np.empty((0, 3)),
+    np.empty((0, 8), np.uint64),
+)
+#: None at all.
+NO_REGIONS = RegionSet(_NOTHING, index_of(_NOTHING), np.empty(0, np.int64), (), "")

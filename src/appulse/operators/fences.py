@@ -16,6 +16,7 @@ from appulse.kernels import fences as kernels
 from appulse.kernels.geodesic import Earth
 from appulse.model.batch import Batch
 from appulse.model.covariance import deviations
+from appulse.model.positions import degree_scale
 from appulse.model.strings import Bytes, Labels
 from appulse.operators.legs import things
 
@@ -179,16 +180,12 @@ def _placed(rows: Objects, earth: Earth | None) -> tuple[NDArray[np.float64], ..
     else:
         spread = rows.spread[:, :1] if rows.spread.shape[1] else np.zeros((n, 1))
     sigma = spread[:, 0]
-    with np.errstate(divide="ignore"):
-        if earth is None:
+    if earth is None:
+        with np.errstate(divide="ignore"):
             scale = np.broadcast_to(1.0 / spread, (n, 2)).copy()
-            return rows.centre, scale, np.zeros((n, 3)), sigma
-        assert rows.degrees is not None  # noqa: S101 - the encoding of a call asks for them
-        lat = np.radians(rows.degrees[:, 1])
-        curved = np.hypot(earth.a * np.cos(lat), earth.b * np.sin(lat))
-        across = earth.a**2 / curved * np.maximum(np.cos(lat), 1e-9)
-        along = (earth.a * earth.b) ** 2 / curved**3
-        scale = np.radians(np.column_stack([across, along])) / sigma[:, None]
+        return rows.centre, scale, np.zeros((n, 3)), sigma
+    assert rows.degrees is not None  # noqa: S101 - the encoding of a call asks for them
+    scale = degree_scale(rows.degrees[:, 1], sigma, earth)
     return rows.degrees, scale, rows.centre[:, :3], sigma
 
 

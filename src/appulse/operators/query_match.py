@@ -6,8 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.special import ndtri
 
-from appulse.queries.sets import Rows
+from appulse.kernels.gaussian import interval_masses
+from appulse.queries.keys import doubles_of
+from appulse.queries.places import PLACE_X, PLACE_Y, mass
+from appulse.queries.rows import Rows, WideRows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,7 +19,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+    from appulse.kernels.geodesic import Earth
     from appulse.queries.sets import QuerySet
+
+# Beyond this many deviations a normal tail is below 1e-12.
+_TAIL = 7.5
+_LONGITUDE = 1  # among the coordinates of a position
 
 
 @dataclass(frozen=True)
@@ -30,6 +39,50 @@ class Points:
     time: NDArray[np.int64]  # of each sample's row
     owner: NDArray[np.int64] | None = None
     weight: NDArray[np.float64] | None = None
+    place: NDArray[np.float64] | None = None  # (n, 2), of what has one
+
+    @property
+    def rows(self) -> Rows:
+        """As queries read them."""
+        return Rows(self.columns, self.time, self.place)
+
+
+@dataclass(frozen=True)
+class Normals:
+    """Rows with independent normal errors: ``mean`` and ``sigma`` (n, d) of the coordinates ``names``.
+
+    ``columns`` are the others. A row may be there several times, ``owner`` says whose copy each is: a place near the
+    180th meridian also lies 360 degrees away, and of all copies what lies between the meridians counts. ``at`` is x and
+    y of a place, ``scale`` the deviations in a unit of each, ``error`` in the unit of radii.
+    """
+
+    columns: Mapping[str, pa.Array]
+    time: NDArray[np.int64]
+    owner: NDArray[np.int64]
+    names: tuple[str, ...]
+    mean: NDArray[np.float64]
+    sigma: NDArray[np.float64]
+    exists: NDArray[np.float64]
+    at: NDArray[np.float64]
+    scale: NDArray[np.float64]
+    error: NDArray[np.float64]
+    earth: Earth | None
+
+    @property
+    def copied(self) -> bool:
+        """Whether some row is there several times."""
+        return bool((np.diff(self.owner) < 1).any())
+
+    def wide(self, reach: float) -> WideRows:
+        """As queries read them, out to so many deviations."""
+        names, mean, sigma = self.names, self.mean, self.sigma
+        if self.at.shape[1]:
+            with np.errstate(divide="ignore"):
+                sigmas = np.where(np.isinf(self.scale), 0.0, 1.0 / self.scale)
+            names, mean, sigma = (*names, PLACE_X, PLACE_Y), np.hstack([mean, self.at]), np.hstack([sigma, sigmas])
+        least, most = mean - reach * sigma, mean + reach * sigma
+        wide = {name: (least[:, i], most[:, i]) for i, name in enumerate(names)}
+        return WideRows(self.columns, self.time, wide)
 
 
 @dataclass(frozen=True)
@@ -41,20 +94,73 @@ class Matched:
     probability: NDArray[np.float64]
 
 
-def match(queries: QuerySet, points: Points, threshold: float | None) -> Matched:
-    """The pairs of rows and queries with a probability of at least ``threshold``; None: any that is possible."""
+def match(queries: QuerySet, points: Points, threshold: float | None, *, normal: bool = True) -> Matched:
+    """The pairs of rows and queries with a probability of at least ``threshold``; None: any that is possible.
+
+    Not ``normal``: without the queries that `match_normals` answers.
+    """
     queries.tidy()
-    found, slots = queries.match(Rows(points.columns, points.time), points.n, counted=points.owner is None)
+    found, slots = queries.match(points.rows, points.n, counted=points.owner is None, normal=normal)
     if points.owner is None or points.weight is None:
         return _ordered(Matched(found.astype(np.int64), slots, np.ones(len(slots))))
-    pairs = points.owner[found] << 32 | slots
-    distinct, which = np.unique(pairs, return_inverse=True)
-    probability = np.bincount(which, weights=points.weight[found], minlength=len(distinct))
+    return _summed(queries, points.owner[found], slots, points.weight[found], threshold)
+
+
+def reach_of(queries: QuerySet, threshold: float | None, *, copied: bool) -> float:
+    """How far, in deviations, the mean of a row may be from the box of a query that it satisfies."""
+    if threshold is None or queries.several or copied:  # of what is a sum, a part may be as small as it likes
+        return _TAIL
+    return max(0.0, -float(ndtri(min(threshold, 1.0))))
+
+
+def match_normals(queries: QuerySet, rows: Normals, threshold: float | None) -> Matched:
+    """The same of rows with normal errors, exactly: for queries that are products over columns, or regions."""
+    queries.tidy()
+    copied = rows.copied
+    wide = rows.wide(reach_of(queries, threshold, copied=copied))
+    met = queries.meeting(wide, len(rows.owner))
+    probability = rows.exists[met.rows]
+    region = queries.regions.of(met.entries)
+    for i, name in enumerate(rows.names):
+        axis, turns = queries.axis_of(name), copied and i == _LONGITUDE
+        if axis is None and not turns:
+            continue
+        low, high = (np.full(len(region), far) for far in (-np.inf, np.inf))
+        if axis is not None:
+            low, high = doubles_of(met.lows[axis]), doubles_of(met.highs[axis])
+        if turns:  # a region has its own bounds
+            low = np.where(region < 0, np.maximum(low, -180.0), low)
+            high = np.where(region < 0, np.minimum(high, 180.0), high)
+        probability *= interval_masses(low, high, rows.mean[met.rows, i], rows.sigma[met.rows, i])
+    asked = np.flatnonzero((region >= 0) & (probability > 0.0))
+    if len(asked):
+        at = met.rows[asked]
+        given = rows.at[at], rows.scale[at], rows.error[at]
+        probability[asked] *= mass(queries.regions.arrays, region[asked], *given, rows.earth)
+    return _summed(queries, rows.owner[met.rows], met.entries, probability, threshold)
+
+
+def _summed(
+    queries: QuerySet,
+    owner: NDArray[np.int64],
+    slots: NDArray[np.int32],
+    weight: NDArray[np.float64],
+    threshold: float | None,
+) -> Matched:
+    """Pairs of rows and queries by the weight of all their parts."""
+    distinct, which = np.unique(owner << 32 | slots, return_inverse=True)
+    probability = np.bincount(which, weights=weight, minlength=len(distinct))
     stays = probability >= threshold if threshold is not None else probability > 0.0
     distinct = distinct[stays]
     slots = (distinct & 0xFFFFFFFF).astype(np.int32)
     queries.count(slots)  # rows, not their samples
     return Matched(distinct >> 32, slots, np.minimum(probability[stays], 1.0))
+
+
+def both(one: Matched, other: Matched) -> Matched:
+    """Answers of two kinds of queries, by row."""
+    parts = (np.concatenate(own) for own in zip(*((m.row, m.slot, m.probability) for m in (one, other)), strict=True))
+    return _ordered(Matched(*parts))
 
 
 def _ordered(matched: Matched) -> Matched:

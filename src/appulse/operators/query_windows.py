@@ -16,7 +16,7 @@ import numpy as np
 from appulse.queries.columns import NUMBER, Values, values_of
 from appulse.queries.index import NULL
 from appulse.queries.keys import keys_of
-from appulse.queries.sets import TIME, Rows
+from appulse.queries.rows import TIME, Rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -1,9 +1,9 @@
 """Conditions as users write them: SQL text into a small frozen tree, and the tree's truth over columns.
 
-Comparisons, BETWEEN, IN lists, IS [NOT] NULL, AND, OR, NOT, + - * / on numbers, and a few functions
-(`appulse.queries.functions`); columns by their names, "quoted" or `quoted` where they are no plain words. Anything else
-is refused with its position and the reason; nothing is ever evaluated as code. Truth has three values, as in SQL: what
-depends on a null (or NaN) may be unknown.
+Comparisons, BETWEEN, IN lists, IS [NOT] NULL, AND, OR, NOT, + - * / on numbers, ST_Within(x, y, 'POLYGON ...'),
+ST_DWithin(x, y, 'POINT ...', distance), and a few functions (`appulse.queries.functions`); columns by their names,
+"quoted" or `quoted` where they are no plain words. Anything else is refused with its position and the reason; nothing
+is ever evaluated as code. Truth has three values, as in SQL: what depends on a null (or NaN) may be unknown.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 from appulse.errors import BadArgument, nearest
 from appulse.queries.columns import BOOLEAN, NULL, NUMBER, TEXT, TIME, Values, calculate, compare, kind_of, values_of
 from appulse.queries.functions import ARGUMENTS, OF_NUMBERS, called, told_arguments
+from appulse.queries.places import covered, trouble_of
 from appulse.queries.tree import (
     And,
     Arithmetic,
@@ -31,6 +32,7 @@ from appulse.queries.tree import (
     Node,
     Not,
     Or,
+    Within,
     columns_of,
     parts_of,
     with_parts,
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+    from appulse.queries.places import Place
+
 MOST_NESTED = 200
 #: The most characters of a condition.
 MOST_LENGTH = 1_000_000
@@ -50,6 +54,8 @@ MOST_LENGTH = 1_000_000
 _MOST_DIGITS = 400
 _MOST_TOLD = 500  # characters of a reason, which may quote a long name
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# Functions of regions, and how many arguments they have.
+_REGIONS = {"ST_WITHIN": 3, "ST_DWITHIN": 4}
 
 
 @dataclass(frozen=True)
@@ -59,9 +65,10 @@ class Condition:
     text: str
     streams: tuple[str, ...] = ()
     tree: Node = field(default=Literal(None), compare=False, repr=False)
+    place: Place | None = field(default=None, compare=False, repr=False)
 
-    def __reduce__(self) -> tuple[Callable[..., Condition], tuple[str, tuple[str, ...]]]:
-        return parse, (self.text, self.streams)
+    def __reduce__(self) -> tuple[Callable[..., Condition], tuple[str, tuple[str, ...], Place | None]]:
+        return parse, (self.text, self.streams, self.place)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -153,19 +160,19 @@ class _Token(NamedTuple):
         return repr(self.text) if self.text else "the end"
 
 
-def parse(text: str, streams: Sequence[str] = ()) -> Condition:
+def parse(text: str, streams: Sequence[str] = (), place: Place | None = None) -> Condition:
     """Read a condition; `BadArgument` with position and reason if it is none.
 
-    Columns may be qualified by the names in ``streams``.
+    Columns may be qualified by the names in ``streams``. Regions on the Earth are those of the columns of ``place``.
     """
     if not isinstance(text, str):
         raise BadArgument(f"A condition is {text!r}. Give text such as 'temperature > 20'.")
     if len(text) > MOST_LENGTH:
         raise BadArgument(too_long(len(text)))
-    parser = _Parser(text, tuple(streams))
+    parser = _Parser(text, tuple(streams), place)
     tree = parser.expression(0, 0)
     parser.expect_end()
-    return Condition(text, tuple(streams), tree)
+    return Condition(text, tuple(streams), tree, place)
 
 
 def too_long(length: int) -> str:
@@ -176,8 +183,8 @@ def too_long(length: int) -> str:
 class _Parser:
     """Precedence climbing: two calls a level, so that 200 levels are far from the limit of Python's own stack."""
 
-    def __init__(self, text: str, streams: tuple[str, ...]) -> None:
-        self._text, self._streams = text, streams
+    def __init__(self, text: str, streams: tuple[str, ...], place: Place | None) -> None:
+        self._text, self._streams, self._place = text, streams, place
         self._tokens = _tokens(text)
         self._token = next(self._tokens)
 
@@ -225,6 +232,31 @@ class _Parser:
             self._refuse(f"{token.told} where a column, a value or a parenthesis is expected", token)
         return self._named(token, depth)
 
+    def _arguments(self, depth: int) -> list[Node]:
+        self._expect("(")
+        given = [self.expression(_OR, depth)]
+        while self._taken(","):
+            given.append(self.expression(_OR, depth))
+        self._expect(")")
+        return given
+
+    def _within(self, token: _Token, depth: int) -> Node:
+        """ST_Within(x, y, 'POLYGON ...') or ST_DWithin(x, y, 'POINT ...', distance)."""
+        parts = self._arguments(depth)
+        wanted = _REGIONS[token.text.upper()]
+        distance = ", distance" if wanted > 3 else ""
+        if len(parts) != wanted:
+            self._refuse(f"{token.text}() takes {wanted} arguments: x, y, 'WKT'{distance}", token)
+        for part, kind in zip(parts[2:], ("text", "number"), strict=False):
+            if not (isinstance(part, Literal) and _kind_of_literal(part.value) == kind):
+                self._refuse(f"{token.text}() takes constants for its region{distance}", token)
+        x, y = parts[:2]
+        place = self._place
+        on_earth = place is not None and (x, y) == (Column(place.x), Column(place.y)) and place.earth is not None
+        if self._streams and distance:
+            self._refuse(f"{token.text}() is for conditions over one stream", token)
+        return Within(tuple(parts), place.earth if place is not None and on_earth else None, token.at)
+
     def _named(self, token: _Token, depth: int) -> Node:
         """A column, a function, or a time: DATE '2024-01-31', TIMESTAMP '2024-01-31 12:00:00'."""
         if self._token.kind == "text" and token.kind == "word" and token.text.upper() in ("DATE", "TIMESTAMP"):
@@ -249,13 +281,11 @@ class _Parser:
 
     def _function(self, token: _Token, depth: int) -> Node:
         name = token.text.lower()
+        if name.upper() in _REGIONS:
+            return self._within(token, depth)
         if name not in ARGUMENTS:
             self._refuse(f"functions such as {token.text}() are not supported; {', '.join(ARGUMENTS)} are", token)
-        self._expect("(")
-        given = [self.expression(_OR, depth)]
-        while self._taken(","):
-            given.append(self.expression(_OR, depth))
-        self._expect(")")
+        given = self._arguments(depth)
         least, most = ARGUMENTS[name]
         if not least <= len(given) <= (most or len(given)):
             self._refuse(f"{name}() takes {told_arguments(name)}, and here are {len(given)}", token)
@@ -427,8 +457,10 @@ class _Kinds:
         if isinstance(node, Function):
             return self._of_function(node)
         wanted = NUMBER if isinstance(node, Arithmetic) else BOOLEAN if isinstance(node, And | Or | Not) else None
+        if isinstance(node, Within):
+            self._check_within(node)
         kinds = []
-        for part in parts_of(node):
+        for part in parts_of(node)[: 0 if isinstance(node, Within) else None]:
             kinds.append(self.of(part))
             if wanted is not None and kinds[-1] not in (wanted, NULL):
                 refuse(self._text, part.at, f"this is a {kinds[-1]} where a {wanted} is expected")
@@ -443,6 +475,18 @@ class _Kinds:
             elif len(known) > 1:
                 refuse(self._text, node.at, f"a {kinds[0]} cannot be compared with a {kinds[1]}")
         return NUMBER if isinstance(node, Arithmetic) else BOOLEAN
+
+    def _check_within(self, node: Within) -> None:
+        for part in node.parts[:2]:
+            if (kind := self.of(part)) not in (NUMBER, NULL):
+                refuse(self._text, part.at, f"this is a {kind} where a coordinate is expected")
+        shape, *radius = (part.value for part in node.parts[2:] if isinstance(part, Literal))
+        if trouble := trouble_of(str(shape), *map(_as_number, radius), earth=node.earth):
+            refuse(self._text, node.parts[2].at, trouble)
+
+
+def _as_number(value: object) -> float:
+    return float(value) if isinstance(value, int | Fraction) else math.nan
 
 
 def _kind_of_literal(value: bool | int | Fraction | str | Instant | None) -> str:  # noqa: FBT001 - a value, no switch
@@ -476,6 +520,8 @@ def evaluate(node: Node, columns: Mapping[str, Values]) -> Values:
         return Values.truth(true, false)
     if isinstance(node, Function):
         return called(node.name, [evaluate(part, columns) for part in node.arguments])
+    if isinstance(node, Within):
+        return covered([evaluate(part, columns) for part in node.parts], node.earth)
     first = evaluate(parts_of(node)[0], columns)
     if isinstance(node, Not):
         return Values.truth(first.false, first.true)

@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -76,6 +76,30 @@ class Scale:
         past = (coarse.astype(np.int64) + (1 << 31) - 2 << self.shift) + fine + self.base
         return np.select(
             [coarse == kernels.NO_VALUE, coarse == kernels.BEFORE, coarse == kernels.AFTER], [NULL, LEAST, MOST], past
+        )
+
+
+class Met(NamedTuple):
+    """Rows, the entries whose boxes they meet, and the bounds of these (axes, n)."""
+
+    rows: NDArray[np.int32]
+    entries: NDArray[np.int32]
+    lows: NDArray[np.int64]
+    highs: NDArray[np.int64]
+
+    def take(self, at: NDArray[np.int64] | NDArray[np.bool_]) -> Met:
+        """Some of them."""
+        return Met(self.rows[at], self.entries[at], self.lows[:, at], self.highs[:, at])
+
+    @staticmethod
+    def concat(parts: Sequence[Met], axes: int) -> Met:
+        """Those of several trees, along so many axes."""
+        none = np.empty(0, np.int32), np.empty((axes, 0), np.int64)
+        return Met(
+            np.concatenate([none[0], *(part.rows for part in parts)]),
+            np.concatenate([none[0], *(part.entries for part in parts)]),
+            np.concatenate([none[1], *(part.lows for part in parts)], axis=1),
+            np.concatenate([none[1], *(part.highs for part in parts)], axis=1),
         )
 
 
@@ -188,6 +212,35 @@ class Tree:
         joined = np.concatenate(parts, axis=1) if parts else np.empty((2, 0), np.int32)
         return joined[0], joined[1]
 
+    def meeting(self, lows: NDArray[np.int64], highs: NDArray[np.int64]) -> Met:
+        """The boxes that rows, boxes of keys (axes, n) themselves, meet, with their bounds."""
+        n, axes = lows.shape[1], len(lows)
+        least, most = np.empty((2, n, len(self.axes)), np.int32)
+        for i, (axis, scale) in enumerate(zip(self.axes.tolist(), self.scales, strict=True)):
+            least[:, i], most[:, i] = scale.split(lows[axis])[0], scale.split(highs[axis])[0]
+        tree = kernels.Tree(self.offsets, self.blocks, self.rests, self.entries, self.tight)
+        parts, done, room = [], 0, 4 * n + LANES
+        front = np.empty((4, max(_FRONT, 2 * self._roots)), np.int32)
+        while done < n:
+            found = np.empty((2, room), np.int32)
+            done, pairs = kernels.meet(tree, least, most, done, front, found[0], found[1])
+            if pairs < 0:
+                front = np.empty((4, 4 * front.shape[1]), np.int32)
+            else:
+                parts.append(found[:, :pairs])
+            room = min(_MOST_ROOM, 2 * room) if pairs >= 0 else room
+        joined = np.concatenate([np.empty((2, 0), np.int32), *parts], axis=1)
+        met, place = joined[0], joined[1]
+        bounds = np.full((axes, len(met)), NULL), np.full((axes, len(met)), MOST)
+        block, lane = place // LANES, place % LANES
+        for i, (axis, scale) in enumerate(zip(self.axes.tolist(), self.scales, strict=True)):
+            for side in range(2):
+                at = block, 2 * i + side, lane
+                bounds[side][axis] = scale.join(self.blocks[at], self.rests[at])
+        # Coarse keys may meet where keys do not.
+        stays = np.logical_and.reduce((bounds[0] <= highs[:, met]) & (bounds[1] >= lows[:, met]))
+        return Met(met, self.entries[place], *bounds).take(np.flatnonzero(stays))
+
     @cached_property
     def _roots(self) -> int:
         return int(self.offsets[-1] - self.offsets[-2])
@@ -264,6 +317,13 @@ class BoxIndex:
         points, entries = (np.concatenate([np.empty(0, np.int32), *(part[i] for part in parts)]) for i in range(2))
         stays = _staying(entries, alive)
         return (points, entries) if stays.all() else (points[stays], entries[stays])
+
+    def meeting(self, lows: NDArray[np.int64], highs: NDArray[np.int64], alive: NDArray[np.bool_] | None = None) -> Met:
+        """The boxes that rows, boxes of keys (axes, n) themselves, meet: those of entries that are alive."""
+        self._settle(len(lows), alive)
+        found = Met.concat([tree.meeting(lows, highs) for tree in self._trees], len(lows))
+        stays = _staying(found.entries, alive)
+        return found if stays.all() else found.take(stays)
 
     def boxes(self, axes: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]:
         """All boxes along that many axes, and their entries."""

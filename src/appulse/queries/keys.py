@@ -103,6 +103,12 @@ def double_keys(numbers: NDArray[np.float64]) -> NDArray[np.int64]:
     return np.where(bits < 0, np.int64(NULL) - bits, bits)
 
 
+def doubles_of(keys: NDArray[np.int64]) -> NDArray[np.float64]:
+    """The doubles of bounds again; infinite where there is none."""
+    bits = np.where(keys < 0, np.int64(NULL) - keys, keys)
+    return np.where(keys <= LEAST, -np.inf, np.where(keys == MOST, np.inf, bits.view(np.float64)))
+
+
 def _text_keys(texts: list[str]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Seven bytes and how many there are, up to eight; whether that is all of a text."""
     raw = [text.encode() for text in texts]

@@ -12,7 +12,8 @@ from appulse.queries.index import MOST, NULL, Tree
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from appulse.queries.sets import QuerySet, Rows
+    from appulse.queries.rows import Rows
+    from appulse.queries.sets import QuerySet
 
 
 @dataclass(frozen=True)
@@ -27,8 +28,8 @@ class Parts:
         """Which of n rows lie in the hull of which part, as (part, row)."""
         inside = np.ones((len(self.lows), n), bool)
         for i, axis in enumerate(self.axes):
-            keys = rows.along(axis)
-            inside &= (keys >= self.lows[:, i, None]) & (keys <= self.highs[:, i, None])
+            least, most = rows.window(axis)
+            inside &= (most >= self.lows[:, i, None]) & (least <= self.highs[:, i, None])
         return inside
 
 

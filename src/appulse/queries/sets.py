@@ -10,30 +10,36 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from appulse.errors import AppulseError
-from appulse.queries.columns import Values, values_of
 from appulse.queries.condition import MOST_LENGTH, parse, too_long
-from appulse.queries.index import LEAST, MOST, NULL, BoxIndex
-from appulse.queries.keys import keys_of, order_of, ordered_columns
+from appulse.queries.index import LEAST, MOST, NULL, BoxIndex, Met
+from appulse.queries.keys import ordered_columns
+from appulse.queries.regions import QueryRegions
+from appulse.queries.rows import TIME, Rows
 from appulse.queries.slots import ALIVE, GrowingColumn, SlotsByKey, as_keys, last_of_each, taken
 from appulse.queries.templates import MOST_BOXES, Boxes, Template, Texts, alone, template
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from concurrent.futures import Future
 
     from numpy.typing import NDArray
 
+    from appulse.model.regions import RegionSet
+    from appulse.queries.columns import Values
     from appulse.queries.condition import Condition
     from appulse.queries.keys import Range
+    from appulse.queries.places import Place
+    from appulse.queries.regions import GivenRegions
+    from appulse.queries.templates import Box
     from appulse.queries.tree import Comparison
-
-#: The axis of a row's own time.
-TIME = "\0time"
 
 Number = TypeVar("Number", np.int32, np.int64)
 
 # What is known of a query beside whether it stands, as bits.
-_EXACT, _SEVERAL = np.uint8(2), np.uint8(4)
+_EXACT, _SEVERAL, _NORMAL = np.uint8(2), np.uint8(4), np.uint8(8)
+_MOST_APART = 16  # boxes of a query that are asked whether they are apart
+_ANYWHERE = "TRUE"  # the condition of who asks for a region alone
+_APART_FROM = b"\0"  # before the shapes of conditions whose regions stay in them
 _LEAST_DEAD = 4096
 _APART = 1 << 14  # queries: a set from here on is made smaller by a thread
 _MOST_AXES = 64  # beyond, the order of two columns is asked row by row
@@ -45,6 +51,7 @@ class Refused:
 
     row: int
     reason: str
+    region: bool = False
 
 
 @dataclass(frozen=True)
@@ -81,38 +88,7 @@ class _Boxed:
     members: NDArray[np.int64]
     boxes: Boxes
     lane: JoinGroup
-
-
-class Rows:
-    """Rows as queries read them, of one lane: columns by name, as keys and as values, each made once."""
-
-    lane = 0
-
-    def __init__(self, columns: Mapping[str, pa.Array], time: NDArray[np.int64] | None = None) -> None:
-        self._columns = columns
-        self._values: dict[str, Values] = {}
-        self._keys: dict[str, NDArray[np.int64]] = {} if time is None else {TIME: time}
-
-    def along(self, axis: str) -> NDArray[np.int64]:
-        """Where every row is along an axis: a column, or the order of two."""
-        pair = ordered_columns(axis)
-        return self.keys(axis) if pair is None else order_of(*map(self.whole, pair))
-
-    def keys(self, name: str) -> NDArray[np.int64]:
-        """The key of every row."""
-        if name not in self._keys:
-            self._keys[name] = keys_of(self._columns[name])
-        return self._keys[name]
-
-    def whole(self, name: str) -> Values:
-        """The value of every row."""
-        if name not in self._values:
-            self._values[name] = values_of(self._columns[name])
-        return self._values[name]
-
-    def values(self, name: str, rows: NDArray[np.int32]) -> Values:
-        """The values of some rows."""
-        return self.whole(name).take(rows)
+    given: Sequence[Values]
 
 
 @dataclass(frozen=True)
@@ -136,8 +112,15 @@ class QuerySet:
         key_type: pa.DataType,
         read: Callable[[str], Condition] = parse,
         lanes: Callable[[Template], JoinGroup] | None = None,
+        place: Place | None = None,
+        normal: Collection[str] = (),
     ) -> None:
+        """``place`` are the columns that regions are of; those ``normal`` have independent normal errors."""
         self._types, self._read, self._lanes, self.key_type = dict(types), read, lanes, key_type
+        self._place, self._normal = place, frozenset(normal)
+        #: Whether some query has to be asked of samples, and whether some other has several boxes.
+        self.samples = self.several = False
+        self.regions = QueryRegions(place)
         # The first axis is that of lanes; it is there for queries that bound no column, too.
         self._axes: dict[str | None, int] = {None: 0}
         self._index = BoxIndex()
@@ -161,7 +144,7 @@ class QuerySet:
     @property
     def nbytes(self) -> int:
         """Bytes held beyond the texts, roughly."""
-        return self._index.nbytes + self._known.nbytes + 9 * self._size
+        return self._index.nbytes + self._known.nbytes + self.regions.nbytes + 9 * self._size
 
     def keys(self, slots: NDArray[np.int32]) -> pa.Array:
         """The keys of queries by slot."""
@@ -178,8 +161,11 @@ class QuerySet:
         labels: NDArray[np.int32] | None = None,
         bounds: Mapping[str, Range] | None = None,
         until: NDArray[np.int64] | None = None,
+        regions: GivenRegions | None = None,
     ) -> Added:
         """Take queries in; of those with one key the last stands. Refused ones leave what stood as it was.
+
+        Of queries that have one of ``regions``, rows lie in it as well; they may do without a text.
 
         ``labels`` are numbers that the caller wants to find again, in `labels` by slot. ``bounds`` bound axes that are
         no columns, a range for each query; ``until`` are the last times, along `TIME`, at which queries hold.
@@ -187,6 +173,9 @@ class QuerySet:
         if until is not None:
             bounds = {**(bounds or {}), TIME: (np.where(until < MOST, LEAST, NULL), until)}
         keys = as_keys(keys, self.key_type)
+        if regions is not None:
+            bare = np.array([shape is not None for shape in regions.shapes], bool)
+            texts = pc.if_else(pc.and_(pa.array(bare), pc.is_null(texts)), _ANYWHERE, texts)
         texts = (texts.dictionary_decode() if pa.types.is_dictionary(texts.type) else texts).cast(pa.large_string())
         refused = [Refused(i, "the key is null") for i in np.flatnonzero(np.asarray(keys.is_null())).tolist()]
         refused += [
@@ -198,15 +187,22 @@ class QuerySet:
         refused += [Refused(i, too_long(len(texts[i].as_py()))) for i in np.flatnonzero(usable & long).tolist()]
         rows = np.flatnonzero(usable & ~long)
         found = Texts.of(texts.take(pa.array(rows)))
-        made, wrong = self._boxed(found)
+        made, wrong = self._boxed(found, lifts=regions is None)
         refused += [Refused(int(rows[i]), reason) for i, reason in wrong]
         good = np.sort(np.concatenate([np.empty(0, np.int64), *(one.members for one in made)]))
+        inside, region = self._inside(made, rows, regions)
+        bad = {int(region[one.row]): one.why for one in inside.bad}
+        refused += [Refused(int(rows[i]), why, region=True) for i, why in bad.items()]
+        good = good[~np.isin(good, list(bad))] if bad else good
         good = good[last_of_each(keys.take(pa.array(rows[good])))]
         # Nothing is renumbered before all is in: templates that only the new ones have are known by number here.
         self._forget(self.find(keys.take(pa.array(rows[good]))))
         slots = np.full(len(rows), -1, np.int64)
         slots[good] = self._size + np.arange(len(good))
         self._grow(keys.take(pa.array(rows[good])), found.texts.take(pa.array(good)))
+        at = region[inside.rows]
+        bounds = {**(bounds or {}), **self.regions.add(inside, rows[at], len(keys))}
+        self.regions.number(slots[at], self._size)
         for name in bounds or {}:
             self._axes.setdefault(name, len(self._axes))
         self.labels = self._noted(self.labels, labels, rows[good], 0)
@@ -249,10 +245,11 @@ class QuerySet:
         *,
         counted: bool = True,
         probing: bool = False,
+        normal: bool = True,
     ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """The queries that each of n rows satisfies, as (row, slot) pairs, each once; ``counted`` as their matches.
 
-        Who is only ``probing`` leaves no trace in any figure.
+        Who is only ``probing`` leaves no trace in any figure. Not ``normal``: without those that `meeting` answers.
         """
         rows_of = columns if isinstance(columns, Rows) else Rows(columns)
         points = np.empty((len(self._axes), n), np.int64)
@@ -263,6 +260,12 @@ class QuerySet:
         rows, slots = self._index.match(points, self._living, cluster)
         if not len(slots):
             return rows, slots
+        if not normal:
+            asked = np.flatnonzero(~self._state[slots] & _NORMAL)
+            rows, slots = rows[asked], slots[asked]
+        if self.regions:
+            lies = self.regions.hold(slots, rows_of, rows)
+            rows, slots = rows[lies], slots[lies]
         state = self._state[slots] if self._special else None
         if state is not None and (several := np.flatnonzero(state & _SEVERAL)).size:
             rows, slots = _each_once(rows, slots, several)
@@ -276,6 +279,22 @@ class QuerySet:
         if counted and not probing:
             self.count(slots)
         return rows, slots
+
+    def meeting(self, rows_of: Rows, n: int) -> Met:
+        """The queries that n rows with normal errors may satisfy, by boxes and regions alone, with their boxes.
+
+        The first axis of these is no column's; `axis_of` gives the others.
+        """
+        lows, highs = np.empty((2, len(self._axes), n), np.int64)
+        for name, axis in self._axes.items():
+            lows[axis], highs[axis] = (rows_of.lane, rows_of.lane) if name is None else rows_of.window(name)
+        met = self._index.meeting(lows, highs, self._living)
+        mine = np.flatnonzero(self._state[met.entries] & _NORMAL)
+        return met.take(mine)
+
+    def axis_of(self, name: str) -> int | None:
+        """Which axis is that of a column; None where no query bounds it."""
+        return self._axes.get(name)
 
     def count(self, slots: NDArray[np.int32]) -> None:
         """These queries have matched, as often as they are there."""
@@ -307,6 +326,8 @@ class QuerySet:
             "boxes": made.boxes,
             "indexed": "as it is" if made.boxes <= MOST_BOXES else "by the hull of its boxes",
             "exact": bool(self._state[slot] & _EXACT),
+            **self.regions.described(slot),
+            **({"probability": "exact" if self._state[slot] & _NORMAL else "by points"} if self._normal else {}),
             "matches": int(self.counts[slot]),
             "candidates": int(self.candidates(np.array([slot], np.int32))[0]),
         }
@@ -361,12 +382,26 @@ class QuerySet:
             self._tested = np.concatenate([self._tested, np.zeros(self._size - len(self._tested), np.uint32)])[kept]
         self.labels = self.labels[kept] if len(self.labels) else self.labels
         self.until = self.until[kept] if len(self.until) else self.until
+        self.regions.keep(kept)
         self._size = len(kept)
         self._forget_templates()
 
     # --- adding ---------------------------------------------------------------------------------------------------
 
-    def _boxed(self, found: Texts) -> tuple[list[_Boxed], list[tuple[int, str]]]:
+    def _inside(
+        self, made: Sequence[_Boxed], rows: NDArray[np.int64], regions: GivenRegions | None
+    ) -> tuple[RegionSet, NDArray[np.int64]]:
+        """The regions of queries, given or of their conditions, and which of the texts each is of."""
+        if regions is not None:
+            members = np.array([i for i, row in enumerate(rows.tolist()) if regions.shapes[row] is not None], np.int64)
+            return self.regions.read(*regions.take(rows[members])), members
+        lifted = [one for one in made if self._templates[one.template].region is not None]
+        found = [self._templates[one.template].regions(one.given, len(one.members)) for one in lifted]
+        members = np.concatenate([np.empty(0, np.int64), *(one.members for one in lifted)])
+        shapes, radii = [text for texts, _ in found for text in texts], [one for _, own in found for one in own]
+        return self.regions.read(shapes, radii), members
+
+    def _boxed(self, found: Texts, *, lifts: bool = True) -> tuple[list[_Boxed], list[tuple[int, str]]]:
         """The queries by template, with their boxes; and those that cannot be used, with the reason.
 
         This is where conditions are read, checked and made into boxes. Whatever goes wrong with one is its own reason,
@@ -384,26 +419,27 @@ class QuerySet:
             plain = found.plain[members]
             single, members = members[~plain], members[plain]
             try:
-                together, rest = self._of_shape(shape, found, members)
+                together, rest = self._of_shape(shape, found, members, lifts=lifts)
                 made += together
             except Exception:  # noqa: BLE001 - each is read by itself, and reports its own error
                 rest = members
             for i in np.concatenate([single, rest]).tolist():
                 try:
-                    made.append(self._of_one(found, i))
+                    made.append(self._of_one(found, i, lifts=lifts))
                 except Exception as error:  # noqa: BLE001 - whatever it is, it is this query's
                     wrong.append((i, told(error)))
         return made, wrong
 
     def _of_shape(
-        self, shape: bytes, found: Texts, members: NDArray[np.int64]
+        self, shape: bytes, found: Texts, members: NDArray[np.int64], *, lifts: bool
     ) -> tuple[list[_Boxed], NDArray[np.int64]]:
         """The queries of one shape that its template fits, and the others, which have to be read by themselves."""
         if not len(members):
             return [], members
+        shape = shape if lifts else _APART_FROM + shape
         if shape not in self._shapes:
-            i = int(members[0])
-            made = template(found.texts[i].as_py(), found.literals(i), self._types, self._read)
+            i, place = int(members[0]), self._place if lifts else None
+            made = template(found.texts[i].as_py(), found.literals(i), self._types, self._read, place)
             if made is not None:
                 self._templates.append(made)
             self._shapes[shape] = None if made is None else len(self._templates) - 1
@@ -417,11 +453,11 @@ class QuerySet:
             given = [values.take(np.flatnonzero(fit)) for values in given]
         return [self._with_boxes(number, made, given, members[fit])] if fit.any() else [], members[~fit]
 
-    def _of_one(self, found: Texts, i: int) -> _Boxed:
+    def _of_one(self, found: Texts, i: int, *, lifts: bool) -> _Boxed:
         """A query whose condition is its own template; `BadArgument` if it cannot be used."""
         condition = self._read(found.texts[i].as_py())
         condition.check(self._types)
-        made = alone(condition)
+        made = alone(condition, self._place if lifts else None)
         boxed = self._with_boxes(len(self._templates), made, [], np.array([i]))
         self._templates.append(made)
         return boxed
@@ -432,7 +468,7 @@ class QuerySet:
         for box in boxes.boxes:
             for column in box:
                 self._axes.setdefault(column.name, len(self._axes))
-        return _Boxed(number, members, boxes, lane)
+        return _Boxed(number, members, boxes, lane, given)
 
     def _put(
         self, one: _Boxed, kept: NDArray[np.int64], slots: NDArray[np.int32], also: Mapping[str, Range]
@@ -457,8 +493,28 @@ class QuerySet:
         exact = one.boxes.exact[kept]
         self._template[slots] = one.template
         self._state[slots] = ALIVE | np.where(exact, _EXACT, np.uint8(0)) | np.where(possible > 1, _SEVERAL, 0)
+        if self._normal:
+            normal = exact & self._is_product(one.boxes.boxes, kept, self.regions.of(slots) >= 0)
+            self._state[slots] |= np.where(normal, _NORMAL, np.uint8(0))
+            self.samples |= not normal.all()
+            self.several |= bool((normal & (possible > 1)).any())
         self._special |= not exact.all() or bool((possible > 1).any())
         return np.flatnonzero(possible == 0)
+
+    def _is_product(
+        self, boxes: Sequence[Box], kept: NDArray[np.int64], region: NDArray[np.bool_]
+    ) -> NDArray[np.bool_]:
+        """Whether the probability of a query is a product over columns, or a sum of such: its boxes are apart."""
+        bounds = {column.name for box in boxes for column in box}
+        if len(boxes) > _MOST_APART or any(self._normal & set(ordered_columns(name) or ()) for name in bounds):
+            return np.zeros(len(kept), bool)
+        apart = np.ones(len(kept), bool)
+        for i, a in enumerate(boxes):
+            for b in boxes[:i]:
+                gaps = [(a[axis][1] < b[axis][0]) | (b[axis][1] < a[axis][0]) for axis in set(a) & set(b)]
+                apart &= np.logical_or.reduce([np.zeros(len(kept), bool), *(gap[kept] for gap in gaps)])
+        planar = {self._place.x, self._place.y} if self._place is not None else set()
+        return apart & ~region if bounds & planar else apart
 
     def _noted(
         self, known: NDArray[Number], given: NDArray[Number] | None, rows: NDArray[np.int64], free: int

@@ -35,6 +35,7 @@ from appulse.queries.tree import (
     Node,
     Not,
     Or,
+    Within,
     columns_of,
     parts_of,
     with_parts,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appulse.queries.keys import Range
+    from appulse.queries.places import Place
 
 #: Boxes a condition may have: as it is, and at all. In between it has one, around all of them.
 MOST_BOXES, MOST_COUNTED = 1000, 100_000
@@ -149,6 +151,14 @@ class Template:
     tree: Node
     parameters: tuple[Parameter, ...]
     boxes: int  # how many a condition of this shape has
+    region: tuple[Node, ...] | None = None  # WKT, and perhaps a distance, of the region that rows lie in as well
+
+    def regions(self, given: Sequence[Values], n: int) -> tuple[list[str], list[float | None]]:
+        """WKT and distances of ``n`` conditions."""
+        named = {f"{_PARAMETER}{i}": values for i, values in enumerate(given)}
+        found = [evaluate(node, named).data for node in self.region or ()]
+        text, *radius = ([one.item()] * n if one.ndim == 0 else one.tolist() for one in found)
+        return text, [float(one) for one in radius[0]] if radius else [None] * n
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
@@ -192,10 +202,12 @@ def template(
     spans: Sequence[tuple[int, int, int, float]],
     types: Mapping[str, pa.DataType],
     read: Callable[[str], Condition] = parse,
+    place: Place | None = None,
 ) -> Template | None:
     """The template of a text whose literals are at ``spans``; None if they are not those that the parser finds.
 
-    Raises `BadArgument` with position and reason if the text is no condition over columns of these types.
+    Raises `BadArgument` with position and reason if the text is no condition over columns of these types. A region of
+    ``place`` that rows have to lie in is apart from the tree.
     """
     condition = read(text)
     condition.check(types)
@@ -204,12 +216,28 @@ def template(
     tree = taken.of(condition.tree)
     if len(taken.parameters) != len(spans) or not taken.fit:
         return None
-    return Template(tree, tuple(taken.parameters[i] for i in range(len(spans))), boxes)
+    tree, region = _lifted(tree, place)
+    return Template(tree, tuple(taken.parameters[i] for i in range(len(spans))), boxes, region)
 
 
-def alone(condition: Condition) -> Template:
+def alone(condition: Condition, place: Place | None = None) -> Template:
     """A template of one condition, with all its literals in place; `BadArgument` if it has too many boxes."""
-    return Template(condition.tree, (), _counted(condition))
+    tree, region = _lifted(condition.tree, place)
+    return Template(tree, (), _counted(condition), region)
+
+
+def _lifted(tree: Node, place: Place | None) -> tuple[Node, tuple[Node, ...] | None]:
+    """A condition without the one region of ``place`` that it asks for beside other things, and that."""
+    if place is None:
+        return tree, None
+    parts = tree.parts if isinstance(tree, And) else (tree,)
+    own = Column(place.x), Column(place.y)
+    regions = [part for part in parts if isinstance(part, Within) and part.parts[:2] == own]
+    if len(regions) != 1:
+        return tree, None
+    rest = tuple(part for part in parts if part is not regions[0])
+    left = And(rest) if len(rest) > 1 else rest[0] if rest else Literal(value=True)
+    return left, regions[0].parts[2:]
 
 
 def _counted(condition: Condition) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
@@ -95,14 +95,26 @@ class Not:
     at: int = field(default=0, compare=False)
 
 
-Node: TypeAlias = Column | Literal | Arithmetic | Function | Comparison | IsNull | And | Or | Not
+@dataclass(frozen=True, slots=True)
+class Within:
+    """Whether a place lies in a region, or no farther from it than a distance; ``parts`` are x, y, WKT, distance.
+
+    ``earth`` names the Earth on which distances are metres; without, a place is in a plane.
+    """
+
+    parts: tuple[Node, ...]
+    earth: str | None = None
+    at: int = field(default=0, compare=False)
+
+
+Node: TypeAlias = Column | Literal | Arithmetic | Function | Comparison | IsNull | And | Or | Not | Within
 
 
 def parts_of(node: Node) -> tuple[Node, ...]:
     """The nodes that a node is made of."""
     if isinstance(node, Arithmetic | Comparison):
         return node.left, node.right
-    if isinstance(node, And | Or):
+    if isinstance(node, And | Or | Within):
         return node.parts
     if isinstance(node, Function):
         return node.arguments
@@ -118,6 +130,8 @@ def with_parts(node: Node, parts: Sequence[Node]) -> Node:
         return type(node)(node.operator, left, right, node.at)
     if isinstance(node, And | Or):
         return type(node)(tuple(parts), node.at)
+    if isinstance(node, Within):
+        return replace(node, parts=tuple(parts))
     if isinstance(node, Function):
         return Function(node.name, tuple(parts), node.at)
     return type(node)(parts[0], node.at) if isinstance(node, Not | IsNull) else node

@@ -18,9 +18,10 @@ from appulse.engines.thresholds import check_places, within_tolerance
 from appulse.errors import BadArgument, bad_rows, nearest
 from appulse.model import defects as why
 from appulse.model.columns import plain_values
+from appulse.model.geometries import geometries_of
 from appulse.model.meaning import digest_of, real, seconds
 from appulse.model.positions import earth_of
-from appulse.model.regions import QUERY, RADIUS, REGION, regions_of
+from appulse.model.regions import QUERY, RADIUS, REGION, radii_of, regions_of
 from appulse.model.strings import decode
 from appulse.model.times import duration, from_micros
 from appulse.model.uncertainty import Exact, Gaussian, Position, dimensions
@@ -178,9 +179,7 @@ def resolve_fences(
     unknown = [column for column in fences.column_names if column not in (QUERY, REGION, RADIUS)]
     if unknown:
         raise BadArgument(f"Fences have a column {unknown[0]!r}. Give query, region and perhaps radius.")
-    shapes = fences[REGION].to_pylist()
-    radii = _radii(fences)
-    regions = regions_of(shapes, radii, earth)
+    regions = regions_of(geometries_of(fences), radii_of(fences, "fences"), earth)
     names = plain_values(fences[QUERY]).take(pa.array(regions.rows))
     call = FenceCall(
         FencePlan(within_tolerance(enter), within_tolerance(leave), waits, emit == VISITS, earth),
@@ -204,16 +203,6 @@ def resolve_fences(
     if len(refused) and on_reject == "fail":
         raise bad_rows(len(refused), refused.slice(0, 1).to_pylist()[0])
     return replace(call, refused_fences=refused)
-
-
-def _radii(fences: pa.Table) -> list[float | None]:
-    if RADIUS not in fences.column_names:
-        return [None] * len(fences)
-    try:
-        found: list[float | None] = fences[RADIUS].cast(pa.float64()).to_pylist()
-    except pa.ArrowException as error:
-        raise BadArgument(f"The column radius of the fences holds {fences[RADIUS].type}. Give numbers.") from error
-    return found
 
 
 def fence_table(happened: Happened, call: FenceCall) -> pa.Table:

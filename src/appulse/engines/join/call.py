@@ -20,6 +20,7 @@ from appulse.engines.schemas import (
     check_partitions,
     common_key_type,
     common_time_type,
+    conditions_of,
     is_joined,
     known_dimensions,
     refuse_changes,
@@ -38,7 +39,6 @@ from appulse.operators.attributes import Attribute, dimension_of
 from appulse.operators.numbering import Sequencer
 from appulse.operators.partners import HOW
 from appulse.operators.plan import JoinPlan
-from appulse.queries.condition import parse
 from appulse.windows.definitions import DeltaWindow, TimeWindow, Window
 from appulse.windows.frames import meaning_of, rule_of
 
@@ -230,7 +230,7 @@ def resolve(
     if imputer is not None:
         refuse_changes(streams, "imputer=")
     arrival = _check_order(streams, names)
-    conditions = [tuple(map(parse, stream.where)) for stream in streams]
+    conditions = [conditions_of(stream) for stream in streams]
     models = tuple(held_as(stream.value, where) for stream, where in zip(streams, conditions, strict=True))
     threshold = within_tolerance(probability)
     within, vertical = thresholds(epsilon, streams)

@@ -14,13 +14,14 @@ from appulse.engines.carrying import refuse_carry, refuse_repeated
 from appulse.engines.meaning import of_call, of_stream, of_types
 from appulse.engines.multi_queries.rows import WindowRows, rows_of
 from appulse.engines.options import Options, options_of
-from appulse.engines.queries.call import QUERY, QueryCall, checked_probability, resolve_queries
+from appulse.engines.queries.call import QueryCall, checked_probability, resolve_queries
 from appulse.engines.schemas import check_partitions, common_time_type
 from appulse.engines.thresholds import within_tolerance
 from appulse.errors import BadArgument, nearest
 from appulse.model.defects import as_json, as_text, reject_schema
 from appulse.model.encode import keys_of
 from appulse.model.meaning import of_type, real
+from appulse.model.regions import QUERY
 from appulse.model.stream import stream_names
 from appulse.model.strings import encode
 from appulse.model.times import from_micros

@@ -14,12 +14,10 @@ from appulse.engines.multi_queries.aggregates import aggregate_table
 from appulse.engines.queries.call import (
     ADD,
     CONDITION,
-    QUERY,
     REMOVE,
     SELECT,
     changes_of,
     checked_changes,
-    column_of,
     failed_queries,
     micros_before,
     refused_queries,
@@ -27,10 +25,12 @@ from appulse.engines.queries.call import (
     until_of,
     without,
 )
+from appulse.engines.queries.tables import column_of
 from appulse.errors import BadArgument, nearest
 from appulse.model.columns import plain_values
 from appulse.model.defects import NEVER_TRUE, as_json, concat_rejects
 from appulse.model.encode import keys_of
+from appulse.model.regions import QUERY, REGION
 from appulse.model.times import duration, from_micros
 from appulse.operators.output import Output
 from appulse.operators.query_estimate import Forecast, estimated_choices, fresh_rows
@@ -123,6 +123,11 @@ class WindowQueries:
 
     def change(self, table: pa.Table) -> Changed:
         """Add and remove queries, in order. What raises has changed nothing."""
+        if REGION in table.column_names:
+            raise BadArgument(
+                "The queries have a column 'region', which is for queries over one stream. Write the region into the "
+                "condition: ST_Within(stream.x, stream.y, 'POLYGON ...')."
+            )
         table = checked_changes(table, self.call.streams[0])
         if pa.types.is_null(self.call.streams[0].query_type):  # of frames without rows so far
             first, *others = self.call.streams

@@ -10,7 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from appulse.engines.queries.call import as_known, column_of, points_of, without_views
+from appulse.engines.queries.call import as_known, without_views
+from appulse.engines.queries.rows import points_of
+from appulse.engines.queries.tables import column_of
 from appulse.model.batch import Batch, Ragged
 from appulse.model.encode import checked, keys_of
 from appulse.model.strings import Labels, encode
@@ -53,7 +55,7 @@ class WindowRows(Batch):
     @staticmethod
     def of(table: pa.Table, rows: ValidRows, call: QueryCall) -> WindowRows:
         """Good rows, as they came and as checked."""
-        points = points_of(rows, call)
+        points = points_of(rows, call.encoding)
         if points.owner is None or points.weight is None:
             return WindowRows(table, rows.time)
         samples = _Samples(pa.table(dict(points.columns)), points.weight)

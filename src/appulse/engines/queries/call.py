@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,21 +16,27 @@ from appulse.engines.meaning import of_call, of_stream, of_types
 from appulse.engines.objects import ObjectsCall
 from appulse.engines.options import Options, options_of
 from appulse.engines.pushes import fitted
+from appulse.engines.queries.rows import matched, normal_columns
+from appulse.engines.queries.tables import column_of
 from appulse.engines.schemas import encoding_of, is_joined
 from appulse.engines.thresholds import within_tolerance
 from appulse.errors import BadArgument, bad_rows, nearest
 from appulse.model import uncertainty
 from appulse.model.columns import as_array, plain_values
-from appulse.model.defects import BAD_CONDITION, NEVER_TRUE, as_json, concat_rejects, no_rejects
-from appulse.model.encode import as_samples, checked, infer_dimensions, keys_of
+from appulse.model.defects import BAD_CONDITION, BAD_REGION, NEVER_TRUE, as_json, concat_rejects, no_rejects
+from appulse.model.encode import checked, infer_dimensions, keys_of
 from appulse.model.encoding import Encoding, check_columns
+from appulse.model.geometries import geometries_of
 from appulse.model.meaning import of_type, real
+from appulse.model.regions import QUERY, RADIUS, REGION, radii_of
 from appulse.model.strings import encode
 from appulse.model.times import from_micros, is_number, is_time, to_micros
 from appulse.model.uncertainty import is_certain
 from appulse.operators.output import Output, Watch
-from appulse.operators.query_match import Points, match
+from appulse.queries.condition import parse
 from appulse.queries.index import MOST
+from appulse.queries.places import place_of
+from appulse.queries.regions import GivenRegions
 from appulse.queries.sets import QuerySet
 from appulse.queries.slots import as_keys, plain_key
 
@@ -44,13 +50,14 @@ if TYPE_CHECKING:
     from appulse.model.meaning import Meaning
     from appulse.model.stream import Stream
     from appulse.operators.query_match import Matched
+    from appulse.queries.places import Place
 
 ADD, REMOVE = "add", "remove"
 # Rows are matched in parts: the first of so many, or of so many pairs of rows and queries, and then of as many as have
 # about so many answers.
 _ROWS_FIRST, _ROWS_LEAST, _PAIRS_AT_ONCE, _ANSWERS_AT_ONCE = 4096, 64, 1 << 26, 1 << 23
 #: Columns of a frame of queries.
-QUERY, CONDITION, CHANGE, SELECT, UNTIL = "query", "condition", "change", "select", "until"
+CONDITION, CHANGE, SELECT, UNTIL = "condition", "change", "select", "until"
 _FAILED = {QUERY: "key", CONDITION: "text"}
 
 
@@ -85,6 +92,21 @@ class QueryCall(ObjectsCall):
         fields = [(QUERY, self.query_type), ("key", self.key_type), ("time", self.time_type)]
         values = [("values", pa.string())] if self.selecting else []
         return pa.schema([*fields, ("probability", pa.float64()), *values, *self.carry])
+
+    @cached_property
+    def place(self) -> Place | None:
+        """The columns that regions are of."""
+        return place_of(self.encoding.model, self.encoding.dimensions)
+
+    @property
+    def normal(self) -> tuple[str, ...]:
+        """The columns that have independent normal errors."""
+        return normal_columns(self.encoding)
+
+    def query_set(self) -> QuerySet:
+        """A set without queries."""
+        read = partial(parse, place=self.place)
+        return QuerySet(dict(self.types), self.query_type, read, place=self.place, normal=self.normal)
 
     @property
     def threshold(self) -> float | None:
@@ -166,13 +188,15 @@ def as_known(table: pa.Table, call: QueryCall) -> pa.Table:
 
 def check_queries(schema: pa.Schema) -> None:
     """Raise `BadArgument` unless these are the columns of a frame of queries."""
-    # Who only removes need not say what.
-    for name in (QUERY,) if CHANGE in schema.names else (QUERY, CONDITION):
+    # Who only removes need not say what, and a region may stand alone.
+    for name in (QUERY,) if {CHANGE, REGION} & set(schema.names) else (QUERY, CONDITION):
         if name not in schema.names:
             raise BadArgument(
                 f"The frame of queries has no column {name!r}.{nearest(name, schema.names)} It needs query (any type) "
-                "and condition (text)."
+                "and condition (text), or region (geometries)."
             )
+    if RADIUS in schema.names and REGION not in schema.names:
+        raise BadArgument("The frame of queries has a column 'radius' and no column 'region' that it widens.")
     for name in (CONDITION, CHANGE, SELECT):
         if name in schema.names and not _is_text(schema.field(name).type):
             raise BadArgument(f"Column {name!r} of the queries is {schema.field(name).type}. It has to be text.")
@@ -184,6 +208,11 @@ def checked_changes(table: pa.Table, call: QueryCall) -> pa.Table:
     All that can be wrong with more than a single query is found here, before anything is changed.
     """
     check_queries(table.schema)
+    if REGION in table.column_names and call.place is None:
+        raise BadArgument(
+            f"The queries have a column 'region', and the value of stream {call.encoding.name!r} is no place: "
+            f"{call.encoding.model!r}. Regions need a value of two columns, or ap.Position(lat, lon)."
+        )
     if SELECT in table.column_names and not call.selecting:
         raise BadArgument("The first frame of queries had no column 'select', and this one has. Give it to all.")
     if UNTIL in table.column_names:
@@ -199,7 +228,7 @@ class LocalQueries:
 
     def __init__(self, call: QueryCall) -> None:
         self.call = call
-        self.queries = QuerySet(dict(call.types), call.query_type)
+        self.queries = call.query_set()
         self._selected: dict[str | None, tuple[str, ...]] = {None: ()}
         self._rejects: list[pa.Table] = []
 
@@ -212,22 +241,24 @@ class LocalQueries:
         if self.call.on_reject == "fail" and len(table):
             tried = LocalQueries(replace(self.call, on_reject="collect"))
             tried.change(table)
-            bad = tried.rejects().filter(pc.equal(tried.rejects()["reason"], BAD_CONDITION))
+            bad = tried.rejects().filter(pc.not_equal(tried.rejects()["reason"], NEVER_TRUE))
             self._keep(bad)
         if pa.types.is_null(self.call.query_type):  # of frames without rows so far
             self.call = replace(self.call, query_type=plain_key(table.schema.field(QUERY).type))
-            self.queries = QuerySet(dict(self.call.types), self.call.query_type)
+            self.queries = self.call.query_set()
         usable = [table.slice(0, 0)]
         for kind, part in changes_of(table):
             wrong: list[tuple[int, str]] = []
+            regions: list[tuple[int, str]] = []
             if kind == ADD:
-                wrong = self._add(part)
+                wrong, regions = self._add(part)
             elif kind == REMOVE:
                 self.queries.remove(column_of(part, QUERY))
             else:
                 wrong = unknown_change(part)
-            self._refuse(part, wrong)
-            usable.append(without(part, wrong))
+            self._keep(refused_queries(part, wrong, self.call.reject_schema))
+            self._keep(refused_queries(part, regions, self.call.reject_schema, BAD_REGION))
+            usable.append(without(part, [*wrong, *regions]))
         return pa.concat_tables(usable)
 
     def push(self, table: pa.Table) -> pa.Table:
@@ -245,7 +276,7 @@ class LocalQueries:
         size = min(_ROWS_FIRST, max(_ROWS_LEAST, _PAIRS_AT_ONCE // max(1, len(self.queries))))
         while begin < len(table) or not answers:
             rows, refused = checked(table.slice(begin, size), self.call.encoding, self.call.columns)
-            found = match(self.queries, points_of(rows, self.call), self.call.threshold)
+            found = matched(self.queries, rows, self.call.encoding, self.call.threshold)
             watch.add(len(found.slot))
             output.add(len(found.slot))
             answers.append(self.answers(rows, found))
@@ -293,14 +324,15 @@ class LocalQueries:
         """Every row and query that could not be used so far."""
         return concat_rejects(self._rejects, self.call.reject_schema)
 
-    def _add(self, table: pa.Table) -> list[tuple[int, str]]:
-        """Those that cannot be used, by row and with what is wrong."""
+    def _add(self, table: pa.Table) -> tuple[list[tuple[int, str]], list[tuple[int, str]]]:
+        """Those that cannot be used, by row and with what is wrong: with conditions and others, and with regions."""
         conditions = (
             column_of(table, CONDITION) if CONDITION in table.column_names else pa.nulls(len(table), pa.string())
         )
         wrong, labels = self._labels(table)
         until, odd = until_of(table, self.call)
         wrong += odd
+        regions = given_regions(table)
         bad = {i for i, _ in wrong}
         good = np.array([i for i in range(len(table)) if i not in bad], np.int64) if bad else np.arange(len(table))
         added = self.queries.add(
@@ -308,13 +340,15 @@ class LocalQueries:
             conditions.take(pa.array(good)),
             None if labels is None else labels[good],
             until=None if until is None else until[good],
+            regions=regions if regions is None else regions.take(good),
         )
-        wrong += [(int(good[one.row]), one.reason) for one in added.refused]
+        wrong += [(int(good[one.row]), one.reason) for one in added.refused if not one.region]
+        outside = [(int(good[one.row]), one.reason) for one in added.refused if one.region]
         # They stand, and do no harm: whoever wrote them has to hear of it.
         never = [(int(good[i]), "no row can ever satisfy it") for i in added.never.tolist()]
         if never:
             self._rejects.append(refused_queries(table, never, self.call.reject_schema, NEVER_TRUE))
-        return sorted(wrong)
+        return sorted(wrong), outside
 
     def _labels(self, table: pa.Table) -> tuple[list[tuple[int, str]], NDArray[np.int32] | None]:
         """What queries select, by number; and those that select what there is not."""
@@ -351,9 +385,6 @@ class LocalQueries:
                 ):
                     out[i] = as_json(row)
         return pa.array(out, pa.string())
-
-    def _refuse(self, table: pa.Table, wrong: list[tuple[int, str]]) -> None:
-        self._keep(refused_queries(table, wrong, self.call.reject_schema))
 
     def _keep(self, rejects: pa.Table) -> None:
         if len(rejects) and self.call.on_reject == "fail":
@@ -423,6 +454,13 @@ def until_of(table: pa.Table, call: QueryCall) -> tuple[NDArray[np.int64] | None
     return np.where(null, MOST, micros), wrong
 
 
+def given_regions(table: pa.Table) -> GivenRegions | None:
+    """The regions of queries, and by how much each is widened."""
+    if REGION not in table.column_names:
+        return None
+    return GivenRegions(geometries_of(table), radii_of(table, "queries"))
+
+
 def micros_before(before: object, call: QueryCall) -> int:
     """The time before which queries are forgotten, in microseconds; given as the stream has its times."""
     wrong = f"expire({shown(before)}): give a time as the stream has them."
@@ -462,7 +500,8 @@ def refused_queries(
 ) -> pa.Table:
     """Queries of a table that cannot be used, by row and with what is wrong, as rejects."""
     n = len(wrong)
-    own = table.take(pa.array([i for i, _ in wrong], pa.int64())).to_pylist()
+    shown = table.drop_columns([REGION]) if REGION in table.column_names and table.num_columns > 1 else table
+    own = shown.take(pa.array([i for i, _ in wrong], pa.int64())).to_pylist()
     return pa.table(
         {
             "stream": ["queries"] * n,
@@ -486,36 +525,10 @@ def failed_queries(queries: QuerySet, schema: pa.Schema) -> pa.Table:
     return refused_queries(table, wrong, schema)
 
 
-def points_of(rows: ValidRows, call: QueryCall) -> Points:
-    """The samples of checked rows, with all columns that conditions may name."""
-    columns = {name: column_of(rows.table, name) for name in rows.table.column_names}
-    model, n = call.encoding.held_as, len(rows.table)
-    if is_certain(model):
-        if call.encoding.existence is None:
-            return Points(columns, n, rows.time)
-        return Points(columns, n, rows.time, np.arange(n), rows.existence)
-    samples = as_samples(rows.values, model)
-    counts, owner = samples.counts, samples.owner
-    points, given = samples.values.points, samples.values.weights
-    weight = 1.0 / np.repeat(np.maximum(counts, 1), counts) if given is None else given
-    if rows.values.share is not None:
-        weight = weight * rows.values.share[owner]
-    names = uncertainty.names(model, points.shape[1])
-    at = pa.array(owner)
-    spread = {name: column.take(at) for name, column in columns.items() if name not in names}
-    spread |= {name: pa.array(np.ascontiguousarray(points[:, i])) for i, name in enumerate(names)}
-    return Points(spread, len(owner), rows.time[owner], owner, weight * rows.existence[owner])
-
-
-def column_of(table: pa.Table, name: str) -> pa.Array:
-    """A column in one piece."""
-    column = table.column(name)
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-
-
 def without_views(schema: pa.Schema) -> pa.Schema:
     """With texts in types that Arrow can take some of."""
-    return pa.schema([f.with_type(pa.string()) if pa.types.is_string_view(f.type) else f for f in schema])
+    fields = [f.with_type(pa.string()) if pa.types.is_string_view(f.type) else f for f in schema]
+    return pa.schema(fields, schema.metadata)
 
 
 def _is_text(kind: pa.DataType) -> bool:

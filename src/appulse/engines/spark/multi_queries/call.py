@@ -24,7 +24,8 @@ from appulse.engines.multi_queries.bucket import WindowBucket, changes_block, ro
 from appulse.engines.multi_queries.call import WindowCall, resolve_window_queries
 from appulse.engines.multi_queries.queries import WindowQueries
 from appulse.engines.options import Options, options_of
-from appulse.engines.queries.call import CHANGE, CONDITION, QUERY, SELECT, UNTIL, column_of
+from appulse.engines.queries.call import CHANGE, CONDITION, SELECT, UNTIL
+from appulse.engines.queries.tables import column_of
 from appulse.engines.spark.inputs import MARKS, gathered, hash_text, quoted
 from appulse.engines.spark.pipeline import Operator, built
 from appulse.engines.spark.results import remember
@@ -34,6 +35,7 @@ from appulse.engines.spark.stage import GroupBuckets, Stage
 from appulse.engines.spark.tables import packed, unpacked
 from appulse.engines.spark.tagged import arrow_schema, reject_type, spark_type
 from appulse.errors import BadArgument
+from appulse.model.regions import QUERY
 from appulse.model.strings import Labels
 
 if TYPE_CHECKING:

@@ -25,7 +25,6 @@ from appulse.engines.options import Options, options_of
 from appulse.engines.queries.call import (
     CHANGE,
     CONDITION,
-    QUERY,
     SELECT,
     UNTIL,
     LocalQueries,
@@ -52,6 +51,7 @@ from appulse.engines.spark.tagged import (
     tagged_schema,
 )
 from appulse.errors import BadArgument
+from appulse.model.regions import QUERY, RADIUS, REGION
 from appulse.operators.output import Output
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ _MOST_BYTES = 4 << 30
 _MOST_CHANGES = 32
 _HISTORY = "appulse-queries"
 _ROW, _CHANGED = "row", "changed"
-_CHANGES = (QUERY, CONDITION, CHANGE, SELECT, UNTIL)
+_CHANGES = (QUERY, CONDITION, CHANGE, SELECT, UNTIL, REGION, RADIUS)
 
 
 def spark_queries(

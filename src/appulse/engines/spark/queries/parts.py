@@ -16,7 +16,8 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - the house name of this module
 
 from appulse.engines.bucket import fail_if_asked
-from appulse.engines.queries.call import CHANGE, LocalQueries, last_changes, points_of
+from appulse.engines.queries.call import CHANGE, LocalQueries, last_changes
+from appulse.engines.queries.rows import normals_of, points_of
 from appulse.engines.spark.blobs import REJECTS, metrics_blob, table_bytes
 from appulse.engines.spark.inputs import gathered
 from appulse.engines.spark.queries.held import QueryDelta, standing
@@ -26,7 +27,6 @@ from appulse.engines.spark.tiles import spread_keys
 from appulse.model.encode import checked
 from appulse.operators.output import Output
 from appulse.queries.parts import Parts, parted
-from appulse.queries.sets import Rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 _ROWS = b"r"
 # The number of a row, while it is checked.
 _NUMBER = "\0row"
+# A row reaches so many deviations.
+_TAIL = 7.5
 _ROUTED = "part int, block binary"
 
 
@@ -82,11 +84,17 @@ def routed(call: QueryCall, parts: Parts, keys: list[int], table: pa.Table) -> I
     if len(rejects):
         fail_if_asked(call, [rejects])
         yield keys[0], table_bytes(REJECTS, rejects)
-    points = points_of(rows, call)
-    inside = parts.met(Rows(points.columns, points.time), points.n)
+    points = points_of(rows, call.encoding)
+    met = parts.met(points.rows, points.n)
+    owner = np.arange(points.n) if points.owner is None else points.owner
+    if call.normal:  # what is asked of normal errors reaches farther than their samples
+        normals = normals_of(rows, call.encoding)
+        wide = normals.wide(_TAIL)
+        met = np.hstack([met, parts.met(wide, len(normals.owner))])
+        owner = np.concatenate([owner, normals.owner])
     at = rows.table[_NUMBER].to_numpy()
-    for key, met in zip(keys, inside, strict=False):
-        mine = np.flatnonzero(met) if points.owner is None else np.unique(points.owner[met])
+    for key, own in zip(keys, met, strict=False):
+        mine = np.unique(owner[own])
         if len(mine):
             yield key, _ROWS + packed(table.take(pa.array(at[mine])))
     figures = {"rows": len(rows.table), "rejected": len(rejects), "seconds": time.perf_counter() - begun}

@@ -1,0 +1,131 @@
+"""Checked rows as queries ask them: as what they are, as samples, or by their normal errors."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from appulse.engines.queries.tables import column_of
+from appulse.model import uncertainty
+from appulse.model.columns import floats
+from appulse.model.covariance import deviations
+from appulse.model.encode import as_samples
+from appulse.model.positions import EARTHS, degree_scale, given_degrees
+from appulse.model.uncertainty import Gaussian, Position, is_certain
+from appulse.operators.query_match import Normals, Points, both, match, match_normals
+from appulse.queries.places import place_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from appulse.model.encode import ValidRows
+    from appulse.model.encoding import Encoding
+    from appulse.operators.query_match import Matched
+    from appulse.queries.sets import QuerySet
+
+# A deviation of this share of the distance at which meridians meet.
+_CURVED = 1e-3
+# Beyond this many deviations a place has no part on the other side of the 180th meridian.
+_TAIL = 7.5
+
+
+def matched(queries: QuerySet, rows: ValidRows, encoding: Encoding, threshold: float | None) -> Matched:
+    """The queries that rows satisfy: those by normal errors that can be, others by samples."""
+    if not normal_columns(encoding):
+        return match(queries, points_of(rows, encoding), threshold)
+    curved = _curved(rows, encoding)
+    if not curved.any():
+        return _matched_normal(queries, rows, encoding, threshold)
+    flat, rest = np.flatnonzero(~curved), np.flatnonzero(curved)
+    found = _matched_normal(queries, rows.take(flat), encoding, threshold)
+    other = match(queries, points_of(rows.take(rest), encoding), threshold)
+    return both(replace(found, row=flat[found.row]), replace(other, row=rest[other.row]))
+
+
+def _matched_normal(queries: QuerySet, rows: ValidRows, encoding: Encoding, threshold: float | None) -> Matched:
+    found = match_normals(queries, normals_of(rows, encoding), threshold)
+    if not queries.samples:
+        return found
+    return both(found, match(queries, points_of(rows, encoding), threshold, normal=False))
+
+
+def _curved(rows: ValidRows, encoding: Encoding) -> NDArray[np.bool_]:
+    """Positions whose errors are too large, or that are too near a pole, for degrees to be as those of a plane."""
+    model = encoding.held_as
+    if not isinstance(model, Position):
+        return np.zeros(len(rows.time), bool)
+    lat = np.radians(floats(rows.table[model.lat]))
+    most = _CURVED * EARTHS[model.earth].b
+    return rows.values.spread[:, 0] * np.maximum(1.0, np.abs(np.tan(lat))) > most
+
+
+def normal_columns(encoding: Encoding) -> tuple[str, ...]:
+    """The coordinates of values whose errors are normal and independent; none where conditions leave samples."""
+    model = encoding.held_as
+    if isinstance(model, Gaussian) and model.sigma is not None:
+        return model.columns
+    if isinstance(model, Position) and not model.exact and model.ellipse is None:
+        return model.columns
+    return ()
+
+
+def points_of(rows: ValidRows, encoding: Encoding) -> Points:
+    """The samples of checked rows, with all columns that conditions may name."""
+    columns = {name: column_of(rows.table, name) for name in rows.table.column_names}
+    model, n = encoding.held_as, len(rows.table)
+    own = place_of(encoding.model, encoding.dimensions)
+    if is_certain(model):
+        at = given_degrees(rows.table, model) if isinstance(model, Position) else rows.values.centre
+        place = None if own is None else at
+        if encoding.existence is None:
+            return Points(columns, n, rows.time, place=place)
+        return Points(columns, n, rows.time, np.arange(n), rows.existence, place)
+    samples = as_samples(rows.values, model)
+    counts, owner = samples.counts, samples.owner
+    points, given = samples.values.points, samples.values.weights
+    weight = 1.0 / np.repeat(np.maximum(counts, 1), counts) if given is None else given
+    if rows.values.share is not None:
+        weight = weight * rows.values.share[owner]
+    names = uncertainty.names(model, points.shape[1])
+    at = pa.array(owner)
+    spread = {name: column.take(at) for name, column in columns.items() if name not in names}
+    spread |= {name: pa.array(np.ascontiguousarray(points[:, i])) for i, name in enumerate(names)}
+    place = None
+    if own is not None:
+        place = np.column_stack([points[:, names.index(name)] for name in (own.x, own.y)])
+    return Points(spread, len(owner), rows.time[owner], owner, weight * rows.existence[owner], place)
+
+
+def normals_of(rows: ValidRows, encoding: Encoding) -> Normals:
+    """Checked rows by their normal errors; those near the 180th meridian also 360 degrees away."""
+    model, names = encoding.held_as, normal_columns(encoding)
+    n, centre, spread = len(rows.time), rows.values.centre, rows.values.spread
+    columns = {name: column_of(rows.table, name) for name in rows.table.column_names if name not in names}
+    owner, turn = np.arange(n), np.zeros(n)
+    earth, at, scale, error = None, np.empty((n, 0)), np.empty((n, 0)), np.zeros(n)
+    if isinstance(model, Position):
+        earth, error = EARTHS[model.earth], spread[:, 0]
+        degrees = given_degrees(rows.table, model)
+        assert degrees is not None  # noqa: S101 - of a position there are some
+        scale = degree_scale(degrees[:, 1], error, earth)
+        with np.errstate(divide="ignore"):
+            sigma = np.hstack([1.0 / scale[:, ::-1], spread[:, 1:]])
+        mean = np.hstack([degrees[:, ::-1], centre[:, 3:]])
+        far = np.abs(mean[:, 1]) + _TAIL * sigma[:, 1] >= 180.0
+        owner = np.concatenate([owner, np.flatnonzero(far)])
+        turn = np.concatenate([turn, np.where(mean[far, 1] > 0.0, -360.0, 360.0)])
+        mean, sigma, scale = mean[owner], sigma[owner], scale[owner]
+        mean[:, 1] += turn
+        at = mean[:, 1::-1]
+    else:
+        mean, sigma = centre, np.ascontiguousarray(deviations(spread, centre.shape[1]))
+        if place_of(model, encoding.dimensions) is not None:
+            with np.errstate(divide="ignore"):
+                at, scale, error = mean, 1.0 / sigma, sigma[:, 0]
+    if len(owner) > n:
+        columns = {name: column.take(pa.array(owner)) for name, column in columns.items()}
+    time, exists, at = rows.time[owner], rows.existence[owner], np.ascontiguousarray(at)
+    return Normals(columns, time, owner, names, mean, sigma, exists, at, scale, error[owner], earth)
