@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from appulse.errors import AppulseError
 from appulse.queries.condition import MOST_LENGTH, parse, too_long
 from appulse.queries.index import LEAST, MOST, NULL, BoxIndex, Met
 from appulse.queries.keys import ordered_columns
+from appulse.queries.outcomes import Added, Failed, Refused, told
 from appulse.queries.regions import QueryRegions
 from appulse.queries.rows import TIME, Rows
 from appulse.queries.slots import ALIVE, GrowingColumn, SlotsByKey, as_keys, last_of_each, taken
@@ -43,33 +43,6 @@ _APART_FROM = b"\0"  # before the shapes of conditions whose regions stay in the
 _LEAST_DEAD = 4096
 _APART = 1 << 14  # queries: a set from here on is made smaller by a thread
 _MOST_AXES = 64  # beyond, the order of two columns is asked row by row
-
-
-@dataclass(frozen=True)
-class Refused:
-    """A query that was not taken: its index in the input, and the reason."""
-
-    row: int
-    reason: str
-    region: bool = False
-
-
-@dataclass(frozen=True)
-class Failed:
-    """A query whose condition could not be evaluated over rows, and which was removed for it: its key, text and why."""
-
-    key: pa.Array
-    text: pa.Array
-    reason: str
-
-
-@dataclass(frozen=True)
-class Added:
-    """What became of queries: those refused, and those, by row, that no row can ever satisfy."""
-
-    refused: list[Refused]
-    never: NDArray[np.int64]
-    lanes: NDArray[np.int64]  # by row; -1 where there is none
 
 
 @dataclass(frozen=True)
@@ -616,11 +589,6 @@ class QuerySet:
         order = np.argsort(numbers, kind="stable")
         found, first = np.unique(numbers[order], return_index=True)
         yield from zip(found.tolist(), np.split(order, first[1:]), strict=True)
-
-
-def told(error: Exception) -> str:
-    """An error as the reason why a query is refused."""
-    return str(error) if isinstance(error, AppulseError) else f"{type(error).__name__}: {error}"
 
 
 def _each_once(

@@ -39,7 +39,8 @@ from appulse.queries.columns import NUMBER, kind_of
 from appulse.queries.condition import MOST_LENGTH, parse, qualified, too_long
 from appulse.queries.index import MOST, NULL
 from appulse.queries.keys import is_axis
-from appulse.queries.sets import JoinGroup, QuerySet, told
+from appulse.queries.outcomes import told
+from appulse.queries.sets import JoinGroup, QuerySet
 from appulse.queries.slots import plain_key
 from appulse.queries.templates import Template, together
 from appulse.queries.tree import Column, Comparison
