@@ -54,6 +54,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "TimeRegressionImputer",
         "LastValueImputer",
         "SpeedImputer",
+        "SpatialImputer",
         "EditingRules",
         "MeanImputer",
         "ZeroFill",

@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from appulse.imputation.interpolation import InterpolationImputer
     from appulse.imputation.regression import RegressionImputer
     from appulse.imputation.simple import EditingRules, MeanImputer, NearestImputer, PointImputer, ZeroFill
+    from appulse.imputation.spatial import SpatialImputer
     from appulse.imputation.time_regression import TimeRegressionImputer
     from appulse.imputation.versions import SavedImputer
     from appulse.model.motion import Course, Straight, Velocity
@@ -142,6 +143,7 @@ _HOMES = {
     "appulse.imputation.interpolation": ("InterpolationImputer",),
     "appulse.imputation.regression": ("RegressionImputer",),
     "appulse.imputation.simple": ("EditingRules", "MeanImputer", "NearestImputer", "PointImputer", "ZeroFill"),
+    "appulse.imputation.spatial": ("SpatialImputer",),
     "appulse.imputation.time_regression": ("TimeRegressionImputer",),
     "appulse.imputation.versions": ("SavedImputer",),
     "appulse.model.motion": ("Course", "Straight", "Velocity"),
@@ -206,6 +208,7 @@ __all__ = [  # noqa: RUF022 - by topic, as in the reference
     "InterpolationImputer",
     "TimeRegressionImputer",
     "LastValueImputer",
+    "SpatialImputer",
     "SpeedImputer",
     "EditingRules",
     "MeanImputer",

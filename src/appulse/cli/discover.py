@@ -137,7 +137,7 @@ def _scores(repository: Repository) -> Table:
     truth, seconds = rows[out], np.flatnonzero(out) * 1_000_000
     masked = mask(truth, 0.5, 1, 0)
     table = Table("imputer", "CRPS", "error", "calibration", "values")
-    for name, imputer in AutoImputer(seen).candidates(names, seen).items():
-        found = scored(imputer, names, truth, masked, seconds)
+    for name, make in AutoImputer(seen).candidates(names, seen).items():
+        found = scored(make(), names, truth, masked, seconds)
         table.add_row(name, f"{found.crps:.4f}", f"{found.error:.4f}", f"{found.calibration:.4f}", f"{found.holes:,}")
     return table

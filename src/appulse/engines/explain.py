@@ -96,6 +96,8 @@ def explained(call: Call[Any], tiles: int | None) -> list[str]:
     if not isinstance(call, JoinCall | AggregateCall | QueryCall | WindowCall):
         return []
     lines = [_stream(call, i) for i in range(len(call.encodings))]
+    reports = [(one.name, getattr(one.fill, "report", "")) for one in call.encodings]
+    lines += [f"imputer of {name!r}: {report}" for name, report in reports if report]
     if isinstance(call, AssignCall):
         lines += _assign(call, tiles)
     elif isinstance(call, JoinCall):

@@ -12,6 +12,7 @@ import pyarrow as pa
 from appulse.arguments import NAME, NOTHING, either, has, mapping, one_of
 from appulse.errors import BadArgument, nearest
 from appulse.imputation.choosing import AutoImputer
+from appulse.imputation.in_time import LastValueImputer
 from appulse.model.encode import holes_of
 from appulse.model.filled import FILLED, column_of, split_ways
 from appulse.model.stream import stream_names
@@ -95,7 +96,8 @@ def filled_stream(stream: Stream, frame: Any) -> Stream:
 def filled_table(table: pa.Table, stream: Stream, fill: Fill) -> pa.Table:
     """The table with what its rows may be: columns ``imputed``, ``imputed_weights`` and ``filled``.
 
-    Rows that lack everything, or hold what is not finite, have null there: they are rejects of whatever comes next.
+    Rows that lack everything, or hold what is not finite, have null there: they are rejects of whatever comes next, and
+    so are those with a sample that is no finite number, as where nothing is known of what is missing.
     """
     model = incomplete_model(stream)
     check_filled(table.schema, stream)
@@ -163,8 +165,9 @@ def chosen_for(imputer: Any, stream: Stream, table: pa.Table, beside: Mapping[st
     if not isinstance(imputer, AutoImputer) or not isinstance(stream.value, Incomplete):
         return imputer
     read = _usable(stream, table)
-    # What is wrong with a frame the call is going to tell.
-    return imputer if read is None else imputer.chosen(stream.value.columns, *read, beside)
+    if read is None:  # what is wrong with a frame the call is going to tell
+        return imputer
+    return imputer.chosen(stream.value.columns, *read, beside) if len(read[0]) else LastValueImputer()
 
 
 def _usable(stream: Stream, table: pa.Table) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]] | None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
 from appulse.arguments import Attributes, Count, checked
 from appulse.errors import BadArgument
@@ -13,24 +13,29 @@ from appulse.imputation.discovery import discovered
 from appulse.imputation.imputer import DependencyImputer, Rules
 from appulse.imputation.in_time import LastValueImputer, SpeedImputer
 from appulse.imputation.interpolation import InterpolationImputer
+from appulse.imputation.marginal import OrMarginal
 from appulse.imputation.regression import RegressionImputer
 from appulse.imputation.repository import Repository
 from appulse.imputation.scores import Score, pooled, scored
 from appulse.imputation.simple import MeanImputer, NearestImputer
+from appulse.imputation.spatial import SpatialImputer
 from appulse.imputation.time_regression import TimeRegressionImputer
 from appulse.model.filled import Fill
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from appulse.imputation.imputer import Imputer
     from appulse.imputation.repository import Floats, Ints
 
+    Others = Mapping[str, tuple[Floats, Ints]]
+
 _LEAST_ROWS = 16
 _SAME = 1.02  # scores whose ratio is less tell no difference: that of 64 samples is 1/64 above their distribution's
-_ENOUGH = 1000  # values taken out
+# Times the best score after so many rounds: further ones are not going to make up for that.
+_HOPELESS = (np.inf, 4.0, 2.0, 1.5)
 # Shares of the stream that no period is likely to have.
 _SHIFTS = (0.381966, 0.618034, 0.236068, 0.763932)
 
@@ -39,20 +44,35 @@ _SHIFTS = (0.381966, 0.618034, 0.236068, 0.763932)
 class AutoImputer:
     """Chooses an imputer for each stream: values that are there are taken out, and the best at filling them is it.
 
-    ``repository`` is any frame of complete rows, default the stream's own. ``sample`` rows of the stream, one after the
-    other, tell; what is taken out is what rows some way off lack, so that gaps are as they come. The score is the
-    mean CRPS in deviations (`Score`); of those within 2 % of the best, that with the narrowest fills is taken, for of
-    two that foretell a value as well, it tells apart better what is close to it. ``scores`` tells them, by name, after
-    a call. Several holes of a row are filled together. ``rules`` are the dependencies to fill by, default those found
-    on the repository; they are not checked again. It needs whole frames.
+    ``repository`` is any frame of complete rows, default the stream's own rows, complete or not. ``sample`` rows of the
+    stream, one after the other, tell; what is taken out is what rows some way off lack, so that gaps are as they come.
+    Each round learns anew, from what it has left: an imputer learns from the rows that have what it needs, and copies
+    of rows that something is taken out of are left out of the repository. The score is the mean CRPS in deviations
+    (`Score`), and what is far behind is tried no further; of those within 2 % of the best, that with the narrowest
+    fills is taken, for of two that foretell a value as well, it tells apart better what is close to it. ``scores`` has
+    them by name after a call, ``dropped`` the imputers that could not be tried, with the reason, and `explain` both.
+
+    Several holes of a row are filled together. Attributes that are never there are filled with values of the
+    repository, or of the stream's other partitions; without any they make rejects. ``rules`` are the dependencies to
+    fill by, default those found on the repository; they are not checked again. ``locations`` are those of
+    `SpatialImputer`, which is tried where they are given. It needs whole frames.
     """
 
-    def __init__(self, repository: Any = None, sample: Count = 20_000, rules: Rules | None = None) -> None:
+    def __init__(
+        self,
+        repository: Any = None,
+        sample: Count = 20_000,
+        rules: Rules | None = None,
+        locations: Any = None,
+    ) -> None:
         given = repository is None or isinstance(repository, Repository)
         self.repository: Repository | None = repository if given else Repository(repository)
         self.sample, self.rules = sample, rules
+        self.spatial = None if locations is None else SpatialImputer(locations)
         self.scores: dict[str, Score] = {}
-        self._by_dependencies: dict[tuple[tuple[str, ...], str], DependencyImputer] = {}
+        self.dropped: dict[str, str] = {}
+        self.copies = 0
+        self._rules: dict[tuple[tuple[str, ...], str], Rules] = {}
 
     @checked
     def bind(self, attributes: Attributes) -> Fill:
@@ -68,24 +88,39 @@ class AutoImputer:
         values: Floats,
         time: Ints,
         group: Ints,
-        beside: Mapping[str, tuple[Floats, Ints]] | None = None,
+        beside: Others | None = None,
+        *,
+        whole: bool = True,
     ) -> Imputer:
         """The imputer for rows (n, d) with their times and partitions, NaN where something is missing.
 
-        ``beside`` are the streams these are joined with, by name, as `TimeRegressionImputer` takes them.
+        ``beside`` are the streams these are joined with, by name, as `TimeRegressionImputer` takes them. Without
+        ``whole`` rows are going to be filled one by one, and imputers that look at others are not tried.
         """
         values, time, group = values[: self.sample], time[: self.sample], group[: self.sample]
         missing = np.isnan(values)
-        rounds = _taken_out(missing)
-        complete = ~missing.any(axis=1)
-        learned = self._known(attributes, values[complete & ~np.any(rounds, axis=(0, 2))])
-        candidates = self.candidates(attributes, *learned, beside=beside)
-        self.scores = {
-            name: pooled([_score(imputer, attributes, values, taken, time, group) for taken in rounds])
-            for name, imputer in candidates.items()
-        }
-        best = self.best()
-        return self.candidates(attributes, *self._known(attributes, values[complete]), only=best, beside=beside)[best]
+        self.scores, self.dropped, self.copies = {}, {}, 0
+        found: dict[str, list[Score]] = {}
+        for hopeless, taken in zip(_HOPELESS, _taken_out(missing), strict=False):
+            masked = np.where(taken, np.nan, values)
+            known = self._known(attributes, masked, values[taken.any(axis=1)])
+            best = min((pooled(scores).crps for scores in found.values()), default=np.inf)
+            for name, make in self.candidates(attributes, *known[:2], beside, whole=whole).items():
+                if name in found and not pooled(found[name]).crps <= hopeless * max(best, 0.0):
+                    continue
+                try:
+                    score = _score(OrMarginal(make(), known[2]), attributes, values, masked, time, group)
+                except BadArgument as reason:
+                    self.dropped[name] = str(reason)
+                else:
+                    found.setdefault(name, []).append(score)
+        self.scores = {name: pooled(scores) for name, scores in found.items() if name not in self.dropped}
+        if not self.scores:
+            told = " ".join(f"{name}: {reason}." for name, reason in self.dropped.items())
+            raise BadArgument(f"imputer='auto' found nothing that fills {', '.join(attributes)}. {told}")
+        known = self._known(attributes, values, values[:0])
+        imputer = self.candidates(attributes, *known[:2], beside, whole=whole)[self.best()]()
+        return OrMarginal(imputer, known[2], self.report())
 
     def best(self) -> str:
         """The name of the one that was chosen last."""
@@ -94,23 +129,38 @@ class AutoImputer:
         close = [name for name, score in scores.items() if score <= _SAME * min(scores.values())]
         return min(close, key=lambda name: self.scores[name].spread)
 
+    def report(self) -> str:
+        """Which one was chosen last, the scores of all, and which could not be tried."""
+        order = sorted(self.scores, key=lambda name: self.scores[name].crps)
+        told = [f"{self.best()}, by CRPS in deviations: " + ", ".join(f"{n} {self.scores[n].crps:.3f}" for n in order)]
+        told += [f"{name} was not tried: {reason}" for name, reason in self.dropped.items()]
+        if self.copies:
+            told.append(f"{self.copies:,} rows of the repository are the stream's own and were left out of the scores")
+        return "; ".join(told)
+
     def candidates(
         self,
         attributes: Sequence[str],
         repository: Repository | None,
         own: Repository | None = None,
-        only: str | None = None,
-        beside: Mapping[str, tuple[Floats, Ints]] | None = None,
-    ) -> Mapping[str, Imputer]:
-        """The imputers to choose from, over a repository if there is one, the stream's own rows, and other streams."""
-        found: dict[str, Any] = {
-            "last value": LastValueImputer,
-            "neighbours in time": SpeedImputer,
-            "interpolation": InterpolationImputer,
-            "regression in time": TimeRegressionImputer,
-        }
-        for name, other in (beside or {}).items():
-            found[f"regression in time, beside {name}"] = lambda other=other: TimeRegressionImputer(beside=other)
+        beside: Others | None = None,
+        *,
+        whole: bool = True,
+    ) -> dict[str, Callable[[], Imputer]]:
+        """What makes the imputers to choose from: over a repository, the stream's own rows, and other streams."""
+        found: dict[str, Callable[[], Imputer]] = {}
+        if whole:
+            found |= {
+                "last value": LastValueImputer,
+                "neighbours in time": SpeedImputer,
+                "interpolation": lambda: InterpolationImputer(joint=True),
+                "regression in time": TimeRegressionImputer,
+            }
+            for name, other in (beside or {}).items():
+                found[f"regression in time, beside {name}"] = partial(TimeRegressionImputer, beside=other)
+            if self.spatial is not None:
+                spatial = self.spatial
+                found["inverse distance"] = lambda: spatial
         if own is not None:
             found["regression on own rows"] = lambda: RegressionImputer(own)
         if repository is not None:
@@ -122,48 +172,77 @@ class AutoImputer:
             }
             if len(attributes) > 1:
                 found["dependencies"] = lambda: self._dependencies(known, attributes)
-        return {name: make() for name, make in found.items() if only in (None, name)}
+        return found
 
-    def _known(self, attributes: Sequence[str], rows: Floats) -> tuple[Repository | None, Repository | None]:
-        """What to learn from: the repository, and complete rows of the stream itself, which may be all there is."""
-        few = len(rows) < _LEAST_ROWS
-        own = None if few else Repository(pa.table(dict(zip(attributes, rows.T, strict=True))))
-        return (own, None) if self.repository is None else (self.repository, own)
+    def _known(
+        self, attributes: Sequence[str], masked: Floats, taken: Floats
+    ) -> tuple[Repository | None, Repository | None, Repository]:
+        """What to learn from: the repository, or else the stream's own rows; these beside it; and one for marginals.
+
+        Of the repository copies of the rows ``taken`` are left out.
+        """
+        own = Repository.with_holes(dict(zip(attributes, masked.T, strict=True)))
+        enough = (~np.isnan(masked)).sum() >= _LEAST_ROWS * masked.shape[1]
+        if self.repository is None:
+            return (own if enough else None), None, own
+        copies = _copies(self.repository.matrix(attributes).T, taken)
+        self.copies = max(self.copies, len(copies))
+        known = self.repository.without(copies) if len(copies) else self.repository
+        return (known if len(known) else None), (own if enough else None), self.repository
 
     def _dependencies(self, repository: Repository, attributes: Sequence[str]) -> DependencyImputer:
-        """By rules found on a repository, which were checked in that; once, as it takes longer than to fill."""
-        key = tuple(attributes), repository.version
-        if key not in self._by_dependencies:
-            rules = self.rules
-            if rules is None:
-                rules = [one.rule for one in discovered(repository, attributes)]
-            self._by_dependencies[key] = DependencyImputer(repository, rules, joint=True, verified=())
-        return self._by_dependencies[key]
+        """By rules found on complete rows, once: that takes longer than to fill, and they were checked in that."""
+        complete = repository.complete()
+        if complete is None or len(complete) < _LEAST_ROWS:
+            raise BadArgument(f"{0 if complete is None else len(complete)} complete rows, and it needs {_LEAST_ROWS}")
+        key = tuple(attributes), "" if self.repository is None else self.repository.version
+        rules = self.rules if self.rules is not None else self._rules.get(key)
+        if rules is None:
+            rules = self._rules[key] = [one.rule for one in discovered(complete, attributes)]
+        return DependencyImputer(complete, rules, joint=True, verified=())
 
 
 def _score(
-    imputer: Imputer, attributes: Sequence[str], values: Floats, taken: NDArray[np.bool_], time: Ints, group: Ints
+    imputer: Imputer,
+    attributes: Sequence[str],
+    values: Floats,
+    masked: Floats,
+    time: Ints,
+    group: Ints,
 ) -> Score:
-    masked = np.where(taken, np.nan, values)
     kept = ~np.isnan(masked).all(axis=1)
     return scored(imputer, attributes, values[kept], masked[kept], time[kept], group[kept])
 
 
-def _taken_out(missing: NDArray[np.bool_]) -> list[NDArray[np.bool_]]:
-    """Values to take out, in rounds till there are enough: what rows some way off lack, or else a tenth of the rows.
+def _copies(rows: Floats, taken: Floats) -> Ints:
+    """Places of rows that are the same as some ``taken`` in all that these have: one for each of them at most."""
+    found = []
+    there = ~np.isnan(taken)
+    for pattern in np.unique(there, axis=0) if len(taken) else []:
+        own = taken[(there == pattern).all(axis=1)][:, pattern]
+        both = np.unique(np.concatenate([rows[:, pattern], own]), axis=0, return_inverse=True)[1].reshape(-1)
+        known, asked = both[: len(rows)], both[len(rows) :]
+        order = np.argsort(known, kind="stable")
+        rank = np.arange(len(known)) - np.searchsorted(known[order], known[order])
+        found.append(order[rank < np.bincount(asked, minlength=both.max() + 1)[known[order]]])
+    return np.unique(np.concatenate(found)) if found else np.empty(0, np.int64)
 
-    Each round is of one half of the rows, the other is left to learn from.
+
+def _taken_out(missing: NDArray[np.bool_]) -> list[NDArray[np.bool_]]:
+    """Values to take out, in rounds: what rows some way off lack, or else a tenth of the rows.
+
+    Each round takes every so many of these runs, so that what is left has not many more holes than there are.
     """
     n, d = missing.shape
     rounds: list[NDArray[np.bool_]] = []
     for i, shift in enumerate(_SHIFTS):
-        if sum(int(taken.sum()) for taken in rounds) >= _ENOUGH:
-            break
-        half = (np.arange(n) * 2 // n % 2 == i % 2)[:, None]
-        taken = np.roll(missing, int(shift * n), axis=0) & ~missing & half
+        rolled = np.roll(missing, int(shift * n), axis=0)
+        begins = rolled & ~np.vstack([np.zeros((1, d), np.bool_), rolled[:-1]])
+        run = np.cumsum(begins.T).reshape(d, n).T  # numbers of runs, attribute by attribute
+        taken = rolled & ~missing & (run % len(_SHIFTS) == i)
         if not taken.any():
-            rows = np.arange(0, n, 10)
+            rows = np.arange(i, n, 10)
             taken[rows, np.random.default_rng(int(shift * 100)).integers(0, d, len(rows))] = True
             taken &= ~missing
         rounds.append(taken & ~(taken | missing).all(axis=1, keepdims=True))
-    return rounds
+    return [taken for taken in rounds if taken.any()] or rounds[:1]

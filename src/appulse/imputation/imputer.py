@@ -261,6 +261,7 @@ class DependencyFill:
     """A `DependencyImputer` for values of given attributes."""
 
     in_order = False
+    report = ""  # how it was chosen, where it was
 
     def __init__(self, imputer: DependencyImputer, attributes: tuple[str, ...]) -> None:
         self.imputer, self.attributes = imputer, attributes

@@ -12,25 +12,30 @@ import numpy as np
 from appulse.arguments import NAME, Attributes, checked, mapping, number
 from appulse.errors import BadArgument, nearest
 from appulse.imputation.samples import Choices, expanded
-from appulse.imputation.simple import SimpleFill, as_points
+from appulse.imputation.simple import SimpleFill, Sparing, as_points
 from appulse.model.filled import Fill
 from appulse.model.meaning import real, without_defaults
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from numpy.typing import NDArray
+
     from appulse.imputation.repository import Floats, Ints
     from appulse.model.filled import Filled
     from appulse.model.meaning import Meaning
 
 
+#: Of rows with holes those to be filled; None: all.
+Wanted: TypeAlias = "NDArray[np.bool_] | None"
 _LARGE = 256  # binary exponent of values beyond which products of several may overflow
 
 
 class LastValueImputer:
     """Fills a hole with the attribute's last value before it in the stream, within its partition.
 
-    Rows before the first value take the first one that comes; where none ever does, 0. It needs whole frames.
+    Rows before the first value take the first one that comes; where none ever does, they are rejects. It needs whole
+    frames.
     """
 
     @checked
@@ -67,7 +72,7 @@ class SpeedImputer:
         speeds = np.array([self.speeds.get(name, math.inf) for name in attributes])
         meaning: Meaning = {"kind": "SpeedImputer", "speeds": {n: real(of) for n, of in self.speeds.items()}}
         meaning = without_defaults(meaning, {"speeds": {}})
-        return SimpleFill(("neighbours in time",), meaning, _Speeding(speeds), in_order=True)
+        return SimpleFill(("neighbours in time",), meaning, Rescaled(_Speeding(speeds)), in_order=True)
 
 
 def neighbours(values: Floats, time: Ints, group: Ints) -> tuple[Ints, Ints]:
@@ -89,17 +94,17 @@ def neighbours(values: Floats, time: Ints, group: Ints) -> tuple[Ints, Ints]:
     return before, after
 
 
-class Rescaled:
+class Rescaled(Sparing):
     """A fill that is the same in any unit, in one for each attribute in which nothing on the way to it overflows."""
 
-    def __init__(self, fill: Callable[[Floats, Ints, Ints], Filled]) -> None:
+    def __init__(self, fill: Callable[[Floats, Ints, Ints, Wanted], Filled]) -> None:
         self.fill = fill
 
-    def __call__(self, values: Floats, time: Ints, group: Ints) -> Filled:
+    def __call__(self, values: Floats, time: Ints, group: Ints, wanted: Wanted = None) -> Filled:
         unit = without_overflow(values)
         if (unit == 1.0).all():
-            return self.fill(values, time, group)
-        filled = self.fill(values / unit, time, group)
+            return self.fill(values, time, group, wanted)
+        filled = self.fill(values / unit, time, group, wanted)
         given = np.repeat(values, np.diff(filled.first), axis=0)
         return replace(filled, rows=np.where(np.isnan(given), filled.rows * unit, given))
 
@@ -115,7 +120,7 @@ def _last_values(values: Floats, time: Ints, group: Ints) -> Filled:
         return as_points(values, values)
     before, after = neighbours(values, time, group)
     row = np.where(before >= 0, before, after)
-    found = np.where(row >= 0, np.take_along_axis(values, np.maximum(row, 0), axis=0), 0.0)
+    found = np.where(row >= 0, np.take_along_axis(values, np.maximum(row, 0), axis=0), np.nan)
     return as_points(values, np.where(np.isnan(values), found, values))
 
 
@@ -123,7 +128,7 @@ class _Speeding:
     def __init__(self, speeds: Floats) -> None:
         self.speeds = speeds
 
-    def __call__(self, values: Floats, time: Ints, group: Ints) -> Filled:
+    def __call__(self, values: Floats, time: Ints, group: Ints, wanted: Wanted) -> Filled:
         if len(values) == 0:
             return as_points(values, values)
         before, after = neighbours(values, time, group)
@@ -143,7 +148,7 @@ class _Speeding:
                 found.append(Choices(np.array([hole]), begin, count, candidates[kept][:, None], shares[kept], way))
             return found
 
-        return expanded(values, choices)
+        return expanded(values, choices, wanted=wanted)
 
     @staticmethod
     def _candidates(column: Floats, time: Ints, before: Ints, after: Ints, speed: float) -> tuple[Floats, Floats]:
@@ -158,5 +163,6 @@ class _Speeding:
         # Where one neighbour is alone, or both rule each other out, there is nothing to choose by.
         free = ~there.all(axis=1, keepdims=True) | ~plausible.any(axis=1, keepdims=True)
         weight = np.where(there & (plausible | free), 1.0 / gap, 0.0)
-        weight[~there.any(axis=1), 0] = 1.0  # nothing is known of the attribute: 0
+        never = ~there.any(axis=1)  # nothing is known of the attribute
+        weight[never, 0], value[never, 0] = 1.0, np.nan
         return value, weight / weight.sum(axis=1, keepdims=True)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from appulse.arguments import Attributes, Count, checked
+from appulse.imputation.learning import MOST_SEEN, closest, correlations, learnable
 from appulse.imputation.repository import Repository, in_deviations, units
-from appulse.imputation.samples import Choices, every_third, expanded
+from appulse.imputation.samples import Choices, every_third, expanded, unknown
 from appulse.imputation.simple import SimpleFill
 from appulse.model.filled import Fill
 from appulse.model.meaning import without_defaults
@@ -43,9 +44,11 @@ class RegressionImputer:
 
 class _Regression:
     def __init__(self, rows: Floats, k: int) -> None:
-        self.rows, self.near = rows, min(3 * k, len(rows))
+        self.rows, self.near = rows, 3 * k
         self.centre, self.deviation = units(rows)
-        self._known: dict[bytes, tuple[Any, Floats, Floats]] = {}
+        self.there = ~np.isnan(rows)
+        self.likeness = correlations(rows) if rows.shape[1] > MOST_SEEN else None
+        self._known: dict[bytes, tuple[Ints, Any, Floats, Floats]] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_known": {}}
@@ -54,11 +57,15 @@ class _Regression:
         return expanded(values, self._choices)
 
     def _choices(self, values: Floats, holes: Ints, _rows: Ints) -> list[Choices]:
-        seen = np.setdiff1d(np.arange(values.shape[1]), holes)
-        tree, weights, errors = self._fitted(seen, holes)
-        n = len(values)
+        seen, tree, weights, errors = self._fitted(holes, values.shape[1])
+        n, near = len(values), min(self.near, len(errors))
+        if near == 0:  # nothing is known of what is missing
+            return [unknown(holes, n)]
         asked = in_deviations(values[:, seen], self.deviation[seen])
-        _, place = tree.query(asked, k=np.arange(1, self.near + 1))
+        if len(seen) == 0:
+            place = np.broadcast_to(np.arange(near) * len(errors) // near, (n, near))
+        else:
+            _, place = tree.query(asked, k=np.arange(1, near + 1))
         found = (self._from_middle(values, seen) @ weights)[:, None, :] + every_third(errors[place])
         samples = self.centre[holes] + found * np.where(np.isinf(self.deviation), 0.0, self.deviation)[holes]
         k = samples.shape[1]
@@ -66,14 +73,19 @@ class _Regression:
         shares = np.full(n * k, 1.0 / k)
         return [Choices(holes, begin, count, samples.reshape(-1, len(holes)), shares, np.zeros(n, np.int64))]
 
-    def _fitted(self, seen: Ints, holes: Ints) -> tuple[Any, Floats, Floats]:
+    def _fitted(self, holes: Ints, d: int) -> tuple[Ints, Any, Floats, Floats]:
+        """What is learned from, a tree of it, the weights, and the errors, for a set of holes."""
         from scipy.spatial import cKDTree
 
         if holes.tobytes() not in self._known:
-            given, wanted = self._from_middle(self.rows, seen), self._from_middle(self.rows, holes)[:, :-1]
+            seen = np.setdiff1d(np.arange(d), holes)
+            seen = seen if self.likeness is None else closest(self.likeness, holes, seen)
+            places, seen = learnable(self.there, holes, seen)
+            rows = self.rows[places]
+            given, wanted = self._from_middle(rows, seen), self._from_middle(rows, holes)[:, :-1]
             weights = np.asarray(np.linalg.lstsq(given, wanted, rcond=None)[0], np.float64)
-            tree = cKDTree(in_deviations(self.rows[:, seen], self.deviation[seen]))
-            self._known[holes.tobytes()] = tree, weights, wanted - given @ weights
+            tree = cKDTree(in_deviations(rows[:, seen], self.deviation[seen])) if len(seen) else None
+            self._known[holes.tobytes()] = seen, tree, weights, wanted - given @ weights
         return self._known[holes.tobytes()]
 
     def _from_middle(self, values: Floats, columns: Ints) -> Floats:

@@ -69,6 +69,27 @@ class Repository:
         known.__dict__["version"] = version
         return known
 
+    @staticmethod
+    def with_holes(columns: Mapping[str, Floats]) -> Repository:
+        """Rows that may lack some numbers (NaN): for imputers that learn from the rows that have what they need."""
+        known = object.__new__(Repository)
+        known._columns = {name: np.ascontiguousarray(values) + 0.0 for name, values in columns.items()}
+        return known
+
+    def complete(self) -> Repository | None:
+        """Its complete rows; None if there are none."""
+        rows = self.matrix(self.names)
+        whole = ~np.isnan(rows).any(axis=0)
+        if whole.all():
+            return self
+        return Repository.with_holes(dict(zip(self.names, rows[:, whole], strict=True))) if whole.any() else None
+
+    def without(self, rows: Ints) -> Repository:
+        """All rows but these."""
+        kept = np.ones(len(self), bool)
+        kept[rows] = False
+        return Repository.with_holes({name: values[kept] for name, values in self._columns.items()})
+
     def __len__(self) -> int:
         return len(next(iter(self._columns.values())))
 
@@ -113,6 +134,10 @@ def units(rows: Floats) -> tuple[Floats, Floats]:
 
     In deviations from the middle, such a column is 0 everywhere: it does not tell rows apart. Neither result overflows.
     """
+    if np.isnan(rows).any():  # column by column, of what is there; of nothing it is that of one 0
+        parts = [units(own[~np.isnan(own)][:, None] if (~np.isnan(own)).any() else np.zeros((1, 1))) for own in rows.T]
+        middle, deviation = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return middle, deviation
     low, high = rows.min(axis=0), rows.max(axis=0)
     half = high / 2 - low / 2
     share = (rows / 2 - low / 2) / np.where(half > 0.0, half, 1.0)

@@ -49,6 +49,12 @@ class Choices:
         return Choices(self.columns, begin, sizes, self.values[places[kept]], weights[kept], self.way)
 
 
+def unknown(holes: Ints, n: int) -> Choices:
+    """For n rows whose holes nothing is known of: NaN, so that they are rejects."""
+    begin, one = np.zeros(n, np.int64), np.ones(n, np.int64)
+    return Choices(holes, begin, one, np.full((1, len(holes)), np.nan), np.ones(1), np.zeros(n, np.int64))
+
+
 def thinned(values: Floats, counts: Ints, most: int) -> tuple[Floats, Floats]:
     """Distinct values (m, attributes) in order and their shares: all, or those of ``most`` evenly spaced rows."""
     n = int(counts.sum())
@@ -71,24 +77,24 @@ def every_third(samples: Floats) -> Floats:
 
 
 def expanded(
-    values: Floats, choices: Callable[[Floats, Ints, Ints], Sequence[Choices]], instances: int | None = None
+    values: Floats,
+    choices: Callable[[Floats, Ints, Ints], Sequence[Choices]],
+    instances: int | None = None,
+    wanted: NDArray[np.bool_] | None = None,
 ) -> Filled:
     """Rows (n, d), NaN where something is missing, as samples: every combination of what its holes may be.
 
     ``choices(values, holes, rows)`` tells the distributions of rows that all lack the same attributes. ``instances``
-    caps the samples of a row. Raises `BadArgument` for rows with more samples than memory is for.
+    caps the samples of a row. Rows that are not ``wanted`` are left with their holes. Raises `BadArgument` for rows
+    with more samples than memory is for.
     """
     n, d = values.shape
     missing = np.isnan(values)
     way = np.full((n, d), OBSERVED, np.int64)
     sizes = np.ones(n, np.int64)
-    # Patterns of holes as numbers; a value has at most 16 attributes.
-    pattern = missing @ (1 << np.arange(d))
     known: list[tuple[NDArray[np.int64], list[Choices]]] = []
-    for one in np.unique(pattern).tolist():
-        rows = np.flatnonzero(pattern == one)
-        holes = np.flatnonzero(one >> np.arange(d) & 1)
-        parts: list[Choices] = list(choices(values[rows], holes, rows)) if one else []
+    for holes, rows in patterns(missing if wanted is None else missing & wanted[:, None]):
+        parts: list[Choices] = list(choices(values[rows], holes, rows)) if len(holes) else []
         if instances is not None and parts:
             most = max(1, int(instances ** (1.0 / len(parts)) + 1e-9))
             parts = [part.thinned(most) for part in parts]
@@ -112,6 +118,16 @@ def expanded(
         else:
             _multiply(values[rows], parts, first[rows], points, weights)
     return Filled(first, points, weights, way)
+
+
+def patterns(missing: NDArray[np.bool_]) -> list[tuple[Ints, Ints]]:
+    """Which attributes are missing together, and in which rows: each set once."""
+    packed = np.packbits(missing, axis=1)
+    order = np.lexsort(packed.T[::-1])
+    changes = (np.diff(packed[order], axis=0) != 0).any(axis=1)
+    return [
+        (np.flatnonzero(missing[rows[0]]), rows) for rows in np.split(order, np.flatnonzero(changes) + 1) if len(rows)
+    ]
 
 
 def _refuse_too_many(sizes: Ints, missing: NDArray[np.bool_]) -> None:

@@ -82,8 +82,12 @@ def scored(
     nothing = np.zeros(n, np.int64)
     rows = np.flatnonzero(~np.isnan(masked).all(axis=1))
     fill = imputer.bind(attributes)
+    wanted = np.asarray((np.isnan(masked) & ~np.isnan(truth)).any(axis=1))
+    if not fill.in_order:
+        rows = rows[wanted[rows]]
     at = (nothing if time is None else time)[rows], (nothing if group is None else group)[rows]
-    filled = fill.fill(masked[rows], *at)
+    some = getattr(fill, "fill_some", None)
+    filled = fill.fill(masked[rows], *at) if some is None else some(masked[rows], *at, wanted[rows])
     owner = np.repeat(np.arange(len(rows)), np.diff(filled.first))
     found, spreads, squares, places = [], [], [], []
     for k in range(truth.shape[1]):

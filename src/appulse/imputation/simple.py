@@ -11,13 +11,16 @@ import numpy as np
 from appulse.arguments import NAME, POSITIVE, Attributes, Count, checked, has, mapping, several
 from appulse.errors import BadArgument
 from appulse.imputation.imputer import MARGINAL
+from appulse.imputation.learning import MOST_SEEN, closest, correlations, learnable
 from appulse.imputation.repository import Repository, in_deviations, units
-from appulse.imputation.samples import Choices, expanded, thinned
+from appulse.imputation.samples import Choices, expanded, thinned, unknown
 from appulse.model.filled import OBSERVED, Fill, Filled
 from appulse.model.meaning import digest_of, real, without_defaults
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from numpy.typing import NDArray
 
     from appulse.imputation.repository import Floats, Ints
     from appulse.model.meaning import Meaning
@@ -32,6 +35,14 @@ _Rules: TypeAlias = Annotated[
 _Bins: TypeAlias = Annotated[
     Mapping[str, float], mapping(NAME, POSITIVE, "a mapping from attributes to widths above 0")
 ]
+
+
+class Sparing:
+    """What fills by a function that takes, as a fourth argument, which rows with holes are to be filled."""
+
+    def __call__(self, values: Floats, time: Ints, group: Ints, wanted: NDArray[np.bool_] | None = None) -> Filled:
+        """Rows filled; those that are not wanted may be left with their holes."""
+        raise NotImplementedError
 
 
 class SimpleFill:
@@ -56,6 +67,13 @@ class SimpleFill:
         """See `appulse.model.filled.Fill`."""
         with np.errstate(over="ignore", invalid="ignore"):  # what is beyond a double becomes a reject
             return self._fill(values, time, group)
+
+    def fill_some(self, values: Floats, time: Ints, group: Ints, wanted: NDArray[np.bool_]) -> Filled:
+        """As `fill`; rows that are not wanted may be left with their holes."""
+        if not isinstance(self._fill, Sparing):
+            return self.fill(values, time, group)
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self._fill(values, time, group, wanted)
 
     def told(self, way: int) -> str:
         return self._names[way]
@@ -84,6 +102,10 @@ class MeanImputer:
     def bind(self, attributes: Attributes) -> Fill:
         """What fills rows with these attributes."""
         rows = self.repository.matrix(attributes)
+        there = ~np.isnan(rows)
+        if not there.all():
+            rows = np.where(there, rows, (np.where(there, rows, 0.0).sum(axis=1) / there.sum(axis=1).clip(1))[:, None])
+            rows = np.where(there.any(axis=1, keepdims=True), rows, np.nan)
         with np.errstate(over="ignore", invalid="ignore"):
             means = rows.mean(axis=1)
         means = np.where(np.isfinite(means), means, (rows / rows.shape[1]).sum(axis=1))  # their sum may overflow
@@ -208,8 +230,10 @@ class _Transformed:
 
 class _Nearest:
     def __init__(self, rows: Floats, k: int) -> None:
-        self.rows, self.k = rows, min(k, len(rows))
+        self.rows, self.k = rows, k
         self.deviation = units(rows)[1]
+        self.there = ~np.isnan(rows)
+        self.likeness = correlations(rows) if rows.shape[1] > MOST_SEEN else None
 
     def __call__(self, values: Floats, _time: Ints, _group: Ints) -> Filled:
         return expanded(values, self._choices)
@@ -218,9 +242,14 @@ class _Nearest:
         from scipy.spatial import cKDTree
 
         seen = np.setdiff1d(np.arange(values.shape[1]), holes)
-        tree = cKDTree(in_deviations(self.rows[:, seen], self.deviation[seen]))
+        seen = seen if self.likeness is None else closest(self.likeness, holes, seen)
+        places, seen = learnable(self.there, holes, seen)
+        if len(places) == 0 or len(seen) == 0:
+            return [unknown(holes, len(values))]
+        rows = self.rows[places]
+        tree = cKDTree(in_deviations(rows[:, seen], self.deviation[seen]))
         asked = in_deviations(values[:, seen], self.deviation[seen])
-        distance, place = tree.query(asked, k=np.arange(1, self.k + 1))
+        distance, place = tree.query(asked, k=np.arange(1, min(self.k, len(rows)) + 1))
         same = distance == 0.0
         weight = np.where(same.any(axis=1, keepdims=True), same, 1.0 / np.where(same, 1.0, distance))
         shares = weight / weight.sum(axis=1, keepdims=True)
@@ -228,7 +257,7 @@ class _Nearest:
         kept = shares > 0.0
         count = kept.sum(axis=1)
         begin = np.cumsum(count) - count
-        taken = self.rows[place[kept]][:, holes]
+        taken = rows[place[kept]][:, holes]
         return [Choices(holes, begin, count, taken, shares[kept], np.zeros(n, np.int64))]
 
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import numpy as np
 
 from appulse.arguments import Attributes, Kind, Unfit, checked, whole
-from appulse.imputation.in_time import Rescaled, neighbours, without_overflow
+from appulse.imputation.in_time import Rescaled, Wanted, neighbours, without_overflow
+from appulse.imputation.learning import MOST_SEEN, closest, correlations, learnable
 from appulse.imputation.samples import Choices, every_third, expanded
 from appulse.imputation.simple import SimpleFill, as_points
 from appulse.model.filled import Fill
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 _MOST_ROWS = 2000  # to learn from
 _LEAST_ROWS = 3  # for each number that is regressed on: of fewer just the mean error is learned
+_ROWS_EACH = 8  # rows for each number that is regressed on: they are alike, as they follow each other
+_LEAST_KNOWN = 16  # rows that tell anything
+_SMALL = 64  # streams of no more rows tell what they can
 _PENALTIES = (1e-3, 1e-2, 1e-1, 1.0, np.inf)  # of weights, in deviations
 _FEW = 8  # rows whose nearest ones are found sooner by a look at all than by a tree
 
@@ -42,11 +46,12 @@ class TimeRegressionImputer:
     """Fills a hole between its neighbours in time, corrected by the observed attributes, give or take errors nearby.
 
     Foretold is how far a value lies off the line between those before and after it: by ridge regression on how far the
-    observed attributes of the row lie off theirs, their values, and the line's. It is learned from the stream's own
-    complete rows, with neighbours as many rows off as those of the hole. The errors are those made (each row left out
-    of its own regression) at the ``3 * k`` rows most alike in these and in how far the neighbours lie apart, every
-    third in order, so they are small where the stream is calm. All holes of a row are filled together. It needs whole
-    frames.
+    observed attributes of the row lie off theirs, their values, and the line's. It is learned from those rows of the
+    stream that have what is asked for, with neighbours as many rows off as those of the hole; where hardly any have
+    neighbours so far off, by the observed attributes alone. The errors are those made (each row left out of its own
+    regression) at the ``3 * k`` rows most alike in these and in how far the neighbours lie apart, every third in order,
+    so they are small where the stream is calm. All holes of a row are filled together. An attribute without any value
+    in its partition makes a reject. It needs whole frames.
 
     A fill that knows less than the row's own attributes tell is calibrated on the average, and yet not in a join, which
     picks just those pairs whose observed attributes are close. For the same reason it may look at what it is joined
@@ -72,7 +77,7 @@ class _Regressed:
     def __init__(self, k: int, beside: tuple[Floats, Ints] | None) -> None:
         self.k, self.beside = k, beside
 
-    def __call__(self, values: Floats, time: Ints, group: Ints) -> Filled:
+    def __call__(self, values: Floats, time: Ints, group: Ints, wanted: Wanted) -> Filled:
         if len(values) == 0:
             return as_points(values, values)
         order = np.lexsort((np.arange(len(values)), time, group))
@@ -89,7 +94,7 @@ class _Regressed:
             shares, way = np.full(n * count, 1.0 / count), np.zeros(len(holed), np.int64)
             return [Choices(holes, begin, np.full(n, count), samples.reshape(-1, len(holes)), shares, way)]
 
-        return expanded(values, choices)
+        return expanded(values, choices, wanted=wanted)
 
 
 class _Series:
@@ -101,13 +106,14 @@ class _Series:
         at = np.broadcast_to(np.arange(len(values))[:, None], values.shape)
         low, high = np.where(self.before < 0, at, self.before), np.where(self.after < 0, at, self.after)
         #: Without holes: what is missing lies on the line between its neighbours; 0 where an attribute never is there.
+        self.there = ~np.isnan(values)
+        self.likeness = correlations(values) if values.shape[1] > MOST_SEEN else None
         self.whole = np.column_stack(
             [
                 self._line(np.nan_to_num(values[:, [k]]), at[:, k], at[:, k] - low[:, k], high[:, k] - at[:, k])
                 for k in range(values.shape[1])
             ]
         )
-        self.complete = np.flatnonzero(~np.isnan(values).any(axis=1))
         #: The same with what another stream measures meanwhile, and at which rows that is known.
         self.together, self.known_beside = self.whole, np.zeros(len(values), np.bool_)
 
@@ -131,7 +137,9 @@ class _Series:
         low, high = self.before[rows][:, holes], self.after[rows][:, holes]
         back = np.where(low < 0, 0, rows[:, None] - low)
         ahead = np.where(high < 0, 0, high - rows[:, None])
-        rounded = np.column_stack([_rounded(np.column_stack([back, ahead])), self.known_beside[rows]])
+        # Rows to learn from have neighbours as far off for all holes: for each its own there would be few of a kind.
+        far = np.column_stack([back.max(axis=1), ahead.max(axis=1)])
+        rounded = np.column_stack([_rounded(far).repeat(len(holes), axis=1), self.known_beside[rows]])
         gaps, which = np.unique(rounded, axis=0, return_inverse=True)
         samples = np.empty((len(rows), k, len(holes)))
         for number, gap in enumerate(gaps):
@@ -143,26 +151,43 @@ class _Series:
         self, rows: Ints, back: Ints, ahead: Ints, holes: Ints, gap: Ints, k: int, *, beside: bool = False
     ) -> Floats:
         """`samples` of rows whose neighbours are as far off, but for rounding, all with a row beside or all without."""
-        known = self._to_learn_from(holes, gap, beside=beside)
         m = len(holes)
-        lines, asked, alike = self._features(rows, holes, back, ahead, beside=beside)
-        if len(known) == 0 and not beside:
-            return np.repeat(lines[:, None], k, axis=1)
+        known, seen = self._to_learn_from(holes, gap, beside=beside)
+        far = False
+        if len(known) < _ROWS_EACH * (2 * len(seen) + m) + _LEAST_KNOWN and len(self.values) > _SMALL:
+            anywhere, by = self._to_learn_from(holes, np.zeros(2 * m, np.int64), beside=beside)
+            far = len(known) < _LEAST_KNOWN or (len(by) > 0 and len(anywhere) >= _ROWS_EACH * len(by) + _LEAST_KNOWN)
+            known, seen = (anywhere, by) if far else (known, seen[:0])
+        if len(known) == 0 and beside:
+            return self._alike(rows, back, ahead, holes, gap, k)
         behind, before = (np.broadcast_to(part, (len(known), m)) for part in (gap[:m], gap[m:]))
-        learned_lines, given, like = self._features(known, holes, behind, before, beside=beside)
+        if far:
+            middle = self.values[known][:, holes].mean(axis=0) if len(known) else np.full(m, np.nan)
+            lines, learned_lines = (np.tile(middle, (len(at), 1)) for at in (rows, known))
+            given, asked = (self.together[at][:, seen] for at in (known, rows))
+            like, alike = given, asked
+        else:
+            lines, asked, alike = self._features(rows, holes, seen, back, ahead)
+            learned_lines, given, like = self._features(known, holes, seen, behind, before)
+        never = (back == 0) & (ahead == 0)
+        lines = np.where(never, np.nan, lines)
+        if len(known) == 0:
+            return np.repeat(lines[:, None], k, axis=1)
         if len(known) < _LEAST_ROWS * given.shape[1]:
             if beside:
                 return self._alike(rows, back, ahead, holes, gap, k)
             given, asked = given[:, :0], asked[:, :0]
         weights, errors = _ridge(given, self.values[known][:, holes] - learned_lines)
-        found: Floats = (lines + _with_one(asked) @ weights)[:, None] + every_third(
-            errors[_nearest(like, alike, 3 * k)]
-        )
+        near = _nearest(like, alike, 3 * k) if like.shape[1] else np.tile(_spread(len(known), 3 * k), (len(rows), 1))
+        found: Floats = (lines + _with_one(asked) @ weights)[:, None] + every_third(errors[near])
         return found
 
-    def _to_learn_from(self, holes: Ints, gap: Ints, *, beside: bool) -> Ints:
-        """Complete rows with neighbours as far off, in their partition, that have the attributes of the holes."""
-        at = self.complete[self.known_beside[self.complete]] if beside else self.complete
+    def _to_learn_from(self, holes: Ints, gap: Ints, *, beside: bool) -> tuple[Ints, Ints]:
+        """Rows with neighbours as far off, in their partition, that have the attributes of the holes; and by which.
+
+        These are columns of `together`: attributes that the rows all have, and those of another stream.
+        """
+        at = np.flatnonzero(self.known_beside) if beside else np.arange(len(self.values))
         for hole, back, ahead in zip(
             holes.tolist(), gap[: len(holes)].tolist(), gap[len(holes) :].tolist(), strict=True
         ):
@@ -170,21 +195,24 @@ class _Series:
             at = at[(self.group[at - back] == self.group[at]) & (self.group[at + ahead] == self.group[at])]
             # A neighbour that lies on the line through the row itself would give away what is to be predicted.
             at = at[~np.isnan(self.values[at - back, hole] + self.values[at + ahead, hole])]
-        return at[:: -(-len(at) // _MOST_ROWS)] if len(at) else at
+        d = self.values.shape[1]
+        others = np.setdiff1d(np.arange(d), holes)
+        others = others if self.likeness is None else closest(self.likeness, holes, others)
+        kept, seen = learnable(self.there[at], holes, others)
+        at = at[kept]
+        if beside:
+            seen = np.concatenate([seen, np.arange(d, self.together.shape[1])])
+        return (at[:: -(-len(at) // _MOST_ROWS)] if len(at) else at), seen
 
-    def _features(
-        self, at: Ints, holes: Ints, back: Ints, ahead: Ints, *, beside: bool
-    ) -> tuple[Floats, Floats, Floats]:
+    def _features(self, at: Ints, holes: Ints, seen: Ints, back: Ints, ahead: Ints) -> tuple[Floats, Floats, Floats]:
         """Of some places: the lines through the holes; what is regressed on; and by what places are alike."""
-        known = self.together if beside else self.whole
-        seen = np.ones(known.shape[1], np.bool_)
-        seen[holes] = False
         lines = np.column_stack(
             [self._line(self.whole[:, [hole]], at, back[:, i], ahead[:, i]) for i, hole in enumerate(holes)]
         )
         nearest = int(np.argmin((back + ahead).sum(axis=0)))
-        there = known[at][:, seen]
-        off = there - self._line(known, at, back[:, nearest], ahead[:, nearest])[:, seen]
+        known = self.together[:, seen]
+        there = known[at]
+        off = there - self._line(known, at, back[:, nearest], ahead[:, nearest])
         apart = np.abs(self.whole[at[:, None] + ahead, holes] - self.whole[at[:, None] - back, holes])
         given = np.column_stack([off, there, lines])
         return lines, given, np.column_stack([given, apart])
@@ -197,6 +225,11 @@ class _Series:
         share = np.where(back == 0, 1.0, np.where(ahead == 0, 0.0, share))
         found: Floats = low + share[:, None] * (high - low)
         return found
+
+
+def _spread(n: int, k: int) -> Ints:
+    """So many places of n, evenly spread."""
+    return np.arange(k) * n // k
 
 
 def _rounded(gaps: Ints) -> Ints:

@@ -1,0 +1,63 @@
+"""Rows to learn from where many have holes: those that have what is asked of them, not only complete ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from appulse.imputation.repository import Ints
+
+    Flags = NDArray[np.bool_]
+
+#: Rows there are at least to be for each attribute that is learned from.
+ROWS_EACH = 4
+_LEAST = 16
+#: Attributes that are learned from at most: more tell little, and make rows that have all of them rare.
+MOST_SEEN = 16
+
+
+def learnable(there: Flags, holes: Ints, seen: Ints) -> tuple[Ints, Ints]:
+    """Rows that have the attributes of the holes and those seen, and these: fewer where too few rows have all.
+
+    ``there`` (n, d) says what rows have. As long as there are too few, the attribute is left out that costs the most
+    rows.
+    """
+    able = there[:, holes].all(axis=1)
+    lacks = ~there[:, seen]
+    while True:
+        number = lacks.sum(axis=1)
+        rows = np.flatnonzero(able & (number == 0))
+        if len(seen) == 0 or len(rows) == able.sum() or len(rows) >= max(_LEAST, ROWS_EACH * (len(seen) + 1)):
+            return rows, seen
+        costs = lacks[able & (number == 1)].sum(axis=0)
+        worst = int(np.argmax(costs if costs.any() else lacks[able].sum(axis=0)))
+        seen, lacks = np.delete(seen, worst), np.delete(lacks, worst, axis=1)
+
+
+def closest(likeness: NDArray[np.float64], holes: Ints, seen: Ints) -> Ints:
+    """Of many attributes seen, those most like the holes' by ``likeness`` (d, d)."""
+    if len(seen) <= MOST_SEEN:
+        return seen
+    order = np.argsort(-likeness[np.ix_(holes, seen)].max(axis=0), kind="stable")
+    return np.sort(seen[order[:MOST_SEEN]])
+
+
+def correlations(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """How much each two attributes go together, (d, d), over the rows that have both; 0 where that is not known."""
+    there = ~np.isnan(rows)
+    count = there.T.astype(float) @ there
+    off = np.where(there, rows - _middle(rows), 0.0)
+    spread = np.sqrt((off**2).T @ there) + 1e-300
+    with np.errstate(all="ignore"):
+        found = np.abs(off.T @ off) / (spread * spread.T)
+    return np.where((count >= _LEAST) & np.isfinite(found), found, 0.0)
+
+
+def _middle(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    there = ~np.isnan(rows)
+    total: NDArray[np.float64] = np.where(there, rows, 0.0).sum(axis=0) / np.maximum(there.sum(axis=0), 1)
+    return total

@@ -1,0 +1,117 @@
+"""Values between those of other places: for rows whose attributes are stations, each with a location."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import numpy as np
+
+from appulse.arguments import NAME, POSITIVE, REAL, Attributes, checked, mapping, several, whole
+from appulse.errors import BadArgument, nearest
+from appulse.imputation.in_time import Rescaled, Wanted
+from appulse.imputation.samples import Choices, expanded
+from appulse.imputation.simple import SimpleFill
+from appulse.model.filled import Fill
+from appulse.model.meaning import real, without_defaults
+
+if TYPE_CHECKING:
+    from appulse.imputation.repository import Floats, Ints
+    from appulse.model.filled import Filled
+    from appulse.model.meaning import Meaning
+
+_LEAST = 8  # errors that tell anything
+_Locations: TypeAlias = Annotated[
+    Mapping[str, Sequence[float]],
+    mapping(NAME, several(REAL, "coordinates", least=1), "a mapping from attributes to coordinates", least=2),
+]
+_Power: TypeAlias = Annotated[float, POSITIVE]
+
+
+@checked
+class SpatialImputer:
+    """Fills a hole with the mean of the row's other attributes, the nearer with more weight, give or take its errors.
+
+    ``locations`` maps attributes to coordinates in a plane, in any unit: the stations whose readings they are. Weights
+    are 1 / distance to the power of ``power``; stations at no distance leave nothing to the others. The errors are
+    those that this makes at values which are there, of the same attribute, where it foretold much the same: ``k``
+    quantiles of the ``3 * k`` nearest. All holes of a row are filled together. An attribute that is hardly ever there
+    makes a reject. It needs whole frames.
+    """
+
+    def __init__(self, locations: _Locations, power: _Power = 2.0, k: Annotated[int, whole(1, 1 << 16)] = 16) -> None:
+        self.locations = {name: tuple(at) for name, at in locations.items()}
+        self.power, self.k = power, k
+        if len({len(at) for at in self.locations.values()}) > 1:
+            raise BadArgument("SpatialImputer(locations=) has places of different numbers of coordinates.")
+
+    @checked
+    def bind(self, attributes: Attributes) -> Fill:
+        """What fills rows with these attributes."""
+        for name in attributes:
+            if name not in self.locations:
+                raise BadArgument(
+                    f"SpatialImputer has no location of {name!r}, which the stream's value has."
+                    f"{nearest(name, self.locations)}"
+                )
+        meaning: Meaning = {
+            "kind": "SpatialImputer",
+            "locations": {name: [real(x) for x in self.locations[name]] for name in attributes},
+            "power": real(self.power),
+            "k": self.k,
+        }
+        meaning = without_defaults(meaning, {"power": real(2.0), "k": 16})
+        places = np.array([self.locations[name] for name in attributes], np.float64)
+        return SimpleFill(
+            ("inverse distance",), meaning, Rescaled(_Between(_weights(places, self.power), self.k)), in_order=True
+        )
+
+
+def _weights(places: Floats, power: float) -> Floats:
+    """How much each attribute tells of each other one, (d, d)."""
+    apart = np.sqrt(((places[:, None] - places) ** 2).sum(axis=2))
+    np.fill_diagonal(apart, np.inf)
+    same = apart == 0.0
+    nearest_one = apart.min(axis=1, keepdims=True)
+    far = (np.where(same.any(axis=1, keepdims=True), 1.0, nearest_one) / np.where(same, 1.0, apart)) ** power
+    found: Floats = np.where(same, 1e12, far)
+    return found
+
+
+class _Between:
+    def __init__(self, weights: Floats, k: int) -> None:
+        self.weights, self.k = weights, k
+
+    def __call__(self, values: Floats, _time: Ints, _group: Ints, wanted: Wanted) -> Filled:
+        there = ~np.isnan(values)
+        total = there @ self.weights.T
+        with np.errstate(invalid="ignore", divide="ignore"):
+            between = np.where(there, values, 0.0) @ self.weights.T / total
+        between = np.where(total > 0.0, between, np.nan)
+        samples = np.full((*values.shape, self.k), np.nan)
+        for column in range(values.shape[1]):
+            lacks = np.flatnonzero(~there[:, column] & ~np.isnan(between[:, column]))
+            known = np.flatnonzero(there[:, column] & ~np.isnan(between[:, column]))
+            if len(lacks) and len(known) >= _LEAST:
+                errors = self._errors(between[known, column], (values - between)[known, column], between[lacks, column])
+                samples[lacks, column] = between[lacks, column][:, None] + errors
+
+        def choices(holed: Floats, holes: Ints, rows: Ints) -> list[Choices]:
+            n, k = len(holed), self.k
+            # Errors of attributes are independent of each other: each goes by an order of its own.
+            orders = [np.random.default_rng(hole).permutation(k) for hole in holes.tolist()]
+            parts = [samples[rows, hole][:, order] for hole, order in zip(holes, orders, strict=True)]
+            table = np.stack(parts, axis=2).reshape(-1, len(holes))
+            begin, count = np.arange(n) * k, np.full(n, k)
+            return [Choices(holes, begin, count, table, np.full(n * k, 1.0 / k), np.zeros(n, np.int64))]
+
+        return expanded(values, choices, wanted=wanted)
+
+    def _errors(self, foretold: Floats, errors: Floats, asked: Floats) -> Floats:
+        """Quantiles of the errors made where much the same was foretold, (n, k)."""
+        order = np.argsort(foretold, kind="stable")
+        n, near = len(order), min(3 * self.k, len(order))
+        begin = np.clip(np.searchsorted(foretold[order], asked) - near // 2, 0, n - near)
+        found = np.sort(errors[order][begin[:, None] + np.arange(near)], axis=1)
+        kept: Floats = found[:, (2 * np.arange(self.k) + 1) * near // (2 * self.k)]
+        return kept

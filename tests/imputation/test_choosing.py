@@ -1,0 +1,192 @@
+"""What "auto" learns from where much is missing, what it leaves out, and what it says of that."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import appulse as ap
+from appulse.imputation.choosing import _copies
+from appulse.imputation.learning import learnable
+from appulse.imputation.samples import patterns
+from tests.imputation.test_discovery import stream_of
+
+
+def arguments_of(values: Any, lost: Any) -> tuple[Any, ...]:
+    n, d = values.shape
+    return "abcdefgh"[:d], np.where(lost, np.nan, values), 1_000_000 * np.arange(n), np.zeros(n, np.int64)
+
+
+def sums(n: int) -> tuple[Any, Any]:
+    """Four attributes that tell each other, and gaps of two fifths that are staggered: no row is complete."""
+    chance = np.random.default_rng(2)
+    values = chance.normal(size=(n, 2)) @ chance.normal(size=(2, 4)) + 0.05 * chance.normal(size=(n, 4))
+    at = np.arange(n)[:, None]
+    return values, (at - np.arange(4) * n // 4) % n < 2 * n // 5
+
+
+def test_staggered_gaps_leave_enough_to_learn_from() -> None:
+    values, lost = sums(800)
+    assert lost.any(axis=1).all()
+    auto = ap.AutoImputer()
+    auto.chosen(*arguments_of(values, lost))
+    assert "regression" in auto.best()
+    assert auto.scores["regression"].crps < 0.85 * auto.scores["interpolation"].crps
+    assert "complete rows" in auto.dropped["dependencies"]
+    assert "dependencies was not tried: 0 complete rows, and it needs 16" in auto.report()
+
+
+def test_explain_has_the_scores() -> None:
+    values, lost = sums(400)
+    settings: dict[str, Any] = {"epsilon": 0.5, "probability": 0.5, "window": ap.CountWindow(3)}
+    steps = ap.explain(ap.self_join(stream_of(values, lost), imputer="auto", **settings)).steps
+    (report,) = [text for topic, text in steps.items() if topic.startswith("imputer of")]
+    assert "by CRPS in deviations: " in report
+    assert "dependencies was not tried" in report
+
+
+def test_a_repository_that_holds_the_streams_own_rows_does_not_leak() -> None:
+    chance = np.random.default_rng(4)
+    values = chance.normal(size=(600, 3))  # nothing tells anything: the nearest row is as good as any
+    lost = np.zeros(values.shape, bool)
+    lost[::7, 1] = True
+    scores = []
+    for rows in (values, chance.normal(size=(600, 3))):
+        auto = ap.AutoImputer(pa.table(dict(zip("abc", rows.T, strict=True))))
+        auto.chosen(*arguments_of(values, lost))
+        scores.append(auto.scores["nearest"].crps)
+        assert ("are the stream's own" in auto.report()) == (rows is values)
+    assert scores[0] == pytest.approx(scores[1], rel=0.15)
+    assert min(scores) > 0.5
+
+
+@given(st.lists(st.integers(0, 3), max_size=12), st.lists(st.integers(0, 3), max_size=12))
+def test_as_many_copies_are_left_out_as_were_taken(rows: list[int], taken: list[int]) -> None:
+    found = _copies(np.array(rows, float).reshape(-1, 1), np.array(taken, float).reshape(-1, 1))
+    left = [value for i, value in enumerate(rows) if i not in found.tolist()]
+    assert all(left.count(v) == max(0, rows.count(v) - taken.count(v)) for v in range(4))
+
+
+def test_what_was_never_seen_is_a_value_of_the_repository_or_a_reject() -> None:
+    chance = np.random.default_rng(6)
+    values = np.cumsum(chance.normal(size=(300, 2)), axis=0)
+    stream = stream_of(values, np.tile([False, True], (300, 1)))
+    settings: dict[str, Any] = {"epsilon": 0.5, "probability": 0.5, "window": ap.CountWindow(3)}
+    for imputer in (
+        "auto",
+        ap.LastValueImputer(),
+        ap.SpeedImputer(),
+        ap.InterpolationImputer(),
+        ap.TimeRegressionImputer(),
+    ):
+        result = ap.self_join(stream, imputer=imputer, **settings)
+        assert result.num_rows == 0
+        assert ap.rejects(result).num_rows == 300
+    known = chance.normal(50.0, 7.0, 500)
+    repository = pa.table({"a": chance.normal(size=500), "b": known})
+    auto = ap.AutoImputer(repository)
+    filled = ap.impute(stream, auto).frame
+    samples = np.array([point[1] for point in filled["imputed"][150].as_py()])
+    assert abs(samples.mean() - 50.0) < 3.0
+    assert 3.0 < samples.std() < 10.0
+
+
+def test_in_a_partition_it_is_that_of_the_others() -> None:
+    chance = np.random.default_rng(7)
+    n = 200
+    rows = {
+        "id": np.arange(2 * n),
+        "at": np.tile(np.arange(n), 2),
+        "place": ["x"] * n + ["y"] * n,
+        "a": np.cumsum(chance.normal(size=2 * n)),
+        "b": pa.array(chance.normal(20.0, 2.0, 2 * n), mask=np.arange(2 * n) >= n),
+    }
+    value = ap.Incomplete("a", "b")
+    stream = ap.Stream(pa.table(rows), key="id", time="at", value=value, partition_by="place")
+    filled = ap.impute(stream, "auto").frame
+    samples = np.array([point[1] for point in filled["imputed"][n + 5].as_py()])
+    assert len(samples) >= 16
+    assert abs(samples.mean() - 20.0) < 1.5
+    assert samples.std() > 0.5
+    alone = ap.impute(stream, ap.InterpolationImputer()).frame
+    assert np.isnan(alone["imputed"][n + 5].as_py()[0][1])
+
+
+@given(st.integers(0, 10_000), st.integers(1, 90), st.integers(0, 20))
+def test_patterns_are_each_set_of_holes_once(seed: int, d: int, n: int) -> None:
+    missing = np.random.default_rng(seed).random((n, d)) < (0.5 if seed % 2 else 0.02)
+    found = {tuple(holes.tolist()): sorted(rows.tolist()) for holes, rows in patterns(missing)}
+    expected: dict[tuple[int, ...], list[int]] = {}
+    for i in range(n):
+        expected.setdefault(tuple(np.flatnonzero(missing[i]).tolist()), []).append(i)
+    assert found == expected
+
+
+@given(st.integers(0, 10_000), st.floats(0.0, 0.9))
+def test_rows_to_learn_from_have_what_is_asked(seed: int, share: float) -> None:
+    there = np.random.default_rng(seed).random((60, 5)) >= share
+    rows, seen = learnable(there, np.array([0]), np.array([1, 2, 3, 4]))
+    assert set(seen.tolist()) <= {1, 2, 3, 4}
+    assert rows.tolist() == np.flatnonzero(there[:, [0, *seen.tolist()]].all(axis=1)).tolist()
+    if len(seen) < 4:  # something was left out, for too few rows had all
+        assert there.all(axis=1).sum() < max(16, 20)
+
+
+def test_seventy_stations_in_a_row_are_filled() -> None:
+    chance = np.random.default_rng(8)
+    n, d = 200, 70
+    places = chance.random((d, 2))
+    wave = np.sin(np.arange(n)[:, None] / 20 + 3 * places[:, 0]) + 0.05 * chance.normal(size=(n, d))
+    names = [f"s{k}" for k in range(d)]
+    table = pa.table({"id": np.arange(n), "at": np.arange(n), **dict(zip(names, wave.T, strict=True))})
+    lost = chance.random((n, d)) < 0.1
+    for k, name in enumerate(names):
+        table = table.set_column(k + 2, name, pa.array(wave[:, k], mask=lost[:, k]))
+    locations = dict(zip(names, places.tolist(), strict=True))
+    stream = ap.Stream(table, key="id", time="at", value=ap.Incomplete(*names))
+    for imputer in (ap.SpatialImputer(locations), ap.InterpolationImputer(joint=True)):
+        filled = ap.impute(stream, imputer).frame
+        means = np.array([np.mean(row, axis=0) for row in filled["imputed"].to_pylist()])
+        assert np.abs(means - wave)[lost].mean() < 0.15
+        assert pc.sum(pc.list_value_length(filled["filled"])).as_py() == lost.sum()
+
+
+def test_auto_takes_locations() -> None:
+    chance = np.random.default_rng(9)
+    places = np.array([[0.0, 0.0], [0.1, 0.0], [5.0, 0.0], [5.1, 0.0]])
+    field = chance.normal(size=(600, 2))
+    values = field[:, [0, 0, 1, 1]] + 0.01 * chance.normal(size=(600, 4))
+    lost = chance.random(values.shape) < 0.1
+    lost[lost.all(axis=1)] = False
+    auto = ap.AutoImputer(locations=dict(zip("abcd", places.tolist(), strict=True)))
+    auto.chosen(*arguments_of(values, lost))
+    assert auto.scores["inverse distance"].crps < 0.2 * auto.scores["interpolation"].crps
+
+
+def test_places_that_are_none_are_told() -> None:
+    with pytest.raises(ap.BadArgument, match="different numbers of coordinates"):
+        ap.SpatialImputer({"a": (1.0, 2.0), "b": (1.0,)})
+    with pytest.raises(ap.BadArgument, match="no location of 'c'"):
+        ap.SpatialImputer({"a": (1.0, 2.0), "b": (1.0, 1.0)}).bind("ac")
+
+
+def test_inverse_distances_weigh_as_by_hand() -> None:
+    rows = np.array([[1.0, 2.0, 6.0]] * 20 + [[1.0, np.nan, 6.0]])
+    imputer = ap.SpatialImputer({"a": (0.0,), "b": (1.0,), "c": (3.0,)}, power=1.0, k=4)
+    nothing = np.zeros(21, np.int64)
+    filled = imputer.bind("abc").fill(rows, nothing, nothing)
+    between = (1.0 * 1.0 + 6.0 / 2.0) / 1.5
+    assert filled.rows[-4:, 1] == pytest.approx([between + (2.0 - between)] * 4)
+
+
+def test_auto_says_where_nothing_fills() -> None:
+    values = np.full((4, 1), np.nan)
+    with pytest.raises(ap.BadArgument, match="No imputer has been chosen"):
+        ap.AutoImputer().bind("a")
+    assert ap.impute(stream_of(values, np.ones((4, 1), bool)), "auto").frame.num_rows == 4
