@@ -671,7 +671,7 @@ def _imputers() -> Iterator[Target]:
     yield Target("MeanImputer", made(ap.MeanImputer), {"repository": WHOLE})
     yield Target("NearestImputer", made(ap.NearestImputer), {"repository": WHOLE, "k": 3})
     yield Target("RegressionImputer", made(ap.RegressionImputer), {"repository": WHOLE, "k": 3})
-    yield Target("InterpolationImputer", made(ap.InterpolationImputer), {"k": 3})
+    yield Target("InterpolationImputer", made(ap.InterpolationImputer), {"k": 3, "joint": False})
     yield Target("TimeRegressionImputer", made(ap.TimeRegressionImputer), {"k": 3, "beside": None})
     yield Target("SpeedImputer", made(ap.SpeedImputer), {"speeds": None})
     yield Target("SpeedImputer, of x", lambda x: filled(ap.SpeedImputer({"x": x})), {"x": 1.0})
@@ -696,7 +696,7 @@ def _imputers() -> Iterator[Target]:
         "verified": None,
     }
     yield Target("DependencyImputer", made(ap.DependencyImputer), dependency)
-    yield Target("AutoImputer", ap.AutoImputer, {"repository": WHOLE, "sample": 100, "rules": None})
+    yield Target("AutoImputer", ap.AutoImputer, {"repository": WHOLE, "sample": 100, "rules": None, "locations": None})
     yield Target("AutoImputer, used", lambda sample: filled(ap.AutoImputer(WHOLE, sample, [rule])), {"sample": 100})
 
     def with_methods(attributes: Any, rows: Any, row: Any, folder: Any, version: Any) -> None:
@@ -726,6 +726,8 @@ def _imputers() -> Iterator[Target]:
     for name in ("MeanImputer", "NearestImputer", "RegressionImputer"):
         yield Target(f"{name}.bind", getattr(ap, name)(WHOLE).bind, {"attributes": ["x"]})
     yield Target("LastValueImputer.bind", ap.LastValueImputer().bind, {"attributes": ["x"]})
+    places = {"locations": {"x": [0.0, 1.0], "y": [1.0, 1.0]}, "power": 2.0, "k": 4}
+    yield Target("SpatialImputer", lambda **a: filled(ap.SpatialImputer(**a)), places)
     yield Target("AutoImputer.bind", ap.AutoImputer().bind, {"attributes": ["x"]})
     says = {"determinants": {"x": 1.0}, "dependent": "y", "tolerance": 1.0, "confidence": 0.9, "where": None}
     yield Target("DifferentialDependency", lambda **a: str(ap.DifferentialDependency(**a)), says)
