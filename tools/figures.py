@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Write the figures of a benchmark into docs/performance.md, between the marks of its run, and some into README.md.
 
+    python -m benchmarks.bulk --quick --json | python -m tools.figures
     python -m benchmarks.encounters --quick --json | python -m tools.figures
     python -m benchmarks.earth --quick --json | python -m tools.figures
     python -m benchmarks.association --quick --json | python -m tools.figures
@@ -55,6 +56,22 @@ class Run:
 _EMPTY = ("our rows/s / those of {} that only count, Gaussian rows", "≥ 0.7")
 _EMPTY_WIDE = ("the same, rows of 100 samples in 3 dimensions", "≥ 0.5")
 RUNS = (
+    Run(
+        "bulk",
+        "python -m benchmarks.bulk --quick --json",
+        {
+            "bulk_vs_best": (
+                "time of the best of DuckDB, cKDTree and SedonaDB / ours, one thread, 2 x 500,000 points, same pairs",
+                "≥ 1.5",
+            ),
+            "bulk_vs_best_min": ("the least of it over densities 1 to 100 and 1 to 3 dimensions", "≥ 1"),
+            "bulk_gaussian_of_exact": ("our time with normal errors / of exact points", "≤ 1.5"),
+            "two_threads": ("time of one thread / of two", "≥ 1.6"),
+            "push_20_us": ("microseconds of a push of 20 rows", "≤ 300"),
+            "pushes_per_second": ("pushes of one row a second, on one core", "≥ 5,000"),
+            "push_p99_over_p50": ("the slowest push in a hundred / the median", "≤ 4"),
+        },
+    ),
     Run(
         "encounters",
         "python -m benchmarks.encounters --quick --json",

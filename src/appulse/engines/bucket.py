@@ -17,6 +17,7 @@ from appulse.engines.spark.codec import pack_arrays, unpack_arrays
 from appulse.errors import bad_rows
 from appulse.operators.numbering import END
 from appulse.operators.output import Output
+from appulse.operators.workers import Workers
 from appulse.windows.clock import Clock
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class Bucket(Generic[R]):
     """
 
     rows_tag = ROWS
+    workers = Workers()  # in process a call may have several; on Spark each task has one
     slack = 1 << 18  # bytes that a log may hold beside twice what it began with, before it is begun anew
 
     def __init__(self, call: Call[R]) -> None:

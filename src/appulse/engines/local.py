@@ -13,12 +13,16 @@ from appulse.errors import BadArgument, tell_capped
 from appulse.model.columns import arrow_table
 from appulse.model.defects import concat_rejects
 from appulse.model.geography import with_points
+from appulse.operators.workers import Workers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from appulse.engines.base import Call
     from appulse.engines.bucket import Bucket
+
+# Rows of a push from which on its streams are encoded side by side.
+_MANY_ROWS = 1 << 15
 
 
 def as_table(frame: Any) -> pa.Table:
@@ -68,12 +72,12 @@ class Local(Generic[R]):
         """Take in rows; nothing is kept before all of it is known to be good."""
         call = self.call
         self._arrivals.begin()
-        batches, rejected = [], []
-        for i, encoding in enumerate(call.encodings):
-            if encoding.name in tables:
-                rows, bad = call.take_in(i, tables[encoding.name], self._arrivals)
-                batches.append((i, rows))
-                rejected += bad
+        given = [(i, tables[e.name]) for i, e in enumerate(call.encodings) if e.name in tables]
+        many = sum(len(table) for _, table in given) >= _MANY_ROWS
+        workers = self.bucket.workers if many else Workers()
+        taken = workers.map(lambda one: call.take_in(*one, self._arrivals), given)
+        batches = [(i, rows) for (i, _), (rows, _) in zip(given, taken, strict=True)]
+        rejected = [table for _, bad in taken for table in bad]
         fail_if_asked(call, rejected)
         self.bucket.admit(batches)
         self._rejects += [*rejected, *self.bucket.rejected]

@@ -10,7 +10,8 @@ from appulse.errors import BadArgument
 from appulse.operators.plan import BOUNDS, INDEXES
 from appulse.operators.sensor_join import SWEEPS
 
-_JOINS = ("similarity_join", "self_join", "explain_pair")
+_TABLES = ("similarity_join", "self_join")
+_JOINS = (*_TABLES, "explain_pair")
 _HELD = ("nearest", "outliers")
 _OF_READINGS = ("sensor_join", "phenomena")
 _ON_TILES = (
@@ -33,11 +34,13 @@ USED_BY = {
     "partitions": _ON_TILES,
     "max_output": (*_ON_TILES, "ask"),
     "max_component": ("assign",),
+    "threads": _TABLES,
 }
 
 
 #: Of tiles, buckets and tasks.
 Partitions: TypeAlias = Annotated[int, whole(1, (1 << 31) - 1)]
+Threads: TypeAlias = Annotated[int, whole(1, 1 << 10)]
 _NAMED = several(one_of(*sorted(BOUNDS)), "some of the names of bounds")
 _Bounds: TypeAlias = Annotated[frozenset[str], Kind(_NAMED.wanted, lambda value: frozenset(_NAMED.take(value)))]
 
@@ -54,6 +57,7 @@ class Options:
     ``bounds`` names the bounds in use, ``index`` is "auto", "grid", "dense" or "sorted": of similarity joins.
     ``sweep`` is when a sensor join forgets expired readings: "periodic", "eager" (at each reading) or "lazy" (once
     there is no room).
+    ``threads`` is how many cores a call in process may use; default: all. On Spark each task has one.
     On Spark, ``partitions`` is the number of tiles or buckets, and so of tasks (default: the session's cores), and
     belongs to the checkpoint; for queries over one stream it is the number of parts that they are held in, which lie
     apart in space (default: by the size of the queries). ``sample`` is a small frame of typical rows, from which the
@@ -72,6 +76,7 @@ class Options:
     sweep: Annotated[str, one_of(*SWEEPS)] = "periodic"
     max_output: Count | None = None
     max_component: Count = 5_000
+    threads: Threads | None = None
 
 
 def options_of(given: Options | None, call: str) -> Options:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from appulse.kernels.strings import gather
+from appulse.kernels.strings import gather, take_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     Index = NDArray[np.int64] | NDArray[np.int32]
 
 Values = TypeVar("Values")
+_WORD = 8  # bytes, of which most keys are
 #: Metadata of a field that is one value for the whole batch, not a column.
 _ONE = "one value"
 SHARED = {_ONE: True}
@@ -122,6 +123,9 @@ class Ragged(Generic[Values]):
             return type(self)(offsets, _KIND[type(values)].take(values, at))
         taken: Any  # as the values are
         index = np.asarray(index, np.int64)
+        if values.dtype == np.uint8 and len(values) == _WORD * len(self) and (self.counts == _WORD).all():
+            taken = take_words(values.view(np.uint64), index).view(np.uint8)
+            return type(self)(np.arange(len(index) + 1) * _WORD, taken)
         if values.ndim == 1:
             offsets, taken = gather(self.offsets, values, index)
             return type(self)(offsets, taken)

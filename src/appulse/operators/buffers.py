@@ -6,8 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from appulse.kernels.strings import gather_runs
+
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
+
+
+_WORD = 8  # bytes
 
 
 class Column:
@@ -19,6 +24,13 @@ class Column:
         shape = (0,) if width is None else (0, width)
         self._data: NDArray[Any] = np.empty(shape, dtype)
         self._begin = self._end = 0
+
+    @classmethod
+    def of(cls, rows: NDArray[Any]) -> Column:
+        """The rows as they are, not copied; to be read only."""
+        column = cls(rows.dtype)
+        column._data, column._end = rows, len(rows)
+        return column
 
     def __len__(self) -> int:
         return self._end - self._begin
@@ -69,13 +81,23 @@ class Arena:
     was made, so dropping rows rewrites nothing.
     """
 
-    __slots__ = ("_begin", "_length", "_values", "base")
+    __slots__ = ("_begin", "_length", "_values", "base", "words")
 
     def __init__(self, dtype: DTypeLike) -> None:
         self._values = Column(dtype)
         self._begin = Column(np.int64)
         self._length = Column(np.int64)
         self.base = 0
+        self.words = np.dtype(dtype) == np.uint8  # all runs are of eight bytes, as numbers are
+
+    @classmethod
+    def of(cls, offsets: NDArray[np.int64], values: NDArray[Any]) -> Arena:
+        """The runs ``values[offsets[i]:offsets[i + 1]]`` as they are, not copied; to be read only."""
+        arena = cls(values.dtype)
+        arena._values, arena._begin = Column.of(values), Column.of(offsets[:-1])
+        arena._length = Column.of(np.diff(offsets))
+        arena.words = arena.words and arena._all_words(arena.length)
+        return arena
 
     @property
     def values(self) -> NDArray[Any]:
@@ -100,8 +122,21 @@ class Arena:
     def extend(self, offsets: NDArray[np.int64], values: NDArray[Any]) -> None:
         """Append the runs ``values[offsets[i]:offsets[i + 1]]``."""
         self._begin.extend(offsets[:-1] + (self.base + len(self._values) - offsets[0]))
-        self._length.extend(np.diff(offsets))
+        lengths = np.diff(offsets)
+        self.words = self.words and self._all_words(lengths)
+        self._length.extend(lengths)
         self._values.extend(values[offsets[0] : offsets[-1]])
+
+    @staticmethod
+    def _all_words(lengths: NDArray[np.int64]) -> bool:
+        return bool((lengths == _WORD).all())
+
+    def take(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[Any]]:
+        """The runs of some rows, as (offsets, values)."""
+        if self.words:
+            return np.arange(len(rows) + 1) * _WORD, self.values.view(np.uint64)[rows].view(np.uint8)
+        offsets, values = gather_runs(self.begin, self.length, self.base, self.values, rows)
+        return offsets, values
 
     def drop(self, n: int) -> None:
         """Forget the first ``n`` rows."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from appulse.errors import OutputLimit, warn_exploding
@@ -31,10 +32,12 @@ class Output:
     most: int | None = None
     made: float = 0
     expected: float | None = None
+    _lock: Lock = field(default_factory=Lock, repr=False, compare=False)
 
     def add(self, rows: float) -> None:
-        """So many rows more; call it before they are put together."""
-        self.made += rows
+        """So many rows more, of any thread; call it before they are put together."""
+        with self._lock:
+            self.made += rows
         if self.most is None or self.made <= self.most:
             return
         known = "" if self.expected is None or self.expected <= self.made else f", about {self.expected:,.0f} in all"

@@ -102,7 +102,7 @@ def evaluated(plan: JoinPlan, pairs: CandidatePairs, kinds: tuple[Model, Model],
     if plan.earth is not None:
         found = _on_earth(plan, pairs, plan.earth, kinds, counts)
     elif plan.points_only:
-        found = _exact(pairs, _points(plan, pairs, counts))
+        found = _points(plan, pairs, counts)
     elif not plan.values and all(map(in_closed_form, kinds)):
         found = _exact(pairs, _normal(plan, pairs, kinds, counts))
     else:
@@ -149,12 +149,13 @@ def _exact(pairs: CandidatePairs, probability: NDArray[np.float64]) -> ScoredPai
     return ScoredPairs(pairs, probability, probability)
 
 
-def _points(plan: JoinPlan, pairs: CandidatePairs, counts: Counter[str]) -> NDArray[np.float64]:
+def _points(plan: JoinPlan, pairs: CandidatePairs, counts: Counter[str]) -> ScoredPairs:
     a, b = pairs.left_store, pairs.right_store
     square = squared_distances(pairs.left, pairs.right, a.centre.view, b.centre.view)
     mass = a.mass.view[pairs.left] * b.mass.view[pairs.right]
     counts["refined"] += len(mass)
-    return np.where(square <= plan.limit**2, mass, np.nan)
+    probability = np.where(square <= plan.limit**2, mass, np.nan)
+    return ScoredPairs(pairs, probability, probability, np.sqrt(square))
 
 
 def _table(plan: JoinPlan, kinds: tuple[Model, Model], d: int) -> BallTable:

@@ -21,7 +21,7 @@ from appulse.model.covariance import widest
 from appulse.model.degrees import degrees_hint
 from appulse.model.encode import sampled
 from appulse.model.objects import Objects
-from appulse.model.uncertainty import in_closed_form, names
+from appulse.model.uncertainty import Model, in_closed_form, names
 from appulse.operators.answers import NO_ANSWERS, Answers, OpenPairs
 from appulse.operators.arrivals import Arrivals
 from appulse.operators.cost import UNKNOWN, Choice, Probes
@@ -140,6 +140,35 @@ class SimilarityJoin:
         for own, store in enumerate(self._stores):
             found += self._sweep(own, store, arrivals)
         return Answers.concat(found)
+
+    def hold(self, tables: Sequence[Objects], extents: Sequence[NDArray[np.float64]]) -> list[WindowBuffer]:
+        """Hold whole tables, one a stream, as they are; who calls it finds the candidates."""
+        self._stores = [
+            WindowBuffer.of_table(
+                rows,
+                extent,
+                self._groups.of(rows.group, len(rows)),
+                self._differs.of(rows.differ, len(rows)),
+                paired=self.partners is not None,
+            )
+            for rows, extent in zip(tables, extents, strict=True)
+        ]
+        return self._stores
+
+    def groups_of(self, objects: Objects) -> NDArray[np.int64]:
+        """The numbers of the rows' groups."""
+        return self._groups.of(objects.group, len(objects))
+
+    def beside(self) -> SimilarityJoin:
+        """A join of the same windows that counts for itself, for another thread."""
+        other = SimilarityJoin(self.plan, self.lanes, self.ownership, output=self.output)
+        other._stores, other.partners = self._stores, self.partners
+        other._groups, other._differs = self._groups, self._differs
+        return other
+
+    def evaluate(self, left: int, right: int, pairs: CandidatePairs) -> Answers:
+        """The answers among candidates, of whole tables."""
+        return self._evaluate(left, right, pairs, None)
 
     def apply(self, batches: Sequence[tuple[int, int, Objects]], presence: Sequence[ExistenceTable] = ()) -> None:
         """Keep the rows without answering: the state is then as if they had been pushed."""
@@ -326,9 +355,20 @@ class SimilarityJoin:
         ):
             return
         self._come = 0
-        self.estimate = estimated(
-            self.plan, self._stores, self._stream_of, self._meets, arrivals, lambda own: self._reach_of(own, arrivals)
+        self.announce(
+            estimated(
+                self.plan,
+                self._stores,
+                self._stream_of,
+                self._meets,
+                arrivals,
+                lambda own: self._reach_of(own, arrivals),
+            )
         )
+
+    def announce(self, estimate: Estimate) -> None:
+        """Keep an estimate, and warn where it says that there will be more than anybody may want."""
+        self.estimate = estimate
         self.output.expected = self.estimate.answers
         if self.estimate.explodes:
             tell_exploding(self.estimate.answers, self.estimate.rows, hint=self._suspected())
@@ -423,12 +463,7 @@ class SimilarityJoin:
         if not self.plan.points_only and not self.plan.closed_form:
             # The reach of encode stands: tiles were chosen by it.
             objects = replace(sampled(objects, model, self.plan.quantile), reach=objects.reach)
-        n = len(objects)
-        extent = objects.reach
-        if "reach" not in self.plan.bounds:
-            extent = np.maximum(extent, objects.radius)
-            if in_closed_form(model) and objects.spread.shape[1]:
-                extent = np.maximum(extent, _GAUSSIAN_EDGE * widest(objects.spread, model))
+        n, extent = len(objects), self.extents(objects, model)
         group, differ = self._groups.of(objects.group, n), self._differs.of(objects.differ, n)
         # Rows taken from state have no frames: whatever else is there, is there with them.
         frame = np.zeros((n, self.plan.frame_width), np.int64) if objects.frame is None else objects.frame
@@ -442,6 +477,15 @@ class SimilarityJoin:
         )
         rows = np.arange(begin, begin + n)
         return Arrivals(time, np.full(n, own), rows, centre, extent, mass, variance, group, differ, frame)
+
+    def extents(self, objects: Objects, model: Model) -> NDArray[np.float64]:
+        """The radius within which each row is looked for."""
+        extent = objects.reach
+        if "reach" not in self.plan.bounds:
+            extent = np.maximum(extent, objects.radius)
+            if in_closed_form(model) and objects.spread.shape[1]:
+                extent = np.maximum(extent, _GAUSSIAN_EDGE * widest(objects.spread, model))
+        return extent
 
     def _reach_of(self, own: int, arrivals: Arrivals) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The least rank in the store's window at each arrival, and the greatest that finds the arrival in its own."""
@@ -525,7 +569,7 @@ class SimilarityJoin:
         self.counts["elsewhere"] += int(len(mask) - mask.sum())
         return pairs.filter(mask), mask
 
-    def _evaluate(self, left: int, right: int, pairs: CandidatePairs, arrivals: Arrivals) -> Answers:
+    def _evaluate(self, left: int, right: int, pairs: CandidatePairs, arrivals: Arrivals | None) -> Answers:
         pairs, _ = self._owned(pairs)
         kinds = self.plan.models[int(self._stream_of[left])], self.plan.models[int(self._stream_of[right])]
         if self.plan.by_means:
@@ -536,10 +580,10 @@ class SimilarityJoin:
             found = evaluated(self.plan, self._likely(pairs), kinds, self.counts)
         return self._accept(left, right, found, arrivals)
 
-    def _accept(self, left: int, right: int, found: ScoredPairs, arrivals: Arrivals) -> Answers:
+    def _accept(self, left: int, right: int, found: ScoredPairs, arrivals: Arrivals | None) -> Answers:
         """Answers, of pairs that match with these probabilities; windows may still make them less."""
         factor = np.ones(len(found.probability))
-        if self.plan.rule is not None and self.plan.uncertain:
+        if self.plan.rule is not None and self.plan.uncertain and arrivals is not None:
             factor = self._inside(left, right, found.pairs, arrivals, self.plan.rule)
             found = found.times(factor)
             passed = found.probability >= self.plan.threshold

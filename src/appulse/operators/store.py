@@ -9,7 +9,6 @@ import numpy as np
 from appulse.kernels.arrays import Moments, Samples
 from appulse.kernels.grid import END, Grid, link_rest, relink
 from appulse.kernels.moments import most_variances, shapes
-from appulse.kernels.strings import gather_runs
 from appulse.kernels.sweep import Balls, WindowRows
 from appulse.model.batch import Ragged
 from appulse.model.objects import Objects
@@ -95,6 +94,34 @@ class WindowBuffer:
         self._come = 0  # rows since then
         self.line: LineIndex | None = None  # in place of the grid, where these are the better index
         self._oversized = self._most_oversized = 0  # rows too large for the grid, and when to build it anew
+
+    @classmethod
+    def of_table(
+        cls,
+        objects: Objects,
+        extent: NDArray[np.float64],
+        group: NDArray[np.int64],
+        differ: NDArray[np.int64],
+        *,
+        paired: bool,
+    ) -> WindowBuffer:
+        """The rows of a whole table where they are, not copied and in no order; without samples and without an index.
+
+        They are to be read, and forgotten all together.
+        """
+        store = cls(objects.d, "dense", 0.0, paired=paired)
+        given = (objects.time, objects.mass, objects.reach, objects.radius, extent, group, differ, objects.centre)
+        columns = [Column.of(_writable(column)) for column in given]
+        store.time, store.mass, store.reach, store.radius, store.extent, store.group, store.differ, store.centre = (
+            columns
+        )
+        store.rank = store.time
+        store.key = Arena.of(_writable(objects.key.offsets), _writable(objects.key.data))
+        if objects.spread.shape[1]:
+            store.spread = Column.of(_writable(objects.spread))
+        if store.met is not None:
+            store.met.grow(len(objects))[...] = False
+        return store
 
     def __len__(self) -> int:
         return len(self.time)
@@ -182,7 +209,7 @@ class WindowBuffer:
 
     def keys(self, rows: NDArray[np.int64]) -> Bytes:
         """Canonical keys of the rows."""
-        return Bytes(*_gathered(self.key, rows))
+        return Bytes(*self.key.take(rows))
 
     def objects(self, form: Form, rows: NDArray[np.int64], groups: LabelNumbers, differs: LabelNumbers) -> Objects:
         """Rows as they came, apart from frames not kept; ``groups`` and ``differs`` know their labels."""
@@ -190,10 +217,10 @@ class WindowBuffer:
         samples = weights = None
         covariance = np.empty((n, 0))
         if form == Form.SAMPLES and self.covariance is not None:
-            first, coordinates = _gathered(self.samples, rows)
+            first, coordinates = self.samples.take(rows)
             samples = Ragged(first // self.d, coordinates.reshape(-1, self.d))
             covariance = self.covariance.view[rows]
-            weights = Ragged(*_gathered(self.weights, rows)) if len(self.weights.begin) else None
+            weights = Ragged(*self.weights.take(rows)) if len(self.weights.begin) else None
         return Objects(
             form,
             self.time.view[rows],
@@ -227,7 +254,7 @@ class WindowBuffer:
             column.extend(kept)
         for arena in (self.samples, self.weights, self.key):
             if len(arena.begin):
-                offsets, values = _gathered(arena, rows)
+                offsets, values = arena.take(rows)
                 arena.drop(len(arena.begin))
                 arena.extend(offsets, values)
         self._kept = len(self)
@@ -350,10 +377,9 @@ class WindowBuffer:
         return Moments(self.mass.view, self.centre.view, self.radius.view, covariance, shape)
 
 
-def _gathered(arena: Arena, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """The runs of some rows, as (offsets, values)."""
-    offsets, values = gather_runs(arena.begin, arena.length, arena.base, arena.values, rows)
-    return offsets, values
+def _writable(column: NDArray[Any]) -> NDArray[Any]:
+    """The column as kernels are compiled for: in one piece, and not of memory that others own."""
+    return np.require(column, requirements=["C", "W"])
 
 
 def _widest(centre: NDArray[np.float64], n_dims: int) -> NDArray[np.int64]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,6 +30,8 @@ from appulse.operators.nearest_search import NearestTrees
 from appulse.operators.numbering import Released, in_own_window, pushed_out_at_once
 from appulse.operators.output import Output
 from appulse.operators.similarity_join import SimilarityJoin
+from appulse.operators.whole import WholeJoin
+from appulse.operators.workers import Workers, cores
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,6 +56,8 @@ class JoinBucket(ObjectsBucket):
         self.pairs = HeldPairs.of(call.plan) if partners is not None and call.plan.held and partners.apart else None
         self.corrections = Corrections.of(call, call.plan.windows if call.plan.rule is None else None, self.counts)
         self.behind: int | None = None  # rows of the step at hand before this are late
+        filled = any(encoding.fill is not None for encoding in call.encodings)
+        self.workers = Workers(1 if filled else call.options.threads or cores())
         self.over: int | None = None  # under time windows: pairs that end before this have left
 
     def __len__(self) -> int:
@@ -80,6 +85,8 @@ class JoinBucket(ObjectsBucket):
         self.operator.output = self.output
         if ended and self._whole:
             return [to_table(self._searched(), self.call)]
+        if ended and (found := self._in_cells()) is not None:
+            return found
         if self.numbering is not None:
             answers = self._numbered()
         else:
@@ -103,6 +110,21 @@ class JoinBucket(ObjectsBucket):
         plan = self.call.plan
         fresh = len(self.operator) == 0 and self.pairs is not None and len(self.pairs) == 0
         return plan.by_means and plan.rule is None and fresh and self.unfilled is None
+
+    def _in_cells(self) -> list[pa.Table] | None:
+        """The answers of whole tables, part by part; None where their rows are better taken one after the other."""
+        held = (self.numbering, self.unfilled, self.corrections) != (None, None, None)
+        if held or self.call.plan.index != "auto":
+            return None
+        if {i for i, _ in self.came} != set(range(len(self.call.plan.streams))):
+            return None
+        tables = [rows for _, rows in sorted(self.came, key=itemgetter(0))]
+        whole = WholeJoin.of(self.operator, tables, self.workers)
+        if whole is None:
+            return None
+        found = whole.answers(lambda answers: to_table(answers, self.call))
+        alone = Answers.concat([self._end(self.newest), self.operator.end()])
+        return [*found, to_table(alone, self.call)]
 
     def _searched(self) -> Answers:
         """The nearest rows of whole streams."""

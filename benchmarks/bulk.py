@@ -1,0 +1,271 @@
+"""Where people meet the library first: whole tables in one call, all cores, and a few rows at a time.
+
+    python -m benchmarks.bulk --quick --json
+
+Points are uniform over a square (a line, a cube), 10 a unit unless a figure says otherwise, within 0.3 of each other.
+Every contestant makes a table of the keys of the same pairs, from tables of its own; ours carries times, distances and
+probabilities, too. Times are medians of processor time on one thread, which other work on the machine hardly moves,
+after a first run of each.
+
+* ``bulk_vs_best``: the best contestant's time over ours, 2 x 500,000 points on a square, time windows of 2 % and of
+  everything: the worse of the two. Contestants: DuckDB, joined on cells by hand, SciPy's ``sparse_distance_matrix`` of
+  two k-d trees, SedonaDB.
+* ``bulk_vs_best_min``: the least of the same over 1, 10 and 100 points a unit and 1 to 3 dimensions, 2 x 200,000
+  points, and partners of each in that measure.
+* ``bulk_gaussian_of_exact``: our time with normal errors over our time with exact points.
+* ``two_threads``: the time of one thread over that of two, by the wall.
+* ``push_20_us``, ``pushes_per_second``, ``push_p99_over_p50``: a join by hand that holds 10,000 rows: microseconds of a
+  push of 20 rows, pushes of one row a second, and how much longer the slowest in a hundred takes.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ["OMP_NUM_THREADS"] = "1"
+
+import gc
+import itertools
+import statistics
+import time
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from scipy.spatial import cKDTree
+
+import appulse as ap
+from benchmarks.aside import aside
+from benchmarks.harness import arguments, report, say, scratch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+_SEDONADB = ("sedonadb==0.5.0", "geoarrow-pyarrow==0.3.0", "pyarrow>=18", "numpy")
+_EPSILON, _SPAN = 0.3, 1000.0  # seconds from the first row to the last
+_RUNS = 5
+Figures = dict[str, float | None]
+
+
+@dataclass(frozen=True)
+class Case:
+    """Two tables of points, and how far apart in time they may be."""
+
+    left: pa.Table
+    right: pa.Table
+    d: int
+    window: float
+    epsilon: float = _EPSILON
+
+    @property
+    def names(self) -> list[str]:
+        return ["x", "y", "z"][: self.d]
+
+
+def points(n: int, d: int, density: float, seed: int) -> pa.Table:
+    """So many points, ``density`` of them in each unit of length, area or volume."""
+    chance, side = np.random.default_rng(seed), (n / density) ** (1.0 / d)
+    places = {name: chance.random(n) * side for name in ("x", "y", "z")[:d]}
+    return pa.table({"k": np.arange(n), "t": np.sort(chance.uniform(0.0, _SPAN, n))} | places)
+
+
+def join(case: Case, *, sigma: float | None = None, threads: int | None = 1) -> pa.Table:
+    """Ours."""
+    value = ap.Exact(*case.names) if sigma is None else ap.Gaussian(*case.names, sigma=sigma)
+    streams = [ap.Stream(table, key="k", time="t", value=value) for table in (case.left, case.right)]
+    least, options = (1.0 if sigma is None else 0.5), ap.Options(threads=threads)
+    return ap.similarity_join(*streams, epsilon=case.epsilon, probability=least, window=case.window, options=options)
+
+
+def cells(database: duckdb.DuckDBPyConnection, case: Case) -> pa.Table:
+    """DuckDB: one table's rows in their cells, the other's in all around, joined where these are equal."""
+    at = [f"floor({name} / {case.epsilon})::int" for name in case.names]
+    own = ", ".join(f"{cell} AS c{k}" for k, cell in enumerate(at))
+    around = ", ".join(f"{cell} + s{k} AS c{k}" for k, cell in enumerate(at))
+    steps = "".join(f", (VALUES (-1), (0), (1)) v{k}(s{k})" for k in range(case.d))
+    square = " + ".join(f"(l.{name} - r.{name}) * (l.{name} - r.{name})" for name in case.names)
+    return database.sql(
+        f"""
+        WITH l AS (SELECT *, {own} FROM a), r AS (SELECT b.*, {around} FROM b{steps})
+        SELECT l.k AS l, r.k AS r FROM l JOIN r USING ({", ".join(f"c{k}" for k in range(case.d))})
+        WHERE {square} <= {case.epsilon * case.epsilon!r} AND abs(l.t - r.t) <= {case.window}
+        """  # noqa: S608 - all of it is ours
+    ).to_arrow_table()
+
+
+def trees(case: Case) -> pa.Table:
+    """SciPy: two trees, built anew, and the pairs within the window."""
+    one, other = (np.column_stack([table[n].to_numpy() for n in case.names]) for table in (case.left, case.right))
+    found = cKDTree(one).sparse_distance_matrix(cKDTree(other), case.epsilon, output_type="ndarray")
+    left, right = found["i"], found["j"]
+    near = np.abs(case.left["t"].to_numpy()[left] - case.right["t"].to_numpy()[right]) <= case.window
+    keys = (table["k"].to_numpy()[at[near]] for table, at in ((case.left, left), (case.right, right)))
+    return pa.table(list(keys), ["l", "r"])
+
+
+def spent(call: Callable[[], Any], runs: int = _RUNS) -> float:
+    """The median seconds of processor time, of all threads."""
+    took = []
+    for _ in range(runs):
+        gc.collect()
+        begun = time.process_time()
+        call()
+        took.append(time.process_time() - begun)
+    return statistics.median(took)
+
+
+def pairs_of(table: pa.Table, left: str, right: str) -> NDArray[np.int64]:
+    """The pairs of keys, in order."""
+    pairs: NDArray[np.int64] = np.sort(table[left].to_numpy() * (1 << 32) + table[right].to_numpy())
+    return pairs
+
+
+def against(case: Case, folder: Path | None) -> float:
+    """The best contestant's time over ours; with a ``folder`` SedonaDB is among them."""
+    database = duckdb.connect()
+    database.execute("SET threads = 1")
+    for name, table in (("a", case.left), ("b", case.right)):
+        database.register("given", table)
+        database.execute(f"CREATE TABLE {name} AS SELECT * FROM given")  # noqa: S608 - all of it is ours
+    rivals: dict[str, Callable[[], pa.Table]] = {
+        "DuckDB": partial(cells, database, case),
+        "cKDTree": partial(trees, case),
+    }
+    own = join(case)
+    expected = pairs_of(own, "left_key", "right_key")
+    took = {}
+    for name, call in rivals.items():
+        if not np.array_equal(pairs_of(call(), "l", "r"), expected):
+            raise RuntimeError(f"{name} finds other pairs")
+        took[name] = spent(call)
+    if folder is not None:
+        for name, table in (("left", case.left), ("right", case.right)):
+            pq.write_table(table, folder / f"{name}.parquet")
+        paths = [folder / f"{name}.parquet" for name in ("left", "right")]
+        other = aside("sedonadb_pairs", _SEDONADB, *paths, case.epsilon, case.window, 1, 3)
+        if other is not None:
+            if (other["pairs"], other["total"]) != (len(own), _sum_of(own)):
+                raise RuntimeError("SedonaDB finds other pairs")
+            took["SedonaDB"] = other["seconds"]
+    ours = spent(partial(join, case))
+    shown = ", ".join(f"{name} {seconds:.3f}" for name, seconds in took.items())
+    say(f"{case.d} d, window {case.window:g}, {len(own):,} pairs: ours {ours:.3f} s; {shown}")
+    return min(took.values()) / ours
+
+
+def _sum_of(table: pa.Table) -> int:
+    """As the script of SedonaDB has it."""
+    left, right = (table[name].to_numpy().astype(np.uint64) for name in ("left_key", "right_key"))
+    return int((left * np.uint64(2654435761) ^ right * np.uint64(40503)).sum(dtype=np.uint64))
+
+
+def whole_tables(folder: Path) -> Figures:
+    """Two large tables of exact points."""
+    left, right = points(500_000, 2, 10.0, 0), points(500_000, 2, 10.0, 1)
+    cases = [Case(left, right, 2, window) for window in (0.02 * _SPAN, 2.0 * _SPAN)]
+    return {"bulk_vs_best": min(against(case, folder) for case in cases)}
+
+
+def densities() -> Figures:
+    """Few and many partners, along one to three coordinates; everything is in the window."""
+    ratios = []
+    for d, density in itertools.product((1, 2, 3), (1.0, 10.0, 100.0)):
+        # As many partners as at that density on a square.
+        epsilon = _EPSILON if d == 2 else (np.pi * _EPSILON**2 / (2.0 if d == 1 else 4.0 / 3.0 * np.pi)) ** (1.0 / d)
+        left, right = points(200_000, d, density, 0), points(200_000, d, density, 1)
+        ratios.append(against(Case(left, right, d, 2.0 * _SPAN, float(epsilon)), None))
+        say(f"density {density:g}: {ratios[-1]:.2f}")
+    return {"bulk_vs_best_min": min(ratios)}
+
+
+def errors() -> Figures:
+    """Normal errors beside exact points."""
+    case = Case(points(500_000, 2, 10.0, 0), points(500_000, 2, 10.0, 1), 2, 2.0 * _SPAN)
+    took = []
+    for sigma in (None, 0.05):
+        join(case, sigma=sigma)
+        took.append(spent(partial(join, case, sigma=sigma)))
+    say(f"exact {took[0]:.3f} s, normal {took[1]:.3f} s")
+    return {"bulk_gaussian_of_exact": took[1] / took[0]}
+
+
+def threads() -> Figures:
+    """One thread and two, taking turns; the same bytes."""
+    case = Case(points(500_000, 2, 10.0, 0), points(500_000, 2, 10.0, 1), 2, 2.0 * _SPAN)
+    if not join(case).equals(join(case, threads=2)):
+        raise RuntimeError("two threads answer in other bytes than one")
+    took: dict[int, list[float]] = {1: [], 2: []}
+    for _ in range(9):
+        for many, times in took.items():
+            begun = time.perf_counter()
+            join(case, threads=many)
+            times.append(time.perf_counter() - begun)
+    one, two = (min(times) for times in took.values())
+    say(f"one thread {one:.3f} s, two {two:.3f} s")
+    return {"two_threads": one / two}
+
+
+def by_hand(n: int) -> ap.SimilarityJoin:
+    """A join that holds 10,000 rows a stream, and goes on holding as many."""
+    streams = [ap.Stream(None, key="k", time="t", value=ap.Exact("x", "y"), name=name) for name in "ab"]
+    held = ap.SimilarityJoin(*streams, epsilon=_EPSILON, probability=1.0, window=n / 1000.0)
+    held.push(**{name: _rows(0, n, seed) for seed, name in enumerate("ab")})
+    return held
+
+
+def _rows(first: int, n: int, seed: int) -> pa.Table:
+    """Rows a millisecond apart."""
+    chance = np.random.default_rng((first, seed))
+    at = np.arange(first, first + n)
+    return pa.table({"k": at, "t": at / 1000.0, "x": chance.random(n) * 32.0, "y": chance.random(n) * 32.0})
+
+
+def pushes(times: int) -> Figures:
+    """A few rows at a time."""
+    held, taken = by_hand(10_000), []
+    for i in range(times):
+        pushed = {name: _rows(10_000 + 10 * i, 10, seed) for seed, name in enumerate("ab")}
+        begun = time.perf_counter()
+        held.push(**pushed)
+        taken.append(time.perf_counter() - begun)
+    one, single = by_hand(10_000), []
+    for i in range(2 * times):
+        name = "ab"[i % 2]
+        pushed = {name: _rows(10_000 + i // 2, 1, i % 2)}
+        begun, own = time.perf_counter(), time.process_time()
+        one.push(**pushed)
+        single.append((time.process_time() - own, time.perf_counter() - begun))
+    warm = np.array(single[times // 10 :])
+    p50, p99 = np.quantile(warm[:, 0], [0.5, 0.99])
+    usual = statistics.median(taken[times // 10 :]) * 1e6
+    say(f"push of 20: {usual:.0f} us; of one row: {1e6 * p50:.0f} us, 99 % {1e6 * p99:.0f} us")
+    return {"push_20_us": usual, "pushes_per_second": 1.0 / p50, "push_p99_over_p50": p99 / p50}
+
+
+def main() -> None:
+    """All parts, or those named by ``--only``."""
+    asked = arguments((__doc__ or "").splitlines()[0])
+    parts: dict[str, Callable[[Path], Figures]] = {
+        "tables": whole_tables,
+        "densities": lambda _: densities(),
+        "errors": lambda _: errors(),
+        "threads": lambda _: threads(),
+        "pushes": lambda _: pushes(2_000 if asked.quick else 20_000),
+    }
+    wanted = list(parts) if asked.only is None else asked.only.split(",")
+    figures: Figures = {}
+    with scratch() as folder:
+        for name in wanted:
+            figures |= parts[name](folder)
+    report(figures, as_json=asked.json)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,213 @@
+"""Whole tables in order of their cells: rows that are near each other lie near each other in memory.
+
+Each row has the code of its cell, a whole number in which the last coordinate runs fastest, and rows are sorted by it.
+The rows that one row can meet lie in a few *strips*, three cells long, one for each neighbour along the other
+coordinates. As the left rows are gone through in order, each strip moves forward through the right rows: there is no
+directory of cells, so rows may be spread in any way, and memory is read in order.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from appulse.kernels.grid import SLACK
+from appulse.kernels.jit import kernel
+
+if TYPE_CHECKING:
+    from appulse.kernels.arrays import Floats, Ints, Whole
+
+# Bits of a code that are sorted in one pass: the counters fit the first cache.
+_DIGIT = 11
+
+
+class Layout(NamedTuple):
+    """Where cells are: coordinates ``dims`` from ``low`` on, ``width`` of them each, a rim of empty ones included.
+
+    Slots of time and groups come before them; a ``slot`` of 0 is none.
+    """
+
+    dims: Ints
+    low: Floats
+    inverse_side: Floats
+    width: Ints
+    first_time: int
+    slot: int
+    slots: int
+
+
+class CellRows(NamedTuple):
+    """The rows of a table, sorted by the codes of their cells."""
+
+    code: Ints
+    time: Ints
+    centre: Floats
+    extent: Floats
+    differ: Ints
+
+
+class CloseRule(NamedTuple):
+    """Which rows are candidates: centres within ``limit`` and both extents, times apart as windows have it."""
+
+    limit: float
+    before: int  # how much older the right row may be
+    after: int
+    own: bool  # rows of one table, each pair once
+    points: bool  # no row of either side has an extent
+    check_differ: bool
+
+
+@kernel
+def extremes(centre: Floats, low: Floats, high: Floats) -> None:
+    """The least and the greatest of each coordinate."""
+    for k in range(centre.shape[1]):
+        low[k] = high[k] = centre[0, k]
+    for i in range(centre.shape[0]):
+        for k in range(centre.shape[1]):
+            low[k] = min(low[k], centre[i, k])
+            high[k] = max(high[k], centre[i, k])
+
+
+@kernel
+def cell_codes(layout: Layout, centre: Floats, time: Ints, group: Ints, out: Ints) -> None:
+    """The code of each row's cell."""
+    dims, low, inverse_side, width, first_time, slot, slots = layout
+    for i in range(len(out)):
+        code = group[i]
+        if slot > 0:
+            code = code * slots + (time[i] - first_time) // slot + 1
+        for k in range(len(dims)):
+            at = np.int64((centre[i, dims[k]] - low[k]) * inverse_side[k])
+            # Every coordinate keeps clear of the rim, so that no strip reaches the next line's cells.
+            code = code * width[k] + min(max(at, 0), width[k] - 3) + 1
+        out[i] = code
+
+
+@kernel
+def packed_order(code: Ints, bits: int, index_bits: int) -> tuple[Ints, Ints]:
+    """Codes of so many ``bits`` in order, and where each was; equal ones stay in order. Least digits first.
+
+    A code and a place share a word, so that half as much memory moves.
+    """
+    n = len(code)
+    words, other = np.empty(n, np.int64), np.empty(n, np.int64)
+    for i in range(n):
+        words[i] = (code[i] << index_bits) | i
+    begin = np.empty(1 << _DIGIT, np.int64)
+    mask = (1 << _DIGIT) - 1
+    for shift in range(index_bits, index_bits + bits, _DIGIT):
+        begin[:] = 0
+        for i in range(n):
+            begin[(words[i] >> shift) & mask] += 1
+        total = 0
+        for digit in range(len(begin)):
+            many = begin[digit]
+            begin[digit] = total
+            total += many
+        for i in range(n):
+            digit = (words[i] >> shift) & mask
+            other[begin[digit]] = words[i]
+            begin[digit] += 1
+        words, other = other, words
+    low = (1 << index_bits) - 1
+    for i in range(n):
+        other[i] = words[i] & low
+        words[i] >>= index_bits
+    return words, other
+
+
+@kernel
+def take_rows(rows: Floats, order: Ints, out: Floats) -> None:
+    """The rows in another order."""
+    d = rows.shape[1]
+    for i in range(len(order)):
+        row = order[i]
+        for k in range(d):
+            out[i, k] = rows[row, k]
+
+
+@kernel
+def close_rows(
+    begin: Whole,
+    end: Whole,
+    strips: Ints,
+    rule: CloseRule,
+    left: CellRows,
+    right: CellRows,
+    to_left: Ints,
+    to_right: Ints,
+) -> tuple[Whole, int, int]:
+    """The pairs of left rows from ``begin`` to ``end`` with right rows in the ``strips`` that are candidates.
+
+    Returns the left row to go on with, before ``end`` where there is no room left; how many pairs there are; and how
+    many rows were looked at.
+    """
+    limit, before, after, own, points, check_differ = rule
+    square_limit = limit * limit * (1.0 + SLACK)
+    codes, capacity, d = right.code, len(to_left), left.centre.shape[1]
+    count = looked = 0
+    at, until = np.empty(len(strips), np.int64), np.empty(len(strips), np.int64)
+    if begin < end:
+        for s in range(len(strips)):
+            at[s] = np.searchsorted(codes, left.code[begin] + strips[s] - 1)
+    known = np.int64(-1)
+    total = 0
+    for p in range(begin, end):
+        code = left.code[p]
+        if code != known:
+            known, total = code, 0
+            for s in range(len(strips)):
+                low = code + strips[s] - 1
+                b = at[s]
+                while b < len(codes) and codes[b] < low:
+                    b += 1
+                e = b
+                while e < len(codes) and codes[e] <= low + 2:
+                    e += 1
+                at[s], until[s] = b, e
+                total += e - b
+        if count + total > capacity:
+            return p, count, looked
+        time = left.time[p]
+        oldest, newest = time - before, time + after
+        for s in range(len(strips)):
+            b = max(at[s], p + 1) if own and strips[s] == 0 else at[s]
+            e = until[s]
+            looked += max(0, e - b)
+            first = count
+            # Without branches: which rows are near cannot be foreseen, a wrong guess costs more than three writes.
+            if points and d == 2:
+                x, y = left.centre[p, 0], left.centre[p, 1]
+                for r in range(b, e):
+                    u, v = x - right.centre[r, 0], y - right.centre[r, 1]
+                    to_left[count], to_right[count] = p, r
+                    t = right.time[r]
+                    count += (u * u + v * v <= square_limit) & (t >= oldest) & (t <= newest)
+            elif points and d == 3:
+                x, y, z = left.centre[p, 0], left.centre[p, 1], left.centre[p, 2]
+                for r in range(b, e):
+                    u, v, w = x - right.centre[r, 0], y - right.centre[r, 1], z - right.centre[r, 2]
+                    to_left[count], to_right[count] = p, r
+                    t = right.time[r]
+                    count += (u * u + v * v + w * w <= square_limit) & (t >= oldest) & (t <= newest)
+            else:
+                for r in range(b, e):
+                    square = 0.0
+                    for k in range(d):
+                        gap = left.centre[p, k] - right.centre[r, k]
+                        square += gap * gap
+                    far = limit
+                    if not points:
+                        far = limit + left.extent[p] + right.extent[r]
+                    to_left[count], to_right[count] = p, r
+                    t = right.time[r]
+                    count += (square <= far * far * (1.0 + SLACK)) & (t >= oldest) & (t <= newest)
+            if check_differ:
+                kept = first
+                for i in range(first, count):
+                    mine, theirs = left.differ[p], right.differ[to_right[i]]
+                    to_right[kept] = to_right[i]
+                    kept += (mine != 0) & (theirs != 0) & (mine != theirs)
+                count = kept
+    return end, count, looked

@@ -1,0 +1,304 @@
+"""A join of whole tables: in the order of cells, part by part, on several threads.
+
+Where all rows are there from the start nothing has to be kept, no row is late, and a pair is a pair whichever of its
+rows comes first. So the rows are sorted by cells, which costs less than an index, and are then read in order.
+What becomes of the pairs is what `SimilarityJoin` makes of them. Where this does not apply, `WholeJoin.of` is None.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from appulse.kernels.cells import CellRows, CloseRule, Layout, cell_codes, close_rows, extremes, packed_order, take_rows
+from appulse.operators.cost import Cells, Choice
+from appulse.operators.estimate import Estimate
+from appulse.operators.output import Output
+from appulse.operators.pairs import CandidatePairs
+from appulse.operators.plan import JoinPlan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from appulse.kernels.arrays import Whole
+    from appulse.model.objects import Objects
+    from appulse.operators.answers import Answers
+    from appulse.operators.similarity_join import SimilarityJoin
+    from appulse.operators.workers import Workers
+
+    T = TypeVar("T")
+
+# Rows of all tables from which on it pays; rows of a part, which alone says where parts end.
+_FROM, _PART = 2_048, 1 << 15
+# Rows of a table that are looked at to see what the join will bring forth, and how time and space are laid out.
+_SAMPLE = 256
+# A coordinate with fewer cells than this is no help.
+_FEW_CELLS = 4.0
+# A coordinate has at most as many cells, so that its rounding is below a billionth of one.
+_MOST_CELLS = 1 << 20
+_CODE_BITS = 62
+# Rows larger than most others by this factor would make the cells of all as large.
+_LARGE = 4.0
+# Time has slots where a row would look at more rows than this without, and at so much fewer with them.
+_MANY, _FEWER = 48.0, 4.0
+
+
+class WholeJoin:
+    """Tables, one a stream, that are held by a join and sorted by cells."""
+
+    @staticmethod
+    def of(join: SimilarityJoin, tables: Sequence[Objects], workers: Workers) -> WholeJoin | None:
+        """None where a join of such a plan, or of such rows, has to take them one after the other."""
+        plan = join.plan
+        # Whatever else a plan may ask for is not known here.
+        known = JoinPlan(
+            plan.streams,
+            plan.models,
+            plan.windows,
+            plan.epsilon,
+            plan.threshold,
+            plan.quantile,
+            self_join=plan.self_join,
+            check_differ=plan.check_differ,
+            bounds=plan.bounds,
+            grouped=plan.grouped,
+            bounded=plan.bounded,
+            vertical=plan.vertical,
+            how=plan.how,
+            density=plan.density,
+        )
+        if plan != known or not plan.closed_form or len(join) or sum(map(len, tables)) < _FROM:
+            return None
+        if not all(map(len, tables)) or len({rows.d for rows in tables}) > 1:
+            return None
+        given = [
+            _Table(rows, join.extents(rows, model), join.groups_of(rows))
+            for rows, model in zip(tables, plan.models, strict=True)
+        ]
+        laid = _lay_out(plan, given, workers)
+        return None if laid is None else WholeJoin(join, given, laid, workers)
+
+    def __init__(self, join: SimilarityJoin, tables: Sequence[_Table], laid: _Laid, workers: Workers) -> None:
+        self._join, self._laid, self._workers = join, laid, workers
+        self._points = not any(table.extent.any() for table in tables)
+        done = workers.map(self._sorted, tables)
+        self._stores = join.hold([table.rows for table, _ in done], [table.extent for table, _ in done])
+        self._rows = [
+            CellRows(code, store.time.view, store.centre.view, store.extent.view, store.differ.view)
+            for store, (_, code) in zip(self._stores, done, strict=True)
+        ]
+        self._per_row = 0.0  # candidates, by the sample
+
+    def answers(self, finish: Callable[[Answers], T]) -> list[T]:
+        """What ``finish`` makes of the answers, part by part."""
+        join, plan = self._join, self._join.plan
+        n = range(len(self._stores))
+        sides = [(0, 0)] if plan.self_join else list(itertools.combinations(n, 2))
+        self._report(sides)
+        parts = [
+            _Part(left, right, begin, min(begin + _PART, len(self._rows[left].code)))
+            for left, right in sides
+            for begin in range(0, len(self._rows[left].code), _PART)
+        ]
+        done = self._workers.map(lambda part: self._part(part, finish), parts)
+        for _, counts in done:
+            join.counts.update(counts)
+        return [made for several, _ in done for made in several]
+
+    def _part(self, part: _Part, finish: Callable[[Answers], T]) -> tuple[list[T], Counter[str]]:
+        join = self._join.beside()
+        made: list[T] = []
+        for pairs in self._candidates(part, join.counts):
+            answers = join.evaluate(part.left, part.right, pairs)
+            if len(answers):
+                made.append(finish(answers))
+        return made, join.counts
+
+    def _candidates(self, part: _Part, counts: Counter[str]) -> list[CandidatePairs]:
+        """The candidates of a part, as many at a time as there is room for."""
+        plan, left, right = self._join.plan, self._rows[part.left], self._rows[part.right]
+        windows = plan.windows
+        rule = CloseRule(
+            plan.limit,
+            windows[part.right],
+            windows[part.left],
+            plan.self_join,
+            self._points,
+            plan.check_differ,
+        )
+        strips = _strips(self._laid.strides, own=plan.self_join)
+        room = max(1 << 12, int(1.5 * self._per_row * (part.end - part.begin)))
+        found, looked = [], 0
+        begin: Whole = part.begin
+        while begin < part.end:
+            one, other = np.empty(room, np.int64), np.empty(room, np.int64)
+            begin, n, seen = close_rows(begin, part.end, strips, rule, left, right, one, other)
+            looked += seen
+            if n:
+                pairs = CandidatePairs(self._stores[part.left], one[:n], self._stores[part.right], other[:n], other[:n])
+                found.append(pairs)
+            elif begin < part.end:
+                room *= 4
+        counts["candidates"] += looked
+        counts["pruned_reach"] += looked - sum(map(len, found))
+        return found
+
+    def _sorted(self, table: _Table) -> tuple[_Table, NDArray[np.int64]]:
+        """The rows of a table in the order of their cells, and the codes of these."""
+        rows, n = table.rows, len(table.rows)
+        code = np.empty(n, np.int64)
+        cell_codes(self._laid.layout, rows.centre, rows.time, table.group, code)
+        index_bits = n.bit_length()
+        if self._laid.bits + index_bits < _CODE_BITS:
+            code, order = packed_order(code, self._laid.bits, index_bits)
+        else:
+            order = np.argsort(code, kind="stable")
+            code = code[order]
+        return table.take(order), code
+
+    def _report(self, sides: Sequence[tuple[int, int]]) -> None:
+        """What the join will bring forth, by what some rows do, and a warning where that is too much."""
+        join, plan, counts = self._join, self._join.plan, Counter[str]()
+        beside = join.beside()
+        beside.output = Output()
+        near = answers = pairs = looked = 0.0
+        for left, right in sides:
+            n = len(self._rows[left].code)
+            some = _spread(n, _SAMPLE)
+            weight, counts = n / len(some), Counter()
+            found = [one for p in some.tolist() for one in self._candidates(_Part(left, right, p, p + 1), counts)]
+            many = weight * sum(map(len, found))
+            near += many
+            looked += weight * counts["candidates"]
+            self._per_row = max(self._per_row, many / n)
+            answers += weight * sum(len(beside.evaluate(left, right, one)) for one in found)
+            pairs += _in_windows(self._rows[left].time, self._rows[right].time, plan.windows[left], plan.windows[right])
+        rows = sum(map(len, self._stores))
+        join.announce(Estimate(rows, pairs / (1 + plan.self_join), near, answers, _SAMPLE**2))
+        share = max(1.0, float(sum(len(self._stores[i]) * len(self._stores[j]) for i, j in sides)))
+        cells = Cells(self._laid.layout.dims, self._laid.side, 0.0, self._laid.side, by_variance=False)
+        choice = Choice("cells in order", rows, looked / share, near / share, {}, cells)
+        for store in self._stores:
+            store.choice = choice
+
+
+@dataclass(frozen=True)
+class _Table:
+    """The rows of a stream, how far around each is looked for it, and the numbers of their groups."""
+
+    rows: Objects
+    extent: NDArray[np.float64]
+    group: NDArray[np.int64]
+
+    def take(self, order: NDArray[np.int64]) -> _Table:
+        """The rows in another order; a column that is the same in all rows, as many are, stays as it is."""
+        columns = {name: getattr(self.rows, name) for name in ("mass", "reach", "radius")}
+        done: dict[str, Any] = {name: column for name, column in columns.items() if _is_one(column)}
+        done["centre"] = np.empty(self.rows.centre.shape)
+        take_rows(self.rows.centre, order, done["centre"])
+        nothing: dict[str, Any] = dict.fromkeys(done)
+        rows = replace(replace(self.rows, **nothing).take(order), **done)
+        extent = self.extent if _is_one(self.extent) else self.extent[order]
+        return _Table(rows, extent, self.group if _is_one(self.group) else self.group[order])
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Rows of the left table, in the order of cells, against the right table."""
+
+    left: int
+    right: int
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True)
+class _Laid:
+    """The cells of a join: the bits of their codes, how far apart neighbours' codes are, and their least side."""
+
+    layout: Layout
+    bits: int
+    strides: Sequence[int]
+    side: float
+
+
+def _lay_out(plan: JoinPlan, tables: Sequence[_Table], workers: Workers) -> _Laid | None:
+    """Cells as wide as two rows can be apart; None where some rows are far larger than others, or far too far away."""
+    largest = [float(table.extent.max()) for table in tables]
+    for table, most in zip(tables, largest, strict=True):
+        if most > 0.0 and most > _LARGE * float(np.quantile(table.extent, 0.9)):
+            return None
+    span = plan.limit + sum(sorted(largest * 2)[-2:])
+    ends = workers.map(_ends, tables)
+    low, high = np.min([one for one, _ in ends], axis=0), np.max([other for _, other in ends], axis=0)
+    if not np.isfinite(high - low).all() or span == np.inf:
+        return None
+    # No two rows in reach are two cells apart, whatever rounding does to them.
+    blur = (np.maximum(np.abs(low), np.abs(high)) + span) * 4e-15
+    sides = np.maximum((span + blur) * (1.0 + 1e-8), (high - low) / _MOST_CELLS)
+    many = (high - low) / sides
+    dims = np.sort(np.argsort(-many, kind="stable")[:3])
+    dims = dims[many[dims] >= min(_FEW_CELLS, many.max())]
+    width = many[dims].astype(np.int64) + 3
+    slot, lines = 0, width.tolist()
+    first, last = min(int(t.rows.time.min()) for t in tables), max(int(t.rows.time.max()) for t in tables)
+    window = max(plan.windows)
+    if last - first > 3 * window and _pays(tables, sides, window):
+        slot = max(1, window)
+        lines = [(last - first) // slot + 3, *lines]
+    bits = math.prod([*lines, 1 + max(int(table.group.max()) for table in tables)]).bit_length()
+    if bits > _CODE_BITS:
+        return None
+    strides = [math.prod(lines[k + 1 :]) for k in range(len(lines))]
+    layout = Layout(dims, low[dims], 1.0 / sides[dims], width, first, slot, lines[0])
+    return _Laid(layout, bits, strides, float(sides[dims].min()))
+
+
+def _ends(table: _Table) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The least and greatest coordinates."""
+    low, high = np.empty(table.rows.d), np.empty(table.rows.d)
+    extremes(table.rows.centre, low, high)
+    return low, high
+
+
+def _pays(tables: Sequence[_Table], sides: NDArray[np.float64], window: int) -> bool:
+    """Whether slots of time leave much less to look at than cells alone, by a sample of pairs."""
+    one, other = tables[0].rows, tables[-1].rows
+    left, right = _spread(len(one), _SAMPLE), _spread(len(other), _SAMPLE - 1)
+    near = np.ones((len(left), len(right)), bool)
+    for k in range(one.d):
+        near &= np.abs(one.centre[left, k][:, None] - other.centre[right, k][None, :]) <= 1.5 * sides[k]
+    apart = np.abs(one.time[left][:, None] - other.time[right][None, :])
+    both = near & (apart <= 1.5 * window)
+    looked = float(near.mean()) * len(other)
+    return looked > _MANY and float(near.sum()) > _FEWER * float(both.sum())
+
+
+def _is_one(column: NDArray[np.float64] | NDArray[np.int64]) -> bool:
+    """Whether all rows have the same value."""
+    return bool(column[0] == column[-1]) and bool((column == column[0]).all())
+
+
+def _spread(n: int, many: int) -> NDArray[np.int64]:
+    """Some rows of ``n``, evenly spread."""
+    return np.unique(np.linspace(0, n - 1, many).astype(np.int64))
+
+
+def _strips(strides: Sequence[int], *, own: bool) -> NDArray[np.int64]:
+    """How far away the codes of neighbouring lines are; of one table, of those that come later alone."""
+    steps = itertools.product(*([(-1, 0, 1)] * (len(strides) - 1)))
+    found = sorted(sum(a * b for a, b in zip(step, strides[:-1], strict=True)) for step in steps)
+    return np.array([delta for delta in found if delta >= 0 or not own], np.int64)
+
+
+def _in_windows(left: NDArray[np.int64], right: NDArray[np.int64], of_left: int, of_right: int) -> float:
+    """How many pairs of rows are in each other's windows, by a sample."""
+    gap = right[_spread(len(right), _SAMPLE)][None, :] - left[_spread(len(left), _SAMPLE)][:, None]
+    return float(((gap <= of_left) & (-gap <= of_right)).mean()) * len(left) * len(right)

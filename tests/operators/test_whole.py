@@ -1,0 +1,209 @@
+"""Whole tables in order of cells: the answers of rows one after the other, whatever the layout and the threads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import appulse as ap
+from appulse.kernels.cells import CellRows, CloseRule, close_rows, packed_order, take_rows
+from appulse.operators import whole
+from appulse.operators.workers import Workers
+from tests.helpers import naive, strategies
+
+NORMAL = ("exact", "gaussian", "gaussians", "covariance")
+CASES = st.one_of(
+    strategies.cases(models=NORMAL, bad=False),
+    strategies.cases(models=NORMAL, dimensions=(2, 5)),
+    strategies.cases(models=strategies.PLACES, dimensions=(2,), most=3),
+    strategies.cases(models=strategies.ALTITUDES, dimensions=(3,), most=3),
+)
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Every table is large enough, and has many parts; the joins that were made of whole tables."""
+    made: list[Any] = []
+    original = whole.WholeJoin.answers
+
+    def answers(self: Any, finish: Any) -> Any:
+        made.append(self)
+        return original(self, finish)
+
+    monkeypatch.setattr(whole, "_FROM", 1)
+    monkeypatch.setattr(whole, "_PART", 2)
+    monkeypatch.setattr(whole.WholeJoin, "answers", answers)
+    return made
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(CASES, st.booleans())
+def test_answers_are_those_of_the_twin(small_parts: list[Any], case: strategies.Case, slots: bool) -> None:
+    """Exact and normal rows and places, groups, existence, ties, with and without slots of time."""
+    with pytest.MonkeyPatch.context() as patch:
+        if slots:
+            patch.setattr(whole, "_pays", lambda *_: True)
+        result, expected = case.run(), case.expected()
+    naive.assert_same_answers(result, expected.answers)
+    naive.assert_same_rejects(ap.rejects(result), expected.rejects)
+    joined = case.emit == "matches" and all(len(t) for t in case.tables) and not expected.rejects
+    assert small_parts or not joined
+    small_parts.clear()
+
+
+def tables(n: int, d: int, seed: int, *, keys: str = "int", spread: float = 10.0) -> list[pa.Table]:
+    """Two tables of clustered rows, at times in no order."""
+    chance = np.random.default_rng(seed)
+    made, middle = [], chance.uniform(-spread, spread, (8, d))
+    for first in (0, n):
+        centre = middle[chance.integers(0, 8, n)] + chance.normal(0.0, 0.4, (n, d))
+        names = [f"x{k}" for k in range(d)]
+        ids = np.arange(first, first + n)
+        own = {"k": ids if keys == "int" else pa.array([f"row {i}" for i in ids])}
+        own |= {"t": chance.uniform(0.0, 100.0, n).round(0), "g": chance.integers(0, 3, n)}
+        own |= {"s": chance.uniform(0.01, 0.4, n), "p": chance.uniform(0.3, 1.0, n)}
+        made.append(pa.table(own | dict(zip(names, centre.T, strict=True))))
+    return made
+
+
+def rows_of(table: pa.Table) -> pa.Table:
+    """The rows in an order of their own."""
+    names = [name for name in table.column_names if name not in ("distance", "probability", "log_likelihood_ratio")]
+    return table.sort_by([(name, "ascending") for name in names])
+
+
+def assert_same(one: pa.Table, other: pa.Table) -> None:
+    """The same rows in any order; numbers but for rounding."""
+    assert one.schema == other.schema
+    one, other = rows_of(one), rows_of(other)
+    for name in one.column_names:
+        if pa.types.is_floating(one.schema.field(name).type) and not name.endswith("time"):
+            a, b = (np.asarray(table[name].fill_null(-1.0)) for table in (one, other))
+            np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
+        else:
+            assert one[name].equals(other[name]), name
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 4])
+@pytest.mark.parametrize(
+    ("window", "settings"),
+    [
+        (3, {}),
+        (1000, {"how": "full"}),
+        (ap.TimeWindow(2, per_stream={"left": 4}), {"how": "left_anti"}),
+        (0, {}),
+        (5, {"likelihood": True, "sigma": "s", "probability": 0.2}),
+        (20, {"sigma": 0.2, "probability": 0.6, "by": "g"}),
+        (7, {"existence": "p", "probability": 0.4, "keys": "text"}),
+    ],
+)
+def test_cells_answer_as_a_scan_does(small_parts: list[Any], d: int, window: Any, settings: dict[str, Any]) -> None:
+    """Rows in clusters, in no order of time, in windows of one length and of two."""
+    asked: dict[str, Any] = {"epsilon": 0.7, "probability": 1.0, "window": window} | settings
+    sigma, by, existence = (asked.pop(name, None) for name in ("sigma", "by", "existence"))
+    rows = tables(400, d, seed=d, keys=asked.pop("keys", "int"))
+    names = [f"x{k}" for k in range(d)]
+    value = ap.Exact(*names) if sigma is None else ap.Gaussian(*names, sigma=sigma)
+    streams = [ap.Stream(t, key="k", time="t", value=value, partition_by=by, existence=existence) for t in rows]
+    found = [ap.similarity_join(*streams, **asked, options=ap.Options(threads=n)) for n in (1, 3)]
+    assert len(small_parts) == 2
+    assert len(found[0]) > 10
+    assert found[0].equals(found[1])
+    assert_same(found[0], ap.similarity_join(*streams, **asked, options=ap.Options(index="dense")))
+
+
+@pytest.mark.parametrize("different", [None, "g"])
+def test_a_table_with_itself(small_parts: list[Any], different: str | None) -> None:
+    """Each pair comes once, the earlier row on the left, and rows of one time by their keys."""
+    stream = ap.Stream(tables(500, 2, seed=3)[0], key="k", time="t", value=ap.Exact("x0", "x1"))
+    asked: dict[str, Any] = {"epsilon": 0.5, "probability": 1.0, "window": 10, "different": different}
+    found = [ap.self_join(stream, **asked, options=ap.Options(threads=n)) for n in (1, 2)]
+    assert small_parts
+    assert found[0].equals(found[1])
+    assert_same(found[0], ap.self_join(stream, **asked, options=ap.Options(index="dense")))
+
+
+def test_cells_are_slots_of_time_where_windows_are_short(small_parts: list[Any]) -> None:
+    """Many rows in one place, few of them in a window."""
+    rows = [table.slice(0, 3_000) for table in tables(3_000, 2, seed=5, spread=0.0)]
+    streams = [ap.Stream(table, key="k", time="t", value=ap.Exact("x0", "x1")) for table in rows]
+    asked: dict[str, Any] = {"epsilon": 3.0, "probability": 1.0, "window": 0.2}
+    found = ap.similarity_join(*streams, **asked)
+    assert small_parts[0]._laid.layout.slot > 0
+    assert ap.explain(found).counts["candidates"] < 3_000 * 3_000 / 20
+    assert_same(found, ap.similarity_join(*streams, **asked, options=ap.Options(index="dense")))
+
+
+def test_rows_that_cells_do_not_suit_are_taken_one_after_the_other(small_parts: list[Any]) -> None:
+    """One row a thousand times as large as the others; changes; a single row of the other table."""
+    rows = tables(300, 2, seed=6)
+    wide = rows[0].set_column(3, "s", pa.array(np.r_[1e3, rows[0]["s"].to_numpy()[1:]]))
+    value = ap.Gaussian("x0", "x1", sigma="s")
+    streams = [ap.Stream(table, key="k", time="t", value=value) for table in (wide, rows[1])]
+    asked: dict[str, Any] = {"epsilon": 0.5, "probability": 0.1, "window": 10}
+    ap.similarity_join(*streams, **asked)
+    ap.similarity_join(*streams, **asked, emit="changes")
+    ap.similarity_join(ap.Stream(rows[0].slice(0, 0), key="k", time="t", value=value), streams[1], **asked)
+    assert not small_parts
+
+
+def test_a_call_of_whole_tables_says_what_it_did_and_stops_at_the_limit() -> None:
+    """The estimate, the candidates and the index; `OutputLimit` before memory is full."""
+    rows = tables(2_000, 2, seed=7)
+    streams = [ap.Stream(table, key="k", time="t", value=ap.Exact("x0", "x1")) for table in rows]
+    asked: dict[str, Any] = {"epsilon": 0.5, "probability": 1.0, "window": 1000}
+    found = ap.similarity_join(*streams, **asked)
+    text = str(ap.explain(found))
+    assert f"{len(found):,} answers" in text
+    assert "index of 'left': cells in order" in text
+    expected = float(text.split("of them near, ")[1].split(" answers", maxsplit=1)[0].replace(",", ""))
+    assert expected == pytest.approx(len(found), rel=0.4)
+    with pytest.raises(ap.OutputLimit):
+        ap.similarity_join(*streams, **asked, options=ap.Options(max_output=len(found) - 1, threads=2))
+    assert len(ap.similarity_join(*streams, **asked, options=ap.Options(max_output=len(found)))) == len(found)
+
+
+@given(st.lists(st.integers(0, (1 << 30) - 1), min_size=1, max_size=300))
+def test_codes_are_sorted_as_numpy_sorts_them(codes: list[int]) -> None:
+    """Radix sort, stable."""
+    given = np.array(codes, np.int64)
+    found, order = packed_order(given, 30, len(codes).bit_length())
+    expected = np.argsort(given, kind="stable")
+    assert order.tolist() == expected.tolist()
+    assert found.tolist() == given[expected].tolist()
+    rows, out = np.arange(2.0 * len(codes)).reshape(-1, 2), np.empty((len(codes), 2))
+    take_rows(rows, order, out)
+    assert out.tolist() == rows[expected].tolist()
+
+
+def test_candidates_go_on_where_there_was_no_room() -> None:
+    """The pairs are the same however little room there is."""
+    chance = np.random.default_rng(0)
+    code = np.sort(chance.integers(1, 40, 60))
+    rows = CellRows(code, np.zeros(60, np.int64), chance.random((60, 2)), np.zeros(60), np.zeros(60, np.int64))
+    rule, strips = CloseRule(0.5, 0, 0, False, True, False), np.array([0])
+    whole_room = np.empty(10_000, np.int64), np.empty(10_000, np.int64)
+    _, n, _ = close_rows(0, 60, strips, rule, rows, rows, *whole_room)
+    left, right = list[int](), list[int]()
+    begin: Any = 0
+    while begin < 60:
+        room = np.empty(20, np.int64), np.empty(20, np.int64)
+        begin, m, _ = close_rows(begin, 60, strips, rule, rows, rows, *room)
+        left += room[0][:m].tolist()
+        right += room[1][:m].tolist()
+    assert (left, right) == (whole_room[0][:n].tolist(), whole_room[1][:n].tolist())
+    near = np.square(rows.centre[:, None] - rows.centre[None]).sum(axis=2) <= 0.25 * (1.0 + 1e-12)
+    near &= np.abs(code[:, None] - code[None]) <= 1
+    assert sorted(zip(left, right, strict=True)) == sorted(zip(*(i.tolist() for i in np.nonzero(near)), strict=True))
+
+
+def test_workers_keep_the_order_of_parts_and_raise_what_a_part_raises() -> None:
+    """As without threads."""
+    assert Workers(3).map(lambda i: i * i, range(20)) == [i * i for i in range(20)]
+    with pytest.raises(ZeroDivisionError):
+        Workers(2).map(lambda i: 1 // i, [1, 0, 2])
