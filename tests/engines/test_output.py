@@ -171,6 +171,7 @@ _OTHERS: dict[str, Any] = {
     "partitions": 2,
     "max_output": 9,
     "max_component": 9,
+    "threads": 2,
 }
 
 

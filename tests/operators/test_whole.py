@@ -29,23 +29,24 @@ CASES = st.one_of(
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Every table is large enough, and has many parts; the joins that were made of whole tables."""
     made: list[Any] = []
-    original = whole.WholeJoin.answers
+    original = whole.WholeJoin._parts
 
-    def answers(self: Any, finish: Any) -> Any:
+    def parts(self: Any, do: Any) -> Any:
         made.append(self)
-        return original(self, finish)
+        return original(self, do)
 
     monkeypatch.setattr(whole, "_FROM", 1)
     monkeypatch.setattr(whole, "_PART", 2)
-    monkeypatch.setattr(whole.WholeJoin, "answers", answers)
+    monkeypatch.setattr(whole.WholeJoin, "_parts", parts)
     return made
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(CASES, st.booleans())
-def test_answers_are_those_of_the_twin(small_parts: list[Any], case: strategies.Case, slots: bool) -> None:
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(CASES, st.booleans(), st.booleans())
+def test_answers_are_those_of_the_twin(small_parts: list[Any], case: strategies.Case, slots: bool, plain: bool) -> None:
     """Exact and normal rows and places, groups, existence, ties, with and without slots of time."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(whole, "_PLAIN_FROM", 0.0 if plain else np.inf)
         if slots:
             patch.setattr(whole, "_pays", lambda *_: True)
         result, expected = case.run(), case.expected()
@@ -97,12 +98,15 @@ def assert_same(one: pa.Table, other: pa.Table) -> None:
         (1000, {"how": "full"}),
         (ap.TimeWindow(2, per_stream={"left": 4}), {"how": "left_anti"}),
         (0, {}),
+        (30, {"keys": "text"}),
         (5, {"likelihood": True, "sigma": "s", "probability": 0.2}),
         (20, {"sigma": 0.2, "probability": 0.6, "by": "g"}),
         (7, {"existence": "p", "probability": 0.4, "keys": "text"}),
     ],
 )
-def test_cells_answer_as_a_scan_does(small_parts: list[Any], d: int, window: Any, settings: dict[str, Any]) -> None:
+def test_cells_answer_as_a_scan_does(
+    small_parts: list[Any], monkeypatch: pytest.MonkeyPatch, d: int, window: Any, settings: dict[str, Any]
+) -> None:
     """Rows in clusters, in no order of time, in windows of one length and of two."""
     asked: dict[str, Any] = {"epsilon": 0.7, "probability": 1.0, "window": window} | settings
     sigma, by, existence = (asked.pop(name, None) for name in ("sigma", "by", "existence"))
@@ -110,11 +114,14 @@ def test_cells_answer_as_a_scan_does(small_parts: list[Any], d: int, window: Any
     names = [f"x{k}" for k in range(d)]
     value = ap.Exact(*names) if sigma is None else ap.Gaussian(*names, sigma=sigma)
     streams = [ap.Stream(t, key="k", time="t", value=value, partition_by=by, existence=existence) for t in rows]
-    found = [ap.similarity_join(*streams, **asked, options=ap.Options(threads=n)) for n in (1, 3)]
-    assert len(small_parts) == 2
-    assert len(found[0]) > 10
-    assert found[0].equals(found[1])
-    assert_same(found[0], ap.similarity_join(*streams, **asked, options=ap.Options(index="dense")))
+    dense = ap.similarity_join(*streams, **asked, options=ap.Options(index="dense"))
+    assert len(dense) > 10
+    for enough in (0.0, np.inf):  # pairs of points are written at once, or evaluated as any others
+        monkeypatch.setattr(whole, "_PLAIN_FROM", enough)
+        found = [ap.similarity_join(*streams, **asked, options=ap.Options(threads=n)) for n in (1, 3)]
+        assert found[0].equals(found[1])
+        assert_same(found[0], dense)
+    assert len(small_parts) == 4
 
 
 @pytest.mark.parametrize("different", [None, "g"])

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from appulse.kernels.grid import SLACK
-from appulse.kernels.jit import kernel
+from appulse.kernels.jit import inlined_kernel, kernel
 
 if TYPE_CHECKING:
     from appulse.kernels.arrays import Floats, Ints, Whole
@@ -127,6 +127,23 @@ def take_rows(rows: Floats, order: Ints, out: Floats) -> None:
             out[i, k] = rows[row, k]
 
 
+@inlined_kernel
+def _move_on(code: Whole, strips: Ints, codes: Ints, at: Ints, until: Ints) -> int:
+    """Move the strips on to a cell: where each begins and ends among the right rows, and how many rows are in all."""
+    total = 0
+    for s in range(len(strips)):
+        low = code + strips[s] - 1
+        b = at[s]
+        while b < len(codes) and codes[b] < low:
+            b += 1
+        e = b
+        while e < len(codes) and codes[e] <= low + 2:
+            e += 1
+        at[s], until[s] = b, e
+        total += e - b
+    return total
+
+
 @kernel
 def close_rows(
     begin: Whole,
@@ -145,28 +162,16 @@ def close_rows(
     """
     limit, before, after, own, points, check_differ = rule
     square_limit = limit * limit * (1.0 + SLACK)
-    codes, capacity, d = right.code, len(to_left), left.centre.shape[1]
+    capacity, d = len(to_left), left.centre.shape[1]
     count = looked = 0
     at, until = np.empty(len(strips), np.int64), np.empty(len(strips), np.int64)
-    if begin < end:
-        for s in range(len(strips)):
-            at[s] = np.searchsorted(codes, left.code[begin] + strips[s] - 1)
-    known = np.int64(-1)
-    total = 0
+    for s in range(len(strips)):
+        at[s] = np.searchsorted(right.code, left.code[begin] + strips[s] - 1)
+    known, total = np.int64(-1), 0
     for p in range(begin, end):
         code = left.code[p]
         if code != known:
-            known, total = code, 0
-            for s in range(len(strips)):
-                low = code + strips[s] - 1
-                b = at[s]
-                while b < len(codes) and codes[b] < low:
-                    b += 1
-                e = b
-                while e < len(codes) and codes[e] <= low + 2:
-                    e += 1
-                at[s], until[s] = b, e
-                total += e - b
+            known, total = code, _move_on(code, strips, right.code, at, until)
         if count + total > capacity:
             return p, count, looked
         time = left.time[p]
@@ -210,4 +215,90 @@ def close_rows(
                     to_right[kept] = to_right[i]
                     kept += (mine != 0) & (theirs != 0) & (mine != theirs)
                 count = kept
+    return end, count, looked
+
+
+class PairColumns(NamedTuple):
+    """Room for pairs: eight bytes of each side's key and time, as they are, and the distance."""
+
+    left_key: Ints
+    left_time: Ints
+    right_key: Ints
+    right_time: Ints
+    distance: Floats
+
+
+class Labelled(NamedTuple):
+    """What stands for a row in pairs: eight bytes of its key and of its time, in the order of the cells."""
+
+    key: Ints
+    time: Ints
+
+
+@kernel
+def close_points(
+    begin: Whole,
+    end: Whole,
+    strips: Ints,
+    rule: CloseRule,
+    sides: tuple[CellRows, CellRows],
+    labels: tuple[Labelled, Labelled],
+    out: PairColumns,
+) -> tuple[Whole, int, int]:
+    """As `close_rows`, of points that exist: a pair within the limit is an answer, and is written as such at once.
+
+    Columns that are written while a pair is at hand need not be gathered later from all over the tables.
+    """
+    limit, before, after, _, _, _ = rule
+    left, right = sides
+    own, other = labels
+    capacity, d = len(out.distance), left.centre.shape[1]
+    square_limit = limit * limit
+    near, squares = np.empty(capacity, np.int64), np.empty(capacity, np.float64)
+    count = looked = 0
+    at, until = np.empty(len(strips), np.int64), np.empty(len(strips), np.int64)
+    for s in range(len(strips)):
+        at[s] = np.searchsorted(right.code, left.code[begin] + strips[s] - 1)
+    known, total = np.int64(-1), 0
+    for p in range(begin, end):
+        code = left.code[p]
+        if code != known:
+            known, total = code, _move_on(code, strips, right.code, at, until)
+        if count + total > capacity:
+            return p, count, looked
+        looked += total
+        time, many = left.time[p], 0
+        oldest, newest = time - before, time + after
+        for s in range(len(strips)):
+            # Without branches, as in `close_rows`.
+            if d == 2:
+                x, y = left.centre[p, 0], left.centre[p, 1]
+                for r in range(at[s], until[s]):
+                    u, v = x - right.centre[r, 0], y - right.centre[r, 1]
+                    square = u * u + v * v
+                    near[many], squares[many] = r, square
+                    t = right.time[r]
+                    many += (square <= square_limit) & (t >= oldest) & (t <= newest)
+            elif d == 1:
+                x = left.centre[p, 0]
+                for r in range(at[s], until[s]):
+                    u = x - right.centre[r, 0]
+                    near[many], squares[many] = r, u * u
+                    t = right.time[r]
+                    many += (u * u <= square_limit) & (t >= oldest) & (t <= newest)
+            else:
+                for r in range(at[s], until[s]):
+                    square = 0.0
+                    for k in range(d):
+                        gap = left.centre[p, k] - right.centre[r, k]
+                        square += gap * gap
+                    near[many], squares[many] = r, square
+                    t = right.time[r]
+                    many += (square <= square_limit) & (t >= oldest) & (t <= newest)
+        for i in range(many):
+            r = near[i]
+            out.left_key[count], out.left_time[count] = own.key[p], own.time[p]
+            out.right_key[count], out.right_time[count] = other.key[r], other.time[r]
+            out.distance[count] = np.sqrt(squares[i])
+            count += 1
     return end, count, looked

@@ -15,7 +15,19 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from appulse.kernels.cells import CellRows, CloseRule, Layout, cell_codes, close_rows, extremes, packed_order, take_rows
+from appulse.kernels.cells import (
+    CellRows,
+    CloseRule,
+    Labelled,
+    Layout,
+    PairColumns,
+    cell_codes,
+    close_points,
+    close_rows,
+    extremes,
+    packed_order,
+    take_rows,
+)
 from appulse.operators.cost import Cells, Choice
 from appulse.operators.estimate import Estimate
 from appulse.operators.output import Output
@@ -31,14 +43,19 @@ if TYPE_CHECKING:
     from appulse.model.objects import Objects
     from appulse.operators.answers import Answers
     from appulse.operators.similarity_join import SimilarityJoin
+    from appulse.operators.store import WindowBuffer
     from appulse.operators.workers import Workers
 
     T = TypeVar("T")
 
 # Rows of all tables from which on it pays; rows of a part, which alone says where parts end.
 _FROM, _PART = 2_048, 1 << 15
+# Pairs that a part may be expected to have: what is done to them, one thing after the other, stays in the cache.
+_PAIRS = 1 << 17
 # Rows of a table that are looked at to see what the join will bring forth, and how time and space are laid out.
-_SAMPLE = 256
+_SAMPLE, _RUN = 256, 16  # in runs of so many
+# Pairs of a row from which on it pays to look up what stands for it beforehand.
+_PLAIN_FROM = 0.5
 # A coordinate with fewer cells than this is no help.
 _FEW_CELLS = 4.0
 # A coordinate has at most as many cells, so that its rounding is below a billionth of one.
@@ -95,21 +112,47 @@ class WholeJoin:
             for store, (_, code) in zip(self._stores, done, strict=True)
         ]
         self._per_row = 0.0  # candidates, by the sample
+        n = range(len(tables))
+        self._sides = [(0, 0)] if join.plan.self_join else list(itertools.combinations(n, 2))
+        self._report()
 
     def answers(self, finish: Callable[[Answers], T]) -> list[T]:
         """What ``finish`` makes of the answers, part by part."""
-        join, plan = self._join, self._join.plan
-        n = range(len(self._stores))
-        sides = [(0, 0)] if plan.self_join else list(itertools.combinations(n, 2))
-        self._report(sides)
+        return self._parts(lambda part: self._part(part, finish))
+
+    @property
+    def plain(self) -> bool:
+        """Whether points are within the limit or not, there is no more to a pair, and there are not far fewer pairs."""
+        plan = self._join.plan
+        usual = (plan.self_join, plan.how, plan.density, plan.bounded, plan.earth) == (
+            False,
+            "inner",
+            None,
+            False,
+            None,
+        )
+        many = self._per_row >= _PLAIN_FROM
+        return many and usual and plan.points_only and all(_is_one(store.mass.view) for store in self._stores)
+
+    @property
+    def stores(self) -> Sequence[WindowBuffer]:
+        """The tables, each in the order of its cells."""
+        return self._stores
+
+    def points(self, labels: Sequence[Labelled], finish: Callable[[Points], T]) -> list[T]:
+        """As `answers`, of a `plain` join; ``labels`` are of the rows of `stores`."""
+        return self._parts(lambda part: self._points_of(part, labels, finish))
+
+    def _parts(self, do: Callable[[_Part], tuple[list[T], Counter[str]]]) -> list[T]:
+        step = max(1, min(_PART, int(_PAIRS / max(self._per_row, 1.0))))
         parts = [
-            _Part(left, right, begin, min(begin + _PART, len(self._rows[left].code)))
-            for left, right in sides
-            for begin in range(0, len(self._rows[left].code), _PART)
+            _Part(left, right, begin, min(begin + step, len(self._rows[left].code)))
+            for left, right in self._sides
+            for begin in range(0, len(self._rows[left].code), step)
         ]
-        done = self._workers.map(lambda part: self._part(part, finish), parts)
+        done = self._workers.map(do, parts)
         for _, counts in done:
-            join.counts.update(counts)
+            self._join.counts.update(counts)
         return [made for several, _ in done for made in several]
 
     def _part(self, part: _Part, finish: Callable[[Answers], T]) -> tuple[list[T], Counter[str]]:
@@ -121,20 +164,41 @@ class WholeJoin:
                 made.append(finish(answers))
         return made, join.counts
 
+    def _points_of(
+        self, part: _Part, labels: Sequence[Labelled], finish: Callable[[Points], T]
+    ) -> tuple[list[T], Counter[str]]:
+        rule, strips, room = self._asked(part)
+        sides = (self._rows[part.left], self._rows[part.right])
+        own = (labels[part.left], labels[part.right])
+        mass = float(self._stores[part.left].mass.view[0] * self._stores[part.right].mass.view[0])
+        made, found, looked = [], 0, 0
+        begin: Whole = part.begin
+        while begin < part.end and mass >= self._join.plan.threshold:
+            numbers, distance = np.empty((4, room), np.int64), np.empty(room)
+            out = PairColumns(numbers[0], numbers[1], numbers[2], numbers[3], distance)
+            begin, n, seen = close_points(begin, part.end, strips, rule, sides, own, out)
+            looked += seen
+            self._join.output.add(n)
+            found += n
+            if n:
+                made.append(finish(Points(part.left, part.right, _first(out, n), mass)))
+            elif begin < part.end:
+                room *= 4
+        counts = {"candidates": looked, "pruned_reach": looked - found, "refined": found, "answers": found}
+        return made, Counter(counts)
+
+    def _asked(self, part: _Part) -> tuple[CloseRule, NDArray[np.int64], int]:
+        """Which rows are candidates, where they are, and for how many of a part there is to be room."""
+        plan, windows = self._join.plan, self._join.plan.windows
+        own = plan.self_join
+        rule = CloseRule(plan.limit, windows[part.right], windows[part.left], own, self._points, plan.check_differ)
+        room = max(1 << 12, int(1.5 * self._per_row * (part.end - part.begin)))
+        return rule, _strips(self._laid.strides, own=own), room
+
     def _candidates(self, part: _Part, counts: Counter[str]) -> list[CandidatePairs]:
         """The candidates of a part, as many at a time as there is room for."""
-        plan, left, right = self._join.plan, self._rows[part.left], self._rows[part.right]
-        windows = plan.windows
-        rule = CloseRule(
-            plan.limit,
-            windows[part.right],
-            windows[part.left],
-            plan.self_join,
-            self._points,
-            plan.check_differ,
-        )
-        strips = _strips(self._laid.strides, own=plan.self_join)
-        room = max(1 << 12, int(1.5 * self._per_row * (part.end - part.begin)))
+        left, right = self._rows[part.left], self._rows[part.right]
+        rule, strips, room = self._asked(part)
         found, looked = [], 0
         begin: Whole = part.begin
         while begin < part.end:
@@ -163,17 +227,17 @@ class WholeJoin:
             code = code[order]
         return table.take(order), code
 
-    def _report(self, sides: Sequence[tuple[int, int]]) -> None:
+    def _report(self) -> None:
         """What the join will bring forth, by what some rows do, and a warning where that is too much."""
         join, plan, counts = self._join, self._join.plan, Counter[str]()
         beside = join.beside()
         beside.output = Output()
         near = answers = pairs = looked = 0.0
-        for left, right in sides:
+        for left, right in self._sides:
             n = len(self._rows[left].code)
-            some = _spread(n, _SAMPLE)
-            weight, counts = n / len(some), Counter()
-            found = [one for p in some.tolist() for one in self._candidates(_Part(left, right, p, p + 1), counts)]
+            runs = [(p, min(p + _RUN, n)) for p in _spread(n, _SAMPLE // _RUN).tolist()]
+            weight, counts = n / sum(end - begin for begin, end in runs), Counter()
+            found = [one for run in runs for one in self._candidates(_Part(left, right, *run), counts)]
             many = weight * sum(map(len, found))
             near += many
             looked += weight * counts["candidates"]
@@ -182,11 +246,26 @@ class WholeJoin:
             pairs += _in_windows(self._rows[left].time, self._rows[right].time, plan.windows[left], plan.windows[right])
         rows = sum(map(len, self._stores))
         join.announce(Estimate(rows, pairs / (1 + plan.self_join), near, answers, _SAMPLE**2))
-        share = max(1.0, float(sum(len(self._stores[i]) * len(self._stores[j]) for i, j in sides)))
+        share = max(1.0, float(sum(len(self._stores[i]) * len(self._stores[j]) for i, j in self._sides)))
         cells = Cells(self._laid.layout.dims, self._laid.side, 0.0, self._laid.side, by_variance=False)
         choice = Choice("cells in order", rows, looked / share, near / share, {}, cells)
         for store in self._stores:
             store.choice = choice
+
+
+def _first(columns: PairColumns, n: int) -> PairColumns:
+    one, its, other, theirs, distance = columns
+    return PairColumns(one[:n], its[:n], other[:n], theirs[:n], distance[:n])
+
+
+@dataclass(frozen=True)
+class Points:
+    """Pairs of two streams, all of one probability."""
+
+    left: int
+    right: int
+    columns: PairColumns
+    probability: float
 
 
 @dataclass(frozen=True)

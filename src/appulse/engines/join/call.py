@@ -370,7 +370,7 @@ def _alone_table(answers: Answers, call: JoinCall, side: int) -> pa.Table:
     key, brought = carried_by(key, stream, call.encodings, own)
     columns |= {f"{name}_{column}": values for (column, _), values in zip(own, brought, strict=True)}
     columns |= {f"{name}_stream": _named(stream, call.names), f"{name}_key": decode(key, call.key_type)}
-    columns[f"{name}_time"] = _times(time, stream, call)
+    columns[f"{name}_time"] = times_of(time, stream, call)
     schema = call.answer_schema
     return pa.Table.from_arrays(
         [columns.get(field.name, pa.nulls(len(answers), field.type)) for field in schema], schema=schema
@@ -382,7 +382,7 @@ def _outliers_table(answers: Answers, call: JoinCall) -> pa.Table:
     if len(answers) == 0:
         return call.no_answers
     key, brought = carried_by(answers.left_key, answers.left_stream, call.encodings, call.carried[0][1])
-    time = _times(answers.left_time, answers.left_stream, call)
+    time = times_of(answers.left_time, answers.left_stream, call)
     columns = [decode(key, call.key_type), time, pa.array(answers.distance), pa.array(answers.probability), *brought]
     return pa.Table.from_arrays(columns, schema=call.answer_schema)
 
@@ -405,7 +405,7 @@ def _pairs_table(answers: Answers, call: JoinCall) -> pa.Table:
         carried += brought
         columns.append(_named(stream, call.names))
         columns.append(decode(key, call.key_type))
-        columns.append(_times(time, stream, call))
+        columns.append(times_of(time, stream, call))
     columns += [pa.array(answers.distance), pa.array(answers.probability, from_pandas=True)]
     if call.plan.bounded:
         columns.append(pa.array(answers.probability if answers.upper is None else answers.upper))
@@ -416,7 +416,7 @@ def _pairs_table(answers: Answers, call: JoinCall) -> pa.Table:
     if answers.margin is not None:
         columns.append(pa.array(answers.margin, from_pandas=True))
     if call.plan.changes and answers.change is not None and answers.at is not None and answers.at_stream is not None:
-        columns += [pa.array(answers.change.astype(np.int32)), _times(answers.at, answers.at_stream, call)]
+        columns += [pa.array(answers.change.astype(np.int32)), times_of(answers.at, answers.at_stream, call)]
     if answers.pairings is not None:
         columns.append(_pairs_column(answers.pairings))
     return pa.Table.from_arrays([*columns, *filled, *carried], schema=call.answer_schema)
@@ -438,7 +438,8 @@ def _pairs_column(pairings: Ragged[Pairings]) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array(pairings.offsets, pa.int32()), pairs).cast(PAIRS)
 
 
-def _times(micros: NDArray[np.int64], stream: NDArray[np.int64], call: JoinCall) -> pa.Array:
+def times_of(micros: NDArray[np.int64], stream: NDArray[np.int64], call: JoinCall) -> pa.Array:
+    """Times of the rows of some streams, in the type they came in."""
     units = [encoding.unit for encoding in call.encodings]
     if len(set(units)) == 1 or is_time(call.time_type):
         return from_micros(micros, call.time_type, units[0])

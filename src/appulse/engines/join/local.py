@@ -13,6 +13,7 @@ from appulse.engines.bucket import NEVER
 from appulse.engines.imputing import refuse_in_order
 from appulse.engines.join.call import JoinCall, Observed, numbering_of, to_table
 from appulse.engines.join.lazy import Unfilled
+from appulse.engines.join.whole import tables_of
 from appulse.engines.local import Local
 from appulse.engines.objects import ObjectsBucket
 from appulse.engines.withdrawing import Corrections
@@ -122,7 +123,7 @@ class JoinBucket(ObjectsBucket):
         whole = WholeJoin.of(self.operator, tables, self.workers)
         if whole is None:
             return None
-        found = whole.answers(lambda answers: to_table(answers, self.call))
+        found = tables_of(whole, self.call)
         alone = Answers.concat([self._end(self.newest), self.operator.end()])
         return [*found, to_table(alone, self.call)]
 
