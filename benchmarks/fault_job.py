@@ -1,12 +1,14 @@
-"""The job that `benchmarks.faults` kills: two streams of small files, joined into Parquet until there are no more.
+"""The jobs that `benchmarks.faults` kills: streams of small files, into a sink until there are no more.
 
-    python -m benchmarks.fault_job INPUT FOLDER WINDOW
+    python -m benchmarks.fault_job INPUT FOLDER KIND [OPTIONS]
 
-Some rows are bad, some are late, and rows come out of order within their lateness.
+Some rows are bad, some are late, and rows come out of order within their lateness. ``OPTIONS`` are JSON: ``sink``, a
+pair as `appulse.start` takes it, in place of Parquet files, and ``settings`` of Spark.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -70,28 +72,71 @@ def _rows(rng: np.random.Generator, stream: str, key: int, second: int, n: int, 
     return pa.table(columns)
 
 
-def result(spark: SparkSession, folder: Path, window: str, epsilon: float = 0.4) -> DataFrame:
-    """The join of the streams below ``folder``."""
-    models: tuple[Any, ...] = (ap.Gaussian("x", "y", sigma="sigma"), ap.Samples("samples", names=("x", "y")))
-    streams = [
-        ap.Stream(read_stream(spark, folder / name), key="id", time="ts", value=model, lateness=_LATENESS)
-        for name, model in zip(STREAMS, models, strict=True)
-    ]
-    joined: DataFrame = ap.similarity_join(*streams, epsilon=epsilon, probability=0.5, window=WINDOWS[window]())
-    return joined
+def result(spark: SparkSession, folder: Path, kind: str, epsilon: float = 0.4) -> DataFrame:
+    """What a kind of job makes of the streams below ``folder``."""
+    if kind in WINDOWS:
+        streams = [_stream(spark, folder, name) for name in STREAMS]
+        joined: DataFrame = ap.similarity_join(*streams, epsilon=epsilon, probability=0.5, window=WINDOWS[kind]())
+        return joined
+    made: DataFrame = _OTHERS[kind](spark, folder)
+    return made
 
 
-def start(joined: DataFrame, folder: Path, **settings: Any) -> Any:
+def _stream(spark: SparkSession, folder: Path, of: str, **settings: Any) -> ap.Stream[Any]:
+    value = ap.Gaussian("x", "y", sigma="sigma") if of == "left" else ap.Samples("samples", names=("x", "y"))
+    arguments = {"key": "id", "time": "ts", "value": value, "lateness": _LATENESS, **settings}
+    return ap.Stream(read_stream(spark, folder / of), **arguments)
+
+
+def _changes(spark: SparkSession, folder: Path) -> Any:
+    left = _stream(spark, folder, "left")
+    return ap.self_join(left, epsilon=0.2, probability=0.5, window=ap.TimeWindow(4), emit="changes")
+
+
+def _aggregate(spark: SparkSession, folder: Path) -> Any:
+    return ap.window_aggregate(_stream(spark, folder, "right"), {"x": ["mean", "count"]}, window=ap.TimeWindow(4))
+
+
+def _queries(spark: SparkSession, folder: Path) -> Any:
+    asked = pa.table({"query": ["low", "band"], "condition": ["x < 1", "y BETWEEN 4 AND 5 AND x > 5"]})
+    return ap.match_queries(_stream(spark, folder, "left"), asked, probability=0.5)
+
+
+def _sensors(spark: SparkSession, folder: Path) -> Any:
+    readings = _stream(spark, folder, "left", value="x")
+    return ap.sensor_join(readings, within=0.005, window=4, expand=True)
+
+
+def _nearest(spark: SparkSession, folder: Path) -> Any:
+    one, other = [_stream(spark, folder, "left", value=ap.Exact("x", "y"), name=name) for name in "ab"]
+    return ap.nearest(one, other, k=2, epsilon=0.3, window=ap.TimeWindow(3))
+
+
+_OTHERS: dict[str, Callable[[SparkSession, Path], Any]] = {
+    "changes": _changes,
+    "aggregate": _aggregate,
+    "queries": _queries,
+    "sensors": _sensors,
+    "nearest": _nearest,
+}
+#: Every kind of job over files.
+KINDS = (*WINDOWS, *_OTHERS)
+
+
+def start(joined: DataFrame, folder: Path, sink: Any = None, **settings: Any) -> Any:
     """The query, with its sinks and its checkpoint below ``folder``."""
-    sinks = [("parquet", {"path": str(folder / name)}) for name in ("answers", "rejects")]
-    return ap.start(joined, *sinks, checkpoint=str(folder / "checkpoint"), **settings)
+    answers = ("parquet", {"path": str(folder / "answers")}) if sink is None else tuple(sink)
+    rejects = ("parquet", {"path": str(folder / "rejects")})
+    return ap.start(joined, answers, rejects, checkpoint=str(folder / "checkpoint"), **settings)
 
 
 def main() -> None:
     """Run the job to its end."""
-    source, folder, window = sys.argv[1:]
-    joined = result(ap.session(2, **SETTINGS), Path(source), window)
-    start(joined, Path(folder), drain=True).awaitTermination()
+    source, folder, kind, *options = sys.argv[1:]
+    given = json.loads(options[0]) if options else {}
+    settings = SETTINGS | given.get("settings", {})
+    spark = ap.session(None if "spark.master" in settings else 2, **settings)
+    start(result(spark, Path(source), kind), Path(folder), given.get("sink"), drain=True).awaitTermination()
 
 
 if __name__ == "__main__":

@@ -54,7 +54,7 @@ format = "parquet"
 path = "rejects"
 """
 _SINKS = {
-    "kafka": 'format = "kafka"\nservers = "{servers}"\ntopic = "pairs"\nkey = "left_key"',
+    "kafka": 'format = "kafka"\nservers = "{servers}"\ntopic = "{topic}"\nkey = "left_key"',
     "parquet": 'format = "parquet"\npath = "answers"',
 }
 
@@ -63,9 +63,14 @@ def job_file(folder: Path, servers: str, sink: str, most: int = 200) -> Path:
     """The job in a folder, which its files are below, too."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "job.toml"
-    text = _JOB.format(servers=servers, most=most, sink=_SINKS[sink].format(servers=servers))
+    text = _JOB.format(servers=servers, most=most, sink=_SINKS[sink].format(servers=servers, topic=topic_of(folder)))
     file.write_text('checkpoint = "checkpoint"\n' + text)
     return file
+
+
+def topic_of(folder: Path) -> str:
+    """The topic that the job of a folder writes."""
+    return f"pairs-{folder.parent.name}-{folder.name}"
 
 
 def session() -> SparkSession:
@@ -97,9 +102,9 @@ def write(spark: SparkSession, servers: str) -> None:
         rows.write.format("kafka").option("kafka.bootstrap.servers", servers).option("topic", topic).save()
 
 
-def read(spark: SparkSession, servers: str) -> list[tuple[str, dict[str, Any]]]:
+def read(spark: SparkSession, servers: str, topic: str) -> list[tuple[str, dict[str, Any]]]:
     """Keys and values of all messages that the job has written."""
-    frame = spark.read.format("kafka").option("kafka.bootstrap.servers", servers).option("subscribe", "pairs").load()
+    frame = spark.read.format("kafka").option("kafka.bootstrap.servers", servers).option("subscribe", topic).load()
     rows = frame.selectExpr("CAST(key AS STRING) AS key", "CAST(value AS STRING) AS value").collect()
     return [(row["key"], json.loads(row["value"])) for row in rows]
 
@@ -114,7 +119,7 @@ def main() -> None:
         elif what == "run":
             jobs.run(jobs.load(Path(folder) / "job.toml"), spark, drain=True).awaitTermination()
         else:
-            lines = [json.dumps(message) for message in read(spark, servers)]
+            lines = [json.dumps(message) for message in read(spark, servers, topic_of(Path(folder)))]
             (Path(folder) / "pairs.jsonl").write_text("\n".join(lines))
     spark.stop()
 

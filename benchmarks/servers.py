@@ -12,6 +12,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from contextlib import suppress
@@ -37,6 +38,10 @@ AVRO = ("org.apache.spark:spark-avro_2.13:4.1.1",)
 POSTGRES_DRIVER = ("org.postgresql:postgresql:42.7.14",)
 #: For Spark 4.2 alone.
 DELTA = ("io.delta:delta-spark_4.2_2.13:4.4.0", "io.delta:delta-storage:4.4.0")
+DELTA_SETTINGS = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
 _PATIENCE = 60.0  # seconds for a server to come up
 _LIMIT = 300.0  # seconds for Maven
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
@@ -205,14 +210,16 @@ class Postgres(Server):
         self._port = free_port()
         self.url = f"jdbc:postgresql://{HOST}:{self._port}/postgres?user=appulse"
         self._as_user: list[str] = []
+        self._place = Path(tempfile.mkdtemp(prefix="appulse-postgres-"))  # one that another user can come to
+        atexit.register(shutil.rmtree, self._place, ignore_errors=True)
         if os.getuid() == 0:  # the server refuses to run as root
-            shutil.chown(folder, "nobody")
+            shutil.chown(self._place, "nobody")
             self._as_user = ["setpriv", "--reuid=nobody", "--clear-groups", "--"]
-        data = folder / "data"
+        data = self._place / "data"
         made = [str(self._programs / "initdb"), "-D", str(data), "-U", "appulse", "-A", "trust", "--no-sync"]
         run = subprocess.run(
             [*self._as_user, *made],
-            cwd=folder,
+            cwd=self._place,
             env=os.environ | {"LC_ALL": "C"},
             capture_output=True,
             text=True,
@@ -223,7 +230,7 @@ class Postgres(Server):
 
     def command(self) -> list[str]:
         """What runs the server."""
-        places = ["-D", str(self.folder / "data"), "-k", str(self.folder), "-h", HOST, "-p", str(self._port)]
+        places = ["-D", str(self._place / "data"), "-k", str(self._place), "-h", HOST, "-p", str(self._port)]
         return [*self._as_user, str(self._programs / "postgres"), *places, "-c", "max_connections=30"]
 
     def ready(self) -> bool:
@@ -246,3 +253,60 @@ def _postgres_programs() -> Path:
         if all((place / name).exists() for name in ("postgres", "initdb", "pg_isready")):
             return place
     raise Unavailable("PostgreSQL is not installed")
+
+
+class Cluster:
+    """Spark standalone: a master and workers, each a process with a folder, a home and an environment of its own."""
+
+    def __init__(self, folder: Path, workers: int = 2) -> None:
+        port = free_port()
+        self.master = f"spark://{HOST}:{port}"
+        at = ["--host", HOST, "--port", str(port), "--webui-port", str(free_port())]
+        self._master = SparkDaemon(folder / "master", "master.Master", at, port)
+        self.workers = [self._worker(folder / f"worker{i}") for i in range(workers)]
+
+    def _worker(self, folder: Path) -> SparkDaemon:
+        port = free_port()
+        at = ["--host", HOST, "--port", str(port), "--webui-port", str(free_port()), "--work-dir", str(folder / "work")]
+        return SparkDaemon(folder, "worker.Worker", [*at, "--cores", "1", "--memory", "1g", self.master], port)
+
+    def __enter__(self) -> Self:
+        for server in (self._master, *self.workers):
+            server.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for server in (*self.workers, self._master):
+            server.kill()
+
+
+class SparkDaemon(Server):
+    """A master or a worker of Spark; it knows nothing of this checkout and this environment but Spark's own jars."""
+
+    def __init__(self, folder: Path, main: str, arguments: list[str], port: int) -> None:
+        super().__init__(folder)
+        self._main, self._arguments, self._port = f"org.apache.spark.deploy.{main}", arguments, port
+
+    def command(self) -> list[str]:
+        """What runs the server."""
+        import pyspark
+
+        spark, java = Path(pyspark.__file__).parent, find_java().home
+        interpreter = Path(sys.base_prefix) / "bin"
+        variables = {
+            "HOME": self.folder,
+            "JAVA_HOME": java,
+            "PATH": f"{interpreter}:/usr/bin:/bin",
+            "SPARK_HOME": spark,
+            "SPARK_SCALA_VERSION": "2.13",
+            "SPARK_LOCAL_DIRS": self.folder / "local",
+        }
+        set_to = [f"{name}={value}" for name, value in variables.items()]
+        run = [str(java / "bin" / "java"), "-Xmx256m", "-cp", f"{spark}/jars/*", self._main, *self._arguments]
+        return ["env", "-i", *set_to, *run]
+
+    def ready(self) -> bool:
+        """Whether it answers."""
+        return listens(self._port)

@@ -168,9 +168,19 @@ RUNS = (
         "faults",
         "python -m benchmarks.faults --quick --json",
         {
-            "kills": ("`kill -9` of driver and JVM, or of a Python worker, at random moments of a run", "20"),
+            "kills": ("`kill -9` of driver and JVM, a Python worker, a broker or a database, at random moments", "20"),
+            "kinds": ("kinds of job that were killed", "6"),
+            "sinks": ("kinds of sink that were killed through", ""),
             "lost": ("rows of answers and rejects missing after all of them", "0"),
-            "doubled": ("rows there more than once", "0"),
+            "doubled": ("rows there more than once; Kafka messages under more than one id", "0"),
+            "soak_lag_recovered": ("1: what piled up in bursts of 3 times the load was worked off", "1"),
+            "soak_rss_growth": ("memory of workers and JVM heap in the second half of the soak / the first", "≤ 1.1"),
+            "batch_cost_with_100k_files": ("time of a batch into a folder of 100,000 files / an empty one", "≤ 1.1"),
+            "first_batch_fresh_worker_s": (
+                "seconds from an executor's start on a bare worker to the first commit",
+                "≤ 15",
+            ),
+            "upgrade_resumes": ("1: checkpoints of all older formats go on exactly", "1"),
         },
     ),
     Run(

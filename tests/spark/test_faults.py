@@ -28,7 +28,7 @@ from appulse.engines.spark.tiles import TilePlan, hashed_plan
 from appulse.engines.spark.tiling import Tiling
 from appulse.errors import BadInput, CheckpointError, SessionError, StateError, StorageError
 from benchmarks.fault_job import result, start, write_input
-from benchmarks.faults import Job, rows_of
+from benchmarks.fault_trials import Job, rows_of
 from tests.helpers.fake_spark import FakeHandle, FakeSpark
 
 if TYPE_CHECKING:
@@ -334,7 +334,7 @@ def test_a_job_that_is_killed_goes_on_where_it_was(
 ) -> None:
     """Its Python workers first, then driver and JVM in the midst of a batch; resumed, nothing is lost or doubled."""
     monkeypatch.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")  # lives this short are not worth compiling for
-    live = partial(Job, source, tmp_path / "job", "time")
+    live = partial(Job.of_files, source, tmp_path / "job", "time")
     job = live()
     assert job.until(lambda: job.workers()[1] and (job.ran or job.writes))
     for worker in job.workers()[1]:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from importlib.util import find_spec
 from multiprocessing import get_context
+from pathlib import Path
 from typing import Any
 
+import numba
 import numpy as np
 import pyarrow as pa
+from numba.core.registry import cpu_target
 
 from appulse.engines.aggregates.call import resolve_aggregate, run_local
 from appulse.engines.encounters.bucket import LocalEncounters
@@ -34,7 +38,9 @@ from appulse.engines.spark.tiles import hashed_plan
 from appulse.engines.spark.tiling import Tiling
 from appulse.imputation.dependencies import DifferentialDependency
 from appulse.imputation.imputer import DependencyImputer
+from appulse.kernels import jit
 from appulse.model.encode import encode
+from appulse.model.meaning import digest
 from appulse.model.motion import Straight
 from appulse.model.readings import encode_readings
 from appulse.model.stream import Stream
@@ -53,6 +59,10 @@ _MODELS: tuple[tuple[Model, Model], ...] = (
     (Position("x", "y", altitude="ts"), Position("x", "y", sigma=1.0, altitude="ts", altitude_sigma=2.0)),
     (Samples("s", weights="w"), Ball("x", "y", radius=1.0)),
 )
+
+
+_KERNELS = Path(jit.__file__).parent
+_MARK = _KERNELS / "__pycache__" / "compiled"
 
 
 def small_table() -> pa.Table:
@@ -80,11 +90,28 @@ def warm() -> None:
 
 
 def compile_all() -> None:
-    """The same by a process per core, for a machine where nothing is compiled yet."""
+    """The same by a process per core, where nothing is compiled yet; `is_compiled` is true from then on."""
     rows = small_table()
     with ProcessPoolExecutor(available_cores(), get_context("spawn")) as pool:
         for running in [pool.submit(part, rows) for part in _PARTS]:
             running.result()
+    with suppress(OSError):  # an installation that cannot be written keeps its machine code elsewhere
+        _MARK.write_text(_build())
+
+
+def is_compiled() -> bool:
+    """Whether `compile_all` has run over the kernels as they are, for this processor: then `warm` compiles nothing."""
+    try:
+        return _MARK.read_text() == _build()
+    except OSError:
+        return False
+
+
+def _build() -> str:
+    """What machine code depends on: Numba, the processor, the sources and, as Numba sees it, when they were written."""
+    target = cpu_target.target_context.codegen().magic_tuple()
+    files = [(file.name, file.stat().st_mtime, file.stat().st_size) for file in sorted(_KERNELS.glob("*.py"))]
+    return digest([numba.__version__, [str(part) for part in target], files])
 
 
 def _similar(rows: pa.Table) -> None:

@@ -1,0 +1,410 @@
+"""Jobs that are killed: what starts each, what may be killed, and how its rows are read."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import pyarrow.dataset as ds
+import pyspark
+
+from benchmarks import kafka_job
+from benchmarks.fault_job import KINDS, write_input
+from benchmarks.harness import say
+from benchmarks.servers import (
+    CONNECTOR,
+    DELTA,
+    DELTA_SETTINGS,
+    POSTGRES_DRIVER,
+    Broker,
+    Postgres,
+    Server,
+    Unavailable,
+    jars,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from random import Random
+
+_ROOT = Path(__file__).resolve().parent.parent
+_PATIENCE = 240.0  # seconds without progress after which a job counts as stuck
+_CLOSED = "was closed by a drain"
+_FILES = 16
+Rows = Counter[tuple[Any, ...]]
+
+
+class Job:
+    """One life of a job: a driver and its JVM in a process group of their own."""
+
+    def __init__(self, folder: Path, command: Sequence[str]) -> None:
+        folder.mkdir(exist_ok=True)
+        self._folder = folder
+        self._log = folder / "log"
+        paths = os.pathsep.join([str(_ROOT / "src"), str(_ROOT)])
+        with self._log.open("w") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", *command],
+                env=os.environ | {"PYTHONPATH": paths},
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self._born = self.commits
+        atexit.register(self.kill)  # in a group of its own it would outlive us
+
+    @staticmethod
+    def of_files(source: Path, folder: Path, kind: str, **options: Any) -> Job:
+        """A job of `benchmarks.fault_job`."""
+        return Job(folder, ["benchmarks.fault_job", str(source), str(folder), kind, json.dumps(options)])
+
+    @property
+    def commits(self) -> int:
+        """The last micro-batch that was committed, over all lives."""
+        return max((int(p.name) for p in self._folder.glob("checkpoint/commits/[0-9]*")), default=-1)
+
+    @property
+    def ran(self) -> bool:
+        """Whether this life has committed a micro-batch."""
+        return self.commits > self._born
+
+    @property
+    def writes(self) -> bool:
+        """Whether a sink has rows that are not in place yet."""
+        return any(self._folder.glob("*/_appulse_staging/*/*"))
+
+    def until(self, condition: Callable[[], object]) -> bool:
+        """Wait for a condition; False if the job ended before."""
+        last, since = self.commits, time.monotonic()
+        while not condition():
+            if self._process.poll() is not None:
+                return False
+            if self.commits > last:
+                last, since = self.commits, time.monotonic()
+            elif time.monotonic() - since > _PATIENCE:
+                self.kill()
+                raise RuntimeError(f"the job stands still after micro-batch {last}: {self.last_words()}")
+            time.sleep(0.01)
+        return True
+
+    def pause(self, seconds: float) -> bool:
+        """Let it run on for some time; False if it ended before."""
+        end = time.monotonic() + seconds
+        return self.until(lambda: time.monotonic() > end)
+
+    def finished(self) -> bool:
+        """Whether the job, which has ended, has done all its work; False if it failed."""
+        return self._process.wait() == 0 or _CLOSED in self.last_words()
+
+    def last_words(self) -> str:
+        """The end of what it printed."""
+        return self._log.read_text(errors="replace")[-3000:]
+
+    def failed_tasks(self) -> int:
+        """How many tasks failed in this life."""
+        return self._log.read_text(errors="replace").count("ERROR Executor: Exception in task")
+
+    def kill(self) -> None:
+        """`kill -9` of driver and JVM; the Python workers are left to themselves."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def workers(self) -> tuple[list[psutil.Process], list[psutil.Process]]:
+        """The daemons that fork Python workers, and the workers."""
+        ours = {process.pid: process for process in self._descendants() if _is_python_worker(process)}
+        workers = [process for process in ours.values() if _parent(process) in ours]
+        return [process for process in ours.values() if process not in workers], workers
+
+    def _descendants(self) -> list[psutil.Process]:
+        try:
+            return list(psutil.Process(self._process.pid).children(recursive=True))
+        except psutil.NoSuchProcess:
+            return []
+
+
+def _is_python_worker(process: psutil.Process) -> bool:
+    try:
+        return list(process.cmdline()[1:3]) == ["-m", "appulse.engines.spark.daemon"]
+    except psutil.Error:
+        return False
+
+
+def _parent(process: psutil.Process) -> int:
+    try:
+        return int(process.ppid())
+    except psutil.Error:
+        return 0
+
+
+def kill_driver(job: Job, random: Random) -> bool:
+    """At a moment of the start, of the run, or of a sink at work; False if the job ended before."""
+    moment = random.choice(("start", "run", "run", "sink"))
+    if moment == "start":
+        reached = job.pause(random.uniform(0.0, 10.0))
+    elif moment == "run":
+        reached = job.until(lambda: job.ran) and job.pause(random.uniform(0.0, 3.0))
+    else:
+        reached = job.until(lambda: job.ran and job.writes) and job.pause(random.uniform(0.0, 0.2))
+    if reached:
+        say(f"kill driver and JVM: {moment}, micro-batch {job.commits + 1}")
+        job.kill()
+    return reached
+
+
+def kill_workers(job: Job, random: Random) -> bool:
+    """One, all, or all with their daemon, at a moment of the run; False if the job ended before."""
+    before = job.commits
+    if not (job.until(lambda: job.commits > before) and job.pause(random.uniform(0.0, 2.0))):
+        return False
+    if not job.until(lambda: job.workers()[1]):
+        return False
+    daemons, workers = job.workers()
+    which = random.choice(("one", "all", "daemon"))
+    killed = {"one": [random.choice(workers)], "all": workers, "daemon": daemons + workers}[which]
+    for process in killed:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    say(f"kill workers: {which}, micro-batch {job.commits + 1}")
+    return True
+
+
+Act = Callable[[Job], bool]
+
+
+def run_to_end(live: Callable[[], Job], kills: list[str], acts: Mapping[str, Act]) -> int:
+    """Run the job to its end; make, and take from ``kills``, as many kills as there is time for, and count them.
+
+    ``live`` starts it, or starts it again. ``acts`` make the kills; that of a "driver" ends the job.
+    """
+    made = failed = 0
+    job = live()
+    while True:
+        hurt = False
+        while kills and acts[kills[0]](job):
+            made += 1
+            hurt = True
+            if kills.pop(0) == "driver":
+                failed += job.failed_tasks()
+                job, hurt = live(), False
+        job.until(lambda: False)
+        failed += job.failed_tasks()
+        if job.finished():
+            say(f"{job.commits + 1} micro-batches, {made} kills, {failed} tasks failed")
+            return made
+        if not hurt:
+            raise RuntimeError(f"the job failed: {job.last_words()}")
+        say(f"resumed after: {job.last_words().splitlines()[-1]}")
+        job = live()
+
+
+def rows_of(folder: Path) -> Rows:
+    """Answers and rejects of a run into Parquet, each with how often it is there."""
+    found = _counted("answers", _parquet(folder / "answers"))
+    return found + rejects_of(folder)
+
+
+def rejects_of(folder: Path) -> Rows:
+    """Its rejects."""
+    # How late a row was depends on the cut into micro-batches, and a kill may move that.
+    return _counted("rejects", _parquet(folder / "rejects"), without=("detail",))
+
+
+def _parquet(folder: Path) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = ds.dataset(folder, format="parquet").to_table().to_pylist()
+    return rows
+
+
+def _counted(name: str, rows: Iterable[dict[str, Any]], without: tuple[str, ...] = ()) -> Rows:
+    return Counter((name, *_plain({n: v for n, v in row.items() if n not in without})) for row in rows)
+
+
+def _plain(row: dict[str, Any]) -> Iterator[Any]:
+    for column in sorted(row):
+        if (value := row[column]) is not None:
+            yield round(value, 6) if isinstance(value, float) else value if isinstance(value, str | int) else str(value)
+
+
+@dataclass
+class Trial:
+    """A kind of job with its sink: how it is started below a folder, and what it has written there.
+
+    ``victims`` are servers that may be killed, too. ``names`` tells rows that may be written twice apart.
+    """
+
+    kind: str
+    sink: str
+    folder: Path
+    start: Callable[[Path], Job]
+    found: Callable[[Path], Rows]
+    victims: list[Server] = field(default_factory=list)
+    owned: list[Server] = field(default_factory=list)
+
+    def end(self) -> None:
+        """End the servers that are this trial's."""
+        for server in self.owned:
+            server.kill()
+
+
+def kill_server(job: Job, server: Server, random: Random) -> bool:
+    """`kill -9` of a broker or a database after a commit, which is back some seconds later; False if the job ended."""
+    before = job.commits
+    if not (job.until(lambda: job.commits > before) and job.pause(random.uniform(0.0, 1.0))):
+        return False
+    say(f"kill {type(server).__name__}: micro-batch {job.commits + 1}")
+    server.kill()
+    job.pause(random.uniform(0.5, 3.0))
+    server.start()
+    return True
+
+
+def faults(trial: Trial, many: int, random: Random) -> Counter[str]:
+    """Kills made, rows lost and doubled, over as many disturbed runs as the kills need."""
+    begun = time.perf_counter()
+    undisturbed = trial.folder / "undisturbed"
+    run_to_end(partial(trial.start, undisturbed), [], {})
+    expected = trial.found(undisturbed)
+    reasons = Counter(row[0] for row in expected.elements())
+    say(f"{trial.kind} into {trial.sink}: {dict(reasons)} rows in {time.perf_counter() - begun:.0f} s")
+    ways = ["driver", "worker", *(["server"] if trial.victims else [])]
+    kills = [ways[i % len(ways)] for i in range(many)]
+    random.shuffle(kills)
+    acts: dict[str, Act] = {
+        "driver": lambda job: kill_driver(job, random),
+        "worker": lambda job: kill_workers(job, random),
+        "server": lambda job: kill_server(job, random.choice(trial.victims), random),
+    }
+    figures: Counter[str] = Counter(kills=0, lost=0, doubled=0)
+    while kills:
+        disturbed = trial.folder / f"disturbed{figures['kills']}"
+        figures["kills"] += run_to_end(partial(trial.start, disturbed), kills, acts)
+        found = trial.found(disturbed)
+        figures["lost"] += (expected - found).total()
+        figures["doubled"] += (found - expected).total()
+        say(f"{trial.kind} into {trial.sink}: {dict(figures)}")
+    return figures
+
+
+def trials(folder: Path, kinds: Sequence[str] | None = None) -> list[Trial]:
+    """Every kind of job, each with a sink; those whose servers cannot be had are reported and left out."""
+    source = folder / "in"
+    write_input(source, _FILES, 100, seed=5)
+    found = []
+    for kind in KINDS:
+        if kinds is None or kind in kinds:
+            try:
+                found.append(_of_files(folder / kind, source, kind))
+            except Unavailable as reason:
+                say(f"{kind}: left out, {reason}")
+    if kinds is None or "delta" in kinds:
+        try:
+            found.append(_of_delta(folder / "delta", source))
+        except Unavailable as reason:
+            say(f"delta: left out, {reason}")
+    for sink in ("parquet", "kafka"):
+        if kinds is None or f"topics-{sink}" in kinds:
+            try:
+                found.append(_of_topics(folder / f"topics-{sink}", sink))
+            except Unavailable as reason:
+                say(f"topics into {sink}: left out, {reason}")
+    return found
+
+
+#: Kinds of job that write elsewhere than into Parquet.
+_SINKS = {"changes": "jdbc", "sensors": "json", "aggregate": "jdbc"}
+
+
+def _of_files(folder: Path, source: Path, kind: str) -> Trial:
+    folder.mkdir()
+    sink = _SINKS.get(kind, "parquet")
+    if sink == "jdbc":
+        return _of_database(folder, source, kind)
+    if sink == "json":
+
+        def start(place: Path) -> Job:
+            return Job.of_files(source, place, kind, sink=("json", {"path": str(place / "answers")}))
+
+        return Trial(kind, sink, folder, start, lambda place: _json_rows(place) + rejects_of(place))
+    return Trial(kind, sink, folder, lambda place: Job.of_files(source, place, kind), rows_of)
+
+
+def _json_rows(folder: Path) -> Rows:
+    lines = [line for file in (folder / "answers").glob("batch-*") for line in file.read_text().splitlines()]
+    return _counted("answers", map(json.loads, lines))
+
+
+def _of_database(folder: Path, source: Path, kind: str) -> Trial:
+    driver = ",".join(map(str, jars(POSTGRES_DRIVER)))
+    server = Postgres(folder / "postgres").start()
+
+    def start(place: Path) -> Job:
+        options = {"url": server.url, "dbtable": place.name, "driver": "org.postgresql.Driver"}
+        return Job.of_files(source, place, kind, sink=("jdbc", options), settings={"spark.jars": driver})
+
+    def rows(place: Path) -> Rows:
+        held = [json.loads(row[0]) for row in server.query(f"SELECT row_to_json(t) FROM {place.name} t")]  # noqa: S608
+        return _counted("answers", held, without=("query_id", "batch_id")) + rejects_of(place)
+
+    return Trial(kind, "jdbc", folder, start, rows, victims=[server], owned=[server])
+
+
+def _of_delta(folder: Path, source: Path) -> Trial:
+    if not pyspark.__version__.startswith("4.2"):
+        raise Unavailable(f"Delta has no release for Spark {pyspark.__version__}: make test-spark VERSION=4.2")
+    settings = DELTA_SETTINGS | {"spark.jars": ",".join(map(str, jars(DELTA)))}
+    folder.mkdir()
+
+    def start(place: Path) -> Job:
+        return Job.of_files(source, place, "time", sink=("delta", {"path": str(place / "answers")}), settings=settings)
+
+    return Trial("delta", "delta", folder, start, lambda place: delta_rows(place / "answers") + rejects_of(place))
+
+
+def delta_rows(table: Path) -> Rows:
+    """The rows of a Delta table, by its log."""
+    there: set[str] = set()
+    for commit in sorted((table / "_delta_log").glob("*.json")):
+        for action in map(json.loads, commit.read_text().splitlines()):
+            there |= {action["add"]["path"]} if "add" in action else set()
+            there -= {action["remove"]["path"]} if "remove" in action else set()
+    files = [str(table / name) for name in sorted(there)]
+    return _counted("answers", ds.dataset(files, format="parquet").to_table().to_pylist())
+
+
+def _of_topics(folder: Path, sink: str) -> Trial:
+    jars(CONNECTOR)
+    broker = Broker(folder / "broker").start()
+    _run_kafka(folder, broker, "write")
+
+    def start(place: Path) -> Job:
+        kafka_job.job_file(place, broker.servers, sink)
+        return Job(place, ["benchmarks.kafka_job", str(place), broker.servers, "run"])
+
+    def rows(place: Path) -> Rows:
+        if sink == "parquet":
+            return rows_of(place)
+        _run_kafka(place, broker, "read")
+        lines = (place / "pairs.jsonl").read_text().splitlines()
+        held = {value["message_id"]: value for _, value in map(json.loads, lines)}
+        say(f"{len(lines) - len(held)} of {len(lines)} messages came again")
+        return _counted("answers", held.values(), without=("message_id", "batch_id")) + rejects_of(place)
+
+    return Trial(f"topics-{sink}", sink, folder, start, rows, victims=[broker], owned=[broker])
+
+
+def _run_kafka(folder: Path, broker: Broker, what: str) -> None:
+    command = [sys.executable, "-m", "benchmarks.kafka_job", str(folder), broker.servers, what]
+    subprocess.run(command, check=True, capture_output=True, cwd=_ROOT)

@@ -1,0 +1,248 @@
+"""Jobs over time: a soak with bursts, a sink of many files, a worker that has nothing yet, old checkpoints."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import mean, median
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import psutil
+import pyarrow.parquet as pq
+
+import appulse as ap
+from appulse.engines.packing import pack, settings_of
+from appulse.engines.spark.file_sink import FileSink
+from benchmarks.fault_job import write_input
+from benchmarks.harness import say, uniform_points
+from benchmarks.servers import HOST, Cluster, Unavailable
+from tests.fixtures import checkpoints
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Figures = dict[str, float | None]
+_FILES = 100_000
+_BATCHES = 15
+_EVERY = 0.5  # seconds between files that are fed
+_LOAD, _BURST = 0.8, 3.0  # of the capacity; of the load
+_SIDE, _EPSILON = 100.0, 1.0
+_ROOT = Path(__file__).resolve().parent.parent
+
+
+def batch_cost_with_many_files(folder: Path) -> Figures:
+    """The time of a batch into a folder with 100,000 files over that into an empty one, both in turns."""
+    spark = ap.session(2)
+    frame = spark.range(2000, numPartitions=2).selectExpr("id AS left_key", "id / 7 AS probability").persist()
+    places = {"empty": folder / "empty", "full": folder / "full"}
+    for place in places.values():
+        place.mkdir()
+    for i in range(_FILES):
+        (places["full"] / f"batch-feed-{i:010d}-part-00000.parquet").touch()
+    sinks = {name: FileSink("parquet", {}, str(place), "beef") for name, place in places.items()}
+    seconds: dict[str, list[float]] = {name: [] for name in places}
+    for number in range(_BATCHES):
+        for name, sink in sinks.items():
+            begun = time.perf_counter()
+            sink.write(frame, number, lambda: True, lambda: 2000)
+            if number:  # the first looks for what was left behind
+                seconds[name].append(time.perf_counter() - begun)
+    frame.unpersist()
+    cost = {name: median(several) for name, several in seconds.items()}
+    say(f"a batch into an empty folder {cost['empty']:.3f} s, beside {_FILES:,} files {cost['full']:.3f} s")
+    return {"batch_cost_with_100k_files": cost["full"] / cost["empty"]}
+
+
+def upgrade(folder: Path) -> Figures:
+    """Whether the checkpoints that every older format left go on exactly."""
+    spark = ap.session(2)
+    resumed = True
+    for archive in sorted((_ROOT / "tests" / "fixtures").glob("checkpoints-[3-9].tar.gz")):
+        place = folder / archive.name.partition(".")[0]
+        checkpoints.unpacked(archive, place)
+        for job in ("counted", "sensors", "queries"):
+            before = json.loads((place / job / "answers.json").read_text())
+            after = checkpoints.run(spark, job, place / job, 1, drain=True)
+            goes_on = _rounded([*before, *after]) == _rounded(checkpoints.unbroken(job))
+            say(f"{archive.name}, {job}: {len(before)} answers before, {len(after)} after, {goes_on}")
+            resumed = resumed and goes_on
+    return {"upgrade_resumes": float(resumed)}
+
+
+def _rounded(rows: list[str]) -> list[str]:
+    found = []
+    for text in rows:
+        row = json.loads(text)
+        plain = {n: round(value, 9) if isinstance(value, float) else value for n, value in row.items()}
+        found.append(json.dumps(plain, sort_keys=True))
+    return sorted(found)
+
+
+def first_batch_of_fresh_worker(folder: Path) -> Figures:
+    """From the start of an executor, on a worker that has nothing of ours, to the first commit of a join."""
+    archive = folder / "appulse.tar.gz"
+    say(f"an archive of {pack(archive) / 2**20:.0f} MiB")
+    write_input(folder / "in", 4, 100, seed=5)
+    try:
+        with Cluster(folder / "cluster", workers=1) as cluster:
+            run_on(cluster, archive, folder / "in", folder / "job", "count")
+    except Unavailable as reason:
+        say(f"no cluster: {reason}")
+        return {"first_batch_fresh_worker_s": None}
+    started = min(place.stat().st_ctime for place in (folder / "cluster" / "worker0").glob("born-*"))
+    return {"first_batch_fresh_worker_s": (folder / "job" / "checkpoint" / "commits" / "0").stat().st_mtime - started}
+
+
+def run_on(cluster: Cluster, archive: Path, source: Path, folder: Path, kind: str) -> None:
+    """A job of `benchmarks.fault_job` on a cluster, whose workers have appulse from an archive alone."""
+    settings = settings_of(archive) | {
+        "spark.master": cluster.master,
+        "spark.driver.host": HOST,
+        "spark.driver.bindAddress": HOST,
+        "spark.executor.memory": "700m",
+    }
+    command = [sys.executable, "-m", "benchmarks.fault_job", str(source), str(folder), kind]
+    done = Event()
+    watching = Thread(target=_note_births, args=(cluster, done))
+    watching.start()
+    try:
+        run = subprocess.run(
+            [*command, json.dumps({"settings": settings})], cwd=_ROOT, capture_output=True, text=True, check=False
+        )
+    finally:
+        done.set()
+        watching.join()
+    if run.returncode:
+        raise RuntimeError(f"the job failed on the cluster: {run.stderr[-3000:]}")
+
+
+def _note_births(cluster: Cluster, done: Event) -> None:
+    """Leave a file for each executor that a worker starts: its own folder goes with the application."""
+    seen: set[str] = set()
+    while not done.wait(0.05):
+        for worker in cluster.workers:
+            for place in (worker.folder / "work").glob("app-*/*"):
+                name = f"{place.parent.name}-{place.name}"
+                if name not in seen:
+                    seen.add(name)
+                    (worker.folder / f"born-{name}").touch()
+
+
+@dataclass
+class _Watch:
+    """What a soaking job has taken in, and what it holds, sample by sample."""
+
+    fed: int = 0
+    done: int = 0
+    lags: list[tuple[float, int]] = field(default_factory=list)
+    held: list[tuple[float, float]] = field(default_factory=list)  # bytes of workers, and of the heap
+
+
+def soak(folder: Path, seconds: float) -> Figures:
+    """A self-join fed at a share of its capacity, with bursts; whether lag returns, and how memory grows."""
+    spark = ap.session(2)
+    rate = _LOAD * _capacity(spark, folder / "capacity")
+    watch = _Watch()
+    place = folder / "soak"
+    (place / "in").mkdir(parents=True)
+    with ap.listen(spark, on_batch=lambda figures: _took(watch, figures)):
+        query = _started(spark, place)
+        begun = time.monotonic()
+        number = 0
+        while (now := time.monotonic() - begun) < seconds:
+            # A burst in every quarter but the last part of each: 5 % of the time at 3 times the load.
+            burst = (now % (seconds / 4)) < seconds / 80
+            rows = int(rate * _EVERY * (_BURST if burst else 1.0))
+            _feed(place / "in", number, rows, watch)
+            number += 1
+            watch.lags.append((now, watch.fed - watch.done))
+            if number % 10 == 0:
+                watch.held.append(_memory(spark))
+            time.sleep(max(0.0, begun + number * _EVERY - time.monotonic()))
+        left = watch.fed - watch.done
+        query.stop()
+    recovered = left <= 5 * rate  # what is in flight: rows of five seconds
+    growth = [_growth([sample[i] for sample in watch.held]) for i in range(2)]
+    say(
+        f"{rate:,.0f} rows/s, {watch.fed:,} fed, {left:,} left, most {max(lag for _, lag in watch.lags):,}; "
+        f"workers grew by {growth[0]:.3f}, the heap by {growth[1]:.3f}"
+    )
+    return {"soak_lag_recovered": float(recovered), "soak_rss_growth": max(growth)}
+
+
+def _growth(samples: list[float]) -> float:
+    """The second half over the first; the first tenth, in which code is compiled and caches fill, left out."""
+    samples = samples[len(samples) // 10 :]
+    half = len(samples) // 2
+    return mean(samples[half:]) / mean(samples[:half])
+
+
+def _took(watch: _Watch, figures: dict[str, Any]) -> None:
+    watch.done += int(figures["input_rows"])
+
+
+def _started(spark: SparkSession, place: Path) -> Any:
+    rows = spark.readStream.schema("id long, ts timestamp, x double, y double").parquet(str(place / "in"))
+    sinks = [("parquet", {"path": str(place / name)}) for name in ("answers", "rejects")]
+    return ap.start(_joined(rows), *sinks, checkpoint=str(place / "checkpoint"))
+
+
+def _joined(rows: DataFrame) -> DataFrame:
+    stream = ap.Stream(rows, key="id", time="ts", value=ap.Gaussian("x", "y", sigma=0.1), lateness="2 seconds")
+    joined: DataFrame = ap.self_join(stream, epsilon=_EPSILON, probability=0.5, window=ap.TimeWindow(5))
+    return joined
+
+
+def _feed(folder: Path, number: int, rows: int, watch: _Watch) -> None:
+    table = uniform_points(np.random.default_rng(number), rows, rows / _EVERY, _SIDE, watch.fed)
+    now = int(time.time() * 1e6)
+    stamps = np.linspace(now - _EVERY * 1e6, now, rows).astype("datetime64[us]")
+    table = table.set_column(1, "ts", [stamps])
+    table = table.cast(table.schema)
+    pq.write_table(table, folder / f".{number}")
+    os.rename(folder / f".{number}", folder / f"{number:06}.parquet")  # noqa: PTH104 - as one step
+    watch.fed += rows
+
+
+def _capacity(spark: SparkSession, place: Path) -> float:
+    """Rows a second of the same job at full speed, its start not counted."""
+    (place / "in").mkdir(parents=True)
+    watch = _Watch()
+    for number in range(40):
+        _feed(place / "in", number, 2000, watch)
+    took: list[tuple[float, int]] = []
+    with ap.listen(spark, on_batch=lambda figures: took.append((figures["batch_seconds"], figures["input_rows"]))):
+        rows = spark.readStream.schema("id long, ts timestamp, x double, y double")
+        frame = rows.option("maxFilesPerTrigger", 4).parquet(str(place / "in"))
+        sinks = [("parquet", {"path": str(place / name)}) for name in ("answers", "rejects")]
+        start: Any = ap.start(
+            _joined(frame), *sinks, checkpoint=str(place / "checkpoint"), trigger={"availableNow": True}
+        )
+        start.awaitTermination()
+    warm = [(seconds, rows) for seconds, rows in took[2:] if rows]
+    return sum(rows for _, rows in warm) / sum(seconds for seconds, _ in warm)
+
+
+def _memory(spark: SparkSession) -> tuple[float, float]:
+    """Bytes of the Python workers, and of the heap after a collection."""
+    gc.collect()
+    jvm: Any = spark._jvm  # noqa: SLF001
+    jvm.System.gc()
+    runtime = jvm.java.lang.Runtime.getRuntime()
+    heap = float(runtime.totalMemory() - runtime.freeMemory())
+    workers = 0
+    for process in psutil.Process().children(recursive=True):
+        try:
+            if "appulse.engines.spark.daemon" in process.cmdline():
+                workers += process.memory_info().rss
+        except psutil.Error:
+            continue
+    return float(workers), heap

@@ -1,0 +1,28 @@
+"""``appulse pack``: an archive for the workers of a cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from appulse.cli.console import errors_told
+
+__all__ = ["pack"]
+
+
+def pack(
+    out: Annotated[Path, typer.Argument(metavar="ARCHIVE.tar.gz", help="Where to write it.", show_default=False)],
+) -> None:
+    """Pack appulse, what it needs and its compiled kernels for the workers of a cluster; see docs/deployment.md."""
+    from appulse.engines.packing import pack as write
+    from appulse.engines.packing import settings_of
+
+    console = Console(highlight=False)
+    with errors_told(console):
+        size = write(out)
+    console.print(f"{out}: {size / 2**20:.0f} MiB. Give the session of a cluster:", soft_wrap=True, markup=False)
+    for name, value in settings_of(out).items():
+        console.print(f"  --conf {name}={value}", soft_wrap=True, markup=False)

