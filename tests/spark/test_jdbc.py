@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812
@@ -11,6 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812
 import appulse as ap
 from appulse.engines.spark import jdbc
 from appulse.errors import StorageError
+from benchmarks.servers import POSTGRES_DRIVER, Postgres, Unavailable, jars
 from tests.spark.test_metrics import pairs, rows
 
 if TYPE_CHECKING:
@@ -166,3 +171,76 @@ def test_a_database_that_is_away_is_waited_for(
     left[0] = 9
     with pytest.raises(StorageError, match="did not answer in 4 attempts"):
         jdbc.replace_rows(numbered(spark, 3), table, OURS, 1)
+
+
+VIEW = """CREATE VIEW standing AS SELECT left_key, right_key FROM pairs
+GROUP BY left_key, right_key, left_time, right_time HAVING SUM(change) > 0"""
+
+
+@pytest.fixture
+def server(spark: SparkSession, tmp_path: Path) -> Iterator[Postgres]:
+    """PostgreSQL, with its driver in the session."""
+    try:
+        driver = jars(POSTGRES_DRIVER)
+        started = Postgres(tmp_path / "postgres")
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    spark.sql(f"ADD JAR '{driver[0]}'")
+    with started:
+        yield started
+
+
+def test_a_real_server_has_a_batch_once_that_was_cut_off(spark: SparkSession, server: Postgres) -> None:
+    """Behind its first rows, which were committed; and again after all of them."""
+    options: dict[str, Any] = {"url": server.url, "dbtable": "pairs", "driver": "org.postgresql.Driver"}
+    jdbc.replace_rows(numbered(spark, 7), options, OURS, 0)
+    mine = {"query_id": F.lit(int(OURS, 16)), "batch_id": F.lit(1)}
+    append(numbered(spark, 4).withColumns(mine), options)
+    for _ in range(2):
+        jdbc.replace_rows(numbered(spark, 10), options, OURS, 1)
+        assert server.query("SELECT batch_id, COUNT(*) FROM pairs GROUP BY 1 ORDER BY 1") == [["0", "7"], ["1", "10"]]
+
+
+@pytest.mark.long
+def test_a_real_server_and_a_view_of_what_stands(
+    spark: SparkSession, server: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each batch once, though each is first cut off behind some rows; what stands is what came and has not left."""
+    at = np.arange(60) / 2
+    table = pa.table({"id": np.arange(60), "at": at, "x": (np.arange(60) * 7 % 11) / 4})
+    for i in range(3):
+        (tmp_path / "in").mkdir(exist_ok=True)
+        pq.write_table(table.slice(20 * i, 20), tmp_path / "in" / f"{i}.parquet")
+    value = ap.Exact("x")
+    settings: dict[str, Any] = {"epsilon": 0.3, "probability": 1.0, "window": ap.TimeWindow(4)}
+    cut: set[int] = set()
+
+    def append_cut_off(frame: DataFrame, options: dict[str, Any]) -> None:
+        number = frame.select("batch_id").first()
+        if number is not None and number[0] not in cut:
+            cut.add(number[0])
+            append(frame.coalesce(1).limit(3), options)
+            raise RuntimeError("cut off")
+        append(frame, options)
+
+    rows = spark.readStream.schema("id long, at double, x double").option("maxFilesPerTrigger", 1)
+    stream = ap.Stream(rows.parquet(str(tmp_path / "in")), key="id", time="at", value=value)
+    changes = ap.self_join(stream, **settings, emit="changes")
+    sink = ("jdbc", {"url": server.url, "dbtable": "pairs"})
+    checkpoint = str(tmp_path / "checkpoint")
+    monkeypatch.setattr(jdbc, "_append", append_cut_off)
+    for _ in range(9):
+        with suppress(PySparkException):
+            ap.start(changes, sink, checkpoint=checkpoint, trigger={"availableNow": True}).awaitTermination()
+            break
+    server.query(VIEW)
+    standing = sorted((int(a), int(b)) for a, b in server.query("SELECT * FROM standing"))
+    held = [tuple(map(int, row)) for row in server.query("SELECT left_key, right_key, change FROM pairs")]
+    one = ap.Stream(table, key="id", time="at", value=value)
+    pairs = ap.self_join(one, **settings).select(["left_key", "right_key"]).to_pylist()
+    came, left = ([row[:2] for row in held if row[2] == change] for change in (1, -1))
+    assert len(cut) >= 3
+    assert sorted(came) == sorted((row["left_key"], row["right_key"]) for row in pairs)
+    assert len(set(left)) == len(left) > 10
+    assert set(left) < set(came)
+    assert standing == sorted(set(came) - set(left))

@@ -10,7 +10,9 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
 import appulse as ap
+from appulse.engines.spark import failures
 from appulse.engines.spark.messages import encoded
+from appulse.errors import BadInput, StorageError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -114,3 +116,26 @@ def test_schemas_that_cannot_be_used(
 def test_frames_that_are_no_messages(spark: SparkSession) -> None:
     with pytest.raises(ap.BadArgument, match="no column 'topic', which messages have"):
         ap.decode_messages(spark.range(1), SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "told"),
+    [
+        (
+            "TimeoutException: Timed out waiting for a node assignment. Call: x",
+            StorageError,
+            "Kafka did not answer: Timed",
+        ),
+        ("TimeoutException: Topic pairs not present in metadata after 60000 ms.", StorageError, "no row is lost"),
+        (
+            "TimeoutException: Expiring 7 record(s) for pairs-0:120000 ms has passed",
+            StorageError,
+            "did not answer: Expir",
+        ),
+        ("errors.UnknownTopicOrPartitionException: This server does not host", BadInput, "Kafka has no such topic"),
+    ],
+)
+def test_a_broker_that_is_away_is_named(text: str, error: type[Exception], told: str) -> None:
+    problem = failures._from_outside(RuntimeError(f"Job aborted.\norg.apache.kafka.common.errors.{text}"))
+    assert isinstance(problem, error)
+    assert told in str(problem)

@@ -71,6 +71,18 @@ _OUTSIDE = (
         "--packages.",
     ),
     _Cause(
+        r"(Timed out waiting for a node assignment|Topic \S+ not present in metadata after \d+ ms"
+        r"|Expiring \d+ record\(s\) for \S+|No resolvable bootstrap urls given in bootstrap.servers)",
+        StorageError,
+        "Kafka did not answer: {0}. Check the addresses of its servers; once they are back, start again with the same "
+        "checkpoint: no row is lost.",
+    ),
+    _Cause(
+        r"(UnknownTopicOrPartitionException)",
+        BadInput,
+        "Kafka has no such topic ({0}). Make it, or name another in topics, and start again with the same checkpoint.",
+    ),
+    _Cause(
         r"Some data may have been lost because they are not available in Kafka any more",
         CheckpointError,
         "Kafka no longer has the messages that this checkpoint would go on from: they expired, or the topic was made "

@@ -28,7 +28,20 @@ _AWAY = re.compile(
     "|database system is (?:starting|shutting|in recovery)|Communications link failure|I/O error occurred"
 )
 _WAITS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)  # seconds
+_DRIVERS = {
+    "postgresql": "org.postgresql.Driver",
+    "mysql": "com.mysql.cj.jdbc.Driver",
+    "mariadb": "org.mariadb.jdbc.Driver",
+    "sqlserver": "com.microsoft.sqlserver.jdbc.SQLServerDriver",
+    "oracle": "oracle.jdbc.OracleDriver",
+}
 _LOG = logging.getLogger("appulse")
+
+
+def known_driver(options: dict[str, Any]) -> str | None:
+    """The driver of an address: Java finds none by itself among jars that came with the session."""
+    url = next(str(value) for name, value in options.items() if name.lower() == "url")
+    return next((driver for kind, driver in _DRIVERS.items() if url.startswith(f"jdbc:{kind}:")), None)
 
 
 def replace_rows(frame: DataFrame, options: dict[str, Any], query: str, number: int) -> None:

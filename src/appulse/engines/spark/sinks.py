@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the usual name of this mo
 from pyspark.sql import types as T  # noqa: N812
 
 from appulse.engines.spark.file_sink import FileSink
-from appulse.engines.spark.jdbc import replace_rows
+from appulse.engines.spark.jdbc import known_driver, replace_rows
 from appulse.engines.spark.messages import encoded
 from appulse.errors import BadArgument
 
@@ -58,6 +58,8 @@ def sink_of(sink: Any, role: str, query: str) -> Sink:
                 f"{role}=('jdbc', ...) has no {' and no '.join(map(repr, missing))}. Give both: "
                 "('jdbc', {'url': 'jdbc:postgresql://host/base', 'dbtable': 'pairs'})."
             )
+        if "driver" not in {name.lower() for name in options} and (driver := known_driver(options)):
+            options["driver"] = driver
         return _asking(lambda frame, number: replace_rows(frame, options, query, number))
     if kind == "delta":
         return _asking(lambda frame, number: _delta(frame, {"txnAppId": f"appulse-{role}-{query}", **options}, number))
