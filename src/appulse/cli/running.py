@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import signal
 import sys
 import tempfile
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from threading import Event
+from threading import Event, Lock
 from typing import TYPE_CHECKING, Any
 
 from appulse.cli.progress import Batch, Totals, batch_of
@@ -19,9 +20,10 @@ if TYPE_CHECKING:
 
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["StopSignal", "interrupts", "log_file", "stderr_to", "watch"]
+__all__ = ["RotatingLog", "StopSignal", "interrupts", "log_file", "stderr_to", "watch"]
 
 _LOOK_EVERY = 0.2  # seconds
+_MOST_BYTES = 64 << 20  # of a log, after which it goes on in a new file
 
 
 def log_file(checkpoint: str) -> Path:
@@ -33,11 +35,38 @@ def log_file(checkpoint: str) -> Path:
     return folder.with_name(f"{folder.name}.log")
 
 
+class RotatingLog(io.TextIOBase):
+    """A log that goes on in a new file once it is large, and keeps the one before."""
+
+    def __init__(self, path: Path, most: int = _MOST_BYTES) -> None:
+        self._path, self._most, self._lock = path, most, Lock()
+        self._file = path.open("a", encoding="utf-8", buffering=1)
+
+    def write(self, text: str, /) -> int:
+        """Write text; several threads may."""
+        with self._lock:
+            if self._file.tell() > self._most:
+                self._file.close()
+                self._path.replace(self._path.with_name(f"{self._path.name}.1"))
+                self._file = self._path.open("a", encoding="utf-8", buffering=1)
+            return self._file.write(text)
+
+    def flush(self) -> None:
+        """Nothing is held back for longer than a line."""
+        if not self._file.closed:
+            self._file.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+        super().close()
+
+
 @contextmanager
 def stderr_to(log: Path) -> Iterator[None]:
     """Send to a log what Spark, its workers and libraries print on stderr."""
     before = sys.stderr
-    with log.open("a", encoding="utf-8", buffering=1) as file:
+    with RotatingLog(log) as file:
         file.write(f"--- {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC\n")
         sys.stderr = file
         try:

@@ -136,7 +136,7 @@ def shuffle_partitions(spark: Any) -> int:
 def with_watermark_delay(stream: Stream) -> Stream:
     """The stream with the delay of a `withWatermark` on its frame as its lateness."""
     own = repr(stream.name or stream.key)
-    delay = watermark_delay(stream.frame, f"Stream {own}")
+    delay = watermark_delay(stream.frame, f"Stream {own}", stream.lateness)
     if delay is None:
         return stream
     if stream.lateness is not None:
@@ -146,8 +146,16 @@ def with_watermark_delay(stream: Stream) -> Stream:
     return replace(stream, lateness=delay)
 
 
-def watermark_delay(frame: DataFrame, what: str) -> float | None:
-    """The delay, in seconds, of a `withWatermark` on a frame; None without one, or where the frame is no stream."""
+def watermark_delay(frame: DataFrame, what: str, lateness: Any) -> float | None:
+    """The delay, in seconds, of a `withWatermark` on a frame; None without one, or where the frame is no stream.
+
+    Raises `BadArgument` where it cannot be read and no ``lateness`` is given in its place.
+    """
+    if frame.isStreaming and lateness is None and not hasattr(frame, "_jdf"):
+        raise BadArgument(
+            f"{what} has a frame of Spark Connect, where a withWatermark cannot be read. Leave it out and "
+            "give lateness=, 0 for none."
+        )
     delay = watermark_millis(frame) if frame.isStreaming else None
     if delay is not None and upstream_of(frame):
         raise BadArgument(

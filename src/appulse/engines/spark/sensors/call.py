@@ -75,7 +75,7 @@ def _sampled(sample: Any, call: SensorCall) -> Readings | None:
 
 def with_lateness(frame: DataFrame, settings: dict[str, Any]) -> dict[str, Any]:
     """The settings with the delay of a `withWatermark` on the frame as lateness."""
-    delay = watermark_delay(frame, "the readings") if frame.isStreaming else None
+    delay = watermark_delay(frame, "the readings", settings["lateness"]) if frame.isStreaming else None
     if delay is None:
         return settings
     if settings["lateness"] is not None:
