@@ -458,3 +458,11 @@ def test_a_join_of_filtered_sources_is_planned_from_filtered_rows(job: Path, spa
     found = jobs.build(jobs.load(job), spark, streaming=False).toPandas()
     assert 0 < len(found) < len(in_process())
     pd.testing.assert_frame_equal(in_order(found), in_order(expected.to_pandas()))
+
+
+def test_a_source_may_say_which_rows_are_withdrawn() -> None:
+    from appulse.jobs.sources import SourceTable
+
+    table = {"format": "parquet", "path": "in", "key": "k", "time": "t", "value": "x"}
+    assert SourceTable.model_validate(table | {"change": "op"}).stream(None, "a").change == "op"
+    assert SourceTable.model_validate(table).stream(None, "a").change is None

@@ -44,6 +44,43 @@ def steps(draw: st.DrawFn, case: Case, share: int = 3) -> list[Step]:
     return [Step(added, gone) for added, gone in zip(cut, withdrawn, strict=True)]
 
 
+@st.composite
+def small(draw: st.DrawFn) -> strategies.Case:
+    """A stream of certain places joined with itself, in order of time and without lateness."""
+    n = draw(st.integers(4, 12))
+    table = pa.table(
+        {
+            "key": list(range(n)),
+            "ts": pa.array([i // draw(st.sampled_from((1, 1, 2))) for i in range(n)], pa.int64()),
+            "x": pa.array(draw(st.lists(st.sampled_from((0.0, 0.5, 1.0, 3.0)), min_size=n, max_size=n))),
+            "p": pa.array(draw(st.lists(st.sampled_from((1.0, 0.5)), min_size=n, max_size=n))),
+        }
+    ).sort_by("ts")
+    windows = (
+        ap.CountWindow(draw(st.integers(1, 4))),
+        ap.TumblingWindow(draw(st.integers(2, 4))),
+        ap.TumblingWindow("3 seconds"),
+        ap.DeltaWindow("x", draw(st.sampled_from((0.5, 1.0)))),
+        ap.UncertainCountWindow(2, 0.9),
+        ap.TimeWindow(draw(st.integers(0, 4))),
+    )
+    window = draw(st.sampled_from(windows))
+    uncertain = isinstance(window, ap.UncertainCountWindow)
+    stream = ap.Stream(None, key="key", time="ts", value="x", existence="p" if uncertain else None)
+    return strategies.Case((table,), (stream,), 1, 1.0, 0.2, window, self_join=True)
+
+
+@st.composite
+def one_by_one(draw: st.DrawFn, case: Case) -> list[Step]:
+    """The rows of the first stream of a case, one a push, and some of them withdrawn up to three pushes later."""
+    n = len(case.tables[0])
+    gone: list[dict[int, list[int]]] = [{} for _ in range(n + 3)]
+    for i in range(n):
+        if draw(st.integers(0, 2)) == 0:
+            gone[i + draw(st.integers(0, 3))].setdefault(0, []).append(i)
+    return [Step({0: [i]} if i < n else {}, own) for i, own in enumerate(gone)]
+
+
 def corrected(case: Case) -> list[ap.Stream]:
     """The streams of a case, with a column of changes."""
     return [replace(s, name=name, change="op") for s, name in zip(case.streams, case.names, strict=True)]

@@ -45,44 +45,12 @@ def test_pairs_are_those_of_the_twin(data: st.DataObject) -> None:
     _check(case, data.draw(twin.steps(case)), bare=data.draw(st.booleans()))
 
 
-@st.composite
-def small(draw: st.DrawFn) -> strategies.Case:
-    """A stream of certain places joined with itself, in order of time and without lateness."""
-    n = draw(st.integers(4, 12))
-    table = pa.table(
-        {
-            "key": list(range(n)),
-            "ts": pa.array([i // draw(st.sampled_from((1, 1, 2))) for i in range(n)], pa.int64()),
-            "x": pa.array(draw(st.lists(st.sampled_from((0.0, 0.5, 1.0, 3.0)), min_size=n, max_size=n))),
-            "p": pa.array(draw(st.lists(st.sampled_from((1.0, 0.5)), min_size=n, max_size=n))),
-        }
-    ).sort_by("ts")
-    windows = (
-        ap.CountWindow(draw(st.integers(1, 4))),
-        ap.TumblingWindow(draw(st.integers(2, 4))),
-        ap.TumblingWindow("3 seconds"),
-        ap.DeltaWindow("x", draw(st.sampled_from((0.5, 1.0)))),
-        ap.UncertainCountWindow(2, 0.9),
-        ap.TimeWindow(draw(st.integers(0, 4))),
-    )
-    window = draw(st.sampled_from(windows))
-    uncertain = isinstance(window, ap.UncertainCountWindow)
-    stream = ap.Stream(None, key="key", time="ts", value="x", existence="p" if uncertain else None)
-    return strategies.Case((table,), (stream,), 1, 1.0, 0.2, window, self_join=True)
-
-
 @settings(max_examples=150)
 @given(st.data())
 def test_rows_behind_a_withdrawn_one_move_up(data: st.DataObject) -> None:
     """Withdrawals of rows that windows hold, with rows before and after them."""
-    case = data.draw(small())
-    order = range(len(case.tables[0]))
-    cut = [twin.Step({0: [i]}) for i in order]
-    gone: list[dict[int, list[int]]] = [{} for _ in range(len(cut) + 3)]
-    for i in order:
-        if data.draw(st.integers(0, 2)) == 0:
-            gone[i + data.draw(st.integers(0, 3))].setdefault(0, []).append(i)
-    steps = [replace(step, withdrawn=own) for step, own in zip([*cut, *[twin.Step()] * 3], gone, strict=True)]
+    case = data.draw(twin.small())
+    steps = data.draw(twin.one_by_one(case))
     _check(case, steps, bare=data.draw(st.booleans()))
 
 

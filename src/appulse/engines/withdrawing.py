@@ -36,6 +36,7 @@ class Corrections:
     def __init__(self, call: ObjectsCall, windows: Sequence[int] | None, counts: Counter[str]) -> None:
         self._call, self._windows, self._counts = call, windows, counts
         self.ledger = Ledger(len(call.encodings), call.keys)
+        self.newest_lapsed: int | None = None  # of the last `lapse`
 
     @staticmethod
     def of(call: ObjectsCall, windows: Sequence[int] | None, counts: Counter[str]) -> Corrections | None:
@@ -63,7 +64,9 @@ class Corrections:
     def lapse(self, before: int) -> list[pa.Table]:
         """Withdrawals of rows that can come no more, as rejects; those whose row has left are counted."""
         rejects = []
-        for stream, asked in self.ledger.lapse(before):
+        lapsed = self.ledger.lapse(before)
+        self.newest_lapsed = max((int(asked.time.max()) for _, asked in lapsed), default=None)
+        for stream, asked in lapsed:
             never = of_no_row(asked)
             self._counts["not_held"] += len(asked) - len(never)
             if len(never):

@@ -160,6 +160,7 @@ class StreamTable(Table):
     order: Literal["time", "arrival"] = "time"
     where: Annotated[list[Annotated[Text, AfterValidator(_is_condition)]], OneOrMore] = []
     carry: Annotated[list[Text], OneOrMore] = []
+    change: Text | None = None
     motion: Annotated[MotionTable, Field(discriminator="kind"), AfterValidator(_is_motion)] | None = None
 
     @model_validator(mode="after")
@@ -184,6 +185,7 @@ class StreamTable(Table):
             name=name,
             where=tuple(self.where),
             carry=tuple(self.carry),
+            change=self.change,
             motion=None if self.motion is None else self.motion.build(),
         )
 

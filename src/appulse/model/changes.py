@@ -15,7 +15,7 @@ import pyarrow as pa
 from appulse.model import defects as why
 from appulse.model.carried import with_carried
 from appulse.model.columns import chunk, plain_types
-from appulse.model.defects import Defects
+from appulse.model.defects import UNDECODED, Defects
 from appulse.model.encode import check_identity, checked, encode, keys_of, objects_of, rejects_of
 from appulse.model.objects import Objects
 from appulse.model.strings import Labels
@@ -73,6 +73,8 @@ def encode_changes(table: pa.Table, encoding: Encoding) -> tuple[Objects, pa.Tab
     does = np.array(
         [_UNKNOWN if word is None else _WORDS.get(word.strip().lower(), _UNKNOWN) for word in given], object
     )
+    if UNDECODED in table.column_names:  # a reject of its own, whatever it does
+        does[np.asarray(table[UNDECODED].is_valid())] = _ADD
     added, bad = encode(table.filter(pa.array((does == _ADD) | (does == _UPDATE))), plain)
     added = replace(added, change=np.full(len(added), ADDED))
     withdrawn, bad_too = _withdrawals(table, does, plain, added)

@@ -40,12 +40,12 @@ NO_LOCATION = "no location"
 BAD_CONDITION = "bad condition"
 BAD_REGION = "bad region"
 NEVER_TRUE = "can never match"
+BAD_CHANGE = "bad change"
+NO_SUCH_ROW = "no such row"
 NOT_DECODED = "cannot be decoded"
 
 #: A column of a frame that was decoded from messages: null, or the message where it could not be decoded.
 UNDECODED = "_undecoded"
-BAD_CHANGE = "bad change"
-NO_SUCH_ROW = "no such row"
 
 
 class Defects:

@@ -165,7 +165,7 @@ class Ledger:
                 stay += [(stream, rows) for rows in fresh]
                 continue
             settled = self._settled(stream, Withdrawals.concat(wanted), fresh)
-            stay += [(stream, rows) for rows in settled[0]]
+            stay += [(stream, rows) for rows in settled[0] if len(rows)]
             gone += [(stream, rows) for rows in settled[1]]
         return stay, gone
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 #: Blocks of rows begin with a letter of their own.
 ANSWERS, REJECTS, METRICS, FLOORS, PRESENCE, END, NOTES, PAIRS = b"A", b"R", b"M", b"F", b"P", b"E", b"N", b"Q"
-LEGS, PROGRESS = b"L", b"G"
+LEGS, PROGRESS, WITHDRAWN = b"L", b"G", b"W"
 
 
 def table_bytes(tag: bytes, table: pa.Table) -> bytes:

@@ -166,7 +166,9 @@ def _stream(operator: Operator, tiling: Tiling, control: str | None) -> DataFram
             StageProcessor(stage, block_frames),
             outputStructType=MARKS,
             outputMode="append",
-            timeMode="none" if i else "eventTime",  # what is behind the first goes by what it is sent
+            timeMode="none"
+            if i and not stage.timed
+            else "eventTime",  # what is behind the first goes by what it is sent
         )
     schema = tagged_schema(operator.answers, operator.rejects)
     frames = TaggedFrames(arrow_schema(schema), operator.finish or operator.call.finishing)
@@ -174,7 +176,7 @@ def _stream(operator: Operator, tiling: Tiling, control: str | None) -> DataFram
         StageProcessor(last, frames),
         outputStructType=schema,
         outputMode="append",
-        timeMode="none" if others else "eventTime",
+        timeMode="none" if others and not last.timed else "eventTime",
     )
 
 
@@ -182,10 +184,10 @@ def _batch(operator: Operator, tiling: Tiling) -> DataFrame:
     """The answers alone."""
     blocks = _encoded(operator, tiling, None)
     *others, last = operator.stages(tiling)
+    newest = blocks.agg(F.expr("unix_micros(max(ts))").alias("newest")) if operator.needs_newest else None
     for stage in others:
         blocks = blocks.groupBy("tile").applyInArrow(_sender(stage), MARKS)
-    if operator.needs_newest:
-        newest = blocks.agg(F.expr("unix_micros(max(ts))").alias("newest"))
+    if newest is not None:
         blocks = blocks.crossJoin(F.broadcast(newest))
     found = operator.found or operator.answers
     tiles = blocks.repartition(tiling.latest.tiles, "tile").groupBy("tile")

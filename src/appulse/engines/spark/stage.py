@@ -10,7 +10,7 @@ from zlib import crc32
 
 from appulse.engines.spark.blobs import ANSWERS, END, METRICS, REJECTS, by_tag, metrics_blob, read_table, table_bytes
 from appulse.engines.spark.state import NO_TIMER, Cached, TileState, blocks_of, outgrown
-from appulse.model.defects import SAME_TIME
+from appulse.model.defects import NO_SUCH_ROW, SAME_TIME
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -75,6 +75,7 @@ class Stage:
     buckets: Buckets
     name: str
     lag: int = 0
+    timed: bool = False  # whether it goes by time, though it is not the first
 
     @property
     def call(self) -> Call[Any]:
@@ -135,7 +136,7 @@ class Stage:
         bucket, answers = self._ended(key, blobs, newest)
         for rejects in bucket.rejected:  # rows are never late in a batch, and its rejects are read apart
             for row in rejects.to_pylist():
-                if row["reason"] != SAME_TIME:
+                if row["reason"] not in (SAME_TIME, NO_SUCH_ROW):
                     warnings.warn(f"A query was removed: {row['values']}: {row['detail']}", stacklevel=2)
         return [*map(read_table, by_tag(blobs)[ANSWERS]), *answers], bucket.sent
 

@@ -44,6 +44,8 @@ METRICS = (
     "answers",
     "left",
     "capped",
+    "withdrawn",
+    "not_held",
     "queries",
     "query_version",
     "state_rows",

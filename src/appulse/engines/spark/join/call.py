@@ -15,12 +15,13 @@ from appulse.engines.join.call import JoinCall, resolve
 from appulse.engines.schemas import refuse_changes
 from appulse.engines.spark.imputing import with_shared_fills
 from appulse.engines.spark.inputs import quoted
+from appulse.engines.spark.join.ledger_bucket import LedgerBucket, NumberedLedgerBucket
 from appulse.engines.spark.join.number_bucket import NumberBucket, NumberBuckets
 from appulse.engines.spark.join.partner_bucket import PartnerBuckets
 from appulse.engines.spark.join.tile_bucket import Tiles
 from appulse.engines.spark.pipeline import Operator, built
 from appulse.engines.spark.results import remember
-from appulse.engines.spark.routing import ToGroups, ToTiles, bucket_keys
+from appulse.engines.spark.routing import ToGroups, ToThings, ToTiles, bucket_keys
 from appulse.engines.spark.sources import Sources, with_watermark_delay
 from appulse.engines.spark.stage import Stage
 from appulse.engines.spark.tagged import arrow_schema, result_schemas
@@ -29,6 +30,7 @@ from appulse.engines.spark.tiling import Tiling
 from appulse.errors import warn_exploding
 from appulse.model.degrees import degrees_hint
 from appulse.model.uncertainty import names
+from appulse.windows.definitions import UncertainCountWindow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -44,7 +46,8 @@ def spark_join(
     streams: Sequence[Stream], *, options: Options, resolved: Callable[..., JoinCall] = resolve, **settings: Any
 ) -> DataFrame:
     """The join of Spark frames, lazily; streaming if its inputs are. ``resolved`` makes the call."""
-    refuse_changes(streams, "A join on Spark")
+    if isinstance(settings["window"], UncertainCountWindow) and settings["emit"] == "changes":
+        refuse_changes(streams, "A join over an uncertain window that emits changes, on Spark,")
     sources = Sources.of([stream.frame for stream in streams], [stream.lateness for stream in streams])
     streams = [with_watermark_delay(stream) for stream in streams]
     schemas = [arrow_schema(frame.schema) for frame in sources.frames]
@@ -67,21 +70,27 @@ def spark_join(
         answers=answers,
         rejects=rejects,
         needs_newest=call.plan.changes and call.plan.rule is None,
+        refuses=call.plan.withdrawn,
         replanned=sources.streaming and (options.sample is not None or options.side is not None),
     )
     return remember(built(operator, Tiling.of(replace(plan, slots=sources.slots), call.plan)))
 
 
 def join_routing(call: JoinCall, tiling: Tiling) -> ToTiles | ToGroups:
-    """Rows go to tiles at once, or to the buckets that number them."""
+    """Rows go to tiles at once, or to the buckets that number them, or that know which of them stand."""
+    if call.plan.withdrawn and call.plan.rule is None:
+        return ToThings(bucket_keys(tiling), call.encodings)
     return ToTiles(tiling) if call.plan.rule is None else ToGroups(bucket_keys(tiling, grouped=call.grouped))
 
 
 def join_stages(call: JoinCall, tiling: Tiling) -> list[Stage]:
     """The stages of a join."""
-    stages = [Stage(Tiles(call, tiling), "join")]
+    stages = [Stage(Tiles(call, tiling), "join", timed=call.plan.rule is None)]
     if call.plan.rule is not None:
-        stages.insert(0, Stage(NumberBuckets(call, NumberBucket, tiling), "number"))
+        kind = NumberedLedgerBucket if call.plan.withdrawn else NumberBucket
+        stages.insert(0, Stage(NumberBuckets(call, kind, tiling), "number"))
+    elif call.plan.withdrawn:
+        stages.insert(0, Stage(NumberBuckets(call, LedgerBucket, tiling), "ledger"))
     if any(call.plan.followed):
         stages.append(Stage(PartnerBuckets(call), "pairs" if call.plan.held else "partners"))
     return stages

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -43,13 +43,21 @@ class NumberBuckets(GroupBuckets):
 
     def follow(self, bucket: Bucket[Any], key: int) -> None:  # noqa: ARG002 - one is as another
         """Send on to these tiles: there may be a new version since."""
-        assert isinstance(bucket, NumberBucket)  # noqa: S101 - made above
+        assert isinstance(bucket, Sends)  # noqa: S101 - made above
         bucket.follow(self.tiling)
 
     @property
     def onward(self) -> list[int]:
         """The keys of the latest tiles."""
         return self.tiling.versions[-1].keys
+
+
+@runtime_checkable
+class Sends(Protocol):
+    """A bucket that sends on to tiles."""
+
+    def follow(self, tiling: Tiling) -> None:
+        """Send on to these tiles."""
 
 
 class NumberBucket(ObjectsBucket):
@@ -63,7 +71,7 @@ class NumberBucket(ObjectsBucket):
         self.numbering = numbering_of(call)
         self._mark = self.numbering.mark()
         self._capped = 0
-        self._idle = True
+        self.idle = True
 
     def __len__(self) -> int:
         return len(self.numbering)
@@ -107,12 +115,14 @@ class NumberBucket(ObjectsBucket):
         if ended and any(self.call.plan.followed):  # tiles hold rows that will have no partner
             self.sent += [(key, end_mark(self.newest)) for key in self.tiling.keys]
         self.counts["capped"] += self.numbering.capped - self._capped
-        self._idle = not released and not self.came
+        self.idle = not released and not self.came
         return []
 
     def _number(self, released: Sequence[Released], copies: Sequence[Any]) -> None:
         """Number the rows; they, and what has left, are on their way to tiles."""
         numbered = self.numbering.number(released)
+        for part, objects in zip(released, numbered.objects, strict=True):
+            self.numbered(part.stream, objects)
         out: list[tuple[int, bytes]] = []
         for part, objects, (rows, places, lanes) in zip(released, numbered.objects, copies, strict=True):
             stays = _in_window(objects, part.stream)[rows]
@@ -125,6 +135,9 @@ class NumberBucket(ObjectsBucket):
         out += [(tile, FLOORS + pack_floors(notes)) for tile, notes in _by_place(numbered.places, numbered.floors)]
         self.sent = [(self.tiling.keys[tile], blob) for tile, blob in out]
         self.sent += self._alone(released, numbered.objects)
+
+    def numbered(self, stream: int, rows: Objects) -> None:
+        """These rows have been numbered."""
 
     def _alone(self, released: Sequence[Released], numbered: Sequence[Objects]) -> list[tuple[int, bytes]]:
         """Rows that their own tick pushed out, which any tile passes on."""
@@ -143,7 +156,7 @@ class NumberBucket(ObjectsBucket):
 
     def delta(self) -> tuple[list[bytes], int] | None:
         """What this step numbered, and the rows that came and wait."""
-        if self._idle:
+        if self.idle:
             return None
         waiting = [(stream, rows.take(np.flatnonzero(rows.time >= self.complete))) for stream, rows in self.came]
         return [self._numbers(self.numbering.since(self._mark), whole=False), *self.blocks(waiting)], 0
@@ -164,8 +177,13 @@ class NumberBucket(ObjectsBucket):
                 self.numbering.hold(*self.unpack(block))
 
     def _numbers(self, arrays: Mapping[str, NDArray[Any]], *, whole: bool) -> bytes:
-        clock = np.array(clock_numbers(self.clock), np.int64)
-        return STATE + pack_arrays({**arrays, "clock": clock, "settings": np.array([self.complete, whole], np.int64)})
+        return STATE + pack_arrays({**arrays, "clock": self._clock(), "settings": self._settings(whole)})
+
+    def _clock(self) -> NDArray[np.int64]:
+        return np.array(clock_numbers(self.clock), np.int64)
+
+    def _settings(self, further: int) -> NDArray[np.int64]:
+        return np.array([self.complete, further], np.int64)
 
 
 def _in_window(objects: Objects, stream: int) -> NDArray[np.bool_]:

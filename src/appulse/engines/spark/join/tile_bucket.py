@@ -11,7 +11,7 @@ import numpy as np
 from appulse.engines.bucket import LAST, NEVER, Bucket, fail_if_asked
 from appulse.engines.join.call import JoinCall, to_table
 from appulse.engines.objects import packed
-from appulse.engines.spark.blobs import FLOORS, NOTES, PRESENCE, by_tag
+from appulse.engines.spark.blobs import FLOORS, NOTES, PRESENCE, WITHDRAWN, by_tag
 from appulse.engines.spark.codec import pack, pack_presence, unpack, unpack_floors, unpack_notes, unpack_presence
 from appulse.engines.spark.join.partner_bucket import pairs_on, partner_keys, sent_on
 from appulse.engines.spark.stage import Buckets
@@ -119,11 +119,17 @@ class Tile(Bucket["Objects"]):
     def found(self, limit: int | None, ended: int | None) -> list[Answers]:
         """The answers of a step."""
 
+    @abstractmethod
+    def withdraw(self, blobs: Sequence[bytes]) -> Answers:
+        """Forget rows; the pairs that this ends."""
+
     def restore(self, blocks: Sequence[bytes]) -> None:
         """Take in a delta; its answers are known."""
         self.operator.output = Output()
         blobs = by_tag(list(blocks))
-        rows = [unpack(block) for tag, group in blobs.items() if tag not in (FLOORS, PRESENCE) for block in group]
+        self.withdraw(blobs[WITHDRAWN])
+        others = (FLOORS, PRESENCE, WITHDRAWN)
+        rows = [unpack(block) for tag, group in blobs.items() if tag not in others for block in group]
         self.operator.apply(rows, _presence(blobs[PRESENCE]))
         for blob in blobs[FLOORS]:
             self.operator.leave(unpack_floors(blob[1:]))
@@ -139,6 +145,7 @@ class TimedTile(Tile):
         self._newest = NEVER
         self._limit: int | None = None
         self._blocks: list[bytes] = []  # of this step, for the log
+        self._gone: list[bytes] = []
 
     @property
     def newest(self) -> int:
@@ -157,7 +164,7 @@ class TimedTile(Tile):
     def begin(self, limit: int | None = None) -> None:
         """Begin a step: pairs that have left are not reported again."""
         super().begin(limit)
-        self._limit, self._blocks = limit, []
+        self._limit, self._blocks, self._gone = limit, [], []
         if self.call.plan.changes:
             self.operator.output = Output()
             self.operator.advance(self.settled)
@@ -165,6 +172,10 @@ class TimedTile(Tile):
 
     def receive(self, given: Blobs) -> None:
         """Take in rows, of which those before the limit are late: one tile reports each."""
+        if self.call.plan.withdrawn:  # late rows came no farther than the stage before
+            self._blocks, self._gone = given[self.rows_tag], given[WITHDRAWN]
+            self.batches = [unpack(block) for block in self._blocks]
+            return
         before = self.settled if self.call.chained else self._limit
         for block in given[self.rows_tag]:
             stream, lane, objects = unpack(block)
@@ -183,7 +194,12 @@ class TimedTile(Tile):
 
     def found(self, limit: int | None, ended: int | None) -> list[Answers]:
         """Pairs of the rows; then those that time has ended."""
-        answers = [self.operator.push(self.batches)]
+        answers = []
+        if self._gone:
+            # What time has ended by now, no withdrawal ends.
+            answers += [self.operator.advance(limit)] if limit is not None else []
+            answers.append(self.withdraw(self._gone))
+        answers.append(self.operator.push(self.batches))
         self._newest = max([self._newest, *(int(objects.time.max()) for _, _, objects in self.batches)])
         for until in (limit, ended):
             if until is not None:
@@ -196,16 +212,21 @@ class TimedTile(Tile):
         return NEVER if self._limit is None else self._limit - max(self.call.plan.windows)
 
     def delta(self) -> tuple[list[bytes], int] | None:
-        """The rows that came."""
-        if not self.batches:
+        """The rows that came, and those that went."""
+        touched = [*self.batches, *(unpack(blob[1:]) for blob in self._gone)]
+        if not touched:
             return None
-        newest = max(int(objects.time.max()) for _, _, objects in self.batches)
-        return self._blocks, min(newest, LAST)
+        newest = max(int(objects.time.max()) for _, _, objects in touched)
+        return [*self._blocks, *self._gone], min(newest, LAST)
+
+    def withdraw(self, blobs: Sequence[bytes]) -> Answers:
+        """Forget rows; the pairs that this ends."""
+        return self.operator.withdraw([unpack(blob[1:]) for blob in blobs])
 
     def restore(self, blocks: Sequence[bytes]) -> None:
         """Take in a delta."""
         super().restore(blocks)
-        times = [objects.time for _, _, objects in map(unpack, blocks)]
+        times = [objects.time for _, _, objects in (unpack(b) for b in blocks if b[:1] != WITHDRAWN)]
         self._newest = max([self._newest, *(int(time.max()) for time in times if len(time))])
 
     def _owned(self, objects: Objects) -> np.ndarray[Any, np.dtype[np.bool_]]:
@@ -220,6 +241,7 @@ class NumberedTile(Tile):
         super().__init__(call, tiling, place)
         self._floors: list[bytes] = []
         self._presence: list[bytes] = []
+        self._gone: list[bytes] = []
 
     due = None
     newest = 0
@@ -227,14 +249,19 @@ class NumberedTile(Tile):
     def receive(self, given: Blobs) -> None:
         """Take in rows, what has left, and what may not exist."""
         self.batches = [unpack(block) for block in given[self.rows_tag]]
-        self._floors, self._presence = given[FLOORS], given[PRESENCE]
+        self._floors, self._presence, self._gone = given[FLOORS], given[PRESENCE], given[WITHDRAWN]
         self.notes = [unpack_notes(blob[1:]) for blob in given[NOTES]]
 
     def found(self, limit: int | None, ended: int | None) -> list[Answers]:  # noqa: ARG002 - time is nothing here
         """Pairs that leave, and pairs of the rows."""
+        gone = self.withdraw(self._gone)
         answers = self.operator.push(self.batches, _presence(self._presence))
         left = [self.operator.leave(unpack_floors(blob[1:])) for blob in self._floors]
-        return [*left, answers]
+        return [gone, *left, answers]
+
+    def withdraw(self, blobs: Sequence[bytes]) -> Answers:
+        """Forget rows by their numbers, and renumber others; the pairs that this ends."""
+        return Answers.concat([self.operator.renumber(unpack_floors(blob[1:])) for blob in blobs])
 
     def delta(self) -> tuple[list[bytes], int] | None:
         """The rows that stay, and what has left."""
@@ -246,7 +273,7 @@ class NumberedTile(Tile):
             if stay.any():
                 keep = objects.take(np.flatnonzero(stay))
                 kept.append(pack(keep if reasons else replace(keep, frame=None), stream, lane))
-        return ([*kept, *reasons, *self._floors], 0) if kept or self._floors else None
+        return ([*self._gone, *kept, *reasons, *self._floors], 0) if kept or self._floors or self._gone else None
 
     def snapshot(self) -> list[bytes]:
         """All that the tile holds."""

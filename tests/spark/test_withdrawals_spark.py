@@ -1,0 +1,158 @@
+"""Rows that are withdrawn, on Spark: whatever workers forget and whenever they fail, as in process."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from random import Random
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import appulse as ap
+from appulse.engines.bucket import Bucket
+from appulse.engines.join.call import JoinCall, resolve
+from appulse.engines.join.local import LocalJoin
+from appulse.engines.spark.join.tile_bucket import Tile
+from tests.helpers import naive_withdrawals as twin
+from tests.helpers import strategies
+from tests.helpers.fake_spark import FakeSpark
+from tests.helpers.streaming import read_stream
+from tests.spark.test_tiles import plans, rows_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from tests.helpers.strategies import Case
+
+TWO = ap.Options(partitions=2)
+WINDOWS = ("time", "time", "count", "delta", "tumble", "uncertain")
+
+
+def call_of(case: Case) -> JoinCall:
+    """The resolved call of a corrected case."""
+    return resolve(
+        twin.corrected(case),
+        [table.append_column("op", pa.array(["add"] * len(table), pa.string())).schema for table in case.tables],
+        epsilon=case.epsilon,
+        probability=case.probability,
+        window=case.window,
+        self_join=case.self_join,
+        different=case.different,
+        on_reject="collect",
+        options=ap.Options(),
+        emit=case.emit,
+    )
+
+
+def _reasons(tables: list[pa.Table]) -> list[tuple[str, ...]]:
+    return sorted(
+        tuple(str(row[n]) for n in ("stream", "key", "time", "reason")) for t in tables for row in t.to_pylist()
+    )
+
+
+def _check(case: Case, steps: list[twin.Step], data: st.DataObject) -> None:
+    call, bare = call_of(case), data.draw(st.booleans())
+    plan, random = data.draw(plans(case)), Random(data.draw(st.integers(0, 1 << 30)))
+    played, local, rejected = FakeSpark(call, plan, random), LocalJoin(call), []
+    slack = data.draw(st.sampled_from((-(1 << 40), 1 << 18)))  # logs begun anew often, and never
+    with patch.object(Tile, "slack", slack), patch.object(Bucket, "slack", slack):
+        for step in steps:
+            tables = twin.frames(case, step, bare=bare)
+            answers, rejects = played.batch(tables)
+            assert rows_of(answers) == rows_of([local.push(tables)])
+            rejected += rejects
+            if data.draw(st.integers(0, 5)) == 0:
+                played.replan(data.draw(plans(case, plan.tiles)))
+        answers, rejects = played.end()
+    assert rows_of(answers) == rows_of([local.drain()])
+    assert _reasons([*rejected, *rejects]) == _reasons([local.rejects()])
+
+
+@settings(max_examples=25)
+@given(st.data())
+def test_a_played_spark_withdraws_as_one_process_does(data: st.DataObject) -> None:
+    """Tiles and buckets that forget, lag and fail, under every window, with changes and without."""
+    case = data.draw(strategies.cases(windows=WINDOWS, lateness=True, bad=False, most=8))
+    if not isinstance(case.window, ap.UncertainCountWindow):
+        case = replace(case, emit=data.draw(st.sampled_from(("matches", "changes"))))
+    _check(case, data.draw(twin.steps(case)), data)
+
+
+@settings(max_examples=40)
+@given(st.data())
+def test_rows_behind_a_withdrawn_one_move_up_in_tiles(data: st.DataObject) -> None:
+    """Withdrawals of rows that windows hold, with rows before and after them; and of rows that never came."""
+    case = data.draw(twin.small())
+    if not isinstance(case.window, ap.UncertainCountWindow):
+        case = replace(case, emit=data.draw(st.sampled_from(("matches", "changes"))))
+    steps = data.draw(twin.one_by_one(case))
+    never = {i for i in range(len(case.tables[0])) if data.draw(st.integers(0, 5)) == 0}
+    steps = [
+        replace(step, added={s: [i for i in own if i not in never] for s, own in step.added.items()}) for step in steps
+    ]
+    _check(case, steps, data)
+
+
+_FIRST = [(i, i, float(i % 5), "add") for i in range(40)]
+_GONE = [(i, i, float(i % 5), "remove") for i in range(0, 40, 3)] + [
+    (i, i, float(i % 4), "add") for i in range(0, 40, 6)
+]
+_BATCHES = (_FIRST, _GONE, [(i, i, float(i % 5), "add") for i in range(40, 80)] + [(99, 12, None, "remove")])
+
+
+def _table(rows: list[tuple[Any, ...]]) -> pa.Table:
+    kinds = {"k": pa.int64(), "t": pa.float64(), "x": pa.float64(), "op": pa.string()}
+    columns = dict(zip(kinds, zip(*rows, strict=True), strict=True))
+    return pa.table({name: pa.array(columns[name], kind) for name, kind in kinds.items()})
+
+
+def _joined(frame: Any, window: Any, **settings: Any) -> Any:
+    stream = ap.Stream(frame, key="k", time="t", value="x", change="op", lateness="1 minute")
+    return ap.self_join(stream, epsilon=1.0, probability=0.5, window=window, **settings)
+
+
+def _standing(table: pa.Table) -> list[tuple[int, ...]]:
+    """The pairs that changes add up to, but for those that time ended."""
+    count: Counter[tuple[int, ...]] = Counter()
+    for row in table.to_pylist():
+        over = row["change"] < 0 and row["time"] > max(row["left_time"], row["right_time"])
+        count[row["left_key"], row["right_key"]] += 0 if over else row["change"]
+    return sorted((+count).elements())
+
+
+def _pairs(table: pa.Table) -> list[tuple[int, int]]:
+    return sorted(zip(table["left_key"].to_pylist(), table["right_key"].to_pylist(), strict=True))
+
+
+def test_a_restart_of_spark_withdraws_rows_of_before(spark: SparkSession, tmp_path: Path) -> None:
+    """Three starts of a query, each with a batch more: the changes add up to a join of the rows that stand."""
+    whole = _table([row for batch in _BATCHES for row in batch])
+    expected = _pairs(_joined(whole, 12.5))
+    assert _pairs(_joined(spark.createDataFrame(whole), 12.5, options=TWO).toArrow()) == expected
+    (tmp_path / "in").mkdir()
+    sinks = [("parquet", {"path": str(tmp_path / name)}) for name in ("answers", "rejects")]
+    for i, batch in enumerate(_BATCHES):
+        pq.write_table(_table(batch), tmp_path / "in" / f"{i}.parquet")
+        result = _joined(read_stream(spark, tmp_path / "in"), 12.5, emit="changes", options=TWO)
+        drain = i == len(_BATCHES) - 1
+        trigger: Any = {} if drain else {"trigger": {"availableNow": True}}
+        ap.start(result, *sinks, checkpoint=str(tmp_path / "checkpoint"), drain=drain, **trigger).awaitTermination()
+    found, rejects = (spark.read.parquet(str(tmp_path / name)).toArrow() for name in ("answers", "rejects"))
+    assert _standing(found) == expected
+    assert [(row["key"], row["reason"]) for row in rejects.to_pylist()] == [(99, "no such row")]
+
+
+def test_a_batch_of_spark_rejects_what_withdraws_no_row(spark: SparkSession) -> None:
+    whole = _table([*_FIRST, (99, 12, None, "remove"), (3, 3, None, "drop")])
+    for window in (12, ap.CountWindow(5)):
+        found = _joined(spark.createDataFrame(whole), window, options=TWO)
+        told = [(row["key"], row["reason"]) for row in ap.rejects(found).toArrow().to_pylist()]
+        assert sorted(told) == [(3, "bad change"), (99, "no such row")]
+        assert _pairs(found.toArrow()) == _pairs(_joined(whole, window))
