@@ -104,7 +104,11 @@ _FIRST = [(i, i, float(i % 5), "add") for i in range(40)]
 _GONE = [(i, i, float(i % 5), "remove") for i in range(0, 40, 3)] + [
     (i, i, float(i % 4), "add") for i in range(0, 40, 6)
 ]
-_BATCHES = (_FIRST, _GONE, [(i, i, float(i % 5), "add") for i in range(40, 80)] + [(99, 12, None, "remove")])
+_BATCHES: tuple[list[tuple[Any, ...]], ...] = (
+    _FIRST,
+    _GONE,
+    [(i, i, float(i % 5), "add") for i in range(40, 80)] + [(99, 12, None, "remove")],
+)
 
 
 def _table(rows: list[tuple[Any, ...]]) -> pa.Table:
