@@ -22,6 +22,7 @@ from benchmarks.harness import arguments, report, say
 from benchmarks.incomplete_data import DataSet
 from benchmarks.incomplete_quality import Reliability, f_score, joined, pairs_of
 from benchmarks.incomplete_rivals import close_pairs, ignoring
+from benchmarks.unlike import unlike
 from examples.data_folder import data_at
 
 if TYPE_CHECKING:
@@ -246,6 +247,10 @@ def setting(field: Field, share: float, kind: str) -> Found:
 
 def missing(*, quick: bool) -> dict[str, float]:
     """Figures of imputation, each of the worst setting."""
+    few = np.random.default_rng(0).random((200, 3))  # kernels compiled, and libraries in memory
+    few[::5, 1] = np.nan
+    knn(few)
+    ap.AutoImputer().chosen("abc", few, np.arange(200), np.zeros(200, np.int64))
     found = [
         setting(field, share, kind)
         for field in fields(1000 if quick else 3000)
@@ -261,7 +266,7 @@ def missing(*, quick: bool) -> dict[str, float]:
     }
 
 
-PARTS = {"missing": missing}
+PARTS = {"missing": missing, "unlike": unlike}
 
 
 def main() -> None:

@@ -27,7 +27,7 @@ from appulse.imputation import storage
 from appulse.imputation.dependencies import DifferentialDependency
 from appulse.imputation.lattice import MOST_RULES, Lattice
 from appulse.imputation.repository import Repository
-from appulse.imputation.samples import Choices, expanded
+from appulse.imputation.samples import MOST_COMBINED, Choices, expanded
 from appulse.imputation.verification import Verification, check
 from appulse.model.meaning import digest, without_defaults
 
@@ -77,7 +77,8 @@ class DependencyImputer:
     and that at least one row matches; its values weigh as often as they occur among the matches. Where no row matches
     any, it is the distribution over the whole repository, told as ``"marginal"`` and in at most ``marginal`` values,
     at evenly spaced quantiles. Several missing attributes are independent of each other, or with ``joint=True`` filled
-    from the same rows, by at most ten rules, the first of each attribute. ``instances`` caps the samples of a row: an
+    from the same rows, by at most ten rules, the first of each attribute; so are those of a row that would have more
+    than 16,777,216 combinations, and `explain` has their number. ``instances`` caps the samples of a row: an
     approximation, by quantiles of each attribute. What fills a row depends on the row, the rules and the repository
     alone.
 
@@ -261,7 +262,8 @@ class DependencyFill:
     """A `DependencyImputer` for values of given attributes."""
 
     in_order = False
-    report = ""  # how it was chosen, where it was
+    report = ""  # how it was chosen, or how it filled, where there is something to say
+    together = 0  # rows whose holes were filled together for want of room
 
     def __init__(self, imputer: DependencyImputer, attributes: tuple[str, ...]) -> None:
         self.imputer, self.attributes = imputer, attributes
@@ -283,12 +285,18 @@ class DependencyFill:
 
     def fill(self, values: Floats, time: Ints, group: Ints) -> Filled:  # noqa: ARG002 - rows are filled one by one
         """See `appulse.model.filled.Fill`."""
-        return expanded(values, self.choices, self.imputer.instances)
+        return expanded(values, self.choices, self.imputer.instances, together=self._together)
 
     def choices(self, values: Floats, holes: Ints, rows: Ints) -> list[Choices]:  # noqa: ARG002 - any rows
         """Distributions for rows that lack just the attributes ``holes``: one for each, or one for all together."""
         together = [holes] if self.imputer.joint else [holes[k : k + 1] for k in range(len(holes))]
         return [self._choices(values, holes, part) for part in together]
+
+    def _together(self, values: Floats, holes: Ints, rows: Ints) -> list[Choices]:
+        """One distribution for all holes of rows that would have too many combinations of what fills each."""
+        self.together += len(rows)
+        self.report = f"holes of {self.together:,} rows were filled together: apart they have too many combinations"
+        return [self._choices(values, holes, holes)]
 
     def boxes(self, values: Floats) -> tuple[Floats, Floats]:
         """Boxes that hold all samples of the rows, (n, d) each, without filling them: from the index alone.
@@ -300,15 +308,22 @@ class DependencyFill:
         for pattern in np.unique(missing, axis=0):
             rows = np.flatnonzero((missing == pattern).all(axis=1))
             holes = np.flatnonzero(pattern)
+            if len(holes) == 0:
+                continue
+            most = 1
             for part in [holes] if self.imputer.joint else [holes[k : k + 1] for k in range(len(holes))]:
-                if len(part) == 0:
-                    continue
-                lattice = self._lattice(part)
-                nodes = lattice.usable(self._observed(holes))
-                at = values[rows][:, self._places(lattice)]
-                low, high = lattice.index.hulls(at, nodes, lattice.constraints)
-                lows[np.ix_(rows, part)], highs[np.ix_(rows, part)] = low, high
+                most *= len(self._lattice(part).index.values)
+                lows[np.ix_(rows, part)], highs[np.ix_(rows, part)] = self._hulls(values[rows], holes, part)
+            if not self.imputer.joint and most > MOST_COMBINED:  # then it may be all together
+                low, high = self._hulls(values[rows], holes, holes)
+                at = np.ix_(rows, holes)
+                lows[at], highs[at] = np.minimum(lows[at], low), np.maximum(highs[at], high)
         return lows, highs
+
+    def _hulls(self, values: Floats, holes: NDArray[np.int64], part: NDArray[np.int64]) -> tuple[Floats, Floats]:
+        lattice = self._lattice(part)
+        nodes = lattice.usable(self._observed(holes))
+        return lattice.index.hulls(values[:, self._places(lattice)], nodes, lattice.constraints)
 
     def _lattice(self, part: NDArray[np.int64]) -> Lattice:
         return self.imputer.lattice(tuple(self.attributes[k] for k in part), self.attributes)

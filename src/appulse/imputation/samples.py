@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from appulse.imputation.repository import Floats, Ints
 
 # Samples of one row, and of all rows that are filled at once, beyond which they are refused, not filled.
-_MOST, _MOST_TOGETHER = 1 << 24, 1 << 27
+MOST_COMBINED, _MOST_TOGETHER = 1 << 24, 1 << 27
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,10 @@ class Choices:
     values: Floats
     shares: Floats
     way: Ints
+
+    def of(self, rows: NDArray[np.bool_]) -> Choices:
+        """Those of some rows."""
+        return replace(self, begin=self.begin[rows], count=self.count[rows], way=self.way[rows])
 
     def thinned(self, most: int) -> Choices:
         """At most so many choices for each row, at evenly spaced quantiles."""
@@ -81,12 +85,13 @@ def expanded(
     choices: Callable[[Floats, Ints, Ints], Sequence[Choices]],
     instances: int | None = None,
     wanted: NDArray[np.bool_] | None = None,
+    together: Callable[[Floats, Ints, Ints], Sequence[Choices]] | None = None,
 ) -> Filled:
     """Rows (n, d), NaN where something is missing, as samples: every combination of what its holes may be.
 
     ``choices(values, holes, rows)`` tells the distributions of rows that all lack the same attributes. ``instances``
-    caps the samples of a row. Rows that are not ``wanted`` are left with their holes. Raises `BadArgument` for rows
-    with more samples than memory is for.
+    caps the samples of a row. Rows that are not ``wanted`` are left with their holes. ``together`` is for rows with
+    more samples than memory is for; without it these raise `BadArgument`.
     """
     n, d = values.shape
     missing = np.isnan(values)
@@ -98,17 +103,20 @@ def expanded(
         if instances is not None and parts:
             most = max(1, int(instances ** (1.0 / len(parts)) + 1e-9))
             parts = [part.thinned(most) for part in parts]
+        over = _combined(parts, len(rows)) > MOST_COMBINED
+        if over.any() and (together is None or len(parts) < 2):
+            raise BadArgument(
+                f"A row with {len(holes)} holes has {_combined(parts, len(rows)).max():,.0f} combinations of what may "
+                "stand there. Fill them together (joint=True), or cap them (instances=10_000)."
+            )
+        if not over.all():
+            known.append((rows[~over], [part.of(~over) for part in parts] if over.any() else parts))
+        if over.any() and together is not None:
+            known.append((rows[over], list(together(values[rows[over]], holes, rows[over]))))
+    for rows, parts in known:
         for part in parts:
             way[np.ix_(rows, part.columns)] = part.way[:, None]
-        if parts:
-            samples = np.prod([part.count.astype(np.float64) for part in parts], axis=0)
-            if samples.max() > _MOST:
-                raise BadArgument(
-                    f"A row with {len(holes)} holes has {samples.max():,.0f} combinations of what may stand there. "
-                    "Fill them together (joint=True), or cap them (instances=10_000)."
-                )
-            sizes[rows] = samples.astype(np.int64)
-        known.append((rows, parts))
+        sizes[rows] = _combined(parts, len(rows)).astype(np.int64)
     _refuse_too_many(sizes, missing)
     first = np.concatenate([[0], np.cumsum(sizes)])
     points, weights = np.empty((int(first[-1]), d)), np.ones(int(first[-1]))
@@ -118,6 +126,12 @@ def expanded(
         else:
             _multiply(values[rows], parts, first[rows], points, weights)
     return Filled(first, points, weights, way)
+
+
+def _combined(parts: Sequence[Choices], n: int) -> Floats:
+    """How many combinations each of n rows has."""
+    found: Floats = np.prod([np.ones(n), *(part.count.astype(np.float64) for part in parts)], axis=0)
+    return found
 
 
 def patterns(missing: NDArray[np.bool_]) -> list[tuple[Ints, Ints]]:
