@@ -444,7 +444,7 @@ def test_bad_motion_and_bad_arguments() -> None:
     ):
         with pytest.raises(ap.BadArgument, match=message):
             ap.encounters(replace(stream, motion=motion), epsilon=1.0, probability=1.0)
-    with pytest.raises(ap.BadArgument, match="needs whole values"):
+    with pytest.raises(ap.BadArgument, match="need whole values"):
         ap.encounters(replace(stream, value=ap.Incomplete("x", "y")), epsilon=1.0, probability=1.0)
     with pytest.raises(ap.BadArgument, match="above 0"):
         ap.Straight(0)

@@ -97,6 +97,79 @@ def _joined(one: Reading, after: Reading, asked: Asked) -> bool:
     return gap <= asked.longest and (asked.fastest is None or math.dist(one.mean, after.mean) <= asked.fastest * gap)
 
 
+def joined(
+    streams: Sequence[Sequence[Reading]], asked: Asked, window: float, *, still: bool = False
+) -> list[dict[str, Any]]:
+    """Pairs of rows close at the time of the later one; with ``still`` the second stream does not move."""
+    sides = []
+    for i, readings in enumerate(streams):
+        first: dict[tuple[str, str, float], Reading] = {}
+        for reading in sorted(readings, key=lambda r: (r.time, r.key.encode(), r.mean, r.sigma or 0.0, r.errors)):
+            first.setdefault((reading.group, reading.key, reading.time), reading)
+        sides.append(
+            [(one, None if still and i else _leg_of(one, list(first.values()), asked)) for one in first.values()]
+        )
+    found = []
+    for a, (one, leg) in enumerate(sides[0]):
+        for b, (other, their) in enumerate(sides[-1]):
+            if one.group != other.group or abs(one.time - other.time) > window:
+                continue
+            if len(sides) == 1 and (one.key == other.key or (one.time, one.key, a) > (other.time, other.key, b)):
+                continue
+            at = max(one.time, other.time)
+            gap = _moved(one, leg, at) - _moved(other, their, at)
+            probability = _within(gap, (one, leg), (other, their), at, asked)
+            if probability >= asked.probability:
+                found.append(
+                    {
+                        "left_key": one.key,
+                        "left_time": one.time,
+                        "right_key": other.key,
+                        "right_time": other.time,
+                        "distance": float(np.linalg.norm(gap)),
+                        "probability": probability,
+                    }
+                )
+    return found
+
+
+def _leg_of(one: Reading, readings: Sequence[Reading], asked: Asked) -> Leg:
+    """Where a reading leads: to the next of its key, or as it says for the horizon."""
+    if not asked.straight:
+        end = one.time + asked.longest
+        return Leg(one, end, tuple(x + v * asked.longest for x, v in zip(one.mean, one.velocity, strict=True)))
+    later = [r for r in readings if (r.group, r.key) == (one.group, one.key) and r.time > one.time]
+    after = min(later, key=lambda r: r.time, default=None)
+    if after is None or not _joined(one, after, asked):
+        return Leg(one, one.time, one.mean)
+    return Leg(one, after.time, after.mean)
+
+
+def _moved(one: Reading, leg: Leg | None, time: float) -> np.ndarray:
+    """Where a thing is at a time: on its leg, or where that ends."""
+    return np.array(one.mean) if leg is None else leg.at(min(time, leg.end))
+
+
+def _within(
+    gap: np.ndarray, one: tuple[Reading, Leg | None], other: tuple[Reading, Leg | None], at: float, asked: Asked
+) -> float:
+    limit = (asked.epsilon + 1e-9 * max(1.0, asked.epsilon)) * (1 + 1e-15)
+    if one[0].errors and other[0].errors:
+        return sum(
+            v * w
+            for e, v in one[0].errors
+            for f, w in other[0].errors
+            if np.linalg.norm(gap + np.array(e) - np.array(f)) <= limit
+        )
+    variance = 0.0
+    for reading, leg in (one, other):
+        age = 0.0 if leg is None else min(at, leg.end) - reading.time
+        variance += (reading.sigma or 0.0) ** 2 + asked.noise**2 * max(0.0, age)
+    if not variance:
+        return float(np.linalg.norm(gap) <= limit)
+    return capsule(gap, gap, math.sqrt(variance), asked.epsilon) if asked.epsilon else 0.0
+
+
 def closest(begin: np.ndarray, end: np.ndarray) -> tuple[float, float]:
     """The least distance of a segment to the origin, and where on it."""
     step = end - begin

@@ -12,9 +12,11 @@ import pytest
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
-def _said(name: str, picture: Path | None = None) -> str:
+def _said(name: str, picture: Path | None = None, *more: str) -> str:
     pictured = [] if picture is None else ["--picture", str(picture)]
-    ran = subprocess.run([sys.executable, str(EXAMPLES / name), *pictured], capture_output=True, text=True, check=True)
+    ran = subprocess.run(
+        [sys.executable, str(EXAMPLES / name), *pictured, *more], capture_output=True, text=True, check=True
+    )
     assert picture is None or picture.stat().st_size > 10_000
     return ran.stdout
 
@@ -37,6 +39,33 @@ def test_ships_under_way_meet_in_three_ways(tmp_path: Path) -> None:
     assert set(counts) == {"head-on", "crossing", "overtaking"}
     (total,) = re.findall(r"in (\d+) encounters", said)
     assert sum(counts.values()) == int(total)
+
+
+@pytest.mark.data
+def test_aircraft_over_fires_are_found_between_their_readings(tmp_path: Path) -> None:
+    said = _said("fires.py", tmp_path / "closest.png")
+    (known,) = re.findall(r"as they are: (\d+) pairs", said)
+    (found,) = re.findall(r"probability 0.25 or more: (\d+) pairs, (\d+) of those", said)
+    assert found[1] == known
+    assert int(found[0]) >= int(known)
+    if "twin" not in said:
+        assert (int(known), int(found[0])) == (7, 8)
+
+
+@pytest.mark.data
+def test_people_who_walk_together_are_found_better_than_by_the_plain_rule(tmp_path: Path) -> None:
+    said = _said("walkers.py", tmp_path / "groups.png")
+    found = {(scene, way): float(f) for scene, way, f in re.findall(r"(\w+) +(plain|encounters) .+ F ([0-9.]+)", said)}
+    assert len(found) == 4
+    for scene in ("eth", "hotel"):
+        assert found[scene, "encounters"] > found[scene, "plain"] + 0.02
+
+
+@pytest.mark.data
+def test_a_jam_appears_in_the_canal(tmp_path: Path) -> None:
+    said = _said("suez.py", tmp_path / "jam.png", "--page", str(tmp_path / "jam.html"))
+    assert re.findall(r"A jam in the canal: phenomenon \d+ appears at 23 March", said)
+    assert (tmp_path / "jam.html").stat().st_size > 20_000
 
 
 @pytest.mark.data

@@ -11,6 +11,7 @@ import pyarrow as pa
 from appulse.api.by_hand import Bare, ByHand, fitted, refuse_twice
 from appulse.api.results import Described, Framed, is_spark, remember
 from appulse.arguments import Name, OnReject, Positive, Probability, checked
+from appulse.engines.encounters.joining import moves, resolve_moving
 from appulse.engines.imputing import Imputers
 from appulse.engines.join.call import Emit, How, JoinCall, Probabilities, check_how, resolve
 from appulse.engines.options import Options, options_of
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from appulse.api.by_hand import Frames, Types
+    from appulse.engines.encounters.joining import MovingJoinCall
     from appulse.engines.join.local import LocalJoin
 
 
@@ -72,6 +74,9 @@ def similarity_join(
     difference of the two rows has under the sum of their errors, over ``density``, the expected number of unrelated
     right rows per unit of length, area or volume (1 unless given). It is null where errors have no density, as between
     two exact rows.
+
+    Streams with ``motion``, under a `TimeWindow`, are compared at one instant: the earlier row of a pair is moved to
+    the time of the later one, along its leg. docs/semantics.md says what else this changes.
 
     ``imputer`` fills the values of streams that are `Incomplete`: one for all of them, a mapping by stream name, or
     ``"auto"``, which chooses one for each by how it fills values that are there (`AutoImputer`). The answers are those
@@ -135,8 +140,8 @@ def self_join(
 ) -> Result:
     """Unordered pairs of rows of one stream, the earlier on the left, no row with itself.
 
-    ``different`` names a column in which the two rows have to differ; null does not differ. Everything else as in
-    `similarity_join`.
+    ``different`` names a column in which the two rows have to differ; null does not differ. With ``motion`` rows of one
+    key are never a pair. Everything else as in `similarity_join`.
     """
     _refuse_unbuilt(metric=metric)
     return _join(
@@ -196,6 +201,7 @@ class SimilarityJoin(ByHand["LocalJoin"]):
             "imputer": imputer,
         }
         super().__init__(streams, "left")
+        self._moves = moves(list(self._streams.values()))
         check_how(how, list(self._streams), emit=emit, values=values)
         if different is not None and len(streams) > 1:
             raise BadArgument(
@@ -205,6 +211,8 @@ class SimilarityJoin(ByHand["LocalJoin"]):
     def current(self) -> pa.Table:
         """The pairs that stand: what all changes so far add up to, whether or not changes are asked for."""
         self._turn.check()
+        if self._moves:
+            raise NotBuilt("current() is not built for streams with motion=. See docs/index.md.")
         if self._engine is not None:
             return self._engine.current()
         shown = self._shown(self._held)
@@ -221,6 +229,8 @@ class SimilarityJoin(ByHand["LocalJoin"]):
 
         Key and time types are settled once every stream has shown its columns; until then nothing can match.
         """
+        if self._moves:
+            return super()._may_start(held, types, ended=ended)
         shown = self._shown(held)
         typed = [name for name in shown if types[name].knows(self._identity(name))]
         inner = self._settings["how"] == "inner"
@@ -230,6 +240,8 @@ class SimilarityJoin(ByHand["LocalJoin"]):
         return (ended or len(shown) == len(self._streams)) and len(typed) >= least
 
     def _checked(self, held: Sequence[Frames], types: Types) -> pa.Table:
+        if self._moves:
+            return super()._checked(held, types)
         from appulse.engines.join.local import check_rows
 
         call = self._resolve(held)
@@ -237,6 +249,8 @@ class SimilarityJoin(ByHand["LocalJoin"]):
         return call.answer_schema.empty_table()
 
     def _early_rejects(self) -> pa.Table:
+        if self._moves:
+            return super()._early_rejects()
         from appulse.engines.join.local import rejected
 
         call = self._resolve(self._held)
@@ -244,6 +258,8 @@ class SimilarityJoin(ByHand["LocalJoin"]):
         return pa.concat_tables([call.reject_schema.empty_table(), *found])
 
     def _make(self, held: Sequence[Frames], types: Types) -> tuple[LocalJoin, Types]:
+        if self._moves:
+            return self._made_moving(held), types
         from appulse.engines.join.local import LocalJoin
 
         call = self._resolve(held)
@@ -259,6 +275,14 @@ class SimilarityJoin(ByHand["LocalJoin"]):
             for name, known in types.items()
         }
         return LocalJoin(call, standing=True), settled
+
+    def _made_moving(self, held: Sequence[Frames]) -> LocalJoin:
+        from appulse.engines.encounters.bucket import LocalEncounters
+
+        streams = list(self._streams.values())
+        schemas = [self._schema(name, held) for name in self._streams]
+        call = resolve_moving(streams, schemas, self_join=len(streams) == 1, **self._settings)
+        return cast("LocalJoin", LocalEncounters(call))  # which pushes and drains as that does
 
     def _resolve(self, held: Sequence[Frames], **others: Any) -> JoinCall:
         """The call over the streams that have shown their columns."""
@@ -319,6 +343,8 @@ def _join(streams: tuple[Stream[Result], ...], *, options: Options | None, **set
     stream_names(streams, self_join=settings["self_join"])
     options = options_of(options, "self_join" if settings["self_join"] else "similarity_join")
     spark = [is_spark(stream.frame) for stream in streams]
+    if moves(streams) and (all(spark) or not any(spark)):
+        return _join_moving(streams, all(spark), settings | {"options": options})
     if all(spark):
         from appulse.engines.spark.join.call import spark_join
 
@@ -339,6 +365,27 @@ def _join(streams: tuple[Stream[Result], ...], *, options: Options | None, **set
     engine = LocalJoin(call)
     result = engine.answers(dict(zip(call.plan.streams, tables, strict=True)))
     return cast("Result", remember(result, engine.rejects(), engine.observed()))
+
+
+def _join_moving(streams: tuple[Stream[Result], ...], spark: bool, settings: dict[str, Any]) -> Result:  # noqa: FBT001
+    """Rows at one instant, by the legs of their things."""
+
+    def resolve_call(streams: Sequence[Stream], schemas: Sequence[pa.Schema]) -> MovingJoinCall:
+        return resolve_moving(streams, schemas, **settings)
+
+    if spark:
+        from appulse.engines.spark.encounters.call import spark_legs
+
+        return cast("Result", spark_legs(streams, resolve_call, settings["options"]))
+    from appulse.engines.encounters.bucket import LocalEncounters
+    from appulse.engines.local import as_table
+
+    tables = [as_table(stream.frame) for stream in streams]
+    call = resolve_call(streams, [table.schema for table in tables])
+    engine = LocalEncounters(call)
+    names = [encoding.name for encoding in call.encodings]
+    result = engine.answers(dict(zip(names, tables, strict=True)))
+    return cast("Result", remember(result, engine.rejects(), call))
 
 
 def _refuse_unbuilt(*, metric: str) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 from appulse.kernels.capsule import capsule_probability, segment_distance, share_within, stretch_within
 from appulse.kernels.cylinder import cylinder_probability, rising_within
 from appulse.kernels.jit import exact_kernel
-from appulse.kernels.legs import Legs, Meetings, place
+from appulse.kernels.legs import Legs, Meetings, overlap, place
 from appulse.kernels.tangent import lead, on_surface, way
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def bulges(earth: Earth, at: Floats, to: Floats, out: Floats) -> None:
 @exact_kernel
 def _share(legs: Legs, i: int, time: float) -> float:
     length = legs.end[i] - legs.begin[i]
-    return (time - legs.begin[i]) / length if length > 0 else 0.0
+    return min(1.0, (time - legs.begin[i]) / length) if length > 0 else 0.0
 
 
 @exact_kernel
@@ -162,7 +162,7 @@ def earth_meetings(
     begin, end = np.empty(d), np.empty(d)
     for p in range(pairs.left.shape[0]):
         i, j = pairs.left[p], pairs.right[p]
-        first, last = max(legs.begin[i], legs.begin[j]), min(legs.end[i], legs.end[j])
+        first, last = overlap(legs, i, j)
         found.begin[p], found.end[p], found.probability[p] = first, last, np.nan
         found.distance[p], found.within[p], found.closest_time[p] = np.inf, 0.0, first
         if _far(legs, i, j, wanted, first, last):
@@ -198,7 +198,7 @@ def _meet(
         found.distance[p], found.closest_time[p] = distance, moment
     flat, steep = 0.0, 0.0
     for leg in (i, j):
-        grown = errors.growth[leg] * max(0.0, moment - legs.begin[leg])
+        grown = errors.growth[leg] * max(0.0, min(moment, float(legs.end[leg])) - legs.begin[leg])
         flat += errors.flat[leg] + grown
         steep += errors.steep[leg]
     flat, steep = math.sqrt(flat), math.sqrt(steep)

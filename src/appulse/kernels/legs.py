@@ -36,6 +36,7 @@ class Legs(NamedTuple):
     thing: Ints
     group: Ints
     fresh: Flags
+    instant: bool  # whether things are compared when the later leg begins, and stay where legs end
 
 
 class Bins(NamedTuple):
@@ -186,16 +187,23 @@ def place(legs: Legs, i: int, time: int, k: int) -> float:
     """A coordinate at a time on the leg."""
     if time == legs.begin[i]:
         return float(legs.at[i, k])
-    if time == legs.end[i]:
+    if time >= legs.end[i]:
         return float(legs.to[i, k])
     share = (time - legs.begin[i]) / (legs.end[i] - legs.begin[i])
     return float(legs.at[i, k] + share * (legs.to[i, k] - legs.at[i, k]))
 
 
 @exact_kernel
+def overlap(legs: Legs, i: int, j: int) -> tuple[int, int]:
+    """When two legs are compared."""
+    first = max(legs.begin[i], legs.begin[j])
+    return first, first if legs.instant else min(legs.end[i], legs.end[j])
+
+
+@exact_kernel
 def _relative(legs: Legs, i: int, j: int, begin: Floats, end: Floats) -> tuple[int, int]:
     """The path of the mean of one thing as seen from another's, and the overlap in time that it is of."""
-    first, last = max(legs.begin[i], legs.begin[j]), min(legs.end[i], legs.end[j])
+    first, last = overlap(legs, i, j)
     for k in range(begin.shape[0]):
         begin[k] = place(legs, i, first, k) - place(legs, j, first, k)
         end[k] = place(legs, i, last, k) - place(legs, j, last, k)
@@ -237,7 +245,7 @@ def gaussian_meetings(
         i, j = pairs.left[p], pairs.right[p]
         variance = 0.0
         for leg in (i, j):
-            age = max(0.0, found.closest_time[p] - noise.since[leg])
+            age = max(0.0, min(found.closest_time[p], float(legs.end[leg])) - noise.since[leg])
             variance += noise.variance[leg] + noise.growth[leg] * age
         if variance == 0.0:
             found.probability[p] = 1.0 if found.distance[p] <= limit else np.nan

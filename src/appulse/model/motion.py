@@ -132,7 +132,17 @@ class Course:
         return np.column_stack([speed * np.sin(angle), speed * np.cos(angle)])
 
 
+@dataclass(frozen=True)
+class Still:
+    """Where each reading was: of a stream that does not say, beside one that moves."""
+
+    longest = 0
+    columns: tuple[str, ...] = ()
+    noise = 0.0
+
+
 Motion = Straight | Velocity | Course
+LegMotion = Motion | Still
 Mark: TypeAlias = "Callable[[NDArray[np.bool_] | np.bool_, Callable[[int], str]], None]"
 
 

@@ -98,10 +98,9 @@ class Stream(Generic[Result]):
     that go by rows then wait for nothing. ``where`` holds conditions, which `filter` adds.
     Columns of ``carry``, of any type, travel with their row and are columns of the answers: ``left_speed`` and
     ``right_speed`` of pairs, ``speed`` of answers about one row. ``motion`` says how things move between their
-    readings, for `encounters`: `Straight`, `Velocity` or `Course`. ``change`` is a column that says of each row whether
-    it is an addition or withdraws one that came: ``"add"`` or ``"remove"``, or what change streams of Delta and
-    Debezium have. Two ``Stream`` objects are two streams, even over
-    one frame.
+    readings, for `encounters` and joins of two streams: `Straight`, `Velocity` or `Course`. ``change`` is a column that
+    says of each row whether it is an addition or withdraws one that came: ``"add"`` or ``"remove"``, or what change
+    streams of Delta and Debezium have. Two ``Stream`` objects are two streams, even over one frame.
     """
 
     frame: Any

@@ -14,7 +14,7 @@ import numpy as np
 
 from appulse.kernels import legs as kernels
 from appulse.operators.leg_pairs import EVER, Approaches, LegPairs
-from appulse.operators.legs import LegMakers, Legs, Pending, things
+from appulse.operators.legs import Legs, Pending, things
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -85,7 +85,7 @@ class Encounters:
 
     def __init__(self, plan: EncounterPlan) -> None:
         self.plan = plan
-        self.makers = LegMakers(plan.motions, plan.earth, plan.carried)
+        self.makers = plan.makers
         self.pairs = LegPairs(plan)
         self.runs = Runs(plan.gap, plan.least)
 
@@ -101,7 +101,7 @@ class Encounters:
         since = EVER if ended else complete if since is None else min(complete, since)
         met = self.pairs.meet(made)
         self.pairs.forget(since)
-        if self.plan.emit == "legs":
+        if self.plan.by_pairs:
             return Found(Approaches.none(), met, twice)
         return Found(*self.runs.push(met, since), twice)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from appulse.kernels.arrays import RowPairs
 from appulse.model.batch import Batch
 from appulse.model.encode import sampled
 from appulse.model.strings import Bytes, Labels
-from appulse.operators.legs import Legs, routes, split_keys, things
+from appulse.operators.legs import LegMakers, Legs, routes, split_keys, things
 from appulse.operators.plan import tolerated
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appulse.kernels.geodesic import Earth
-    from appulse.model.motion import Motion
+    from appulse.model.motion import LegMotion
     from appulse.model.objects import Objects
     from appulse.model.uncertainty import Model
 
@@ -42,7 +42,7 @@ class EncounterPlan:
     """
 
     models: tuple[Model, ...]
-    motions: tuple[Motion, ...]
+    motions: tuple[LegMotion, ...]
     epsilon: float
     limit: float
     threshold: float
@@ -54,11 +54,22 @@ class EncounterPlan:
     earth: Earth | None = None
     vertical: float | None = None
     carried: tuple[bool, ...] = (False, False)  # whether keys have columns behind them
+    windows: tuple[int, ...] | None = None  # of joins, which compare readings at one instant
 
     @property
     def longest(self) -> int:
-        """The most that a leg lasts."""
-        return max(motion.longest for motion in self.motions)
+        """The most that a leg lasts, or may be met."""
+        return max(motion.longest for motion in self.motions) if self.windows is None else max(1, *self.windows)
+
+    @property
+    def makers(self) -> LegMakers:
+        """What makes the legs of the streams."""
+        return LegMakers(self.motions, self.earth, self.carried, self.windows)
+
+    @property
+    def by_pairs(self) -> bool:
+        """Whether pairs of legs are the answers."""
+        return self.emit == "legs" or self.windows is not None
 
     @property
     def alone(self) -> bool:
@@ -120,7 +131,7 @@ class LegPairs:
 
     def forget(self, since: int) -> None:
         """No leg to come begins before a time."""
-        self.legs = [None if legs is None else legs.filter(legs.end >= since) for legs in self.legs]
+        self.legs = [None if legs is None else legs.filter(legs.over >= since) for legs in self.legs]
 
     def meet(self, fresh: Sequence[Legs | None]) -> Approaches:
         """The pairs of legs that come close, one of them new; new ones are kept from now on."""
@@ -155,6 +166,9 @@ class LegPairs:
         found = self._met([(i, legs) for i, legs, _ in parts], swept, pairs)
         close = np.flatnonzero(found.probability >= plan.threshold)
         left, right = pairs.left[close], pairs.right[close]
+        if plan.windows is not None and plan.alone:  # the earlier one is on the left
+            later = swept.begin[left] > swept.begin[right]
+            left, right = np.where(later, right, left), np.where(later, left, right)
         ones = np.ones(len(close), np.int64)
         # What the legs of a side carry: those of a stream alone are on both.
         first = len(keys[0])
@@ -179,6 +193,7 @@ class LegPairs:
     def _met(self, parts: Sequence[tuple[int, Legs]], swept: kernels.Legs, pairs: RowPairs) -> kernels.Meetings:
         """What becomes of pairs of legs."""
         plan = self.plan
+        swept = swept._replace(end=np.concatenate([legs.end for _, legs in parts]))
         rows = [legs.rows if plan.reach is not None else self._with_errors(i, legs.rows) for i, legs in parts]
         found = _meetings(len(pairs.left))
         if plan.earth is not None:
@@ -248,7 +263,7 @@ def swept_legs(plan: EncounterPlan, stream: int, legs: Legs) -> kernels.Legs:
             at, to = flat
     none = np.zeros(len(at), np.int64)
     side = np.full(len(at), stream)
-    return kernels.Legs(rows.time, legs.end, at, to, reach, side, none, none, none == 0)
+    return kernels.Legs(rows.time, legs.over, at, to, reach, side, none, none, none == 0, plan.windows is not None)
 
 
 def swept_groups(group: Labels | None, n: int) -> NDArray[np.int64]:
@@ -258,7 +273,12 @@ def swept_groups(group: Labels | None, n: int) -> NDArray[np.int64]:
 
 def joined(parts: Sequence[kernels.Legs]) -> kernels.Legs:
     """Legs of several streams."""
-    return kernels.Legs(*map(np.concatenate, zip(*parts, strict=True)))
+    if len(parts) == 1:
+        return parts[0]
+    whole: dict[str, Any] = {"instant": parts[0].instant}
+    for name in kernels.Legs._fields[:-1]:
+        whole[name] = np.concatenate([getattr(part, name) for part in parts])
+    return kernels.Legs(**whole)
 
 
 def _sides(

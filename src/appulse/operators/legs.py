@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from appulse.kernels.tangent import leads, ways
 from appulse.model.batch import Batch
 from appulse.model.carried import split_carried
-from appulse.model.motion import Straight
+from appulse.model.motion import Still, Straight
 from appulse.model.objects import Objects
 
 if TYPE_CHECKING:
@@ -19,17 +19,26 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appulse.kernels.geodesic import Earth
-    from appulse.model.motion import Motion
+    from appulse.model.motion import LegMotion
     from appulse.model.strings import Bytes, Labels
 
 
 @dataclass(frozen=True)
 class Legs(Batch):
-    """Legs: ``rows`` are the readings that they start with; they lead to ``to`` (n, d) at ``end`` (microseconds)."""
+    """Legs: ``rows`` are the readings that they start with; they lead to ``to`` (n, d) at ``end`` (microseconds).
+
+    In joins a thing stays there while its reading is in the window, ``until`` a time.
+    """
 
     rows: Objects
     end: NDArray[np.int64]
     to: NDArray[np.float64]
+    until: NDArray[np.int64] | None = None
+
+    @property
+    def over(self) -> NDArray[np.int64]:
+        """The last time at which another may be met."""
+        return self.end if self.until is None else self.until
 
 
 @dataclass(frozen=True)
@@ -54,17 +63,21 @@ _FARTHEST = 19e6
 class LegMaker:
     """The legs of one stream. ``push`` takes readings in canonical order, ticks as they are completed.
 
-    Things move in a plane, or along geodesics of an ``earth``.
+    Things move in a plane, or along geodesics of an ``earth``. With a ``window`` each reading has a leg, if only of an
+    instant; it waits for the next reading where this is needed to know where the leg leads.
     """
 
-    def __init__(self, motion: Motion, earth: Earth | None = None, *, carried: bool = False) -> None:
-        self._motion, self._earth, self._carried = motion, earth, carried
+    def __init__(
+        self, motion: LegMotion, earth: Earth | None = None, *, carried: bool = False, window: int | None = None
+    ) -> None:
+        self._motion, self._earth, self._carried, self._window = motion, earth, carried, window
+        self._waits = window is None or isinstance(motion, Straight)
         self.pending: Pending | None = None
 
     @property
-    def longest(self) -> int:
-        """The most that a leg lasts."""
-        return self._motion.longest
+    def delay(self) -> int:
+        """How far behind complete ticks a leg may begin that is not known yet."""
+        return self._motion.longest if self._waits else 0
 
     @property
     def since(self) -> int | None:
@@ -94,18 +107,24 @@ class LegMaker:
         next_time = np.append(given.time[1:], 0)[: len(given)]
         # No reading to come is so near that it ends the leg, or the instant.
         over = ended | (given.time + self._motion.longest < complete)
+        if not self._waits:
+            self.pending = None
+            return Made(self._in_window(self._as_they_say(given, np.arange(len(given)), led, next_time)), twice)
         if isinstance(self._motion, Straight):
             joined = follows & self._joined(self._motion, given, next_time - given.time)
             led[1:] |= joined[:-1]
             # From reading to reading, and instants of those without a leg before or after.
-            at = np.flatnonzero(joined | (~led & (follows | over)))
+            at = np.flatnonzero(joined | (((self._window is not None) | ~led) & (follows | over)))
             to = at + joined[at]
-            legs = Legs(given.take(at), given.time[to], given.centre[to])
+            legs = self._in_window(Legs(given.take(at), given.time[to], given.centre[to]))
         else:
             legs = self._as_they_say(given, np.flatnonzero(follows | over), follows, next_time)
         waits = ~follows & ~over
         self.pending = Pending(given.filter(waits), led[waits])
         return Made(legs, twice)
+
+    def _in_window(self, legs: Legs) -> Legs:
+        return legs if self._window is None else replace(legs, until=legs.rows.time + self._window)
 
     def _joined(self, motion: Straight, given: Objects, gap: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Whether the reading after each is near enough in time, and in space, to be reached from it."""
@@ -124,6 +143,8 @@ class LegMaker:
     ) -> Legs:
         """As the readings at some places say, until the next one or for the horizon."""
         rows = given.take(at)
+        if isinstance(self._motion, Still):
+            return Legs(rows, rows.time, rows.centre)
         longest = rows.time + self._motion.longest
         end = np.where(follows[at], np.minimum(next_time[at], longest), longest)
         assert rows.velocity is not None  # noqa: S101 - readings of such a motion have one
@@ -139,8 +160,16 @@ class LegMaker:
 class LegMakers:
     """The legs of all streams of a call."""
 
-    def __init__(self, motions: Sequence[Motion], earth: Earth | None, carried: Sequence[bool]) -> None:
-        self.makers = [LegMaker(motion, earth, carried=own) for motion, own in zip(motions, carried, strict=False)]
+    def __init__(
+        self,
+        motions: Sequence[LegMotion],
+        earth: Earth | None,
+        carried: Sequence[bool],
+        windows: Sequence[int] | None = None,
+    ) -> None:
+        lengths = [None] * len(motions) if windows is None else windows
+        given = zip(motions, carried, lengths, strict=True)
+        self.makers = [LegMaker(motion, earth, carried=own, window=length) for motion, own, length in given]
 
     def push(
         self, rows: Sequence[Sequence[Objects]], complete: int, *, ended: bool
@@ -151,9 +180,9 @@ class LegMakers:
         return [None if one is None else one.legs for one in made], twice
 
     @property
-    def longest(self) -> int:
-        """The most that a leg lasts."""
-        return max(maker.longest for maker in self.makers)
+    def delay(self) -> int:
+        """How far behind complete ticks a leg may begin that is not known yet."""
+        return max(maker.delay for maker in self.makers)
 
     @property
     def since(self) -> int | None:
@@ -163,7 +192,7 @@ class LegMakers:
     @property
     def due(self) -> int | None:
         """What ticks have to be complete beyond for a leg to be known."""
-        known = [maker.since + maker.longest for maker in self.makers if maker.since is not None]
+        known = [maker.since + maker.delay for maker in self.makers if maker.since is not None]
         return min(known, default=None)
 
     @property

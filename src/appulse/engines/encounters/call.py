@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,7 @@ from appulse.kernels.capsule import MOST_DIMENSIONS
 from appulse.model.carried import carried_columns
 from appulse.model.encode import gaussian_reach, reach_quantile
 from appulse.model.meaning import real, seconds
-from appulse.model.motion import Course, Straight, Velocity
+from appulse.model.motion import Course, Still, Straight, Velocity
 from appulse.model.positions import earth_of
 from appulse.model.stream import stream_names
 from appulse.model.strings import decode
@@ -36,11 +36,12 @@ if TYPE_CHECKING:
     from appulse.engines.options import Options
     from appulse.model.encoding import Encoding
     from appulse.model.meaning import Meaning
+    from appulse.model.motion import Motion
     from appulse.model.stream import Stream
     from appulse.operators.encounters import Found
     from appulse.operators.leg_pairs import Approaches
 
-CLOSED, CHANGES, LEGS = "closed", "changes", "legs"
+CLOSED, CHANGES, LEGS, PAIRS = "closed", "changes", "legs", "pairs"
 EmitEncounters: TypeAlias = Annotated[str, one_of(CLOSED, CHANGES, LEGS)]
 _DEFAULTS: Meaning = {"gap": seconds(0), "min_seconds": seconds(0), "emit": CLOSED}
 
@@ -88,13 +89,13 @@ class EncounterCall(ObjectsCall):
         key, real_number = self.key_type, pa.float64()
         closest = [("closest_time", self.moment_type), ("closest_distance", real_number)]
         if self.plan.emit == LEGS:
-            legs = [(f"{side}_{what}", kind) for side in ("left", "right") for what, kind in self._own]
+            legs = [(f"{side}_{what}", kind) for side in ("left", "right") for what, kind in self.own]
             overlap = [("overlap_start", self.overlap_type), ("overlap_end", self.overlap_type)]
-            return pa.schema([*legs, *overlap, *closest, ("probability", real_number), *self._carried])
+            return pa.schema([*legs, *overlap, *closest, ("probability", real_number), *self.carried])
         span = [("start", self.overlap_type), ("end", self.overlap_type)]
         figures = [("seconds_within", real_number), ("probability", real_number), ("legs", pa.int64())]
         change = [("change", pa.int32())] if self.plan.emit == CHANGES else []
-        return pa.schema([("left_key", key), ("right_key", key), *span, *closest, *figures, *change, *self._carried])
+        return pa.schema([("left_key", key), ("right_key", key), *span, *closest, *figures, *change, *self.carried])
 
     @property
     def sides(self) -> tuple[Encoding, Encoding]:
@@ -102,34 +103,39 @@ class EncounterCall(ObjectsCall):
         return self.streams[0], self.streams[-1]
 
     @property
-    def _carried(self) -> list[tuple[str, pa.DataType]]:
+    def carried(self) -> list[tuple[str, pa.DataType]]:
+        """Columns of what readings carry."""
         sides = zip(("left", "right"), self.sides, strict=True)
         return [(f"{side}_{name}", kind) for side, one in sides for name, kind in one.carry]
 
     @property
-    def _own(self) -> list[tuple[str, pa.DataType]]:
+    def own(self) -> list[tuple[str, pa.DataType]]:
+        """Columns of a reading."""
         return [("key", self.key_type), ("time", self.time_type)]
 
     def meaning(self) -> Meaning:
         """What is asked, in plain JSON."""
         plan = self.plan
+        arguments = {"gap": seconds(plan.gap), "min_seconds": seconds(plan.least), "emit": plan.emit}
+        return of_call("encounters", self.asked | arguments, _DEFAULTS)
+
+    @property
+    def asked(self) -> Meaning:
+        """The arguments that all calls over legs have, in plain JSON."""
+        plan = self.plan
         streams = [
-            of_stream(one, late, idle) | {"motion": of_motion(motion)}
+            of_stream(one, late, idle) | ({} if isinstance(motion, Still) else {"motion": of_motion(motion)})
             for one, late, idle, motion in zip(self.streams, self.lateness, self.idle_after, plan.motions, strict=True)
         ]
-        arguments = {
+        return {
             "streams": streams,
             "epsilon": of_epsilon(plan.epsilon, plan.vertical),
             "probability": real(self.probability),
-            "gap": seconds(plan.gap),
-            "min_seconds": seconds(plan.least),
-            "emit": plan.emit,
-            "types": of_types(self._own),
+            "types": of_types(self.own),
         }
-        return of_call("encounters", arguments, _DEFAULTS)
 
 
-def of_motion(motion: Straight | Velocity | Course) -> Meaning:
+def of_motion(motion: Motion) -> Meaning:
     """A motion in plain JSON."""
     if isinstance(motion, Straight):
         fastest = {} if motion.max_speed is None else {"max_speed": real(motion.max_speed)}
@@ -152,11 +158,43 @@ def resolve_encounters(
     options: Options,
 ) -> EncounterCall:
     """Check a call against the columns there are, and settle everything that follows from its arguments."""
+    return resolve_legs(
+        EncounterCall,
+        streams,
+        schemas,
+        epsilon=epsilon,
+        probability=probability,
+        gap=gap,
+        min_seconds=min_seconds,
+        emit=emit,
+        on_reject=on_reject,
+        options=options,
+    )
+
+
+C = TypeVar("C", bound=EncounterCall)
+
+
+def resolve_legs(
+    kind: type[C],
+    streams: Sequence[Stream],
+    schemas: Sequence[pa.Schema],
+    *,
+    epsilon: float | Mapping[str, float],
+    probability: float,
+    on_reject: str,
+    options: Options,
+    emit: str,
+    gap: Any = 0,
+    min_seconds: Any = 0,
+    windows: tuple[int, ...] | None = None,
+) -> C:
+    """A call of a kind over legs, checked; joins have ``windows``, and streams that need not move."""
     names = stream_names(streams, self_join=len(streams) == 1)
     for stream, name in zip(streams, names, strict=True):
         if isinstance(stream.value, Incomplete):
             raise BadArgument(
-                f"encounters() needs whole values, and those of stream {name!r} are {stream.value!r}. Fill holes "
+                f"Things that move need whole values, and those of stream {name!r} are {stream.value!r}. Fill holes "
                 "(ap.impute) before the call."
             )
     check_places(streams, names)
@@ -168,9 +206,9 @@ def resolve_encounters(
             "ap.Samples(..., names=['x', 'y'])."
         )
     for stream, name in zip(streams, names, strict=True):
-        _check_stream(stream, name, d)
+        _check_stream(stream, name, d, needed=windows is None)
     _check_circles(streams, names)
-    motions = tuple(stream.motion for stream in streams if stream.motion is not None)
+    motions = tuple(Still() if stream.motion is None else stream.motion for stream in streams)
     earth = earth_of([stream.value for stream in streams])
     within, vertical = thresholds(epsilon, streams)
     if earth is not None and vertical is None:
@@ -196,6 +234,7 @@ def resolve_encounters(
         earth=earth,
         vertical=vertical,
         carried=tuple(bool(stream.carry) for stream in streams),
+        windows=windows,
     )
     key_type, time_type = common_key_type(streams, schemas, names), common_time_type(streams, schemas, names)
     encodings = tuple(
@@ -209,7 +248,7 @@ def resolve_encounters(
         )
         for stream, schema, name in zip(streams, schemas, names, strict=True)
     )
-    call = EncounterCall(
+    call = kind(
         plan,
         encodings,
         probability,
@@ -223,8 +262,8 @@ def resolve_encounters(
     return call
 
 
-def _check_stream(stream: Stream, name: str, d: int) -> None:
-    if stream.motion is None:
+def _check_stream(stream: Stream, name: str, d: int, *, needed: bool) -> None:
+    if stream.motion is None and needed:
         raise BadArgument(
             f"Stream {name!r} does not say how its things move between readings. Give motion=: "
             "ap.Straight(max_gap='5 minutes'), ap.Velocity(...) or ap.Course(...)."
@@ -247,8 +286,8 @@ def _check_circles(streams: Sequence[Stream], names: Sequence[str]) -> None:
     for stream, name in zip(streams, names, strict=True):
         if isinstance(stream.value, Position) and stream.value.ellipse is not None:
             raise BadArgument(
-                f"encounters() takes circles of error on the Earth, and stream {name!r} has an ellipse. Give sigma=, "
-                "such as the larger semi-axis."
+                f"Legs on the Earth have circles of error, and stream {name!r} has an ellipse. Give sigma=, such as "
+                "the larger semi-axis."
             )
 
 
@@ -271,6 +310,8 @@ def _has_closed_form(stream: Stream) -> bool:
 
 def encounter_tables(found: Found, call: EncounterCall) -> list[pa.Table]:
     """Answers in the types the user gave: what is final, and before it what entered, where changes are asked for."""
+    if call.plan.emit == PAIRS:
+        return [_pairs_table(found.final, call)] if len(found.final) else []
     if call.plan.emit == LEGS:
         return [_legs_table(found.final, call)] if len(found.final) else []
     if call.plan.emit == CLOSED:
@@ -292,6 +333,17 @@ def _legs_table(legs: Approaches, call: EncounterCall) -> pa.Table:
         pa.array(legs.probability),
         *_carried(legs, call),
     ]
+    return pa.Table.from_arrays(columns, schema=call.answer_schema)
+
+
+def _pairs_table(pairs: Approaches, call: EncounterCall) -> pa.Table:
+    columns = []
+    for one, key, time in zip(
+        call.sides, (pairs.left_key, pairs.right_key), (pairs.left_time, pairs.right_time), strict=True
+    ):
+        columns += [pa.repeat(pa.scalar(one.name), len(pairs)), decode(key, call.key_type)]
+        columns.append(from_micros(time, call.time_type, one.unit))
+    columns += [pa.array(pairs.distance), pa.array(pairs.probability), *_carried(pairs, call)]
     return pa.Table.from_arrays(columns, schema=call.answer_schema)
 
 

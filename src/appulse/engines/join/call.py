@@ -26,7 +26,7 @@ from appulse.engines.schemas import (
     refuse_changes,
 )
 from appulse.engines.thresholds import check_places, of_epsilon, thresholds, within_tolerance
-from appulse.errors import BadArgument
+from appulse.errors import BadArgument, NotBuilt
 from appulse.model.encode import gaussian_reach, reach_quantile
 from appulse.model.encoding import Encoding, check_columns, held_as
 from appulse.model.filled import FILLED
@@ -216,6 +216,11 @@ def resolve(
 ) -> JoinCall:
     """Check a call against the columns there are, and settle everything that follows from its arguments."""
     names = stream_names(streams, self_join=self_join)
+    if any(stream.motion is not None for stream in streams):
+        raise NotBuilt(
+            "motion= is for encounters, similarity_join and self_join, and not built for this call. Leave it out. See "
+            "docs/index.md."
+        )
     if values and probabilities == "bounds":
         raise BadArgument(
             "values=True tells the samples that match, whose weights sum to the exact probability. "

@@ -14,7 +14,6 @@ import numpy as np
 
 from appulse.engines.bucket import NEVER, Bucket
 from appulse.engines.encounters.bucket import packed_state, refused_twice, unpacked_state
-from appulse.engines.encounters.call import LEGS as PAIRS_OF_LEGS
 from appulse.engines.encounters.call import EncounterCall, encounter_tables
 from appulse.engines.objects import ObjectsBucket
 from appulse.engines.spark.blobs import LEGS, PAIRS, PROGRESS
@@ -26,7 +25,7 @@ from appulse.kernels.newest import key_numbers
 from appulse.model.objects import Objects
 from appulse.operators.encounters import Found, Runs
 from appulse.operators.leg_pairs import EVER, Approaches, LegPairs
-from appulse.operators.legs import LegMakers, Legs, Pending
+from appulse.operators.legs import Legs, Pending
 from appulse.operators.numbering import in_canonical_order
 from appulse.operators.waiting import Waiting
 
@@ -93,7 +92,7 @@ class TileBuckets(EncounterBuckets):
     @property
     def onward(self) -> list[int]:
         """The keys of the encounters; none where pairs of legs are the answers."""
-        return [] if self.call.plan.emit == PAIRS_OF_LEGS else bucket_keys(self.tiling)
+        return [] if self.call.plan.by_pairs else bucket_keys(self.tiling)
 
 
 @dataclass(frozen=True)
@@ -114,7 +113,7 @@ class LegBucket(ObjectsBucket):
         super().__init__(call)
         plan = call.plan
         self.tiles = tiles
-        self.makers = LegMakers(plan.motions, plan.earth, plan.carried)
+        self.makers = plan.makers
         self.waiting: list[Waiting[Objects]] = [Waiting() for _ in call.streams]
         self._until = NEVER  # when the last leg ends of those sent on, until all stages know that it is over
         self._since = NEVER  # no leg that any bucket sends on after this step begins before
@@ -133,7 +132,7 @@ class LegBucket(ObjectsBucket):
     def due(self) -> int | None:
         """The least time that ticks have to be complete beyond for anything to be sent on."""
         times = [one.due for one in self.waiting] + [self.makers.due]
-        times += [self._until + self.call.plan.gap + self.makers.longest] if self._until > NEVER else []
+        times += [self._until + self.call.plan.gap + self.makers.delay] if self._until > NEVER else []
         return min((time for time in times if time is not None), default=None)
 
     def hold(self, stream: int, rows: Objects) -> None:
@@ -142,7 +141,7 @@ class LegBucket(ObjectsBucket):
 
     def advance(self, limit: int | None = None, ended: int | None = None) -> list[pa.Table]:
         """Send on the legs that are known now."""
-        self._since = EVER if ended is not None else NEVER if limit is None else limit - self.makers.longest
+        self._since = EVER if ended is not None else NEVER if limit is None else limit - self.makers.delay
         return super().advance(limit, ended)
 
     def answer(self, *, ended: bool) -> list[pa.Table]:
@@ -164,7 +163,7 @@ class LegBucket(ObjectsBucket):
         released = [one.release(self.complete) for one in self.waiting]
         rows = [[in_canonical_order(Objects.concat(parts))] if parts else [] for parts in released]
         made, twice = self.makers.push(rows, self.complete, ended=self._ended)
-        ends = [int(legs.end.max()) for legs in made if legs is not None and len(legs)]
+        ends = [int(legs.over.max()) for legs in made if legs is not None and len(legs)]
         self._until = max([self._until, *ends])
         if self._until + self.call.plan.gap < self._since:
             self._until = NEVER
@@ -211,7 +210,7 @@ class LegTile(Bucket[Objects]):
     def __init__(self, call: EncounterCall, tiles: LegTiles, tile: int) -> None:
         super().__init__(call)
         self.pairs = LegPairs(call.plan, owned=partial(tiles.owned, tile))
-        self._runs = [] if call.plan.emit == PAIRS_OF_LEGS else bucket_keys(tiles.tiling)
+        self._runs = [] if call.plan.by_pairs else bucket_keys(tiles.tiling)
         self._given: list[bytes] = []
         self._since = NEVER
 
@@ -256,7 +255,7 @@ class LegTile(Bucket[Objects]):
         if not self._given:
             return None
         fresh = [legs for legs in _by_stream(self._given, self.call) if legs is not None]
-        return self._given, max(int(legs.end.max()) for legs in fresh)
+        return self._given, max(int(legs.over.max()) for legs in fresh)
 
     def restore(self, blocks: Sequence[bytes]) -> None:
         """Take in a delta."""

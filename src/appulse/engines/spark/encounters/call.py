@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from appulse.engines.encounters.call import LEGS, resolve_encounters
+from appulse.engines.encounters.call import resolve_encounters
 from appulse.engines.spark.encounters.buckets import LegBuckets, RunBuckets, TileBuckets
 from appulse.engines.spark.encounters.tiling import tiling_of
 from appulse.engines.spark.pipeline import Operator, built
@@ -15,22 +15,36 @@ from appulse.engines.spark.stage import Stage
 from appulse.engines.spark.tagged import arrow_schema, result_schemas
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
     from appulse.engines.encounters.call import EncounterCall
+    from appulse.engines.options import Options
     from appulse.engines.spark.tiling import Tiling
     from appulse.model.stream import Stream
 
 
 def spark_encounters(streams: Sequence[Stream], settings: Mapping[str, Any]) -> DataFrame:
     """The encounters of Spark frames, lazily; streaming if they are."""
-    options = settings["options"]
+
+    def resolve(streams: Sequence[Stream], schemas: Sequence[pa.Schema]) -> EncounterCall:
+        return resolve_encounters(streams, schemas, **settings)
+
+    return spark_legs(streams, resolve, settings["options"])
+
+
+def spark_legs(
+    streams: Sequence[Stream],
+    resolve: Callable[[Sequence[Stream], Sequence[pa.Schema]], EncounterCall],
+    options: Options,
+) -> DataFrame:
+    """The answers of a call over the legs of Spark frames, lazily; ``resolve`` makes it."""
     sources = Sources.of([stream.frame for stream in streams], [stream.lateness for stream in streams])
     streams = [with_watermark_delay(stream) for stream in streams]
     schemas = [arrow_schema(frame.schema) for frame in sources.frames]
-    call = sources.chained(resolve_encounters(streams, schemas, **settings))
+    call = sources.chained(resolve(streams, schemas))
     answers, rejects = result_schemas(call, streams)
     operator = Operator(
         call,
@@ -52,4 +66,4 @@ def leg_routing(call: EncounterCall, tiling: Tiling) -> ToThings:
 def encounter_stages(call: EncounterCall, tiling: Tiling) -> list[Stage]:
     """The stages of encounters."""
     stages = [Stage(LegBuckets(call, tiling), "legs"), Stage(TileBuckets(call, tiling), "meetings")]
-    return stages if call.plan.emit == LEGS else [*stages, Stage(RunBuckets(call, tiling), "encounters")]
+    return stages if call.plan.by_pairs else [*stages, Stage(RunBuckets(call, tiling), "encounters")]

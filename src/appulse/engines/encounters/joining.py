@@ -1,0 +1,104 @@
+"""A join of streams of which one at least moves: its call, checked. It compares readings at one instant."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from appulse.engines.encounters.call import EncounterCall, resolve_legs
+from appulse.engines.meaning import of_call
+from appulse.errors import BadArgument, NotBuilt
+from appulse.model.stream import stream_names
+from appulse.windows.definitions import TimeWindow
+from appulse.windows.frames import meaning_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from appulse.engines.options import Options
+    from appulse.model.meaning import Meaning
+    from appulse.model.stream import Stream
+    from appulse.windows.definitions import Window
+
+_PLAIN: dict[str, Any] = {
+    "different": None,
+    "imputer": None,
+    "emit": "matches",
+    "probabilities": "exact",
+    "values": False,
+    "how": "inner",
+    "likelihood": False,
+    "density": None,
+}
+
+
+def moves(streams: Sequence[Stream]) -> bool:
+    """Whether any of the streams does."""
+    return any(stream.motion is not None for stream in streams)
+
+
+@dataclass(frozen=True)
+class MovingJoinCall(EncounterCall):
+    """A checked join without its frames: travels to workers."""
+
+    @property
+    def lag(self) -> int | None:
+        """The earlier row of a pair is older than the later one by a window, which waits for its leg."""
+        return max(self.plan.windows or (0,)) + self.plan.makers.delay
+
+    @property
+    def answer_schema(self) -> pa.Schema:
+        """Columns of the answers."""
+        own = [("stream", pa.string()), *self.own]
+        sides = [(f"{side}_{what}", kind) for side in ("left", "right") for what, kind in own]
+        return pa.schema([*sides, ("distance", pa.float64()), ("probability", pa.float64()), *self.carried])
+
+    def meaning(self) -> Meaning:
+        """What is asked, in plain JSON."""
+        names = [encoding.name for encoding in self.streams]
+        lengths = dict(zip(names, self.plan.windows or (), strict=True))
+        asked = self.asked | {"window": meaning_of(None, lengths)}
+        return of_call("self_join" if self.plan.alone else "similarity_join", asked, {})
+
+
+def resolve_moving(
+    streams: Sequence[Stream],
+    schemas: Sequence[pa.Schema],
+    *,
+    epsilon: Any,
+    probability: float,
+    window: Window,
+    on_reject: str,
+    options: Options,
+    self_join: bool,
+    **others: Any,
+) -> MovingJoinCall:
+    """Check a call against the columns there are, and settle everything that follows from its arguments."""
+    for name, value in others.items():
+        if value != _PLAIN[name]:
+            raise NotBuilt(
+                f"{name}={value!r} is not built for streams with motion=. Leave one of them out. See docs/index.md."
+            )
+    if not isinstance(window, TimeWindow):
+        raise NotBuilt(
+            f"{window!r} is not built for streams with motion=. Give a TimeWindow, or leave motion out. See "
+            "docs/index.md."
+        )
+    if len(streams) > 1 + (not self_join):
+        raise NotBuilt(f"A join of {len(streams)} streams with motion= is not built: join two. See docs/index.md.")
+    if any(stream.order != "time" for stream in streams):
+        raise BadArgument("motion= goes by time, and a stream has order='arrival'. Leave one of them out.")
+    windows = window.micros(stream_names(streams, self_join=self_join))
+    return resolve_legs(
+        MovingJoinCall,
+        streams,
+        schemas,
+        epsilon=epsilon,
+        probability=probability,
+        emit="pairs",
+        windows=windows,
+        on_reject=on_reject,
+        options=options,
+    )
