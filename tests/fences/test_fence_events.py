@@ -50,7 +50,7 @@ class Case:
 
     @property
     def table(self) -> pa.Table:
-        return _table(self.rows)
+        return table_of(self.rows)
 
     @property
     def fences(self) -> pa.Table:
@@ -80,7 +80,7 @@ class Case:
         return all(abs(p - border) > 1e-7 for p in found for border in (self.enter, self.leave))
 
 
-def _table(rows: Sequence[naive.Reading]) -> pa.Table:
+def table_of(rows: Sequence[naive.Reading]) -> pa.Table:
     names = ("time", "x", "y", "sigma")
     columns = {name: pa.array([getattr(row, name) for row in rows], pa.float64()) for name in names}
     return pa.table({"key": pa.array([row.key for row in rows], pa.string()), **columns})
@@ -128,7 +128,7 @@ def cases(draw: st.DrawFn) -> Case:
     )
 
 
-def _rows(tables: Sequence[pa.Table]) -> list[str]:
+def rows_of(tables: Sequence[pa.Table]) -> list[str]:
     return sorted(repr(row) for table in tables for row in table.to_pylist())
 
 
@@ -156,10 +156,10 @@ def test_pushes_in_any_order_give_what_a_whole_table_gives(case: Case, cut: int,
     by_hand = ap.FenceEvents(case.stream(None, lateness=100), case.fences, **case.asked)
     rows = list(case.rows)
     Random(seed).shuffle(rows)
-    parts = [by_hand.push(_table(rows[at : at + cut])) for at in range(0, len(rows), cut)]
+    parts = [by_hand.push(table_of(rows[at : at + cut])) for at in range(0, len(rows), cut)]
     last = by_hand.drain()
     if rows:
-        assert _rows([*parts, last]) == _rows([expected])
+        assert rows_of([*parts, last]) == rows_of([expected])
 
 
 @settings(deadline=None)
@@ -171,13 +171,13 @@ def test_pushes_in_order_report_as_time_goes_on(case: Case, cut: int) -> None:
     by_hand = ap.FenceEvents(case.stream(None), case.fences, **case.asked)
     parts, reported = [], 0
     for at in range(0, len(rows), cut):
-        parts.append(by_hand.push(_table(rows[at : at + cut])))
+        parts.append(by_hand.push(table_of(rows[at : at + cut])))
         before = max(row.time for row in rows[: at + cut])
         reported += len(parts[-1])
         assert reported == sum(row["time"] < before for row in expected.to_pylist())
     parts.append(by_hand.drain())
     if rows:
-        assert _rows(parts) == _rows([expected])
+        assert rows_of(parts) == rows_of([expected])
 
 
 @given(cases())
@@ -220,9 +220,9 @@ def test_a_played_spark_answers_as_in_process(case: Case, cut: int, buckets: int
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(FenceBucket, "slack", slack)
         for at in range(0, len(rows), cut):
-            found += spark.batch({call.encoding.name: _table(rows[at : at + cut])})[0]
+            found += spark.batch({call.encoding.name: table_of(rows[at : at + cut])})[0]
         found += spark.end()[0]
-    assert _rows(found) == _rows([expected])
+    assert rows_of(found) == rows_of([expected])
 
 
 def _walk(n: int, seed: int) -> pa.Table:
@@ -264,12 +264,12 @@ def test_spark_answers_as_in_process(spark: SparkSession, tmp_path: Path, monkey
     folder = files(tmp_path / "in", table, 700)
     batch = ap.fence_events(_moving(spark.read.parquet(str(folder))), _zones(), **asked).toArrow()
     assert batch.schema.names == expected.schema.names
-    assert _rows([batch]) == _rows([expected])
+    assert rows_of([batch]) == rows_of([expected])
     bad = ap.rejects(expected).to_pylist()
     assert [row["reason"] for row in bad] == ["bad region"]
     streamed = ap.fence_events(_moving(read_stream(spark, folder), lateness=5), _zones(), **asked)
     found, rejects = drained(streamed, tmp_path / "out")
-    assert _rows([found]) == _rows([expected])
+    assert rows_of([found]) == rows_of([expected])
     assert rejects.select(["reason", "detail"]).to_pylist() == [{k: bad[0][k] for k in ("reason", "detail")}]
 
 

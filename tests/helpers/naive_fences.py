@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import defaultdict
 from dataclasses import dataclass
@@ -107,3 +108,67 @@ def events(
                     found.append(Event(query, key, "enter", now, p, now))
                 last = p
     return found
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """A leg that passes through a fence, both ends outside; its probability, and how near its straight way comes."""
+
+    query: str
+    key: str
+    begin: Reading
+    end: Reading
+    probability: float
+    distance: float
+
+
+def crossings(
+    readings: Sequence[Reading],
+    fences: Sequence[tuple[str, Any, float | None]],
+    found: Sequence[Event],
+    longest: float,
+    least: float,
+) -> list[Crossing]:
+    """Of readings that follow upon each other, at most ``longest`` apart; ``found`` are the events."""
+    out = []
+    for key in sorted({row.key for row in readings}):
+        track = sorted((row for row in readings if row.key == key), key=lambda row: row.time)
+        for a, b in itertools.pairwise(track):
+            for query, shape, radius in fences:
+                if b.time - a.time > longest or _is_inside(found, query, key, a.time, b.time):
+                    continue
+                far = shapely.distance(shape, _way(a, b))
+                if (p := _passing(shape, radius, a, b, far)) >= least:
+                    out.append(Crossing(query, key, a, b, p, max(0.0, far - (radius or 0.0))))
+    return out
+
+
+def _way(a: Reading, b: Reading) -> Any:
+    return shapely.LineString([(a.x, a.y), (b.x, b.y)])
+
+
+def _is_inside(found: Sequence[Event], query: str, key: str, a: float, b: float) -> bool:
+    own = [event for event in found if (event.query, event.key) == (query, key)]
+    ends = {event.since: event.time for event in own if event.event == "exit"}
+    stays = [(event.time, ends.get(event.time, math.inf)) for event in own if event.event == "enter"]
+    return any(since <= at < until for since, until in stays for at in (a, b))
+
+
+def _passing(shape: Any, radius: float | None, a: Reading, b: Reading, far: float) -> float:
+    """The probability that a displacement lies in what the shape sweeps as it is moved back along the way."""
+    if not a.sigma:
+        return float(far <= (radius or 0.0) + 1e-9)
+    if far - (radius or 0.0) > 3.0 * a.sigma:  # below 0.012
+        return 0.0
+    step = np.array([b.x - a.x, b.y - a.y])
+    back = shapely.transform(shape, lambda at: at - step)
+    if radius is not None:
+        swept = shapely.buffer(shapely.LineString([shape, back]), radius, quad_segs=40)
+    else:
+        parts = [shape, back]
+        for part in getattr(shape, "geoms", [shape]):
+            for ring in (part.exterior, *part.interiors):
+                for c, d in itertools.pairwise(shapely.get_coordinates(ring)):
+                    parts.append(shapely.convex_hull(shapely.MultiPoint([c, d, c - step, d - step])))
+        swept = shapely.union_all([part for part in parts if part.area > 0.0])
+    return mass(swept, a.x, a.y, a.sigma, a.sigma)

@@ -27,6 +27,7 @@ def fence_events(
     enter: Probability = 0.9,
     leave: Probability = 0.5,
     dwell: Duration | None = None,
+    crossing: Probability | None = None,
     emit: EmitFences = "events",
     on_reject: OnReject = "collect",
     options: Options | None = None,
@@ -39,14 +40,20 @@ def fence_events(
     *dwelt*, as soon as the readings' time has reached its entry and ``dwell``, and no exit has come; so a thing that
     falls silent dwells, too.
 
+    With ``crossing`` and a stream with ``motion=ap.Straight(...)``: of two readings that it joins, both outside, the
+    way between *crosses* what it passes through with at least that probability, its error being that of the first
+    reading all along. The event is at the middle of the stretch inside of the straight way between the two, or where
+    this is closest.
+
     ``fences`` is a pyarrow, pandas or Polars table of ``query`` (a name), ``region`` (polygons with holes, lines and
     points, of one part or several: WKB, WKT or shapely geometries) and perhaps ``radius``, which widens a region: a
     point becomes a disc, a line a corridor. Boundaries belong to regions. Of a `Position` coordinates are longitude and
     latitude, radii metres; edges are straight in degrees, and regions over the 180th meridian are cut there, as GeoJSON
     has it.
 
-    Columns: ``query, key, event, time, probability, since``: ``event`` is ``"enter"``, ``"dwell"`` or ``"exit"``,
-    ``probability`` that of the reading, or at ``"dwell"`` of the last one, ``since`` the entry. ``emit="visits"`` gives
+    Columns: ``query, key, event, time, probability, since``: ``event`` is ``"enter"``, ``"dwell"``, ``"exit"`` or
+    ``"cross"``, ``probability`` that of the reading, at ``"dwell"`` of the last one, at ``"cross"`` of having passed
+    through, ``since`` the entry, null at ``"cross"``. ``emit="visits"`` gives
     a row a visit, at its end: ``query, key, start, end, readings, probability``, the highest.
 
     Fences that are no regions are in `rejects` under the stream name ``queries``, with what is wrong; bad rows are
@@ -59,6 +66,7 @@ def fence_events(
         "enter": enter,
         "leave": leave,
         "dwell": dwell,
+        "crossing": crossing,
         "emit": emit,
         "on_reject": on_reject,
         "options": options_of(options, "fence_events"),
@@ -91,6 +99,7 @@ class FenceEvents(ByHand["LocalFences"]):
         enter: Probability = 0.9,
         leave: Probability = 0.5,
         dwell: Duration | None = None,
+        crossing: Probability | None = None,
         emit: EmitFences = "events",
         on_reject: OnReject = "collect",
         options: Options | None = None,
@@ -100,6 +109,7 @@ class FenceEvents(ByHand["LocalFences"]):
             "enter": enter,
             "leave": leave,
             "dwell": dwell,
+            "crossing": crossing,
             "emit": emit,
             "on_reject": on_reject,
             "options": options_of(options, "fence_events"),

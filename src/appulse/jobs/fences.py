@@ -27,6 +27,7 @@ class FenceEventsTable(Table):
     enter: _Probability = 0.9
     leave: _Probability = 0.5
     dwell: Duration | None = None
+    crossing: _Probability | None = None
     emit: Literal["events", "visits"] = "events"
     on_reject: Literal["collect", "fail"] = "collect"
 

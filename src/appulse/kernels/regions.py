@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from appulse.kernels.ellipses import plane_probability
 from appulse.kernels.gaussian import ball_probability
 from appulse.kernels.geodesic import geodesic
 from appulse.kernels.jit import exact_kernel
@@ -373,6 +374,9 @@ def chance(
         distance = geodesic(earth, place[0], place[1], place[2], centre[0], centre[1], centre[2])
     else:
         distance = math.hypot(x - centre[0], y - centre[1])
+    if not on_earth and across != along:
+        x, y = x - centre[0], y - centre[1]
+        return float(plane_probability(x, y, across**-2.0, 0.0, along**-2.0, radius))
     if sigma == 0.0:
         return 1.0 if distance <= radius + 1e-9 * max(1.0, radius) else 0.0
     return ball_probability(distance, sigma, radius, 2)

@@ -15,9 +15,8 @@ from scipy.special import ndtri
 from appulse.kernels import fences as kernels
 from appulse.kernels.geodesic import Earth
 from appulse.model.batch import Batch
-from appulse.model.covariance import deviations
-from appulse.model.positions import degree_scale
 from appulse.model.strings import Bytes, Labels
+from appulse.operators.crossings import Crossings, placed, stays_of
 from appulse.operators.legs import things
 
 if TYPE_CHECKING:
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from appulse.model.motion import Straight
     from appulse.model.objects import Objects
     from appulse.model.regions import RegionSet
 
@@ -35,7 +35,8 @@ _NO_EARTH = Earth(1.0, 1.0)
 class FencePlan:
     """What is asked: a thing is in from ``enter`` on and out below ``leave``; ``dwell`` in microseconds.
 
-    ``highest``: whether the highest probability of a visit is asked for.
+    ``highest``: whether the highest probability of a visit is asked for. Between readings that ``motion`` joins, what
+    is outside passes through with at least ``crossing``.
     """
 
     enter: float
@@ -43,6 +44,8 @@ class FencePlan:
     dwell: int | None
     highest: bool
     earth: Earth | None
+    crossing: float | None = None
+    motion: Straight | None = None
 
     @property
     def reach(self) -> float:
@@ -83,6 +86,9 @@ class Fences:
     def __init__(self, plan: FencePlan, regions: RegionSet) -> None:
         self.plan, self.regions = plan, regions
         self.visits: Visits | None = None
+        self.crossings: Crossings | None = None
+        if plan.motion is not None and plan.crossing is not None:
+            self.crossings = Crossings(plan.motion, plan.crossing, regions, plan.earth)
 
     def push(self, rows: Sequence[Objects], complete: int, last: int | None) -> Happened:
         """Take in the readings of complete ticks, in canonical order; none before ``complete`` is to come.
@@ -95,6 +101,8 @@ class Fences:
         known = 0 if held is None else len(held)
         key = Bytes.concat(keys) if keys else None
         if key is None or not len(key):
+            if self.crossings is not None:
+                self.crossings.legs(parts, complete, ended=last is not None)
             return _nothing()
         groups = ([] if held is None else [held.group]) + [part.group for part in parts]
         labels = [one for one in groups if one is not None]
@@ -113,6 +121,14 @@ class Fences:
         )
         first = np.zeros(int(thing.max()) + 1, np.int64)
         first[thing[::-1]] = np.arange(len(thing))[::-1]  # a row of each thing
+        legs = None if self.crossings is None else self.crossings.legs(parts, complete, ended=last is not None)
+        crossed = None
+        if self.crossings is not None and legs is not None and len(legs):
+            stays = stays_of(visits.whole, found)
+            labels = [one for one in (group, legs.rows.group) if one is not None]
+            both = things(Bytes.concat([key, legs.rows.key]), Labels.concat(labels) if labels else None)
+            stays[:, 0] = both[first[stays[:, 0]]]
+            crossed = self.crossings.of(legs, both[len(key) :], stays)
         self.visits = Visits(
             key.take(first[kept[:, 0]]),
             kept[:, 1].copy(),
@@ -123,20 +139,26 @@ class Fences:
             best[:, 1].copy(),
             None if group is None else group.take(first[kept[:, 0]]),
         )
-        by_time = np.argsort(found[:, 3], kind="stable")  # those of a thing are in order
-        found, chances = found[by_time], chances[by_time]
         whose = key.take(first[found[:, 0]])
+        if crossed is not None:
+            whose = Bytes.concat([whose, crossed.key])
+            found = np.vstack([found, crossed.whole])
+            chances = np.vstack([chances, np.column_stack([crossed.probability] * 2)])
+        by_time = np.argsort(found[:, 3], kind="stable")  # those of a thing are in order
+        found, chances, whose = found[by_time], chances[by_time], whose.take(by_time)
         return Happened(
             whose, found[:, 1], found[:, 2], found[:, 3], chances[:, 0], found[:, 4], found[:, 5], chances[:, 1]
         )
 
     def __len__(self) -> int:
-        return 0 if self.visits is None else len(self.visits)
+        pending = None if self.crossings is None else self.crossings.pending
+        return sum(len(one) for one in (self.visits, pending) if one is not None)
 
     @property
     def nbytes(self) -> int:
         """Bytes held."""
-        return 0 if self.visits is None else self.visits.nbytes
+        pending = None if self.crossings is None else self.crossings.pending
+        return sum(one.nbytes for one in (self.visits, pending) if one is not None)
 
     @property
     def due(self) -> int | None:
@@ -165,28 +187,11 @@ def _readings(
     if not parts:
         none = np.empty((0, 2))
         return kernels.Readings(thing, time, none, none, np.empty((0, 3)), np.empty(0), np.empty(0))
-    at, scale, place, sigma = (np.concatenate(own) for own in zip(*(_placed(p, earth) for p in parts), strict=True))
+    at, scale, place, sigma = (np.concatenate(own) for own in zip(*(placed(p, earth) for p in parts), strict=True))
     exists = np.concatenate([part.mass for part in parts])
     return kernels.Readings(
         thing[order], time[order], at[order], scale[order], place[order], sigma[order], exists[order]
     )
-
-
-def _placed(rows: Objects, earth: Earth | None) -> tuple[NDArray[np.float64], ...]:
-    """Where readings are, the deviations in a unit of each coordinate, Earth-centred places, and deviations."""
-    n = len(rows)
-    if earth is None:
-        spread = deviations(rows.spread, 2) if rows.spread.shape[1] else np.zeros((n, 1))
-    else:
-        spread = rows.spread[:, :1] if rows.spread.shape[1] else np.zeros((n, 1))
-    sigma = spread[:, 0]
-    if earth is None:
-        with np.errstate(divide="ignore"):
-            scale = np.broadcast_to(1.0 / spread, (n, 2)).copy()
-        return rows.centre, scale, np.zeros((n, 3)), sigma
-    assert rows.degrees is not None  # noqa: S101 - the encoding of a call asks for them
-    scale = degree_scale(rows.degrees[:, 1], sigma, earth)
-    return rows.degrees, scale, rows.centre[:, :3], sigma
 
 
 def _nothing() -> Happened:

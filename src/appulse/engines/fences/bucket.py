@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from appulse.engines.encounters.bucket import packed_state, unpacked_state
 from appulse.engines.fences.call import FenceCall, fence_table
 from appulse.engines.local import Local
 from appulse.engines.objects import ObjectsBucket
@@ -11,6 +12,7 @@ from appulse.model.batch import field_names
 from appulse.model.codec import from_columns, pack_columns, unpack_columns
 from appulse.model.objects import Objects
 from appulse.operators.fences import Fences, Visits
+from appulse.operators.legs import Pending
 from appulse.operators.numbering import in_canonical_order
 from appulse.operators.waiting import Waiting
 
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 #: A block of the visits that have not ended.
 _HELD = b"h"
 _WORD = "visits"
+#: A block of readings that may yet start a leg.
+_LEGS, _PENDING = b"l", "pending0"
 
 
 class FenceBucket(ObjectsBucket):
@@ -82,6 +86,9 @@ class FenceBucket(ObjectsBucket):
     def whole(self) -> tuple[list[int], Mapping[str, NDArray[Any]], list[bytes]]:
         """Readings that wait, and visits that have not ended."""
         rows = self.blocks((0, part) for part in self.waiting.parts)
+        crossings = self.operator.crossings
+        if crossings is not None and crossings.pending is not None and len(crossings.pending):
+            rows = [*rows, _LEGS + packed_state(_PENDING, crossings.pending)]
         visits = self.operator.visits
         if visits is None or not len(visits):
             return [self.complete], {}, rows
@@ -95,6 +102,10 @@ class FenceBucket(ObjectsBucket):
         for block in given[_HELD]:
             columns, _ = unpack_columns(_WORD, block[len(_HELD) :], copied=True)
             self.operator.visits = from_columns(Visits, columns)
+        for block in given[_LEGS]:
+            _, pending = unpacked_state(block[len(_LEGS) :])
+            if self.operator.crossings is not None and isinstance(pending, Pending):
+                self.operator.crossings.pending = pending
 
     def _hold_again(self, given: Blobs) -> None:
         for block in given[self.rows_tag]:

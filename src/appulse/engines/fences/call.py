@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol, TypeAlia
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from appulse.arguments import one_of
 from appulse.engines.carrying import refuse_carry
+from appulse.engines.encounters.call import of_motion
 from appulse.engines.meaning import of_call, of_stream, of_types
 from appulse.engines.objects import ObjectsCall
 from appulse.engines.queries.call import refused_queries
@@ -20,6 +22,7 @@ from appulse.model import defects as why
 from appulse.model.columns import plain_values
 from appulse.model.geometries import geometries_of
 from appulse.model.meaning import digest_of, real, seconds
+from appulse.model.motion import Straight
 from appulse.model.positions import earth_of
 from appulse.model.regions import QUERY, RADIUS, REGION, radii_of, regions_of
 from appulse.model.strings import decode
@@ -37,9 +40,9 @@ if TYPE_CHECKING:
 
 EVENTS, VISITS = "events", "visits"
 EmitFences: TypeAlias = Annotated[str, one_of(EVENTS, VISITS)]
-KINDS = ("enter", "dwell", "exit")
+KINDS = ("enter", "dwell", "exit", "cross")
 _PLANE = 2
-_DEFAULTS: Meaning = {"dwell": None, "emit": EVENTS}
+_DEFAULTS: Meaning = {"dwell": None, "emit": EVENTS, "crossing": None, "motion": None}
 
 
 class FenceSet(NamedTuple):
@@ -80,6 +83,7 @@ class FenceCall(ObjectsCall):
     leave: float
     emit: str
     digest: str
+    crossing: float | None = None
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:
@@ -120,6 +124,8 @@ class FenceCall(ObjectsCall):
             "leave": real(self.leave),
             "dwell": None if self.plan.dwell is None else seconds(self.plan.dwell),
             "emit": self.emit,
+            "crossing": None if self.crossing is None else real(self.crossing),
+            "motion": None if self.plan.motion is None else of_motion(self.plan.motion),
             "types": of_types([("query", self.query_type), ("key", self.key_type), ("time", self.time_type)]),
         }
         return of_call("fence_events", arguments, _DEFAULTS)
@@ -133,6 +139,7 @@ def resolve_fences(
     enter: float,
     leave: float,
     dwell: Any,
+    crossing: float | None = None,
     emit: str,
     on_reject: str,
     options: Options,
@@ -165,6 +172,7 @@ def resolve_fences(
     if plane and stream.where:
         raise BadArgument("fence_events() takes no filter of uncertain values. Filter the frame before the call.")
     known_dimensions([name], [value], [schema])
+    motion = _motion_of(stream, name, crossing, emit)
     waits = None if dwell is None else duration(dwell, "dwell")
     if waits == 0:
         raise BadArgument("dwell=0: a thing would dwell as it enters. Give a duration above 0, or leave it out.")
@@ -181,8 +189,9 @@ def resolve_fences(
         raise BadArgument(f"Fences have a column {unknown[0]!r}. Give query, region and perhaps radius.")
     regions = regions_of(geometries_of(fences), radii_of(fences, "fences"), earth)
     names = plain_values(fences[QUERY]).take(pa.array(regions.rows))
+    passes = None if crossing is None else within_tolerance(crossing)
     call = FenceCall(
-        FencePlan(within_tolerance(enter), within_tolerance(leave), waits, emit == VISITS, earth),
+        FencePlan(within_tolerance(enter), within_tolerance(leave), waits, emit == VISITS, earth, passes, motion),
         encoding,
         Own(FenceSet(regions, names)),
         names.type,
@@ -191,6 +200,7 @@ def resolve_fences(
         leave,
         emit,
         digest_of([regions.digest.encode(), *(str(name).encode() for name in names.to_pylist())]),
+        crossing,
         lateness=(stream.lateness_micros,),
         idle_after=(stream.idle_after_micros,),
         ahead=(stream.ahead_micros,),
@@ -203,6 +213,20 @@ def resolve_fences(
     if len(refused) and on_reject == "fail":
         raise bad_rows(len(refused), refused.slice(0, 1).to_pylist()[0])
     return replace(call, refused_fences=refused)
+
+
+def _motion_of(stream: Stream, name: str, crossing: float | None, emit: str) -> Straight | None:
+    """How things move between readings, where that is asked for."""
+    if crossing is None:
+        return None
+    if not isinstance(stream.motion, Straight):
+        raise BadArgument(
+            f"crossing= is about what things do between two readings, and the motion of stream {name!r} is "
+            f"{stream.motion!r}. Give motion=ap.Straight(max_gap='5 minutes')."
+        )
+    if emit == VISITS:
+        raise BadArgument("crossing= reports events, and emit='visits' gives visits. Leave one of them out.")
+    return stream.motion
 
 
 def fence_table(happened: Happened, call: FenceCall) -> pa.Table:
@@ -228,6 +252,6 @@ def fence_table(happened: Happened, call: FenceCall) -> pa.Table:
         pa.array(np.array(KINDS, object)[happened.kind], pa.string()),
         times(happened.time),
         pa.array(happened.probability),
-        times(happened.since),
+        pc.if_else(pa.array(happened.kind == KINDS.index("cross")), None, times(happened.since)),
     ]
     return pa.Table.from_arrays(columns, schema=call.answer_schema)
