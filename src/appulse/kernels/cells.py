@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 # Bits of a code that are sorted in one pass: the counters fit the first cache.
 _DIGIT = 11
+# Rows near to one row for which there is room at first.
+_NEAR = 1 << 10
 
 
 class Layout(NamedTuple):
@@ -254,7 +256,7 @@ def close_points(
     own, other = labels
     capacity, d = len(out.distance), left.centre.shape[1]
     square_limit = limit * limit
-    near, squares = np.empty(capacity, np.int64), np.empty(capacity, np.float64)
+    near, squares = np.empty(_NEAR, np.int64), np.empty(_NEAR, np.float64)
     count = looked = 0
     at, until = np.empty(len(strips), np.int64), np.empty(len(strips), np.int64)
     for s in range(len(strips)):
@@ -267,6 +269,8 @@ def close_points(
         if count + total > capacity:
             return p, count, looked
         looked += total
+        if total > len(near):
+            near, squares = np.empty(2 * total, np.int64), np.empty(2 * total, np.float64)
         time, many = left.time[p], 0
         oldest, newest = time - before, time + after
         for s in range(len(strips)):

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 # Rows of all tables from which on it pays; rows of a part, which alone says where parts end.
-_FROM, _PART = 2_048, 1 << 15
+_FROM, _PART = 2_048, 1 << 16
 # Pairs that a part may be expected to have: what is done to them, one thing after the other, stays in the cache.
 _PAIRS = 1 << 17
 # Rows of a table that are looked at to see what the join will bring forth, and how time and space are laid out.

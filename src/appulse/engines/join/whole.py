@@ -27,21 +27,36 @@ def tables_of(whole: WholeJoin, call: JoinCall) -> list[pa.Table]:
     stores = whole.stores
     keys = [_Words(decode(store.keys(np.arange(len(store))), call.key_type)) for store in stores]
     times = [_Words(times_of(store.time.view, np.full(len(store), i), call)) for i, store in enumerate(stores)]
+    same = _Repeated()
     labels = [Labelled(key.words, time.words) for key, time in zip(keys, times, strict=True)]
 
     def table(found: Points) -> pa.Table:
         n, made = len(found.columns.distance), found.columns
         sides = [
-            [pa.repeat(call.names[i], n), keys[i].array_of(key), times[i].array_of(time)]
+            [same.of(call.names[i], n), keys[i].array_of(key), times[i].array_of(time)]
             for i, key, time in (
                 (found.left, made.left_key, made.left_time),
                 (found.right, made.right_key, made.right_time),
             )
         ]
-        figures = [pa.array(made.distance), pa.array(np.full(n, found.probability))]
+        figures = [pa.array(made.distance), same.of(pa.scalar(found.probability), n)]
         return pa.Table.from_arrays([*sides[0], *sides[1], *figures], schema=call.answer_schema)
 
     return whole.points(labels, table)
+
+
+class _Repeated:
+    """Columns of one value each, which all parts share."""
+
+    def __init__(self) -> None:
+        self._columns: dict[pa.Scalar, pa.Array] = {}
+
+    def of(self, value: pa.Scalar, n: int) -> pa.Array:
+        """So many rows of a value."""
+        column = self._columns.get(value)
+        if column is None or len(column) < n:
+            self._columns[value] = column = pa.repeat(value, 2 * n)
+        return column.slice(0, n)
 
 
 class _Words:
