@@ -454,6 +454,12 @@ def _association() -> Iterator[Target]:
     yield Target(
         "SampleCollector", collector, readings | {"stream": replace(stream(), frame=None, name="left"), "frame": ROWS}
     )
+
+    def in_batches(stream: Any, frame: Any, rows: Any) -> None:
+        ap.stream_batches(ap.SampleCollector(stream, every=5), frame, rows=rows).read_all()
+
+    alone = {"stream": replace(stream(), frame=None, name="left"), "frame": ROWS, "rows": 10}
+    yield Target("stream_batches", in_batches, alone)
     for make, taken in ((ap.Nearest, near), (ap.Assign, one), (ap.Outliers, few)):
         yield Target(make.__name__, partial(by_hand, make), bare | {"frame": ROWS} | taken)
 

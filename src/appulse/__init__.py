@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         session,
         similarity_join,
         start,
+        stream_batches,
         window_aggregate,
     )
     from appulse.engines.explain import Explanation
@@ -117,6 +118,7 @@ _HOMES = {
         "session",
         "similarity_join",
         "start",
+        "stream_batches",
         "window_aggregate",
     ),
     "appulse.engines.explain": ("Explanation",),
@@ -237,6 +239,7 @@ __all__ = [  # noqa: RUF022 - by topic, as in the reference
     "Explanation",
     "explain_pair",
     "start",
+    "stream_batches",
     "listen",
     # How a call is carried out
     "Options",

@@ -2,6 +2,7 @@
 
 from appulse.api.aggregates import WindowAggregate, window_aggregate
 from appulse.api.association import Assign, Nearest, assign, nearest
+from appulse.api.batches import stream_batches
 from appulse.api.collecting import SampleCollector, collect_samples
 from appulse.api.fences import FenceEvents, fence_events
 from appulse.api.joins import SimilarityJoin, explain_pair, self_join, similarity_join
@@ -47,5 +48,6 @@ __all__ = [
     "session",
     "similarity_join",
     "start",
+    "stream_batches",
     "window_aggregate",
 ]

@@ -61,6 +61,11 @@ class ByHand(ABC, Generic[Engine]):
         self._drained = False
         self._turn = Turn(keeps_rows=self._keeps_rows)
 
+    @property
+    def streams(self) -> Mapping[str, Stream]:
+        """The streams by name, as they were described."""
+        return self._streams
+
     def push(self, *frame: Any, **frames: Any) -> pa.Table:
         """Take in rows, ``push(name=frame, ...)`` by stream name or ``push(frame)`` of a single stream; their answers.
 

@@ -1,0 +1,129 @@
+"""Tables larger than memory: read batch by batch in order of time, answered batch by batch."""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from appulse.api.by_hand import ByHand
+from appulse.arguments import Count, checked, instance
+from appulse.errors import BadArgument
+from appulse.model.columns import arrow_table, chunk
+from appulse.model.geography import with_points
+from appulse.model.times import MIN_TIME, to_micros
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from appulse.model.stream import Stream
+
+_Call: TypeAlias = Annotated[
+    Any, instance(ByHand, "a call by hand, such as ap.SimilarityJoin(ap.Stream(None, ...), ap.Stream(None, ...), ...)")
+]
+
+
+@checked
+def stream_batches(call: _Call, *frame: Any, rows: Count = 65_536, **frames: Any) -> pa.RecordBatchReader:
+    """The answers of a call by hand over frames larger than memory, as a reader of batches.
+
+    ``call`` is new, such as an `ap.SimilarityJoin`; frames are given as to its ``push``, one a stream by name. A frame
+    is a `pyarrow.RecordBatchReader`, a `pyarrow.dataset.Dataset`, a path to a Parquet file or to a folder of them, a
+    Polars ``LazyFrame``, or a table. Its rows come in order of time, but for the lateness of their stream; files of a
+    folder are read in the order of their names. Rows that are later are rejects, ``call.rejects()``, as in any push.
+
+    At most ``rows`` at a time are pushed, of the stream that is farthest behind. So what is in memory is a few batches,
+    and the rows that the windows hold. Answers come as soon as they are known, and those of the end last::
+
+        join = ap.SimilarityJoin(left, right, epsilon=50.0, probability=0.9, window="1 minute")
+        reader = ap.stream_batches(join, left="left/", right=pyarrow.dataset.dataset("right/"))
+        pyarrow.dataset.write_dataset(reader, "pairs", format="parquet")
+    """
+    streams = call.streams
+    if frame:
+        if len(frame) > 1 or frames or len(streams) > 1:
+            raise BadArgument("stream_batches() takes one frame of a single stream, else name=frame for each.")
+        frames = {next(iter(streams)): frame[0]}
+    if set(frames) != set(streams):
+        raise BadArgument(
+            f"stream_batches() needs a frame for each stream, {', '.join(streams)}, and got "
+            f"{', '.join(sorted(frames)) or 'none'}."
+        )
+    sources = [_Source(name, streams[name], *_opened(frames[name], rows)) for name in streams]
+    # Frames without rows show the columns of answers before any row is read.
+    schema = call.push(**{source.name: source.schema.empty_table() for source in sources}).schema
+    return pa.RecordBatchReader.from_batches(schema, _answered(call, sources, schema, rows))
+
+
+def _answered(call: ByHand[Any], sources: list[_Source], schema: pa.Schema, rows: int) -> Iterator[pa.RecordBatch]:
+    # By time, and of equal times by the order of the streams.
+    waiting: list[tuple[int, int, pa.Table, Iterator[pa.Table]]] = []
+    for i, source in enumerate(sources):
+        _put(waiting, i, source, source.parts(rows))
+    while waiting:
+        _, i, table, rest = heapq.heappop(waiting)
+        yield from call.push(**{sources[i].name: table}).cast(schema).to_batches()
+        _put(waiting, i, sources[i], rest)
+    yield from call.drain().cast(schema).to_batches()
+
+
+def _put(waiting: list[Any], i: int, source: _Source, rest: Iterator[pa.Table]) -> None:
+    table = next(rest, None)
+    if table is not None:
+        heapq.heappush(waiting, (source.least_time(table), i, table, rest))
+
+
+@dataclass(frozen=True)
+class _Source:
+    """Where the rows of a stream come from."""
+
+    name: str
+    stream: Stream
+    schema: pa.Schema
+    batches: Iterator[pa.RecordBatch]
+
+    def parts(self, rows: int) -> Iterator[pa.Table]:
+        """The rows, at most so many at a time."""
+        for batch in self.batches:
+            for begin in range(0, len(batch), rows):
+                yield pa.Table.from_batches([batch.slice(begin, rows)])
+
+    def least_time(self, table: pa.Table) -> int:
+        """The least time of some rows."""
+        if self.stream.time not in table.column_names:
+            return MIN_TIME  # the push says so
+        micros, null, strange = to_micros(chunk(table[self.stream.time]), self.stream.unit)
+        known = micros[~(null | strange)]
+        return int(np.min(known)) if len(known) else MIN_TIME
+
+
+def _opened(frame: Any, rows: int) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """The columns of a frame, and its batches, read as they are asked for."""
+    import pyarrow.dataset as ds
+
+    if isinstance(frame, str | Path):
+        try:
+            frame = ds.dataset(str(frame), format="parquet")
+        except (OSError, pa.ArrowException, ValueError) as error:
+            raise BadArgument(f"{str(frame)!r} is no Parquet file and no folder of them: {error}") from None
+    if isinstance(frame, ds.Dataset):
+        # Read ahead by one batch: by default it is sixteen, of every one of four files.
+        scanner = frame.scanner(batch_size=rows, batch_readahead=1, fragment_readahead=1)
+        return frame.schema, scanner.to_batches()
+    if isinstance(frame, pa.RecordBatchReader):
+        return frame.schema, iter(frame)
+    if type(frame).__module__.startswith("polars") and hasattr(frame, "collect_batches"):
+        batches = frame.collect_batches(chunk_size=rows, maintain_order=True)
+        return frame.head(0).collect().to_arrow().schema, (b for part in batches for b in part.to_arrow().to_batches())
+    table = arrow_table(with_points(frame))
+    if table is None:
+        kind = f"{type(frame).__module__}.{type(frame).__name__}"
+        raise BadArgument(
+            f"A frame of stream_batches() is a {kind}. Give a RecordBatchReader, a dataset, a path to Parquet, a "
+            "Polars LazyFrame, or a table."
+        )
+    return table.schema, iter(table.to_batches())

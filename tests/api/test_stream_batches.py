@@ -1,0 +1,133 @@
+"""Frames larger than memory: the answers are those of the whole tables, whatever the frames are and however cut."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+
+import appulse as ap
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+QUESTION: dict[str, Any] = {"epsilon": 0.5, "probability": 1.0, "window": 3}
+
+
+def table(seed: int, n: int = 1_000) -> pa.Table:
+    """Rows in order of time."""
+    chance = np.random.default_rng(seed)
+    times = np.sort(chance.uniform(0.0, 100.0, n))
+    return pa.table({"k": np.arange(n), "t": times, "x": chance.random(n) * 5, "y": chance.random(n) * 5})
+
+
+def stream(frame: Any = None, **settings: Any) -> ap.Stream:
+    return ap.Stream(frame, key="k", time="t", value=ap.Exact("x", "y"), **settings)
+
+
+def by_hand(**settings: Any) -> ap.SimilarityJoin:
+    return ap.SimilarityJoin(stream(name="a", **settings), stream(name="b", **settings), **QUESTION)
+
+
+def pairs(found: pa.Table) -> set[tuple[int, int]]:
+    keys = list(zip(found["left_key"].to_pylist(), found["right_key"].to_pylist(), strict=True))
+    assert len(set(keys)) == len(keys)
+    return set(keys)
+
+
+def folder(path: Path, rows: pa.Table) -> Path:
+    """The rows in files."""
+    path.mkdir()
+    for i in range(5):
+        pq.write_table(rows.slice(200 * i, 200), path / f"{i}.parquet")
+    return path
+
+
+FRAMES: dict[str, Callable[[pa.Table, Path], Any]] = {
+    "reader": lambda rows, _: rows.to_reader(max_chunksize=70),
+    "table": lambda rows, _: rows,
+    "dataset": lambda rows, path: ds.dataset(str(folder(path, rows)), format="parquet"),
+    "folder": lambda rows, path: folder(path, rows),
+    "lazy frame": lambda rows, path: pl.scan_parquet(f"{folder(path, rows)}/*.parquet"),
+}
+
+
+@pytest.mark.parametrize("kind", FRAMES)
+@pytest.mark.parametrize("rows", [33, 100_000])
+def test_answers_are_those_of_whole_tables(tmp_path: Path, kind: str, rows: int) -> None:
+    """Each kind of frame, in small batches and in large ones."""
+    a, b = table(0), table(1)
+    join = by_hand()
+    reader = ap.stream_batches(join, a=FRAMES[kind](a, tmp_path / "a"), b=FRAMES[kind](b, tmp_path / "b"), rows=rows)
+    found = reader.read_all()
+    expected = ap.similarity_join(stream(a), stream(b), **QUESTION)
+    assert pairs(found) == pairs(expected)
+    assert len(found) > 500
+    assert len(join.rejects()) == 0
+
+
+def test_nothing_is_read_before_it_is_needed_and_what_left_its_window_is_gone() -> None:
+    """Streams move on together, and a join holds the rows of its windows and of a batch."""
+    read, most, rows = {"a": 0, "b": 0}, 0, {"a": table(0), "b": table(1)}
+
+    def batches(name: str) -> Any:
+        for batch in rows[name].to_batches(max_chunksize=50):
+            read[name] += len(batch)
+            yield batch
+
+    join = by_hand()
+    given: dict[str, Any] = {
+        name: pa.RecordBatchReader.from_batches(frame.schema, batches(name)) for name, frame in rows.items()
+    }
+    reader = ap.stream_batches(join, **given)
+    assert read == {"a": 0, "b": 0}
+    for _ in reader:
+        assert abs(read["a"] - read["b"]) <= 200
+        engine: Any = join._engine
+        most = max(most, len(engine.operator))
+    assert read == {"a": 1_000, "b": 1_000}
+    assert 0 < most < 300  # 30 rows a stream are in a window
+
+
+def test_rows_out_of_order_are_late_unless_the_stream_allows_it() -> None:
+    """As in any push."""
+    a, b = table(0), table(1)
+    swapped = pa.concat_tables([a.slice(500, 500), a.slice(0, 500)])
+    join = by_hand()
+    with pytest.warns(ap.LateRows):
+        ap.stream_batches(join, a=swapped, b=b, rows=100).read_all()
+    assert len(join.rejects()) == 500
+    patient = by_hand(lateness=200)
+    found = ap.stream_batches(patient, a=swapped, b=b, rows=100).read_all()
+    assert pairs(found) == pairs(ap.similarity_join(stream(a), stream(b), **QUESTION))
+
+
+def test_a_call_of_one_stream_takes_its_frame_alone() -> None:
+    """Answers held until the end come last."""
+    a = table(0)
+    call = ap.WindowAggregate(stream(), {"x": "sum"}, window=ap.TumblingWindow(5))
+    found = ap.stream_batches(call, a, rows=100).read_all()
+    expected = ap.window_aggregate(stream(a), {"x": "sum"}, window=ap.TumblingWindow(5))
+    assert found.num_rows == expected.num_rows > 10
+    np.testing.assert_allclose(found["x_sum"].to_numpy(), expected["x_sum"].to_numpy())
+
+
+@pytest.mark.parametrize(
+    ("frames", "message"),
+    [
+        ({"a": table(0)}, "needs a frame for each stream, a, b, and got a"),
+        ({"a": "nowhere/at all", "b": table(0)}, "is no Parquet file and no folder"),
+        ({"a": 5, "b": table(0)}, "is a builtins.int. Give a RecordBatchReader"),
+    ],
+)
+def test_frames_that_cannot_serve_are_errors(frames: dict[str, Any], message: str) -> None:
+    with pytest.raises(ap.BadArgument, match=message):
+        ap.stream_batches(by_hand(), **frames)
+    with pytest.raises(ap.BadArgument, match="a call by hand"):
+        ap.stream_batches(ap.similarity_join, **frames)
