@@ -338,6 +338,31 @@ def test_what_is_no_region_is_a_reject() -> None:
         ap.fence_events(stream, fences, on_reject="fail")
 
 
+def test_a_fence_too_small_for_the_errors_is_reported() -> None:
+    """The least that can be entered is not, and nothing that it reports is ever entered."""
+    chance = np.random.default_rng(4)
+    table = pa.table(
+        {"key": ["a"] * 400, "time": np.arange(400.0), "x": chance.normal(0, 2, 400), "y": chance.normal(0, 2, 400)}
+    )
+    shapes = ["POINT (0 0)", "LINESTRING (0 0, 1 1)", "POINT (0 0)", "POINT (0 0)", shapely.box(-1, -1, 1, 1).wkt]
+    radii = [None, None, 1.3, 1.5, None]
+    fences = pa.table({"query": list("abcde"), "region": shapes, "radius": pa.array(radii, pa.float64())})
+    for value, sigma in ((ap.Gaussian("x", "y", sigma=1.0), 1.0), (ap.Gaussian("x", "y", sigma=0.5), 0.5)):
+        stream = ap.Stream(table, key="key", time="time", value=value)
+        found = ap.fence_events(stream, fences, enter=0.6)
+        never = {row["values"].split('"')[3] for row in ap.rejects(found).to_pylist()}
+        assert never == ({"a", "b", "c", "e"} if sigma == 1.0 else {"a", "b"})
+        assert not never & set(found["query"].to_pylist())
+    assert "can never be entered with errors like these" in ap.rejects(found)["detail"][0].as_py()
+    table = pa.table({"key": ["a"], "time": [0.0], "lat": [47.0], "lon": [8.0]})
+    meadow = pa.table(
+        {"query": ["m"], "region": ["POLYGON ((8 47, 8.0002 47, 8.0002 47.0002, 8 47.0002, 8 47))"]}
+    )  # 15 by 22 m
+    for error, reported in ((5.0, 0), (15.0, 1)):
+        stream = ap.Stream(table, key="key", time="time", value=ap.Position("lat", "lon", sigma=error))
+        assert len(ap.rejects(ap.fence_events(stream, meadow, enter=0.6))) == reported
+
+
 def test_bad_arguments() -> None:
     table = pa.table({"key": ["a"], "time": [0.0], "x": [1.0], "y": [1.0]})
     stream = ap.Stream(table, key="key", time="time", value=ap.Exact("x", "y"))

@@ -13,7 +13,7 @@ from appulse.kernels.regions import BLOCK, RegionIndex, Regions, entries, fill_s
 from appulse.model.batch import Ragged
 from appulse.model.geometries import REGION, cut, read, shapely_module, troubles, widened
 from appulse.model.meaning import digest_of
-from appulse.model.positions import centred
+from appulse.model.positions import centred, degree_scale
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,6 +35,7 @@ __all__ = [
     "RegionSet",
     "Regions",
     "joined",
+    "most_inside",
     "radii_of",
     "regions_of",
     "taken",
@@ -115,6 +116,28 @@ def _arrays(
     arrays = Regions(first, start, bounds, edges, box, radius, centre, np.zeros((len(shapes), 8), np.uint64))
     rasterise(arrays)
     return arrays
+
+
+def most_inside(regions: Regions, sigma: float, earth: Earth | None) -> NDArray[np.float64]:
+    """The most that Pr{inside} of each region can be for normal errors of a deviation, wherever the mean is.
+
+    No set of an area holds more of a normal distribution than the disc of that area around its mean.
+    """
+    radius = np.where(np.isnan(regions.radius), 0.0, regions.radius)
+    a, b = regions.edges[:, :2], regions.edges[:, 2:]
+    owner = np.repeat(np.arange(len(radius)), np.diff(regions.start[regions.first]))
+    origin = regions.box[owner, :2]  # so that nothing large cancels
+    twice = (a - origin)[:, 0] * (b - origin)[:, 1] - (a - origin)[:, 1] * (b - origin)[:, 0]
+    area = 0.5 * np.bincount(owner, twice, len(radius))
+    if earth is not None:
+        # A degree of longitude is longest where the region is nearest to the equator, one of latitude near a pole.
+        south, north = regions.box[:, 1], regions.box[:, 3]
+        near = np.where((south <= 0.0) & (north >= 0.0), 0.0, np.minimum(np.abs(south), np.abs(north)))
+        unit = np.ones(len(near))
+        area *= degree_scale(near, unit, earth)[:, 0] * degree_scale(np.full(len(near), 90.0), unit, earth)[:, 1]
+    square = np.where(np.isnan(regions.radius), area / np.pi, radius**2)
+    most: NDArray[np.float64] = -np.expm1(-square / (2.0 * sigma**2))
+    return most
 
 
 def taken(regions: Regions, rows: NDArray[np.int64]) -> Regions:

@@ -24,7 +24,7 @@ from appulse.model.geometries import geometries_of
 from appulse.model.meaning import digest_of, real, seconds
 from appulse.model.motion import Straight
 from appulse.model.positions import earth_of
-from appulse.model.regions import QUERY, RADIUS, REGION, radii_of, regions_of
+from appulse.model.regions import QUERY, RADIUS, REGION, most_inside, radii_of, regions_of
 from appulse.model.strings import decode
 from appulse.model.times import duration, from_micros
 from appulse.model.uncertainty import Exact, Gaussian, Position, dimensions
@@ -212,6 +212,13 @@ def resolve_fences(
     refused = refused_queries(shown, wrong, call.reject_schema, why.BAD_REGION)
     if len(refused) and on_reject == "fail":
         raise bad_rows(len(refused), refused.slice(0, 1).to_pylist()[0])
+    sigma = value.sigma if isinstance(value, Gaussian | Position) else None
+    most = most_inside(regions.arrays, sigma, earth) if isinstance(sigma, float) and sigma > 0.0 else None
+    if most is not None:
+        told = f"can never be entered with errors like these: of a reading with sigma={sigma:g} at most "
+        small = np.flatnonzero(most < call.plan.enter).tolist()
+        never = [(int(regions.rows[i]), f"{told}{most[i]:.3g} lies inside, and enter={enter:g}") for i in small]
+        refused = pa.concat_tables([refused, refused_queries(shown, never, call.reject_schema, why.NEVER_TRUE)])
     return replace(call, refused_fences=refused)
 
 
