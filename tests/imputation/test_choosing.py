@@ -169,6 +169,14 @@ def test_auto_takes_locations() -> None:
     assert auto.scores["inverse distance"].crps < 0.2 * auto.scores["interpolation"].crps
 
 
+def test_rows_that_come_one_by_one_are_filled_without_a_look_around() -> None:
+    values, lost = sums(400)
+    auto = ap.AutoImputer()
+    imputer = auto.chosen(*arguments_of(values, lost), whole=False)
+    assert set(auto.scores) == {"regression", "nearest", "mean"}
+    assert not imputer.bind("abcd").in_order
+
+
 def test_places_that_are_none_are_told() -> None:
     with pytest.raises(ap.BadArgument, match="different numbers of coordinates"):
         ap.SpatialImputer({"a": (1.0, 2.0), "b": (1.0,)})

@@ -154,3 +154,32 @@ def test_batch_frames_take_the_newest_version_and_count_windows_tell_it(spark: S
         answers, _ = drained(ap.similarity_join(*read, imputer=saved, **settings), tmp_path / "out")
     assert rows_of(answers) == rows_of(expected)
     assert max(told["repository"] for told in metrics) == 1
+
+
+def chosen_by_rows(auto: ap.AutoImputer, rows: pa.Table) -> Any:
+    """What the driver chooses by these rows."""
+    values = np.column_stack([rows[name].to_numpy(zero_copy_only=False) for name in "abc"])
+    values = values[~np.isnan(values).all(axis=1)]
+    n = len(values)
+    return auto.chosen("abc", values, 1_000_000 * np.arange(n), np.zeros(n, np.int64), whole=False)
+
+
+def test_auto_is_chosen_by_the_driver_once(spark: SparkSession, tmp_path: Path) -> None:
+    """Of a batch frame by its own rows, of a stream by the rows of the repository."""
+    repository, given = tables()
+    settings: dict[str, Any] = {"epsilon": 0.1, "probability": 0.3, "window": ap.TimeWindow(5)}
+    left = chosen_by_rows(ap.AutoImputer(), given[0])
+    expected = ap.impute(stream(given[0]), left).frame
+    found = ap.impute(stream(spark.createDataFrame(given[0])), "auto").frame
+    assert rows_of(found.toArrow()) == rows_of(expected)
+    fixed = chosen_by_rows(ap.AutoImputer(repository), repository)
+    expected = ap.similarity_join(*map(stream, given), imputer=fixed, **settings)
+    folders = [write_stream(tmp_path / str(s), table, 2) for s, table in enumerate(given)]
+    read = [stream(read_stream(spark, folder)) for folder in folders]
+    with pytest.raises(ap.BadArgument, match=r"Give typical complete rows: imputer=ap\.AutoImputer\(repository\)"):
+        ap.similarity_join(*read, imputer="auto", **settings)
+    pairs = ap.similarity_join(*read, imputer=ap.AutoImputer(repository), **settings)
+    assert any("by CRPS" in text for text in ap.explain(pairs).steps.values())
+    answers, _ = drained(pairs, tmp_path / "out")
+    assert rows_of(answers) == rows_of(expected)
+    assert len(expected) > 10

@@ -51,7 +51,7 @@ def impute(stream: Framed[Result], imputer: OneImputer) -> Stream[Result]:
     if is_spark(stream.frame):
         from appulse.engines.spark.imputing import filled_frame
 
-        return imputing.filled_stream(stream, filled_frame(stream, imputing.bound(imputer, model)))
+        return imputing.filled_stream(stream, filled_frame(stream, imputer))
     from appulse.engines.local import as_table
 
     table = as_table(stream.frame)

@@ -21,7 +21,7 @@ from appulse.model.times import to_micros
 from appulse.model.uncertainty import Incomplete, Samples
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -168,6 +168,30 @@ def chosen_for(imputer: Any, stream: Stream, table: pa.Table, beside: Mapping[st
     if read is None:  # what is wrong with a frame the call is going to tell
         return imputer
     return imputer.chosen(stream.value.columns, *read, beside) if len(read[0]) else LastValueImputer()
+
+
+def chosen_by_sample(imputer: Any, stream: Stream, sample: Callable[[int, list[str]], pa.Table | None]) -> Any:
+    """As `chosen_for`, for rows that come piece by piece: by a sample of the stream, else by the repository's rows.
+
+    ``sample`` takes the most rows and the columns; it is None where the stream cannot be read beforehand. What looks at
+    rows around is not tried.
+    """
+    if imputer == "auto":
+        imputer = AutoImputer()
+    if not isinstance(imputer, AutoImputer) or not isinstance(stream.value, Incomplete):
+        return imputer
+    columns = stream.value.columns
+    table = sample(imputer.sample, list(dict.fromkeys([*columns, stream.time, *stream.partitions])))
+    read = None if table is None else _usable(stream, table)
+    if read is None:
+        if imputer.repository is None:
+            raise BadArgument(
+                f"imputer='auto' chooses by rows of stream {stream.name or 'stream'!r}, and a streaming frame has none "
+                "yet. Give typical complete rows: imputer=ap.AutoImputer(repository)."
+            )
+        rows = imputer.repository.matrix(columns).T
+        read = rows, 1_000_000 * np.arange(len(rows)), np.zeros(len(rows), np.int64)
+    return imputer.chosen(columns, *read, whole=False)
 
 
 def _usable(stream: Stream, table: pa.Table) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]] | None:

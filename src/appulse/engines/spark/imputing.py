@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -11,16 +12,29 @@ from weakref import WeakKeyDictionary
 from pyspark import SparkFiles, TaskContext
 from pyspark.sql import types as T  # noqa: N812 - the house name of this module
 
-from appulse.engines.imputing import SAMPLES, TOLD, WEIGHTS, check_filled, filled_field, filled_table, refuse_in_order
-from appulse.engines.spark.inputs import gathered
+from appulse.engines.imputing import (
+    SAMPLES,
+    TOLD,
+    WEIGHTS,
+    bound,
+    check_filled,
+    chosen_by_sample,
+    filled_field,
+    filled_table,
+    incomplete_model,
+    refuse_in_order,
+)
+from appulse.engines.spark.inputs import gathered, quoted
 from appulse.engines.spark.shared import driver_folder
 from appulse.engines.spark.tagged import arrow_schema, spark_type
+from appulse.imputation.choosing import AutoImputer
 from appulse.imputation.imputer import DependencyFill, DependencyImputer, stored
 from appulse.imputation.storage import write_file
 from appulse.imputation.versions import VersionedFill, chosen, mapped
+from appulse.model.stream import stream_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
     from numpy.typing import NDArray
@@ -47,6 +61,7 @@ class SharedFill:
 
     def __init__(self, fill: Fill, spark: SparkSession) -> None:
         self._meaning = fill.meaning()
+        self.report = getattr(fill, "report", "")
         self._source: _Source
         if isinstance(fill, VersionedFill):
             self._source = _Versions(fill)
@@ -136,6 +151,27 @@ def _file_name(fill: DependencyFill, spark: SparkSession) -> str:
     return known[key]
 
 
+def sampled_imputer(imputer: Any, streams: Sequence[Stream], *, self_join: bool) -> Any:
+    """The imputer of a call, those chosen by the driver that are automatic, once: then a mapping by stream name."""
+    names = stream_names(streams, self_join=self_join)
+    given = imputer if isinstance(imputer, Mapping) else dict.fromkeys(names, imputer)
+    if not any(isinstance(one, str | AutoImputer) for one in given.values()):
+        return imputer
+    known = dict(zip(names, streams, strict=True))
+    return {name: _sampled(one, known[name]) if name in known else one for name, one in given.items()}
+
+
+def _sampled(imputer: Any, stream: Stream) -> Any:
+    frame = stream.frame
+
+    def sample(most: int, columns: list[str]) -> pa.Table | None:
+        if frame.isStreaming or any(column not in frame.columns for column in columns):
+            return None
+        return frame.select(*map(quoted, columns)).limit(most).toArrow()
+
+    return chosen_by_sample(imputer, stream, sample)
+
+
 def with_shared_fills(call: JoinCall, spark: SparkSession) -> JoinCall:
     """The call with its imputers sent to the workers."""
     refuse_in_order(call.encodings)
@@ -149,9 +185,9 @@ def with_shared_fills(call: JoinCall, spark: SparkSession) -> JoinCall:
     return replace(call, streams=tuple(encodings))
 
 
-def filled_frame(stream: Stream, fill: Fill) -> DataFrame:
+def filled_frame(stream: Stream, imputer: Any) -> DataFrame:
     """The frame with the columns of `filled_table`, lazily; streaming if it is."""
-    frame = stream.frame
+    frame, fill = stream.frame, bound(_sampled(imputer, stream), incomplete_model(stream))
     check_filled(arrow_schema(frame.schema), stream)
     shared = SharedFill(fill, frame.sparkSession)
     added = [T.StructField(name, spark_type(filled_field(name).type)) for name in (SAMPLES, WEIGHTS, TOLD)]

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 
 from appulse.engines.join.call import JoinCall, resolve
 from appulse.engines.schemas import refuse_changes
-from appulse.engines.spark.imputing import with_shared_fills
+from appulse.engines.spark.imputing import sampled_imputer, with_shared_fills
 from appulse.engines.spark.inputs import quoted
 from appulse.engines.spark.join.ledger_bucket import LedgerBucket, NumberedLedgerBucket
 from appulse.engines.spark.join.number_bucket import NumberBucket, NumberBuckets
@@ -51,6 +51,8 @@ def spark_join(
     sources = Sources.of([stream.frame for stream in streams], [stream.lateness for stream in streams])
     streams = [with_watermark_delay(stream) for stream in streams]
     schemas = [arrow_schema(frame.schema) for frame in sources.frames]
+    if settings.get("imputer") is not None:
+        settings["imputer"] = sampled_imputer(settings["imputer"], streams, self_join=settings["self_join"])
     call = sources.chained(resolved(streams, schemas, options=options, **settings))
     # Values are seen by workers only, whose warnings few read.
     named = names(call.plan.models[0], call.encodings[0].dimensions or 1)
