@@ -34,11 +34,13 @@ class Step:
 def steps(draw: st.DrawFn, case: Case, share: int = 3) -> list[Step]:
     """All rows of a case in some pushes, and some of them withdrawn: before they come, with them, or after them."""
     cut = draw(strategies.pushes(case))
+    # Before it comes, a row is known from others of its key and time by nothing.
+    early = [-alone(table, stream) for table, stream in zip(case.tables, case.streams, strict=True)]
     at = [(p, s, i) for p, push in enumerate(cut) for s, numbers in push.items() for i in numbers]
     withdrawn: list[dict[int, list[int]]] = [{} for _ in range(len(cut) + 2)]
     for p, s, i in at:
         if draw(st.integers(0, share)) == 0:
-            when = min(max(0, p + draw(st.integers(-1, 3))), len(cut))
+            when = min(max(0, p + draw(st.integers(early[s], 3))), len(cut))
             withdrawn[when].setdefault(s, []).append(i)
     cut = [*cut, {}, {}]
     return [Step(added, gone) for added, gone in zip(cut, withdrawn, strict=True)]

@@ -69,10 +69,11 @@ def encode_changes(table: pa.Table, encoding: Encoding) -> tuple[Objects, pa.Tab
     """The good rows, first those that are added, and the bad ones as rejects."""
     assert encoding.change is not None  # noqa: S101 - asked before
     plain = replace(encoding, change=None)
-    given = chunk(table[encoding.change]).cast(pa.string()).to_pylist()
-    does = np.array(
-        [_UNKNOWN if word is None else _WORDS.get(word.strip().lower(), _UNKNOWN) for word in given], object
-    )
+    given = chunk(table[encoding.change]).cast(pa.string())
+    words = given.dictionary_encode()
+    known = [_WORDS.get((word or "").strip().lower(), _UNKNOWN) for word in words.dictionary.to_pylist()]
+    codes = np.asarray(words.indices.fill_null(len(known)))
+    does = np.array([*known, _UNKNOWN], object)[codes]
     if UNDECODED in table.column_names:  # a reject of its own, whatever it does
         does[np.asarray(table[UNDECODED].is_valid())] = _ADD
     added, bad = encode(table.filter(pa.array((does == _ADD) | (does == _UPDATE))), plain)
@@ -82,7 +83,7 @@ def encode_changes(table: pa.Table, encoding: Encoding) -> tuple[Objects, pa.Tab
     return Objects.concat(parts), pa.concat_tables([bad, bad_too, _strange(table, does, given, encoding)])
 
 
-def _strange(table: pa.Table, does: NDArray[Any], given: list[str | None], encoding: Encoding) -> pa.Table:
+def _strange(table: pa.Table, does: NDArray[Any], given: pa.Array, encoding: Encoding) -> pa.Table:
     """Rows whose change is no word that is known."""
     at = np.flatnonzero(does == _UNKNOWN)
     table = plain_types(table.select(encoding.columns()).take(pa.array(at)).combine_chunks())
@@ -90,7 +91,7 @@ def _strange(table: pa.Table, does: NDArray[Any], given: list[str | None], encod
     defects.mark(
         np.ones(len(at), bool),
         why.BAD_CHANGE,
-        lambda i: f"column {encoding.change!r} is {given[at[i]]!r}, wanted 'add' or 'remove'",
+        lambda i: f"column {encoding.change!r} is {given[int(at[i])].as_py()!r}, wanted 'add' or 'remove'",
     )
     return rejects_of(table, encoding, defects)
 

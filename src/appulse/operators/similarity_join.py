@@ -45,7 +45,7 @@ from appulse.operators.pairs import (
 from appulse.operators.partners import Partners
 from appulse.operators.presence import Windows, pair_factor
 from appulse.operators.store import WindowBuffer
-from appulse.operators.withdrawals import same_rows
+from appulse.operators.withdrawals import GONE, same_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -279,8 +279,15 @@ class SimilarityJoin:
             if len(gone):
                 assert store.serial is not None  # noqa: S101 - rows may be withdrawn
                 ended.append(self.standing.without(store.serial.view[gone] * len(self._stores) + own))
-                store.keep(np.setdiff1d(np.arange(len(store)), gone))
+                self._forget(store, gone)
         return self._left(Answers.concat(ended))
+
+    def _forget(self, store: WindowBuffer, rows: NDArray[np.int64]) -> None:
+        """Rows of a store meet nobody any more; they are left out once they are many, or the index is another."""
+        store.group.view[rows] = GONE
+        stays = store.group.view != GONE
+        if store.line is not None or 4 * int(stays.sum()) < 3 * len(store):
+            store.keep(np.flatnonzero(stays))
 
     def renumber(self, withdrawn: WindowStarts) -> Answers:
         """Under windows that go by rows: forget rows by their numbers; those behind them move up."""
@@ -321,7 +328,7 @@ class SimilarityJoin:
         """Rows of a store that its window still holds."""
         store = self._stores[own]
         if self.plan.rule is None:
-            return np.arange(len(store))
+            return np.flatnonzero(store.group.view != GONE)
         self._grow_floor()
         return np.flatnonzero(store.rank.view >= self._floor[store.group.view, self._stream_of[own]])
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,7 +34,10 @@ if TYPE_CHECKING:
     Held = list[tuple[int, Objects]]  # rows by stream
     Identity = tuple[int, bytes, bytes]  # time, key, group
 
+#: The group of rows of a window that are withdrawn: no row to come is in it.
+GONE = -1
 _COMPACT_FROM = 4096
+_MOST_PARTS = 32
 
 
 @dataclass(frozen=True)
@@ -84,12 +88,31 @@ def some_like(
     time: NDArray[np.int64], keys: Callable[[NDArray[np.int64]], Bytes], wanted: Withdrawals | Objects
 ) -> NDArray[np.int64]:
     """Rows that have a time and a key among those wanted, and few others."""
-    at = np.flatnonzero(np.isin(time, wanted.time))
+    at = _among(time, wanted.time)
     numbers, theirs = np.empty(len(at), np.int64), np.empty(len(wanted), np.int64)
     mine = keys(at)
     key_numbers(mine.offsets, mine.data, numbers)
     key_numbers(wanted.key.offsets, wanted.key.data, theirs)
-    return at[np.isin(numbers, theirs)]
+    return at[_among(numbers, theirs)]
+
+
+def _among(values: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where values are some of those that are wanted."""
+    known = np.sort(wanted)
+    found: NDArray[np.bool_] = known[np.minimum(np.searchsorted(known, values), len(known) - 1)] == values
+    at: NDArray[np.int64] = np.flatnonzero(found)
+    return at
+
+
+class _Part:
+    """Rows that came together, and which of them stand."""
+
+    def __init__(self, rows: Objects) -> None:
+        self.rows, self.stands = rows, np.ones(len(rows), bool)
+
+    @property
+    def standing(self) -> Objects:
+        return self.rows.filter(self.stands)
 
 
 class Ledger:
@@ -97,14 +120,18 @@ class Ledger:
 
     def __init__(self, streams: int, keys: Keys) -> None:
         self._keys = keys
-        self._standing: list[list[Objects]] = [[] for _ in range(streams)]
+        self._parts: list[list[_Part]] = [[] for _ in range(streams)]
         self._waiting: list[list[Withdrawals]] = [[] for _ in range(streams)]
         self._kept = 0
+
+    def __len__(self) -> int:
+        """Rows that stand, and some that have left."""
+        return sum(int(part.stands.sum()) for parts in self._parts for part in parts)
 
     @property
     def nbytes(self) -> int:
         """Bytes held."""
-        rows = sum(part.nbytes for _, part in self.standing())
+        rows = sum(part.rows.nbytes for parts in self._parts for part in parts)
         return rows + sum(part.nbytes for _, part in self.waiting())
 
     @property
@@ -114,7 +141,8 @@ class Ledger:
 
     def standing(self) -> Held:
         """The rows that stand, by stream."""
-        return [(stream, part) for stream, parts in enumerate(self._standing) for part in parts if len(part)]
+        parts = [(stream, part.standing) for stream, own in enumerate(self._parts) for part in own]
+        return [(stream, rows) for stream, rows in parts if len(rows)]
 
     def waiting(self) -> list[tuple[int, Withdrawals]]:
         """The withdrawals that wait for their rows, by stream."""
@@ -122,8 +150,11 @@ class Ledger:
 
     def stand(self, stream: int, rows: Objects) -> None:
         """These rows stand from now on."""
+        parts = self._parts[stream]
         if len(rows):
-            self._standing[stream].append(rows)
+            parts.append(_Part(rows))
+        if len(parts) > _MOST_PARTS:
+            self._parts[stream] = [_Part(Objects.concat([part.standing for part in parts]))]
 
     def wait(self, stream: int, asked: Withdrawals) -> None:
         """These withdrawals wait for their rows."""
@@ -132,18 +163,20 @@ class Ledger:
 
     def forget(self, held: Callable[[int, Objects], NDArray[np.bool_]], *, now: bool = False) -> None:
         """Leave out rows that are not ``held`` any more, where they may be many, or ``now``."""
-        rows = sum(len(part) for parts in self._standing for part in parts)
+        rows = sum(len(part.rows) for parts in self._parts for part in parts)
         if not now and (rows < _COMPACT_FROM or rows < 2 * self._kept):
             return
-        for stream, parts in enumerate(self._standing):
-            whole = [Objects.concat(parts)] if len(parts) else []
-            self._standing[stream] = [part.filter(held(stream, part)) for part in whole]
-        self._kept = sum(len(part) for parts in self._standing for part in parts)
+        for stream, parts in enumerate(self._parts):
+            if parts:
+                whole = Objects.concat([part.standing for part in parts])
+                self._parts[stream] = [_Part(whole.filter(held(stream, whole)))]
+        self._kept = len(self)
 
     def renumber(self, numbers: Callable[[int, Objects], NDArray[np.int64]]) -> None:
         """Rows that stand have these numbers from now on."""
-        for stream, parts in enumerate(self._standing):
-            self._standing[stream] = [replace(part, number=numbers(stream, part)) for part in parts]
+        for stream, parts in enumerate(self._parts):
+            for part in parts:
+                part.rows = replace(part.rows, number=numbers(stream, part.rows))
 
     def settle(
         self, came: Held, asked: Sequence[tuple[int, Withdrawals]], held: Callable[[int, Objects], NDArray[np.bool_]]
@@ -156,41 +189,56 @@ class Ledger:
             self.wait(stream, part)
         if not any(map(len, self._waiting)):
             return came, []
-        self.forget(held, now=True)
         stay, gone = [], []
-        for stream in range(len(self._standing)):
-            fresh = [rows for s, rows in came if s == stream]
-            wanted = self._waiting[stream]
-            if not wanted:
-                stay += [(stream, rows) for rows in fresh]
-                continue
-            settled = self._settled(stream, Withdrawals.concat(wanted), fresh)
-            stay += [(stream, rows) for rows in settled[0] if len(rows)]
-            gone += [(stream, rows) for rows in settled[1]]
+        for stream, waiting in enumerate(self._waiting):
+            fresh = [_Part(rows) for s, rows in came if s == stream]
+            if waiting:
+                found = self._settled(stream, Withdrawals.concat(waiting), fresh, partial(held, stream))
+                gone += [(stream, rows) for rows in found]
+            stay += [(stream, part.standing) for part in fresh if part.stands.any()]
         return stay, gone
 
-    def _settled(self, stream: int, wanted: Withdrawals, fresh: list[Objects]) -> tuple[list[Objects], list[Objects]]:
-        old = self._standing[stream]
-        before = sum(map(len, old))
-        stood = Objects.concat([replace(part, number=None, frame=None) for part in old]) if old else None
-        came = Objects.concat(fresh) if fresh else None
-        named = _Named.of(
-            [(rows, self._keys(stream, rows)) for rows in (stood, came) if rows is not None and len(rows)], wanted
-        )
+    def _settled(
+        self, stream: int, wanted: Withdrawals, fresh: list[_Part], held: Callable[[Objects], NDArray[np.bool_]]
+    ) -> list[Objects]:
+        """Rows that stood and are withdrawn; those that came and are do not stand."""
+        old = self._parts[stream]
+        parts = [*old, *fresh]
+        begins = np.cumsum([0, *(len(part.rows) for part in parts)])
+        some, at = [], []
+        for part, begin in zip(parts, begins.tolist(), strict=False):
+            near = self._near(stream, part, wanted, None if part in fresh else held)
+            if len(near):
+                rows = part.rows.take(near)
+                some.append(replace(rows, key=self._keys(stream, rows), number=None, frame=None))
+                at.append(near + begin)
+        named = _Named.of(some, at)
         # Those that know the values of their rows choose first.
         wanted = wanted.take(np.argsort(wanted.does != WITHDRAWS, kind="stable"))
+        before = int(begins[len(old)])
         found = np.array([named.taken(one, before) for one in _asked(wanted)], np.int64)
         unmet = wanted.filter(found < 0)
         self._waiting[stream] = [unmet] if len(unmet) else []
-        found = found[found >= 0]
         gone = []
-        if (found < before).any():
-            whole = Objects.concat(old)
-            gone.append(whole.take(np.sort(found[found < before])))
-            self._standing[stream] = [_without(whole, found[found < before])]
-        if came is not None and (found >= before).any():
-            fresh = [_without(came, found[found >= before] - before)]
-        return fresh, gone
+        for i, part in enumerate(parts):
+            own = np.sort(found[(found >= begins[i]) & (found < begins[i + 1])]) - begins[i]
+            if len(own):
+                part.stands[own] = False
+                gone += [part.rows.take(own)] if i < len(old) else []
+        return gone
+
+    def _near(
+        self,
+        stream: int,
+        part: _Part,
+        wanted: Withdrawals,
+        held: Callable[[Objects], NDArray[np.bool_]] | None,
+    ) -> NDArray[np.int64]:
+        """Rows of a part that stand and may be wanted."""
+        rows = part.rows
+        near = some_like(rows.time, lambda at: self._keys(stream, rows.take(at)), wanted)
+        near = near[part.stands[near]]
+        return near if held is None or len(near) == 0 else near[held(rows.take(near))]
 
     def lapse(self, before: int) -> list[tuple[int, Withdrawals]]:
         """Withdrawals that will find no row any more, as none of a time before this can come."""
@@ -204,10 +252,6 @@ class Ledger:
                 lapsed.append((stream, waiting.filter(over)))
                 self._waiting[stream] = [waiting.filter(~over)] if not over.all() else []
         return lapsed
-
-
-def _without(rows: Objects, at: NDArray[np.int64]) -> Objects:
-    return rows.take(np.setdiff1d(np.arange(len(rows)), at))
 
 
 def _asked(wanted: Withdrawals) -> list[tuple[Identity, int, bytes]]:
@@ -229,16 +273,9 @@ class _Named:
     values: Mapping[int, bytes]
 
     @classmethod
-    def of(cls, parts: list[tuple[Objects, Bytes]], wanted: Withdrawals) -> _Named:
-        """Rows that are wanted, numbered through all parts."""
+    def of(cls, some: list[Objects], at: list[NDArray[np.int64]]) -> _Named:
+        """Rows that may be wanted, and where they are."""
         named: dict[Identity, list[int]] = defaultdict(list)
-        some, at, begin = [], [], 0
-        for rows, keys in parts:
-            near = some_like(rows.time, keys.take, wanted)
-            if len(near):
-                some.append(replace(rows.take(near), key=keys.take(near)))
-                at.append(near + begin)
-            begin += len(rows)
         if not some:
             return cls(named, {})
         rows, places = Objects.concat(some), np.concatenate(at)
@@ -250,7 +287,8 @@ class _Named:
             named[identity].append(i)
         several = sorted(i for own in named.values() if len(own) > 1 for i in own)
         values = dict(zip(places[several].tolist(), digests(rows.take(np.array(several, np.int64))), strict=True))
-        return cls({identity: places[own].tolist() for identity, own in named.items()}, values)
+        place = places.tolist()
+        return cls({identity: [place[i] for i in own] for identity, own in named.items()}, values)
 
     def taken(self, asked: tuple[Identity, int, bytes], before: int) -> int:
         """The row that a withdrawal means, which no other means then; -1: there is none."""
@@ -269,7 +307,8 @@ def same_rows(
     store: WindowBuffer, form: Form, rows: Objects, labels: tuple[LabelNumbers, LabelNumbers]
 ) -> NDArray[np.int64]:
     """Where a store holds rows that are the same as some others, one for each that it has."""
-    at = some_like(store.time.view, store.keys, rows)
+    near = some_like(store.time.view, store.keys, rows)
+    at: NDArray[np.int64] = near[store.group.view[near] != GONE]
     if len(at) == 0:
         return at
     held = store.objects(form, at, *labels)
@@ -284,7 +323,8 @@ def same_rows(
             own.insert(0, own.pop(values.index(wanted) if wanted in values else 0))
         if own:
             found.append(own.pop(0))
-    return np.sort(at[np.array(found, np.int64)])
+    same: NDArray[np.int64] = np.sort(at[np.array(found, np.int64)])
+    return same
 
 
 def of_no_row(asked: Withdrawals) -> Withdrawals:

@@ -50,7 +50,7 @@ class LedgerBucket(ObjectsBucket):
         self._newest = NEVER
 
     def __len__(self) -> int:
-        return sum(len(rows) for _, rows in self.corrections.ledger.standing())
+        return len(self.corrections.ledger)
 
     @property
     def nbytes(self) -> int:
