@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 _ROOT = Path(__file__).resolve().parent.parent
 _PATIENCE = 240.0  # seconds without progress after which a job counts as stuck
 _CLOSED = "was closed by a drain"
-_FILES = 16
 Rows = Counter[tuple[Any, ...]]
 
 
@@ -298,10 +297,10 @@ def faults(trial: Trial, many: int, random: Random) -> Counter[str]:
     return figures
 
 
-def trials(folder: Path, kinds: Sequence[str] | None = None) -> list[Trial]:
-    """Every kind of job, each with a sink; those whose servers cannot be had are reported and left out."""
+def trials(folder: Path, kinds: Sequence[str] | None, files: int) -> list[Trial]:
+    """Every kind of job, or these, over so many files; those whose servers cannot be had are reported and left out."""
     source = folder / "in"
-    write_input(source, _FILES, 100, seed=5)
+    write_input(source, files, 100, seed=5)
     found = []
     for kind in KINDS:
         if kinds is None or kind in kinds:

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean, median
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import psutil
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 import appulse as ap
@@ -71,19 +73,21 @@ def upgrade(folder: Path) -> Figures:
         for job in ("counted", "sensors", "queries"):
             before = json.loads((place / job / "answers.json").read_text())
             after = checkpoints.run(spark, job, place / job, 1, drain=True)
-            goes_on = _rounded([*before, *after]) == _rounded(checkpoints.unbroken(job))
+            whole, without = checkpoints.unbroken(job), "probability"
+            # Probabilities that older versions took from points are exact now: those before are not compared.
+            goes_on = _rounded(after) <= _rounded(whole)
+            goes_on = goes_on and _rounded([*before, *after], without) == _rounded(whole, without)
             say(f"{archive.name}, {job}: {len(before)} answers before, {len(after)} after, {goes_on}")
             resumed = resumed and goes_on
     return {"upgrade_resumes": float(resumed)}
 
 
-def _rounded(rows: list[str]) -> list[str]:
-    found = []
-    for text in rows:
-        row = json.loads(text)
+def _rounded(rows: list[str], without: str = "") -> Counter[str]:
+    found: Counter[str] = Counter()
+    for row in map(json.loads, rows):
         plain = {n: round(value, 9) if isinstance(value, float) else value for n, value in row.items()}
-        found.append(json.dumps(plain, sort_keys=True))
-    return sorted(found)
+        found[json.dumps({n: v for n, v in plain.items() if n != without}, sort_keys=True)] += 1
+    return found
 
 
 def first_batch_of_fresh_worker(folder: Path) -> Figures:
@@ -158,7 +162,7 @@ def soak(folder: Path, seconds: float) -> Figures:
         begun = time.monotonic()
         number = 0
         while (now := time.monotonic() - begun) < seconds:
-            # A burst in every quarter but the last part of each: 5 % of the time at 3 times the load.
+            # At the beginning of every quarter: 5 % of the time.
             burst = (now % (seconds / 4)) < seconds / 80
             rows = int(rate * _EVERY * (_BURST if burst else 1.0))
             _feed(place / "in", number, rows, watch)
@@ -204,9 +208,8 @@ def _joined(rows: DataFrame) -> DataFrame:
 def _feed(folder: Path, number: int, rows: int, watch: _Watch) -> None:
     table = uniform_points(np.random.default_rng(number), rows, rows / _EVERY, _SIDE, watch.fed)
     now = int(time.time() * 1e6)
-    stamps = np.linspace(now - _EVERY * 1e6, now, rows).astype("datetime64[us]")
-    table = table.set_column(1, "ts", [stamps])
-    table = table.cast(table.schema)
+    stamps = pa.array(np.linspace(now - _EVERY * 1e6, now, rows).astype(np.int64)).cast(pa.timestamp("us", "UTC"))
+    table = table.set_column(1, "ts", stamps)
     pq.write_table(table, folder / f".{number}")
     os.rename(folder / f".{number}", folder / f"{number:06}.parquet")  # noqa: PTH104 - as one step
     watch.fed += rows
