@@ -273,14 +273,14 @@ def test_a_stream_per_cab_gives_the_pairs_of_one_stream_joined_with_itself(monke
     cabs = {cab: track.reset_index(drop=True) for cab, track in fixes.groupby("cab")}
     several = ap.similarity_join(
         *(source.stream(cabs[name], name) for name, source in table.sources.items()),
-        epsilon=join.within,
+        **join.measured,
         probability=join.probability,
         window=window,
     )
     one = ap.self_join(
         table.sources["abboip"].stream(fixes, None),
         different="cab",
-        epsilon=join.within,
+        **join.measured,
         probability=join.probability,
         window=window,
     )

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from appulse.windows.definitions import Window
 
+    Groups: TypeAlias = tuple[tuple[tuple[int, ...], float], ...]
     Covariance: TypeAlias = tuple[tuple[float, ...], ...]
     Model: TypeAlias = ap.Exact | ap.Samples | ap.Gaussian | ap.Ball | ap.Incomplete | ap.Position
 
@@ -63,6 +64,7 @@ class Object:
     gaussian: tuple[tuple[float, ...], Covariance] | None = None
     earth: str | None = None
     altitude_sigma: float = 0.0
+    margin: float = 0.0
 
     @property
     def mass(self) -> Fraction:
@@ -197,6 +199,10 @@ def defects(row: Mapping[str, Any], stream: ap.Stream, d: int, attribute: str | 
         found.add("existence outside (0, 1]")
     if attribute is not None and not math.isfinite(_number(row[attribute])):
         found.add("non-finite value")
+    if not math.isfinite(margin_of(row, stream)):
+        found.add("non-finite value")
+    elif margin_of(row, stream) < 0.0:
+        found.add("negative margin")
     model = stream.value
     if isinstance(model, ap.Samples):
         found |= _sample_defects(row, model, d)
@@ -281,6 +287,15 @@ def spreads(row: Mapping[str, Any], model: Model) -> list[float]:
 
 def object_of(row: Mapping[str, Any], stream: ap.Stream) -> Object:
     """The object a good row holds."""
+    return replace(_object_of(row, stream), margin=margin_of(row, stream))
+
+
+def margin_of(row: Mapping[str, Any], stream: ap.Stream) -> float:
+    """What a row adds to epsilon."""
+    return _number(row[stream.margin]) if isinstance(stream.margin, str) else stream.margin
+
+
+def _object_of(row: Mapping[str, Any], stream: ap.Stream) -> Object:
     model = stream.value
     existence = Fraction(1) if stream.existence is None else Fraction(row[stream.existence])
     if isinstance(model, ap.Samples):
@@ -390,13 +405,49 @@ def is_close(x: Sequence[float], y: Sequence[float], epsilon: float) -> bool:
     return d2 <= limit_of(epsilon) * limit_of(epsilon)
 
 
-def samples_probability(a: Object, b: Object, epsilon: float) -> Fraction:
+def samples_probability(a: Object, b: Object, epsilon: float | Groups, metric: str = "euclidean") -> Fraction:
     """Lian & Chen 2009, Eq. 2, exactly."""
     total = Fraction(0)
     for (x, p), (y, q) in product(zip(a.points, a.weights, strict=True), zip(b.points, b.weights, strict=True)):
-        if is_close(x, y, epsilon):
+        if matches(x, y, epsilon, metric):
             total += p * q
     return total
+
+
+def matches(x: Sequence[float], y: Sequence[float], epsilon: float | Groups, metric: str) -> bool:
+    """The house rule, in every group of dimensions."""
+    groups = ((tuple(range(len(x))), epsilon),) if isinstance(epsilon, float) else epsilon
+    return all(_near([x[k] for k in own], [y[k] for k in own], bound, metric) for own, bound in groups)
+
+
+def _near(x: Sequence[float], y: Sequence[float], epsilon: float, metric: str) -> bool:
+    gaps = [abs(a - b) for a, b in zip(x, y, strict=True)]
+    if metric == "manhattan":
+        return sum(gaps) <= limit_of(epsilon)
+    return max(gaps) <= limit_of(epsilon) if metric == "chebyshev" else is_close(x, y, epsilon)
+
+
+def groups_by_number(epsilon: Any, streams: Sequence[ap.Stream], d: int) -> Any:
+    """Epsilons of groups of dimensions, by their numbers."""
+    names = dimension_names(streams[0].value, d)
+    if not isinstance(epsilon, dict) or set(epsilon) == {"horizontal", "vertical"}:
+        return epsilon
+    named = [((own,) if isinstance(own, str) else own, bound) for own, bound in epsilon.items()]
+    return tuple((tuple(names.index(name) for name in own), float(bound)) for own, bound in named)
+
+
+def scaled(value: Object, units: Sequence[float]) -> Object:
+    """An object whose dimensions are divided by units."""
+    points = tuple(tuple(x / unit for x, unit in zip(point, units, strict=True)) for point in value.points)
+    if value.gaussian is None:
+        return replace(value, points=points)
+    mean, covariance = value.gaussian
+    by = np.outer(units, units)
+    divided = tuple(x / unit for x, unit in zip(mean, units, strict=True))
+    matrix: Covariance = tuple(map(tuple, (np.array(covariance) / by).tolist()))
+    # In many dimensions only one deviation for all of them is answered in closed form.
+    closed = len(mean) <= 3 or is_isotropic(matrix)
+    return replace(value, points=points, gaussian=(divided, matrix) if closed else None)
 
 
 def worlds_probability(a: Object, b: Object, epsilon: float) -> Fraction:
@@ -470,13 +521,17 @@ def normal_probability(gap: Sequence[float], covariance: Covariance, epsilon: fl
     return normal.within(gap, covariance, epsilon)
 
 
-def probability(a: Object, b: Object, epsilon: float | Mapping[str, float]) -> Fraction | float:
-    """Pr{both exist and lie within epsilon}: a fraction where it is exact."""
+def probability(a: Object, b: Object, epsilon: Any, metric: str = "euclidean") -> Fraction | float:
+    """Pr{both exist and lie within epsilon and their margins}: a fraction where it is exact."""
+    if isinstance(epsilon, float):
+        epsilon += a.margin + b.margin
     if a.earth is not None and len(a.mean) == 3:
         return altitude_probability(a, b, epsilon)
-    assert isinstance(epsilon, float)
-    if a.gaussian is None or b.gaussian is None:
-        return samples_probability(a, b, epsilon)
+    d = len(a.mean)
+    if a.gaussian is None or b.gaussian is None or (metric == "manhattan" and d > 3):
+        return samples_probability(a, b, epsilon, metric)
+    if not isinstance(epsilon, float) or metric != "euclidean":
+        return _normal_in_groups(a, b, epsilon, metric)
     x, y, covariance = a.gaussian[0], b.gaussian[0], difference(a, b)
     if not np.any(covariance):
         close = is_close(x, y, epsilon) if a.earth is None else distance(a, b) <= limit_of(epsilon)
@@ -485,8 +540,36 @@ def probability(a: Object, b: Object, epsilon: float | Mapping[str, float]) -> F
     return float(a.mass * b.mass) * normal_probability(gap, covariance, epsilon)
 
 
-def distance(a: Object, b: Object) -> float:
+def _normal_in_groups(a: Object, b: Object, epsilon: float | Groups, metric: str) -> Fraction | float:
+    """Of two normal objects, where distances are not one Euclidean one."""
+    x, y, covariance = a.mean, b.mean, difference(a, b)
+    if not np.any(covariance):
+        return a.mass * b.mass if matches(x, y, epsilon, metric) else Fraction(0)
+    d = len(x)
+    groups = ((tuple(range(d)), epsilon),) if isinstance(epsilon, float) else epsilon
+    if metric == "chebyshev":
+        groups = tuple(((k,), bound) for own, bound in groups for k in own)
+    gap, found = [p - q for p, q in zip(x, y, strict=True)], float(a.mass * b.mass)
+    matrix = np.array(covariance)
+    of = np.array([next(g for g, (own, _) in enumerate(groups) if k in own) for k in range(d)])
+    if np.any(matrix[of[:, None] != of[None, :]]):
+        return found * normal.inside(gap, matrix, groups, metric)
+    for own, bound in groups:
+        part, there = matrix[np.ix_(own, own)], [gap[k] for k in own]
+        if not np.any(part):
+            found *= _near(there, [0.0] * len(own), bound, metric)
+        elif metric == "euclidean":
+            found *= normal_probability(there, tuple(map(tuple, part.tolist())), bound)
+        else:
+            found *= normal.inside(there, part, ((tuple(range(len(own))), bound),), metric)
+    return found
+
+
+def distance(a: Object, b: Object, metric: str = "euclidean") -> float:
     """Between the mean positions."""
+    if metric != "euclidean":
+        gaps = [abs(x - y) for x, y in zip(a.mean, b.mean, strict=True)]
+        return sum(gaps) if metric == "manhattan" else max(gaps)
     if a.earth is None:
         return math.dist(a.mean, b.mean)
     along = geodesics.distance(a.earth, a.mean[:2], b.mean[:2])
@@ -543,6 +626,7 @@ def rows_of(
     different: str | None = None,
     attribute: str | None = None,
     dimension: str | None = None,
+    scale: Mapping[str, float] | None = None,
 ) -> tuple[list[Row], list[Reject]]:
     """The usable rows of all streams, and the others.
 
@@ -570,6 +654,9 @@ def rows_of(
             if dimension is not None:
                 k = dimension_names(stream.value, d).index(dimension)
                 beside = marginal_of(row, stream.value, value, k)
+            if scale is not None:
+                named = dimension_names(streams[0].value, d)
+                value = scaled(value, [scale.get(name, 1.0) for name in named])
             rows.append(Row(s, i, row[stream.key], row[stream.time], micros, group, differ, value, centre, beside))
     return rows, rejects
 
@@ -613,10 +700,13 @@ def pairs(
     self_join: bool = False,
     different: str | None = None,
     last: int | None = None,
+    metric: str = "euclidean",
+    scale: Mapping[str, float] | None = None,
 ) -> tuple[list[Pair], list[Reject]]:
     """The pairs that match, with their times, and the rejects; rows after the tick ``last`` have not come yet."""
     names = stream_names(streams)
-    rows, rejects = rows_of(tables, streams, d, different, attribute_of(window), dimension_of(window))
+    rows, rejects = rows_of(tables, streams, d, different, attribute_of(window), dimension_of(window), scale)
+    epsilon = groups_by_number(epsilon, streams, d)
     last = max((row.micros for row in rows), default=0) if last is None else last
     found = []
     for a, b, since, until, factor in meetings([row for row in rows if row.micros <= last], names, window, last):
@@ -624,7 +714,7 @@ def pairs(
             continue
         if different is not None and (a.differ is None or b.differ is None or plain(a.differ) == plain(b.differ)):
             continue
-        answer = answer_of(a, b, names, epsilon, probability, factor)
+        answer = answer_of(a, b, names, epsilon, probability, factor, metric)
         if answer is not None:
             found.append(Pair(answer, since, until))
     return found, rejects
@@ -811,9 +901,15 @@ def micros_of_duration(length: float | str | timedelta) -> int:
 
 
 def answer_of(
-    a: Row, b: Row, names: Sequence[str], epsilon: float | Mapping[str, float], alpha: float, factor: Fraction | float
+    a: Row,
+    b: Row,
+    names: Sequence[str],
+    epsilon: Any,
+    alpha: float,
+    factor: Fraction | float,
+    metric: str = "euclidean",
 ) -> Answer | None:
-    found = probability(a.value, b.value, epsilon) * factor
+    found = probability(a.value, b.value, epsilon, metric) * factor
     over = Fraction(found) - threshold_of(alpha)
     exact = isinstance(found, Fraction) and factor == 1
     doubtful = abs(over) < (Fraction(1, 10**13) if exact else Fraction(1, 10**11))
@@ -827,7 +923,7 @@ def answer_of(
         names[right.stream],
         right.key,
         right.time,
-        distance(left.value, right.value),
+        distance(left.value, right.value, metric),
         float(found),
         doubtful,
         unordered=a.stream == b.stream and a.micros == b.micros and isinstance(a.key, dict | list),

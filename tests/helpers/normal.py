@@ -6,6 +6,8 @@ over many short pieces; those without error only make the ball smaller.
 
 from __future__ import annotations
 
+import math
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -57,3 +59,55 @@ def _within(mean: Matrix, deviation: Matrix, radius: Matrix) -> Matrix:
 
 def _angles(v: Matrix, radius: Matrix) -> Matrix:
     return np.arcsin(np.clip(v / radius[:, None], -1.0, 1.0))
+
+
+def inside(gap: Sequence[float], covariance: Any, groups: Sequence[tuple[Sequence[int], float]], metric: str) -> float:
+    """The probability that in each group of dimensions a normal difference is within a distance, by nested quadrature.
+
+    One coordinate after the other, each given those before; what is left of the distances shrinks. Coordinates are
+    taken in the order of the groups, so that the last one is in closed form.
+    """
+    order = [k for dimensions, _ in groups for k in dimensions]
+    group = [g for g, (dimensions, _) in enumerate(groups) for _ in dimensions]
+    mean, matrix = np.array(gap, float)[order], np.array(covariance, float)[np.ix_(order, order)]
+    return _inside(mean, matrix, group, [epsilon for _, epsilon in groups], absolute=metric == "manhattan")
+
+
+def _inside(mean: Matrix, matrix: Matrix, group: list[int], room: list[float], *, absolute: bool) -> float:
+    """``room`` is what is left of each group's distance."""
+    reach, variance, rest = room[group[0]], matrix[0, 0], slice(1, None)
+    if reach < 0.0:
+        return 0.0
+
+    def given(x: float) -> float:
+        if len(mean) == 1:
+            return 1.0
+        left = reach - abs(x) if absolute else math.sqrt(max(0.0, reach * reach - x * x))
+        own = [left if g == group[0] else epsilon for g, epsilon in enumerate(room)]
+        return _inside(mean[rest] + slope * (x - mean[0]), below, group[1:], own, absolute=absolute)
+
+    if variance <= 1e-14 * max(1.0, float(matrix.trace())):
+        slope, below = np.zeros(len(mean) - 1), matrix[rest, rest]
+        return given(float(mean[0])) if abs(mean[0]) <= reach + 1e-9 * max(1.0, reach) else 0.0
+    deviation = math.sqrt(variance)
+    low, high = max(-reach, mean[0] - 9.0 * deviation), min(reach, mean[0] + 9.0 * deviation)
+    if high <= low:
+        return 0.0
+    if len(mean) == 1:
+        return float(ndtr((high - mean[0]) / deviation) - ndtr((low - mean[0]) / deviation))
+    slope = matrix[rest, 0] / variance
+    below = matrix[rest, rest] - np.outer(slope, matrix[0, rest])
+    below[np.abs(below) < 1e-13 * max(1.0, float(np.abs(matrix).max()))] = 0.0
+    moving = [(m, k, room[g]) for m, k, g in zip(mean[rest], slope, group[1:], strict=True) if k]
+    rims = [mean[0] + (rim - m) / k for m, k, left in moving for rim in (-left, left)]
+    peak = mean[0] + deviation * np.r_[-_STEPS, _STEPS]
+    cuts = sorted({low, high, *(x for x in (0.0, *peak, *rims) if low < x < high)})
+    total = 0.0
+    for begin, end in pairwise(np.arcsin(np.clip(np.array(cuts) / reach, -1.0, 1.0))):
+        # Angles, as what is left of a distance is smooth in them up to the rim.
+        theta = 0.5 * (begin + end) + 0.5 * (end - begin) * _NODES
+        x = reach * np.sin(theta)
+        density = np.exp(-0.5 * ((x - mean[0]) / deviation) ** 2) / deviation / math.sqrt(2.0 * math.pi)
+        weights = 0.5 * (end - begin) * _WEIGHTS * density * reach * np.cos(theta)
+        total += sum(weight * given(float(v)) for weight, v in zip(weights, x, strict=True) if weight > 1e-16)
+    return total

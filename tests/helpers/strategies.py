@@ -65,6 +65,8 @@ class Case:
     self_join: bool = False
     different: str | None = None
     emit: str = "matches"
+    metric: str = "euclidean"
+    scale: Any = None
 
     def __repr__(self) -> str:
         tables = [(table.schema.types, table.to_pylist()) for table in self.tables]
@@ -78,6 +80,8 @@ class Case:
             "window": self.window,
         }
         settings |= {"different": self.different} if self.self_join else {}
+        settings |= {"metric": self.metric} if self.metric != "euclidean" else {}
+        settings |= {"scale": self.scale} if self.scale is not None else {}
         return settings | ({"emit": self.emit} if self.emit == "changes" else {})
 
     def framed(self, convert: Callable[[pa.Table], Any] = lambda table: table) -> list[ap.Stream]:
@@ -107,6 +111,7 @@ class Case:
     def question(self) -> dict[str, Any]:
         """What the naive twin is asked, beside rows and streams."""
         settings: dict[str, Any] = {"d": self.d, "self_join": self.self_join, "different": self.different}
+        settings |= {"metric": self.metric, "scale": self.scale}
         return settings | {"epsilon": self.epsilon, "probability": self.probability, "window": self.window}
 
     @property
@@ -177,6 +182,7 @@ existences = st.sampled_from((1.0, 0.5, 0.25, 0.75, 0.9, 0.1, 1 / 3))
 # For windows that count the rows that exist.
 doubts = st.one_of(st.sampled_from((0.1, 0.2, 0.5, 0.9, 0.9, 1.0, 1.0)), st.floats(0.01, 1.0))
 confidences = st.one_of(st.sampled_from((0.5, 0.9, 0.95, 0.999)), st.floats(0.01, 0.9999))
+_margins = st.sampled_from((0.0, 0.0, 0.5, 1.0, 0.3))
 spreads_ = st.sampled_from((0.0, 0.5, 1.0, 0.25, 2.0, 0.3, 1e-3))
 
 
@@ -234,6 +240,7 @@ class _Shape:
     window: str  # its kind
     around: tuple[float, float] = (0.0, 0.0)
     earth: str = "wgs84"
+    margin: str | float = 0.0
 
     @property
     def places(self) -> bool:
@@ -311,7 +318,7 @@ class _Shape:
         if self.model == "covariance":
             fields += [(f"c{k}", number) for k in range(self.d * (self.d + 1) // 2)]
         fields.append(("weights", pa.list_(number)))
-        fields += [("exists", number), ("p0", pa.int64()), ("p1", pa.string())]
+        fields += [("exists", number), ("grow", number), ("p0", pa.int64()), ("p1", pa.string())]
         return pa.schema(fields)
 
 
@@ -338,6 +345,7 @@ def _row(draw: DrawFn, shape: _Shape) -> dict[str, Any]:
         "m": draw(attributes) if shape.delta else None,
         "weights": None,
         "exists": draw(shape.existences) if shape.existence else None,
+        "grow": draw(_margins) * (1000.0 if shape.places else 1.0) if shape.margin == "grow" else None,
         "p0": draw(st.integers(0, 1)),
         "p1": draw(st.sampled_from(("n", "s"))),
     }
@@ -385,6 +393,8 @@ def _spoiled(draw: DrawFn, shape: _Shape, row: dict[str, Any]) -> dict[str, Any]
     ways: list[dict[str, Any]] = [{"id": None}, {"ts": None}]
     if shape.delta:
         ways += [{"m": value} for value in (None, NAN, INF, -INF)]
+    if shape.margin == "grow":
+        ways += [{"grow": value} for value in (-0.5, NAN, None, INF)]
     if shape.time == "float":
         ways += [{"ts": NAN}, {"ts": INF}, {"ts": 1e300}]
     if shape.partitions:
@@ -499,11 +509,12 @@ def cases(
     most: int = 5,
     lateness: bool = False,
     windows: Sequence[str] = ("time",),
+    margins: bool = False,
 ) -> Case:
     """A join of two to four streams, or of one with itself.
 
     ``everywhere`` keeps to key and time types that every engine has. With ``lateness`` streams get one.
-    ``windows`` are the kinds of windows, as `_window` has them.
+    ``windows`` are the kinds of windows, as `_window` has them. With ``margins`` rows have some.
     """
     self_join = draw(st.integers(0, 3)) == 0
     d = draw(st.sampled_from(dimensions))
@@ -523,6 +534,7 @@ def cases(
     # Half of the other windows decide alone: many rows that nearly all match.
     easy = kind != "time" and draw(st.booleans())
     least = most // 2 if easy else 0
+    sizes: tuple[str | float, ...] = ("grow", "grow", 0.5, 0.0) if margins else (0.0,)
     shapes = [
         _Shape(
             model=first if alike else draw(st.sampled_from(usable)),
@@ -539,6 +551,7 @@ def cases(
             window=kind,
             around=around,
             earth=earth,
+            margin=draw(st.sampled_from(sizes)),
         )
         for _ in range(n)
     ]
@@ -554,6 +567,7 @@ def cases(
             partition_by=("p0", "p1")[: shape.partitions],
             lateness=draw(st.sampled_from((0.0, 0.5, 1.0, 3.0))) if lateness else None,
             name=name,
+            margin=shape.margin,
         )
         for shape, name in zip(shapes, names, strict=True)
     )
@@ -561,7 +575,7 @@ def cases(
         tables = [_ordered(table, stream, d) for table, stream in zip(tables, streams, strict=True)]
     scale = 1000.0 if first in (*PLACES, *ALTITUDES) else 1.0
     epsilon: Any = scale * (100.0 if easy else draw(st.sampled_from(EPSILONS)))
-    if first in ALTITUDES and draw(st.booleans()):
+    if first in ALTITUDES and not margins and draw(st.booleans()):
         epsilon = {"horizontal": epsilon, "vertical": 1e5 if easy else draw(st.sampled_from((0.0, 250.0, 650.0)))}
     return Case(
         tables=tuple(tables),
@@ -573,6 +587,29 @@ def cases(
         self_join=self_join,
         different=draw(st.sampled_from((None, "tag"))) if self_join else None,
     )
+
+
+@st.composite
+def measured(draw: DrawFn, /, **kinds: Any) -> Case:
+    """A case with a metric, groups of dimensions, or units of their own, or all of them."""
+    case = draw(cases(**kinds))
+    known = list(naive.dimension_names(case.streams[0].value, case.d))
+    how = draw(st.sets(st.sampled_from(("metric", "groups", "scale")), min_size=1))
+    changes: dict[str, Any] = {}
+    if "metric" in how:
+        changes["metric"] = draw(st.sampled_from(("manhattan", "chebyshev")))
+    if "groups" in how and not any(stream.margin for stream in case.streams):
+        group = [draw(st.integers(0, case.d - 1)) for _ in known]
+        own = [tuple(name for name, g in zip(known, group, strict=True) if g == k) for k in sorted(set(group))]
+        bounds = (case.epsilon, case.epsilon, 0.5, 1.0, 2.0)
+        changes["epsilon"] = {
+            names[0] if len(names) == 1 and draw(st.booleans()) else names: draw(st.sampled_from(bounds))
+            for names in own
+        }
+    if "scale" in how:
+        units = st.sampled_from((0.5, 2.0, 1.0, 4.0))
+        changes["scale"] = {name: draw(units) for name in known if draw(st.booleans())} or {known[0]: 2.0}
+    return replace(case, **changes)
 
 
 # --- arrival ----------------------------------------------------------------------------------------------------

@@ -163,7 +163,9 @@ def test_pairs_of_gaussians_equal_the_definition(data: st.DataObject) -> None:
     for use_bounds in (True, False):
         limit2 = naive.limit_of(epsilon) ** 2
         left, right = Gaussians(x, np.array([p]), np.array([[s]])), Gaussians(y, np.array([q]), np.array([[t]]))
-        gaussian_pairs(RowPairs(one, one), epsilon, limit2, threshold, use_bounds, left, right, NO_TABLE, found)
+        gaussian_pairs(
+            RowPairs(one, one), epsilon, limit2, np.empty(0), threshold, use_bounds, left, right, NO_TABLE, found
+        )
         if math.isnan(found[0]):
             assert truth < threshold
         else:
@@ -202,7 +204,7 @@ def test_pairs_by_a_table_are_those_without(data: st.DataObject) -> None:
     found = []
     for table in (NO_TABLE, ball_table(epsilon, math.hypot(s, t), d)):
         out = np.empty(n)
-        gaussian_pairs(RowPairs(rows, rows), epsilon, epsilon**2, threshold, True, left, right, table, out)
+        gaussian_pairs(RowPairs(rows, rows), epsilon, epsilon**2, np.empty(0), threshold, True, left, right, table, out)
         found.append(out)
     assert found[1] == pytest.approx(found[0], abs=1e-12, nan_ok=True)
 
@@ -346,7 +348,7 @@ def _check_meeting(left: _Side, right: _Side, epsilon: float, alpha: float) -> N
         for use_accept in (True, False):
             verdict = np.empty(len(a), np.int8)
             use = bounds.Use(use_moment, use_square, use_accept, use_accept)
-            bounds.judge(pairs, limit, threshold, use, left.summary(), right.summary(), verdict, upper)
+            bounds.judge(pairs, limit, np.empty(0), threshold, use, left.summary(), right.summary(), verdict, upper)
             for i, j, v, q, at_least in zip(a, b, verdict, truth, upper, strict=True):
                 whole = left.objects[i].mass * right.objects[j].mass
                 if v == bounds.LIKELY:

@@ -62,8 +62,8 @@ def test_what_is_no_point_is_a_reject() -> None:
     mercator = shapely.to_wkb(shapely.set_srid(POINTS[0], 3857), include_srid=True)
     nowhere = struct.pack("<bIdd", 1, 1, float("nan"), float("nan"))
     wkb = [shapely.to_wkb(POINTS[0]), shapely.to_wkb(line), b"no geometry", None, mercator, nowhere]
-    wkb.append(shapely.to_wkb(shapely.Point(0.0, 91.0)))
-    rows = pa.table({"k": list("abcdefg"), "t": [0.0] * 7, "geom": pa.array(wkb, pa.binary())})
+    wkb += [shapely.to_wkb(shapely.Point(0.0, 91.0)), shapely.to_wkb(POINTS[0].buffer(1.0))]
+    rows = pa.table({"k": list("abcdefgh"), "t": [0.0] * 8, "geom": pa.array(wkb, pa.binary())})
     rejects = ap.rejects(_joined(rows, ap.Position(geography="geom"))).sort_by("key").to_pylist()
     assert [(row["key"], row["reason"], row["detail"]) for row in rejects] == [
         ("b", "not a point", "geom is a LineString, not a point"),
@@ -72,6 +72,7 @@ def test_what_is_no_point_is_a_reject() -> None:
         ("e", "not a point", "geom is of SRID 3857, not WGS 84 (4326)"),
         ("f", "not a point", "geom is an empty point"),
         ("g", "latitude outside [-90, 90]", "geom_lat is 91.0, geom_lon is 0.0: they may be swapped"),
+        ("h", "not a point", "geom is a Polygon, not a point"),
     ]
     lists = pa.table({"k": ["a", "b"], "t": [0.0, 0.0], "geom": [[1.0, 2.0], [3.0]]})
     (row,) = ap.rejects(_joined(lists, ap.Position(geography="geom"))).to_pylist()
@@ -122,7 +123,8 @@ def test_spark_takes_them_as_bytes_and_as_geometries(spark: SparkSession) -> Non
     rows = _table(FORMATS["wkb"](POINTS)).to_pandas()
     value, expected = ap.Position(geography="geom"), _joined(_table(), ap.Position("lat", "lon"))
     frame = spark.createDataFrame(rows)
-    frames = [frame, frame.selectExpr("k", "t", "ST_GeomFromWKB(geom, 4326) AS geom")]
+    made = ("ST_GeomFromWKB(geom, 4326)", "ST_GeogFromWKB(geom)")
+    frames = [frame, *(frame.selectExpr("k", "t", f"{function} AS geom") for function in made)]
     for one in frames:
         found = _joined(one, value).toArrow()
         assert sorted(map(str, found.to_pylist())) == sorted(map(str, expected.to_pylist()))

@@ -147,6 +147,7 @@ def test_a_pair_of_ellipses_is_explained(capsys: pytest.CaptureFixture[str]) -> 
     text = ap.explain_pair(HERE, THERE, left=stream, epsilon=1.0, probability=0.1)
     assert "half-space (deviation 2.82843): at most" in text
     assert "ellipse of the difference: semi-axes 2.82843 and 0.707107, the first at 0 degrees to the line" in text
+    assert "along its axes: at most first" in text
     row = {"id": 1, "at": 0, "lat": 50.0, "lon": 10.0, "a": 200.0, "b": 50.0, "angle": 30.0}
     place = ap.Stream(None, key="id", time="at", value=ap.Position("lat", "lon", ellipse=("a", "b", "angle")))
     text = ap.explain_pair(row, row | {"lat": 50.001, "id": 2}, left=place, epsilon=100.0, probability=0.1)

@@ -68,3 +68,23 @@ def test_origins_of_one_earthquake_meet_within_their_errors(data: Callable[[str]
     same = event[found["left_key"].to_numpy()] == event[found["right_key"].to_numpy()]
     assert len(found) > 500
     assert same.mean() > 0.99
+
+
+def test_earthquakes_meet_across_the_180th_meridian(data: Callable[[str], Path]) -> None:
+    """Those of a week on both sides of it, in the Aleutians and near Fiji, at most 500 km apart."""
+    table = pq.read_table(data("quakes/usgs_week.parquet"))
+    lat, lon = table["latitude"].to_numpy(), table["longitude"].to_numpy()
+    table = table.append_column("row", pa.array(np.arange(len(table))))
+    stream = ap.Stream(table, key="row", time="time", value=ap.Position("latitude", "longitude"))
+    found = ap.self_join(stream, epsilon=500_000, probability=1.0, window="7 days")
+    across = {
+        frozenset(pair)
+        for pair in zip(found["left_key"].to_pylist(), found["right_key"].to_pylist(), strict=True)
+        if abs(lon[pair[0]] - lon[pair[1]]) > 180.0
+    }
+    west, east = np.flatnonzero(lon < -170.0), np.flatnonzero(lon > 170.0)
+    one, other = (side.ravel() for side in np.meshgrid(west, east))
+    metres = geodesics.geod("wgs84").inv(lon[one], lat[one], lon[other], lat[other])[2]
+    near = metres <= 500_000
+    assert across == {frozenset(pair) for pair in zip(one[near].tolist(), other[near].tolist(), strict=True)}
+    assert len(across) == 6

@@ -39,14 +39,10 @@ def call_of(case: Case) -> JoinCall:
     return resolve(
         streams,
         [table.schema for table in case.tables],
-        epsilon=case.epsilon,
-        probability=case.probability,
-        window=case.window,
         self_join=case.self_join,
-        different=case.different,
         on_reject="collect",
         options=Options(),
-        emit=case.emit,
+        **{"different": None} | case.settings,
     )
 
 

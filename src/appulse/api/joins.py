@@ -15,7 +15,7 @@ from appulse.engines.encounters.joining import moves, resolve_moving
 from appulse.engines.imputing import Imputers
 from appulse.engines.join.call import Emit, How, JoinCall, Probabilities, check_how, resolve
 from appulse.engines.options import Options, options_of
-from appulse.engines.thresholds import Epsilon
+from appulse.engines.thresholds import Epsilon, Metric, Scale
 from appulse.errors import BadArgument, NotBuilt
 from appulse.model.stream import Result, Stream, stream_names
 from appulse.windows.definitions import GivenWindow, TimeWindow, as_window
@@ -37,7 +37,8 @@ def similarity_join(
     probability: Probability,
     window: GivenWindow,
     imputer: Imputers | None = None,
-    metric: str = "euclidean",
+    metric: Metric = "euclidean",
+    scale: Scale | None = None,
     how: How = "inner",
     likelihood: bool = False,
     density: Positive | None = None,
@@ -83,9 +84,25 @@ def similarity_join(
     of `impute` first and the join then. It adds ``left_filled, right_filled``: what was filled in each row, as
     (attribute, rule), the rule ``"marginal"`` where none matched.
 
+    Distances are ``metric="euclidean"``, ``"manhattan"`` (sums of absolute differences) or ``"chebyshev"`` (the
+    greatest of them). ``scale={dimension: unit}`` divides dimensions first: distances, ``epsilon`` and margins are then
+    in these units. ``epsilon={("x", "y"): 50.0, "z": 10.0}`` gives every group of dimensions a distance of its own; all
+    have to hold, and each dimension belongs to one group.
+
+    >>> import appulse as ap
+    >>> import pyarrow as pa
+    >>> one = pa.table({"id": [1], "at": [0], "x": [0.0], "y": [0.0], "z": [0.0]})
+    >>> two = pa.table({"id": [2], "at": [0], "x": [30.0], "y": [30.0], "z": [8.0]})
+    >>> left, right = (ap.Stream(t, key="id", time="at", value=ap.Exact("x", "y", "z")) for t in (one, two))
+    >>> asked = {"probability": 1, "window": "1 minute"}
+    >>> near = ap.similarity_join(left, right, epsilon={("x", "y"): 50.0, "z": 10.0}, **asked)
+    >>> near["distance"].to_pylist() == [(30**2 + 30**2 + 8**2) ** 0.5]
+    True
+    >>> ap.similarity_join(left, right, epsilon=50, metric="manhattan", **asked).num_rows
+    0
+
     Lian & Chen 2009, Eqs. 1 and 2; Ren et al. 2019, Definition 2.6.
     """
-    _refuse_unbuilt(metric=metric)
     if right is left:
         if more:
             refuse_twice((left, right, *more))
@@ -102,6 +119,8 @@ def similarity_join(
             on_reject=on_reject,
             options=options,
             imputer=imputer,
+            metric=metric,
+            scale=scale,
         )
     return _join(
         (left, right, *more),
@@ -119,6 +138,8 @@ def similarity_join(
         how=how,
         likelihood=likelihood,
         density=density,
+        metric=metric,
+        scale=scale,
     )
 
 
@@ -131,7 +152,8 @@ def self_join(
     window: GivenWindow,
     different: Name | None = None,
     imputer: Imputers | None = None,
-    metric: str = "euclidean",
+    metric: Metric = "euclidean",
+    scale: Scale | None = None,
     emit: Emit = "matches",
     probabilities: Probabilities = "exact",
     values: bool = False,
@@ -143,7 +165,6 @@ def self_join(
     ``different`` names a column in which the two rows have to differ; null does not differ. With ``motion`` rows of one
     key are never a pair. Everything else as in `similarity_join`.
     """
-    _refuse_unbuilt(metric=metric)
     return _join(
         (stream,),
         epsilon=epsilon,
@@ -157,6 +178,8 @@ def self_join(
         probabilities=probabilities,
         values=values,
         imputer=imputer,
+        metric=metric,
+        scale=scale,
     )
 
 
@@ -184,6 +207,8 @@ class SimilarityJoin(ByHand["LocalJoin"]):
         on_reject: OnReject = "collect",
         options: Options | None = None,
         imputer: Imputers | None = None,
+        metric: Metric = "euclidean",
+        scale: Scale | None = None,
     ) -> None:
         self._settings: dict[str, Any] = {
             "epsilon": epsilon,
@@ -199,6 +224,8 @@ class SimilarityJoin(ByHand["LocalJoin"]):
             "on_reject": on_reject,
             "options": options_of(options, "similarity_join"),
             "imputer": imputer,
+            "metric": metric,
+            "scale": scale,
         }
         super().__init__(streams, "left")
         self._moves = moves(list(self._streams.values()))
@@ -313,6 +340,8 @@ def explain_pair(
     probability: Probability,
     window: GivenWindow | None = None,
     imputer: Imputers | None = None,
+    metric: Metric = "euclidean",
+    scale: Scale | None = None,
     options: Options | None = None,
 ) -> str:
     """Print, and return, why two rows are an answer or none: each bound with its numbers, and which one decided.
@@ -331,6 +360,8 @@ def explain_pair(
             probability=probability,
             window=None if window is None else as_window(window),
             imputer=imputer,
+            metric=metric,
+            scale=scale,
             options=options_of(options, "explain_pair"),
         )
     )
@@ -386,12 +417,3 @@ def _join_moving(streams: tuple[Stream[Result], ...], spark: bool, settings: dic
     names = [encoding.name for encoding in call.encodings]
     result = engine.answers(dict(zip(names, tables, strict=True)))
     return cast("Result", remember(result, engine.rejects(), call))
-
-
-def _refuse_unbuilt(*, metric: str) -> None:
-    if metric == "haversine":
-        raise BadArgument("metric='haversine': give value=ap.Position(lat, lon, earth='sphere'), without metric=.")
-    if metric != "euclidean":
-        raise NotBuilt(
-            f"metric={metric!r} is planned and not built yet; today metric='euclidean' is. See docs/index.md."
-        )

@@ -35,6 +35,7 @@ _USELESS = {
     "idle_after": "one stream waits for no other",
     "order": "a reading meets those before it in time",
     "where": "filter the frame before",
+    "margin": "values are compared, not places",
 }
 
 
@@ -49,7 +50,7 @@ def columns_of(readings: Stream, call: str) -> dict[str, Any]:
     refuse_changes([readings], f"{call}()")
     for setting, reason in _USELESS.items():
         given = getattr(readings, setting)
-        if given not in (None, (), "time"):
+        if given not in (None, (), "time", 0.0):
             raise BadArgument(f"{call}() has no use for Stream({setting}={given!r}): {reason}. Leave it out.")
     carry = {"carry": readings.carry} if call in _PAIRS else {}
     if not carry:

@@ -43,6 +43,7 @@ def of_stream(
             "where": [where.text for where in encoding.where],
             "carry": [[name, of_type(kind)] for name, kind in encoding.carry],
             "change": encoding.change,
+            "margin": encoding.margin if isinstance(encoding.margin, str) else real(encoding.margin),
         },
         {
             "dimensions": None,
@@ -55,6 +56,7 @@ def of_stream(
             "where": [],
             "carry": [],
             "change": None,
+            "margin": 0.0,
         },
     )
 

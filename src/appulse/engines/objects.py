@@ -68,6 +68,8 @@ class ObjectsCall(Call[Objects]):
         names, centres = uncertainty.names(encoding.model, rows.d), rows.centre
         if isinstance(encoding.model, uncertainty.Position):
             centres = degrees_of(centres, EARTHS[encoding.model.earth])
+        elif encoding.units is not None:
+            centres = centres * encoding.units
         return pa.table(
             {
                 "stream": [encoding.name] * len(rows),

@@ -18,7 +18,7 @@ from appulse.queries.condition import parse
 from appulse.queries.places import place_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from appulse.model.motion import Motion
     from appulse.model.stream import Stream
@@ -42,6 +42,7 @@ def encoding_of(
     """How the rows of one stream are read that looks for no partners; ``measure`` is the column of a delta window."""
     refuse_changes([stream], "This call")
     name = stream.name or "stream"
+    refuse_margin([stream])
     encoding = Encoding(
         name=name,
         model=stream.value,
@@ -68,6 +69,16 @@ def conditions_of(stream: Stream) -> tuple[Condition, ...]:
     """What rows of a stream have to satisfy."""
     place = place_of(stream.value, dimensions(stream.value))
     return tuple(parse(text, place=place) for text in stream.where)
+
+
+def refuse_margin(streams: Iterable[Stream], call: str = "the call") -> None:
+    """Raise `BadArgument` where rows have a margin and the call would not add it to an epsilon."""
+    for stream in streams:
+        if stream.margin != 0.0:
+            raise BadArgument(
+                f"Stream(margin={stream.margin!r}) has no use in {call}: it is added to the epsilon of "
+                "similarity_join and self_join. Leave it out."
+            )
 
 
 def group_columns(group: Labels | None, partitions: Sequence[tuple[str, pa.DataType]]) -> list[pa.Array]:

@@ -161,6 +161,27 @@ def _join(table: pa.Table, models: tuple[Model, ...], index: str, d: int = 2) ->
         tile.apply(batch)
 
 
+def _measure(table: pa.Table) -> None:
+    rows = table.append_column("m", table["x"])
+    for left, right in _MODELS:
+        streams = [
+            Stream(rows, key="id", time="ts", value=m, margin="m", name=n) for m, n in ((left, "a"), (right, "b"))
+        ]
+        _once(streams, {"epsilon": 1.0})
+        if isinstance(left, Position):
+            continue
+        for metric in ("manhattan", "chebyshev"):
+            _once(streams, {"epsilon": 1.0, "metric": metric, "values": True})
+            _once(streams, {"epsilon": 1.0, "metric": metric})
+
+
+def _once(streams: list[Stream], asked: dict[str, Any]) -> None:
+    settings: dict[str, Any] = {"probability": 0.3, "window": TimeWindow(1), "different": None, "on_reject": "collect"}
+    schemas = [stream.frame.schema for stream in streams]
+    call = resolve(streams, schemas, self_join=False, options=Options(), **settings | asked)
+    LocalJoin(call).answers({encoding.name: s.frame for encoding, s in zip(call.encodings, streams, strict=True)})
+
+
 def _number(table: pa.Table, models: tuple[Model, ...], window: Window) -> None:
     call = _call(table, models, "auto", window)
     local = LocalJoin(call)
@@ -333,7 +354,7 @@ def _fence(table: pa.Table) -> None:
 
 
 # Those that take longest to compile come first; what imputes needs what joins.
-_PARTS = (_watch, _similar, _sense, _aggregate, _match, _meet, _associate, _fence, _impute)
+_PARTS = (_watch, _similar, _measure, _sense, _aggregate, _match, _meet, _associate, _fence, _impute)
 
 if __name__ == "__main__":
     compile_all()

@@ -6,7 +6,7 @@ import math
 import os
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag
 
@@ -19,9 +19,12 @@ __all__ = [
     "CylinderTable",
     "Duration",
     "Epsilon",
+    "GroupedEpsilon",
+    "Metric",
     "Number",
     "OneOrMore",
     "Place",
+    "Scale",
     "Settings",
     "Table",
     "Text",
@@ -117,3 +120,23 @@ Epsilon = Annotated[
     Annotated[Number, Field(ge=0), Tag("number")] | Annotated[CylinderTable, Tag("cylinder")],
     Discriminator(_kind_of_epsilon),
 ]
+
+
+def _are_groups(given: dict[str, float]) -> dict[Any, float]:
+    """Groups of dimensions by their names, which commas part."""
+    named = {tuple(name.strip() for name in names.split(",")): distance for names, distance in given.items()}
+    if not named or not all(all(own) for own in named):
+        raise ValueError(
+            f"is {given!r}, wanted distances of groups of dimensions, such as {{ 'x, y' = 50.0, z = 10.0 }}."
+        )
+    return {own if len(own) > 1 else own[0]: distance for own, distance in named.items()}
+
+
+#: An epsilon for all dimensions, or one for each group of them; of positions one along the Earth and one of altitudes.
+GroupedEpsilon = Annotated[
+    Annotated[Number, Field(ge=0), Tag("number")]
+    | Annotated[dict[Text, Annotated[Number, Field(ge=0)]], AfterValidator(_are_groups), Tag("cylinder")],
+    Discriminator(_kind_of_epsilon),
+]
+Metric = Literal["euclidean", "manhattan", "chebyshev"]
+Scale = Annotated[dict[Text, Annotated[Number, Field(gt=0)]], Field(min_length=1)]

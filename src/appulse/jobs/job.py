@@ -144,7 +144,7 @@ def build(job: Job, spark: SparkSession, *, streaming: bool = True) -> DataFrame
         belonging: DataFrame = call(*streams, options=table.options(typical or None), **asked_of.settings())
         return belonging
     arguments: dict[str, Any] = {
-        "epsilon": table.join.within,
+        **table.join.measured,
         "probability": table.join.probability,
         "window": table.join.window.build(),
         "emit": table.join.emit,
@@ -239,7 +239,7 @@ def _check_operator(job: Job, streams: Sequence[Stream], schemas: Sequence[pa.Sc
         resolve(
             streams,
             schemas,
-            epsilon=join.within,
+            **join.measured,
             probability=join.probability,
             window=join.window.build(),
             emit=join.emit,

@@ -162,6 +162,7 @@ class StreamTable(Table):
     carry: Annotated[list[Text], OneOrMore] = []
     change: Text | None = None
     motion: Annotated[MotionTable, Field(discriminator="kind"), AfterValidator(_is_motion)] | None = None
+    margin: Any = 0.0
 
     @model_validator(mode="after")
     def _is_a_stream(self) -> StreamTable:
@@ -187,6 +188,7 @@ class StreamTable(Table):
             carry=tuple(self.carry),
             change=self.change,
             motion=None if self.motion is None else self.motion.build(),
+            margin=self.margin,
         )
 
     @property

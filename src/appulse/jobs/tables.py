@@ -12,7 +12,7 @@ from appulse.engines.options import Options
 from appulse.errors import nearest
 from appulse.jobs.association import AssignTable, NearestTable, OutliersTable
 from appulse.jobs.fences import FenceEventsTable
-from appulse.jobs.fields import CylinderTable, Epsilon, Number, OneOrMore, Place, Table, Text
+from appulse.jobs.fields import GroupedEpsilon, Metric, Number, OneOrMore, Place, Scale, Table, Text
 from appulse.jobs.imputers import ImputerTable
 from appulse.jobs.motion import EncountersTable
 from appulse.jobs.queries import QueriesTable
@@ -65,14 +65,16 @@ Asked = Annotated[
 class PairsTable(OperatorTable):
     """The arguments of every join."""
 
-    epsilon: Epsilon
+    epsilon: GroupedEpsilon
     probability: Annotated[Number, Field(gt=0, le=1)]
     emit: Literal["matches", "changes"] = "matches"
+    metric: Metric = "euclidean"
+    scale: Scale | None = None
 
     @property
-    def within(self) -> float | dict[str, float]:
-        """Epsilon as the call takes it."""
-        return self.epsilon.model_dump() if isinstance(self.epsilon, CylinderTable) else self.epsilon
+    def measured(self) -> dict[str, Any]:
+        """Epsilon and how distances are measured, as the call takes them."""
+        return {"epsilon": self.epsilon, "metric": self.metric, "scale": self.scale}
 
 
 class JoinTable(PairsTable):

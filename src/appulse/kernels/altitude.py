@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from appulse.kernels.gaussian import Gaussians, ball_probability, interval, phi
-from appulse.kernels.geodesic import Earth, Near, geodesic
+from appulse.kernels.geodesic import Earth, Near, geodesic, widened
 from appulse.kernels.jit import kernel
 from appulse.kernels.quadrature import COARSE, FINE, NODES
 
@@ -164,6 +164,7 @@ def altitude_pairs(
     left, right = pairs
     for i in range(left.shape[0]):
         a, b = left[i], right[i]
+        asked = widened(near, i)
         mass = one.mass[a] * other.mass[b]
         px, py, pz = one.centre[a, 0], one.centre[a, 1], one.centre[a, 2]
         qx, qy, qz = other.centre[b, 0], other.centre[b, 1], other.centre[b, 2]
@@ -174,9 +175,9 @@ def altitude_pairs(
         probability[i] = np.nan
         if mass < near.threshold:
             continue
-        if near.use_bounds and mass * _at_most(chord, rise, flat, steep, near) < near.threshold - 1e-12:
+        if near.use_bounds and mass * _at_most(chord, rise, flat, steep, asked) < near.threshold - 1e-12:
             continue
         metres = geodesic(earth, px, py, pz, qx, qy, qz)
         distance[i] = math.hypot(metres, rise)
-        if not near.use_bounds or mass * _at_most(metres, rise, flat, steep, near) >= near.threshold - 1e-12:
-            probability[i] = mass * _inside(metres, rise, flat, steep, near)
+        if not near.use_bounds or mass * _at_most(metres, rise, flat, steep, asked) >= near.threshold - 1e-12:
+            probability[i] = mass * _inside(metres, rise, flat, steep, asked)

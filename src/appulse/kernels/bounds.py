@@ -102,6 +102,7 @@ class Use(NamedTuple):
 def judge(
     pairs: RowPairs,
     epsilon: float,  # with its tolerance
+    limits: Floats,  # of each pair, in its place; or empty
     threshold: float,
     use: Use,
     one: Moments,
@@ -119,6 +120,8 @@ def judge(
     for i in range(left.shape[0]):
         a = left[i]
         b = right[i]
+        if limits.shape[0] > 0:
+            epsilon = limits[i]
         if i + _AHEAD < left.shape[0]:
             # Partners lie anywhere in the window: have what is read of later ones on its way.
             later = right[i + _AHEAD]

@@ -14,7 +14,7 @@ import numpy as np
 
 from appulse.kernels.ellipses import plane_probability, space_probability
 from appulse.kernels.gaussian import interval, phi
-from appulse.kernels.geodesic import Earth, Near, geodesic
+from appulse.kernels.geodesic import Earth, Near, geodesic, widened
 from appulse.kernels.jit import exact_kernel, kernel
 
 if TYPE_CHECKING:
@@ -109,24 +109,25 @@ def ellipse_pairs(
     gap, covariance = np.zeros(3), np.zeros(6)
     for i in range(left.shape[0]):
         a, b = left[i], right[i]
+        asked = widened(near, i)
         probability[i] = np.nan
         mass = one.mass[a] * other.mass[b]
-        if mass < near.threshold:
+        if mass < asked.threshold:
             continue
         px, py, pz = one.centre[a, 0], one.centre[a, 1], one.centre[a, 2]
         qx, qy, qz = other.centre[b, 0], other.centre[b, 1], other.centre[b, 2]
         rise = abs(one.centre[a, 3] - other.centre[b, 3]) if high else 0.0
         above = above_of(one.sigma, a) + above_of(other.sigma, b)
         trace = _trace(one.sigma, a) + _trace(other.sigma, b)
-        if near.use_bounds:  # whichever way the ellipses lie
+        if asked.use_bounds:  # whichever way the ellipses lie
             chord = math.sqrt((px - qx) * (px - qx) + (py - qy) * (py - qy) + (pz - qz) * (pz - qz))
-            most = _bound(chord, trace + above, near.epsilon, near.limit) if chord > near.limit else 1.0
-            if mass * most < near.threshold - 1e-12:
+            most = _bound(chord, trace + above, asked.epsilon, asked.limit) if chord > asked.limit else 1.0
+            if mass * most < asked.threshold - 1e-12:
                 continue
         metres = geodesic(earth, px, py, pz, qx, qy, qz)
         apart = math.hypot(metres, rise)
         distance[i] = apart
-        if not high and metres + _TAIL * math.sqrt(trace) <= near.epsilon:
+        if not high and metres + _TAIL * math.sqrt(trace) <= asked.epsilon:
             probability[i] = mass
             continue
         east, north = heading(earth, px, py, pz, qx, qy, qz)
@@ -134,35 +135,35 @@ def ellipse_pairs(
         east, north = heading(earth, qx, qy, qz, px, py, pz)
         more_along, more_both, more_across = turned(other.sigma, b, -east, -north)
         along, both, across = along + more_along, both + more_both, across + more_across
-        if near.use_bounds:
+        if asked.use_bounds:
             spare = _SPARE * (along + across)
-            if near.cylinder or not high:
-                most = _bound(metres, along + spare, near.epsilon, near.limit)
-                if near.cylinder:
-                    most = min(most, _bound(rise, above, near.vertical, near.vertical_limit))
+            if asked.cylinder or not high:
+                most = _bound(metres, along + spare, asked.epsilon, asked.limit)
+                if asked.cylinder:
+                    most = min(most, _bound(rise, above, asked.vertical, asked.vertical_limit))
             else:
                 line = 1.0
                 if apart > 0.0:
                     line = (metres * metres * (along + spare) + rise * rise * above) / (apart * apart)
-                most = _bound(apart, line, near.epsilon, near.limit)
-            if apart > 0.0 and mass * most < near.threshold - 1e-12:
+                most = _bound(apart, line, asked.epsilon, asked.limit)
+            if apart > 0.0 and mass * most < asked.threshold - 1e-12:
                 continue
-        if high and not near.cylinder:
+        if high and not asked.cylinder:
             gap[0], gap[2] = metres, rise
             covariance[0], covariance[1], covariance[3], covariance[5] = along, both, across, above
             if along + across + above == 0.0:
-                inside = 1.0 if apart <= near.limit else 0.0
+                inside = 1.0 if apart <= asked.limit else 0.0
             else:
-                inside = space_probability(gap, covariance, near.epsilon)
+                inside = space_probability(gap, covariance, asked.epsilon)
         else:
             if along + across == 0.0:
-                inside = 1.0 if metres <= near.limit else 0.0
+                inside = 1.0 if metres <= asked.limit else 0.0
             else:
-                inside = plane_probability(metres, 0.0, along, both, across, near.epsilon)
-            if near.cylinder:
+                inside = plane_probability(metres, 0.0, along, both, across, asked.epsilon)
+            if asked.cylinder:
                 if above > 0.0:
                     steep = math.sqrt(above)
-                    inside *= interval((-near.vertical - rise) / steep, (near.vertical - rise) / steep)
-                elif rise > near.vertical_limit:
+                    inside *= interval((-asked.vertical - rise) / steep, (asked.vertical - rise) / steep)
+                elif rise > asked.vertical_limit:
                     inside = 0.0
         probability[i] = mass * inside if inside > 0.0 else np.nan

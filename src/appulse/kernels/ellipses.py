@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from appulse.kernels.gaussian import ball_probability, interval, phi
+from appulse.kernels.gaussian import ball_probability, interval, phi, tolerated
 from appulse.kernels.jit import exact_kernel, kernel
 from appulse.kernels.quadrature import COARSE, FINE, NODES
 
@@ -318,6 +318,7 @@ def normal_pairs(
     pairs: RowPairs,
     epsilon: float,
     limit2: float,  # the squared epsilon with its tolerance, for pairs without error
+    margin: Floats,  # what each pair adds to epsilon, or empty
     threshold: float,
     use_bounds: bool,
     one: Gaussians,
@@ -333,12 +334,16 @@ def normal_pairs(
     d = one.centre.shape[1]
     full = one.sigma.shape[1] > 1 or other.sigma.shape[1] > 1
     gap, covariance = np.empty(d), np.zeros(d * (d + 1) // 2)
+    asked = epsilon
     for i in range(left.shape[0]):
         a, b = left[i], right[i]
         mass = one.mass[a] * other.mass[b]
         probability[i] = np.nan
         if mass < threshold:
             continue
+        if margin.shape[0] > 0:
+            epsilon = asked + margin[i]
+            limit2 = tolerated(epsilon) ** 2
         covariance[:] = 0.0
         add_covariance(one.sigma, a, d, covariance)
         add_covariance(other.sigma, b, d, covariance)

@@ -53,6 +53,12 @@ _DENSITY = np.stack([density for _, density in _WIDE])
 
 
 @exact_kernel
+def tolerated(epsilon: float) -> float:
+    """A distance with its tolerance."""
+    return epsilon + 1e-9 * max(1.0, epsilon)
+
+
+@exact_kernel
 def phi(x: float) -> float:
     """Standard normal distribution function."""
     return 0.5 * math.erfc(-x * _SQRT_HALF)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from appulse.kernels.ball_table import looked_up
-from appulse.kernels.gaussian import ball_probability, phi
+from appulse.kernels.gaussian import ball_probability, phi, tolerated
 from appulse.kernels.jit import kernel
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ def gaussian_pairs(
     pairs: RowPairs,
     epsilon: float,
     limit2: float,  # the squared epsilon with its tolerance, for pairs without deviation
+    margin: Floats,  # what each pair adds to epsilon, or empty
     threshold: float,
     use_bounds: bool,
     one: Gaussians,
@@ -31,15 +32,19 @@ def gaussian_pairs(
 ) -> None:
     """Probability of each pair of isotropic Gaussians; NaN where a half-space already bounds it below threshold.
 
-    Where there is a ``table``, it is that of the deviation of all pairs.
+    Where there is a ``table``, it is that of the deviation of all pairs, and of their one epsilon.
     """
     left, right = pairs
     left_centre, left_mass, left_sigma = one
     right_centre, right_mass, right_sigma = other
     d = left_centre.shape[1]
+    asked = epsilon
     for i in range(left.shape[0]):
         a = left[i]
         b = right[i]
+        if margin.shape[0] > 0:
+            epsilon = asked + margin[i]
+            limit2 = tolerated(epsilon) ** 2
         mass = left_mass[a] * right_mass[b]
         square = 0.0
         for k in range(d):

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from appulse.kernels.ball_table import BallTable, looked_up
-from appulse.kernels.gaussian import Gaussians, ball_probability, phi
+from appulse.kernels.gaussian import Gaussians, ball_probability, phi, tolerated
 from appulse.kernels.jit import exact_kernel, kernel
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ class Near(NamedTuple):
     """When two positions match: epsilon, with its tolerance for pairs without deviation, and the probability asked for.
 
     In a cylinder that is the horizontal one, and the vertical one has to hold, too. Where there is a ``table``, it is
-    that of the deviation of all pairs.
+    that of the deviation of all pairs. Each pair adds its ``margin`` to epsilon, where there are some.
     """
 
     epsilon: float
@@ -191,6 +191,26 @@ class Near(NamedTuple):
     threshold: float
     use_bounds: bool
     table: BallTable
+    margin: Floats
+
+
+@exact_kernel
+def widened(near: Near, pair: int) -> Near:
+    """What is asked of a pair, its margin added."""
+    if near.margin.shape[0] == 0:
+        return near
+    epsilon = near.epsilon + near.margin[pair]
+    return Near(
+        epsilon,
+        tolerated(epsilon),
+        near.vertical,
+        near.vertical_limit,
+        near.cylinder,
+        near.threshold,
+        near.use_bounds,
+        near.table,
+        near.margin,
+    )
 
 
 @kernel
@@ -209,6 +229,7 @@ def earth_pairs(
     """
     left, right = pairs
     asked, limit, threshold, use_bounds = near.epsilon, near.limit, near.threshold, near.use_bounds
+    epsilon, margins = asked, near.margin.shape[0] > 0
     left_sigma, right_sigma = one.sigma.shape[0] > 0, other.sigma.shape[0] > 0
     for i in range(left.shape[0]):
         a, b = left[i], right[i]
@@ -222,6 +243,9 @@ def earth_pairs(
         if right_sigma:
             variance += other.sigma[b, 0] * other.sigma[b, 0]
         deviation = math.sqrt(variance)
+        if margins:
+            asked = epsilon + near.margin[i]
+            limit = tolerated(asked)
         probability[i] = np.nan
         if mass < threshold or (deviation == 0.0 and chord > limit):
             continue

@@ -13,11 +13,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from appulse.kernels.jit import kernel
+from appulse.kernels.metrics import Within, limits_of
 from appulse.kernels.simd import LANES, close_2, close_3, close_4, close_5
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from appulse.kernels.arrays import Floats, Ints, RowPairs, SampleRun, Samples
@@ -142,24 +144,26 @@ def close_mass(
 def close_samples(
     pairs: RowPairs,
     factor: Floats,
-    limit2: float,
+    within: Within,
     left: Samples,
     right: Samples,
     first: Ints,  # where the sample pairs of each pair begin; written if `count`
     count: bool,  # count only
     out: SamplePairs,
 ) -> None:
-    """The pairs of samples within the limit of each other (Dallachiesa et al. 2015, Eq. 20).
+    """The pairs of samples that match (Dallachiesa et al. 2015, Eq. 20).
 
     Their weight is the product of both samples' weights and the ``factor`` of the pair of objects.
     """
-    d = out.left.shape[1]
+    d, groups = out.left.shape[1], within.epsilon.shape[0]
+    limits, apart = np.empty(groups), np.empty(groups)
     out_left, out_right, out_weight = out.left, out.right, out.weight
     left_mass, left_samples, left_weights = left.mass, left.values, left.weights
     right_mass, right_samples, right_weights = right.mass, right.values, right.weights
     for i in range(pairs.left.shape[0]):
         a = pairs.left[i]
         b = pairs.right[i]
+        limits_of(within, i, limits)
         n = left.length[a] // d
         m = right.length[b] // d
         a_begin = left.begin[a] - left.base
@@ -172,11 +176,11 @@ def close_samples(
             if left_weights.shape[0] > 0:
                 p = left_weights[p_begin + s]
             for t in range(m):
-                square = 0.0
+                apart[:] = 0.0
                 for k in range(d):
-                    gap = left_samples[a_begin + k * n + s] - right_samples[b_begin + k * m + t]
-                    square += gap * gap
-                if square > limit2:
+                    gap = abs(left_samples[a_begin + k * n + s] - right_samples[b_begin + k * m + t])
+                    apart[within.group[k]] += gap if within.absolute else gap * gap
+                if (apart > limits).any():
                     continue
                 if not count:
                     q = right_mass[b] / m

@@ -33,6 +33,7 @@ from appulse.model.motion import Straight
 from appulse.model.objects import Objects, contents
 from appulse.model.points import ball_points, normal_points
 from appulse.model.positions import EARTHS, checked_positions, degrees_around, given_degrees
+from appulse.model.scaling import scaled_spread
 from appulse.model.strings import Labels
 from appulse.model.strings import encode as canonical
 from appulse.model.times import to_micros
@@ -66,6 +67,8 @@ def encode(table: pa.Table, encoding: Encoding) -> tuple[Objects, pa.Table]:
 def objects_of(rows: ValidRows, encoding: Encoding) -> Objects:
     """Objects of good rows."""
     objects = _objects(rows, encoding)
+    if rows.margin is not None:
+        objects = replace(objects, reach=objects.reach + rows.margin * _ABOVE_ONE, margin=rows.margin)
     if encoding.behind:
         carried = [plain_values(rows.table[name]).cast(kind) for name, kind in encoding.carry]
         carried += [contents(objects)] if encoding.told_apart else []
@@ -86,6 +89,7 @@ class ValidRows(Batch):
     values: Values
     way: NDArray[np.int64] | None = None
     velocity: NDArray[np.float64] | None = None
+    margin: NDArray[np.float64] | None = None
 
 
 def checked(table: pa.Table, encoding: Encoding, also: Sequence[str] = ()) -> tuple[ValidRows, pa.Table]:
@@ -103,7 +107,8 @@ def checked(table: pa.Table, encoding: Encoding, also: Sequence[str] = ()) -> tu
     time = check_identity(table, encoding, defects)
     values = _check_values(table, encoding, defects)
     existence, measure = _check_existence(table, encoding, defects), _check_measure(table, encoding, defects)
-    rows = ValidRows(table, time, existence, measure, values, velocity=_check_motion(table, encoding, defects))
+    velocity, margin = _check_motion(table, encoding, defects), _check_margin(table, encoding, defects)
+    rows = ValidRows(table, time, existence, measure, values, velocity=velocity, margin=margin)
     good = np.flatnonzero(~defects.bad)
     rows = rows if len(good) == len(table) else rows.take(good)
     if encoding.fill is not None:
@@ -201,6 +206,16 @@ def _check_measure(table: pa.Table, encoding: Encoding, defects: Defects) -> NDA
     measure = floats(table[encoding.measure])
     defects.mark(~np.isfinite(measure), why.NON_FINITE, lambda i: f"column {encoding.measure!r} is {measure[i]}")
     return measure
+
+
+def _check_margin(table: pa.Table, encoding: Encoding, defects: Defects) -> NDArray[np.float64] | None:
+    given = encoding.margin
+    if not isinstance(given, str):
+        return np.full(len(table), given) if given > 0.0 else None
+    margin = floats(table[given])
+    defects.mark(~np.isfinite(margin), why.NON_FINITE, lambda i: f"column {given!r} is {margin[i]}")
+    defects.mark(margin < 0.0, why.NEGATIVE_MARGIN, lambda i: f"column {given!r} is {margin[i]}")
+    return margin
 
 
 def _check_motion(table: pa.Table, encoding: Encoding, defects: Defects) -> NDArray[np.float64] | None:
@@ -396,8 +411,13 @@ def as_samples(values: Values, model: Model) -> Ragged[Weighted]:
 
 def _objects(checked: ValidRows, encoding: Encoding) -> Objects:
     table, existence, values = checked.table, checked.existence, checked.values
-    n = len(values.centre)
+    n, units = len(values.centre), encoding.units
     model = encoding.held_as
+    if units is not None and not isinstance(model, Samples):
+        spread = values.spread
+        if isinstance(encoding.model, Gaussian | Ball):
+            spread = scaled_spread(spread, encoding.model, units)
+        values = replace(values, centre=values.centre / units, spread=spread)
     zeros = np.zeros(n)
     normal = isinstance(model, Gaussian | Position) and values.spread.shape[1] > 0
     sigmas = encoding.gaussian_reach if normal else None
@@ -420,6 +440,7 @@ def _objects(checked: ValidRows, encoding: Encoding) -> Objects:
     if isinstance(model, Samples):
         samples = as_samples(values, encoding.model)
         points, weights = samples.values.points, samples.values.weights
+        points = points if units is None else points / units
         weights = np.empty(0) if weights is None else weights * existence[samples.owner]
         return summarised(base, samples.offsets, points, weights, encoding.quantile)
     if sigmas is not None or isinstance(model, Exact | Position):

@@ -10,6 +10,7 @@ import pyarrow as pa
 from appulse.errors import BadArgument, nearest
 from appulse.model import geography, structs, uncertainty
 from appulse.model.columns import is_list, is_numeric, is_text
+from appulse.model.scaling import scaled_model
 from appulse.model.times import is_time
 from appulse.model.uncertainty import Ball, Gaussian, Held, Incomplete, Model, Position, Samples
 
@@ -79,11 +80,14 @@ class Encoding:
     motion: Motion | None = None
     degrees: bool = False  # of positions, keep what was given
     change: str | None = None  # the column that says which rows are withdrawn
+    margin: str | float = 0.0  # what each row adds to epsilon
+    units: tuple[float, ...] | None = None  # by which each dimension is divided
 
     @property
     def held_as(self) -> Held:
         """The model of the objects that come out."""
-        return held_as(self.model, self.where)
+        held = held_as(self.model, self.where)
+        return held if self.units is None else scaled_model(held, self.units)
 
     def is_dimension(self, name: str) -> bool:
         """Whether a condition means a coordinate by that name."""
@@ -106,6 +110,7 @@ class Encoding:
             self.differ,
             self.measure,
             self.change,
+            self.margin if isinstance(self.margin, str) else None,
             *(() if self.motion is None else self.motion.columns),
             *conditions,
             *(name for name, _ in self.carry),
@@ -161,6 +166,7 @@ def check_columns(encoding: Encoding, schema: pa.Schema) -> None:
         numeric.remove(model.geography)
         geography.check(schema.field(model.geography).type, model.geography, encoding.name)
     numeric += [column for column in (encoding.existence, encoding.measure) if column is not None]
+    numeric += [encoding.margin] if isinstance(encoding.margin, str) else []
     numeric += [] if encoding.motion is None else list(encoding.motion.columns)
     for column in numeric:
         if not is_numeric(schema.field(column).type):

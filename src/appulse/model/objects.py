@@ -24,7 +24,8 @@ _NO_INTEGERS, _NO_FLOATS = np.empty(0, np.int64), np.empty(0)
 def contents(objects: Objects) -> pa.Array:
     """A digest of what each row holds: equal for equal rows."""
     first, weighted = objects.first * objects.d, objects.weight_runs is not None
-    flat = np.hstack([objects.centre, objects.spread, objects.mass[:, None]])
+    margin = np.empty((len(objects), 0)) if objects.margin is None else objects.margin[:, None]
+    flat = np.hstack([objects.centre, objects.spread, objects.mass[:, None], margin])
     found = []
     for i in range(len(objects)):
         digest = blake2b(flat[i].tobytes(), digest_size=16)
@@ -53,6 +54,7 @@ class Objects(Batch):
     (beside them the newest, where rows may not exist). ``velocity`` (n, d) is in units a second;
     ``degrees`` (n, 2) are longitude and latitude of a position as they were given, where a call asks for them.
     ``change`` says of rows that may be withdrawn what each does, as `appulse.model.changes` has it.
+    ``margin`` is what a row adds to epsilon, where rows have one; it is part of their reach.
     """
 
     form: Form = field(metadata=SHARED)
@@ -74,6 +76,7 @@ class Objects(Batch):
     velocity: NDArray[np.float64] | None = None
     degrees: NDArray[np.float64] | None = None
     change: NDArray[np.int64] | None = None
+    margin: NDArray[np.float64] | None = None
 
     @property
     def d(self) -> int:

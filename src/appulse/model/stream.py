@@ -7,7 +7,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Protocol, TypeAlias, overload
 
-from appulse.arguments import NAME, TEXT, Kind, Name, Names, Unfit, checked, instance, one_of, several
+from appulse.arguments import (
+    NAME,
+    NOT_NEGATIVE,
+    TEXT,
+    Kind,
+    Name,
+    Names,
+    Unfit,
+    checked,
+    either,
+    instance,
+    one_of,
+    several,
+)
 from appulse.errors import BadArgument
 from appulse.model import uncertainty
 from appulse.model.motion import Course, Motion, Straight, Velocity
@@ -34,6 +47,10 @@ Ahead: TypeAlias = Annotated[Any, Kind("a duration such as '1 hour', or math.inf
 Unit: TypeAlias = Annotated[str, one_of(*UNITS, "ns")]
 Order: TypeAlias = Annotated[str, one_of(*ORDERS)]
 Conditions: TypeAlias = Annotated[tuple[str, ...], several(TEXT, "a tuple of conditions", single=str)]
+Margin: TypeAlias = Annotated[
+    str | float,
+    either(Kind("a column name", NAME.take), Kind("a number that is finite and at least 0", NOT_NEGATIVE.take)),
+]
 
 
 def _model(value: Any) -> Model:
@@ -100,7 +117,13 @@ class Stream(Generic[Result]):
     ``right_speed`` of pairs, ``speed`` of answers about one row. ``motion`` says how things move between their
     readings, for `encounters` and joins of two streams: `Straight`, `Velocity` or `Course`. ``change`` is a column that
     says of each row whether it is an addition or withdraws one that came: ``"add"`` or ``"remove"``, or what change
-    streams of Delta and Debezium have. Two ``Stream`` objects are two streams, even over one frame.
+    streams of Delta and Debezium have. ``margin`` (a column or a number, at least 0, in the unit of distance) is a
+    row's own size: joins add those of both rows of a pair to ``epsilon``. Two ``Stream`` objects are two streams, even
+    over one frame.
+
+    >>> import appulse as ap
+    >>> ap.Stream(None, key="ship", time="at", value=ap.Position("lat", "lon"), margin="hull_radius").margin
+    'hull_radius'
     """
 
     frame: Any
@@ -119,6 +142,7 @@ class Stream(Generic[Result]):
     carry: Sequence[str]
     motion: Motion | None
     change: str | None
+    margin: str | float
 
     @overload
     def __init__(
@@ -139,6 +163,7 @@ class Stream(Generic[Result]):
         carry: Names = (),
         motion: _GivenMotion | None = None,
         change: Name | None = None,
+        margin: Margin = 0.0,
     ) -> None: ...
     @overload
     def __init__(
@@ -159,6 +184,7 @@ class Stream(Generic[Result]):
         carry: Names = (),
         motion: _GivenMotion | None = None,
         change: Name | None = None,
+        margin: Margin = 0.0,
     ) -> None: ...
     def __init__(
         self,
@@ -178,6 +204,7 @@ class Stream(Generic[Result]):
         carry: Names = (),
         motion: _GivenMotion | None = None,
         change: Name | None = None,
+        margin: Margin = 0.0,
     ) -> None:
         vars(self).update(
             frame=frame,
@@ -196,6 +223,7 @@ class Stream(Generic[Result]):
             carry=carry,
             motion=motion,
             change=change,
+            margin=margin,
         )
 
     @property

@@ -27,6 +27,10 @@ class Attribute:
 
     column: str
     models: Sequence[Model]
+    units: Sequence[float] | None = None  # by which each dimension was divided
+
+    def _unit(self, k: int) -> float:
+        return 1.0 if self.units is None else self.units[k]
 
     def of(self, stream: int, objects: Objects) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
         """The attribute of rows as (first, values, shares), given that they exist; a normal one is its mean alone."""
@@ -34,12 +38,12 @@ class Attribute:
         k = dimension_of(model, self.column, objects.d)
         n = len(objects)
         if isinstance(model, Gaussian):
-            return np.arange(n + 1), objects.centre[:, k], np.ones(n)
+            return np.arange(n + 1), objects.centre[:, k] * self._unit(k), np.ones(n)
         rows = sampled(objects, model, 0.0)
         count = np.diff(rows.first)
         owner = np.repeat(np.arange(n), count)
         within = np.arange(len(owner)) - rows.first[owner]
-        values = rows.samples[rows.first[owner] * rows.d + k * count[owner] + within]
+        values = rows.samples[rows.first[owner] * rows.d + k * count[owner] + within] * self._unit(k)
         if len(rows.weights):
             return rows.first, values, rows.weights / rows.mass[owner]
         return rows.first, values, 1.0 / count[owner]
@@ -49,7 +53,7 @@ class Attribute:
         if not isinstance(self.models[stream], Gaussian):
             return np.zeros(len(objects))
         k = dimension_of(self.models[stream], self.column, objects.d)
-        return deviations(objects.spread, objects.d)[:, k]
+        return deviations(objects.spread, objects.d)[:, k] * self._unit(k)
 
 
 def dimension_of(model: Model, column: str, d: int) -> int:

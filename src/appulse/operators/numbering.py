@@ -552,8 +552,7 @@ def in_canonical_order(objects: Objects) -> Objects:
         return objects
     order = np.argsort(time, kind="stable")
     columns = [objects.centre, objects.spread, objects.mass[:, None]]
-    if objects.measure is not None:
-        columns.append(objects.measure[:, None])
+    columns += [extra[:, None] for extra in (objects.measure, objects.margin) if extra is not None]
     if objects.differ is not None:
         ranks = np.argsort(np.argsort(np.array([*objects.differ.values, b""], object), kind="stable"))
         columns.append(ranks[objects.differ.codes][:, None].astype(np.float64))

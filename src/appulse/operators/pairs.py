@@ -21,15 +21,17 @@ from appulse.kernels.gaussian_pairs import gaussian_pairs
 from appulse.kernels.geodesic import Earth, Near, earth_pairs
 from appulse.kernels.grid import squared_distances
 from appulse.kernels.likelihood import log_densities, log_densities_on_earth
+from appulse.kernels.metric_normals import normal_pairs_within
+from appulse.kernels.metrics import Within, close_points, metric_distances, sampled_pairs
 from appulse.kernels.nearest import mean_distances
 from appulse.kernels.one_dimension import refine_line
 from appulse.kernels.refine import refine
 from appulse.kernels.strings import Ordered, Runs, sorts_after
 from appulse.kernels.within_epsilon import SamplePairs, close_samples
 from appulse.model.batch import SHARED, Batch, Ragged
-from appulse.model.uncertainty import Exact, Gaussian, Position, in_closed_form
+from appulse.model.uncertainty import Exact, Gaussian, Position
 from appulse.operators.pairings import Pairings
-from appulse.operators.plan import tolerated
+from appulse.operators.plan import METRICS, tolerated
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -103,11 +105,44 @@ def evaluated(plan: JoinPlan, pairs: CandidatePairs, kinds: tuple[Model, Model],
         found = _on_earth(plan, pairs, plan.earth, kinds, counts)
     elif plan.points_only:
         found = _points(plan, pairs, counts)
-    elif not plan.values and all(map(in_closed_form, kinds)):
+    elif not plan.values and all(map(plan.closes, kinds)):
         found = _exact(pairs, _normal(plan, pairs, kinds, counts))
     else:
         found = _samples(plan, pairs, counts)
-    return found.filter(found.probability >= plan.threshold)
+    found = found.filter(found.probability >= plan.threshold)
+    return found if plan.metric == "euclidean" else replace(found, distance=_by_metric(plan.metric, found.pairs))
+
+
+def _by_metric(metric: str, pairs: CandidatePairs) -> NDArray[np.float64]:
+    """How far the means of each pair are apart, over all dimensions."""
+    out = np.empty(len(pairs.left))
+    means = pairs.left_store.centre.view, pairs.right_store.centre.view
+    metric_distances(pairs.rows, METRICS.index(metric), *means, out)
+    return out
+
+
+_NONE = np.empty(0)
+
+
+def _margins(pairs: CandidatePairs) -> NDArray[np.float64]:
+    """What each pair adds to epsilon; empty where rows have no margins."""
+    left, right = pairs.left_store.margin, pairs.right_store.margin
+    return _NONE if left is None or right is None else left.view[pairs.left] + right.view[pairs.right]
+
+
+def _within(plan: JoinPlan, pairs: CandidatePairs) -> Within:
+    group, epsilon = plan.within(pairs.left_store.d)
+    return Within(np.array(group), np.array(epsilon), plan.metric == "manhattan", _margins(pairs))
+
+
+def _limits(plan: JoinPlan, pairs: CandidatePairs) -> NDArray[np.float64]:
+    """The limit of each pair, in place of that of all; empty where rows have no margins."""
+    margins = _margins(pairs)
+    if not len(margins):
+        return margins
+    own = [epsilon + margins for epsilon in plan.within(pairs.left_store.d)[1]]
+    limits: NDArray[np.float64] = np.sqrt(sum(np.square(e + 1e-9 * np.maximum(1.0, e)) for e in own))
+    return limits
 
 
 #: Not round at all: distances are straight.
@@ -151,9 +186,13 @@ def _exact(pairs: CandidatePairs, probability: NDArray[np.float64]) -> ScoredPai
 
 def _points(plan: JoinPlan, pairs: CandidatePairs, counts: Counter[str]) -> ScoredPairs:
     a, b = pairs.left_store, pairs.right_store
-    square = squared_distances(pairs.left, pairs.right, a.centre.view, b.centre.view)
     mass = a.mass.view[pairs.left] * b.mass.view[pairs.right]
     counts["refined"] += len(mass)
+    if not plan.plain:
+        close = np.empty(len(mass), bool)
+        close_points(pairs.rows, _within(plan, pairs), a.centre.view, b.centre.view, close)
+        return _exact(pairs, np.where(close, mass, np.nan))
+    square = squared_distances(pairs.left, pairs.right, a.centre.view, b.centre.view)
     probability = np.where(square <= plan.limit**2, mass, np.nan)
     return ScoredPairs(pairs, probability, probability, np.sqrt(square))
 
@@ -161,7 +200,7 @@ def _points(plan: JoinPlan, pairs: CandidatePairs, counts: Counter[str]) -> Scor
 def _table(plan: JoinPlan, kinds: tuple[Model, Model], d: int) -> BallTable:
     """The table of probabilities by distance, where all rows of a model have the same error."""
     sigmas = [_constant_sigma(kind) for kind in kinds]
-    if None in sigmas or plan.epsilon == math.inf:
+    if None in sigmas or plan.margins or plan.epsilon == math.inf:
         return NO_TABLE
     return ball_table(plan.epsilon, math.hypot(*(sigma for sigma in sigmas if sigma is not None)), d)
 
@@ -181,9 +220,11 @@ def _normal(
     a, b = pairs.left_store, pairs.right_store
     probability = np.empty(len(pairs.left))
     left, right = (_NO_SPREAD if store.spread is None else store.spread.view for store in (a, b))
-    asked = plan.epsilon, plan.limit**2, plan.threshold, "projection" in plan.bounds
+    asked = plan.epsilon, plan.limit**2, _margins(pairs), plan.threshold, "projection" in plan.bounds
     one, other = Gaussians(a.centre.view, a.mass.view, left), Gaussians(b.centre.view, b.mass.view, right)
-    if left.shape[1] == right.shape[1] == 1:
+    if not plan.euclidean:
+        normal_pairs_within(pairs.rows, _within(plan, pairs), *asked[3:], one, other, probability)
+    elif left.shape[1] == right.shape[1] == 1:
         gaussian_pairs(pairs.rows, *asked, one, other, _table(plan, kinds, a.d), probability)
     else:
         normal_pairs(pairs.rows, *asked, one, other, probability)
@@ -230,6 +271,7 @@ def _on_earth(
         plan.threshold,
         "projection" in plan.bounds,
         _table(plan, kinds, 2),
+        _margins(pairs),
     )
     one, other = (Gaussians(s.centre.view, s.mass.view, none if s.spread is None else s.spread.view) for s in (a, b))
     kernel = earth_pairs if a.d == _FLAT else altitude_pairs
@@ -267,11 +309,13 @@ def _samples(plan: JoinPlan, pairs: CandidatePairs, counts: Counter[str]) -> Sco
     if a.covariance is None or b.covariance is None or a.shape is None or b.shape is None:
         return _exact(pairs, np.empty(len(pairs.left)))
     # What windows make of a pair counts, too: a bound that reaches the threshold is not enough there.
-    early = plan.bounded and not plan.uncertain
+    early = plan.bounded and not plan.uncertain and plan.plain
     verdict, at_least = np.empty(len(pairs.left), np.int8), np.empty(len(pairs.left) if early else 0)
-    accept = "accept" in plan.bounds
+    # That all samples are within the limit is enough where it is a single one.
+    accept = "accept" in plan.bounds and plan.euclidean
     use = bound_kernels.Use("moment" in plan.bounds, "square" in plan.bounds, accept, early and accept)
-    bound_kernels.judge(pairs.rows, plan.limit, plan.threshold, use, a.moments, b.moments, verdict, at_least)
+    limits = _limits(plan, pairs)
+    bound_kernels.judge(pairs.rows, plan.limit, limits, plan.threshold, use, a.moments, b.moments, verdict, at_least)
     tally = np.bincount(verdict, minlength=len(_TALLIES)).tolist()
     for code, name in _TALLIES.items():
         counts[name] += tally[code]
@@ -291,6 +335,8 @@ def _samples(plan: JoinPlan, pairs: CandidatePairs, counts: Counter[str]) -> Sco
 def _refined(plan: JoinPlan, pairs: CandidatePairs, counts: Counter[str]) -> ScoredPairs:
     probability = np.empty(len(pairs.left))
     d = pairs.left_store.d
+    if not plan.plain:
+        return _refined_within(plan, pairs, counts)
     limit2, sides = plan.limit**2, (pairs.left_store.sampled, pairs.right_store.sampled)
     if d == 1:
         refine_line(pairs.rows, limit2, plan.threshold, *sides, probability)
@@ -318,6 +364,19 @@ def _refined(plan: JoinPlan, pairs: CandidatePairs, counts: Counter[str]) -> Sco
     counts["pruned_sample"] += pruned
     counts["refined"] -= pruned
     return ScoredPairs(pairs, probability, upper if early else probability)
+
+
+def _refined_within(plan: JoinPlan, pairs: CandidatePairs, counts: Counter[str]) -> ScoredPairs:
+    """The same by other distances than one Euclidean one, and with margins."""
+    announce_work(pairs)
+    probability = np.empty(len(pairs.left))
+    one, other = (Sampled(store.sampled, store.moments) for store in (pairs.left_store, pairs.right_store))
+    asked = _within(plan, pairs), plan.threshold, "accept" in plan.bounds
+    accepted, pruned = sampled_pairs(pairs.rows, *asked, one, other, probability)
+    counts["accepted"] += accepted
+    counts["pruned_sample"] += pruned
+    counts["refined"] -= accepted + pruned
+    return _exact(pairs, probability)
 
 
 def _with_rest(
@@ -367,7 +426,7 @@ def pairings(plan: JoinPlan, pairs: CandidatePairs, factor: NDArray[np.float64],
         close_samples(
             pairs.rows,
             factor,
-            plan.limit**2,
+            _within(plan, pairs),
             pairs.left_store.sampled,
             pairs.right_store.sampled,
             first,

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from appulse.model.positions import earth_of
-from appulse.model.uncertainty import Form, Model, in_closed_form, pairs_in_closed_form
+from appulse.model.uncertainty import (
+    MOST_DIMENSIONS,
+    MOST_IN_CLOSED_FORM,
+    Form,
+    Model,
+    dimensions,
+    in_closed_form,
+    pairs_in_closed_form,
+)
 
 if TYPE_CHECKING:
     from appulse.kernels.geodesic import Earth
@@ -15,7 +23,11 @@ if TYPE_CHECKING:
 
 #: Bounds that can be switched off; the answers never change.
 BOUNDS = frozenset({"reach", "moment", "square", "sample", "accept", "axes", "projection", "eviction", "lazy"})
+METRICS = ("euclidean", "manhattan", "chebyshev")
 INDEXES = ("auto", "grid", "dense", "sorted")
+
+#: Dimensions by number, and the epsilon of each group of them.
+Groups: TypeAlias = tuple[tuple[tuple[int, ...], float], ...]
 
 
 def tolerated(epsilon: float) -> float:
@@ -37,7 +49,9 @@ class JoinPlan:
     each left row, the nearest ``by`` distance or probability; 0: all. Where rows are ``assigned`` to each other, pairs
     have a margin. Where ``fewer_than`` is above 0, left rows that have fewer partners than that with probability
     ``certain`` are the answers. Pairs whose likelihood ratio is not above ``least_ratio`` are no answers. Where rows
-    may be ``withdrawn``, pairs that stand know their rows.
+    may be ``withdrawn``, pairs that stand know their rows. Where there
+    are ``margins`` each row of a pair adds its own to epsilon. ``groups`` of dimensions have an epsilon each, and all
+    have to hold; distances go by the ``metric``. ``dimensions`` is 0 where they are not known.
     """
 
     streams: tuple[str, ...]
@@ -65,6 +79,10 @@ class JoinPlan:
     fewer_than: int = 0
     certain: float = 1.0
     withdrawn: bool = False
+    margins: bool = False
+    metric: str = "euclidean"
+    groups: Groups = ()
+    dimensions: int = 0
 
     @property
     def followed(self) -> tuple[bool, bool]:
@@ -83,14 +101,43 @@ class JoinPlan:
 
     @property
     def limit(self) -> float:
-        """Epsilon with its tolerance: points are close iff d2 <= limit^2. No two in a cylinder are farther apart."""
-        own = tolerated(self.epsilon)
-        return own if self.vertical is None else math.hypot(own, tolerated(self.vertical))
+        """Epsilon with its tolerance: points are close iff d2 <= limit^2. No two that match are farther apart."""
+        if self.vertical is not None:
+            return math.hypot(tolerated(self.epsilon), tolerated(self.vertical))
+        if self.euclidean:
+            return tolerated(self.epsilon)
+        return math.hypot(*map(tolerated, self.within(self.dimensions or MOST_DIMENSIONS)[1]))
+
+    @property
+    def euclidean(self) -> bool:
+        """Whether there is one distance, and it is Euclidean, or along the Earth."""
+        return self.metric == "euclidean" and not self.groups
+
+    @property
+    def plain(self) -> bool:
+        """Whether it has one limit, too, for all pairs."""
+        return self.euclidean and not self.margins
+
+    def within(self, d: int) -> tuple[list[int], list[float]]:
+        """The group of each of ``d`` dimensions, and the epsilon of each group; Chebyshev's metric is one for each."""
+        groups = self.groups or ((tuple(range(d)), self.epsilon),)
+        if self.metric == "chebyshev":
+            groups = tuple(((k,), epsilon) for own, epsilon in groups for k in own)
+        group = [0] * d
+        for g, (own, _) in enumerate(groups):
+            for k in own:
+                group[k] = g
+        return group, [epsilon for _, epsilon in groups]
 
     @property
     def closed_form(self) -> bool:
         """Whether every stream is exact, a position, or normal in few dimensions, so that nothing need be sampled."""
-        return not self.values and all(map(in_closed_form, self.models))
+        return not self.values and all(map(self.closes, self.models))
+
+    def closes(self, model: Model) -> bool:
+        """Whether a pair of rows of such models needs no samples; a sum of differences does in many dimensions."""
+        few = self.metric != "manhattan" or (dimensions(model) or 0) <= MOST_IN_CLOSED_FORM
+        return few and in_closed_form(model)
 
     @property
     def earth(self) -> Earth | None:
@@ -103,7 +150,9 @@ class JoinPlan:
         models = self.models
         partners = [models[i if self.self_join else i + 1 :] for i in range(len(models))]
         return not self.values and any(
-            pairs_in_closed_form(one, other) for one, others in zip(models, partners, strict=True) for other in others
+            self.closes(one) and self.closes(other) and pairs_in_closed_form(one, other)
+            for one, others in zip(models, partners, strict=True)
+            for other in others
         )
 
     @property

@@ -407,8 +407,8 @@ class SimilarityJoin:
     @property
     def _lies_on_a_line(self) -> bool:
         """Whether every pair is of samples, in one dimension; two Gaussians among other models are not."""
-        plain = self.plan.points_only or self.plan.some_closed_form or self.plan.by_means
-        return self._stores[0].d == 1 and not plain
+        otherwise = self.plan.points_only or self.plan.some_closed_form or self.plan.by_means
+        return self._stores[0].d == 1 and self.plan.plain and not otherwise
 
     def _admit(self, batches: Sequence[tuple[int, int, Objects]]) -> Arrivals | None:
         """Put the rows of a push at the ends of their stores, in tick order; None if there are none."""
@@ -431,6 +431,7 @@ class SimilarityJoin:
                     paired=self.partners is not None,
                     counted=0 if self.partners is None else self.partners.counted,
                     serial=self.plan.withdrawn,
+                    margins=self.plan.margins,
                 )
                 for _ in self._stream_of
             ]
@@ -476,7 +477,7 @@ class SimilarityJoin:
         frame = np.zeros((n, self.plan.frame_width), np.int64) if objects.frame is None else objects.frame
         begin = len(store)
         store.extend(objects, extent, group, differ)
-        if "moment" not in self.plan.bounds:
+        if "moment" not in self.plan.bounds or self.plan.margins:
             store.variance.view[begin:] = UNKNOWN
         # As the store has them: kernels are compiled for arrays that may be written, and those of a block may not.
         time, centre, extent, mass, variance = (
@@ -489,9 +490,10 @@ class SimilarityJoin:
         """The radius within which each row is looked for."""
         extent = objects.reach
         if "reach" not in self.plan.bounds:
-            extent = np.maximum(extent, objects.radius)
+            whole = objects.radius
             if in_closed_form(model) and objects.spread.shape[1]:
-                extent = np.maximum(extent, _GAUSSIAN_EDGE * widest(objects.spread, model))
+                whole = np.maximum(whole, _GAUSSIAN_EDGE * widest(objects.spread, model))
+            extent = np.maximum(extent, whole if objects.margin is None else whole + objects.margin * (1.0 + 1e-9))
         return extent
 
     def _reach_of(self, own: int, arrivals: Arrivals) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -66,6 +66,7 @@ class WindowBuffer:
         paired: bool = False,
         counted: int = 0,
         serial: bool = False,
+        margins: bool = False,
     ) -> None:
         self.d, self._numbered, self._comparable = d, numbered, not (numbered and grouped)
         self.time, self.rank, self.rank_max = Column(np.int64), Column(np.int64), Column(np.int64)
@@ -81,6 +82,7 @@ class WindowBuffer:
         # How likely a row has 0, 1, ... partners so far, and how many are expected.
         self.counts = Column(np.float64, counted + 1) if counted else None
         self.serial = Column(np.int64) if serial else None  # numbers of rows that never change
+        self.margin = Column(np.float64) if margins else None  # what a row adds to epsilon
         self.group, self.differ = Column(np.int64), Column(np.int64)
         self.samples, self.weights, self.key = Arena(np.float64), Arena(np.float64), Arena(np.uint8)
         self.cell, self.following = Column(np.int64), Column(np.int64)
@@ -130,7 +132,7 @@ class WindowBuffer:
         always = [self.time, self.rank, self.rank_max, self.mass, self.reach, self.extent, self.variance]
         always += [self.radius, self.centre]
         always += [self.group, self.differ, self.cell, self.following]
-        some = (self.covariance, self.shape, self.spread, self.frame, self.met, self.counts, self.serial)
+        some = (self.covariance, self.shape, self.spread, self.frame, self.met, self.counts, self.serial, self.margin)
         return always + [column for column in some if column is not None]
 
     @property
@@ -166,16 +168,7 @@ class WindowBuffer:
         self.differ.extend(differ)
         for column in (self.cell, self.following):
             column.grow(len(objects))
-        if self.frame is not None:
-            self.frame.grow(len(objects))[...] = 0 if objects.frame is None else objects.frame
-        if self.met is not None:
-            self.met.grow(len(objects))[...] = False
-        if self.serial is not None:
-            self.serial.grow(len(objects))[...] = self.arrived + np.arange(len(objects))
-        self.arrived += len(objects)
-        if self.counts is not None:
-            counts = self.counts.grow(len(objects))
-            counts[:, 1:], counts[:, 0] = 0.0, 1.0
+        self._extend_some(objects)
         if objects.spread.shape[1]:
             self.spread = self.spread or Column(np.float64, objects.spread.shape[1])
             self.spread.extend(objects.spread)
@@ -192,6 +185,21 @@ class WindowBuffer:
         self.key.extend(objects.key.offsets, objects.key.data)
         if len(self.heads):
             self._oversized += int((self.sizes[-len(objects) :] > self.cells.cap).sum())
+
+    def _extend_some(self, objects: Objects) -> None:
+        """Append to the columns that some plans have."""
+        if self.frame is not None:
+            self.frame.grow(len(objects))[...] = 0 if objects.frame is None else objects.frame
+        if self.met is not None:
+            self.met.grow(len(objects))[...] = False
+        if self.serial is not None:
+            self.serial.grow(len(objects))[...] = self.arrived + np.arange(len(objects))
+        self.arrived += len(objects)
+        if self.counts is not None:
+            counts = self.counts.grow(len(objects))
+            counts[:, 1:], counts[:, 0] = 0.0, 1.0
+        if self.margin is not None:
+            self.margin.grow(len(objects))[...] = 0.0 if objects.margin is None else objects.margin
 
     def drop_before(self, rank: int) -> int:
         """Forget rows of the front of lesser rank; how many."""
@@ -238,6 +246,7 @@ class WindowBuffer:
             None,
             self.rank.view[rows] if self._numbered else None,
             None if self.frame is None else self.frame.view[rows],
+            margin=None if self.margin is None else self.margin.view[rows],
         )
 
     @property

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from appulse.windows.definitions import Window
 
 _PLAIN: dict[str, Any] = {
+    "metric": "euclidean",
+    "scale": None,
     "different": None,
     "imputer": None,
     "emit": "matches",

@@ -25,16 +25,27 @@ from appulse.engines.schemas import (
     known_dimensions,
     refuse_changes,
 )
-from appulse.engines.thresholds import check_places, of_epsilon, thresholds, within_tolerance
+from appulse.engines.thresholds import (
+    check_metric,
+    check_places,
+    groups_of,
+    of_epsilon,
+    of_groups,
+    thresholds,
+    units_of,
+    within_tolerance,
+)
 from appulse.errors import BadArgument, NotBuilt
 from appulse.model.encode import gaussian_reach, reach_quantile
 from appulse.model.encoding import Encoding, check_columns, held_as
 from appulse.model.filled import FILLED
 from appulse.model.meaning import real
+from appulse.model.scaling import scaled_model
 from appulse.model.stream import stream_names
 from appulse.model.strings import decode
 from appulse.model.times import from_micros, is_time
 from appulse.model.uncertainty import Position, in_closed_form, is_certain
+from appulse.model.uncertainty import names as dimension_names
 from appulse.operators.attributes import Attribute, dimension_of
 from appulse.operators.numbering import Sequencer
 from appulse.operators.partners import HOW
@@ -65,7 +76,7 @@ _TWO = 2
 PAIRS = pa.list_(
     pa.struct([("left", pa.list_(pa.float64())), ("right", pa.list_(pa.float64())), ("weight", pa.float64())])
 )
-_DEFAULTS = {
+_DEFAULTS: Meaning = {
     "different": None,
     "imputer": None,
     "emit": "matches",
@@ -75,6 +86,8 @@ _DEFAULTS = {
     "density": None,
     "k": 1,
     "by": "distance",
+    "metric": "euclidean",
+    "scale": {},
 }
 Emit: TypeAlias = Annotated[str, one_of(*EMITS)]
 How: TypeAlias = Annotated[str, one_of(*HOW)]
@@ -163,9 +176,13 @@ class JoinCall(ObjectsCall):
         plan, waits = self.plan, zip(self.encodings, self.lateness, self.idle_after, strict=True)
         fills = {one.name: one.fill.meaning() for one in self.encodings if one.fill is not None}
         lengths = dict(zip(plan.streams, plan.windows, strict=True)) if plan.rule is None else {}
+        units = self.encodings[0].units
+        named = dimension_names(self.encodings[0].model, plan.dimensions or len(units or ()))
         arguments = {
             "streams": [of_stream(*one, arrival=self.arrival) for one in waits],
-            "epsilon": of_epsilon(plan.epsilon, plan.vertical),
+            "epsilon": of_groups(plan.groups, named) if plan.groups else of_epsilon(plan.epsilon, plan.vertical),
+            "metric": plan.metric,
+            "scale": {} if units is None else {n: real(u) for n, u in zip(named, units, strict=True) if u != 1.0},
             "probability": real(self.probability),
             "window": meaning_of(plan.rule, lengths, self.encodings[0].measure),
             "different": self.encodings[0].differ,
@@ -192,14 +209,15 @@ class JoinCall(ObjectsCall):
 
     def with_dimensions(self, d: int) -> JoinCall:
         """The same call, once rows have shown their number of dimensions."""
-        return replace(self, streams=tuple(replace(e, dimensions=d) for e in self.streams))
+        plan = self.plan if self.plan.euclidean else replace(self.plan, dimensions=d)
+        return replace(self, plan=plan, streams=tuple(replace(e, dimensions=d) for e in self.streams))
 
 
 def resolve(
     streams: Sequence[Stream],
     schemas: Sequence[pa.Schema],
     *,
-    epsilon: float | Mapping[str, float],
+    epsilon: float | Mapping[Any, float],
     probability: float,
     window: Window,
     self_join: bool,
@@ -213,6 +231,8 @@ def resolve(
     how: str = "inner",
     likelihood: bool = False,
     density: float | None = None,
+    metric: str = "euclidean",
+    scale: Mapping[str, float] | None = None,
 ) -> JoinCall:
     """Check a call against the columns there are, and settle everything that follows from its arguments."""
     names = stream_names(streams, self_join=self_join)
@@ -236,9 +256,22 @@ def resolve(
         refuse_changes(streams, "imputer=")
     arrival = _check_order(streams, names)
     conditions = [conditions_of(stream) for stream in streams]
+    d = known_dimensions(names, [stream.value for stream in streams], schemas)
+    units = units_of(scale, streams, d)
     models = tuple(held_as(stream.value, where) for stream, where in zip(streams, conditions, strict=True))
+    models = models if units is None else tuple(scaled_model(model, units) for model in models)
     threshold = within_tolerance(probability)
-    within, vertical = thresholds(epsilon, streams)
+    check_metric(metric, streams)
+    groups = groups_of(epsilon, streams, d)
+    d = sum(len(own) for own, _ in groups) or d
+    within, vertical = (groups[0][1], None) if groups else thresholds(epsilon, streams)
+    groups = groups if len(groups) > 1 else ()
+    margins = any(stream.margin != 0.0 for stream in streams)
+    if margins and (vertical is not None or groups):
+        raise BadArgument(
+            "Stream(margin=) is added to one epsilon, and the call has several. Leave it out, or give one number for "
+            "epsilon."
+        )
     plan = JoinPlan(
         streams=names,
         models=models,
@@ -249,8 +282,9 @@ def resolve(
         quantile=reach_quantile(threshold),
         self_join=self_join,
         check_differ=different is not None,
-        # Rows that are not filled before they may match something are not there to leave alone.
-        bounds=options.bounds if how == "inner" else options.bounds - {"lazy"},
+        # Rows that are not filled before they may match something are not there to leave alone; they have no margin,
+        # and no other units.
+        bounds=options.bounds if how == "inner" and not margins and units is None else options.bounds - {"lazy"},
         index=options.index,
         rule=rule_of(window),
         grouped=bool(streams[0].partitions),
@@ -260,9 +294,12 @@ def resolve(
         how=how,
         density=_density(density, models, likelihood=likelihood, values=values),
         withdrawn=any(stream.change is not None for stream in streams),
+        margins=margins,
+        metric=metric if d != 1 else "euclidean",
+        groups=groups,
+        dimensions=0 if metric == "euclidean" and not groups else d or 0,
     )
     key_type, time_type = common_key_type(streams, schemas, names), common_time_type(streams, schemas, names)
-    d = known_dimensions(names, models, schemas)
     check_partitions(streams, schemas, names)
     fills = fills_of(imputer, names, [stream.value for stream in streams])
     encodings = tuple(
@@ -286,6 +323,8 @@ def resolve(
             tells_filled=any(known is not None for known in fills),
             carry=carried_of(stream, schema, name),
             change=stream.change,
+            margin=stream.margin,
+            units=units,
         )
         for name, stream, where, fill, schema in zip(names, streams, conditions, fills, schemas, strict=True)
     )
@@ -423,7 +462,7 @@ def _pairs_table(answers: Answers, call: JoinCall) -> pa.Table:
     if call.plan.changes and answers.change is not None and answers.at is not None and answers.at_stream is not None:
         columns += [pa.array(answers.change.astype(np.int32)), times_of(answers.at, answers.at_stream, call)]
     if answers.pairings is not None:
-        columns.append(_pairs_column(answers.pairings))
+        columns.append(_pairs_column(answers.pairings, call.encodings[0].units))
     return pa.Table.from_arrays([*columns, *filled, *carried], schema=call.answer_schema)
 
 
@@ -434,11 +473,12 @@ def _named(stream: NDArray[np.int64], names: pa.Array) -> pa.Array:
     return names.take(pa.array(stream))
 
 
-def _pairs_column(pairings: Ragged[Pairings]) -> pa.Array:
+def _pairs_column(pairings: Ragged[Pairings], units: Sequence[float] | None) -> pa.Array:
     found = pairings.values
     m, d = found.left.shape
+    by = np.ones(d) if units is None else np.array(units)
     offsets = pa.array(np.arange(m + 1) * d, pa.int32())
-    sides = [pa.ListArray.from_arrays(offsets, pa.array(side.ravel())) for side in (found.left, found.right)]
+    sides = [pa.ListArray.from_arrays(offsets, pa.array((side * by).ravel())) for side in (found.left, found.right)]
     pairs = pa.StructArray.from_arrays([*sides, pa.array(found.weight)], fields=list(PAIRS.value_type))
     return pa.ListArray.from_arrays(pa.array(pairings.offsets, pa.int32()), pairs).cast(PAIRS)
 
@@ -467,5 +507,5 @@ def numbering_of(call: JoinCall, places: int = 1, *, standing: bool = False) -> 
         every_tick=plan.changes,
         in_order=not call.arrival,
         least=0.0 if standing else plan.least_inside,
-        attribute=None if rule.column is None else Attribute(rule.column, plan.models),
+        attribute=None if rule.column is None else Attribute(rule.column, plan.models, call.encodings[0].units),
     )

@@ -18,7 +18,7 @@ from appulse.engines.thresholds import TOLERANCE
 from appulse.errors import BadArgument, bad_rows
 from appulse.kernels.bounds import cantelli, cantelli_on_square, reverse_markov
 from appulse.kernels.earth_ellipses import heading
-from appulse.kernels.gaussian import phi
+from appulse.kernels.gaussian import interval, phi
 from appulse.kernels.geodesic import geodesic
 from appulse.kernels.moments import shapes
 from appulse.model.columns import as_array
@@ -26,7 +26,14 @@ from appulse.model.covariance import flat_and_above, matrices
 from appulse.model.encode import encode, holes_of, infer_dimensions, sampled
 from appulse.model.filled import OBSERVED
 from appulse.model.positions import degrees_of
-from appulse.model.uncertainty import Incomplete, Position, in_closed_form, is_certain, pairs_in_closed_form
+from appulse.model.uncertainty import (
+    Incomplete,
+    Position,
+    in_closed_form,
+    is_certain,
+    names,
+    pairs_in_closed_form,
+)
 from appulse.windows.definitions import TimeWindow
 
 if TYPE_CHECKING:
@@ -46,6 +53,7 @@ if TYPE_CHECKING:
 _FOREVER = 1e9  # seconds
 _SHOWN = 10  # rows behind a fill
 _FLAT = 3  # coordinates of positions without altitude
+_ORDINALS = ("first", "second", "third")
 _ALIKE = 1e-12  # by which share variances differ at most that are one
 #: What the operator's counters mean, in the order in which bounds are tried.
 _DECIDED = {
@@ -207,8 +215,16 @@ def _numbers(left: _Side, right: _Side, call: JoinCall) -> Iterator[str]:
             yield f"geodesic {along:.6g}, difference of altitudes {abs(rise):.6g}{wanted}"
     epsilon = plan.epsilon if plan.vertical is None else plan.limit
     reach = epsilon + float(left.row.reach[0] + right.row.reach[0])
+    own = [0.0 if side.row.margin is None else float(side.row.margin[0]) for side in (left, right)]
+    if plan.margins:
+        yield f"epsilon {epsilon:.6g}, with margins {own[0]:.6g} and {own[1]:.6g} it is {epsilon + sum(own):.6g}"
+        epsilon += sum(own)
+        plan = replace(plan, epsilon=epsilon, margins=False) if plan.euclidean else plan
     yield f"distance of the means: {distance:.6g}; epsilon {epsilon:.6g}; with both reaches {reach:.6g}"
     yield f"mass: at most {mass:.6g}, if both exist"
+    if not plan.euclidean:
+        yield from _by_group(gap, call, sum(own))
+        return
     if plan.earth is not None or (pairs_in_closed_form(left.model, right.model) and not plan.values):
         if plan.earth is None or len(gap) == _FLAT:
             yield from _half_space(left, right, gap, distance, plan)
@@ -235,6 +251,19 @@ def _numbers(left: _Side, right: _Side, call: JoinCall) -> Iterator[str]:
     yield f"Cantelli on squared distances: at most {mass * bound:.6g}"
 
 
+def _by_group(gap: NDArray[np.float64], call: JoinCall, margin: float) -> Iterator[str]:
+    """How far apart the means are in each group of dimensions."""
+    plan = call.plan
+    named = names(call.encodings[0].model, len(gap))
+    group, epsilon = plan.within(len(gap))
+    for g, wanted in enumerate(epsilon):
+        own = [k for k, of in enumerate(group) if of == g]
+        parts = np.abs(gap[own])
+        apart = parts.sum() if plan.metric == "manhattan" else math.hypot(*parts)
+        label = ", ".join(named[k] for k in own)
+        yield f"{label}: {apart:.6g} apart, epsilon {wanted + margin:.6g}"
+
+
 def _half_space(left: _Side, right: _Side, gap: NDArray[np.float64], distance: float, plan: JoinPlan) -> Iterator[str]:
     """The bound along the line of centres, and the ellipse of the difference where it is one."""
     error, line = _difference(left, right, gap, plan)
@@ -248,6 +277,18 @@ def _half_space(left: _Side, right: _Side, gap: NDArray[np.float64], distance: f
         sizes = " and ".join(f"{math.sqrt(max(0.0, v)):.6g}" for v in variances[::-1])
         angle = math.degrees(math.acos(min(1.0, abs(float(axes[:, -1] @ line)))))
         yield f"ellipse of the difference: semi-axes {sizes}, the first at {angle:.3g} degrees to the line of centres"
+        yield _axes(variances[::-1], distance * np.abs(line @ axes[:, ::-1]), mass, plan.epsilon)
+
+
+def _axes(variances: NDArray[np.float64], means: NDArray[np.float64], mass: float, epsilon: float) -> str:
+    """How much of the probability each axis of an ellipse leaves: what is within epsilon is so along each."""
+    deviations = np.sqrt(np.maximum(variances, 0.0)).tolist()
+    left = [
+        float(mean <= epsilon) if s == 0.0 else interval((-epsilon - mean) / s, (epsilon - mean) / s)
+        for mean, s in zip(means.tolist(), deviations, strict=True)
+    ]
+    told = ", ".join(f"{name} {mass * share:.6g}" for name, share in zip(_ORDINALS, left, strict=False))
+    return f"along its axes: at most {told}; the {_ORDINALS[int(np.argmin(left))]} decides"
 
 
 def _difference(

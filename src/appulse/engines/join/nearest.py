@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 from appulse.arguments import one_of
 from appulse.engines.join.call import resolve
-from appulse.engines.schemas import refuse_changes
+from appulse.engines.schemas import refuse_changes, refuse_margin
+from appulse.engines.thresholds import refuse_groups
 from appulse.errors import BadArgument
 from appulse.model.uncertainty import Incomplete
 from appulse.operators.held_pairs import BY
@@ -45,6 +46,8 @@ def resolve_nearest(
     whole: bool,
 ) -> JoinCall:
     """Check a call against the columns there are; ``whole`` where all rows are there from the start."""
+    refuse_margin(streams, "nearest")
+    refuse_groups(epsilon, "nearest()")
     for stream in streams:
         if isinstance(stream.value, Incomplete):
             raise BadArgument(f"nearest() needs whole values, and got {stream.value!r}. Fill holes by ap.impute first.")
