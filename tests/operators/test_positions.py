@@ -112,7 +112,7 @@ def test_a_cylinder_is_of_positions_with_an_altitude() -> None:
     for stream, epsilon, words in (
         (position(), cylinder, "needs altitudes"),
         (airborne(), {"horizontal": 9260}, "give 'horizontal' and 'vertical'"),
-        (airborne(), {"horizontal": 1, "up": 2}, "give 'horizontal' or 'vertical'"),
+        (airborne(), {"horizontal": 1, "up": 2}, "give 'horizontal' and 'vertical'"),
         (airborne(), {"horizontal": 1, "vertical": -2}, "give a finite number"),
     ):
         with pytest.raises(ap.BadArgument, match=words):

@@ -18,7 +18,7 @@ from appulse.engines.sensors.phenomena import EmitPhenomena, Reach
 from appulse.errors import BadArgument
 from appulse.model.stream import Result, Stream
 from appulse.model.times import Duration
-from appulse.model.uncertainty import Exact
+from appulse.model.uncertainty import Exact, Position
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -136,6 +136,7 @@ def phenomena(
     span: Duration,
     min_sensors: Count = 2,
     locations: Any = None,
+    place: Position | None = None,
     reach: Reach | None = None,
     horizon: Duration | None = None,
     similar: Similar = "value",
@@ -150,7 +151,10 @@ def phenomena(
     A sensor is active in a value (with ``resolution`` a bin, as in `sensor_join`) while it has produced it at least
     ``strength`` times within ``span`` of the tick at hand. A phenomenon is a value and a connected region of at least
     ``min_sensors`` active sensors: neighbours are at most ``reach`` apart, by ``locations``, a frame with the stream's
-    key and two columns of coordinates; without these all sensors are neighbours. Ticks are the times of readings.
+    key and two columns of coordinates; without these all sensors are neighbours. ``place=ap.Position("lat", "lon")``
+    says that they are degrees: ``reach`` is then metres along the Earth, and centroids, hulls and predictions are
+    longitude and latitude, taken in the plane around the middle of all sensors (azimuthal equidistant); ``velocity`` is
+    metres a second east and north there. Ticks are the times of readings.
     ``similar`` is as in `sensor_join`, ``over`` by default ``span``.
 
     With ``within`` in place of bins, a reading counts if at least ``strength`` readings of its sensor in the span,
@@ -180,6 +184,7 @@ def phenomena(
         "span": span,
         "min_sensors": min_sensors,
         "locations": _table_of(locations),
+        "place": place,
         "reach": reach,
         "horizon": horizon,
         "similar": similar,
@@ -285,6 +290,7 @@ class Phenomena(_OverReadings):
         span: Duration,
         min_sensors: Count = 2,
         locations: Any = None,
+        place: Position | None = None,
         reach: Reach | None = None,
         horizon: Duration | None = None,
         similar: Similar = "value",
@@ -302,6 +308,7 @@ class Phenomena(_OverReadings):
             span=span,
             min_sensors=min_sensors,
             locations=_table_of(locations),
+            place=place,
             reach=reach,
             horizon=horizon,
             similar=similar,

@@ -10,8 +10,9 @@ from pydantic import BeforeValidator, Field, model_validator
 from appulse.engines.sensors.call import resolve_sensors
 from appulse.engines.sensors.phenomena import resolve_phenomena
 from appulse.jobs.fields import Duration, Number, Table, Text
-from appulse.jobs.sources import DataTable
+from appulse.jobs.sources import DataTable, PositionTable
 from appulse.jobs.windows import WindowTable, as_window
+from appulse.model.uncertainty import columns
 from appulse.windows.definitions import TimeWindow
 
 if TYPE_CHECKING:
@@ -77,17 +78,27 @@ class PhenomenaTable(SensorsTable):
     span: Duration
     min_sensors: Annotated[int, Field(ge=1)] = 2
     locations: LocationsTable | None = None
+    place: PositionTable | None = None
     reach: Annotated[Number, Field(ge=0)] | None = None
     horizon: Duration | None = None
     emit: Literal["events", "regions"] = "events"
 
     @model_validator(mode="after")
     def _is_a_call(self) -> PhenomenaTable:
-        somewhere = None if self.locations is None else pa.table({_SENSOR: [""], "east": [0.0], "north": [0.0]})
+        at: dict[str, Any] = {"east": [0.0], "north": [0.0]}
+        if self.place is not None:  # a geometry is read from a list of two numbers, too
+            at = {name: [[0.0, 0.0]] if name == self.place.geography else [0.0] for name in columns(self.place.build())}
+        somewhere = None if self.locations is None else pa.table({_SENSOR: [""], **at})
         resolve_phenomena(_presumed(), **_COLUMNS, **self.settings(somewhere))
         return self
 
     def settings(self, locations: Any) -> dict[str, Any]:
         """The keyword arguments of a call, with the frame of locations."""
+        place = None if self.place is None else self.place.build()
         names = ("strength", "span", "min_sensors", "reach", "horizon", "emit")
-        return {**self.shared(), **{name: getattr(self, name) for name in names}, "locations": locations}
+        return {
+            **self.shared(),
+            **{name: getattr(self, name) for name in names},
+            "locations": locations,
+            "place": place,
+        }

@@ -86,15 +86,14 @@ class PositionTable(Table):
     earth: str = "wgs84"
 
     def build(self) -> Model:
+        given = {name: getattr(self, name) for name in ("lat", "lon", "geography") if getattr(self, name)}
         return Position(
-            self.lat,
-            self.lon,
+            **given,
             sigma=self.sigma,
             ellipse=self.ellipse,
             altitude=self.altitude,
             altitude_sigma=self.altitude_sigma,
             earth=self.earth,
-            geography=self.geography,
         )
 
 

@@ -20,8 +20,10 @@ from appulse.kernels.identities import (
     Known,
     Place,
 )
+from appulse.kernels.tangent import leads
 from appulse.kernels.tracks import TRACK, motion, spread
 from appulse.model.meaning import digest_of
+from appulse.model.positions import degrees_of
 from appulse.model.readings import Readings
 from appulse.model.strings import Bytes
 from appulse.operators.labels import LabelNumbers
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appulse.kernels.arrays import Ints
+    from appulse.kernels.geodesic import Earth
     from appulse.model.meaning import Meaning
     from appulse.operators.properties import Property
 
@@ -45,18 +48,30 @@ if TYPE_CHECKING:
 class Sites:
     """Where sensors are: ``at`` has a row of coordinates for each of ``sensors`` (canonical bytes), in their order.
 
-    Neighbours of sensor s are ``near[first[s]:first[s + 1]]``.
+    Neighbours of sensor s are ``near[first[s]:first[s + 1]]``. On an ``earth`` the coordinates are metres east and
+    north in the plane around a place.
     """
 
     sensors: tuple[bytes, ...]
     at: NDArray[np.float64]
     first: NDArray[np.int64]
     near: NDArray[np.int64]
+    earth: tuple[Earth, tuple[float, float, float]] | None = None
+
+    def on_map(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Points as users have them: on the Earth longitudes and latitudes."""
+        if self.earth is None or points.shape[1] == 0:
+            return points
+        earth, origin = self.earth
+        out = np.empty((len(points), 3))
+        leads(earth, np.tile(origin, (len(points), 1)), np.ascontiguousarray(points), out)
+        return degrees_of(out, earth)[:, ::-1]
 
     def meaning(self) -> Meaning:
         """How many sensors are where; neighbours follow from that, and from how near they are to be."""
         places = np.ascontiguousarray(self.at, "<f8") + 0.0
-        return {"sensors": len(self.sensors), "digest": digest_of([*self.sensors, places.tobytes()])}
+        around = [] if self.earth is None else [np.array([*self.earth[0], *self.earth[1]], "<f8").tobytes()]
+        return {"sensors": len(self.sensors), "digest": digest_of([*self.sensors, places.tobytes(), *around])}
 
 
 @dataclass(frozen=True)

@@ -13,14 +13,13 @@ from appulse.engines.meaning import READINGS, of_alike, of_call, of_readings, ty
 from appulse.engines.options import Options, options_of
 from appulse.engines.schemas import column_type
 from appulse.engines.sensors.call import SensorNames, group_columns, property_of
+from appulse.engines.sensors.places import places_of, sites_of
 from appulse.engines.sensors.readings import ReadingsCall
 from appulse.engines.thresholds import TOLERANCE
-from appulse.errors import BadArgument, warn_exploding
+from appulse.errors import BadArgument
 from appulse.kernels.bins import bin_floors
 from appulse.kernels.identities import APPEARS, DISAPPEARS
 from appulse.kernels.tracks import hulls
-from appulse.model.columns import chunk, floats, is_numeric
-from appulse.model.degrees import degrees_hint
 from appulse.model.meaning import real, seconds
 from appulse.model.readings import (
     ReadingsEncoding,
@@ -28,9 +27,9 @@ from appulse.model.readings import (
     values_of,
 )
 from appulse.model.stream import ahead_micros
-from appulse.model.strings import Labels, encode
+from appulse.model.strings import Labels
 from appulse.model.times import duration, from_micros
-from appulse.operators.happenings import PhenomenaPlan, PhenomenonEvents, Sites
+from appulse.operators.happenings import PhenomenaPlan, PhenomenonEvents
 from appulse.operators.phenomena import Phenomena
 from appulse.operators.phenomena_within import PhenomenaWithin
 
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appulse.model.meaning import Meaning
+    from appulse.model.uncertainty import Position
 
 
 EMITS = ("events", "regions")
@@ -129,6 +129,7 @@ def resolve_phenomena(
     span: Any,
     min_sensors: int = 2,
     locations: pa.Table | None = None,
+    place: Position | None = None,
     reach: float | None = None,
     horizon: Any = None,
     similar: str = "value",
@@ -148,11 +149,19 @@ def resolve_phenomena(
         raise BadArgument("within= goes with values and slopes. For summaries give resolution=.")
     if resolution is not None and within is not None:
         raise BadArgument("resolution= and within= are given both. Bins, or values at most so far apart: give one.")
+    if place is not None and locations is None:
+        raise BadArgument("place= says which columns of locations= are degrees. Give both, or neither.")
     if (locations is None) != (reach is None):
         raise BadArgument("locations= and reach= go together: where sensors are, and how far neighbours are apart.")
     partitions = NAMES(partition_by or (), "partition_by=")
     key_type = column_type(schema, sensor, name)
-    sites = None if locations is None or reach is None else _sites(locations, sensor, key_type, reach)
+    sites = None
+    if locations is not None and reach is not None:
+        sites = (
+            sites_of(locations, sensor, key_type, reach)
+            if place is None
+            else places_of(locations, sensor, key_type, reach, place)
+        )
     reached = duration(span, "span")
     near = None if within is None else within + TOLERANCE * max(1.0, within)
     width = near if resolution is None else resolution
@@ -201,37 +210,6 @@ def resolve_phenomena(
     )
 
 
-def _sites(locations: pa.Table, sensor: str, kind: pa.DataType, reach: float) -> Sites:
-    """Where sensors are, in the order of their names, and which are neighbours."""
-    from scipy.spatial import cKDTree
-
-    if sensor not in locations.column_names:
-        raise BadArgument(f"locations= has no column {sensor!r}. It has: {', '.join(locations.column_names)}.")
-    others = [name for name in locations.column_names if name != sensor]
-    if len(others) != 2 or not all(is_numeric(locations.schema.field(name).type) for name in others):
-        raise BadArgument(
-            f"locations= has the columns {', '.join(others)} beside {sensor!r}. Give two of numbers: where each sensor "
-            "is, in the unit of reach."
-        )
-    names = chunk(locations[sensor])
-    at = np.column_stack([floats(locations[name]) for name in others])
-    if names.null_count or not np.isfinite(at).all() or len(set(encode(names).to_list())) < len(names):
-        raise BadArgument("locations= has a sensor twice, or without a name or a place. Give each one row, with both.")
-    named = encode(names if pa.types.is_null(kind) else names.cast(kind)).to_list()
-    order = sorted(range(len(named)), key=named.__getitem__)
-    at = at[order]
-    hint = degrees_hint(others, reach, at.min(axis=0), at.max(axis=0), what="reach") if len(at) else ""
-    if hint:
-        warn_exploding(hint)
-    limit = reach + TOLERANCE * max(1.0, reach)
-    pairs = cKDTree(at).query_pairs(limit * (1.0 + 1e-9), output_type="ndarray") if len(at) else np.empty((0, 2), int)
-    pairs = pairs[((at[pairs[:, 0]] - at[pairs[:, 1]]) ** 2).sum(axis=1) <= limit * limit]
-    both = np.concatenate([pairs, pairs[:, ::-1]]).astype(np.int64)
-    both = both[np.lexsort((both[:, 1], both[:, 0]))]
-    first = np.searchsorted(both[:, 0], np.arange(len(at) + 1))
-    return Sites(tuple(named[row] for row in order), at, first, np.ascontiguousarray(both[:, 1]))
-
-
 def table_of(found: PhenomenonEvents, names: SensorNames, call: PhenomenaCall) -> pa.Table:
     """Events in the types the user gave."""
     kinds = pa.array([*KINDS, "stands"]).take(pa.array(found.kind))
@@ -277,10 +255,10 @@ def _places(found: PhenomenonEvents, call: PhenomenaCall) -> Iterator[pa.Array]:
     at = np.concatenate([np.zeros((1, sites.at.shape[1])), sites.at])
     first, corners = np.empty(n + 1, np.int64), np.empty(len(found.sensor), np.int64)
     hulls(found.first, found.sensor, at, first, corners)
-    yield _points(found.centroid)
-    yield _lists(first, _points(at[corners[: first[-1]]]))
+    yield _points(sites.on_map(found.centroid))
+    yield _lists(first, _points(sites.on_map(at[corners[: first[-1]]])))
     yield _points(found.velocity)
-    yield _points(found.predicted)
+    yield _points(sites.on_map(found.predicted))
     yield pa.array(found.error, mask=np.isnan(found.error))
 
 

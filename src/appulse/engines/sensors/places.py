@@ -1,0 +1,98 @@
+"""Where the sensors of phenomena are: in a plane, or on the Earth, and which of them are neighbours."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+from scipy.spatial import cKDTree
+
+from appulse.engines.thresholds import TOLERANCE
+from appulse.errors import BadArgument, warn_exploding
+from appulse.kernels.arrays import RowPairs
+from appulse.kernels.nearest import mean_distances
+from appulse.kernels.tangent import on_surface, ways
+from appulse.model import geography
+from appulse.model.columns import chunk, floats, is_numeric, plain_types
+from appulse.model.defects import Defects
+from appulse.model.degrees import degrees_hint
+from appulse.model.positions import EARTHS, checked_positions
+from appulse.model.strings import encode
+from appulse.model.uncertainty import columns
+from appulse.operators.happenings import Sites
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from appulse.model.uncertainty import Position
+
+
+def sites_of(locations: pa.Table, sensor: str, kind: pa.DataType, reach: float) -> Sites:
+    """Where sensors are, in the order of their names, and which are neighbours."""
+    if sensor not in locations.column_names:
+        raise BadArgument(f"locations= has no column {sensor!r}. It has: {', '.join(locations.column_names)}.")
+    others = [name for name in locations.column_names if name != sensor]
+    if len(others) != 2 or not all(is_numeric(locations.schema.field(name).type) for name in others):
+        raise BadArgument(
+            f"locations= has the columns {', '.join(others)} beside {sensor!r}. Give two of numbers: where each sensor "
+            "is, in the unit of reach."
+        )
+    at = np.column_stack([floats(locations[name]) for name in others])
+    named, order = _named(locations, sensor, kind, np.asarray(np.isfinite(at).all(axis=1)))
+    at = at[order]
+    hint = degrees_hint(others, reach, at.min(axis=0), at.max(axis=0), what="reach") if len(at) else ""
+    if hint:
+        warn_exploding(hint)
+    limit = reach + TOLERANCE * max(1.0, reach)
+    pairs = cKDTree(at).query_pairs(limit * (1.0 + 1e-9), output_type="ndarray") if len(at) else np.empty((0, 2), int)
+    pairs = pairs[((at[pairs[:, 0]] - at[pairs[:, 1]]) ** 2).sum(axis=1) <= limit * limit]
+    return Sites(named, at, *_neighbours(pairs, len(at)))
+
+
+def places_of(locations: pa.Table, sensor: str, kind: pa.DataType, reach: float, place: Position) -> Sites:
+    """The same of places on the Earth: neighbours by geodesic, coordinates in the plane around the middle of all."""
+    if not place.exact or place.altitude is not None:
+        raise BadArgument("place= says where sensors stand, without errors and altitudes. Leave these out.")
+    for name in (sensor, *columns(place)):
+        if name not in locations.column_names:
+            raise BadArgument(f"locations= has no column {name!r}. It has: {', '.join(locations.column_names)}.")
+    table, defects, earth = plain_types(locations.combine_chunks()), Defects(len(locations)), EARTHS[place.earth]
+    if place.geography is not None:
+        geography.check(table.schema.field(place.geography).type, place.geography, "locations")
+        table = geography.opened(table, place, defects)
+    centre = checked_positions(table, place, defects)[0]
+    if defects.bad.any():
+        row, reason, detail = defects.listed()[0]
+        raise BadArgument(f"locations= has a row ({row + 1}) that is no place: {reason}: {detail}.")
+    named, order = _named(table, sensor, kind, np.ones(len(table), bool))
+    centre = np.ascontiguousarray(centre[order])
+    limit = reach + TOLERANCE * max(1.0, reach)
+    # A chord is never longer than the geodesic.
+    near = cKDTree(centre).query_pairs(limit * (1.0 + 1e-9), output_type="ndarray") if len(centre) else np.empty((0, 2))
+    pairs = np.ascontiguousarray(near.astype(np.int64))
+    metres = np.empty(len(pairs))
+    mean_distances(RowPairs(pairs[:, 0].copy(), pairs[:, 1].copy()), centre, centre, earth, metres)
+    origin = on_surface(earth, *(centre.mean(axis=0).tolist() if len(centre) else (earth.a, 0.0, 0.0)))
+    at = np.empty((len(centre), 2))
+    ways(earth, np.tile(origin, (len(centre), 1)), centre, at)
+    return Sites(named, at, *_neighbours(pairs[metres <= limit], len(at)), (earth, origin))
+
+
+def _named(
+    locations: pa.Table, sensor: str, kind: pa.DataType, placed: NDArray[np.bool_]
+) -> tuple[tuple[bytes, ...], list[int]]:
+    """The sensors by name, and the order of their rows."""
+    names = chunk(locations[sensor])
+    if names.null_count or not placed.all() or len(set(encode(names).to_list())) < len(names):
+        raise BadArgument("locations= has a sensor twice, or without a name or a place. Give each one row, with both.")
+    named = encode(names if pa.types.is_null(kind) else names.cast(kind)).to_list()
+    order = sorted(range(len(named)), key=named.__getitem__)
+    return tuple(named[row] for row in order), order
+
+
+def _neighbours(pairs: NDArray[np.int64], n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Of each sensor where its neighbours begin, and these."""
+    both = np.concatenate([pairs, pairs[:, ::-1]]).astype(np.int64)
+    both = both[np.lexsort((both[:, 1], both[:, 0]))]
+    return np.searchsorted(both[:, 0], np.arange(n + 1)), np.ascontiguousarray(both[:, 1])
