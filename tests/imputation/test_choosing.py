@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import appulse as ap
-from appulse.imputation.choosing import _copies
+from appulse.imputation.choosing import _copies, _taken_out
 from appulse.imputation.learning import learnable
 from appulse.imputation.samples import patterns
 from tests.imputation.test_discovery import stream_of
@@ -71,6 +71,18 @@ def test_as_many_copies_are_left_out_as_were_taken(rows: list[int], taken: list[
     found = _copies(np.array(rows, float).reshape(-1, 1), np.array(taken, float).reshape(-1, 1))
     left = [value for i, value in enumerate(rows) if i not in found.tolist()]
     assert all(left.count(v) == max(0, rows.count(v) - taken.count(v)) for v in range(4))
+
+
+@given(st.integers(0, 10_000), st.integers(1, 60), st.integers(1, 5), st.sampled_from((0.0, 0.05, 0.4)))
+def test_what_is_taken_out_was_there_and_leaves_rows_like_others(seed: int, n: int, d: int, share: float) -> None:
+    missing = np.random.default_rng(seed).random((n, d)) < share
+    rounds = _taken_out(missing)
+    assert rounds
+    for taken in rounds:
+        assert not (taken & missing).any()
+        lacks = (taken | missing).sum(axis=1)[taken.any(axis=1)]
+        assert (lacks <= max(1, missing.sum(axis=1).max())).all()
+        assert (lacks < d).all()
 
 
 def test_what_was_never_seen_is_a_value_of_the_repository_or_a_reject() -> None:

@@ -244,5 +244,7 @@ def _taken_out(missing: NDArray[np.bool_]) -> list[NDArray[np.bool_]]:
             rows = np.arange(i, n, 10)
             taken[rows, np.random.default_rng(int(shift * 100)).integers(0, d, len(rows))] = True
             taken &= ~missing
-        rounds.append(taken & ~(taken | missing).all(axis=1, keepdims=True))
+        # No row is to lack more than some row does: else those imputers win that need the least.
+        many, most = (taken | missing).sum(axis=1, keepdims=True), int(missing.sum(axis=1).max(initial=0))
+        rounds.append(taken & (many <= max(1, most)) & (many < d))
     return [taken for taken in rounds if taken.any()] or rounds[:1]
