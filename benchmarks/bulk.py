@@ -14,6 +14,8 @@ after a first run of each.
   points, and partners of each in that measure.
 * ``bulk_gaussian_of_exact``: our time with normal errors over our time with exact points.
 * ``two_threads``: the time of one thread over that of two, by the wall.
+* ``rss_of_window``: the peak memory of a process that joins two tables of ten windows of 500,000 rows from files by
+  ``ap.stream_batches``, over that of one that joins tables of one.
 * ``push_20_us``, ``pushes_per_second``, ``push_p99_over_p50``: a join by hand that holds 10,000 rows: microseconds of a
   push of 20 rows, pushes of one row a second, and how much longer the slowest in a hundred takes.
 """
@@ -26,7 +28,10 @@ os.environ["OMP_NUM_THREADS"] = "1"
 
 import gc
 import itertools
+import json
 import statistics
+import subprocess
+import sys
 import time
 from dataclasses import dataclass
 from functools import partial
@@ -51,6 +56,7 @@ if TYPE_CHECKING:
 _SEDONADB = ("sedonadb==0.5.0", "geoarrow-pyarrow==0.3.0", "pyarrow>=18", "numpy")
 _EPSILON, _SPAN = 0.3, 1000.0  # seconds from the first row to the last
 _RUNS = 5
+_WINDOW = 500_000  # rows of a stream in a window, where memory is measured
 Figures = dict[str, float | None]
 
 
@@ -212,6 +218,25 @@ def threads() -> Figures:
     return {"two_threads": one / two}
 
 
+def memory(folder: Path) -> Figures:
+    """A table of one window of rows, and one of ten, from files to nowhere."""
+    peaks = []
+    for windows in (1, 10):
+        where = folder / f"of {windows}"
+        for name in ("left", "right"):
+            (where / name).mkdir(parents=True)
+            for i in range(windows):
+                rows = points(_WINDOW, 2, 10.0, 10 * i + (name == "right"))
+                times = np.sort(rows["t"].to_numpy()) + _SPAN * i
+                pq.write_table(rows.set_column(1, "t", pa.array(times)), where / name / f"{i:02}.parquet")
+        command = [sys.executable, "-m", "benchmarks.bulk_memory", str(where), str(_SPAN)]
+        printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        found = json.loads(printed.splitlines()[-1])
+        say(f"{windows} windows: {found['pairs']:,} pairs, {found['peak'] / 1e6:.0f} MB")
+        peaks.append(found["peak"])
+    return {"rss_of_window": peaks[1] / peaks[0]}
+
+
 def by_hand(n: int) -> ap.SimilarityJoin:
     """A join that holds 10,000 rows a stream, and goes on holding as many."""
     streams = [ap.Stream(None, key="k", time="t", value=ap.Exact("x", "y"), name=name) for name in "ab"]
@@ -257,6 +282,7 @@ def main() -> None:
         "densities": lambda _: densities(),
         "errors": lambda _: errors(),
         "threads": lambda _: threads(),
+        "memory": memory,
         "pushes": lambda _: pushes(2_000 if asked.quick else 20_000),
     }
     wanted = list(parts) if asked.only is None else asked.only.split(",")

@@ -67,6 +67,7 @@ RUNS = (
             "bulk_vs_best_min": ("the least of it over densities 1 to 100 and 1 to 3 dimensions", "≥ 1"),
             "bulk_gaussian_of_exact": ("our time with normal errors / of exact points", "≤ 1.5"),
             "two_threads": ("time of one thread / of two", "≥ 1.6"),
+            "rss_of_window": ("peak memory over tables ten times the window / over tables of one window", "≤ 1.3"),
             "push_20_us": ("microseconds of a push of 20 rows", "≤ 300"),
             "pushes_per_second": ("pushes of one row a second, on one core", "≥ 5,000"),
             "push_p99_over_p50": ("the slowest push in a hundred / the median", "≤ 4"),
