@@ -14,6 +14,7 @@ from appulse.model.positions import check_positions
 from appulse.model.strings import Bytes, decode, label_parts
 from appulse.model.times import is_number, is_time
 from appulse.model.uncertainty import dimensions
+from appulse.model.vectors import coordinates_of_type
 from appulse.queries.condition import parse
 from appulse.queries.places import place_of
 
@@ -159,6 +160,10 @@ def known_dimensions(
     known: dict[str, int] = {}
     for name, model, schema in zip(names, models, schemas, strict=True):
         d = uncertainty.dimensions(model)
+        if isinstance(model, uncertainty.Vectors):
+            d = coordinates_of_type(model, schema)
+            known |= {} if d is None else {name: d}
+            continue
         if d is None and isinstance(model, uncertainty.Samples):
             kind = column_type(schema, model.column, name)
             inner = getattr(kind, "value_type", None)

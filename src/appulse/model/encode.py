@@ -46,8 +46,10 @@ from appulse.model.uncertainty import (
     Model,
     Position,
     Samples,
+    Vectors,
     in_closed_form,
 )
+from appulse.model.vectors import checked_vectors, coordinates
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -138,6 +140,8 @@ def _typed_lists(table: pa.Table, model: Samples) -> pa.Table:
 
 def infer_dimensions(table: pa.Table, model: Model) -> int | None:
     """Dimensions of the rows at hand: what the model says, else what most rows have; None if no row tells."""
+    if isinstance(model, Vectors):
+        return coordinates(table, model)
     known = uncertainty.dimensions(model)
     if known is not None or not isinstance(model, Samples):
         return known
@@ -227,6 +231,8 @@ def _check_motion(table: pa.Table, encoding: Encoding, defects: Defects) -> NDAr
 def _check_values(table: pa.Table, encoding: Encoding, defects: Defects) -> Values:
     if isinstance(encoding.model, Samples):
         return _check_samples(table, encoding.model, encoding.dimensions, defects)
+    if isinstance(encoding.model, Vectors):
+        return Values(checked_vectors(table, encoding.model, encoding.dimensions, defects), np.empty((len(table), 0)))
     if isinstance(encoding.model, Incomplete):
         return _check_incomplete(table, encoding.model, defects)
     if isinstance(encoding.model, Position):

@@ -12,7 +12,7 @@ from appulse.model import geography, structs, uncertainty
 from appulse.model.columns import is_list, is_numeric, is_text
 from appulse.model.scaling import scaled_model
 from appulse.model.times import is_time
-from appulse.model.uncertainty import Ball, Gaussian, Held, Incomplete, Model, Position, Samples
+from appulse.model.uncertainty import Ball, Gaussian, Held, Incomplete, Model, Position, Samples, Vectors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -161,7 +161,7 @@ def check_columns(encoding: Encoding, schema: pa.Schema) -> None:
         )
     if isinstance(model, Samples):
         _check_lists(model, encoding.name, schema)
-    numeric = [] if isinstance(model, Samples) else list(uncertainty.columns(model))
+    numeric = [] if isinstance(model, Samples | Vectors) else list(uncertainty.columns(model))
     if isinstance(model, Position) and model.geography is not None:
         numeric.remove(model.geography)
         geography.check(schema.field(model.geography).type, model.geography, encoding.name)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 
 from appulse.errors import BadArgument
-from appulse.model.uncertainty import Ball, Exact, Gaussian, Incomplete, Position, Samples, in_closed_form
+from appulse.model.uncertainty import Ball, Exact, Gaussian, Incomplete, Position, Samples, Vectors, in_closed_form
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -98,6 +98,7 @@ _MODELS: dict[type, str] = {
     Ball: "Ball",
     Incomplete: "Incomplete",
     Position: "Position",
+    Vectors: "Exact",
 }
 
 

@@ -47,6 +47,14 @@ class Exact:
     form = Form.POINT
 
 
+@dataclass(frozen=True, init=False)
+class Vectors(Exact):
+    """What `Exact` means where its one column holds lists: positions of as many coordinates as the lists have."""
+
+    def __init__(self, column: str) -> None:
+        object.__setattr__(self, "columns", (column,))
+
+
 @checked
 @dataclass(frozen=True)
 class Samples:
@@ -272,6 +280,8 @@ def dimensions(model: Model) -> int | None:
     """Number of dimensions, where the model alone shows it."""
     if isinstance(model, Samples):
         return None if model.names is None else len(model.names)
+    if isinstance(model, Vectors):
+        return None
     if isinstance(model, Position):
         return 1 + len(model.columns)  # in Earth-centred coordinates
     return len(model.columns)
@@ -285,6 +295,8 @@ def check_dimensions(model: str, d: int) -> None:
 
 def names(model: Model, d: int) -> tuple[str, ...]:
     """Names of the ``d`` dimensions."""
+    if isinstance(model, Vectors):
+        return tuple(f"{model.columns[0]}_{k + 1}" for k in range(d))
     if not isinstance(model, Samples):
         return model.columns
     if model.names is not None:

@@ -17,6 +17,7 @@ from appulse.operators.numbering import in_canonical_order
 from appulse.operators.pairs import STRAIGHT, CandidatePairs, scored
 from appulse.operators.partners import LEFT, notes_of
 from appulse.operators.store import WindowBuffer
+from appulse.operators.vectors import MANY_DIMENSIONS, nearest_vectors
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -41,8 +42,11 @@ class NearestTrees:
         """Take in the right rows, of which of several equally far away the first is the nearest."""
         self.right, self._ordered = right, ordered
         self._rows = _by_number(self._groups.of(right.group, len(right)))
+        self._many = right.d >= MANY_DIMENSIONS
         self._trees = {
-            group: grow(right.centre[rows], right.time[rows], max(self.plan.windows))
+            group: right.centre[rows]
+            if self._many
+            else grow(right.centre[rows], right.time[rows], max(self.plan.windows))
             for group, rows in self._rows.items()
         }
 
@@ -71,7 +75,7 @@ class NearestTrees:
             if group in self._trees:
                 rows = self._rows[group]
                 own, away = np.empty((len(ours), k), np.int64), np.empty((len(ours), k))
-                ties += nearest(
+                ties += (nearest_vectors if self._many else nearest)(
                     self._trees[group], left.centre[ours], left.time[ours], self.right.time[rows], wanted, own, away
                 )
                 found[ours], distance[ours] = np.where(own >= 0, rows[own], -1), away

@@ -45,6 +45,7 @@ from appulse.operators.pairs import (
 from appulse.operators.partners import Partners
 from appulse.operators.presence import Windows, pair_factor
 from appulse.operators.store import WindowBuffer
+from appulse.operators.vectors import by_products, close_vectors
 from appulse.operators.withdrawals import GONE, same_rows
 
 if TYPE_CHECKING:
@@ -533,8 +534,10 @@ class SimilarityJoin:
         oldest, newest = self._reach_of(own, arrivals)
         # Anew in every push: within the lateness rows may come that are older than those of the push before.
         low = int(np.searchsorted(store.rank_max.view, oldest[0], side="left"))
-        rule, window, balls, grid = self._rule(own), store.window_rows, store.balls, store.grid
         rows = ArrivalRows(arrivals.store, oldest, newest, arrivals.group, arrivals.differ, arrivals.mass)
+        if self.plan.points_only and self.plan.index != "grid" and by_products(store, arrivals.centre):
+            return self._by_products(own, store, arrivals, rows)
+        rule, window, balls, grid = self._rule(own), store.window_rows, store.balls, store.grid
         probes = Balls(arrivals.centre, arrivals.extent, arrivals.variance)
         while start < len(arrivals.time):
             out = Candidates(*self._out, tally)
@@ -547,6 +550,16 @@ class SimilarityJoin:
         self.counts["candidates"] += int(tally[0])
         self.counts["pruned_reach"] += int(tally[1])
         self.counts["pruned_cantelli"] += int(tally[2])
+        return found
+
+    def _by_products(self, own: int, store: WindowBuffer, arrivals: Arrivals, asked: ArrivalRows) -> list[Answers]:
+        """As `_sweep` does, in many dimensions."""
+        found, rule = [], self._rule(own)
+        for at, rows, looked in close_vectors(store, rule, asked, arrivals.centre, self.plan.limit):
+            self.counts["candidates"] += looked
+            self.counts["pruned_product"] += looked - len(rows)
+            found += self._resolve(own, store, arrivals, at, rows)
+        store.link_rest()
         return found
 
     def _resolve(

@@ -1,0 +1,68 @@
+"""Vectors: rows whose coordinates are the numbers of a list."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from appulse.errors import BadArgument
+from appulse.model import defects as why
+from appulse.model.columns import chunk, floats, is_list, is_numeric, lengths
+from appulse.model.uncertainty import Exact, Model, Vectors
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from appulse.model.defects import Defects
+
+#: Coordinates that a vector may have.
+MOST_COORDINATES = 4096
+
+
+def as_vectors(model: Model, schema: pa.Schema) -> Model:
+    """The model of a stream with these columns: an `Exact` of one column of lists of numbers is one of vectors."""
+    if not isinstance(model, Exact) or len(model.columns) != 1 or model.columns[0] not in schema.names:
+        return model
+    kind = schema.field(model.columns[0]).type
+    return Vectors(model.columns[0]) if is_list(kind) and is_numeric(kind.value_type) else model
+
+
+def coordinates_of_type(model: Vectors, schema: pa.Schema) -> int | None:
+    """How many coordinates vectors have, where the type of their column says so."""
+    kind = schema.field(model.columns[0]).type
+    return checked_width(model, kind.list_size) if pa.types.is_fixed_size_list(kind) else None
+
+
+def coordinates(table: pa.Table, model: Vectors) -> int | None:
+    """How many coordinates most rows have; None if no row has any."""
+    found, counts = np.unique(lengths(chunk(table[model.columns[0]])), return_counts=True)
+    some = found > 0
+    return checked_width(model, int(found[some][np.argmax(counts[some])])) if some.any() else None
+
+
+def checked_width(model: Vectors, d: int) -> int:
+    """So many coordinates, unless a join takes fewer."""
+    if d > MOST_COORDINATES:
+        raise BadArgument(
+            f"Vectors of {model.columns[0]!r} have {d} coordinates. At most {MOST_COORDINATES} are joined."
+        )
+    return d
+
+
+def checked_vectors(table: pa.Table, model: Vectors, d: int | None, defects: Defects) -> NDArray[np.float64]:
+    """The vectors of a table, (n, d); rows that are null, of another length or not finite are marked."""
+    name = model.columns[0]
+    column = chunk(table[name])
+    counts = lengths(column)
+    defects.mark(counts == 0, why.EMPTY_SAMPLES, lambda _: f"column {name!r} is null or empty")
+    d = max(1, int(counts.max(initial=1))) if d is None else d
+    even = counts == d
+    defects.mark(~even, why.WRONG_DIMENSION, lambda i: f"column {name!r} has {counts[i]} numbers, the call has {d}")
+    rows = np.full((len(table), d), np.nan)
+    rows[even] = floats(column.flatten())[np.repeat(even, counts)].reshape(-1, d)
+    defects.mark(
+        ~np.isfinite(rows).all(axis=1), why.NON_FINITE, lambda _: f"a number of {name!r} is null, NaN or infinite"
+    )
+    return rows

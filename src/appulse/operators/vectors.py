@@ -1,0 +1,167 @@
+"""Rows in many dimensions: candidates by blocked matrix products, as no cell of a grid tells such rows apart."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from appulse.kernels.arrays import RowPairs
+from appulse.kernels.nearest import mean_distances
+from appulse.kernels.products import Leaders, Products, close_pairs, leading_pairs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from appulse.kernels.nearest import Search
+    from appulse.kernels.sweep import ArrivalRows, PairRule
+    from appulse.operators.store import WindowBuffer
+
+#: Dimensions, and arrivals of a push, from which on products cost less than distances one by one.
+MANY_DIMENSIONS, MANY_ARRIVALS = 24, 8
+_ARRIVALS, _ROWS = 512, 2048  # of a block: its products, and the rows they are of, stay in the cache
+_ROUNDING = 2.0**-24  # of a float32
+_MOST = 1e36  # a product that is larger may not fit
+
+
+def by_products(store: WindowBuffer, centre: NDArray[np.float64]) -> bool:
+    """Whether candidates are to be found by products, for arrivals at these places."""
+    return store.d >= MANY_DIMENSIONS and len(centre) >= MANY_ARRIVALS
+
+
+def close_vectors(
+    store: WindowBuffer, rule: PairRule, arrivals: ArrivalRows, centre: NDArray[np.float64], limit: float
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], int]]:
+    """Arrivals and rows of a store that may be within the limit, in order, and how many pairs were looked at.
+
+    Arrivals meet the rows that were there before them, those of their own push included.
+    """
+    probing = np.flatnonzero(rule.meets[arrivals.store])
+    own = arrivals.store == rule.own
+    upto = store.linked + np.cumsum(own) - own  # rows that are there when each arrival comes
+    for first in range(0, len(probing), _ARRIVALS):
+        some = probing[first : first + _ARRIVALS]
+        begin = int(np.searchsorted(store.rank_max.view, arrivals.oldest[some].min(), side="left"))
+        blocks = range(begin, int(upto[some[-1]]), _ROWS)
+        left = _Block(centre[some])
+        found = [_close(store, rule, arrivals, left, (some, upto[some]), at, limit) for at in blocks]
+        looked = int(np.maximum(upto[some] - begin, 0).sum())
+        at, rows = (np.concatenate([np.empty(0, np.int64), *(pair[i] for pair in found)]) for i in (0, 1))
+        order = np.argsort(at, kind="stable")  # by row already
+        yield at[order], rows[order], looked
+
+
+class _Block:
+    """Some points: as float32, and half of their squared lengths."""
+
+    def __init__(self, points: NDArray[np.float64]) -> None:
+        self.half: NDArray[np.float64] = np.einsum("ij,ij->i", points, points) / 2.0
+        with np.errstate(over="ignore"):
+            self.points = points.astype(np.float32)
+        self.largest = float(self.half.max(initial=0.0))
+
+
+def _close(
+    store: WindowBuffer,
+    rule: PairRule,
+    arrivals: ArrivalRows,
+    left: _Block,
+    which: tuple[NDArray[np.int64], NDArray[np.int64]],
+    begin: int,
+    limit: float,
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The pairs of some arrivals and the block of rows from ``begin`` on that may be close."""
+    end = min(begin + _ROWS, int(which[1][-1]))
+    right = _Block(store.centre.view[begin:end])
+    need = needed(left.half, right.largest, limit, store.d)
+    if left.largest + right.largest > _MOST:
+        need[:] = -np.inf  # looked at one by one
+    with np.errstate(over="ignore", invalid="ignore"):
+        product = left.points @ right.points.T
+    block = Products(product, need, right.half, which[0], which[1], begin)
+    room = 4 * _ROWS
+    while True:
+        at, rows = np.empty(room, np.int64), np.empty(room, np.int64)
+        n = close_pairs(block, arrivals, store.window_rows, rule.check_differ, at, rows)
+        if n <= room:
+            return at[:n], rows[:n]
+        room = n
+
+
+def nearest_vectors(
+    points: NDArray[np.float64],
+    place: NDArray[np.float64],
+    time: NDArray[np.int64],
+    when: NDArray[np.int64],
+    search: Search,
+    found: NDArray[np.int64],
+    distance: NDArray[np.float64],
+) -> int:
+    """As `appulse.kernels.nearest.nearest`, in many dimensions: ``points`` were at ``when``, and there is no tree."""
+    ties = 0
+    for first in range(0, len(place), _ARRIVALS):
+        some = slice(first, first + _ARRIVALS)
+        pairs = _leading(points, place[some], time[some], when, search)
+        away = np.empty(len(pairs.left))
+        mean_distances(pairs, place[some], points, search.earth, away)
+        near = np.flatnonzero(away <= search.limit)
+        left, right, away = pairs.left[near], pairs.right[near], away[near]
+        order = np.lexsort((right, away, left))
+        left, right, away = left[order], right[order], away[order]
+        same = (left[1:] == left[:-1]) & (away[1:] == away[:-1])
+        ties += int((same & (when[right[1:]] == when[right[:-1]])).sum())
+        begins = np.searchsorted(left, np.arange(len(place[some])))
+        rank = np.arange(len(left)) - begins[left]
+        kept = rank < search.k
+        found[some], distance[some] = -1, np.nan
+        found[some][left[kept], rank[kept]], distance[some][left[kept], rank[kept]] = right[kept], away[kept]
+    return ties
+
+
+def _leading(
+    points: NDArray[np.float64],
+    place: NDArray[np.float64],
+    time: NDArray[np.int64],
+    when: NDArray[np.int64],
+    search: Search,
+) -> RowPairs:
+    """The pairs among which are the nearest of each place."""
+    left, d = _Block(place), points.shape[1]
+    limit = search.limit * search.limit * (1.0 + 1e-6) / 2.0
+    best = np.full((len(place), search.k), limit)
+    parts = [(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))]
+    for begin in range(0, len(points), _ROWS):
+        right = _Block(points[begin : begin + _ROWS])
+        slack = _slack(left.half, right.largest, d)
+        if left.largest + right.largest > _MOST:
+            slack[:] = np.inf
+        with np.errstate(over="ignore", invalid="ignore"):
+            product = left.points @ right.points.T
+        leaders = Leaders(left.half, slack, time - search.older, time + search.newer, best)
+        out = np.empty(product.size, np.int64), np.empty(product.size, np.int64), np.empty(product.size)
+        n = leading_pairs(product, right.half, when[begin : begin + _ROWS], leaders, *out)
+        parts.append((out[0][:n].copy(), out[1][:n] + begin, out[2][:n].copy()))
+    at, rows, least = (np.concatenate([part[i] for part in parts]) for i in range(3))
+    kept = ~(least > best[at, -1])
+    return RowPairs(at[kept], rows[kept])
+
+
+def needed(half: NDArray[np.float64], largest: float, limit: float, d: int) -> NDArray[np.float64]:
+    """What a product has to reach for a distance within the limit, less half the squared length of the other point.
+
+    For |a - b|^2 = |a|^2 + |b|^2 - 2 ab.
+    """
+    need: NDArray[np.float64] = half - limit * limit * (1.0 + 1e-6) / 2.0 - _slack(half, largest, d)
+    return need
+
+
+def _slack(half: NDArray[np.float64], largest: float, d: int) -> NDArray[np.float64]:
+    """How far half the squared distance of two points may be off, with at most ``largest`` for half a squared length.
+
+    A product of d float32 numbers is off by at most d + 8 roundings of the product of the lengths (Higham 2002, 3.5),
+    those of the coordinates and of the sums here among them.
+    """
+    slack: NDArray[np.float64] = (d + 8) * _ROUNDING * (2.0 * np.sqrt(half * largest) + half + largest) + 1e-30
+    return slack
