@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,15 +22,21 @@ from appulse.operators.vectors import MANY_DIMENSIONS, nearest_vectors
 
 if TYPE_CHECKING:
     from collections import Counter
+    from collections.abc import Callable
 
     from numpy.typing import NDArray
 
     from appulse.model.objects import Objects
     from appulse.operators.plan import JoinPlan
 
+    _Find = Callable[..., int]  # the nearest of some rows, as `nearest` finds them
+
 
 class NearestTrees:
-    """The right rows as trees, one for each group; under time windows, by the distance of means."""
+    """The right rows as trees, one for each group; under time windows, by the distance of means.
+
+    In many dimensions, where no tree helps, they are looked at in blocks.
+    """
 
     def __init__(self, plan: JoinPlan, right: Objects) -> None:
         self.plan = plan
@@ -42,13 +49,13 @@ class NearestTrees:
         """Take in the right rows, of which of several equally far away the first is the nearest."""
         self.right, self._ordered = right, ordered
         self._rows = _by_number(self._groups.of(right.group, len(right)))
-        self._many = right.d >= MANY_DIMENSIONS
-        self._trees = {
-            group: right.centre[rows]
-            if self._many
-            else grow(right.centre[rows], right.time[rows], max(self.plan.windows))
-            for group, rows in self._rows.items()
-        }
+        self._search_in = {group: self._searched(right, rows) for group, rows in self._rows.items()}
+
+    def _searched(self, right: Objects, rows: NDArray[np.int64]) -> _Find:
+        """What finds the nearest of some rows."""
+        if right.d >= MANY_DIMENSIONS:
+            return partial(nearest_vectors, right.centre[rows])
+        return partial(nearest, grow(right.centre[rows], right.time[rows], max(self.plan.windows)))
 
     def search(self, left: Objects, counts: Counter[str]) -> Answers:
         """The nearest right rows of each left row; with how="left" those without any, too."""
@@ -72,11 +79,11 @@ class NearestTrees:
         found, distance, ties = np.full((len(left), k), -1), np.full((len(left), k), np.nan), 0
         wanted = Search(plan.windows[1], plan.windows[0], k, plan.limit, Earth(*(plan.earth or STRAIGHT)))
         for group, ours in _by_number(self._groups.of(left.group, len(left))).items():
-            if group in self._trees:
+            if group in self._search_in:
                 rows = self._rows[group]
                 own, away = np.empty((len(ours), k), np.int64), np.empty((len(ours), k))
-                ties += (nearest_vectors if self._many else nearest)(
-                    self._trees[group], left.centre[ours], left.time[ours], self.right.time[rows], wanted, own, away
+                ties += self._search_in[group](
+                    left.centre[ours], left.time[ours], self.right.time[rows], wanted, own, away
                 )
                 found[ours], distance[ours] = np.where(own >= 0, rows[own], -1), away
         return found, distance, ties

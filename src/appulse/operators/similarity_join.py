@@ -341,6 +341,9 @@ class SimilarityJoin:
     def _prepare_indexes(self, arrivals: Arrivals) -> None:
         """Let each store's index suit the rows that will probe it."""
         for own, store in enumerate(self._stores):
+            if self._by_product(store, arrivals):
+                store.use_none()
+                continue
             if self._lies_on_a_line and prepare(
                 store, self._stores, arrivals, self._meets[own], self.plan.index, self.plan.limit
             ):
@@ -535,7 +538,7 @@ class SimilarityJoin:
         # Anew in every push: within the lateness rows may come that are older than those of the push before.
         low = int(np.searchsorted(store.rank_max.view, oldest[0], side="left"))
         rows = ArrivalRows(arrivals.store, oldest, newest, arrivals.group, arrivals.differ, arrivals.mass)
-        if self.plan.points_only and self.plan.index != "grid" and by_products(store, arrivals.centre):
+        if self._by_product(store, arrivals):
             return self._by_products(own, store, arrivals, rows)
         rule, window, balls, grid = self._rule(own), store.window_rows, store.balls, store.grid
         probes = Balls(arrivals.centre, arrivals.extent, arrivals.variance)
@@ -551,6 +554,11 @@ class SimilarityJoin:
         self.counts["pruned_reach"] += int(tally[1])
         self.counts["pruned_cantelli"] += int(tally[2])
         return found
+
+    def _by_product(self, store: WindowBuffer, arrivals: Arrivals) -> bool:
+        """Whether the pairs of these arrivals and the rows of a store are found by products."""
+        wanted = self.plan.points_only and self.plan.earth is None and self.plan.index in ("auto", "dense")
+        return wanted and by_products(store, arrivals.centre)
 
     def _by_products(self, own: int, store: WindowBuffer, arrivals: Arrivals, asked: ArrivalRows) -> list[Answers]:
         """As `_sweep` does, in many dimensions."""

@@ -282,12 +282,16 @@ class WindowBuffer:
         """Let this be the index in place of the grid."""
         self.heads, self.line = _EMPTY, line
 
+    def use_none(self) -> None:
+        """Let there be no index: the rows are looked at one by one, or in blocks."""
+        self.heads, self.line = _EMPTY, None
+
     def prepare_index(self, probes: Callable[[], Probes]) -> None:
         """Make the index fit the rows there are, for such probes; most often it does."""
         self.line = None
         n = len(self)
         if self._index == "dense" or (self._index == "auto" and n < _GRID_FROM):
-            self.heads = _EMPTY
+            self.use_none()
             return
         if self.choice is None or not self.choice.stands(self._come):
             self._choose(some(probes(), PROBES))

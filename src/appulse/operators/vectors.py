@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 #: Dimensions, and arrivals of a push, from which on products cost less than distances one by one.
 MANY_DIMENSIONS, MANY_ARRIVALS = 24, 8
 _ARRIVALS, _ROWS = 512, 2048  # of a block: its products, and the rows they are of, stay in the cache
+_TOGETHER = 16_384  # arrivals that meet a block of rows before the next one is made
+_SAMPLE = 256  # rows of each side that choose the axes
+_MANY_PRODUCTS = 1 << 34  # of all pairs and coordinates: from here on axes may save more than they cost to find
+_ONE_BY_ONE = 20.0  # what a coordinate costs in a distance by itself, where one in a product of blocks costs 1
 _ROUNDING = 2.0**-24  # of a float32
 _MOST = 1e36  # a product that is larger may not fit
 
@@ -39,55 +43,98 @@ def close_vectors(
     Arrivals meet the rows that were there before them, those of their own push included.
     """
     probing = np.flatnonzero(rule.meets[arrivals.store])
+    axes = _leading_axes(centre, probing, store.centre.view, limit)
     own = arrivals.store == rule.own
     upto = store.linked + np.cumsum(own) - own  # rows that are there when each arrival comes
-    for first in range(0, len(probing), _ARRIVALS):
-        some = probing[first : first + _ARRIVALS]
+    for first in range(0, len(probing), _TOGETHER):
+        some = probing[first : first + _TOGETHER]
         begin = int(np.searchsorted(store.rank_max.view, arrivals.oldest[some].min(), side="left"))
-        blocks = range(begin, int(upto[some[-1]]), _ROWS)
-        left = _Block(centre[some])
-        found = [_close(store, rule, arrivals, left, (some, upto[some]), at, limit) for at in blocks]
-        looked = int(np.maximum(upto[some] - begin, 0).sum())
-        at, rows = (np.concatenate([np.empty(0, np.int64), *(pair[i] for pair in found)]) for i in (0, 1))
+        lefts = [_Probes(part, upto[part], _Block(centre[part], axes)) for part in _parts(some)]
+        found = [(np.empty(0, np.int64), np.empty(0, np.int64))]
+        for at in range(begin, int(upto[some[-1]]), _ROWS):
+            right = _Block(store.centre.view[at : at + _ROWS], axes)
+            found += [_close(store, rule, arrivals, left, right, at, limit) for left in lefts if left.upto[-1] > at]
+        at, rows = (np.concatenate([pairs[i] for pairs in found]) for i in (0, 1))
         order = np.argsort(at, kind="stable")  # by row already
-        yield at[order], rows[order], looked
+        yield at[order], rows[order], int(np.maximum(upto[some] - begin, 0).sum())
+
+
+def _parts(some: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    return [some[first : first + _ARRIVALS] for first in range(0, len(some), _ARRIVALS)]
 
 
 class _Block:
-    """Some points: as float32, and half of their squared lengths."""
+    """Some points: as float32, and half of their squared lengths.
 
-    def __init__(self, points: NDArray[np.float64]) -> None:
+    With ``axes`` they have their coordinates along these, and the length of the rest as one more: the product of two
+    points is then at least that of all coordinates (Cauchy and Schwarz).
+    """
+
+    def __init__(self, points: NDArray[np.float64], axes: NDArray[np.float64] | None = None) -> None:
+        self.axes = axes
         self.half: NDArray[np.float64] = np.einsum("ij,ij->i", points, points) / 2.0
+        if axes is not None:
+            along = points @ axes
+            rest = 2.0 * self.half - np.einsum("ij,ij->i", along, along)
+            points = np.column_stack([along, np.sqrt(np.maximum(rest, 0.0) + 1e-12 * self.half)])
         with np.errstate(over="ignore"):
             self.points = points.astype(np.float32)
         self.largest = float(self.half.max(initial=0.0))
+
+
+class _Probes(NamedTuple):
+    """Some arrivals, how many rows were there before each of them, and where they are."""
+
+    arrival: NDArray[np.int64]
+    upto: NDArray[np.int64]
+    block: _Block
 
 
 def _close(
     store: WindowBuffer,
     rule: PairRule,
     arrivals: ArrivalRows,
-    left: _Block,
-    which: tuple[NDArray[np.int64], NDArray[np.int64]],
+    left: _Probes,
+    right: _Block,
     begin: int,
     limit: float,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The pairs of some arrivals and the block of rows from ``begin`` on that may be close."""
-    end = min(begin + _ROWS, int(which[1][-1]))
-    right = _Block(store.centre.view[begin:end])
-    need = needed(left.half, right.largest, limit, store.d)
-    if left.largest + right.largest > _MOST:
+    """The pairs of some arrivals and a block of rows, from ``begin`` on, that may be close."""
+    need = needed(left.block.half, right.largest, limit, store.d)
+    if left.block.largest + right.largest > _MOST:
         need[:] = -np.inf  # looked at one by one
     with np.errstate(over="ignore", invalid="ignore"):
-        product = left.points @ right.points.T
-    block = Products(product, need, right.half, which[0], which[1], begin)
-    room = 4 * _ROWS
+        product = left.block.points @ right.points.T
+    block = Products(product, need, right.half, left.arrival, left.upto, begin)
+    room = _ROWS
     while True:
         at, rows = np.empty(room, np.int64), np.empty(room, np.int64)
         n = close_pairs(block, arrivals, store.window_rows, rule.check_differ, at, rows)
         if n <= room:
             return at[:n], rows[:n]
         room = n
+
+
+def _leading_axes(
+    centre: NDArray[np.float64], probing: NDArray[np.int64], right: NDArray[np.float64], limit: float
+) -> NDArray[np.float64] | None:
+    """The axes along which most of the points lie, (d, k), where few pairs are close along them; None: all are needed.
+
+    By a sample: k axes cost k products a pair, and all of those a pair that they leave open.
+    """
+    d = right.shape[1]
+    if len(probing) * len(right) * d < _MANY_PRODUCTS:
+        return None
+    rows, probes = right[:: 1 + len(right) // _SAMPLE], centre[probing[:: 1 + len(probing) // _SAMPLE]]
+    axes: NDArray[np.float64] = np.linalg.svd(rows, full_matrices=False)[2].T
+    costs = {None: float(d)}
+    for k in (d // 24, d // 12, d // 6, d // 3):
+        a, b = _Block(probes, axes[:, :k]), _Block(rows, axes[:, :k])
+        need = needed(a.half, b.largest, limit, d)
+        open_share = (a.points @ b.points.T >= need[:, None] + b.half).mean()
+        costs[k] = k + float(open_share) * d * _ONE_BY_ONE
+    best = min(costs, key=lambda k: costs[k])
+    return None if best is None else np.ascontiguousarray(axes[:, :best])
 
 
 def nearest_vectors(
