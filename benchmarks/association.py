@@ -12,6 +12,9 @@ Figures that begin with ``vs_`` are another's time over ours, for the same rows:
   Hipparcos in Gaia, or of as many generated ones; the lesser of the two figures.
 * ``assign_10k``: SciPy's dense ``linear_sum_assignment`` over the gated matrix, of 10,000 tracks and as many detections
   in one scan, which is given to it, over our time, from tables to a table.
+* ``cosine_vs_blas``: our time for the pairs of 10,000 and 10,000 vectors of 768 numbers that point the same way, over
+  that of a blocked product of all pairs; ``cosine_vs_blas_near`` where the vectors lie near 40 axes; ``faiss_flat``, the
+  time of faiss' flat index over ours.
 * ``anti_of_inner``: our time with ``how="left_anti"`` over that of the inner join.
 """
 
@@ -33,6 +36,7 @@ from scipy.spatial import cKDTree
 import appulse as ap
 from benchmarks.aside import aside
 from benchmarks.harness import arguments, least, report, say, scratch
+from benchmarks.vectors import cosine
 from examples.data_folder import data_at
 
 if TYPE_CHECKING:
@@ -228,7 +232,7 @@ def main() -> None:
     """All parts, or those named by ``--only``."""
     asked = arguments((__doc__ or "").splitlines()[0])
     figures: Figures = {}
-    parts = ("process", "spark", "stars", "assign", "anti") if asked.only is None else asked.only.split(",")
+    parts = ("process", "spark", "stars", "assign", "vectors", "anti") if asked.only is None else asked.only.split(",")
     with scratch() as folder:
         if "process" in parts or "spark" in parts:
             figures |= nearest_of_points(folder)
@@ -236,6 +240,8 @@ def main() -> None:
             figures |= nearest_on_spark(folder)
         if "stars" in parts:
             figures |= stars(folder)
+        if "vectors" in parts:
+            figures |= cosine(folder)
     if "assign" in parts:
         figures |= assignment()
     if "anti" in parts:

@@ -37,7 +37,14 @@ class Form(IntEnum):
 @checked
 @dataclass(frozen=True, init=False)
 class Exact:
-    """A position without error: d numeric columns, one sample."""
+    """A position without error: d numeric columns, or one column of lists of d numbers, a vector.
+
+    Vectors have up to 4,096 numbers, the same in all rows; others are rejects.
+
+    >>> import appulse as ap
+    >>> ap.Exact("x", "y").columns, ap.Exact("embedding").columns
+    (('x', 'y'), ('embedding',))
+    """
 
     columns: tuple[str, ...]
 

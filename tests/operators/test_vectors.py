@@ -1,0 +1,177 @@
+"""Vectors: joined as points whose coordinates stand in columns, pair by pair or in blocks of products."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+import appulse as ap
+from appulse.kernels.geodesic import Earth
+from appulse.kernels.nearest import Search, grow, nearest
+from appulse.operators import vectors
+from tests.helpers.hands import similarity_join
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+    from pyarrow import Table
+    from pyspark.sql import SparkSession
+
+WINDOWS: dict[str, Any] = {
+    "time": 6.0,
+    "count": ap.CountWindow(7),
+    "uncertain": ap.UncertainCountWindow(5, confidence=0.9),
+    "tumble": ap.TumblingWindow("5 seconds"),
+}
+JOIN: Any = ap.similarity_join
+
+
+def points(chance: np.random.Generator, n: int, d: int, scale: float) -> NDArray[np.float64]:
+    """Rows near four places, the same for every call, many of them the same, and distances that are equal."""
+    near = np.random.default_rng(d).integers(-3, 4, (4, d)).astype(float)
+    moved: NDArray[np.float64] = chance.integers(-1, 2, (n, d)) * (chance.random((n, 1)) < 0.5)
+    rows: NDArray[np.float64] = near[chance.integers(0, 4, n)] + moved
+    return rows * scale
+
+
+def table(chance: np.random.Generator, n: int, d: int, scale: float) -> Table:
+    rows = points(chance, n, d, scale)
+    columns = {f"x{k}": rows[:, k] for k in range(d)}
+    fixed = {"k": np.arange(n), "t": chance.integers(0, 12, n), "g": chance.integers(0, 2, n), "p": np.full(n, 0.9)}
+    return pa.table({**fixed, "v": pa.array(list(rows), pa.list_(pa.float64())), **columns})
+
+
+def rows_of(found: Table) -> list[tuple[Any, ...]]:
+    named = found.select([name for name in found.column_names if not name.endswith("stream")])
+    return sorted(tuple(round(v, 9) if isinstance(v, float) else v for v in row.values()) for row in named.to_pylist())
+
+
+@st.composite
+def joins(draw: st.DrawFn) -> tuple[list[Table], int, dict[str, Any], dict[str, Any]]:
+    """Two tables, their dimensions, what is asked of streams, and of the join."""
+    chance = np.random.default_rng(draw(st.integers(0, 1 << 30)))
+    d, scale = draw(st.sampled_from([1, 3, 24, 40])), draw(st.sampled_from([1.0, 1e-8, 1e15, 1e20]))
+    tables = [table(chance, draw(st.integers(0, 40)), d, scale) for _ in range(2)]
+    kind = draw(st.sampled_from(sorted(WINDOWS)))
+    of_streams: dict[str, Any] = {"existence": "p"} if kind == "uncertain" else {}
+    of_streams |= draw(st.sampled_from([{}, {"partition_by": "g"}]))
+    epsilon = draw(st.sampled_from([0.0, 1.0, 2.0, float(d) ** 0.5])) * scale
+    return tables, d, of_streams, {"epsilon": epsilon, "probability": 0.5, "window": WINDOWS[kind]}
+
+
+def by_vectors(frame: Any, name: str, **more: Any) -> ap.Stream:
+    return ap.Stream(frame, key="k", time="t", value=ap.Exact("v"), name=name, **more)
+
+
+@settings(max_examples=60, deadline=None)
+@given(joins())
+def test_vectors_are_joined_as_points_in_columns(question: Any) -> None:
+    """Blocks of products find the pairs that a walk through a grid finds, and that many in pushes of any size."""
+    tables, d, more, asked = question
+    plain = ap.Exact(*(f"x{k}" for k in range(d)))
+    columns = [ap.Stream(t, key="k", time="t", value=plain, name=n, **more) for t, n in zip(tables, "ab", strict=True)]
+    want = rows_of(JOIN(*columns, **asked, options=ap.Options(index="grid")))
+    event(f"{d} dimensions, {'some' if want else 'no'} pairs")
+    found = JOIN(*(by_vectors(t, n, **more) for t, n in zip(tables, "ab", strict=True)), **asked)
+    assert rows_of(found) == want
+    a, b = (by_vectors(None, name, lateness="1 hour", **more) for name in "ab")
+    hand = similarity_join(left=a, right=b, **asked)
+    parts = [hand.push(a=tables[0][:9], b=tables[1][:9]), hand.push(a=tables[0][9:], b=tables[1][9:]), hand.drain()]
+    assert rows_of(pa.concat_tables(parts)) == want
+
+
+@given(st.integers(0, 1 << 30), st.sampled_from([24, 100]), st.sampled_from([1e-20, 1.0, 1e10]), st.booleans())
+def test_products_leave_every_close_pair(seed: int, d: int, scale: float, along_axes: bool) -> None:
+    """What a product has to reach is never more than that of a pair within the limit, at its rim and on any axes."""
+    chance = np.random.default_rng(seed)
+    left = (chance.normal(size=(20, d)) + chance.normal(size=d) * 30) * scale
+    right = left[chance.integers(0, 20, 30)] + chance.normal(size=(30, d)) * scale * 0.1
+    axes = np.linalg.svd(right, full_matrices=False)[2].T[:, :5] if along_axes else None
+    a, b = vectors._Block(left, axes), vectors._Block(right, axes)
+    distance = np.sqrt(((left[:, None] - right[None]) ** 2).sum(axis=2))
+    for limit in np.quantile(distance, [0.01, 0.1, 0.5]):
+        need = vectors.needed(a.half, b.largest, float(limit), d)
+        open_pairs = a.points @ b.points.T >= need[:, None] + b.half
+        assert open_pairs[distance <= limit].all()
+
+
+def test_leading_axes_are_chosen_where_they_save_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vectors, "_MANY_PRODUCTS", 1)
+    chance = np.random.default_rng(3)
+    flat = chance.normal(size=(600, 3)) @ chance.normal(size=(3, 48)) * 10 + chance.normal(size=(600, 48)) * 0.01
+    full = chance.normal(size=(600, 48)) * 10
+    every = np.arange(600)
+    assert vectors._leading_axes(flat, every, flat, 1.0) is not None
+    assert vectors._leading_axes(full, every, full, 100.0) is None
+    data = pa.table({"k": every, "t": np.zeros(600), "v": pa.array(list(flat), pa.list_(pa.float64()))})
+    found = ap.self_join(by_vectors(data, "a"), epsilon=20.0, probability=1.0, window=1)
+    near = np.sqrt(((flat[:, None] - flat[None]) ** 2).sum(axis=2)) <= 20.0
+    assert len(found) == (near.sum() - 600) // 2 > 100
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 1 << 30), st.sampled_from([1, 3]), st.sampled_from([np.inf, 3.0]), st.integers(1, 20))
+def test_the_nearest_vectors_are_those_of_a_tree(seed: int, k: int, limit: float, older: int) -> None:
+    chance = np.random.default_rng(seed)
+    right, left = points(chance, 50, 24, 1.0), points(chance, 30, 24, 1.0)
+    when, time = chance.integers(0, 20, 50), chance.integers(0, 20, 30)
+    search = Search(older, older, k, float(limit), Earth(0.0, 0.0))
+    out = [(np.empty((30, k), np.int64), np.empty((30, k))) for _ in range(2)]
+    ties = [
+        nearest(grow(right, when, 40), left, time, when, search, *out[0]),
+        vectors.nearest_vectors(right, left, time, when, search, *out[1]),
+    ]
+    np.testing.assert_array_equal(out[1][0], out[0][0])
+    np.testing.assert_array_equal(out[1][1], out[0][1])
+    assert (ties[0] > 0) or (ties[1] == 0) or k == 1
+
+
+def test_rows_that_are_no_vectors_are_rejects() -> None:
+    rows = [[1.0] * 30, None, [], [1.0] * 29, [1.0] * 29 + [float("nan")], [1.0] * 29 + [None], [1.0] * 30]
+    data = pa.table({"k": range(7), "t": [0.0] * 7, "v": pa.array(rows, pa.list_(pa.float32()))})
+    found = ap.self_join(by_vectors(data, "a"), epsilon=0.1, probability=1.0, window=1)
+    assert found.select(["left_key", "right_key", "distance"]).to_pylist() == [
+        {"left_key": 0, "right_key": 6, "distance": 0.0}
+    ]
+    rejects = ap.rejects(found)
+    assert dict(zip(rejects["key"].to_pylist(), rejects["reason"].to_pylist(), strict=True)) == {
+        1: "empty samples",
+        2: "empty samples",
+        3: "wrong dimension",
+        4: "non-finite value",
+        5: "non-finite value",
+    }
+
+
+def test_vectors_have_a_greatest_length() -> None:
+    kind = pa.list_(pa.float32(), 5000)
+    data = pa.table({"k": [1], "t": [0.0], "v": pa.array([[0.0] * 5000], kind)})
+    for column in (data["v"], data["v"].cast(pa.list_(pa.float32()))):
+        with pytest.raises(ap.BadArgument, match=r"5000 coordinates\. At most 4096"):
+            ap.self_join(by_vectors(data.set_column(2, "v", column), "a"), epsilon=1.0, probability=1.0, window=1)
+
+
+def test_spark_joins_vectors(spark: SparkSession, tmp_path: Path) -> None:
+    """In a batch and as a stream, as in process."""
+    chance = np.random.default_rng(5)
+    tables = [table(chance, 60, 30, 1.0).select(["k", "t", "v"]) for _ in range(2)]
+    asked: dict[str, Any] = {"epsilon": 2.0, "probability": 1.0, "window": 3}
+    want = rows_of(JOIN(*(by_vectors(t, n) for t, n in zip(tables, "ab", strict=True)), **asked))
+    frames = [spark.createDataFrame(t.to_pandas(), "k long, t long, v array<double>") for t in tables]
+    batch = JOIN(*(by_vectors(f, n) for f, n in zip(frames, "ab", strict=True)), **asked)
+    assert rows_of(batch.toArrow()) == want
+    assert len(want) > 10
+    for frame, name in zip(frames, "ab", strict=True):
+        frame.write.parquet(str(tmp_path / name))
+    read = [spark.readStream.schema(f.schema).parquet(str(tmp_path / n)) for f, n in zip(frames, "ab", strict=True)]
+    streamed = JOIN(*(by_vectors(f, n, lateness="1 hour") for f, n in zip(read, "ab", strict=True)), **asked)
+    sinks: Iterator[Any] = (("parquet", {"path": str(tmp_path / name)}) for name in ("out", "rejects"))
+    ap.start(streamed, *sinks, checkpoint=str(tmp_path / "checkpoint"), drain=True).awaitTermination()
+    assert rows_of(spark.read.parquet(str(tmp_path / "out")).toArrow()) == want
