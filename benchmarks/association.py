@@ -13,8 +13,8 @@ Figures that begin with ``vs_`` are another's time over ours, for the same rows:
 * ``assign_10k``: SciPy's dense ``linear_sum_assignment`` over the gated matrix, of 10,000 tracks and as many detections
   in one scan, which is given to it, over our time, from tables to a table.
 * ``cosine_vs_blas``: our time for the pairs of 10,000 and 10,000 vectors of 768 numbers that point the same way, over
-  that of a blocked product of all pairs; ``cosine_vs_blas_near`` where the vectors lie near 40 axes; ``faiss_flat``, the
-  time of faiss' flat index over ours.
+  that of a blocked product of all pairs; ``cosine_vs_blas_near`` where the vectors lie near 40 axes; ``faiss_flat``,
+  the time of faiss' flat index over ours.
 * ``anti_of_inner``: our time with ``how="left_anti"`` over that of the inner join.
 """
 

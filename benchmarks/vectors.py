@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["cosine"]
 
-_FAISS = ("faiss-cpu==1.13.0", "numpy>=2")
+_FAISS = ("faiss-cpu==1.15.1", "numpy>=2")
 _N, _D = 10_000, 768
 _BLOCKS = 512, 2048
 
@@ -35,6 +35,13 @@ def vectors(chance: np.random.Generator, axes: int | None) -> NDArray[np.float32
         rows += chance.normal(0.0, 0.1, rows.shape)
     unit: NDArray[np.float32] = (rows / np.linalg.norm(rows, axis=1)[:, None]).astype(np.float32)
     return unit
+
+
+def stream(rows: NDArray[np.float32]) -> ap.Stream:
+    """Vectors of one time, known by their place."""
+    lists = pa.FixedSizeListArray.from_arrays(rows.ravel(), _D)
+    frame = pa.table({"k": np.arange(_N), "t": np.zeros(_N), "v": lists})
+    return ap.Stream(frame, key="k", time="t", value=ap.Exact("v"))
 
 
 def by_blocks(left: NDArray[np.float32], right: NDArray[np.float32], least_product: float) -> NDArray[np.int64]:
@@ -53,17 +60,7 @@ def cosine(folder: Path) -> dict[str, float | None]:
     for name, axes, epsilon in (("cosine_vs_blas", None, 0.87), ("cosine_vs_blas_near", 40, 0.3)):
         rows = vectors(np.random.default_rng(0), axes)
         left, right = rows[:_N], rows[_N:]
-        both = [
-            ap.Stream(
-                pa.table(
-                    {"k": np.arange(_N), "t": np.zeros(_N), "v": pa.FixedSizeListArray.from_arrays(some.ravel(), _D)}
-                ),
-                key="k",
-                time="t",
-                value=ap.Exact("v"),
-            )
-            for some in (left, right)
-        ]
+        both = [stream(some) for some in (left, right)]
 
         def ours(both: Any = both, epsilon: float = epsilon) -> pa.Table:
             return ap.similarity_join(*both, epsilon=epsilon, probability=1.0, window=1, metric="cosine")

@@ -119,7 +119,7 @@ RUNS = (
             ),
             "assign_10k": ("of SciPy's dense assignment / ours, 10,000 tracks and detections in one scan", "≥ 20"),
             "cosine_vs_blas": (
-                "our time for pairs of vectors of 768 numbers by cosine / all products by BLAS",
+                "our time for vectors of 768 numbers by cosine / all products by BLAS",
                 "≤ 1.2",
             ),
             "cosine_vs_blas_near": ("the same, of vectors near 40 axes", "—"),
