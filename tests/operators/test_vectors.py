@@ -36,7 +36,7 @@ JOIN: Any = ap.similarity_join
 def points(chance: np.random.Generator, n: int, d: int, scale: float) -> NDArray[np.float64]:
     """Rows near four places, the same for every call, many of them the same, and distances that are equal."""
     near = np.random.default_rng(d).integers(-3, 4, (4, d)).astype(float)
-    moved: NDArray[np.float64] = chance.integers(-1, 2, (n, d)) * (chance.random((n, 1)) < 0.5)
+    moved = chance.integers(-1, 2, (n, d)) * (chance.random((n, 1)) < 0.5)
     rows: NDArray[np.float64] = near[chance.integers(0, 4, n)] + moved
     return rows * scale
 

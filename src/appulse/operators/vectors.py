@@ -51,9 +51,9 @@ def close_vectors(
         begin = int(np.searchsorted(store.rank_max.view, arrivals.oldest[some].min(), side="left"))
         lefts = [_Probes(part, upto[part], _Block(centre[part], axes)) for part in _parts(some)]
         found = [(np.empty(0, np.int64), np.empty(0, np.int64))]
-        for at in range(begin, int(upto[some[-1]]), _ROWS):
-            right = _Block(store.centre.view[at : at + _ROWS], axes)
-            found += [_close(store, rule, arrivals, left, right, at, limit) for left in lefts if left.upto[-1] > at]
+        for row in range(begin, int(upto[some[-1]]), _ROWS):
+            right = _Block(store.centre.view[row : row + _ROWS], axes)
+            found += [_close(store, rule, arrivals, left, right, row, limit) for left in lefts if left.upto[-1] > row]
         at, rows = (np.concatenate([pairs[i] for pairs in found]) for i in (0, 1))
         order = np.argsort(at, kind="stable")  # by row already
         yield at[order], rows[order], int(np.maximum(upto[some] - begin, 0).sum())
