@@ -8,13 +8,23 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from hypothesis import HealthCheck, assume, settings
 
 import appulse as ap
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
+
+# Of properties on Spark, where a case takes seconds; played Spark runs many.
+few = settings(max_examples=1, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+
+
+def assume_rows(tables: Iterable[pa.Table], least: int = 4) -> None:
+    """Draw another case where there are fewer rows: the first one drawn has none, and shows little."""
+    assume(sum(map(len, tables)) >= least)
 
 
 def files(folder: Path, table: pa.Table, most: int) -> Path:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import appulse as ap
@@ -16,7 +16,7 @@ from appulse.engines.join.assign import resolve_assign
 from appulse.engines.options import Options
 from appulse.engines.spark.tiles import TilePlan
 from tests.helpers.fake_spark import FakeAssign
-from tests.helpers.streaming import drained, read_stream
+from tests.helpers.streaming import assume_rows, drained, few, read_stream
 from tests.operators.test_assignment import ASSIGN, arguments, check, scans, streams
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TWO = ap.Options(partitions=2)
-few = settings(max_examples=2, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 # Spark's clock begins in 1970, and so do late rows.
 LATER = 1000.0
 
@@ -65,6 +64,7 @@ def test_spark_chooses_at_once_and_batch_by_batch(
     spark: SparkSession, tmp_path: Path, scan: tuple[list[pa.Table], dict[str, Any]], cut: int
 ) -> None:
     tables, asked = [later(table) for table in scan[0]], scan[1]
+    assume_rows(tables)
     folders = [tmp_path / name for name in ("tracks", "echoes")]
     for folder, table in zip(folders, tables, strict=True):
         folder.mkdir(exist_ok=True)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import appulse as ap
 from tests.helpers.fake_spark import FakeSpark
 from tests.helpers.strategies import pushes
-from tests.helpers.streaming import drained, read_stream
+from tests.helpers.streaming import assume_rows, drained, few, read_stream
 from tests.operators.test_outliers import call_of, expected, questions, reported
 from tests.spark.test_spark_join import save_batches, streams_of
 from tests.spark.test_tiles import plans
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 TWO = ap.Options(partitions=2)
-few = settings(max_examples=2, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
 
 @given(st.data())
@@ -48,6 +47,7 @@ def test_tiles_find_what_one_process_does(data: st.DataObject) -> None:
 def test_spark_finds_them_at_once_and_batch_by_batch(spark: SparkSession, tmp_path: Path, data: st.DataObject) -> None:
     """The same rows from whole files, and from micro-batches with late rows, once drained."""
     case, asked = data.draw(questions(windows=("time", "count", "delta"), everywhere=True, lateness=True, most=6))
+    assume_rows(case.tables)
     save_batches(tmp_path / "in", case, data.draw(pushes(case, most=3)))
     folders = [tmp_path / "in" / str(s) for s in range(len(case.streams))]
 

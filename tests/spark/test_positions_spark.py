@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import appulse as ap
@@ -19,7 +19,7 @@ from appulse.engines.spark.tiles import TilePlan, hashed_plan, planned
 from appulse.model.encode import encode
 from tests.helpers.fake_spark import FakeSpark
 from tests.helpers.strategies import ALTITUDES, PLACES, Case, cases, pushes
-from tests.helpers.streaming import drained, read_stream
+from tests.helpers.streaming import assume_rows, drained, few, read_stream
 from tests.spark.test_spark_join import call_spark, save_batches
 from tests.spark.test_tiles import call_of, rows_of
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-few = settings(max_examples=2, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 WINDOWS = ("time", "count", "tumble", "uncertain")
 PLACES_AND_ALTITUDES: list[dict[str, Any]] = [
     {"models": models, "dimensions": (d,), "windows": WINDOWS, "everywhere": True}
@@ -80,6 +79,7 @@ def test_north_and_south_are_cells_of_their_own() -> None:
 @few
 def test_batch_on_spark_answers_as_in_process(spark: SparkSession, tmp_path: Path, data: st.DataObject) -> None:
     case = data.draw(st.sampled_from(PLACES_AND_ALTITUDES).flatmap(lambda kinds: cases(**kinds, most=6)))
+    assume_rows(case.tables)
     save_batches(tmp_path / "in", case, [{s: list(range(len(t))) for s, t in enumerate(case.tables)}])
     frames = [spark.read.parquet(str(tmp_path / "in" / str(s))) for s in range(len(case.tables))]
     result, expected = call_spark(case, frames, Options(partitions=2)), case.run()
@@ -94,6 +94,7 @@ def test_streaming_on_spark_answers_as_pushes_in_process(
     spark: SparkSession, tmp_path: Path, data: st.DataObject
 ) -> None:
     case = data.draw(st.sampled_from(PLACES_AND_ALTITUDES).flatmap(lambda kinds: cases(**kinds, lateness=True, most=6)))
+    assume_rows(case.tables)
     cut = data.draw(pushes(case, late=data.draw(st.booleans()), most=2))
     save_batches(tmp_path / "in", case, cut)
     frames = [read_stream(spark, tmp_path / "in" / str(s)) for s in range(len(case.tables))]

@@ -12,21 +12,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.errors import PythonException, StreamingQueryException
 from pyspark.sql import types as T  # noqa: N812 - as in the engine
 
 import appulse as ap
 from tests.helpers import naive_queries, query_strategies
-from tests.helpers.streaming import drained, read_stream
+from tests.helpers.streaming import assume_rows, drained, few, read_stream
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
-few = settings(max_examples=2, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 N = 300
 
 
@@ -129,6 +128,7 @@ def test_batch_streaming_and_in_process_answer_alike(
 def test_any_case_is_answered_as_by_the_slow_twin(spark: SparkSession, tmp_path: Path, data: st.DataObject) -> None:
     """Any conditions over any columns, certain rows and uncertain ones, bad ones among them."""
     case = data.draw(query_strategies.selections(bad=True))
+    assume_rows(case.tables)
     table, [stream] = case.tables[0], case.streams
     rejected = sorted(row["reason"] for row in ap.rejects(_local(case)).to_pylist())
     batch, streaming = _frames(spark, _files(tmp_path / "in", [table.slice(0, 3), table.slice(3)]))
@@ -311,6 +311,7 @@ def _failing_at(call: int, function: Any) -> Any:
 def test_window_joins_answer_as_in_process(spark: SparkSession, tmp_path: Path, data: st.DataObject) -> None:
     """Batch frames of two or three streams: answers and rejects are those in process."""
     case = data.draw(query_strategies.joins(arity=(2, 3)))
+    assume_rows(case.tables)
     settings: dict[str, Any] = {"probability": case.probability, "window": case.window}
     expected = ap.match_queries(*case.framed(), case.query_table, **settings)
     folders = [_files(tmp_path / str(i), [table]) for i, table in enumerate(case.tables)]
