@@ -33,6 +33,7 @@ from appulse.operators.estimate import Estimate
 from appulse.operators.output import Output
 from appulse.operators.pairs import CandidatePairs
 from appulse.operators.plan import JoinPlan
+from appulse.operators.vectors import MANY_DIMENSIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -93,7 +94,7 @@ class WholeJoin:
         )
         if plan != known or not plan.closed_form or len(join) or sum(map(len, tables)) < _FROM:
             return None
-        if not all(map(len, tables)) or len({rows.d for rows in tables}) > 1:
+        if not all(map(len, tables)) or len({rows.d for rows in tables}) > 1 or tables[0].d >= MANY_DIMENSIONS:
             return None
         given = [
             _Table(rows, join.extents(rows, model), join.groups_of(rows))
