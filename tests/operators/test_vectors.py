@@ -175,3 +175,49 @@ def test_spark_joins_vectors(spark: SparkSession, tmp_path: Path) -> None:
     sinks: Iterator[Any] = (("parquet", {"path": str(tmp_path / name)}) for name in ("out", "rejects"))
     ap.start(streamed, *sinks, checkpoint=str(tmp_path / "checkpoint"), drain=True).awaitTermination()
     assert rows_of(spark.read.parquet(str(tmp_path / "out")).toArrow()) == want
+
+
+def cosine(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
+    """By the definition, of all pairs."""
+    lengths = np.linalg.norm(left, axis=1)[:, None] * np.linalg.norm(right, axis=1)[None]
+    found: NDArray[np.float64] = 1.0 - left @ right.T / lengths
+    return found
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 1 << 30), st.sampled_from([2, 30]), st.sampled_from([1e-8, 0.3, 1.0, 2.0]))
+def test_cosine_goes_by_direction(seed: int, d: int, epsilon: float) -> None:
+    """Rows of any lengths, as lists and as columns; at the rim of epsilon rounding decides."""
+    chance = np.random.default_rng(seed)
+    rows = [points(chance, 30, d, 1.0) + 0.25 for _ in range(2)]
+    away = cosine(*rows)
+    sure = np.abs(away - epsilon) > 1e-7
+    scaled = [some * 10.0 ** chance.integers(-150, 150, (30, 1)) for some in rows]
+    tables = [
+        pa.table({"k": range(30), "t": [0.0] * 30, "v": list(some)} | {f"x{k}": some[:, k] for k in range(d)})
+        for some in scaled
+    ]
+    for value in (ap.Exact("v"), ap.Exact(*(f"x{k}" for k in range(d)))):
+        streams = [ap.Stream(t, key="k", time="t", value=value) for t in tables]
+        found = JOIN(*streams, epsilon=epsilon, probability=1.0, window=1, metric="cosine")
+        got = np.zeros((30, 30), bool)
+        at = found["left_key"].to_numpy(), found["right_key"].to_numpy()
+        got[at] = True
+        np.testing.assert_array_equal(got[sure], (away <= epsilon)[sure])
+        np.testing.assert_allclose(found["distance"].to_numpy(), away[at], atol=1e-12)
+        best: Any = ap.nearest(streams[0], streams[1], epsilon=None, window=1, metric="cosine").sort_by("left_key")
+        np.testing.assert_allclose(best["distance"].to_numpy(), away.min(axis=1), atol=1e-12)
+
+
+def test_cosine_is_of_directions() -> None:
+    data = pa.table({"k": [1, 2], "t": [0.0, 0.0], "v": [[0.0, 0.0], [1.0, 2.0]], "x": [1.0, 2.0]})
+    asked: dict[str, Any] = {"probability": 1.0, "window": 1, "metric": "cosine"}
+    found = ap.self_join(by_vectors(data, "a"), epsilon=0.1, **asked)
+    assert ap.rejects(found).select(["key", "reason"]).to_pylist() == [{"key": 1, "reason": "no direction"}]
+    with pytest.raises(ap.BadArgument, match="cosine distance of opposite directions"):
+        ap.self_join(by_vectors(data, "a"), epsilon=2.5, **asked)
+    with pytest.raises(ap.BadArgument, match="one epsilon for all pairs"):
+        ap.self_join(by_vectors(data, "a", margin=1.0), epsilon=1.0, **asked)
+    blurred = ap.Stream(data, key="k", time="t", value=ap.Gaussian("x", sigma=1.0))
+    with pytest.raises(ap.BadArgument, match="rows without error"):
+        ap.self_join(blurred, epsilon=1.0, **asked)

@@ -11,7 +11,7 @@ from appulse.engines.join.assign import AssignBy, AssignMethod, Blocks, resolve_
 from appulse.engines.join.call import How
 from appulse.engines.join.nearest import NearestBy, NearestHow, resolve_nearest
 from appulse.engines.options import Options, options_of
-from appulse.engines.thresholds import Epsilon
+from appulse.engines.thresholds import Epsilon, NearestMetric
 from appulse.errors import BadArgument
 from appulse.model.stream import Result
 from appulse.windows.definitions import GivenWindow
@@ -37,6 +37,7 @@ def nearest(
     by: NearestBy = "distance",
     probability: _AtLeast = 0.0,
     how: NearestHow = "inner",
+    metric: NearestMetric = "euclidean",
     on_reject: OnReject = "collect",
     options: Options | None = None,
 ) -> Result:
@@ -46,7 +47,8 @@ def nearest(
     are nearest: with ``probability=0`` those whose means are within ``epsilon``, else those that are within it with
     that probability. ``by="probability"`` takes the rows that are likeliest to be within ``epsilon``, with at least
     ``probability`` (0: 1e-9). Of equal rows the earliest is nearest, then the one with the least key.
-    ``epsilon=None`` sets no limit: for whole tables, time windows and ``by="distance"``.
+    ``epsilon=None`` sets no limit: for whole tables, time windows and ``by="distance"``. ``metric="cosine"`` goes by
+    the direction of `Exact` rows, as in `similarity_join`.
 
     Columns: those of `similarity_join`, and ``rank``, which counts from 1. ``probability`` is that of being within
     ``epsilon``, null without one. With ``how="left"`` a left row without any has nulls on the right. A left row is
@@ -67,6 +69,7 @@ def nearest(
         "by": by,
         "probability": probability,
         "how": how,
+        "metric": metric,
         "on_reject": on_reject,
         "options": options_of(options, "nearest"),
     }
@@ -109,6 +112,7 @@ class Nearest(ByHand["LocalJoin"]):
         by: NearestBy = "distance",
         probability: _AtLeast = 0.0,
         how: NearestHow = "inner",
+        metric: NearestMetric = "euclidean",
         on_reject: OnReject = "collect",
         options: Options | None = None,
     ) -> None:
@@ -119,6 +123,7 @@ class Nearest(ByHand["LocalJoin"]):
             "by": by,
             "probability": probability,
             "how": how,
+            "metric": metric,
             "on_reject": on_reject,
             "options": options_of(options, "nearest"),
         }

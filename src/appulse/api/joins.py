@@ -85,9 +85,10 @@ def similarity_join(
     (attribute, rule), the rule ``"marginal"`` where none matched.
 
     Distances are ``metric="euclidean"``, ``"manhattan"`` (sums of absolute differences) or ``"chebyshev"`` (the
-    greatest of them). ``scale={dimension: unit}`` divides dimensions first: distances, ``epsilon`` and margins are then
-    in these units. ``epsilon={("x", "y"): 50.0, "z": 10.0}`` gives every group of dimensions a distance of its own; all
-    have to hold, and each dimension belongs to one group.
+    greatest of them), or of `Exact` rows ``"cosine"``: 1 less the cosine of the angle between them.
+    ``scale={dimension: unit}`` divides dimensions first: distances, ``epsilon`` and margins are then in these units.
+    ``epsilon={("x", "y"): 50.0, "z": 10.0}`` gives every group of dimensions a distance of its own; all have to hold,
+    and each dimension belongs to one group.
 
     >>> import appulse as ap
     >>> import pyarrow as pa

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from appulse.arguments import NAME, Kind, either, mapping, number, one_of, several
-from appulse.errors import BadArgument, NotBuilt, nearest
+from appulse.errors import BadArgument, nearest
 from appulse.model.meaning import real
-from appulse.model.uncertainty import MOST_DIMENSIONS, Position, is_dimension, names
+from appulse.model.uncertainty import MOST_DIMENSIONS, Exact, Position, is_dimension, names
 from appulse.operators.plan import METRICS
 from appulse.queries.condition import parse
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from appulse.operators.plan import Groups
 
 TOLERANCE = 1e-9
+MOST_COSINE = 2.0
 # Its square has to be a double.
 _DISTANCE = number(least=0.0, most=1e150)
 _NAMED = either(NAME, several(NAME, "names of dimensions", least=1))
@@ -43,13 +45,16 @@ _CYLINDER = {"horizontal", "vertical"}
 def _metric(value: Any) -> str:
     if value == "haversine":
         raise BadArgument("metric='haversine': give value=ap.Position(lat, lon, earth='sphere'), without metric=.")
-    if value == "cosine":
-        raise NotBuilt("metric='cosine' is planned and not built yet. See docs/index.md.")
-    return str(one_of(*METRICS).take(value))
+    return str(_METRICS.take(value))
 
 
+#: 1 less the cosine of the angle: of unit vectors that is half the square of their Euclidean distance.
+COSINE = "cosine"
+_METRICS = one_of(*METRICS, COSINE)
 #: How distances of coordinates are measured.
-Metric: TypeAlias = Annotated[str, Kind(one_of(*METRICS).wanted, _metric)]
+Metric: TypeAlias = Annotated[str, Kind(_METRICS.wanted, _metric)]
+#: Those by which a nearest row is looked for.
+NearestMetric: TypeAlias = Annotated[str, one_of("euclidean", COSINE)]
 #: By what dimensions are divided.
 Scale: TypeAlias = Annotated[
     Mapping[str, float],
@@ -116,11 +121,26 @@ def units_of(scale: Mapping[str, float] | None, streams: Sequence[Stream], d: in
 
 def check_metric(metric: str, streams: Sequence[Stream]) -> None:
     """Raise `BadArgument` where values have no coordinates to measure."""
+    if metric == COSINE and not all(isinstance(stream.value, Exact) for stream in streams):
+        raise BadArgument(
+            "metric='cosine' goes by the direction of rows without error: give every stream value=ap.Exact(...)."
+        )
     if metric != "euclidean" and any(isinstance(stream.value, Position) for stream in streams):
         raise BadArgument(
             f"metric={metric!r} is of coordinates, and positions have none: they are metres apart along the Earth. "
             "Leave it out."
         )
+
+
+def as_directions(epsilon: Any, streams: Sequence[Stream], scale: Any) -> tuple[float, float, str]:
+    """Epsilon, and which distance of unit vectors it is, by which metric; `BadArgument` where it cannot be one."""
+    if isinstance(epsilon, Mapping) or scale or any(stream.margin != 0.0 for stream in streams):
+        raise BadArgument(
+            "metric='cosine' takes one epsilon for all pairs and dimensions. Leave out scale=, margins and groups."
+        )
+    if epsilon > MOST_COSINE:
+        raise BadArgument(f"epsilon={epsilon:g} is above {MOST_COSINE:g}, the cosine distance of opposite directions.")
+    return float(epsilon), math.sqrt(2.0 * epsilon), "euclidean"
 
 
 def _dimension(name: str, argument: str, streams: Sequence[Stream], d: int | None) -> int:

@@ -32,6 +32,7 @@ class NearestTable(_AssociationTable):
     by: Literal["distance", "probability"] = "distance"
     probability: Annotated[Number, Field(ge=0, le=1)] = 0.0
     how: Literal["inner", "left"] = "inner"
+    metric: Literal["euclidean", "cosine"] = "euclidean"
 
     def settings(self) -> dict[str, Any]:
         """The keyword arguments of a call."""

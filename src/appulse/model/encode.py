@@ -49,7 +49,7 @@ from appulse.model.uncertainty import (
     Vectors,
     in_closed_form,
 )
-from appulse.model.vectors import checked_vectors, coordinates
+from appulse.model.vectors import checked_vectors, coordinates, directed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -108,6 +108,8 @@ def checked(table: pa.Table, encoding: Encoding, also: Sequence[str] = ()) -> tu
         table = geography.opened(table, encoding.model, defects)
     time = check_identity(table, encoding, defects)
     values = _check_values(table, encoding, defects)
+    if encoding.directions:
+        values = replace(values, centre=directed(values.centre, defects))
     existence, measure = _check_existence(table, encoding, defects), _check_measure(table, encoding, defects)
     velocity, margin = _check_motion(table, encoding, defects), _check_margin(table, encoding, defects)
     rows = ValidRows(table, time, existence, measure, values, velocity=velocity, margin=margin)

@@ -82,6 +82,7 @@ class Encoding:
     change: str | None = None  # the column that says which rows are withdrawn
     margin: str | float = 0.0  # what each row adds to epsilon
     units: tuple[float, ...] | None = None  # by which each dimension is divided
+    directions: bool = False  # whether rows are scaled to length 1
 
     @property
     def held_as(self) -> Held:

@@ -66,3 +66,13 @@ def checked_vectors(table: pa.Table, model: Vectors, d: int | None, defects: Def
         ~np.isfinite(rows).all(axis=1), why.NON_FINITE, lambda _: f"a number of {name!r} is null, NaN or infinite"
     )
     return rows
+
+
+def directed(rows: NDArray[np.float64], defects: Defects) -> NDArray[np.float64]:
+    """The rows at length 1; those of length 0 are marked."""
+    largest = np.abs(rows).max(axis=1, initial=0.0)
+    defects.mark(largest == 0.0, why.NO_DIRECTION, lambda _: "all coordinates are 0")
+    unit = rows / np.where(largest > 0.0, largest, 1.0)[:, None]  # first by the largest, whose square may be no double
+    length = np.sqrt(np.einsum("ij,ij->i", unit, unit))
+    found: NDArray[np.float64] = unit / np.where(length > 0.0, length, 1.0)[:, None]
+    return found

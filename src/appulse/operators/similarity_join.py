@@ -557,7 +557,8 @@ class SimilarityJoin:
 
     def _by_product(self, store: WindowBuffer, arrivals: Arrivals) -> bool:
         """Whether the pairs of these arrivals and the rows of a store are found by products."""
-        wanted = self.plan.points_only and self.plan.earth is None and self.plan.index in ("auto", "dense")
+        wanted = self.plan.points_only and self.plan.earth is None and self.plan.plain
+        wanted &= self.plan.index in ("auto", "dense")
         return wanted and by_products(store, arrivals.centre)
 
     def _by_products(self, own: int, store: WindowBuffer, arrivals: Arrivals, asked: ArrivalRows) -> list[Answers]:

@@ -26,6 +26,8 @@ from appulse.engines.schemas import (
     refuse_changes,
 )
 from appulse.engines.thresholds import (
+    COSINE,
+    as_directions,
     check_metric,
     check_places,
     groups_of,
@@ -113,6 +115,7 @@ class JoinCall(ObjectsCall):
     options: Options = field(default_factory=Options)
     imputes: bool = False  # whether answers report what was filled
     probability: float = 1.0  # as asked for; that of the plan has its tolerance taken off
+    cosine: float | None = None  # epsilon as asked for, where rows are directions
     observed: Observed | None = field(default=None, compare=False)
 
     @property
@@ -172,6 +175,11 @@ class JoinCall(ObjectsCall):
         """The earlier row of a pair is older than the later one by a window at most; in rows, by any time."""
         return max(self.plan.windows) if self.plan.rule is None else None
 
+    @property
+    def _asked_epsilon(self) -> Meaning | float | str:
+        plan = self.plan
+        return of_epsilon(plan.epsilon, plan.vertical) if self.cosine is None else real(self.cosine)
+
     def meaning(self) -> Meaning:
         """What is asked, in plain JSON; settings of speed do not count."""
         plan, waits = self.plan, zip(self.encodings, self.lateness, self.idle_after, strict=True)
@@ -181,8 +189,8 @@ class JoinCall(ObjectsCall):
         named = dimension_names(self.encodings[0].model, plan.dimensions or len(units or ()))
         arguments = {
             "streams": [of_stream(*one, arrival=self.arrival) for one in waits],
-            "epsilon": of_groups(plan.groups, named) if plan.groups else of_epsilon(plan.epsilon, plan.vertical),
-            "metric": plan.metric,
+            "epsilon": of_groups(plan.groups, named) if plan.groups else self._asked_epsilon,
+            "metric": plan.metric if self.cosine is None else COSINE,
             "scale": {} if units is None else {n: real(u) for n, u in zip(named, units, strict=True) if u != 1.0},
             "probability": real(self.probability),
             "window": meaning_of(plan.rule, lengths, self.encodings[0].measure),
@@ -264,6 +272,9 @@ def resolve(
     models = models if units is None else tuple(scaled_model(model, units) for model in models)
     threshold = within_tolerance(probability)
     check_metric(metric, streams)
+    cosine = None
+    if metric == COSINE:
+        cosine, epsilon, metric = as_directions(epsilon, streams, scale)
     groups = groups_of(epsilon, streams, d)
     d = sum(len(own) for own, _ in groups) or d
     within, vertical = (groups[0][1], None) if groups else thresholds(epsilon, streams)
@@ -327,6 +338,7 @@ def resolve(
             change=stream.change,
             margin=stream.margin,
             units=units,
+            directions=cosine is not None,
         )
         for name, stream, where, fill, schema in zip(names, streams, conditions, fills, schemas, strict=True)
     )
@@ -340,6 +352,7 @@ def resolve(
         options,
         imputes=imputer is not None,
         probability=probability,
+        cosine=cosine,
         lateness=tuple(stream.lateness_micros for stream in streams),
         idle_after=tuple(stream.idle_after_micros for stream in streams),
         ahead=tuple(stream.ahead_micros for stream in streams),
@@ -452,7 +465,8 @@ def _pairs_table(answers: Answers, call: JoinCall) -> pa.Table:
         columns.append(_named(stream, call.names))
         columns.append(decode(key, call.key_type))
         columns.append(times_of(time, stream, call))
-    columns += [pa.array(answers.distance), pa.array(answers.probability, from_pandas=True)]
+    distance = answers.distance if call.cosine is None else answers.distance**2 / 2.0
+    columns += [pa.array(distance), pa.array(answers.probability, from_pandas=True)]
     if call.plan.bounded:
         columns.append(pa.array(answers.probability if answers.upper is None else answers.upper))
     if answers.ratio is not None:

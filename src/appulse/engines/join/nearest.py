@@ -44,6 +44,7 @@ def resolve_nearest(
     on_reject: str,
     options: Options,
     whole: bool,
+    metric: str = "euclidean",
 ) -> JoinCall:
     """Check a call against the columns there are; ``whole`` where all rows are there from the start."""
     refuse_margin(streams, "nearest")
@@ -76,6 +77,7 @@ def resolve_nearest(
         different=None,
         on_reject=on_reject,
         options=options,
+        metric=metric,
     )
     plan = replace(call.plan, how=how, best=k, by=by, bounds=call.plan.bounds - {"lazy"})
     encodings = call.streams
