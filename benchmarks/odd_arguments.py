@@ -754,5 +754,6 @@ def _results() -> Iterator[Target]:
     last = {"partitions": None, "drain": False, "trigger": None}
     start = {"sink": ("parquet", {"path": "x"}), "rejects": None, "checkpoint": "c"} | last | {"result": None}
     yield Target("start", ap.start, start)
+    yield Target("decode_messages", ap.decode_messages, {"frame": ROWS, "schema": "id LONG", "format": "json"})
     yield Target("listen", ap.listen, {"on_batch": None, "prometheus": None, "spark": None})
     yield Target("session", lambda cores, memory: ap.session(cores, memory=memory), {"cores": 1, "memory": "1g"})

@@ -138,5 +138,5 @@ GroupedEpsilon = Annotated[
     | Annotated[dict[Text, Annotated[Number, Field(ge=0)]], AfterValidator(_are_groups), Tag("cylinder")],
     Discriminator(_kind_of_epsilon),
 ]
-Metric = Literal["euclidean", "manhattan", "chebyshev"]
+Metric = Literal["euclidean", "manhattan", "chebyshev", "cosine"]
 Scale = Annotated[dict[Text, Annotated[Number, Field(gt=0)]], Field(min_length=1)]

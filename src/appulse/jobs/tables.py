@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
@@ -21,6 +21,7 @@ from appulse.jobs.sinks import Sink
 from appulse.jobs.sources import DataTable, Source
 from appulse.jobs.windows import WindowTable, as_window
 from appulse.model.stream import Stream
+from appulse.operators.relational import AGGREGATES
 from appulse.windows.definitions import TimeWindow
 
 __all__ = ["OPERATORS", "JobTable", "JoinTable", "SelfJoinTable", "WindowAggregateTable"]
@@ -52,10 +53,12 @@ def _each_once(given: list[str]) -> list[str]:
     return given
 
 
+if TYPE_CHECKING:
+    Aggregate: TypeAlias = str
+else:
+    Aggregate = Literal[AGGREGATES]
 Asked = Annotated[
-    list[
-        Literal["sum", "mean", "count", "min", "max", "std", "median"] | Annotated[str, Field(pattern="^p[1-9][0-9]?$")]
-    ],
+    list[Aggregate],
     Field(min_length=1),
     OneOrMore,
     AfterValidator(_each_once),
