@@ -327,7 +327,9 @@ def _object_of(row: Mapping[str, Any], stream: ap.Stream) -> Object:
         moved = ball_points(model.samples, len(centre)) * spreads(row, model)
     samples = [tuple(point) for point in (centre + moved).tolist()]
     weights = [existence / len(samples)] * len(samples)
-    gaussian = (tuple(centre.tolist()), covariance) if covariance is not None else None
+    # In many dimensions only what has one deviation for all of them is answered in closed form.
+    closed = len(centre) <= 3 or isinstance(model, ap.Exact) or (isinstance(model, ap.Gaussian) and model.isotropic)
+    gaussian = (tuple(centre.tolist()), covariance) if covariance is not None and closed else None
     return Object(tuple(samples), tuple(weights), gaussian)
 
 

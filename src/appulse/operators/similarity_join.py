@@ -7,33 +7,26 @@ there, ``apply`` only puts them there (what a worker does that catches up); ``ad
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from appulse.errors import StateError, tell_exploding, warn_exploding
+from appulse.errors import tell_exploding, warn_exploding
 from appulse.kernels.sweep import ArrivalRows, Balls, Candidates, Cursor, PairRule, sweep
 from appulse.model.batch import Batch
-from appulse.model.covariance import widest
 from appulse.model.degrees import degrees_hint
-from appulse.model.encode import sampled
-from appulse.model.objects import Objects
-from appulse.model.uncertainty import Model, in_closed_form, names
-from appulse.operators.answers import NO_ANSWERS, Answers, OpenPairs
-from appulse.operators.arrivals import Arrivals
-from appulse.operators.cost import UNKNOWN, Choice, Probes
+from appulse.model.uncertainty import names
+from appulse.operators.answers import NO_ANSWERS, Answers
+from appulse.operators.cost import Probes
 from appulse.operators.estimate import Estimate, estimated
 from appulse.operators.held_pairs import leading, values_of
-from appulse.operators.labels import LabelNumbers
-from appulse.operators.numbering import Withdrawn
+from appulse.operators.join_windows import JoinWindows
 from appulse.operators.one_dimension import matches, prepare
-from appulse.operators.output import Output, Watch, explodes
+from appulse.operators.output import Watch, explodes
 from appulse.operators.pairs import (
     CandidatePairs,
-    Ownership,
     ScoredPairs,
     by_means,
     evaluated,
@@ -42,86 +35,40 @@ from appulse.operators.pairs import (
     scored,
     sorts_after_partner,
 )
-from appulse.operators.partners import Partners
-from appulse.operators.presence import Windows, pair_factor
-from appulse.operators.store import WindowBuffer
+from appulse.operators.presence import pair_factor
 from appulse.operators.vectors import by_products, close_vectors
-from appulse.operators.withdrawals import GONE, same_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
+    from appulse.model.objects import Objects
     from appulse.model.strings import Bytes
-    from appulse.operators.numbering import WindowStarts
-    from appulse.operators.plan import JoinPlan
+    from appulse.operators.arrivals import Arrivals
     from appulse.operators.presence import ExistenceTable
-    from appulse.operators.store import LineIndex
+    from appulse.operators.store import LineIndex, WindowBuffer
     from appulse.windows.frames import Rule
 
 _FIRST_CAPACITY = 1 << 15
 # Rows of a push from which on it is estimated what it will bring forth, and rows after which that is done again.
 _ESTIMATED_FROM, _ESTIMATED_EVERY = 512, 100_000
 _PROBES = 256  # arrivals that are looked at for what an index costs
-_EVER = np.iinfo(np.int64).max
-_NEVER = np.iinfo(np.int64).min
-# A Gaussian has no radius; beyond this many sigmas there is nothing a double can tell from zero.
-_GAUSSIAN_EDGE = 39.0
 _FEWER_SAMPLES = (
     "values=True puts out all of them. Give rows fewer samples, ask for fewer answers, or leave out values=True."
 )
 
 
 @dataclass
-class SimilarityJoin:
-    """The state: one window per stream (and lane), and how many pairs each bound decided.
-
-    A *lane* keeps rows apart that need not meet: where ``lanes`` is 2, rows of lane 0 meet only rows of lane 1, and
-    those meet everything. ``push`` takes ``(stream, lane, rows)``.
-    """
-
-    plan: JoinPlan
-    lanes: int = 1
-    ownership: Ownership | None = None
-    counts: Counter[str] = field(default_factory=Counter)
-    output: Output = field(default_factory=Output)  # of the call, push or task at hand
+class SimilarityJoin(JoinWindows):
+    """The state: the windows, and how many pairs each bound decided. ``push`` takes ``(stream, lane, rows)``."""
 
     def __post_init__(self) -> None:
-        self._stores: list[WindowBuffer] = []
-        self._groups, self._differs = LabelNumbers(), LabelNumbers()
-        self._floor = np.zeros((1, len(self.plan.streams)), np.int64)
-        self.standing = OpenPairs()
-        self.partners: Partners | None = None
-        if any(self.plan.followed):
-            self.partners = Partners(self.plan, tiled=self.ownership is not None)
-        self.past = _NEVER  # of time windows: rows whose window was over before this have left
+        super().__post_init__()
         self.estimate: Estimate | None = None
         self._come = 0  # rows since the last estimate
         self._matching = Watch(0, _matching_samples, values=True)  # samples that match, of the push at hand
-        self._present = Windows(len(self.plan.streams))
-        n = len(self.plan.streams) * self.lanes
-        streams = np.arange(n) // self.lanes
-        lanes = np.arange(n) % self.lanes
-        self._stream_of = streams
-        joined = (streams[:, None] != streams[None, :]) | self.plan.self_join
-        self._meets = joined & ((lanes[:, None] + lanes[None, :] > 0) | (self.lanes == 1))
-        self._windows = np.array(self.plan.windows or [0] * len(self.plan.streams), np.int64)[streams]
         self._out = (np.empty(_FIRST_CAPACITY, np.int64), np.empty(_FIRST_CAPACITY, np.int64))
-
-    def __len__(self) -> int:
-        """Rows held."""
-        return sum(len(store) for store in self._stores)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes held."""
-        return sum(store.nbytes for store in self._stores) + self.standing.nbytes
-
-    @property
-    def presence(self) -> ExistenceTable | None:
-        """What is known of the rows in uncertain windows."""
-        return self._present.known
 
     def push(self, batches: Sequence[tuple[int, int, Objects]], presence: Sequence[ExistenceTable] = ()) -> Answers:
         """Answer the rows against the windows and each other, and keep them.
@@ -141,24 +88,6 @@ class SimilarityJoin:
         for own, store in enumerate(self._stores):
             found += self._sweep(own, store, arrivals)
         return Answers.concat(found)
-
-    def hold(self, tables: Sequence[Objects], extents: Sequence[NDArray[np.float64]]) -> list[WindowBuffer]:
-        """Hold whole tables, one a stream, as they are; who calls it finds the candidates."""
-        self._stores = [
-            WindowBuffer.of_table(
-                rows,
-                extent,
-                self._groups.of(rows.group, len(rows)),
-                self._differs.of(rows.differ, len(rows)),
-                paired=self.partners is not None,
-            )
-            for rows, extent in zip(tables, extents, strict=True)
-        ]
-        return self._stores
-
-    def groups_of(self, objects: Objects) -> NDArray[np.int64]:
-        """The numbers of the rows' groups."""
-        return self._groups.of(objects.group, len(objects))
 
     def beside(self) -> SimilarityJoin:
         """A join of the same windows that counts for itself, for another thread."""
@@ -181,162 +110,6 @@ class SimilarityJoin:
             self._prepare_indexes(arrivals)
             for store in self._stores:
                 store.link_rest()
-
-    def advance(self, frontier: int) -> Answers:
-        """No row before ``frontier`` (microseconds) will come any more: forget what is out of reach.
-
-        Returns the pairs that this ends, where the plan asks for changes.
-        """
-        if self.plan.rule is not None:
-            return NO_ANSWERS
-        alone = self._expired(frontier)
-        # Before the first rows there are no stores.
-        for store, window in zip(self._stores, self._windows.tolist(), strict=False):
-            store.drop_before(frontier - window)
-        return Answers.concat([self._left(self.standing.until(frontier)), alone])
-
-    @property
-    def next_expiry(self) -> int | None:
-        """When the next row leaves a time window, where rows without a partner are reported."""
-        if self.partners is None:
-            return None
-        over = [s.time.view + w for s, w in zip(self._stores, self._windows.tolist(), strict=False)]
-        waiting = [int(own[own >= self.past].min()) for own in over if (own >= self.past).any()]
-        return min(waiting, default=None)
-
-    def end(self) -> Answers:
-        """The streams have ended: whatever is held leaves. Returns the rows that had no partner."""
-        if self.plan.rule is None:
-            return self._expired(_EVER)
-        return self._pushed_out(None)
-
-    def _expired(self, frontier: int) -> Answers:
-        """Under time windows, rows that leave now; they are reported once, whenever they are forgotten."""
-        if self.partners is None:
-            return NO_ANSWERS
-        found = []
-        for own, (store, window) in enumerate(zip(self._stores, self._windows.tolist(), strict=False)):
-            over = store.time.view + window
-            gone = np.flatnonzero((over >= self.past) & (over < frontier))
-            found.append(self.partners.leave(int(self._stream_of[own]), store, self._spoken_for(own, gone)))
-        self.past = max(self.past, frontier)
-        return self._left(self.partners.answers(found))
-
-    def _pushed_out(self, before: NDArray[np.int64] | None) -> Answers:
-        """Under windows that go by rows, rows that the floors have passed since ``before``; None: all that are held."""
-        if self.partners is None:
-            return NO_ANSWERS
-        self._grow_floor()
-        found = []
-        for own, store in enumerate(self._stores):
-            stream, group, rank = int(self._stream_of[own]), store.group.view, store.rank.view
-            if before is None:
-                gone = rank >= self._floor[group, stream]
-            else:
-                known = np.zeros((len(self._floor), self._floor.shape[1]), np.int64)
-                known[: len(before)] = before
-                gone = (rank >= known[group, stream]) & (rank < self._floor[group, stream])
-            rows = self._spoken_for(own, np.flatnonzero(gone))
-            found.append(self.partners.leave(stream, store, rows))
-        return self._left(self.partners.answers(found))
-
-    def _spoken_for(self, own: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Of some rows of a store, those that this instance speaks for."""
-        if self.ownership is None or len(rows) == 0:
-            return rows
-        stream = int(self._stream_of[own])
-        objects = self._stores[own].objects(self.plan.models[stream].form, rows, self._groups, self._differs)
-        return rows[self.ownership.spoken_for(objects)]
-
-    def leave(self, floors: WindowStarts) -> Answers:
-        """Windows that go by rows have moved on: forget what they no longer hold.
-
-        Returns the pairs that this ends, where the plan asks for changes.
-        """
-        groups = self._groups.of(floors.group, len(floors))
-        self._grow_floor()
-        before = self._floor.copy() if self.partners is not None else None
-        np.maximum.at(self._floor, (groups, floors.stream), floors.floor)
-        alone = NO_ANSWERS if before is None else self._pushed_out(before)
-        for own, store in enumerate(self._stores):
-            if not self.plan.grouped:
-                store.drop_before(int(self._floor[0, self._stream_of[own]]))
-            elif store.crowded:
-                store.keep(self._live(own))
-        return Answers.concat([self._left(self.standing.below(self._floor, groups, floors)), alone])
-
-    def withdraw(self, batches: Sequence[tuple[int, int, Objects]]) -> Answers:
-        """Under time windows: forget rows, by stream and lane, as if they had never come. Others are not held here.
-
-        Returns the pairs that this ends, where the plan asks for changes.
-        """
-        ended = []
-        for stream, lane, rows in batches:
-            own = stream * self.lanes + lane
-            if not self._stores:
-                continue
-            store = self._stores[own]
-            gone = same_rows(store, self.plan.models[stream].form, rows, (self._groups, self._differs))
-            if len(gone):
-                assert store.serial is not None  # noqa: S101 - rows may be withdrawn
-                ended.append(self.standing.without(store.serial.view[gone] * len(self._stores) + own))
-                self._forget(store, gone)
-        return self._left(Answers.concat(ended))
-
-    def _forget(self, store: WindowBuffer, rows: NDArray[np.int64]) -> None:
-        """Rows of a store meet nobody any more; they are left out once they are many, or the index is another."""
-        store.group.view[rows] = GONE
-        stays = store.group.view != GONE
-        if store.line is not None or 4 * int(stays.sum()) < 3 * len(store):
-            store.keep(np.flatnonzero(stays))
-
-    def renumber(self, withdrawn: WindowStarts) -> Answers:
-        """Under windows that go by rows: forget rows by their numbers; those behind them move up."""
-        groups = self._groups.of(withdrawn.group, len(withdrawn))
-        gone = Withdrawn(groups, withdrawn.stream, withdrawn.floor)
-        for own, store in enumerate(self._stores):
-            stream = np.full(len(store), self._stream_of[own])
-            mine, store.rank.view[:] = gone.renumber(store.group.view, stream, store.rank.view)
-            if store.frame is not None:
-                gone.reframe(store.group.view, store.frame.view)
-            if mine.any():
-                store.keep(np.flatnonzero(~mine))
-        return self._left(self.standing.renumbered(gone))
-
-    def _left(self, pairs: Answers) -> Answers:
-        self.output.add(len(pairs))
-        return pairs
-
-    def holds(self, stream: int, objects: Objects) -> NDArray[np.bool_]:
-        """Which of these numbered rows their window still holds."""
-        group = self._groups.of(objects.group, len(objects))
-        self._grow_floor()
-        mask: NDArray[np.bool_] = objects.number >= self._floor[group, stream]
-        return mask
-
-    def live(self) -> list[tuple[int, int, Objects]]:
-        """The rows held that are in the windows, by stream and lane."""
-        held = []
-        for own, store in enumerate(self._stores):
-            stream = int(self._stream_of[own])
-            rows = self._live(own)
-            if len(rows):
-                objects = store.objects(self.plan.models[stream].form, rows, self._groups, self._differs)
-                held.append((stream, own % self.lanes, objects))
-        return held
-
-    def _live(self, own: int) -> NDArray[np.int64]:
-        """Rows of a store that its window still holds."""
-        store = self._stores[own]
-        if self.plan.rule is None:
-            return np.flatnonzero(store.group.view != GONE)
-        self._grow_floor()
-        return np.flatnonzero(store.rank.view >= self._floor[store.group.view, self._stream_of[own]])
-
-    def _grow_floor(self) -> None:
-        if len(self._groups) > len(self._floor):
-            more = np.zeros((2 * len(self._groups) - len(self._floor), self._floor.shape[1]), np.int64)
-            self._floor = np.vstack([self._floor, more])
 
     def _prepare_indexes(self, arrivals: Arrivals) -> None:
         """Let each store's index suit the rows that will probe it."""
@@ -401,111 +174,10 @@ class SimilarityJoin:
         return degrees_hint(named, self.plan.epsilon, least, most, exploding=True)
 
     @property
-    def choices(self) -> list[tuple[str, Choice]]:
-        """The index that each stream's rows have, where it was chosen by cost."""
-        named = [
-            (self.plan.streams[int(s)], store.choice) for s, store in zip(self._stream_of, self._stores, strict=False)
-        ]
-        return [(name, choice) for name, choice in named if choice is not None]
-
-    @property
     def _lies_on_a_line(self) -> bool:
         """Whether every pair is of samples, in one dimension; two Gaussians among other models are not."""
         otherwise = self.plan.points_only or self.plan.some_closed_form or self.plan.by_means
         return self._stores[0].d == 1 and self.plan.plain and not otherwise
-
-    def _admit(self, batches: Sequence[tuple[int, int, Objects]]) -> Arrivals | None:
-        """Put the rows of a push at the ends of their stores, in tick order; None if there are none."""
-        batches = [batch for batch in batches if len(batch[2])]
-        if not batches:
-            return None
-        d = batches[0][2].d
-        if not self._stores:
-            numbered = self.plan.rule is not None
-            framed = self.plan.frame_width if self.plan.uncertain else 0
-            self._stores = [
-                WindowBuffer(
-                    d,
-                    self.plan.index,
-                    self.plan.limit,
-                    self.plan.threshold,
-                    numbered=numbered,
-                    grouped=self.plan.grouped,
-                    framed=framed,
-                    paired=self.partners is not None,
-                    counted=0 if self.partners is None else self.partners.counted,
-                    serial=self.plan.withdrawn,
-                    margins=self.plan.margins,
-                )
-                for _ in self._stream_of
-            ]
-        parts = []
-        for own, store in enumerate(self._stores):
-            mine = [rows for stream, lane, rows in batches if stream * self.lanes + lane == own]
-            if not mine:
-                continue
-            objects = Objects.concat(mine)
-            if objects.d != store.d:
-                raise StateError(
-                    f"Stream {self.plan.streams[own // self.lanes]!r} sends rows of {objects.d} dimensions to a window "
-                    f"of {store.d}. Give Samples(names=...) so that every task agrees on their number."
-                )
-            ticks = self._ticks(objects.time, objects.frame)
-            if (np.diff(ticks) < 0).any():
-                objects = objects.take(np.argsort(ticks, kind="stable"))
-            parts.append(self._extend(own, store, objects))
-        arrivals = Arrivals.concat(parts)
-        if len(parts) == 1:
-            return arrivals
-        return arrivals.take(np.argsort(self._ticks(arrivals.time, arrivals.frame), kind="stable"))
-
-    def _ticks(self, time: NDArray[np.int64], frame: NDArray[np.int64] | None) -> NDArray[np.int64]:
-        """What says which of two rows of a group came at the earlier tick.
-
-        Ticks that follow the order of arrival need not follow time. Frames of uncertain windows hold the newest number
-        of each stream, and at every tick of a group one of these has grown.
-        """
-        if frame is None or not self.plan.uncertain:
-            return time
-        newest: NDArray[np.int64] = frame[:, len(self.plan.streams) :].sum(axis=1)
-        return newest
-
-    def _extend(self, own: int, store: WindowBuffer, objects: Objects) -> Arrivals:
-        model = self.plan.models[int(self._stream_of[own])]
-        if not self.plan.points_only and not self.plan.closed_form:
-            # The reach of encode stands: tiles were chosen by it.
-            objects = replace(sampled(objects, model, self.plan.quantile), reach=objects.reach)
-        n, extent = len(objects), self.extents(objects, model)
-        group, differ = self._groups.of(objects.group, n), self._differs.of(objects.differ, n)
-        # Rows taken from state have no frames: whatever else is there, is there with them.
-        frame = np.zeros((n, self.plan.frame_width), np.int64) if objects.frame is None else objects.frame
-        begin = len(store)
-        store.extend(objects, extent, group, differ)
-        if "moment" not in self.plan.bounds or self.plan.margins:
-            store.variance.view[begin:] = UNKNOWN
-        # As the store has them: kernels are compiled for arrays that may be written, and those of a block may not.
-        time, centre, extent, mass, variance = (
-            column.view[begin:] for column in (store.time, store.centre, store.extent, store.mass, store.variance)
-        )
-        rows = np.arange(begin, begin + n)
-        return Arrivals(time, np.full(n, own), rows, centre, extent, mass, variance, group, differ, frame)
-
-    def extents(self, objects: Objects, model: Model) -> NDArray[np.float64]:
-        """The radius within which each row is looked for."""
-        extent = objects.reach
-        if "reach" not in self.plan.bounds:
-            whole = objects.radius
-            if in_closed_form(model) and objects.spread.shape[1]:
-                whole = np.maximum(whole, _GAUSSIAN_EDGE * widest(objects.spread, model))
-            extent = np.maximum(extent, whole if objects.margin is None else whole + objects.margin * (1.0 + 1e-9))
-        return extent
-
-    def _reach_of(self, own: int, arrivals: Arrivals) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The least rank in the store's window at each arrival, and the greatest that finds the arrival in its own."""
-        if self.plan.rule is None:
-            return arrivals.time - self._windows[own], arrivals.time + self._windows[arrivals.store]
-        oldest = arrivals.frame[:, self._stream_of[own]].copy()
-        return oldest, np.full(len(oldest), _EVER)
 
     def _rule(self, own: int) -> PairRule:
         """Which arrivals are joined with a store, and which pairs are answers."""
