@@ -98,9 +98,9 @@ def scored(rows: pd.DataFrame, truth: set[Pair]) -> pd.DataFrame:
     both = both[both["who"] < both["who_2"]]
     near = np.hypot(both["x"] - both["x_2"], both["y"] - both["y_2"]) <= PLAIN
     by_pair = both.assign(near=near).groupby(["who", "who_2"])["near"]
-    pairs = pd.DataFrame({"shared": STEP * (by_pair.size() - 1), "plain": by_pair.sum() >= 10})
+    pairs = pd.DataFrame({"common": STEP * (by_pair.size() - 1), "plain": by_pair.sum() >= 10})
     pairs = pairs.join(together(rows)).fillna({"together": 0.0})
-    pairs["encounters"] = (pairs["together"] >= TOGETHER) & (pairs["together"] >= SHARE * pairs["shared"])
+    pairs["encounters"] = (pairs["together"] >= TOGETHER) & (pairs["together"] >= SHARE * pairs["common"])
     return pairs.assign(true=[pair in truth for pair in pairs.index])
 
 

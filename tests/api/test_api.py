@@ -199,19 +199,12 @@ def test_partitions_have_to_agree_in_number_and_type() -> None:
         _join(_stream(table, partition_by=("p", "p")), _stream(table, partition_by=("p", "q")))
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"metric": "manhattan"},
-    ],
-)
-def test_what_is_not_built_says_so(settings: dict[str, Any]) -> None:
+def test_what_is_not_built_says_so() -> None:
     """Instead of doing something else."""
-    name = next(iter(settings))
-    with pytest.raises(ap.NotBuilt, match=f"{name}=.*not built yet"):
-        _join(**settings)
-    with pytest.raises(NotImplementedError):
-        ap.self_join(_stream(_table()), **QUESTION, **settings)
+    table = _table(op=["add"] * len(_table()))
+    for error in (ap.NotBuilt, NotImplementedError):
+        with pytest.raises(error, match="withdrawn from it yet"):
+            _join(_stream(table, change="op"), _stream(_table()), how="left")
 
 
 def test_nothing_stands_before_the_streams_were_shown() -> None:

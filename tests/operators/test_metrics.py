@@ -243,11 +243,6 @@ def test_rows_that_move_are_measured_by_no_metric_yet() -> None:
         ap.self_join(replace(moving, margin=1.0), epsilon=1, probability=0.5, window=1)
 
 
-def test_cosine_comes_later() -> None:
-    with pytest.raises(ap.NotBuilt, match="cosine"):
-        joined(metric="cosine")
-
-
 def test_samples_need_no_names_for_a_metric() -> None:
     rows = pa.table({"id": [1, 2], "ts": [0.0, 0.0], "s": [[[0.0, 0.0]], [[0.9, 0.9]]]})
     samples = ap.Stream(rows, key="id", time="ts", value=ap.Samples("s"))
@@ -261,7 +256,7 @@ def test_a_job_file_has_them() -> None:
     table = JoinTable.model_validate(asked | {"epsilon": {"x, y": 50.0, "z": 10.0}})
     groups = {("x", "y"): 50.0, "z": 10.0}
     assert table.measured == {"epsilon": groups, "metric": "chebyshev", "scale": {"x": 2.0}}
-    for wrong in ({"metric": "haversine"}, {"metric": "cosine"}, {"scale": {"x": 0.0}}, {"epsilon": {"x": -1.0}}):
+    for wrong in ({"metric": "haversine"}, {"metric": "angle"}, {"scale": {"x": 0.0}}, {"epsilon": {"x": -1.0}}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             JoinTable.model_validate(asked | {"epsilon": 1.0} | wrong)
 

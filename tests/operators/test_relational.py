@@ -752,7 +752,7 @@ def test_a_stream_without_rows_has_an_answer_without_rows() -> None:
     ("change", "match"),
     [
         ({"aggregates": {"z": "sum"}}, "no dimension 'z'"),
-        ({"aggregates": {"x": "median"}}, "Did you mean 'mean'"),
+        ({"aggregates": {"x": "meann"}}, "Did you mean 'mean'"),
         ({"aggregates": {"x": []}}, "at least one"),
         ({"aggregates": {}}, "give a mapping"),
         ({"window": [3]}, "give a window"),

@@ -36,7 +36,7 @@ def test_a_kept_checkpoint_goes_on_exactly(spark: SparkSession, kept: Path, job:
     """Answers before and after are those of a run that never stopped: rows and pairs were held.
 
     To nine digits, as the machine that wrote the first ones may have rounded otherwise. Probabilities of exact rows
-    beside Gaussians went by 64 points in these formats, and are exact since.
+    beside Gaussians, and of queries over Gaussians, went by 64 points in these formats, and are exact since.
     """
     before = json.loads((kept / job / "answers.json").read_text())
     after = run(spark, job, kept / job, 1, drain=True)
@@ -44,7 +44,7 @@ def test_a_kept_checkpoint_goes_on_exactly(spark: SparkSession, kept: Path, job:
     whole = unbroken(job)
     assert not set(_rounded(after)) - set(_rounded(whole))
     assert _without_probability([*before, *after]) == _without_probability(whole)
-    if job != "join":
+    if job not in ("join", "queries"):
         assert _rounded([*before, *after]) == _rounded(whole)
 
 

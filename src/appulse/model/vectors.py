@@ -23,8 +23,8 @@ MOST_COORDINATES = 4096
 
 def as_vectors(model: Model, schema: pa.Schema) -> Model:
     """The model of a stream with these columns: an `Exact` of one column of lists of numbers is one of vectors."""
-    if not isinstance(model, Exact) or len(model.columns) != 1 or model.columns[0] not in schema.names:
-        return model
+    if not isinstance(model, Exact) or len(model.columns) != 1 or schema.get_field_index(model.columns[0]) < 0:
+        return model  # a column that is missing, or there twice, is refused later
     kind = schema.field(model.columns[0]).type
     return Vectors(model.columns[0]) if is_list(kind) and is_numeric(kind.value_type) else model
 
