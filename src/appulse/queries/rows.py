@@ -94,3 +94,15 @@ class WideRows(Rows):
         if set(ordered_columns(axis) or ()) & set(self._wide):
             return np.full(self._n, NULL), np.full(self._n, MOST)
         return super().window(axis)
+
+
+def each_once(
+    rows: NDArray[np.int32], slots: NDArray[np.int32], several: NDArray[np.int64]
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """The pairs, each once; only those at ``several`` may come twice."""
+    pairs = rows[several].astype(np.int64) << 32 | slots[several]
+    once = several[np.unique(pairs, return_index=True)[1]]
+    stays = np.ones(len(rows), bool)
+    stays[several] = False
+    stays[once] = True
+    return rows[stays], slots[stays]

@@ -14,7 +14,7 @@ from appulse.queries.index import LEAST, MOST, NULL, BoxIndex, Met
 from appulse.queries.keys import ordered_columns
 from appulse.queries.outcomes import Added, Failed, Refused, told
 from appulse.queries.regions import QueryRegions
-from appulse.queries.rows import TIME, Rows
+from appulse.queries.rows import TIME, Rows, each_once
 from appulse.queries.slots import ALIVE, GrowingColumn, SlotsByKey, as_keys, last_of_each, taken
 from appulse.queries.templates import MOST_BOXES, Boxes, Template, Texts, alone, template
 
@@ -241,7 +241,7 @@ class QuerySet:
             rows, slots = rows[lies], slots[lies]
         state = self._state[slots] if self._special else None
         if state is not None and (several := np.flatnonzero(state & _SEVERAL)).size:
-            rows, slots = _each_once(rows, slots, several)
+            rows, slots = each_once(rows, slots, several)
             state = self._state[slots]
         if state is not None and (unsure := np.flatnonzero(~state & _EXACT)).size:
             stays = np.ones(len(rows), bool)
@@ -589,15 +589,3 @@ class QuerySet:
         order = np.argsort(numbers, kind="stable")
         found, first = np.unique(numbers[order], return_index=True)
         yield from zip(found.tolist(), np.split(order, first[1:]), strict=True)
-
-
-def _each_once(
-    rows: NDArray[np.int32], slots: NDArray[np.int32], several: NDArray[np.int64]
-) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """The pairs, each once; only those at ``several`` may come twice."""
-    pairs = rows[several].astype(np.int64) << 32 | slots[several]
-    once = several[np.unique(pairs, return_index=True)[1]]
-    stays = np.ones(len(rows), bool)
-    stays[several] = False
-    stays[once] = True
-    return rows[stays], slots[stays]
