@@ -48,10 +48,12 @@ def test_a_second_process_is_refused_until_the_first_has_gone(spark: SparkSessio
         with pytest.raises(CheckpointError, match="in use by process 1 on elsewhere"):
             ap.start(result, ("noop", {}), checkpoint=str(folder))
         holder.kill()
-    query = ap.start(result, ("noop", {}), checkpoint=str(folder))
-    query.stop()
-    query = ap.start(result, ("noop", {}), checkpoint=str(folder))
-    query.stop()
+    for end in ("stop", "awaitTermination"):
+        trigger = {"availableNow": True} if end == "awaitTermination" else None
+        query = ap.start(result, ("noop", {}), checkpoint=str(folder), trigger=trigger)
+        assert (folder / "appulse.lock").exists()
+        getattr(query, end)()
+        assert not (folder / "appulse.lock").exists()
 
 
 def test_a_lock_is_shared_within_a_process_and_goes_with_its_last_holder(spark: SparkSession, tmp_path: Path) -> None:

@@ -6,14 +6,15 @@ Spark quotes what a Python worker or a sink raised, in the midst of its own trac
 from __future__ import annotations
 
 import re
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from threading import Thread
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from appulse import errors
 from appulse.errors import AppulseError, BadInput, CheckpointError, SessionError, StateError, StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from pyspark.sql.streaming.query import StreamingQuery
 
@@ -109,9 +110,37 @@ class Query:
 
     def __init__(self, query: StreamingQuery, checkpoint: str) -> None:
         self._query, self._checkpoint = query, checkpoint
+        self._closing: Thread | None = None
+
+    def close_with(self, close: Callable[[], None]) -> None:
+        """Call ``close`` when the query has ended, before `awaitTermination` or `stop` returns."""
+        self._closing = Thread(target=self._close, args=(close,), name="appulse-close", daemon=True)
+        self._closing.start()
+
+    def _close(self, close: Callable[[], None]) -> None:
+        try:
+            with suppress(Exception):  # awaitTermination of the user raises it
+                self._wait(None)
+        finally:
+            close()
 
     def awaitTermination(self, timeout: float | None = None) -> bool | None:  # noqa: N802 - as Spark has it
         """Wait for the end; with ``timeout`` (seconds) whether it came. Raises what the query failed with."""
+        ended: bool | None = True
+        try:
+            ended = self._wait(timeout)
+        finally:
+            if ended is not False and self._closing is not None:
+                self._closing.join()
+        return ended
+
+    def stop(self) -> None:
+        """Stop, and wait until it has."""
+        self._query.stop()
+        if self._closing is not None:
+            self._closing.join()
+
+    def _wait(self, timeout: float | None) -> bool | None:
         try:
             return self._query.awaitTermination(timeout)  # type: ignore[arg-type]  # Spark takes fractions
         except Exception as problem:  # noqa: BLE001 - it is raised again

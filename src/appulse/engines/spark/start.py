@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import suppress
 from dataclasses import replace
 from functools import cache, reduce
 from threading import Thread
@@ -70,17 +69,8 @@ def start(
     except BaseException:
         lock.release()
         raise
-    Thread(target=_release, args=(query, lock), name="appulse-lock", daemon=True).start()
+    query.close_with(lock.release)
     return query
-
-
-def _release(query: Query, lock: CheckpointLock) -> None:
-    """Release the lock once the query has ended, in whatever way."""
-    try:
-        with suppress(Exception):  # who waits for the query sees what it failed with
-            query.awaitTermination()
-    finally:
-        lock.release()
 
 
 def _started(
@@ -184,8 +174,7 @@ class DrainingQuery(Query):
         except Exception as error:  # noqa: BLE001 - awaitTermination of the user raises it again
             self._failure = self._told(error)
 
-    def awaitTermination(self, timeout: float | None = None) -> bool | None:  # noqa: N802 - as Spark has it
-        """Wait for the end; with ``timeout`` (seconds) whether it came."""
+    def _wait(self, timeout: float | None) -> bool | None:
         self._thread.join(timeout)
         if self._thread.is_alive():
             return False
@@ -205,7 +194,7 @@ class DrainingQuery(Query):
     def stop(self) -> None:
         """Stop before the end; the checkpoint stays open and can be resumed."""
         self._stopped = True
-        self._query.stop()
+        super().stop()
 
 
 def _batch_writer(
