@@ -102,6 +102,15 @@ def test_products_leave_every_close_pair(seed: int, d: int, scale: float, along_
         assert open_pairs[distance <= limit].all()
 
 
+def test_leading_axes_are_judged_by_other_rows_than_those_they_are_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Directions all over the sphere, in more dimensions than rows are looked at: no axes lead."""
+    monkeypatch.setattr(vectors, "_SAMPLE", 40)
+    monkeypatch.setattr(vectors, "_MANY_PRODUCTS", 1)
+    unit = np.random.default_rng(4).normal(size=(400, 120))
+    unit /= np.linalg.norm(unit, axis=1)[:, None]
+    assert vectors._leading_axes(unit, np.arange(400), unit, 1.2) is None
+
+
 def test_leading_axes_are_chosen_where_they_save_products(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vectors, "_MANY_PRODUCTS", 1)
     chance = np.random.default_rng(3)

@@ -376,15 +376,19 @@ class SimilarityJoin(JoinWindows):
         samples = pairings(self.plan, pairs, factor, self._matching) if self.plan.values else None
         a, b = pairs.left_store, pairs.right_store
         a_stream, b_stream = int(self._stream_of[left]), int(self._stream_of[right])
-        mine, theirs = _ends(a_stream, a, pairs.left), _ends(b_stream, b, pairs.right)
         if a_stream != b_stream:
-            swap = np.full(len(mine), a_stream > b_stream)
+            swap = np.full(len(pairs), a_stream > b_stream)
         else:
-            swap = mine.rank > theirs.rank
-            tied = mine.rank == theirs.rank  # never where ranks are numbers
+            mine, theirs = a.rank.view[pairs.left], b.rank.view[pairs.right]
+            swap = mine > theirs
+            tied = mine == theirs  # never where ranks are numbers
             if tied.any():
                 swap[tied] = sorts_after_partner(pairs.filter(tied))
-        first, second = _swapped(mine, theirs, swap)
+        if a is b:
+            sides = np.where(swap, pairs.right, pairs.left), np.where(swap, pairs.left, pairs.right)
+            first, second = _ends(a_stream, a, sides[0]), _ends(a_stream, a, sides[1])
+        else:
+            first, second = _swapped(_ends(a_stream, a, pairs.left), _ends(b_stream, b, pairs.right), swap)
         answers = Answers(
             first.stream,
             first.key,

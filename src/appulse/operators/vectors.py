@@ -123,10 +123,12 @@ def _leading_axes(
     By a sample: k axes cost k products a pair, and all of those a pair that they leave open.
     """
     d = right.shape[1]
-    if len(probing) * len(right) * d < _MANY_PRODUCTS:
+    if len(right) < 2 or len(probing) * len(right) * d < _MANY_PRODUCTS:
         return None
-    rows, probes = right[:: 1 + len(right) // _SAMPLE], centre[probing[:: 1 + len(probing) // _SAMPLE]]
-    axes: NDArray[np.float64] = np.linalg.svd(rows, full_matrices=False)[2].T
+    rows, probes = right[:: 1 + len(right) // (2 * _SAMPLE)], centre[probing[:: 1 + len(probing) // _SAMPLE]]
+    # Judged by other rows than those that they are of, which lie along them in any case.
+    axes: NDArray[np.float64] = np.linalg.svd(rows[::2], full_matrices=False)[2].T
+    rows = rows[1::2]
     costs = {None: float(d)}
     for k in (d // 24, d // 12, d // 6, d // 3):
         a, b = _Block(probes, axes[:, :k]), _Block(rows, axes[:, :k])
