@@ -67,7 +67,7 @@ def nearest_of_points(folder: Path) -> Figures:
     ours_of, theirs_of = (np.column_stack([rows["x"].to_numpy(), rows["y"].to_numpy()]) for rows in (left, right))
 
     def ours() -> Any:
-        return ap.nearest(plain(left), plain(right), epsilon=None, window=1)
+        return ap.nearest(plain(left), plain(right), epsilon=None, window=1, options=ap.Options(threads=1))
 
     ours_took, tree_took = least(ours, lambda: cKDTree(theirs_of).query(ours_of, k=1))
     found = ours().sort_by("left_key")["right_key"].to_numpy()

@@ -17,6 +17,7 @@ from appulse.engines.join.nearest import resolve_nearest
 from appulse.engines.options import Options
 from appulse.kernels.geodesic import Earth
 from appulse.kernels.nearest import Search, grow, nearest
+from appulse.operators import nearest_search
 from tests.helpers import naive
 from tests.helpers.strategies import Case, cases, pushes
 
@@ -147,10 +148,17 @@ def test_pushed_in_any_cut_a_row_is_answered_once_it_has_left(data: st.DataObjec
     k=st.integers(1, 5),
     windows=st.tuples(st.integers(0, 30), st.integers(0, 30)),
     whole=st.booleans(),
+    along_curve=st.booleans(),
     limit=st.sampled_from([np.inf, 3.0, 0.0]),
 )
 def test_the_tree_finds_what_a_scan_does(
-    seed: int, shape: tuple[int, int, int], k: int, windows: tuple[int, int], whole: bool, limit: float
+    seed: int,
+    shape: tuple[int, int, int],
+    k: int,
+    windows: tuple[int, int],
+    whole: bool,
+    along_curve: bool,
+    limit: float,
 ) -> None:
     """Of coordinates with many ties, skewed ones, and times of which windows hold few."""
     rng, (n, m, d) = np.random.default_rng(seed), shape
@@ -161,7 +169,7 @@ def test_the_tree_finds_what_a_scan_does(
     older, newer = windows
     found, away = np.empty((n, k), np.int64), np.empty((n, k))
     search = Search(older, newer, k, float(limit), Earth(0.0, 0.0))
-    nearest(grow(rows, when, max(windows)), place, time, when, search, found, away)
+    nearest(grow(rows, when, max(windows), along_curve), place, time, when, search, found, away)
     for i in range(n):
         square = np.zeros(m)
         for c in range(d):
@@ -172,6 +180,35 @@ def test_the_tree_finds_what_a_scan_does(
         assert found[i, : len(best)].tolist() == best.tolist()
         assert (found[i, len(best) :] == -1).all()
         assert away[i, : len(best)].tolist() == distance[best].tolist()
+
+
+@pytest.mark.parametrize("value", [ap.Exact("x", "y"), ap.Position("y", "x", earth="sky"), ap.Position("y", "x")])
+@pytest.mark.parametrize("many", [(3_000, 500), (500, 3_000)])
+def test_threads_find_the_same_rows(
+    monkeypatch: pytest.MonkeyPatch, value: ap.Exact | ap.Position, many: tuple[int, int]
+) -> None:
+    """Whatever the tree, and however the left rows are cut into parts; places with ties, in windows and in all."""
+    monkeypatch.setattr(nearest_search, "_PART", 16)
+    chance = np.random.default_rng(5)
+    rows = [
+        pa.table(
+            {
+                "k": np.arange(n),
+                "t": chance.integers(0, 50, n).astype(float),
+                "x": chance.uniform(-20.0, 20.0, n).round(0 if n > 1_000 else 1),
+                "y": chance.uniform(60.0, 90.0, n).round(0 if n > 1_000 else 1),
+            }
+        )
+        for n in many
+    ]
+    streams = [ap.Stream(table, key="k", time="t", value=value) for table in rows]
+    for window, k in ((5, 2), (1000, 1)):
+        asked: dict[str, Any] = {"epsilon": None, "window": window, "k": k, "how": "left"}
+        found = []
+        for few in (0.0, 100.0):
+            monkeypatch.setattr(nearest_search, "_FEW", few)
+            found += [NEAREST(*streams, **asked, options=ap.Options(threads=n)) for n in (1, 3)]
+        assert all(one.equals(found[0]) for one in found[1:])
 
 
 def table(keys: list[Any], t: list[float], x: list[float], **more: Any) -> pa.Table:

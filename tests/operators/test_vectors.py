@@ -134,7 +134,7 @@ def test_the_nearest_vectors_are_those_of_a_tree(seed: int, k: int, limit: float
     search = Search(older, older, k, float(limit), Earth(0.0, 0.0))
     out = [(np.empty((30, k), np.int64), np.empty((30, k))) for _ in range(2)]
     ties = [
-        nearest(grow(right, when, 40), left, time, when, search, *out[0]),
+        nearest(grow(right, when, 40, False), left, time, when, search, *out[0]),
         vectors.nearest_vectors(right, left, time, when, search, *out[1]),
     ]
     np.testing.assert_array_equal(out[1][0], out[0][0])

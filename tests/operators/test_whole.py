@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import appulse as ap
-from appulse.kernels.cells import CellRows, CloseRule, close_rows, packed_order, take_rows
+from appulse.kernels.cells import CellRows, CloseRule, close_rows, packed_order, take_rows, wide_order
 from appulse.operators import whole
 from appulse.operators.workers import Workers
 from tests.helpers import naive, strategies
@@ -124,6 +124,31 @@ def test_cells_answer_as_a_scan_does(
     assert len(small_parts) == 4
 
 
+PLACES = [ap.Position("x1", "x0", earth=earth) for earth in ("wgs84", "sphere", "sky")]
+
+
+@pytest.mark.parametrize(
+    ("value", "settings"),
+    [
+        (ap.Exact("x0", "x1"), {}),
+        (ap.Exact("x0", "x1"), {"how": "left"}),
+        (ap.Gaussian("x0", "x1", sigma="s"), {}),
+        (ap.Gaussian("x0", "x1", sigma="s"), {"likelihood": True}),
+        *((place, {}) for place in PLACES),
+        (ap.Position("x1", "x0", sigma="s"), {}),
+    ],
+)
+def test_plain_joins_and_joins_of_positions_take_cells(
+    small_parts: list[Any], value: ap.Exact | ap.Position, settings: dict[str, Any]
+) -> None:
+    """Whatever a plan may come to ask for besides: a field of it that this path does not know switches it off."""
+    streams = [ap.Stream(table, key="k", time="t", value=value) for table in tables(100, 2, seed=4)]
+    asked: dict[str, Any] = {"epsilon": 0.5, "probability": 0.1, "window": 1000}
+    for found in (ap.similarity_join(streams[0], streams[1], **asked, **settings), ap.self_join(streams[0], **asked)):
+        assert "cells in order" in str(ap.explain(found))
+    assert len(small_parts) == 2
+
+
 @pytest.mark.parametrize("different", [None, "g"])
 def test_a_table_with_itself(small_parts: list[Any], different: str | None) -> None:
     """Each pair comes once, the earlier row on the left, and rows of one time by their keys."""
@@ -179,10 +204,13 @@ def test_a_call_of_whole_tables_says_what_it_did_and_stops_at_the_limit() -> Non
 def test_codes_are_sorted_as_numpy_sorts_them(codes: list[int]) -> None:
     """Radix sort, stable."""
     given = np.array(codes, np.int64)
-    found, order = packed_order(given, 30, len(codes).bit_length())
     expected = np.argsort(given, kind="stable")
+    for found, order in (packed_order(given, 30, len(codes).bit_length()), wide_order(given, 30)):
+        assert order.tolist() == expected.tolist()
+        assert found.tolist() == given[expected].tolist()
+    wider, order = wide_order(given << 30, 60)
     assert order.tolist() == expected.tolist()
-    assert found.tolist() == given[expected].tolist()
+    assert wider.tolist() == (given[expected] << 30).tolist()
     rows, out = np.arange(2.0 * len(codes)).reshape(-1, 2), np.empty((len(codes), 2))
     take_rows(rows, order, out)
     assert out.tolist() == rows[expected].tolist()

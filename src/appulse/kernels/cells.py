@@ -120,6 +120,30 @@ def packed_order(code: Ints, bits: int, index_bits: int) -> tuple[Ints, Ints]:
 
 
 @kernel
+def wide_order(code: Ints, bits: int) -> tuple[Ints, Ints]:
+    """As `packed_order`, of codes too wide to share a word with a place."""
+    n, mask = len(code), (1 << _DIGIT) - 1
+    codes, order = code.copy(), np.arange(n)
+    other_codes, other_order = np.empty(n, np.int64), np.empty(n, np.int64)
+    begin = np.empty(1 << _DIGIT, np.int64)
+    for shift in range(0, bits, _DIGIT):
+        begin[:] = 0
+        for i in range(n):
+            begin[(codes[i] >> shift) & mask] += 1
+        total = 0
+        for digit in range(len(begin)):
+            many = begin[digit]
+            begin[digit] = total
+            total += many
+        for i in range(n):
+            digit = (codes[i] >> shift) & mask
+            other_codes[begin[digit]], other_order[begin[digit]] = codes[i], order[i]
+            begin[digit] += 1
+        codes, other_codes, order, other_order = other_codes, codes, other_order, order
+    return codes, order
+
+
+@kernel
 def take_rows(rows: Floats, order: Ints, out: Floats) -> None:
     """The rows in another order."""
     d = rows.shape[1]

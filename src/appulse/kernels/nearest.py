@@ -1,10 +1,11 @@
 """The nearest rows to each of some rows: a balanced k-d tree whose nodes know their boxes and their times.
 
 The tree halves its rows by the coordinate along which they spread most, and before that by time, until those of a node
-are no farther apart than a window. Rows that look for others do so together: those whose place is in one leaf look into
-that leaf first, and then walk the tree once, past nodes that lie beyond what all of them have found, or beyond their
-windows. Boxes are of points as they are held. On the Earth these are Earth-centred, and a chord is never longer than
-the geodesic over it, so that boxes bound geodesics, too.
+are no farther apart than a window. Where few rows look into many, it halves them along a curve that fills space
+(`appulse.kernels.curve`), down to single cells of it. Rows that look for others do so together: those whose place is in
+one leaf look into that leaf first, and then walk the tree once, past nodes that lie beyond what all of them have found,
+or beyond their windows. Boxes are of points as they are held. On the Earth these are Earth-centred, and a chord is
+never longer than the geodesic over it, so that boxes bound geodesics, too.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from appulse.kernels.curve import Curve, along, curve_codes, curve_of
 from appulse.kernels.geodesic import Earth, geodesic
 from appulse.kernels.grid import SLACK
 from appulse.kernels.jit import exact_kernel, inlined_kernel
@@ -27,14 +29,18 @@ _LEAF = 12
 _GROUP = 12
 # Coordinates that boxes have; those of fewer are filled up with zeros. On the Earth a fourth is the altitude.
 _BOXED = 3
+# Rows of a cell of the curve from which on they crowd there, and the share of all rows that may.
+_CROWD, _SHARE = 32, 0.05
+# By what a node is halved: one of the coordinates, the time, or the code of the curve.
+_TIME, _CODE = 3, 4
 
 
 class Tree(NamedTuple):
     """Rows in the order of leaves, and what each node spans; below node i are 2 i + 1 and 2 i + 2.
 
     ``rows`` are the numbers of the rows, ``rest`` the coordinates behind the third. ``boxes`` are the least of x, y and
-    z, and the greatest. Rows of the first half of a node have no more than ``cut`` in ``column`` (3: the time), those
-    of the other no less.
+    z, and the greatest. Rows of the first half of a node have no more than ``cut`` in ``column`` (3: the time, 4: the
+    code of the ``curve``), those of the other no less.
     """
 
     rows: Ints
@@ -50,6 +56,7 @@ class Tree(NamedTuple):
     newest: Ints
     column: Ints
     cut: Floats
+    curve: Curve
 
 
 class Search(NamedTuple):
@@ -118,42 +125,66 @@ def _span(
 
 
 @exact_kernel
-def grow(points: Floats, time: Ints, span: int) -> Tree:
-    """The tree of some rows; a node whose times are more than ``span`` apart is halved by time."""
+def _crowded(codes: Ints) -> bool:
+    """Whether too many rows lie where the curve does not tell them apart."""
+    crowded = first = 0
+    for i in range(1, len(codes) + 1):
+        if i == len(codes) or codes[i] != codes[first]:
+            crowded += i - first if i - first > _CROWD else 0
+            first = i
+    return crowded > _SHARE * len(codes)
+
+
+@exact_kernel
+def grow(points: Floats, time: Ints, span: int, along_curve: bool) -> Tree:
+    """The tree of some rows, of which those more than ``span`` apart in time never meet the same place.
+
+    Halves ``along_curve`` cost far less, and the search in them more, as they are not as compact.
+    """
     n, d = points.shape
     depth = 0
     while n > _LEAF << depth:
         depth += 1
     nodes = (2 << depth) - 1
-    order, keys = np.arange(n), np.empty(n)
+    curve, keys, order, codes = curve_of(points, time, span), np.empty(n), np.arange(n), np.zeros(n, np.int64)
+    if along_curve:
+        codes, order = along(curve, points, time)
+        if _crowded(codes):
+            codes[:] = 0
     begin, end, column = np.empty(nodes, np.int64), np.empty(nodes, np.int64), np.zeros(nodes, np.int64)
     boxes, cut = np.zeros((nodes, 2 * _BOXED)), np.zeros(nodes)
     oldest, newest = np.empty(nodes, np.int64), np.empty(nodes, np.int64)
     begin[0], end[0] = 0, n
     _span(boxes, oldest, newest, 0, points, time, order, 0, n)
     for node in range(nodes // 2):
-        # By what is left of the root's box, as to look at the rows once more would cost as much as to halve them.
-        first, last, widest = begin[node], end[node], 0
+        first, last, widest, middle = begin[node], end[node], 0, (begin[node] + end[node]) // 2
+        in_one_cell = last == first or codes[first] == codes[last - 1]
+        if in_one_cell and node > 0 and column[(node - 1) // 2] == _CODE:
+            _span(boxes, oldest, newest, node, points, time, order, first, last)
+        # By what is left of that box, as to look at the rows once more would cost as much as to halve them.
         for c in range(1, min(d, _BOXED)):
             if boxes[node, c + _BOXED] - boxes[node, c] > boxes[node, widest + _BOXED] - boxes[node, widest]:
                 widest = c
         if last > first and np.float64(newest[node]) - np.float64(oldest[node]) > span:
-            widest = _BOXED
-        for i in range(first, last):
-            keys[i] = np.float64(time[order[i]]) if widest == _BOXED else points[order[i], widest]
-        _halve(order, keys, first, last)
-        middle = (first + last) // 2
+            widest = _TIME
+        if not in_one_cell:
+            widest = _CODE
+            cut[node] = codes[middle]
+        else:
+            for i in range(first, last):
+                keys[i] = np.float64(time[order[i]]) if widest == _TIME else points[order[i], widest]
+            _halve(order, keys, first, last)
+            cut[node] = keys[middle] if middle < last else 0.0
         column[node] = widest
-        cut[node] = keys[middle] if middle < last else 0.0
         for child in (2 * node + 1, 2 * node + 2):
             lower = child == 2 * node + 1
             begin[child], end[child] = (first, middle) if lower else (middle, last)
             boxes[child], oldest[child], newest[child] = boxes[node], oldest[node], newest[node]
             if widest < _BOXED:
                 boxes[child, widest + (_BOXED if lower else 0)] = cut[node]
-            elif lower:
+            elif widest == _TIME and lower:
                 newest[child] = np.int64(cut[node])
-            else:
+            elif widest == _TIME:
                 oldest[child] = np.int64(cut[node])
     for node in range(nodes - 1, -1, -1):
         left, right = 2 * node + 1, 2 * node + 2
@@ -180,19 +211,23 @@ def grow(points: Floats, time: Ints, span: int) -> Tree:
             z[i] = points[row, 2]
         for c in range(_BOXED, d):
             rest[i, c - _BOXED] = points[row, c]
-    return Tree(order, x, y, z, rest, when, begin, end, boxes, oldest, newest, column, cut)
+    return Tree(order, x, y, z, rest, when, begin, end, boxes, oldest, newest, column, cut, curve)
 
 
 @exact_kernel
 def _by_home(tree: Tree, place: Floats, time: Ints) -> tuple[Ints, Ints]:
     """The places in the order of the leaves in whose part of space and time they are, and where each leaf's begin."""
     n, leaves = place.shape[0], (tree.begin.shape[0] + 1) // 2
-    homes, first = np.empty(n, np.int64), np.zeros(leaves + 1, np.int64)
+    homes, first, codes = np.empty(n, np.int64), np.zeros(leaves + 1, np.int64), np.empty(n, np.int64)
+    curve_codes(tree.curve, place, time, codes)
     for i in range(n):
         node = 0
         while node < leaves - 1:
             column = tree.column[node]
-            value = np.float64(time[i]) if column == _BOXED else place[i, column]
+            if column == _CODE:
+                value = np.float64(codes[i])
+            else:
+                value = np.float64(time[i]) if column == _TIME else place[i, column]
             node = 2 * node + (1 if value < tree.cut[node] else 2)
         homes[i] = node - (leaves - 1)
         first[homes[i] + 1] += 1
@@ -244,7 +279,7 @@ def nearest(tree: Tree, place: Floats, time: Ints, when: Ints, search: Search, f
 
     Returns how often two rows of one time (``when``, by their numbers) were equally far away.
     """
-    rows, xs, ys, zs, rest, times, begins, ends, boxes, oldests, newests, _, _ = tree
+    rows, xs, ys, zs, rest, times, begins, ends, boxes, oldests, newests, _, _, _ = tree
     older, newer, k, limit, earth = search
     d, nodes, straight = place.shape[1], begins.shape[0], earth.a == 0.0
     leaves, ties = (nodes + 1) // 2, 0

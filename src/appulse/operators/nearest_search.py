@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from appulse.kernels.curve import along, curve_of
 from appulse.kernels.geodesic import Earth
 from appulse.kernels.nearest import Search, grow, nearest
 from appulse.model.encode import sampled
@@ -19,6 +20,7 @@ from appulse.operators.pairs import STRAIGHT, CandidatePairs, scored
 from appulse.operators.partners import LEFT, notes_of
 from appulse.operators.store import WindowBuffer
 from appulse.operators.vectors import MANY_DIMENSIONS, nearest_vectors
+from appulse.operators.workers import Workers
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -32,14 +34,22 @@ if TYPE_CHECKING:
     _Find = Callable[..., int]  # the nearest of some rows, as `nearest` finds them
 
 
+# Left rows for each right row from which on a tree that costs more, and is searched faster, pays.
+_FEW = 0.4
+# Rows of a part that one thread looks for, at least; parts for each thread, as some take longer.
+_PART, _PARTS = 1 << 13, 4
+_ALL, _ALONE = np.iinfo(np.int64).max, Workers()
+
+
 class NearestTrees:
     """The right rows as trees, one for each group; under time windows, by the distance of means.
 
     In many dimensions, where no tree helps, they are looked at in blocks.
     """
 
-    def __init__(self, plan: JoinPlan, right: Objects) -> None:
-        self.plan = plan
+    def __init__(self, plan: JoinPlan, right: Objects, lefts: int = _ALL, workers: Workers = _ALONE) -> None:
+        """Where few left rows, ``lefts``, look into many, trees are to cost little; ``workers`` search in them."""
+        self.plan, self._lefts, self._workers = plan, lefts, workers
         self._groups = LabelNumbers()
         # In the order of time alone: that of keys costs more than the trees, and is rarely asked for.
         rising = bool((np.diff(right.time) >= 0).all())
@@ -55,7 +65,8 @@ class NearestTrees:
         """What finds the nearest of some rows."""
         if right.d >= MANY_DIMENSIONS:
             return partial(nearest_vectors, right.centre[rows])
-        return partial(nearest, grow(right.centre[rows], right.time[rows], max(self.plan.windows)))
+        few = self._lefts < _FEW * len(rows)
+        return partial(nearest, grow(right.centre[rows], right.time[rows], max(self.plan.windows), few))
 
     def search(self, left: Objects, counts: Counter[str]) -> Answers:
         """The nearest right rows of each left row; with how="left" those without any, too."""
@@ -80,13 +91,29 @@ class NearestTrees:
         wanted = Search(plan.windows[1], plan.windows[0], k, plan.limit, Earth(*(plan.earth or STRAIGHT)))
         for group, ours in _by_number(self._groups.of(left.group, len(left))).items():
             if group in self._search_in:
-                rows = self._rows[group]
-                own, away = np.empty((len(ours), k), np.int64), np.empty((len(ours), k))
-                ties += self._search_in[group](
-                    left.centre[ours], left.time[ours], self.right.time[rows], wanted, own, away
-                )
-                found[ours], distance[ours] = np.where(own >= 0, rows[own], -1), away
+                rows, find = self._rows[group], self._search_in[group]
+                when = self.right.time[rows]
+
+                def look(
+                    some: NDArray[np.int64], rows: Any = rows, find: Any = find, when: Any = when
+                ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], int]:
+                    own, away = np.empty((len(some), k), np.int64), np.empty((len(some), k))
+                    ties = find(left.centre[some], left.time[some], when, wanted, own, away)
+                    return some, np.where(own >= 0, rows[own], -1), away, ties
+
+                for some, own, away, tied in self._workers.map(look, self._parts(left, ours)):
+                    found[some], distance[some] = own, away
+                    ties += tied
         return found, distance, ties
+
+    def _parts(self, left: Objects, rows: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+        """Left rows for one thread each; those near to each other are in one part."""
+        many = min(_PARTS * self._workers.threads, len(rows) // _PART)
+        if self._workers.threads == 1 or many < 2:
+            return [rows]
+        centre, time = left.centre[rows], left.time[rows]
+        order = along(curve_of(centre, time, max(self.plan.windows)), centre, time)[1]
+        return np.array_split(rows[order], many)
 
 
 def _by_number(numbers: NDArray[np.int64]) -> dict[int, NDArray[np.int64]]:

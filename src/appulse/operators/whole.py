@@ -27,6 +27,7 @@ from appulse.kernels.cells import (
     extremes,
     packed_order,
     take_rows,
+    wide_order,
 )
 from appulse.operators.cost import Cells, Choice
 from appulse.operators.estimate import Estimate
@@ -224,8 +225,7 @@ class WholeJoin:
         if self._laid.bits + index_bits < _CODE_BITS:
             code, order = packed_order(code, self._laid.bits, index_bits)
         else:
-            order = np.argsort(code, kind="stable")
-            code = code[order]
+            code, order = wide_order(code, self._laid.bits)
         return table.take(order), code
 
     def _report(self) -> None:
