@@ -9,6 +9,8 @@
   came, over that of the same join without withdrawals.
 * ``converges``: the share of 10,000 random interleavings of additions and withdrawals, a group each, whose changes add
   up to the join of the rows that stand, in process and on Spark over five starts of a query; the lesser of the two.
+* ``audit_cost``: our time for a join with ``Options(audit=0.001)`` over that without: the worst of normal rows and
+  samples, as tables and by pushes; ``false_dismissals``: what the audits found.
 * ``vs_recompute``: DuckDB joining a window again after each batch of 200 corrections, over our time for the batch. The
   pairs that stand are as many after each.
 """
@@ -23,6 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 import appulse as ap
+from benchmarks.audits import audits
 from benchmarks.harness import arguments, least, report, say, scratch
 from benchmarks.withdrawals import converges, cost, recomputed
 
@@ -97,6 +100,7 @@ def main() -> None:
     asked = arguments((__doc__ or "").splitlines()[0])
     figures = outliers(50_000 if asked.quick else 400_000)
     figures |= cost(100_000 if asked.quick else 400_000) | recomputed(50_000 if asked.quick else 200_000)
+    figures |= audits(100_000 if asked.quick else 400_000)
     with scratch() as folder:
         figures |= converges(folder)
     report(figures, as_json=asked.json)

@@ -33,7 +33,7 @@ _CHANGES = ("change", "time")
 _KEYS = ("left_stream", "left_key", "left_time", "right_stream", "right_key", "right_time")
 
 
-def call_of(case: Case) -> JoinCall:
+def call_of(case: Case, options: Options | None = None) -> JoinCall:
     """The resolved call of a case."""
     streams = [replace(s, name=name) for s, name in zip(case.streams, case.names, strict=True)]
     return resolve(
@@ -41,7 +41,7 @@ def call_of(case: Case) -> JoinCall:
         [table.schema for table in case.tables],
         self_join=case.self_join,
         on_reject="collect",
-        options=Options(),
+        options=options or Options(),
         **{"different": None} | case.settings,
     )
 

@@ -41,7 +41,7 @@ _DEPENDENT = (
     "counts are exact all the same."
 )
 _STREAM, _WARNING = "stream '", "warning"
-_TOTALS = ("candidates", "answers")
+_TOTALS = ("candidates", "answers", "audited", "false_dismissals")
 _QUERIES = (
     "index: conditions as boxes in trees of 16 lanes; what boxes cannot say, such as comparisons of columns, is asked "
     "of the rows that lie in them"
@@ -254,3 +254,8 @@ def _observed(observed: Observed) -> Iterator[str]:
     yield f"actual: {counts.get('candidates', 0):,} candidates of the index, {counts.get('answers', 0):,} answers"
     decided = {name.replace("pruned_", "pruned by "): n for name, n in counts.items() if n and name not in _TOTALS}
     yield "decided: " + (", ".join(f"{name} {n:,}" for name, n in decided.items()) or "nothing")
+    if "audited" in counts:
+        wrong = counts.get("false_dismissals", 0)
+        yield f"audit: {counts['audited']:,} pairs without an answer computed in full, {wrong:,} false dismissals"
+        if wrong:
+            yield f"warning: bounds decided against {wrong:,} pairs that are answers; Options(bounds=()) uses none"

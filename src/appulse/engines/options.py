@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, TypeAlias
 
-from appulse.arguments import Count, Kind, Positive, checked, one_of, several, whole
+from appulse.arguments import Count, Kind, Positive, checked, number, one_of, several, whole
 from appulse.errors import BadArgument
 from appulse.operators.plan import BOUNDS, INDEXES
 from appulse.operators.sensor_join import SWEEPS
@@ -35,6 +35,7 @@ USED_BY = {
     "max_output": (*_ON_TILES, "ask"),
     "max_component": ("assign",),
     "threads": (*_TABLES, "nearest"),
+    "audit": _TABLES,
 }
 
 
@@ -57,6 +58,9 @@ class Options:
     ``bounds`` names the bounds in use, ``index`` is "auto", "grid", "dense" or "sorted": of similarity joins.
     ``sweep`` is when a sensor join forgets expired readings: "periodic", "eager" (at each reading) or "lazy" (once
     there is no room).
+    ``audit`` is a share of the rows of a similarity join: their pairs that the index looked at and bounds decided
+    against are computed in full. `explain` and the metrics of Spark report how many were (``audited``), and how many of
+    them should have been answers (``false_dismissals``: always 0, or a bound is wrong).
     ``threads`` is how many cores a call in process may use; default: all. On Spark each task has one.
     On Spark, ``partitions`` is the number of tiles or buckets, and so of tasks (default: the session's cores), and
     belongs to the checkpoint; for queries over one stream it is the number of parts that they are held in, which lie
@@ -77,6 +81,7 @@ class Options:
     max_output: Count | None = None
     max_component: Count = 5_000
     threads: Threads | None = None
+    audit: Annotated[float, number(least=0.0, most=1.0)] = 0.0
 
 
 def options_of(given: Options | None, call: str) -> Options:

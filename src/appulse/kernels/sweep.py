@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from appulse.kernels.grid import Grid
 
 
+# Farther than any two rows are apart; its square is a double.
+_EVERYWHERE = 1e153
 # A probe that would look into more cells scans every row.
 _MOST_CELLS = 256
 
@@ -74,6 +76,7 @@ class Candidates(NamedTuple):
     arrival: Ints
     row: Ints
     counts: Ints  # [rows reached, pruned by the ball test, by Cantelli's inequality]
+    audited: Flags  # arrivals of which all rows that were looked at are written as well, as ``~row``; empty: of none
 
 
 class Probe(NamedTuple):
@@ -203,7 +206,7 @@ def sweep(
     centre, radius, variance = balls
     base, cell, following, heads, dims = grid.base, grid.cell, grid.following, grid.heads, grid.dims
     inverse_side, size_cap, by_variance = grid.inverse_side, grid.size_cap, grid.by_variance
-    out_arrival, out_row, counts = found
+    out_arrival, out_row, counts, audited = found
     n = a_store.shape[0]
     d = centre.shape[1]
     n_dims = dims.shape[0]
@@ -220,6 +223,7 @@ def sweep(
         store = a_store[p]
         if meets[store]:
             begin = count
+            noted = audited.shape[0] > 0 and audited[p]
             reached = 0
             pruned = 0
             unlikely = 0
@@ -263,6 +267,18 @@ def sweep(
                     out_arrival[count] = p
                     out_row[count] = j
                     count += 1
+                if noted:
+                    probe = Probe(a_centre[p], _EVERYWHERE, a_variance[p], 1.0, a_group[p], oldest, newest)
+                    _, _, near = scan(probe, epsilon, low, linked, window, balls, room)
+                    for i in range(near):
+                        j = low + rows[i]
+                        if check_differ and (differ[j] == 0 or a_differ[p] == 0 or differ[j] == a_differ[p]):
+                            continue
+                        if count == capacity:
+                            return p, linked, low, begin
+                        out_arrival[count] = p
+                        out_row[count] = ~j
+                        count += 1
             else:
                 # All cells are looked up before any row is: rows lie anywhere in memory, and are on their way by then.
                 there = 0
@@ -299,6 +315,12 @@ def sweep(
                         if check_differ and (differ[j] == 0 or a_differ[p] == 0 or differ[j] == a_differ[p]):
                             continue
                         reached += 1
+                        if noted:
+                            if count == capacity:
+                                return p, linked, low, begin
+                            out_arrival[count] = p
+                            out_row[count] = ~j
+                            count += 1
                         limit_d = reach + radius[j]
                         d2 = 0.0
                         for k in range(d):

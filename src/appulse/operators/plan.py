@@ -51,7 +51,8 @@ class JoinPlan:
     ``certain`` are the answers. Pairs whose likelihood ratio is not above ``least_ratio`` are no answers. Where rows
     may be ``withdrawn``, pairs that stand know their rows. Where there
     are ``margins`` each row of a pair adds its own to epsilon. ``groups`` of dimensions have an epsilon each, and all
-    have to hold; distances go by the ``metric``. ``dimensions`` is 0 where they are not known.
+    have to hold; distances go by the ``metric``. ``dimensions`` is 0 where they are not known. ``audit`` is the
+    share of rows whose pairs are computed in full where bounds decided against them.
     """
 
     streams: tuple[str, ...]
@@ -83,6 +84,7 @@ class JoinPlan:
     metric: str = "euclidean"
     groups: Groups = ()
     dimensions: int = 0
+    audit: float = 0.0
 
     @property
     def followed(self) -> tuple[bool, bool]:

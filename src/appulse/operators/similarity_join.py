@@ -19,6 +19,7 @@ from appulse.model.batch import Batch
 from appulse.model.degrees import degrees_hint
 from appulse.model.uncertainty import names
 from appulse.operators.answers import NO_ANSWERS, Answers
+from appulse.operators.audit import NOTHING, Audit, Noted, in_windows
 from appulse.operators.cost import Probes
 from appulse.operators.estimate import Estimate, estimated
 from appulse.operators.held_pairs import leading, values_of
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
     from appulse.model.objects import Objects
     from appulse.model.strings import Bytes
+    from appulse.model.uncertainty import Model
     from appulse.operators.arrivals import Arrivals
     from appulse.operators.presence import ExistenceTable
     from appulse.operators.store import LineIndex, WindowBuffer
@@ -67,6 +69,7 @@ class SimilarityJoin(JoinWindows):
         super().__post_init__()
         self.estimate: Estimate | None = None
         self._come = 0  # rows since the last estimate
+        self._audit, self.noted = Audit(self.plan, self.counts), NOTHING  # pairs of audited rows
         self._matching = Watch(0, _matching_samples, values=True)  # samples that match, of the push at hand
         self._out = (np.empty(_FIRST_CAPACITY, np.int64), np.empty(_FIRST_CAPACITY, np.int64))
 
@@ -99,6 +102,10 @@ class SimilarityJoin(JoinWindows):
     def evaluate(self, left: int, right: int, pairs: CandidatePairs) -> Answers:
         """The answers among candidates, of whole tables."""
         return self._evaluate(left, right, pairs, None)
+
+    def audit(self, left: int, right: int, pairs: CandidatePairs) -> None:
+        """Compute pairs in full that had no answer."""
+        self._audit.compare(pairs, self._kinds(left, right))
 
     def apply(self, batches: Sequence[tuple[int, int, Objects]], presence: Sequence[ExistenceTable] = ()) -> None:
         """Keep the rows without answering: the state is then as if they had been pushed."""
@@ -186,9 +193,10 @@ class SimilarityJoin(JoinWindows):
     def _on_a_line(self, own: int, store: WindowBuffer, index: LineIndex, arrivals: Arrivals) -> list[Answers]:
         """Where the index finds the pairs with their probabilities."""
         found, tally = [], np.zeros(3, np.int64)
-        for at, rows, probability in matches(
-            index, store, arrivals, self._stores, self._rule(own), *self._reach_of(own, arrivals), tally
-        ):
+        rule, (oldest, newest) = self._rule(own), self._reach_of(own, arrivals)
+        asked = ArrivalRows(arrivals.store, oldest, newest, arrivals.group, arrivals.differ, arrivals.mass)
+        self._note_windows(store, rule, arrivals, asked)
+        for at, rows, probability in matches(index, store, arrivals, self._stores, rule, oldest, newest, tally):
             for other, close, mask in self._by_store(store, arrivals, at, rows):
                 pairs, here = self._owned(close)
                 exact = probability[mask][here]
@@ -197,6 +205,7 @@ class SimilarityJoin(JoinWindows):
                     found.append(answers)
         for name, value in zip(("candidates", "pruned_projection", "refined"), tally.tolist(), strict=True):
             self.counts[name] += value
+        self._compare(own, store, arrivals)
         return found
 
     def _sweep(self, own: int, store: WindowBuffer, arrivals: Arrivals) -> list[Answers]:
@@ -214,18 +223,45 @@ class SimilarityJoin(JoinWindows):
             return self._by_products(own, store, arrivals, rows)
         rule, window, balls, grid = self._rule(own), store.window_rows, store.balls, store.grid
         probes = Balls(arrivals.centre, arrivals.extent, arrivals.variance)
+        audited = self._audit.of(arrivals.time, arrivals.centre)
         while start < len(arrivals.time):
-            out = Candidates(*self._out, tally)
+            out = Candidates(*self._out, tally, audited)
             begin, cursor = start, Cursor(start, store.linked, low)
             start, store.linked, low, n = sweep(cursor, rule, rows, probes, window, balls, grid, out)
             if n:
-                found += self._resolve(own, store, arrivals, out.arrival[:n], out.row[:n])
+                found += self._resolve(own, store, arrivals, *self._note(out, n))
+                self._compare(own, store, arrivals)
             if start == begin and n == 0 and start < len(arrivals.time):
                 self._out = (np.empty(2 * len(out.row), np.int64), np.empty(2 * len(out.row), np.int64))
         self.counts["candidates"] += int(tally[0])
         self.counts["pruned_reach"] += int(tally[1])
         self.counts["pruned_cantelli"] += int(tally[2])
         return found
+
+    def _note(self, out: Candidates, n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The candidates of a sweep; pairs to be audited, which are among them, are noted."""
+        at, rows = out.arrival[:n], out.row[:n]
+        beside = np.flatnonzero(rows < 0) if self.plan.audit else ()
+        if not len(beside):
+            return at, rows
+        self.noted = Noted(out.audited, at[beside], ~rows[beside])
+        found = np.flatnonzero(rows >= 0)
+        return at[found], rows[found]
+
+    def _note_windows(self, store: WindowBuffer, rule: PairRule, arrivals: Arrivals, asked: ArrivalRows) -> None:
+        """Note the pairs of arrivals to be audited, where an index looks at all rows of a window."""
+        if self.plan.audit:
+            some = self._audit.of(arrivals.time, arrivals.centre)
+            self.noted = Noted(some, *in_windows(store, rule, asked, some))
+
+    def _compare(self, own: int, store: WindowBuffer, arrivals: Arrivals) -> None:
+        """Audit the pairs that were noted and had no answer."""
+        if self.noted is NOTHING:
+            return
+        for other, pairs, _ in self._by_store(store, arrivals, *self.noted.open):
+            ours = pairs if self.ownership is None else pairs.filter(self.ownership.owned(pairs, self._groups))
+            self.audit(other, own, ours)
+        self.noted = NOTHING
 
     def _by_product(self, store: WindowBuffer, arrivals: Arrivals) -> bool:
         """Whether the pairs of these arrivals and the rows of a store are found by products."""
@@ -236,11 +272,13 @@ class SimilarityJoin(JoinWindows):
     def _by_products(self, own: int, store: WindowBuffer, arrivals: Arrivals, asked: ArrivalRows) -> list[Answers]:
         """As `_sweep` does, in many dimensions."""
         found, rule = [], self._rule(own)
+        self._note_windows(store, rule, arrivals, asked)
         for at, rows, looked in close_vectors(store, rule, asked, arrivals.centre, self.plan.limit):
             self.counts["candidates"] += looked
             self.counts["pruned_product"] += looked - len(rows)
             found += self._resolve(own, store, arrivals, at, rows)
         store.link_rest()
+        self._compare(own, store, arrivals)
         return found
 
     def _resolve(
@@ -274,7 +312,7 @@ class SimilarityJoin(JoinWindows):
 
     def _evaluate(self, left: int, right: int, pairs: CandidatePairs, arrivals: Arrivals | None) -> Answers:
         pairs, _ = self._owned(pairs)
-        kinds = self.plan.models[int(self._stream_of[left])], self.plan.models[int(self._stream_of[right])]
+        kinds = self._kinds(left, right)
         if self.plan.by_means:
             pairs, distance = by_means(self.plan, pairs)
             kept = self._leading(left, pairs, distance)
@@ -283,8 +321,14 @@ class SimilarityJoin(JoinWindows):
             found = evaluated(self.plan, self._likely(pairs), kinds, self.counts)
         return self._accept(left, right, found, arrivals)
 
+    def _kinds(self, left: int, right: int) -> tuple[Model, Model]:
+        """The models of two stores' rows."""
+        return self.plan.models[int(self._stream_of[left])], self.plan.models[int(self._stream_of[right])]
+
     def _accept(self, left: int, right: int, found: ScoredPairs, arrivals: Arrivals | None) -> Answers:
         """Answers, of pairs that match with these probabilities; windows may still make them less."""
+        if self.plan.audit:
+            self.noted.answered(found.pairs.left if arrivals is None else found.pairs.arrival, found.pairs.right)
         factor = np.ones(len(found.probability))
         if self.plan.rule is not None and self.plan.uncertain and arrivals is not None:
             factor = self._inside(left, right, found.pairs, arrivals, self.plan.rule)

@@ -29,6 +29,7 @@ from appulse.kernels.cells import (
     take_rows,
     wide_order,
 )
+from appulse.operators.audit import Noted, chosen
 from appulse.operators.cost import Cells, Choice
 from appulse.operators.estimate import Estimate
 from appulse.operators.output import Output
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
 
 # Rows of all tables from which on it pays; rows of a part, which alone says where parts end.
 _FROM, _PART = 2_048, 1 << 16
+# Farther than any two rows are apart.
+_EVERYWHERE = 1e150
 # Pairs that a part may be expected to have: what is done to them, one thing after the other, stays in the cache.
 _PAIRS = 1 << 17
 # Rows of a table that are looked at to see what the join will bring forth, and how time and space are laid out.
@@ -92,6 +95,7 @@ class WholeJoin:
             vertical=plan.vertical,
             how=plan.how,
             density=plan.density,
+            audit=plan.audit,
         )
         if plan != known or not plan.closed_form or len(join) or sum(map(len, tables)) < _FROM:
             return None
@@ -160,10 +164,17 @@ class WholeJoin:
     def _part(self, part: _Part, finish: Callable[[Answers], T]) -> tuple[list[T], Counter[str]]:
         join = self._join.beside()
         made: list[T] = []
-        for pairs in self._candidates(part, join.counts):
+        found = self._candidates(part, join.counts)
+        if join.plan.audit:
+            self._note(part, join)
+        for pairs in found:
             answers = join.evaluate(part.left, part.right, pairs)
             if len(answers):
                 made.append(finish(answers))
+        if join.plan.audit:
+            one, other = join.noted.open
+            stores = self._stores[part.left], self._stores[part.right]
+            join.audit(part.left, part.right, CandidatePairs(stores[0], one, stores[1], other, other))
         return made, join.counts
 
     def _points_of(
@@ -215,6 +226,27 @@ class WholeJoin:
         counts["candidates"] += looked
         counts["pruned_reach"] += looked - sum(map(len, found))
         return found
+
+    def _note(self, part: _Part, join: SimilarityJoin) -> None:
+        """Note the pairs that are looked at of the left rows that are audited."""
+        left, right = self._rows[part.left], self._rows[part.right]
+        rows = slice(part.begin, part.end)
+        some = np.zeros(part.end, bool)
+        some[rows] = chosen(join.plan.audit, left.time[rows], left.centre[rows])
+        rule, strips, _ = self._asked(part)
+        rule, none = rule._replace(limit=_EVERYWHERE), np.empty(0, np.int64)
+        looked, room = [(none, none)], 1 << 10
+        for row in np.flatnonzero(some).tolist():
+            n = 0
+            while True:
+                one, other = np.empty(room, np.int64), np.empty(room, np.int64)
+                until, n, _ = close_rows(row, row + 1, strips, rule, left, right, one, other)
+                if until > row:
+                    break
+                room *= 4
+            looked.append((one[:n], other[:n]))
+        one, other = (np.concatenate([pairs[i] for pairs in looked]) for i in (0, 1))
+        join.noted = Noted(some, one, other)
 
     def _sorted(self, table: _Table) -> tuple[_Table, NDArray[np.int64]]:
         """The rows of a table in the order of their cells, and the codes of these."""

@@ -299,6 +299,7 @@ def resolve(
         # and no other units.
         bounds=options.bounds if how == "inner" and not margins and units is None else options.bounds - {"lazy"},
         index=options.index,
+        audit=options.audit,
         rule=rule_of(window),
         grouped=bool(streams[0].partitions),
         changes=emit == "changes",

@@ -41,6 +41,8 @@ METRICS = (
     "pruned_window",
     "accepted",
     "refined",
+    "audited",
+    "false_dismissals",
     "answers",
     "left",
     "capped",

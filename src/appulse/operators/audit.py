@@ -1,0 +1,119 @@
+"""Pairs that bounds decided against, computed in full: whether any of them is an answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from appulse.operators.pairs import evaluated
+
+if TYPE_CHECKING:
+    from collections import Counter
+
+    from numpy.typing import NDArray
+
+    from appulse.kernels.sweep import ArrivalRows, PairRule
+    from appulse.model.uncertainty import Model
+    from appulse.operators.pairs import CandidatePairs
+    from appulse.operators.plan import JoinPlan
+    from appulse.operators.store import WindowBuffer
+
+# What two exact ways of computing a probability may differ by.
+_ROUNDING = 1e-9
+_ALL = 1e-300  # below every probability
+_ODD = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB, 0xD6E8FEB86659FD93)
+
+
+def chosen(share: float, time: NDArray[np.int64], centre: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Which rows are audited: by their time and place alone, so that every engine and every run chooses the same."""
+    word = time.astype(np.uint64) * np.uint64(_ODD[0])
+    for k, odd in zip(range(centre.shape[1]), _ODD[1:], strict=False):
+        # Zeros of both signs are one place.
+        word ^= (centre[:, k] + 0.0).view(np.uint64) * np.uint64(odd)
+    word ^= word >> np.uint64(29)  # as in splitmix64
+    word *= np.uint64(_ODD[1])
+    word ^= word >> np.uint64(32)
+    some: NDArray[np.bool_] = word * np.uint64(_ODD[2]) >> np.uint64(11) < np.uint64(share * 2.0**53)
+    return some
+
+
+@dataclass(frozen=True)
+class Audit:
+    """Of chosen rows, all pairs that the index looked at: those without an answer are computed without any bound."""
+
+    plan: JoinPlan
+    counts: Counter[str]
+
+    @cached_property
+    def _in_full(self) -> JoinPlan:
+        """The plan without bounds and threshold."""
+        return replace(self.plan, bounds=frozenset(), threshold=_ALL, bounded=False)
+
+    def of(self, time: NDArray[np.int64], centre: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Which rows are audited; no rows where nothing is to be audited."""
+        return chosen(self.plan.audit, time, centre) if self.plan.audit else np.zeros(0, bool)
+
+    def compare(self, pairs: CandidatePairs, kinds: tuple[Model, Model]) -> None:
+        """Count pairs without an answer, and those of them that have one in full."""
+        self.counts["audited"] += len(pairs.left)
+        full = evaluated(self._in_full, pairs, kinds, type(self.counts)())
+        least = self.plan.threshold + min(_ROUNDING, self.plan.threshold)
+        self.counts["false_dismissals"] += int((full.probability >= least).sum())
+
+
+class Noted:
+    """Pairs that an index looked at, of audited rows (``some``), and those of them that are answers."""
+
+    def __init__(self, some: NDArray[np.bool_], at: NDArray[np.int64], rows: NDArray[np.int64]) -> None:
+        self._some, self._at, self._rows = some, at, rows
+        self._answered = [np.empty(0, np.int64)]
+
+    def answered(self, at: NDArray[np.int64], rows: NDArray[np.int64]) -> None:
+        """These pairs are answers; those of other rows are left out."""
+        if not len(self._at):
+            return
+        mine = np.flatnonzero(self._some[at])
+        self._answered.append(_codes(at[mine], rows[mine]))
+
+    @property
+    def open(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The pairs that are no answers."""
+        rest = ~np.isin(_codes(self._at, self._rows), np.concatenate(self._answered))
+        return self._at[rest], self._rows[rest]
+
+
+#: No row is audited.
+NOTHING = Noted(np.zeros(0, bool), np.empty(0, np.int64), np.empty(0, np.int64))
+
+
+def in_windows(
+    store: WindowBuffer, rule: PairRule, asked: ArrivalRows, some: NDArray[np.bool_]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Of some arrivals, all pairs with the rows of a store that are in reach of their windows.
+
+    It is asked before the rows that come with them are linked.
+    """
+    if not some.any():
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    own = asked.store == rule.own
+    upto = store.linked + np.cumsum(own) - own  # rows that are there when each arrival comes
+    rank, group, differ = store.rank.view, store.group.view, store.differ.view
+    found = [(np.empty(0, np.int64), np.empty(0, np.int64))]
+    for p in np.flatnonzero(some & rule.meets[asked.store]).tolist():
+        n = int(upto[p])
+        there = (rank[:n] >= asked.oldest[p]) & (rank[:n] <= asked.newest[p]) & (group[:n] == asked.group[p])
+        if rule.check_differ:
+            there &= (differ[:n] != 0) & (asked.differ[p] != 0) & (differ[:n] != asked.differ[p])
+        rows = np.flatnonzero(there)
+        found.append((np.full(len(rows), p), rows))
+    at, rows = (np.concatenate([pairs[i] for pairs in found]) for i in (0, 1))
+    return at, rows
+
+
+def _codes(at: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Pairs of rows as single numbers."""
+    codes: NDArray[np.int64] = at << 32 | rows
+    return codes
