@@ -245,10 +245,10 @@ def cross(index: RegionIndex, regions: Regions, ways: Ways, reach: float, least:
                 continue
             x, y = 0.5 * (own_begin + own_end) + shift, 0.5 * (ways.begin[n, 1] + ways.end[n, 1])
             half, tall = 0.5 * abs(own_end - own_begin) + wide, 0.5 * abs(ways.end[n, 1] - ways.begin[n, 1]) + high
-            count = candidates(index, regions, x, y, half, tall, near)
+            count = candidates(index, regions, x - half, y - tall, x + half, y + tall, near)
             while count > near.shape[0]:
                 near = np.empty(2 * count, np.int64)
-                count = candidates(index, regions, x, y, half, tall, near)
+                count = candidates(index, regions, x - half, y - tall, x + half, y + tall, near)
             ways.begin[n, 0], ways.end[n, 0] = own_begin + shift, own_end + shift
             for c in range(count):
                 p = passing(ways, n, regions, near[c], least)

@@ -41,7 +41,7 @@ _RULES = [np.polynomial.legendre.leggauss(n) for n in _COUNTS]
 _NODES = np.array([np.pad(0.5 * (1.0 + x), (0, 8 - len(x))) for x, _ in _RULES])
 _WEIGHTS = np.array([np.pad(0.5 * w, (0, 8 - len(w))) for _, w in _RULES])
 # Above this times its largest product, the sign of an orientation is that of its rounded value (Shewchuk 1997).
-_SURE = 3.4e-16
+SURE = 3.4e-16
 # The normal distribution function and its density at every 1/32.
 _STEPS = 32.0
 _GRID = np.arange(-8.0, 8.0 + 0.5 / _STEPS, 1.0 / _STEPS)
@@ -112,7 +112,7 @@ def side(ax: float, ay: float, bx: float, by: float, x: float, y: float) -> floa
     """Above 0 where a place lies at the left of the line from a to b, 0 on it; its sign is exact."""
     one, other = (ax - x) * (by - y), (ay - y) * (bx - x)
     found = one - other
-    if abs(found) > _SURE * (abs(one) + abs(other)):
+    if abs(found) > SURE * (abs(one) + abs(other)):
         return found
     parts = np.empty(12)
     _product(ax, by, parts, 0)
@@ -125,7 +125,7 @@ def side(ax: float, ay: float, bx: float, by: float, x: float, y: float) -> floa
 
 
 @exact_kernel
-def _cell(low: float, high: float, x: float) -> int:
+def raster_cell(low: float, high: float, x: float) -> int:
     """The cell of a raster along a dimension. It never falls as x grows, however it is rounded."""
     return min(CELLS - 1, max(0, int((x - low) * (CELLS / (high - low))))) if high > low else 0
 
@@ -149,7 +149,7 @@ def _mark_edges(regions: Regions, i: int, begin: int, end: int) -> None:
         ax, ay, bx, by = regions.edges[e]
         if ax > bx:
             ax, ay, bx, by = bx, by, ax, ay
-        first, last = _cell(west, east, ax), _cell(west, east, bx)
+        first, last = raster_cell(west, east, ax), raster_cell(west, east, bx)
         for column in range(first, last + 1):
             low, high = min(ay, by), max(ay, by)
             if first < last:
@@ -158,7 +158,7 @@ def _mark_edges(regions: Regions, i: int, begin: int, end: int) -> None:
                 one = ay + (by - ay) * min(1.0, max(0.0, (west + (column - 0.001) * wide - ax) / (bx - ax)))
                 other = ay + (by - ay) * min(1.0, max(0.0, (west + (column + 1.001) * wide - ax) / (bx - ax)))
                 low, high = min(one, other) - slack, max(one, other) + slack
-            for row in range(_cell(south, north, low), _cell(south, north, high) + 1):
+            for row in range(raster_cell(south, north, low), raster_cell(south, north, high) + 1):
                 bit = row * CELLS + column
                 regions.raster[i, bit >> 6] |= np.uint64(1) << np.uint64(bit & 63)
 
@@ -187,7 +187,7 @@ def covers(regions: Regions, i: int, x: float, y: float) -> bool:
     west, south, east, north = regions.box[i, 0], regions.box[i, 1], regions.box[i, 2], regions.box[i, 3]
     if not (west <= x <= east and south <= y <= north):
         return False
-    bit = _cell(south, north, y) * CELLS + _cell(west, east, x)
+    bit = raster_cell(south, north, y) * CELLS + raster_cell(west, east, x)
     word, shift = bit >> 6, np.uint64(bit & 63)
     if (regions.raster[i, word] >> shift) & np.uint64(1):
         return _covers(regions, i, x, y)
@@ -216,7 +216,7 @@ def _covers(regions: Regions, i: int, x: float, y: float) -> bool:
             turn = one - other
             # Of an edge's ends only the lower one is its own.
             crossings += ((ay <= y) != (by <= y)) & ((turn > 0.0) == (by > ay))
-            sure = abs(turn) > _SURE * (abs(one) + abs(other))
+            sure = abs(turn) > SURE * (abs(one) + abs(other))
             unsure += (not sure) & (min(ay, by) <= y) & (y <= max(ay, by))
     if unsure:
         return _covers_exactly(regions, i, x, y)
@@ -240,31 +240,6 @@ def _covers_exactly(regions: Regions, i: int, x: float, y: float) -> bool:
         if (ay <= y < by and left > 0.0) or (by <= y < ay and left < 0.0):
             inside = not inside
     return inside
-
-
-@exact_kernel
-def margin(regions: Regions, i: int, x: float, y: float, across: float, along: float) -> float:
-    """How far a place is from the boundary of a region, in deviations: at least 0 inside, below 0 outside."""
-    edges, inside, least = regions.edges, False, np.inf
-    for b in range(regions.first[i], regions.first[i + 1]):
-        bounds = regions.bounds[b]
-        begin, end = regions.start[b], regions.start[b + 1]
-        wide = max(bounds[0] - x, x - bounds[2], 0.0) * across
-        high = max(bounds[1] - y, y - bounds[3], 0.0) * along
-        if wide * wide + high * high >= least and (high > 0.0 or wide > 0.0):
-            if high == 0.0 and x < bounds[0]:
-                inside ^= (edges[begin, 1] <= y) != (edges[end - 1, 3] <= y)
-            continue
-        for e in range(begin, end):
-            ax, ay = (edges[e, 0] - x) * across, (edges[e, 1] - y) * along
-            dx, dy = (edges[e, 2] - edges[e, 0]) * across, (edges[e, 3] - edges[e, 1]) * along
-            if (edges[e, 1] <= y) != (edges[e, 3] <= y):
-                inside ^= (ax * dy > ay * dx) == (dy > 0.0)
-            square = dx * dx + dy * dy
-            share = min(1.0, max(0.0, -(ax * dx + ay * dy) / square)) if square > 0.0 else 0.0
-            px, py = ax + share * dx, ay + share * dy
-            least = min(least, px * px + py * py)
-    return math.sqrt(least) if inside else -math.sqrt(least)
 
 
 @exact_kernel
@@ -407,7 +382,7 @@ def chances(
 class RegionIndex(NamedTuple):
     """Hashed cells: of slot s, ``cells[s]`` (0: none), and its regions ``owners[begin[s]:end[s]]``.
 
-    ``levels`` are those that have any; a cell of level l is ``2^l`` wide.
+    ``levels`` are those that have any; a cell of level l is ``2^l`` wide. ``level`` is that of each region.
     """
 
     cells: Hashes
@@ -415,6 +390,7 @@ class RegionIndex(NamedTuple):
     end: Ints
     owners: Ints
     levels: Ints
+    level: Ints
 
 
 @exact_kernel
@@ -459,16 +435,18 @@ def fill_slots(sorted_hashes: Hashes, cells: Hashes, begin: Ints, end: Ints) -> 
 
 
 @exact_kernel
-def candidates(index: RegionIndex, regions: Regions, x: float, y: float, wide: float, high: float, out: Ints) -> int:
-    """Regions whose box has a part within (wide, high) of a place; their number (written as far as there is room)."""
+def candidates(
+    index: RegionIndex, regions: Regions, west: float, south: float, east: float, north: float, out: Ints
+) -> int:
+    """Regions whose box meets a box; their number (written as far as there is room)."""
     last = np.uint64(index.cells.shape[0] - 1)
     found = 0
     for k in range(index.levels.shape[0]):
         level = index.levels[k]
         size = 2.0**level
-        low_x, low_y = math.floor((x - wide) / size), math.floor((y - high) / size)
-        for cx in range(low_x, math.floor((x + wide) / size) + 1):
-            for cy in range(low_y, math.floor((y + high) / size) + 1):
+        low_x, low_y = math.floor(west / size), math.floor(south / size)
+        for cx in range(low_x, math.floor(east / size) + 1):
+            for cy in range(low_y, math.floor(north / size) + 1):
                 value = cell_hash(level, cx, cy)
                 slot = (value >> np.uint64(1)) & last
                 while index.cells[slot] != 0 and index.cells[slot] != value:
@@ -478,7 +456,7 @@ def candidates(index: RegionIndex, regions: Regions, x: float, y: float, wide: f
                 for p in range(index.begin[slot], index.end[slot]):
                     i = index.owners[p]
                     box = regions.box[i]
-                    if x + wide < box[0] or x - wide > box[2] or y + high < box[1] or y - high > box[3]:
+                    if east < box[0] or west > box[2] or north < box[1] or south > box[3]:
                         continue
                     # Of the cells that both are in, in the first alone.
                     first_x, first_y = math.floor(box[0] / size), math.floor(box[1] / size)

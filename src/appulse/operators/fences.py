@@ -6,6 +6,7 @@ thing that is outside of all fences has no state.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,6 +15,7 @@ from scipy.special import ndtri
 
 from appulse.kernels import fences as kernels
 from appulse.kernels.geodesic import Earth
+from appulse.kernels.near_regions import TAIL, Reach, Readings, curve_of
 from appulse.model.batch import Batch
 from appulse.model.strings import Bytes, Labels
 from appulse.operators.crossings import Crossings, placed, stays_of
@@ -48,9 +50,13 @@ class FencePlan:
     motion: Straight | None = None
 
     @property
-    def reach(self) -> float:
-        """How far, in deviations, a mean may be from the box of a fence that it enters."""
-        return max(0.0, -float(ndtri(self.enter))) if self.enter < 1.0 else 0.0
+    def reach(self) -> Reach:
+        """How far, in deviations, boxes and boundaries of fences matter: beyond, bounds decide."""
+        least = self.leave if self.leave > 0.0 else self.enter
+        box = max(0.0, -float(ndtri(least))) if least < 1.0 else 0.0
+        known = [p for p in (self.enter, self.leave) if 0.0 < p < 1.0]
+        free = [math.sqrt(-2.0 * math.log(min(p, 1.0 - p))) + 0.01 for p in known]
+        return Reach(min(box, 40.0), min(TAIL, max(free, default=TAIL)))
 
 
 @dataclass(frozen=True)
@@ -85,6 +91,7 @@ class Fences:
 
     def __init__(self, plan: FencePlan, regions: RegionSet) -> None:
         self.plan, self.regions = plan, regions
+        self._curve = curve_of(regions.arrays, regions.index.level)
         self.visits: Visits | None = None
         self.crossings: Crossings | None = None
         if plan.motion is not None and plan.crossing is not None:
@@ -117,7 +124,14 @@ class Fences:
         rules = kernels.Rules(plan.enter, plan.leave, dwell, plan.reach, plan.highest, now, last is not None)
         regions = self.regions
         found, chances, kept, best = kernels.watch(
-            regions.index, regions.arrays, readings, visits, rules, plan.earth or _NO_EARTH, plan.earth is not None
+            regions.index,
+            regions.arrays,
+            self._curve,
+            readings,
+            visits,
+            rules,
+            plan.earth or _NO_EARTH,
+            plan.earth is not None,
         )
         first = np.zeros(int(thing.max()) + 1, np.int64)
         first[thing[::-1]] = np.arange(len(thing))[::-1]  # a row of each thing
@@ -183,15 +197,13 @@ def _readings(
     time: NDArray[np.int64],
     earth: Earth | None,
     order: NDArray[np.int64],
-) -> kernels.Readings:
+) -> Readings:
     if not parts:
         none = np.empty((0, 2))
-        return kernels.Readings(thing, time, none, none, np.empty((0, 3)), np.empty(0), np.empty(0))
+        return Readings(thing, time, none, none, np.empty((0, 3)), np.empty(0), np.empty(0))
     at, scale, place, sigma = (np.concatenate(own) for own in zip(*(placed(p, earth) for p in parts), strict=True))
     exists = np.concatenate([part.mass for part in parts])
-    return kernels.Readings(
-        thing[order], time[order], at[order], scale[order], place[order], sigma[order], exists[order]
-    )
+    return Readings(thing[order], time[order], at[order], scale[order], place[order], sigma[order], exists[order])
 
 
 def _nothing() -> Happened:
