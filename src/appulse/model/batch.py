@@ -38,7 +38,11 @@ class Batch:
     __slots__ = ()
 
     def __len__(self) -> int:
-        for name in _COLUMNS[type(self)]:
+        names = _COLUMNS[type(self)]
+        first = getattr(self, names[0])
+        if type(first) is np.ndarray:
+            return len(first)
+        for name in names:
             column = getattr(self, name)
             if column is not None and type(column) is not list:
                 return len(column)

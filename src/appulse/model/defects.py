@@ -55,7 +55,7 @@ class Defects:
 
     def __init__(self, n: int) -> None:
         self.bad = np.zeros(n, bool)
-        self._found: list[tuple[NDArray[np.int64], str, Callable[[int], str]]] = []
+        self.found: list[tuple[NDArray[np.int64], str, Callable[[int], str]]] = []
 
     def mark(self, rows: NDArray[np.bool_] | np.bool_, reason: str, detail: Callable[[int], str]) -> None:
         """Reject the ``rows`` (a mask) not yet rejected; ``detail`` words the trouble of one row."""
@@ -64,11 +64,11 @@ class Defects:
         fresh = np.flatnonzero(rows & ~self.bad)
         if len(fresh):
             self.bad[fresh] = True
-            self._found.append((fresh, reason, detail))
+            self.found.append((fresh, reason, detail))
 
     def listed(self) -> list[tuple[int, str, str]]:
         """(row, reason, detail) of every rejected row, in row order."""
-        found = [(int(i), reason, detail(int(i))) for rows, reason, detail in self._found for i in rows]
+        found = [(int(i), reason, detail(int(i))) for rows, reason, detail in self.found for i in rows]
         return sorted(found)
 
 
@@ -95,7 +95,7 @@ def read_columns(table: Any, columns: Iterable[str]) -> list[str]:
 
 def check_decoded(table: pa.Table, defects: Defects) -> None:
     """Mark rows whose message could not be decoded."""
-    if UNDECODED in table.column_names:
+    if table.schema.get_all_field_indices(UNDECODED):
         column = table[UNDECODED]
         defects.mark(~nulls(column), NOT_DECODED, lambda i: _place_of(column[i].as_py()))
 

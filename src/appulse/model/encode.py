@@ -22,7 +22,6 @@ from appulse.model.defects import (
     as_text,
     check_decoded,
     check_partition,
-    no_rejects,
     read_columns,
     reject_schema,
     shown_values,
@@ -96,7 +95,7 @@ class ValidRows(Batch):
 
 def checked(table: pa.Table, encoding: Encoding, also: Sequence[str] = ()) -> tuple[ValidRows, pa.Table]:
     """The good rows, with these columns too, and the bad rows as rejects."""
-    table = plain_types(table.select(read_columns(table, [*encoding.columns(), *also])).combine_chunks())
+    table = selected(table, encoding, also)
     if isinstance(encoding.model, Samples):
         table = _typed_lists(table, encoding.model)
     if isinstance(encoding.model, Samples) and structs.is_samples(table.schema.field(encoding.model.column).type):
@@ -113,9 +112,10 @@ def checked(table: pa.Table, encoding: Encoding, also: Sequence[str] = ()) -> tu
     existence, measure = _check_existence(table, encoding, defects), _check_measure(table, encoding, defects)
     velocity, margin = _check_motion(table, encoding, defects), _check_margin(table, encoding, defects)
     rows = ValidRows(table, time, existence, measure, values, velocity=velocity, margin=margin)
-    good = np.flatnonzero(~defects.bad)
-    rows = rows if len(good) == len(table) else rows.take(good)
+    if defects.found:
+        rows = rows.take(np.flatnonzero(~defects.bad))
     if encoding.fill is not None:
+        good = np.flatnonzero(~defects.bad)
         rows, failed = _filled(rows, encoding, encoding.fill)
         if failed.any():
             rows = rows.take(np.flatnonzero(~failed))
@@ -129,6 +129,19 @@ def checked(table: pa.Table, encoding: Encoding, also: Sequence[str] = ()) -> tu
         kept, values = _filtered(rows.table, rows.values, encoding)
         rows = replace(rows.take(kept), values=values)
     return rows, rejects
+
+
+def selected(table: pa.Table, encoding: Encoding, also: Sequence[str]) -> pa.Table:
+    """The columns that are read, with these, each in one piece and of a plain type."""
+    seen = encoding.seen
+    if not also and seen.plain == table.schema:
+        return (table if seen.read is None else table.select(seen.read)).combine_chunks()
+    read = read_columns(table, [*encoding.columns(), *also])
+    given = table.select(read).combine_chunks()
+    plain = plain_types(given)
+    if not also and plain is given:
+        seen.plain, seen.read = table.schema, None if read == table.column_names else read
+    return plain
 
 
 def _typed_lists(table: pa.Table, model: Samples) -> pa.Table:
@@ -243,7 +256,9 @@ def _check_values(table: pa.Table, encoding: Encoding, defects: Defects) -> Valu
 
 
 def _check_centres(table: pa.Table, model: Exact | Gaussian | Ball, defects: Defects) -> Values:
-    centre = np.column_stack([floats(table[c]) for c in model.columns])
+    centre = np.empty((len(table), len(model.columns)))
+    for k, c in enumerate(model.columns):
+        centre[:, k] = floats(table[c])
     finite = np.isfinite(centre)
     if not finite.all():  # along rows it costs far more, and is rarely needed
         defects.mark(
@@ -419,8 +434,7 @@ def as_samples(values: Values, model: Model) -> Ragged[Weighted]:
 
 def _objects(checked: ValidRows, encoding: Encoding) -> Objects:
     table, existence, values = checked.table, checked.existence, checked.values
-    n, units = len(values.centre), encoding.units
-    model = encoding.held_as
+    n, units, model = len(values.centre), encoding.units, encoding.held_as
     if units is not None and not isinstance(model, Samples):
         spread = values.spread
         if isinstance(encoding.model, Gaussian | Ball):
@@ -560,9 +574,9 @@ def _normal_quantile(p: float) -> float:
 
 def rejects_of(table: pa.Table, encoding: Encoding, defects: Defects) -> pa.Table:
     """The rows that are marked, as rejects."""
+    if not defects.found:
+        return encoding.no_rejects
     listed = defects.listed()
-    if not listed:
-        return no_rejects(encoding.key_type, encoding.time_type)
     rows = pa.array([i for i, _, _ in listed])
     judged = replace(encoding, carry=()).columns()
     values = [c for c in judged if c not in (encoding.key, encoding.time)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ import pyarrow as pa
 from appulse.errors import BadArgument, nearest
 from appulse.model import geography, structs, uncertainty
 from appulse.model.columns import is_list, is_numeric, is_text
+from appulse.model.defects import no_rejects
 from appulse.model.scaling import scaled_model
 from appulse.model.times import is_time
 from appulse.model.uncertainty import Ball, Gaussian, Held, Incomplete, Model, Position, Samples, Vectors
@@ -45,6 +47,19 @@ class Where(Protocol):
     def holds(self, columns: Mapping[str, pa.Array], n: int) -> NDArray[np.bool_]:
         """Where it is true, over ``n`` rows."""
         ...
+
+
+@dataclass
+class Seen:
+    """The schemas of the latest tables of a stream: pushes mostly have one, and it is looked at once.
+
+    ``fits`` is one that passed `check_columns`, ``plain`` one of plain types, with the columns to read of it; None of
+    them means all.
+    """
+
+    fits: pa.Schema | None = None
+    plain: pa.Schema | None = None
+    read: list[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -84,7 +99,17 @@ class Encoding:
     units: tuple[float, ...] | None = None  # by which each dimension is divided
     directions: bool = False  # whether rows are scaled to length 1
 
-    @property
+    @cached_property
+    def seen(self) -> Seen:
+        """The schemas of the latest tables."""
+        return Seen()
+
+    @cached_property
+    def no_rejects(self) -> pa.Table:
+        """No rejects of the stream."""
+        return no_rejects(self.key_type, self.time_type)
+
+    @cached_property
     def held_as(self) -> Held:
         """The model of the objects that come out."""
         held = held_as(self.model, self.where)
@@ -134,6 +159,8 @@ def held_as(model: Model, where: Sequence[Where]) -> Held:
 
 def check_columns(encoding: Encoding, schema: pa.Schema) -> None:
     """Raise `BadArgument` where a column is missing or of a type that cannot serve."""
+    if encoding.seen.fits == schema:
+        return
     names = schema.names
     for column in encoding.columns():
         if column not in names:
@@ -162,6 +189,18 @@ def check_columns(encoding: Encoding, schema: pa.Schema) -> None:
         )
     if isinstance(model, Samples):
         _check_lists(model, encoding.name, schema)
+    _check_numbers(encoding, schema)
+    for where in encoding.where:
+        if encoding.dimensions is not None:
+            check_dimensions(where, encoding, encoding.dimensions)
+        where.check(
+            {name: pa.float64() if encoding.is_dimension(name) else schema.field(name).type for name in where.columns}
+        )
+    encoding.seen.fits = schema
+
+
+def _check_numbers(encoding: Encoding, schema: pa.Schema) -> None:
+    model = encoding.model
     numeric = [] if isinstance(model, Samples | Vectors) else list(uncertainty.columns(model))
     if isinstance(model, Position) and model.geography is not None:
         numeric.remove(model.geography)
@@ -175,12 +214,6 @@ def check_columns(encoding: Encoding, schema: pa.Schema) -> None:
                 f"Column {column!r} of stream {encoding.name!r} is {schema.field(column).type}, not a number. "
                 "Cast it before the call."
             )
-    for where in encoding.where:
-        if encoding.dimensions is not None:
-            check_dimensions(where, encoding, encoding.dimensions)
-        where.check(
-            {name: pa.float64() if encoding.is_dimension(name) else schema.field(name).type for name in where.columns}
-        )
 
 
 def _check_change(encoding: Encoding, schema: pa.Schema) -> None:

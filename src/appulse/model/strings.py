@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _SIGN = np.uint64(1 << 63)
 _NO_PART = bytes(4)
+_WORD = 8  # bytes
 _MOST_INT32 = np.iinfo(np.int32).max
 
 
@@ -73,6 +74,9 @@ def encode(array: pa.Array, *, signed_zero: bool = False) -> Bytes:
     ``signed_zero`` it comes before 0.0, and out again as it was.
     """
     kind = array.type
+    bits = order_bits(array, signed_zero=signed_zero)
+    if bits is not None:
+        return Bytes(np.arange(len(bits) + 1) * _WORD, bits.astype(">u8").view(np.uint8))
     if pa.types.is_dictionary(kind) or isinstance(array, pa.ExtensionArray):
         plain = array.dictionary_decode() if pa.types.is_dictionary(kind) else array.storage
         return encode(plain, signed_zero=signed_zero)
@@ -90,9 +94,6 @@ def encode(array: pa.Array, *, signed_zero: bool = False) -> Bytes:
         return Bytes.from_arrow(array)
     if pa.types.is_decimal(kind):
         return Bytes.fixed(_decimal_rows(array))
-    bits = order_bits(array, signed_zero=signed_zero)
-    if bits is not None:
-        return Bytes.fixed(bits.astype(">u8").view(np.uint8).reshape(len(array), 8))
     field = pa.schema([("", kind)])
     # Taken, not sliced: the message of a slice holds bytes of its neighbours.
     rows = [pa.RecordBatch.from_arrays([array.take(pa.array([i]))], schema=field) for i in range(len(array))]
@@ -101,6 +102,8 @@ def encode(array: pa.Array, *, signed_zero: bool = False) -> Bytes:
 
 def decode(strings: Bytes, kind: pa.DataType) -> pa.Array:
     """The Arrow array of type ``kind`` whose canonical bytes these are."""
+    if is_scalar(kind):
+        return from_order_bits(strings.data.view(">u8").astype(np.uint64), kind)
     if pa.types.is_dictionary(kind):
         return decode(strings, kind.value_type)
     if pa.types.is_string(kind) and strings.offsets[-1] <= _MOST_INT32:
@@ -123,9 +126,6 @@ def decode(strings: Bytes, kind: pa.DataType) -> pa.Array:
         data = pa.py_buffer(np.ascontiguousarray(rows[:, ::-1]))
         wide = pa.decimal256 if width == 32 else pa.decimal128
         return pa.Array.from_buffers(wide(kind.precision, kind.scale), len(strings), [None, data]).cast(kind)
-    if is_scalar(kind):
-        bits = strings.data.view(">u8").astype(np.uint64)
-        return from_order_bits(bits, kind)
     if len(strings) == 0:
         return pa.array([], kind)
     if isinstance(kind, pa.BaseExtensionType):
@@ -207,13 +207,13 @@ def order_bits(array: pa.Array, *, signed_zero: bool = False) -> NDArray[np.uint
     if not is_scalar(kind):
         return None
     if pa.types.is_floating(kind):
-        values = np.asarray(array.cast(pa.float64()))
+        values = np.asarray(array if pa.types.is_float64(kind) else array.cast(pa.float64()))
         values = values if signed_zero else values + 0.0  # -0.0 becomes 0.0
         bits = values.view(np.uint64)
         return np.where(bits & _SIGN, ~bits, bits | _SIGN)
     if pa.types.is_uint64(kind):
         return np.asarray(array).astype(np.uint64)
-    whole = np.asarray(_as_int64(array)).astype(np.int64)
+    whole: NDArray[np.int64] = np.asarray(_as_int64(array), np.int64)
     return whole.view(np.uint64) ^ _SIGN
 
 
@@ -224,20 +224,21 @@ def _as_int64(array: pa.Array) -> pa.Array:
         array = array.view(pa.int32())
     elif pa.types.is_temporal(kind):
         array = array.view(pa.int64())
-    return array.cast(pa.int64())
+    return array if array.type == pa.int64() else array.cast(pa.int64())
 
 
 def from_order_bits(bits: NDArray[np.uint64], kind: pa.DataType) -> pa.Array:
     """The values whose `order_bits` these are."""
     if pa.types.is_floating(kind):
         raw = np.where(bits & _SIGN, bits ^ _SIGN, ~bits)
-        return pa.array(raw.view(np.float64)).cast(kind)
+        values = pa.array(raw.view(np.float64))
+        return values if kind == values.type else values.cast(kind)
     if pa.types.is_uint64(kind):
         return pa.array(bits)
     whole = pa.array((bits ^ _SIGN).view(np.int64))
     if pa.types.is_temporal(kind):
         return whole.cast(pa.int32()).view(kind) if kind.bit_width == 32 else whole.view(kind)
-    return whole.cast(kind)
+    return whole if kind == whole.type else whole.cast(kind)
 
 
 def _decimal_rows(array: pa.Array) -> NDArray[np.uint8]:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from appulse.arguments import REAL, Kind, Unfit, shown
 from appulse.errors import BadArgument, nearest
-from appulse.model.columns import nulls, without_nulls
+from appulse.model.columns import floats, nulls, without_nulls
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -131,10 +131,11 @@ def to_micros(array: pa.Array, unit: str) -> tuple[NDArray[np.int64], NDArray[np
         whole, null, strange = _scaled(array, 1, null, strange, 2.0**63)
         return whole // 1_000, null, strange
     if is_number(kind):
-        seconds = np.asarray(array.cast(pa.float64(), safe=False).fill_null(0.0))
+        seconds = floats(array)
         micros = np.floor(seconds / 1e3) if unit == "ns" else np.rint(seconds * UNITS[unit])
-        strange = ~(np.abs(micros) < _MOST_TIME)
-        return np.where(strange, 0.0, micros).astype(np.int64), null, strange
+        known = np.abs(micros) < _MOST_TIME
+        micros = micros if known.all() else np.where(known, micros, 0.0)
+        return micros.astype(np.int64), null, ~(known | null)
     raise BadArgument(f"A time column holds {kind}. Give timestamps, dates or numbers.")
 
 
@@ -143,7 +144,8 @@ def _scaled(
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.bool_]]:
     whole = without_nulls(array)
     strange = strange | (np.abs(whole.astype(np.float64)) * per >= most)
-    return np.where(strange, 0, whole).astype(np.int64) * per, null, strange
+    whole = np.where(strange, 0, whole) if strange.any() else whole
+    return whole.astype(np.int64) * per, null, strange
 
 
 def from_micros(micros: NDArray[np.int64], kind: pa.DataType, unit: str) -> pa.Array:
@@ -157,11 +159,15 @@ def from_micros(micros: NDArray[np.int64], kind: pa.DataType, unit: str) -> pa.A
         return pa.array(micros).view(pa.timestamp("us")).cast(kind, safe=False)
     times, per = (1_000, 1) if unit == "ns" else (1, UNITS[unit])
     if pa.types.is_integer(kind):
-        return pa.array(micros * times // per).cast(kind)
+        return _in(kind, pa.array(micros * times // per))
     if pa.types.is_decimal(kind):  # exact; through a double 0.1 would come out as 0.100000000000000006
         least = Decimal(1).scaleb(-kind.scale)
         return pa.array([(Decimal(m) * times / per).quantize(least, context=_WIDE) for m in micros.tolist()], kind)
-    return pa.array(micros * times / per).cast(kind, safe=False)
+    return _in(kind, pa.array(micros * times / per), safe=False)
+
+
+def _in(kind: pa.DataType, values: pa.Array, *, safe: bool = True) -> pa.Array:
+    return values if values.type == kind else values.cast(kind, safe=safe)
 
 
 def shown_time(micros: int, kind: pa.DataType, unit: str) -> str:

@@ -129,7 +129,7 @@ class OpenPairs:
         """Pairs whose time is over before ``frontier``: they held until the time told."""
         self._settle()
         gone = self._ends[:, 0] < frontier
-        if not gone.any():
+        if not np.count_nonzero(gone):
             return NO_ANSWERS
         ends, pairs = self._ends[gone], self._drop(gone)
         return pairs.leaving(ends[:, 0], ends[:, 1])

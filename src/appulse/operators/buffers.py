@@ -15,35 +15,76 @@ if TYPE_CHECKING:
 _WORD = 8  # bytes
 
 
+class Rows:
+    """Which rows of some columns are live: columns of the same rows grow and shrink together."""
+
+    __slots__ = ("begin", "columns", "end", "room")
+
+    def __init__(self, n: int = 0) -> None:
+        self.columns: list[Column] = []
+        self.begin, self.end, self.room = 0, n, n
+
+    def __len__(self) -> int:
+        return self.end - self.begin
+
+    def grow(self, n: int) -> slice:
+        """Append ``n`` rows to be filled in; where they are in the ``data`` of each column."""
+        if self.end + n > self.room:
+            # Half of it free after moving: so each row is moved a bounded number of times.
+            self._move(max(2 * (len(self) + n), 64, self.room))
+        begin, self.end = self.end, self.end + n
+        return slice(begin, self.end)
+
+    def drop(self, n: int) -> None:
+        """Forget the first ``n`` rows, and give memory back once most of it is unused."""
+        self.begin += n
+        if self.room > 4096 and len(self) * 8 < self.room:
+            self._move(2 * len(self))
+
+    def keep(self, rows: NDArray[np.int64]) -> None:
+        """Forget all but these."""
+        for column in self.columns:
+            column.data[: len(rows)] = column.view[rows]
+        self.begin, self.end = 0, len(rows)
+        self.drop(0)
+
+    def _move(self, room: int) -> None:
+        for column in self.columns:
+            live, given = column.view, column.data
+            column.data = given if room == self.room else np.empty((room, *given.shape[1:]), given.dtype)
+            column.data[: len(self)] = live
+        self.begin, self.end, self.room = 0, len(self), room
+
+
 class Column:
-    """A growing array of rows; ``view`` is what is live."""
+    """An array of growing rows, its own or those it shares with other columns; ``view`` is what is live."""
 
-    __slots__ = ("_begin", "_data", "_end")
+    __slots__ = ("data", "rows")
 
-    def __init__(self, dtype: DTypeLike, width: int | None = None) -> None:
-        shape = (0,) if width is None else (0, width)
-        self._data: NDArray[Any] = np.empty(shape, dtype)
-        self._begin = self._end = 0
+    def __init__(self, dtype: DTypeLike, width: int | None = None, rows: Rows | None = None) -> None:
+        self.rows = Rows() if rows is None else rows
+        self.rows.columns.append(self)
+        self.data: NDArray[Any] = np.empty((self.rows.room,) if width is None else (self.rows.room, width), dtype)
 
     @classmethod
     def of(cls, rows: NDArray[Any]) -> Column:
         """The rows as they are, not copied; to be read only."""
         column = cls(rows.dtype)
-        column._data, column._end = rows, len(rows)
+        column.data, column.rows = rows, Rows(len(rows))
         return column
 
     def __len__(self) -> int:
-        return self._end - self._begin
+        return len(self.rows)
 
     @property
     def view(self) -> NDArray[Any]:
         """The live rows; valid until the next change."""
-        return self._data[self._begin : self._end]
+        return self.data[self.rows.begin : self.rows.end]
 
     @property
     def nbytes(self) -> int:
         """Bytes held, live or not."""
-        return self._data.nbytes
+        return self.data.nbytes
 
     def extend(self, rows: NDArray[Any]) -> None:
         """Append rows."""
@@ -51,27 +92,12 @@ class Column:
 
     def grow(self, n: int) -> NDArray[Any]:
         """Append ``n`` rows to be filled in; their view."""
-        if self._end + n > len(self._data):
-            live = self._end - self._begin
-            # Half of it free after moving: so each row is moved a bounded number of times.
-            capacity = max(2 * (live + n), 64)
-            data = (
-                self._data
-                if capacity <= len(self._data)
-                else np.empty((capacity, *self._data.shape[1:]), self._data.dtype)
-            )
-            data[:live] = self._data[self._begin : self._end]
-            self._data, self._begin, self._end = data, 0, live
-        begin, self._end = self._end, self._end + n
-        return self._data[begin : self._end]
+        new = self.rows.grow(n)
+        return self.data[new]
 
     def drop(self, n: int) -> None:
-        """Forget the first ``n`` rows, and give memory back once most of it is unused."""
-        self._begin += n
-        live = self._end - self._begin
-        if len(self._data) > 4096 and live * 8 < len(self._data):
-            self._data = np.concatenate([self.view, np.empty((live, *self._data.shape[1:]), self._data.dtype)])
-            self._begin, self._end = 0, live
+        """Forget the first ``n`` rows."""
+        self.rows.drop(n)
 
 
 class Arena:
@@ -86,7 +112,7 @@ class Arena:
     def __init__(self, dtype: DTypeLike) -> None:
         self._values = Column(dtype)
         self._begin = Column(np.int64)
-        self._length = Column(np.int64)
+        self._length = Column(np.int64, rows=self._begin.rows)
         self.base = 0
         self.words = np.dtype(dtype) == np.uint8  # all runs are of eight bytes, as numbers are
 
@@ -121,10 +147,10 @@ class Arena:
 
     def extend(self, offsets: NDArray[np.int64], values: NDArray[Any]) -> None:
         """Append the runs ``values[offsets[i]:offsets[i + 1]]``."""
-        self._begin.extend(offsets[:-1] + (self.base + len(self._values) - offsets[0]))
-        lengths = np.diff(offsets)
+        new, lengths = self._begin.rows.grow(len(offsets) - 1), offsets[1:] - offsets[:-1]
+        self._begin.data[new] = offsets[:-1] + (self.base + len(self._values) - offsets[0])
+        self._length.data[new] = lengths
         self.words = self.words and self._all_words(lengths)
-        self._length.extend(lengths)
         self._values.extend(values[offsets[0] : offsets[-1]])
 
     @staticmethod
@@ -145,5 +171,4 @@ class Arena:
         end = int(self._begin.view[n - 1] + self._length.view[n - 1])
         self._values.drop(end - self.base)
         self._begin.drop(n)
-        self._length.drop(n)
         self.base = end

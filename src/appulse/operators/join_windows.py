@@ -305,7 +305,7 @@ class JoinWindows:
                     f"of {store.d}. Give Samples(names=...) so that every task agrees on their number."
                 )
             ticks = self._ticks(objects.time, objects.frame)
-            if (np.diff(ticks) < 0).any():
+            if (ticks[1:] < ticks[:-1]).any():
                 objects = objects.take(np.argsort(ticks, kind="stable"))
             parts.append(self._extend(own, store, objects))
         arrivals = Arrivals.concat(parts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 from appulse.model.positions import earth_of
@@ -86,22 +87,22 @@ class JoinPlan:
     dimensions: int = 0
     audit: float = 0.0
 
-    @property
+    @cached_property
     def followed(self) -> tuple[bool, bool]:
         """Of which streams rows are followed until they leave: left ones, and right ones."""
         return self.held or self.how in ("left", "full", "left_anti"), self.how in ("right", "full")
 
-    @property
+    @cached_property
     def held(self) -> bool:
         """Whether pairs wait until their left row leaves."""
         return self.best > 0 or self.fewer_than > 0
 
-    @property
+    @cached_property
     def by_means(self) -> bool:
         """Whether rows are near where their means are, however likely."""
         return self.best > 0 and self.by == "distance" and self.threshold == 0.0
 
-    @property
+    @cached_property
     def limit(self) -> float:
         """Epsilon with its tolerance: points are close iff d2 <= limit^2. No two that match are farther apart."""
         if self.vertical is not None:
@@ -110,12 +111,12 @@ class JoinPlan:
             return tolerated(self.epsilon)
         return math.hypot(*map(tolerated, self.within(self.dimensions or MOST_DIMENSIONS)[1]))
 
-    @property
+    @cached_property
     def euclidean(self) -> bool:
         """Whether there is one distance, and it is Euclidean, or along the Earth."""
         return self.metric == "euclidean" and not self.groups
 
-    @property
+    @cached_property
     def plain(self) -> bool:
         """Whether it has one limit, too, for all pairs."""
         return self.euclidean and not self.margins
@@ -131,7 +132,7 @@ class JoinPlan:
                 group[k] = g
         return group, [epsilon for _, epsilon in groups]
 
-    @property
+    @cached_property
     def closed_form(self) -> bool:
         """Whether every stream is exact, a position, or normal in few dimensions, so that nothing need be sampled."""
         return not self.values and all(map(self.closes, self.models))
@@ -141,12 +142,12 @@ class JoinPlan:
         few = self.metric != "manhattan" or (dimensions(model) or 0) <= MOST_IN_CLOSED_FORM
         return few and in_closed_form(model)
 
-    @property
+    @cached_property
     def earth(self) -> Earth | None:
         """What distances of positions are measured on; None where values are no positions."""
         return earth_of(self.models)
 
-    @property
+    @cached_property
     def some_closed_form(self) -> bool:
         """Whether some pairs of uncertain rows need not be sampled."""
         models = self.models
@@ -157,17 +158,17 @@ class JoinPlan:
             for other in others
         )
 
-    @property
+    @cached_property
     def uncertain(self) -> bool:
         """Whether rows are in their windows with a probability."""
         return self.rule is not None and self.rule.uncertain
 
-    @property
+    @cached_property
     def frame_width(self) -> int:
         """Columns of frames: a floor for each stream, and its newest number where windows are uncertain."""
         return len(self.streams) * (2 if self.uncertain else 1)
 
-    @property
+    @cached_property
     def least_inside(self) -> float:
         """Rows in an uncertain window with less probability can be in no answer (Dallachiesa et al., Algorithm 2).
 
@@ -175,7 +176,7 @@ class JoinPlan:
         """
         return self.threshold if self.uncertain and not self.changes and "eviction" in self.bounds else 0.0
 
-    @property
+    @cached_property
     def points_only(self) -> bool:
         """Whether every stream is exact, and no more is asked for."""
         return not self.values and all(model.form == Form.POINT for model in self.models)

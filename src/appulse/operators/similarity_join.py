@@ -211,13 +211,13 @@ class SimilarityJoin(JoinWindows):
     def _sweep(self, own: int, store: WindowBuffer, arrivals: Arrivals) -> list[Answers]:
         if store.line is not None:
             return self._on_a_line(own, store, store.line, arrivals)
-        if not self._meets[own, arrivals.store].any():
+        if not self._meets[own][arrivals.store].any():
             store.link_rest()
             return []
         found, start, tally = [], 0, np.zeros(3, np.int64)
         oldest, newest = self._reach_of(own, arrivals)
         # Anew in every push: within the lateness rows may come that are older than those of the push before.
-        low = int(np.searchsorted(store.rank_max.view, oldest[0], side="left"))
+        low = int(store.rank_max.view.searchsorted(oldest[0]))
         rows = ArrivalRows(arrivals.store, oldest, newest, arrivals.group, arrivals.differ, arrivals.mass)
         if self._by_product(store, arrivals):
             return self._by_products(own, store, arrivals, rows)
@@ -297,7 +297,7 @@ class SimilarityJoin(JoinWindows):
     ) -> Iterator[tuple[int, CandidatePairs, NDArray[np.bool_]]]:
         """The pairs by the store of the arriving row, and which of them these are."""
         arriving = arrivals.store[at]
-        for other in np.flatnonzero(np.bincount(arriving)).tolist():
+        for other in np.bincount(arriving).nonzero()[0].tolist():
             mask = arriving == other
             pairs = CandidatePairs(self._stores[other], arrivals.row[at], store, rows, at)
             yield other, pairs.filter(mask), mask
@@ -311,7 +311,7 @@ class SimilarityJoin(JoinWindows):
         return pairs.filter(mask), mask
 
     def _evaluate(self, left: int, right: int, pairs: CandidatePairs, arrivals: Arrivals | None) -> Answers:
-        pairs, _ = self._owned(pairs)
+        pairs = pairs if self.ownership is None else self._owned(pairs)[0]
         kinds = self._kinds(left, right)
         if self.plan.by_means:
             pairs, distance = by_means(self.plan, pairs)

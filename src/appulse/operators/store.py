@@ -14,13 +14,13 @@ from appulse.model.batch import Ragged
 from appulse.model.objects import Objects
 from appulse.model.strings import Bytes
 from appulse.model.uncertainty import Form
-from appulse.operators.buffers import Arena, Column
+from appulse.operators.buffers import Arena, Column, Rows
 from appulse.operators.cost import PROBES, ROWS, UNKNOWN, Cells, Choice, Probes, cells_for, choose, same_group, some
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
+    from numpy.typing import DTypeLike, NDArray
 
     from appulse.operators.labels import LabelNumbers
 
@@ -69,23 +69,24 @@ class WindowBuffer:
         margins: bool = False,
     ) -> None:
         self.d, self._numbered, self._comparable = d, numbered, not (numbered and grouped)
-        self.time, self.rank, self.rank_max = Column(np.int64), Column(np.int64), Column(np.int64)
-        self.mass, self.reach, self.radius = Column(np.float64), Column(np.float64), Column(np.float64)
-        self.extent = Column(np.float64)  # radius within which the index looks for a row
-        self.variance = Column(np.float64)  # at least what a row has along any line, where that is known
-        self.centre = Column(np.float64, d)
+        self.rows = Rows()
+        self.time, self.rank, self.rank_max = self._column(), self._column(), self._column()
+        self.mass, self.reach, self.radius = (self._column(np.float64) for _ in range(3))
+        self.extent = self._column(np.float64)  # radius within which the index looks for a row
+        self.variance = self._column(np.float64)  # at least what a row has along any line, where that is known
+        self.centre = self._column(np.float64, d)
         self.covariance: Column | None = None
         self.shape: Column | None = None  # higher moments, as `shapes` has them
         self.spread: Column | None = None
-        self.frame = Column(np.int64, framed) if framed else None
-        self.met = Column(np.bool_) if paired else None  # whether a row has had a partner
+        self.frame = self._column(np.int64, framed) if framed else None
+        self.met = self._column(np.bool_) if paired else None  # whether a row has had a partner
         # How likely a row has 0, 1, ... partners so far, and how many are expected.
-        self.counts = Column(np.float64, counted + 1) if counted else None
-        self.serial = Column(np.int64) if serial else None  # numbers of rows that never change
-        self.margin = Column(np.float64) if margins else None  # what a row adds to epsilon
-        self.group, self.differ = Column(np.int64), Column(np.int64)
+        self.counts = self._column(np.float64, counted + 1) if counted else None
+        self.serial = self._column() if serial else None  # numbers of rows that never change
+        self.margin = self._column(np.float64) if margins else None  # what a row adds to epsilon
+        self.group, self.differ = self._column(), self._column()
+        self.cell, self.following = self._column(), self._column()
         self.samples, self.weights, self.key = Arena(np.float64), Arena(np.float64), Arena(np.uint8)
-        self.cell, self.following = Column(np.int64), Column(np.int64)
         self.base = 0  # rows dropped so far: position + base never changes
         self.linked = 0  # rows in the index
         self.arrived = 0  # rows that ever came
@@ -122,92 +123,80 @@ class WindowBuffer:
         if objects.spread.shape[1]:
             store.spread = Column.of(_writable(objects.spread))
         if store.met is not None:
-            store.met.grow(len(objects))[...] = False
+            store.met = Column.of(np.zeros(len(objects), bool))
         return store
 
     def __len__(self) -> int:
         return len(self.time)
 
-    def _columns(self) -> list[Column]:
-        always = [self.time, self.rank, self.rank_max, self.mass, self.reach, self.extent, self.variance]
-        always += [self.radius, self.centre]
-        always += [self.group, self.differ, self.cell, self.following]
-        some = (self.covariance, self.shape, self.spread, self.frame, self.met, self.counts, self.serial, self.margin)
-        return always + [column for column in some if column is not None]
+    def _column(self, dtype: DTypeLike = np.int64, width: int | None = None) -> Column:
+        """One more column of the rows."""
+        return Column(dtype, width, self.rows)
 
     @property
     def nbytes(self) -> int:
         """Bytes held."""
-        columns = self._columns()
         arenas = (self.samples, self.weights, self.key)
         index = self.heads.nbytes + (0 if self.line is None else self.line.nbytes)
-        return sum(column.nbytes for column in columns) + sum(a.nbytes for a in arenas) + index
+        return sum(column.nbytes for column in self.rows.columns) + sum(a.nbytes for a in arenas) + index
 
     def extend(
         self, objects: Objects, extent: NDArray[np.float64], group: NDArray[np.int64], differ: NDArray[np.int64]
     ) -> None:
         """Append rows, in tick order, not yet in the index."""
-        if len(objects) == 0:
+        n = len(objects)
+        if n == 0:
             return
-        self._come += len(objects)
+        self._come += n
         rank = objects.number if self._numbered and objects.number is not None else objects.time
-        self.time.extend(objects.time)
-        self.rank.extend(rank)
+        newest = self.rank_max.view[-1] if self._comparable and len(self) else np.iinfo(np.int64).min
+        new = self.rows.grow(n)
+        self.time.data[new], self.rank.data[new] = objects.time, rank
         if self._comparable:
-            newest = self.rank_max.view[-1] if len(self.rank_max) else np.iinfo(np.int64).min
-            self.rank_max.extend(np.maximum(np.maximum.accumulate(rank), newest))
+            np.maximum(np.maximum.accumulate(rank), newest, out=self.rank_max.data[new])
         else:
-            self.rank_max.grow(len(rank))[...] = np.iinfo(np.int64).max
-        self.mass.extend(objects.mass)
-        self.reach.extend(objects.reach)
-        self.extent.extend(extent)
-        self.variance.grow(len(rank))[...] = UNKNOWN
-        self.radius.extend(objects.radius)
-        self.centre.extend(objects.centre)
-        self.group.extend(group)
-        self.differ.extend(differ)
-        for column in (self.cell, self.following):
-            column.grow(len(objects))
-        self._extend_some(objects)
+            self.rank_max.data[new] = np.iinfo(np.int64).max
+        self.mass.data[new], self.reach.data[new], self.radius.data[new] = objects.mass, objects.reach, objects.radius
+        self.extent.data[new], self.variance.data[new], self.centre.data[new] = extent, UNKNOWN, objects.centre
+        self.group.data[new], self.differ.data[new] = group, differ
+        self._extend_some(objects, new)
         if objects.spread.shape[1]:
-            self.spread = self.spread or Column(np.float64, objects.spread.shape[1])
-            self.spread.extend(objects.spread)
+            self.spread = self.spread or self._column(np.float64, objects.spread.shape[1])
+            self.spread.data[new] = objects.spread
         if len(objects.first):
-            self.covariance = self.covariance or Column(np.float64, objects.covariance.shape[1])
-            self.covariance.extend(objects.covariance)
-            self.shape = self.shape or Column(np.float64, self.d + 1)
-            centre, out = objects.centre, self.shape.grow(len(objects))
-            shapes(objects.first, objects.samples, objects.weights, centre, out)
-            most_variances(objects.covariance, self.d, self.variance.view[-len(objects) :])
+            self.covariance = self.covariance or self._column(np.float64, objects.covariance.shape[1])
+            self.covariance.data[new] = objects.covariance
+            self.shape = self.shape or self._column(np.float64, self.d + 1)
+            shapes(objects.first, objects.samples, objects.weights, objects.centre, self.shape.data[new])
+            most_variances(objects.covariance, self.d, self.variance.data[new])
             self.samples.extend(objects.first * self.d, objects.samples)
             if len(objects.weights):
                 self.weights.extend(objects.first, objects.weights)
         self.key.extend(objects.key.offsets, objects.key.data)
         if len(self.heads):
-            self._oversized += int((self.sizes[-len(objects) :] > self.cells.cap).sum())
+            self._oversized += int((self.sizes[-n:] > self.cells.cap).sum())
 
-    def _extend_some(self, objects: Objects) -> None:
-        """Append to the columns that some plans have."""
+    def _extend_some(self, objects: Objects, new: slice) -> None:
+        """Fill in the columns that some plans have."""
         if self.frame is not None:
-            self.frame.grow(len(objects))[...] = 0 if objects.frame is None else objects.frame
+            self.frame.data[new] = 0 if objects.frame is None else objects.frame
         if self.met is not None:
-            self.met.grow(len(objects))[...] = False
+            self.met.data[new] = False
         if self.serial is not None:
-            self.serial.grow(len(objects))[...] = self.arrived + np.arange(len(objects))
+            self.serial.data[new] = self.arrived + np.arange(len(objects))
         self.arrived += len(objects)
         if self.counts is not None:
-            counts = self.counts.grow(len(objects))
-            counts[:, 1:], counts[:, 0] = 0.0, 1.0
+            self.counts.data[new] = 0.0
+            self.counts.data[new, 0] = 1.0
         if self.margin is not None:
-            self.margin.grow(len(objects))[...] = 0.0 if objects.margin is None else objects.margin
+            self.margin.data[new] = 0.0 if objects.margin is None else objects.margin
 
     def drop_before(self, rank: int) -> int:
         """Forget rows of the front of lesser rank; how many."""
-        n = int(np.searchsorted(self.rank_max.view, rank, side="left"))
+        n = int(self.rank_max.view.searchsorted(rank))
         if n == 0:
             return 0
-        for column in self._columns():
-            column.drop(n)
+        self.rows.drop(n)
         for arena in (self.samples, self.weights, self.key):
             if len(arena.begin):
                 arena.drop(n)
@@ -257,10 +246,7 @@ class WindowBuffer:
     def keep(self, rows: NDArray[np.int64]) -> None:
         """Forget all other rows, wherever they stand."""
         before = len(self)
-        for column in self._columns():
-            kept = column.view[rows]
-            column.drop(len(column))
-            column.extend(kept)
+        self.rows.keep(rows)
         for arena in (self.samples, self.weights, self.key):
             if len(arena.begin):
                 offsets, values = arena.take(rows)

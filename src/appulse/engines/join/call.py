@@ -75,6 +75,7 @@ if TYPE_CHECKING:
 EMITS = ("matches", "changes")
 PROBABILITIES = ("exact", "bounds")
 _TWO = 2
+_FEW = 256  # answers of a small push
 #: Samples that match, and what they add to the probability.
 PAIRS = pa.list_(
     pa.struct([("left", pa.list_(pa.float64())), ("right", pa.list_(pa.float64())), ("weight", pa.float64())])
@@ -164,6 +165,16 @@ class JoinCall(ObjectsCall):
     def names(self) -> pa.Array:
         """The names of the streams."""
         return pa.array(self.plan.streams, pa.string())
+
+    @cached_property
+    def units(self) -> list[str]:
+        """The unit of each stream's times."""
+        return [encoding.unit for encoding in self.encodings]
+
+    @cached_property
+    def repeated(self) -> list[pa.Array]:
+        """Each name as often as a few answers need it."""
+        return [pa.repeat(name, _FEW) for name in self.names]
 
     @property
     def holds_back(self) -> bool:
@@ -429,7 +440,7 @@ def _alone_table(answers: Answers, call: JoinCall, side: int) -> pa.Table:
         key, columns[f"{name}_filled"] = filled_columns(key, stream, call.encodings)
     key, brought = carried_by(key, stream, call.encodings, own)
     columns |= {f"{name}_{column}": values for (column, _), values in zip(own, brought, strict=True)}
-    columns |= {f"{name}_stream": _named(stream, call.names), f"{name}_key": decode(key, call.key_type)}
+    columns |= {f"{name}_stream": _named(stream, call), f"{name}_key": decode(key, call.key_type)}
     columns[f"{name}_time"] = times_of(time, stream, call)
     schema = call.answer_schema
     return pa.Table.from_arrays(
@@ -463,7 +474,7 @@ def _pairs_table(answers: Answers, call: JoinCall) -> pa.Table:
         if own or call.encodings[0].told_apart:
             key, brought = carried_by(key, stream, call.encodings, own)
         carried += brought
-        columns.append(_named(stream, call.names))
+        columns.append(_named(stream, call))
         columns.append(decode(key, call.key_type))
         columns.append(times_of(time, stream, call))
     distance = answers.distance if call.cosine is None else answers.distance**2 / 2.0
@@ -483,11 +494,12 @@ def _pairs_table(answers: Answers, call: JoinCall) -> pa.Table:
     return pa.Table.from_arrays([*columns, *filled, *carried], schema=call.answer_schema)
 
 
-def _named(stream: NDArray[np.int64], names: pa.Array) -> pa.Array:
+def _named(stream: NDArray[np.int64], call: JoinCall) -> pa.Array:
     """The name of each row's stream; of two streams, one is always on the left."""
-    if (stream == stream[0]).all():
-        return pa.repeat(names[int(stream[0])], len(stream))
-    return names.take(pa.array(stream))
+    first, n = int(stream[0]), len(stream)
+    if not (stream == first).all():
+        return call.names.take(pa.array(stream))
+    return call.repeated[first][:n] if n <= _FEW else pa.repeat(call.names[first], n)
 
 
 def _pairs_column(pairings: Ragged[Pairings], units: Sequence[float] | None) -> pa.Array:
@@ -502,7 +514,7 @@ def _pairs_column(pairings: Ragged[Pairings], units: Sequence[float] | None) -> 
 
 def times_of(micros: NDArray[np.int64], stream: NDArray[np.int64], call: JoinCall) -> pa.Array:
     """Times of the rows of some streams, in the type they came in."""
-    units = [encoding.unit for encoding in call.encodings]
+    units = call.units
     if len(set(units)) == 1 or is_time(call.time_type):
         return from_micros(micros, call.time_type, units[0])
     # Each in its own unit; the times of the others might not fit the type in it.

@@ -1,0 +1,104 @@
+"""Rows pushed in any parts: the answers and rejects of one push, to the last bit."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+import appulse as ap
+from appulse.operators.buffers import Column, Rows
+
+_MODELS = (ap.Exact("x", "y"), ap.Gaussian("x", "y", sigma="s"), ap.Ball("x", "y", radius="s", samples=8))
+_BEGIN = datetime(2024, 1, 1, tzinfo=UTC)
+# Also what a row is refused for.
+_NUMBER = st.one_of(st.floats(0.0, 3.0), st.sampled_from([None, float("nan"), 0.0, -0.0]))
+
+
+_ROW = st.tuples(st.integers(-2, 20) | st.none(), st.integers(0, 20) | st.none(), _NUMBER, _NUMBER, _NUMBER)
+
+
+def _table(rows: list[tuple[Any, ...]], *, texts: bool, stamps: bool) -> pa.Table:
+    """Rows with keys and times of some type."""
+    keys, times = ([row[i] for row in rows] for i in (0, 1))
+    keys = [str(key) if texts and key is not None else key for key in keys]
+    times = [_BEGIN + timedelta(seconds=time) if stamps and time is not None else time for time in times]
+    numbers = {name: pa.array([row[2 + i] for row in rows], pa.float64()) for i, name in enumerate("xys")}
+    key, time = pa.string() if texts else pa.int64(), pa.timestamp("us", "UTC") if stamps else pa.float64()
+    return pa.table({"k": pa.array(keys, key), "t": pa.array(times, time), **numbers})
+
+
+def _made(model: Any, pushes: list[dict[str, pa.Table]]) -> tuple[list[str], list[str]]:
+    """Answers and rejects, in an order of their own."""
+    streams = [ap.Stream(None, key="k", time="t", value=model, name=name, lateness=1e6) for name in "ab"]
+    join = ap.SimilarityJoin(*streams, epsilon=1.0, probability=0.5, window=9.0)
+    found = [join.push(**push) for push in pushes]
+    answers = pa.concat_tables([table for table in [*found, join.drain()] if table.num_columns])
+    return sorted(map(repr, answers.to_pylist())), sorted(map(repr, join.rejects().to_pylist()))
+
+
+@given(
+    st.lists(_ROW, max_size=12),
+    st.lists(_ROW, max_size=12),
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from(_MODELS),
+    st.data(),
+)
+def test_rows_in_any_parts_have_the_answers_of_one_push(
+    a: list[tuple[Any, ...]], b: list[tuple[Any, ...]], texts: bool, stamps: bool, model: Any, data: st.DataObject
+) -> None:
+    """Whatever else the tables of single pushes hold, and in whatever order their columns are."""
+    tables = {name: _table(rows, texts=texts, stamps=stamps) for name, rows in (("a", a), ("b", b))}
+    pushes: list[dict[str, pa.Table]] = [{} for _ in range(data.draw(st.integers(1, 8)))]
+    for name, table in tables.items():
+        cuts = sorted(data.draw(st.lists(st.integers(0, len(table)), max_size=len(pushes) - 1)))
+        ends = [0, *cuts, len(table)]
+        for push, begin, end in zip(pushes, ends[:-1], ends[1:], strict=False):
+            part = push[name] = table.slice(begin, end - begin)
+            if data.draw(st.booleans()):
+                push[name] = part.select(part.column_names[::-1]).append_column("more", pa.array(["+"] * len(part)))
+    assert _made(model, pushes) == _made(model, [tables])
+
+
+def test_a_push_of_a_few_rows_takes_few_calls() -> None:
+    """What a push costs is mostly how many calls it makes, which no machine makes faster or slower."""
+    import cProfile
+    import pstats
+
+    streams = [ap.Stream(None, key="k", time="t", value=ap.Exact("x", "y"), name=name) for name in "ab"]
+    join = ap.SimilarityJoin(*streams, epsilon=0.5, probability=1.0, window=100.0)
+
+    def row(i: int) -> pa.Table:
+        return pa.table({"k": [i], "t": [float(i)], "x": [0.1 * (i % 5)], "y": [0.0]})
+
+    for i in range(60):
+        join.push(**{"ab"[i % 2]: row(i)})
+    given = [{"ab"[i % 2]: row(i)} for i in range(60, 80)]
+    profile = cProfile.Profile()
+    profile.enable()
+    for push in given:
+        join.push(**push)
+    profile.disable()
+    assert pstats.Stats(profile).total_calls / len(given) < 800  # type: ignore[attr-defined]
+
+
+def test_columns_of_the_same_rows_grow_and_shrink_together() -> None:
+    """One that comes later has room for all rows there are."""
+    rows = Rows()
+    one = Column(np.int64, rows=rows)
+    new = rows.grow(100)
+    one.data[new] = np.arange(100)
+    rows.drop(90)
+    other = Column(np.float64, 2, rows)
+    other.view[:] = one.view[:, None]
+    new = rows.grow(5000)
+    one.data[new], other.data[new] = 7, 7.0
+    rows.keep(np.array([0, 9, 10]))
+    assert one.view.tolist() == [90, 99, 7]
+    assert other.view.tolist() == [[90.0, 90.0], [99.0, 99.0], [7.0, 7.0]]
+    assert rows.room <= 4096
