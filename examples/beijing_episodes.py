@@ -18,14 +18,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from data_folder import data_at
-from tracks import project
 
 import appulse as ap
 from appulse.report.field_page import phenomena_page
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = "beijing_36_pm25"  # of the data
-CENTRE = (39.93, 116.40)
+CENTRE = (39.93, 116.40)  # of the twin
+KILOMETRES = 111.2  # of a degree
+PLACE = ap.Position("latitude", "longitude")
 CLASSES = {0.0: "clean", 75.0: "polluted", 150.0: "heavy smog"}  # by the lower end, µg/m³
 
 
@@ -54,7 +55,7 @@ def main() -> None:
         "that at least 4 stations, each at most 30 km from the next, held in 3 of 4 hours; so a region comes two hours "
         "after its air, and may outlast it by one.",
         labels=CLASSES,
-        unit="km",
+        place=PLACE,
         value_unit="µg/m³",
     )
     asked.out.parent.mkdir(parents=True, exist_ok=True)
@@ -63,12 +64,10 @@ def main() -> None:
 
 
 def read(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Readings in order of time, and stations in kilometres around the centre."""
+    """Readings in order of time, and where stations are."""
     wide = pd.read_parquet(folder / "pm25_ground.parquet").rename(columns={"datetime": "time"})
     places = pd.read_parquet(folder / "pm25_latlng.parquet")
-    x, y = project(places["latitude"], places["longitude"], CENTRE)
-    stations = pd.DataFrame({"station": places["sensor_id"], "km east": x / 1000, "km north": y / 1000})
-    return _long(wide), stations
+    return _long(wide), places.rename(columns={"sensor_id": "station"})[["station", "latitude", "longitude"]]
 
 
 def _long(wide: pd.DataFrame) -> pd.DataFrame:
@@ -87,7 +86,9 @@ def twin(begin: pd.Timestamp, days: int = 4, seed: int = 1) -> tuple[pd.DataFram
     pm = (30.0 + 220.0 * smog * (1.0 - wind)) * chance.lognormal(0.0, 0.1, smog.shape)
     wide = pd.DataFrame(pm.round(), columns=names)
     wide.insert(0, "time", begin + pd.to_timedelta(hours[:, 0], unit="h"))
-    return _long(wide), pd.DataFrame({"station": names, "km east": at[:, 0], "km north": at[:, 1]})
+    latitude = CENTRE[0] + at[:, 1] / KILOMETRES
+    longitude = CENTRE[1] + at[:, 0] / KILOMETRES / np.cos(np.radians(latitude))
+    return _long(wide), pd.DataFrame({"station": names, "latitude": latitude, "longitude": longitude})
 
 
 def episodes(readings: pd.DataFrame, stations: pd.DataFrame) -> Any:
@@ -100,7 +101,8 @@ def episodes(readings: pd.DataFrame, stations: pd.DataFrame) -> Any:
         span="3 hours",
         min_sensors=4,
         locations=stations,
-        reach=30.0,
+        place=PLACE,
+        reach=30_000.0,
     )
 
 

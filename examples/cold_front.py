@@ -18,14 +18,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from data_folder import data_at
-from tracks import project
 
 import appulse as ap
 from appulse.report.field_page import phenomena_page
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = "weather_hourly_36_cities"  # of the data
-CENTRE = (39.0, -96.0)
+PLACE = ap.Position("latitude", "longitude")
+KILOMETRES = 111.2  # of a degree
 STEP = 0.5 / 3600  # kelvin a second: half a kelvin an hour
 
 
@@ -53,7 +53,7 @@ def main() -> None:
         note=f"Temperatures, each the mean of 24 hours, {source}. A phenomenon: at least 3 cities, each at most 900 km "
         "from the next, whose means of 24 hours fell, or rose, alike over 12 hours, in steps of half a kelvin an hour.",
         labels=names(found),
-        unit="km",
+        place=PLACE,
         value_unit="°C",
     )
     asked.out.parent.mkdir(parents=True, exist_ok=True)
@@ -62,12 +62,12 @@ def main() -> None:
 
 
 def read(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Temperatures in degrees Celsius, a column a city, and cities in kilometres around the centre."""
+    """Temperatures in degrees Celsius, a column a city, and where cities are."""
     places = pd.read_parquet(folder / "city_attributes.parquet").query("Country != 'Israel'")
     wide = pd.read_parquet(folder / "temperature.parquet").rename(columns={"datetime": "time"})
     wide[places["City"]] -= 273.15
-    x, y = project(places["Latitude"], places["Longitude"], CENTRE)
-    cities = pd.DataFrame({"city": places["City"], "km east": x / 1000, "km north": y / 1000})
+    known = {"City": "city", "Latitude": "latitude", "Longitude": "longitude"}
+    cities = places[list(known)].rename(columns=known)
     return wide[["time", *places["City"]]], cities.reset_index(drop=True)
 
 
@@ -82,7 +82,9 @@ def twin(begin: pd.Timestamp, days: int = 6, seed: int = 1) -> tuple[pd.DataFram
     values = 10.0 + 5.0 * np.sin(hours * np.pi / 12) - 24.0 * np.clip(behind / 600.0, 0.0, 1.0)
     wide = pd.DataFrame(values + chance.normal(0.0, 0.1, values.shape), columns=names_)
     wide.insert(0, "time", begin + pd.to_timedelta(hours[:, 0], unit="h"))
-    return wide, pd.DataFrame({"city": names_, "km east": at[:, 0], "km north": at[:, 1]})
+    latitude = 39.0 + at[:, 1] / KILOMETRES
+    longitude = -96.0 + at[:, 0] / KILOMETRES / np.cos(np.radians(latitude))
+    return wide, pd.DataFrame({"city": names_, "latitude": latitude, "longitude": longitude})
 
 
 def daily(wide: pd.DataFrame) -> pd.DataFrame:
@@ -102,7 +104,8 @@ def fronts(readings: pd.DataFrame, cities: pd.DataFrame) -> Any:
         span="2 hours",
         min_sensors=3,
         locations=cities,
-        reach=900.0,
+        place=PLACE,
+        reach=900_000.0,
     )
 
 

@@ -32,6 +32,7 @@ def main(job: str) -> None:
     """Read the answers of a job, group them to meetings, say the longest and draw all."""
     folder = OUT / job
     rows = pd.concat(pd.read_parquet(file) for file in sorted((folder / "input").rglob("*.parquet"))).set_index("fix")
+    rows["x"], rows["y"] = project(rows["latitude"], rows["longitude"], CITIES[job])  # for the map
     pairs = read_results(folder / "pairs")
     met = meetings(pairs, rows, WHO[job])
     places = {}

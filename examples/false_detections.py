@@ -28,11 +28,13 @@ if TYPE_CHECKING:
 OUT = Path(__file__).resolve().parent.parent / "out" / "cabs" / "reliability.svg"
 SAFE = 100.0  # metres
 GPS = 15.0  # metres, the standard deviation east and north
+PLACE = ap.Position("latitude", "longitude", sigma=GPS)
 NEWEST = 10  # fixes of the fleet that count
 CERTAIN = 0.9999  # how sure a window is to hold them
 LEAST = 0.001  # the least probability of an answer
 FAR = 60  # fixes between two of which so many exist, surely: none is in the window with the other
-LINE = -5749.0  # metres north of the centre: the southern border of the city
+DEGREE = 110_995.0  # metres of latitude
+LINE = 37.7083  # degrees north: the southern border of the city
 LAST, ENOUGH = 5, 3  # of the last 5 fixes of a cab at least 3 outside
 
 
@@ -87,7 +89,7 @@ def main() -> None:
 
 
 def trust(fixes: pd.DataFrame) -> pd.DataFrame:
-    """The fixes with ``x``, ``y`` in metres and ``real``, how far to trust that a fix is no false one.
+    """The fixes with ``real``, how far to trust that one is no false one; ``x``, ``y`` are on a flat map.
 
     A false fix is a detour: from the fix before to this one and on to the next is longer than straight from the former
     to the latter. Per second between those two the detour is some v metres; trust is 0.95 / (1 + (v / 2)^2). Both
@@ -117,7 +119,7 @@ def twin(days: int = 3, seed: int = 1) -> pd.DataFrame:
 
 def alarms(rows: pd.DataFrame) -> pd.DataFrame:
     """Pairs of fixes of two cabs closer than is safe, among the newest that exist, each with its probability."""
-    fleet = ap.Stream(rows, key="fix", time="time", value=ap.Gaussian("x", "y", sigma=GPS), existence="real")
+    fleet = ap.Stream(rows, key="fix", time="time", value=PLACE, existence="real")
     window = ap.UncertainCountWindow(NEWEST, confidence=CERTAIN)
     pairs = ap.self_join(fleet, different="cab", epsilon=SAFE, probability=LEAST, window=window)
     return pd.DataFrame(pairs.to_pandas())
@@ -125,7 +127,7 @@ def alarms(rows: pd.DataFrame) -> pd.DataFrame:
 
 def without_trust(rows: pd.DataFrame) -> pd.DataFrame:
     """The same question of one who takes every fix as true: GPS error counts, existence does not."""
-    fleet = ap.Stream(rows, key="fix", time="time", value=ap.Gaussian("x", "y", sigma=GPS))
+    fleet = ap.Stream(rows, key="fix", time="time", value=PLACE)
     pairs = ap.self_join(fleet, different="cab", epsilon=SAFE, probability=LEAST, window=ap.CountWindow(NEWEST))
     return pd.DataFrame(pairs.to_pandas())
 
@@ -133,7 +135,7 @@ def without_trust(rows: pd.DataFrame) -> pd.DataFrame:
 def thresholded(rows: pd.DataFrame) -> pd.DataFrame:
     """The same question after a threshold: fixes of trust 0.5 and more are true and where they say, others are not."""
     kept = rows[rows["real"] >= 0.5]
-    fleet = ap.Stream(kept, key="fix", time="time", value=ap.Exact("x", "y"))
+    fleet = ap.Stream(kept, key="fix", time="time", value=ap.Position("latitude", "longitude"))
     pairs = ap.self_join(fleet, different="cab", epsilon=SAFE, probability=1.0, window=ap.CountWindow(NEWEST))
     return pd.DataFrame(pairs.to_pandas())
 
@@ -253,24 +255,24 @@ def outside_city(rows: pd.DataFrame) -> pd.DataFrame:
         numbered,
         key="fix",
         time="number",
-        value=ap.Gaussian("x", "y", sigma=GPS),
+        value=ap.Gaussian("latitude", sigma=GPS / DEGREE),
         existence="real",
         partition_by="cab",
     )
-    outside = ap.filter(cabs, f"y < {LINE}")
+    outside = ap.filter(cabs, f"latitude < {LINE}")
     window = ap.TimeWindow(LAST - 1)
-    counts = ap.window_aggregate(outside, {"y": "count"}, window=window, distribution=True).to_pandas()
+    counts = ap.window_aggregate(outside, {"latitude": "count"}, window=window, distribution=True).to_pandas()
     counts["alarm"] = [
         sum(atom["probability"] for atom in atoms if atom["value"] >= ENOUGH)
-        for atoms in counts["y_count_distribution"]
+        for atoms in counts["latitude_count_distribution"]
     ]
-    return pd.DataFrame(counts[["cab", "time", "y_count", "alarm"]])
+    return pd.DataFrame(counts[["cab", "time", "latitude_count", "alarm"]])
 
 
 def outside_said(rows: pd.DataFrame) -> str:
     """How many such alarms there are, and how many a threshold would have told."""
     counts = outside_city(rows)
-    sure = (rows["real"] >= 0.5) & (rows["y"] < LINE)
+    sure = (rows["real"] >= 0.5) & (rows["latitude"] < LINE)
     inside = sure.groupby(rows["cab"]).rolling(LAST, min_periods=1).sum().droplevel(0).sort_index()
     numbered = rows.assign(time=rows.groupby("cab").cumcount(), sure=inside)
     both = counts.merge(numbered[["cab", "time", "sure"]], on=["cab", "time"], how="left")

@@ -3,7 +3,7 @@
     python examples/prepare_cabs.py [--tracks FILE] [--out FOLDER]
 
 The tracks are those of Cabspotting (24 days of 2008), or, where that file is not there, a generated twin: five cabs
-that drive between a few busy places. Positions are projected to metres around the city.
+that drive between a few busy places.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from data_folder import data_at
-from tracks import project, stretches, write_stream
+from tracks import stretches, write_stream
 
 ROOT = Path(__file__).resolve().parent.parent
 TRACKS = "sf_cabspotting/five_cabs.parquet"  # of the data
@@ -39,7 +39,6 @@ def main() -> None:
         fixes, source = read(asked.tracks), str(asked.tracks)
     else:
         fixes, source = twin(), f"a generated twin, as there is no {asked.tracks}"
-    fixes["x"], fixes["y"] = project(fixes["latitude"], fixes["longitude"], CITY)
     quarters = stretches(fixes["time"], every="6h")
     for cab, track in fixes.groupby("cab"):
         write_stream(track, asked.out / str(cab), quarters)

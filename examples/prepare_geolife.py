@@ -3,7 +3,7 @@
     python examples/prepare_geolife.py [--tracks FILE] [--out FOLDER]
 
 Users 000 to 009 carried a logger in Beijing in the autumn of 2008. Where that file is not there, a generated twin
-serves: ten people who walk between a few places of a campus. Positions are projected to metres around the city.
+serves: ten people who walk between a few places of a campus.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from data_folder import data_at
-from tracks import project, stretches, write_stream
+from tracks import stretches, write_stream
 
 ROOT = Path(__file__).resolve().parent.parent
 TRACKS = "geolife/users_000_010_october_2008.parquet"  # of the data
@@ -34,7 +34,6 @@ def main() -> None:
         fixes, source = twin(), f"a generated twin, as there is no {asked.tracks}"
     fixes = fixes.sort_values(["time", "user"], ignore_index=True)
     fixes.insert(0, "fix", fixes.index)
-    fixes["x"], fixes["y"] = project(fixes["latitude"], fixes["longitude"], CITY)
     write_stream(fixes, asked.out, stretches(fixes["time"], every="1D"))
     print(f"{len(fixes):,} positions of {fixes['user'].nunique()} users from {source} are in {asked.out}")
 

@@ -1,4 +1,4 @@
-"""What the examples share: positions on a map to metres, and tables to streams of files."""
+"""What the examples share: positions on a flat map, to draw them, and tables to streams of files."""
 
 from __future__ import annotations
 

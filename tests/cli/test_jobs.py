@@ -267,7 +267,6 @@ def test_a_stream_per_cab_gives_the_pairs_of_one_stream_joined_with_itself(monke
     monkeypatch.syspath_prepend(ROOT / "examples")
     prepare = import_module("prepare_cabs")
     fixes = prepare.twin(days=2)
-    fixes["x"], fixes["y"] = prepare.project(fixes["latitude"], fixes["longitude"], prepare.CITY)
     table = jobs.load(ROOT / "examples" / "cabs.toml").table
     window, join = table.join.window.build(), table.join
     cabs = {cab: track.reset_index(drop=True) for cab, track in fixes.groupby("cab")}

@@ -64,8 +64,8 @@ def _outside_worlds(example: Any, rows: pd.DataFrame, told: pd.DataFrame, count:
     chance = np.random.default_rng(3)
     happened = np.zeros((count, len(told)), bool)
     for world in happened:
-        y = rows["y"].to_numpy() + chance.normal(0, example.GPS, len(rows))
-        outside = (chance.random(len(rows)) < rows["real"].to_numpy()) & (y < example.LINE)
+        north = rows["latitude"].to_numpy() + chance.normal(0, example.GPS / example.DEGREE, len(rows))
+        outside = (chance.random(len(rows)) < rows["real"].to_numpy()) & (north < example.LINE)
         world[:] = np.append(outside, False)[np.stack(last)].sum(axis=0) >= example.ENOUGH
     return happened
 

@@ -455,7 +455,7 @@ def test_the_example_shows_smog_that_comes_and_is_blown_away(monkeypatch: pytest
     example = runpy.run_path(str(EXAMPLES / "beijing_episodes.py"))
     readings, stations = example["twin"](pd.Timestamp("2014-11-17"))
     found = example["episodes"](readings, stations)
-    shown = read(phenomena_page(found, readings, stations, labels=example["CLASSES"])).data
+    shown = read(phenomena_page(found, readings, stations, labels=example["CLASSES"], place=example["PLACE"])).data
     value = {one["name"]: one["value"] for one in shown["phenomena"]}
     told = [
         {value[name]: len(sensors) for name, sensors in standing(shown, shown["frames"].index(f"2014-11-{when}"))}

@@ -11,6 +11,7 @@ from appulse.errors import BadArgument
 from appulse.model.times import is_time
 from appulse.report.chart import WIDTH, Clock, Scale, svg
 from appulse.report.film import Film, film_data, map_scale
+from appulse.report.flat import flattened
 from appulse.report.page import empty, notes, page
 from appulse.report.phenomena import Phenomenon, coloured, largest, phenomena_of, thinned
 from appulse.report.readings import Readings, Sites, columns_of, film, fresh_for, plain_table, readings_of, sites_of
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
+
+    from appulse.model.uncertainty import Position
 
 __all__ = ["phenomena_page"]
 
@@ -45,6 +48,7 @@ def phenomena_page(
     labels: Mapping[Any, str] | None = None,
     unit: str = "",
     value_unit: str = "",
+    place: Position | None = None,
     frames: int = MOST_FRAMES,
 ) -> str:
     """One HTML page, by itself: the sensors on a map that plays through time, the phenomena outlined, their events.
@@ -53,10 +57,15 @@ def phenomena_page(
     was given: pyarrow, pandas or Polars. ``sensor``, ``time`` and ``value`` name columns of the readings, and may be
     left out where there is one choice. Phenomena are told by their ``value``, by its bin if ``resolution`` tells the
     width of bins, or by ``labels``, texts by value. ``unit`` is that of the locations and ``value_unit`` that of the
-    values, as text. At most ``frames`` moments are shown, the 500 largest phenomena, and 4,000
-    events; the page reports what is left out. Raises `BadArgument` where columns are missing.
+    values, as text. With ``place``, as `appulse.phenomena` was given it, locations are degrees, and the map is flat: in
+    kilometres around the middle of all sensors (azimuthal equidistant). At most ``frames`` moments are shown, the 500
+    largest phenomena, and 4,000 events; the page reports what is left out. Raises `BadArgument` where columns are
+    missing.
     """
     tables = [plain_table(frame) for frame in (events, readings, locations)]
+    if place is not None:
+        tables[0], tables[2] = flattened(tables[0], tables[2], place)
+        unit = unit or "km"
     columns = columns_of(tables[1], tables[2], sensor, time, value)
     sites = sites_of(tables[2], columns.sensor)
     known = readings_of(tables[1], columns, sites)
