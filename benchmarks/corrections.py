@@ -11,6 +11,8 @@
   up to the join of the rows that stand, in process and on Spark over five starts of a query; the lesser of the two.
 * ``audit_cost``: our time for a join with ``Options(audit=0.001)`` over that without: the worst of normal rows and
   samples, as tables and by pushes; ``false_dismissals``: what the audits found.
+* ``bursts_of_independent``: our time for a join of rows that exist in bursts, over that of independent rows, the worst of
+  uncertain windows of 50, 500 and 1,000 rows.
 * ``vs_recompute``: DuckDB joining a window again after each batch of 200 corrections, over our time for the batch. The
   pairs that stand are as many after each.
 """
@@ -26,6 +28,7 @@ import pyarrow as pa
 
 import appulse as ap
 from benchmarks.audits import audits
+from benchmarks.bursts import bursts
 from benchmarks.harness import arguments, least, report, say, scratch
 from benchmarks.withdrawals import converges, cost, recomputed
 
@@ -100,6 +103,7 @@ def main() -> None:
     asked = arguments((__doc__ or "").splitlines()[0])
     figures = outliers(50_000 if asked.quick else 400_000)
     figures |= cost(100_000 if asked.quick else 400_000) | recomputed(50_000 if asked.quick else 200_000)
+    figures |= bursts(20_000 if asked.quick else 100_000)
     figures |= audits(100_000 if asked.quick else 400_000)
     with scratch() as folder:
         figures |= converges(folder)

@@ -36,7 +36,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "DeltaWindow",
         "TumblingWindow",
     ),
-    "Uncertainty models": ("Exact", "Samples", "Gaussian", "Ball", "Position", "Incomplete"),
+    "Uncertainty models": ("Exact", "Samples", "Gaussian", "Ball", "Position", "Incomplete", "Bursts"),
     "Joins": ("similarity_join", "self_join", "SimilarityJoin"),
     "Association": ("nearest", "Nearest", "assign", "Assign", "outliers", "Outliers"),
     "Motion": ("Straight", "Course", "Velocity", "encounters", "Encounters"),

@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from appulse.imputation.spatial import SpatialImputer
     from appulse.imputation.time_regression import TimeRegressionImputer
     from appulse.imputation.versions import SavedImputer
+    from appulse.model.existence import Bursts
     from appulse.model.motion import Course, Straight, Velocity
     from appulse.model.stream import Stream
     from appulse.model.uncertainty import Ball, Exact, Gaussian, Incomplete, Position, Samples
@@ -148,6 +149,7 @@ _HOMES = {
     "appulse.imputation.spatial": ("SpatialImputer",),
     "appulse.imputation.time_regression": ("TimeRegressionImputer",),
     "appulse.imputation.versions": ("SavedImputer",),
+    "appulse.model.existence": ("Bursts",),
     "appulse.model.motion": ("Course", "Straight", "Velocity"),
     "appulse.model.stream": ("Stream",),
     "appulse.model.uncertainty": ("Ball", "Exact", "Gaussian", "Incomplete", "Position", "Samples"),
@@ -178,6 +180,7 @@ __all__ = [  # noqa: RUF022 - by topic, as in the reference
     "Ball",
     "Position",
     "Incomplete",
+    "Bursts",
     # Joins
     "similarity_join",
     "self_join",

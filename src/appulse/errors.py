@@ -60,6 +60,10 @@ class BadInput(AppulseError, ValueError):
     """Rows are unusable and the call was made with ``on_reject="fail"``."""
 
 
+class ImpossibleBursts(BadInput):
+    """Consecutive rows whose probabilities of existence do not allow the correlation of their stream."""
+
+
 class OutputLimit(AppulseError, RuntimeError):
     """A call, a push or a task would put out more rows than ``Options(max_output=)`` allows."""
 

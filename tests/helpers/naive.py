@@ -195,7 +195,8 @@ def defects(row: Mapping[str, Any], stream: ap.Stream, d: int, attribute: str | 
         found.add("non-finite value")
     if any(row[column] is None for column in stream.partitions):
         found.add("null partition")
-    if stream.existence is not None and not 0.0 < _number(row[stream.existence]) <= 1.0:
+    column = stream.existence_column
+    if column is not None and not 0.0 < _number(row[column]) <= 1.0:
         found.add("existence outside (0, 1]")
     if attribute is not None and not math.isfinite(_number(row[attribute])):
         found.add("non-finite value")
@@ -297,7 +298,8 @@ def margin_of(row: Mapping[str, Any], stream: ap.Stream) -> float:
 
 def _object_of(row: Mapping[str, Any], stream: ap.Stream) -> Object:
     model = stream.value
-    existence = Fraction(1) if stream.existence is None else Fraction(row[stream.existence])
+    column = stream.existence_column
+    existence = Fraction(1) if column is None else Fraction(row[column])
     if isinstance(model, ap.Samples):
         samples = row[model.column]
         n = len(samples)

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from appulse.arguments import Kind, Unfit
 from appulse.engines.pushes import FirstTypes, schema_of
-from appulse.errors import BadArgument, OutputLimit
+from appulse.errors import BadArgument, ImpossibleBursts, OutputLimit
 from appulse.model.stream import Stream, stream_names
 
 if TYPE_CHECKING:
@@ -184,11 +184,11 @@ class ByHand(ABC, Generic[Engine]):
 
 
 class Turn:
-    """Around each push: one at a time, and none after one that stopped at ``max_output``, whose answers are lost."""
+    """Around each push: one at a time, and none after one that stopped halfway, at ``max_output`` or bad bursts."""
 
     def __init__(self, *, keeps_rows: bool) -> None:
         self._keeps_rows = keeps_rows
-        self._stopped = False
+        self._stopped: BaseException | None = None
         self._lock = Lock()
 
     def __enter__(self) -> None:
@@ -198,7 +198,12 @@ class Turn:
 
     def check(self) -> None:
         """Raise `BadArgument` if one has stopped."""
-        if self._stopped:
+        if isinstance(self._stopped, ImpossibleBursts):
+            raise BadArgument(
+                f"An earlier push had rows that ap.Bursts does not allow, and they are lost. {self._stopped} Make a "
+                "new one, and push the rows again."
+            )
+        if self._stopped is not None:
             raise BadArgument(
                 "An earlier push had more rows of output than Options(max_output=) allows, and its answers are lost. "
                 "Make a new one, and push the rows again with a higher limit or in smaller parts."
@@ -207,7 +212,7 @@ class Turn:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stopped = self._keeps_rows and isinstance(error, OutputLimit)
+        self._stopped = error if self._keeps_rows and isinstance(error, OutputLimit | ImpossibleBursts) else None
         self._lock.release()
 
 

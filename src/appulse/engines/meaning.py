@@ -35,6 +35,7 @@ def of_stream(
             "value": of_model(encoding.model),
             "dimensions": None if told else encoding.dimensions,  # the rest is in the value
             "existence": encoding.existence,
+            "correlation": real(encoding.correlation),
             "partition_by": list(encoding.partition_by),
             "lateness": seconds(lateness),
             "idle_after": None if idle_after is None else seconds(idle_after),
@@ -48,6 +49,7 @@ def of_stream(
         {
             "dimensions": None,
             "existence": None,
+            "correlation": real(0.0),
             "partition_by": [],
             "lateness": seconds(0),
             "idle_after": None,

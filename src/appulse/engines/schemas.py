@@ -10,6 +10,7 @@ from appulse.errors import BadArgument, NotBuilt, nearest
 from appulse.model import structs, uncertainty
 from appulse.model.columns import is_text
 from appulse.model.encoding import Encoding, check_columns
+from appulse.model.existence import Bursts
 from appulse.model.positions import check_positions
 from appulse.model.strings import Bytes, decode, label_parts
 from appulse.model.times import is_number, is_time
@@ -17,6 +18,7 @@ from appulse.model.uncertainty import dimensions
 from appulse.model.vectors import coordinates_of_type
 from appulse.queries.condition import parse
 from appulse.queries.places import place_of
+from appulse.windows.definitions import UncertainCountWindow
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from appulse.model.stream import Stream
     from appulse.model.strings import Labels
     from appulse.queries.condition import Condition
+    from appulse.windows.definitions import Window
 
 
 def refuse_changes(streams: Sequence[Stream], call: str) -> None:
@@ -37,11 +40,48 @@ def refuse_changes(streams: Sequence[Stream], call: str) -> None:
             )
 
 
+def refuse_bursts(streams: Sequence[Stream], call: str) -> None:
+    """Raise `NotBuilt` where rows exist in bursts and a call would take them to exist independently."""
+    for stream in streams:
+        if isinstance(stream.existence, Bursts):
+            raise NotBuilt(
+                f"{call} does not take existence={stream.existence!r}: it takes rows to exist independently. Give the "
+                "column itself, if that will do. See docs/index.md."
+            )
+
+
+def check_bursts(streams: Sequence[Stream], window: Window) -> None:
+    """Raise where rows exist in bursts and something else is asked that takes them to exist independently."""
+    given = [stream for stream in streams if isinstance(stream.existence, Bursts)]
+    refuse_changes(given, "A stream of ap.Bursts")
+    for stream in given:
+        if stream.where:
+            raise NotBuilt(
+                f"A filter of a stream with existence={stream.existence!r} would leave out rows of the chain. Give the "
+                "column itself, or filter the frame before the stream is made. See docs/index.md."
+            )
+    if given and isinstance(window, UncertainCountWindow) and window.method != "exact":
+        raise BadArgument(
+            f"method={window.method!r} approximates the number of rows that exist independently, and ap.Bursts says "
+            "that they do not. Leave it out."
+        )
+
+
 def encoding_of(
-    stream: Stream, schema: pa.Schema, measure: str | None = None, motion: Motion | None = None
+    stream: Stream,
+    schema: pa.Schema,
+    measure: str | None = None,
+    motion: Motion | None = None,
+    *,
+    bursts: bool = False,
 ) -> Encoding:
-    """How the rows of one stream are read that looks for no partners; ``measure`` is the column of a delta window."""
+    """How the rows of one stream are read that looks for no partners; ``measure`` is the column of a delta window.
+
+    Rows may exist in ``bursts`` only where the call knows what to make of that.
+    """
     refuse_changes([stream], "This call")
+    if not bursts:
+        refuse_bursts([stream], "This call")
     name = stream.name or "stream"
     refuse_margin([stream])
     encoding = Encoding(
@@ -50,7 +90,8 @@ def encoding_of(
         key=stream.key,
         time=stream.time,
         unit=stream.unit,
-        existence=stream.existence,
+        existence=stream.existence_column,
+        correlation=stream.correlation,
         partition_by=stream.partitions,
         differ=None,
         key_type=column_type(schema, stream.key, name),

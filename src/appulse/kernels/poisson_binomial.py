@@ -155,7 +155,8 @@ def absent_pmf(exist: Floats) -> tuple[Floats, int]:
 # These two may be summed in any order: what that moves, on another kind of processor, is 1e-16, and decides only where
 # a probability lies within as much of a threshold that is itself 1e-9 off every round number.
 @kernel
-def _sum(values: Floats) -> float:
+def total_of(values: Floats) -> float:
+    """The sum, in any order."""
     total = 0.0
     for k in range(values.shape[0]):
         total += values[k]
@@ -163,7 +164,8 @@ def _sum(values: Floats) -> float:
 
 
 @kernel
-def _dot(x: Floats, y: Floats) -> float:
+def dot(x: Floats, y: Floats) -> float:
+    """The sum of products, in any order; ``y`` may be longer."""
     total = 0.0
     for k in range(x.shape[0]):
         total += x[k] * y[k]
@@ -273,9 +275,9 @@ def _at_least(values: Floats, low: int, entry: Floats, entry_low: int, least: in
     sure = min(n, max(0, least - low - entry_low))
     first = min(sure, max(0, least - low - entry_low - m + 1))
     shift = m - 1 - (least - low - entry_low)  # entry[k + shift] goes with values[k]
-    total = _sum(values[sure:])
+    total = total_of(values[sure:])
     if sure > first:
-        total += _dot(values[first:sure], entry[first + shift : sure + shift])
+        total += dot(values[first:sure], entry[first + shift : sure + shift])
     return total
 
 
@@ -556,6 +558,6 @@ def curve(exist: Floats, size: int) -> Floats:
             break
         least = newest - row - size + 1
         values = buffers[which, begin : begin + m]
-        out[row] = min(1.0, _sum(values[min(m, max(0, least - low)) :]))
+        out[row] = min(1.0, total_of(values[min(m, max(0, least - low)) :]))
         which, begin, m, low = _times_rows(buffers, which, begin, m, low, exist, row, row + 1)
     return out

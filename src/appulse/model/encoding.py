@@ -97,6 +97,7 @@ class Encoding:
     change: str | None = None  # the column that says which rows are withdrawn
     margin: str | float = 0.0  # what each row adds to epsilon
     units: tuple[float, ...] | None = None  # by which each dimension is divided
+    correlation: float = 0.0  # of the existence of consecutive rows
     directions: bool = False  # whether rows are scaled to length 1
 
     @cached_property

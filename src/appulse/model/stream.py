@@ -23,6 +23,7 @@ from appulse.arguments import (
 )
 from appulse.errors import BadArgument
 from appulse.model import uncertainty
+from appulse.model.existence import Bursts
 from appulse.model.motion import Course, Motion, Straight, Velocity
 from appulse.model.times import UNITS, Duration, duration
 from appulse.model.uncertainty import Exact, Model
@@ -71,6 +72,14 @@ _GivenModel: TypeAlias = Annotated[
 ]
 
 
+_Existence: TypeAlias = Annotated[
+    str | Bursts,
+    either(
+        Kind("a column name", NAME.take), instance((Bursts,), "bursts of rows, e.g. ap.Bursts('p', correlation=0.8)")
+    ),
+]
+
+
 _GivenMotion: TypeAlias = Annotated[
     Straight | Velocity | Course,
     instance((Straight, Velocity, Course), "a motion: Straight, Velocity or Course, e.g. ap.Straight('5 minutes')"),
@@ -106,13 +115,13 @@ class Stream(Generic[Result]):
     ``frame`` is a Spark DataFrame (batch or streaming), or a pyarrow, pandas or Polars table; ``None`` where rows
     are pushed by hand. ``key`` names the column that identifies a row to the user, ``time`` a timestamp, date or
     number column (numbers in ``unit``). ``value`` is the uncertainty model; the name of a column is a certain value:
-    of any type for `sensor_join` and `phenomena`, else a number, as ``Exact(name)``. ``existence`` is a column in
-    (0, 1]; ``partition_by`` columns split the stream into independent ones. ``lateness`` says how late a row may be,
-    against the slowest stream of the call; a stream silent for ``idle_after`` (by the time of the others) holds them
-    back no longer. A row more than ``ahead`` past the wall clock, or past all rows of its stream so far,
-    is a reject ``future`` and moves no time on; ``math.inf`` admits every row. It counts, as does lateness,
-    where rows are pushed or streamed. With ``order="arrival"``, on all inputs, rows are taken as they come: windows
-    that go by rows then wait for nothing. ``where`` holds conditions, which `filter` adds.
+    of any type for `sensor_join` and `phenomena`, else a number, as ``Exact(name)``. ``existence`` is a column in (0,
+    1], or `Bursts` of rows that exist or fail together; ``partition_by`` columns split the stream into independent
+    ones. ``lateness`` says how late a row may be, against the slowest stream of the call; a stream silent for
+    ``idle_after`` (by the time of the others) holds them back no longer. A row more than ``ahead`` past the wall clock,
+    or past all rows of its stream so far, is a reject ``future`` and moves no time on; ``math.inf`` admits every row.
+    It counts, as does lateness, where rows are pushed or streamed. With ``order="arrival"``, on all inputs, rows are
+    taken as they come: windows that go by rows then wait for nothing. ``where`` holds conditions, which `filter` adds.
     Columns of ``carry``, of any type, travel with their row and are columns of the answers: ``left_speed`` and
     ``right_speed`` of pairs, ``speed`` of answers about one row. ``motion`` says how things move between their
     readings, for `encounters` and joins of two streams: `Straight`, `Velocity` or `Course`. ``change`` is a column that
@@ -130,7 +139,7 @@ class Stream(Generic[Result]):
     key: str
     time: str
     value: Model
-    existence: str | None
+    existence: str | Bursts | None
     partition_by: str | Sequence[str] | None
     lateness: Any
     idle_after: Any
@@ -151,7 +160,7 @@ class Stream(Generic[Result]):
         key: Name,
         time: Name,
         value: _GivenModel,
-        existence: Name | None = None,
+        existence: _Existence | None = None,
         partition_by: Names | None = None,
         lateness: Duration | None = None,
         idle_after: Duration | None = None,
@@ -172,7 +181,7 @@ class Stream(Generic[Result]):
         key: Name,
         time: Name,
         value: _GivenModel,
-        existence: Name | None = None,
+        existence: _Existence | None = None,
         partition_by: Names | None = None,
         lateness: Duration | None = None,
         idle_after: Duration | None = None,
@@ -192,7 +201,7 @@ class Stream(Generic[Result]):
         key: Name,
         time: Name,
         value: _GivenModel,
-        existence: Name | None = None,
+        existence: _Existence | None = None,
         partition_by: Names | None = None,
         lateness: Duration | None = None,
         idle_after: Duration | None = None,
@@ -227,6 +236,16 @@ class Stream(Generic[Result]):
         )
 
     @property
+    def existence_column(self) -> str | None:
+        """The column of existence probabilities."""
+        return self.existence.column if isinstance(self.existence, Bursts) else self.existence
+
+    @property
+    def correlation(self) -> float:
+        """Of the existence of consecutive rows; 0 where rows exist independently."""
+        return self.existence.correlation if isinstance(self.existence, Bursts) else 0.0
+
+    @property
     def partitions(self) -> tuple[str, ...]:
         """The columns that split the stream, perhaps none."""
         assert isinstance(self.partition_by, tuple)  # noqa: S101 - set when it was made
@@ -253,7 +272,7 @@ class Stream(Generic[Result]):
             self.key,
             self.time,
             *uncertainty.columns(self.value),
-            self.existence,
+            self.existence_column,
             *self.partitions,
             self.change,
             *further,

@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from appulse.errors import StateError
+from appulse.kernels import bursts, poisson_binomial
 from appulse.kernels import numbering as kernels
-from appulse.kernels import poisson_binomial
 from appulse.kernels.delta import Attributes, evict_far
 from appulse.kernels.strings import gather_runs
 from appulse.model.batch import Batch, Ragged
 from appulse.model.objects import Objects
 from appulse.model.strings import Bytes, Labels
 from appulse.operators.buffers import Arena, Column
+from appulse.operators.bursts import check_chains
 from appulse.operators.labels import LabelNumbers
 from appulse.operators.presence import ExistenceTable
 
@@ -339,7 +340,7 @@ class Sequencer:
                 END if self.rule.max_rows is None else self.rule.max_rows,
                 self.rule.method,
             )
-            self.capped += poisson_binomial.evict(ticks, presence.exist.values, rule, floor)
+            self.capped += self._evict(ticks, held, rule, floor)
         else:
             first, values = gather_runs(self._values.begin, self._values.length, 0, self._values.values, rows)
             shares = gather_runs(self._shares.begin, self._shares.length, 0, self._shares.values, rows)[1]
@@ -348,6 +349,21 @@ class Sequencer:
         given, fresh = np.empty(len(self._number) - begin, np.int64), rows >= begin
         given[rows[fresh] - begin] = (np.repeat(held.base, count) + floor)[fresh]
         return presence, given
+
+    def _evict(
+        self,
+        ticks: poisson_binomial.Ticks,
+        held: _WindowContents,
+        rule: poisson_binomial.CountRule,
+        floor: NDArray[np.int64],
+    ) -> int:
+        """Find the oldest row that each window keeps at each tick; how many rows went for the sake of the limit."""
+        exist = self._measure.view[held.rows]
+        if not self.rule.bursts:
+            return poisson_binomial.evict(ticks, exist, rule, floor)
+        correlation = np.array(self.rule.bursts)[held.stream]
+        check_chains(held.first, held.count, exist, correlation, self._tick.view[held.rows])
+        return bursts.evict(ticks, exist, correlation, rule, floor)
 
     def _follow(self, first: int, last: int) -> None:
         """Ticks go on, or something is badly wrong: rows behind a released tick are late, and never come here."""

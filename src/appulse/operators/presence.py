@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from appulse.kernels import poisson_binomial
+from appulse.kernels import bursts, poisson_binomial
 from appulse.model.batch import Batch
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from appulse.model.batch import Ragged
     from appulse.model.strings import Labels
     from appulse.operators.labels import LabelNumbers
+    from appulse.windows.frames import Rule
 
 _NO_PARTNER = -1
 _UNKNOWN = -1
@@ -81,8 +82,9 @@ class Windows:
         found: NDArray[np.int64] = self._at[group, stream]
         return found
 
-    def inside(self, asked: Questions, size: int, method: int) -> NDArray[np.float64]:
+    def inside(self, asked: Questions, rule: Rule) -> NDArray[np.float64]:
         """The probability that each row is in its window, given that it and its partner exist (Eqs. 24 and 25)."""
+        size = rule.size
         out = np.ones(len(asked.row))
         doubtful = np.flatnonzero(asked.newest - asked.row >= size)
         if len(doubtful) == 0 or self._known is None:
@@ -99,9 +101,11 @@ class Windows:
             asked.newest[doubtful] - base,
             np.where(partner == _NO_PARTNER, _NO_PARTNER, partner - base),
         )
-        poisson_binomial.membership(
-            self._known.exist.offsets, self._known.exist.values, size, method, questions, answers
-        )
+        first, exist = self._known.exist.offsets, self._known.exist.values
+        if rule.bursts:
+            bursts.membership(first, exist, np.array(rule.bursts)[self._known.stream], size, questions, answers)
+        else:
+            poisson_binomial.membership(first, exist, size, rule.method, questions, answers)
         out[doubtful] = answers
         return out
 
@@ -112,8 +116,7 @@ def pair_factor(
     streams: tuple[int, int],
     numbers: tuple[NDArray[np.int64], NDArray[np.int64]],
     newest: tuple[NDArray[np.int64], NDArray[np.int64]],
-    size: int,
-    method: int,
+    rule: Rule,
 ) -> NDArray[np.float64]:
     """The probability that both rows of a pair are in their windows, given that they exist.
 
@@ -123,10 +126,10 @@ def pair_factor(
     if streams[0] == streams[1]:
         window = windows.of(group, np.full(len(group), streams[0]))
         older, newer = np.minimum(*numbers), np.maximum(*numbers)
-        return windows.inside(Questions(window, older, newest[0], newer), size, method)
+        return windows.inside(Questions(window, older, newest[0], newer), rule)
     factor = np.ones(len(group))
     for stream, number, last in zip(streams, numbers, newest, strict=True):
         window = windows.of(group, np.full(len(group), stream))
         alone = np.full(len(group), _NO_PARTNER)
-        factor *= windows.inside(Questions(window, number, last, alone), size, method)
+        factor *= windows.inside(Questions(window, number, last, alone), rule)
     return factor

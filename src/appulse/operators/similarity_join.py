@@ -410,8 +410,7 @@ class SimilarityJoin(JoinWindows):
             streams,
             (a.rank.view[pairs.left], b.rank.view[pairs.right]),
             (frame[:, n + streams[0]], frame[:, n + streams[1]]),
-            rule.size,
-            rule.method,
+            rule,
         )
 
     def _answers(self, left: int, right: int, found: ScoredPairs, factor: NDArray[np.float64]) -> Answers:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from appulse.kernels.numbering import COUNT, DELTA, TUMBLE_ROWS, TUMBLE_TIME, UNCERTAIN_COUNT, UNCERTAIN_DELTA
@@ -31,6 +31,7 @@ class Rule:
     method: int = 0
     max_rows: int | None = None
     column: str | None = None  # the uncertain attribute of a delta window
+    bursts: tuple[float, ...] = ()  # of each stream, the correlation of consecutive rows; none: they are independent
 
     @property
     def uncertain(self) -> bool:
@@ -54,6 +55,13 @@ def rule_of(window: Window) -> Rule | None:
             return Rule(TUMBLE_ROWS, window.length)
         return Rule(TUMBLE_TIME, duration(window.length, "TumblingWindow"))
     return None
+
+
+def in_bursts(rule: Rule | None, correlations: Sequence[float]) -> Rule | None:
+    """The rule where the existence of consecutive rows is correlated, stream by stream."""
+    if rule is None or not rule.uncertain or not any(correlations):
+        return rule
+    return replace(rule, bursts=tuple(correlations))
 
 
 def meaning_of(rule: Rule | None, lengths: Mapping[str, int], measure: str | None = None) -> Meaning:

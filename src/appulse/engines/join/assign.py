@@ -10,7 +10,7 @@ from appulse.engines.join.call import JoinCall, Observed, resolve, to_table
 from appulse.engines.local import Local
 from appulse.engines.meaning import of_call, of_stream
 from appulse.engines.objects import ObjectsBucket
-from appulse.engines.schemas import refuse_changes, refuse_margin
+from appulse.engines.schemas import refuse_bursts, refuse_changes, refuse_margin
 from appulse.engines.thresholds import refuse_groups
 from appulse.errors import BadArgument
 from appulse.model.encode import infer_dimensions
@@ -108,6 +108,7 @@ def resolve_assign(
 ) -> AssignCall:
     """Check a call against the columns there are."""
     refuse_changes(streams, "assign()")
+    refuse_bursts(streams, "assign()")
     refuse_margin(streams, "assign")
     refuse_groups(epsilon, "assign()")
     for stream in streams:

@@ -17,12 +17,14 @@ from appulse.engines.meaning import of_call, of_stream, of_types
 from appulse.engines.objects import ObjectsCall
 from appulse.engines.options import Options
 from appulse.engines.schemas import (
+    check_bursts,
     check_partitions,
     common_key_type,
     common_time_type,
     conditions_of,
     is_joined,
     known_dimensions,
+    refuse_bursts,
     refuse_changes,
 )
 from appulse.engines.thresholds import (
@@ -54,7 +56,7 @@ from appulse.operators.numbering import Sequencer
 from appulse.operators.partners import HOW
 from appulse.operators.plan import JoinPlan
 from appulse.windows.definitions import DeltaWindow, TimeWindow, Window
-from appulse.windows.frames import meaning_of, rule_of
+from appulse.windows.frames import in_bursts, meaning_of, rule_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -275,6 +277,9 @@ def resolve(
         refuse_changes(streams, f"how={how!r}")
     if imputer is not None:
         refuse_changes(streams, "imputer=")
+    if self_join:
+        refuse_bursts(streams, "A self-join")
+    check_bursts(streams, window)
     arrival = _check_order(streams, names)
     conditions = [conditions_of(stream) for stream in streams]
     d = known_dimensions(names, [stream.value for stream in streams], schemas)
@@ -311,7 +316,7 @@ def resolve(
         bounds=options.bounds if how == "inner" and not margins and units is None else options.bounds - {"lazy"},
         index=options.index,
         audit=options.audit,
-        rule=rule_of(window),
+        rule=in_bursts(rule_of(window), [stream.correlation for stream in streams]),
         grouped=bool(streams[0].partitions),
         changes=emit == "changes",
         values=values,
@@ -334,7 +339,8 @@ def resolve(
             key=stream.key,
             time=stream.time,
             unit=stream.unit,
-            existence=stream.existence,
+            existence=stream.existence_column,
+            correlation=stream.correlation,
             partition_by=stream.partitions,
             differ=different,
             key_type=key_type,

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from appulse.engines.join.call import resolve
-from appulse.engines.schemas import refuse_changes, refuse_margin
+from appulse.engines.schemas import refuse_bursts, refuse_changes, refuse_margin
 from appulse.engines.thresholds import refuse_groups, within_tolerance
 from appulse.errors import BadArgument
 from appulse.model.uncertainty import Incomplete
@@ -40,6 +40,7 @@ def resolve_outliers(
 ) -> JoinCall:
     """Check a call against the columns there are; ``tiled``, rows have copies in several tiles."""
     refuse_changes(streams, "outliers()")
+    refuse_bursts(streams, "outliers()")
     refuse_margin(streams, "outliers")
     refuse_groups(epsilon, "outliers()")
     for stream in streams:

@@ -1,0 +1,38 @@
+"""Streams whose rows exist in bursts: whether consecutive rows allow the correlation."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from appulse.errors import ImpossibleBursts
+from appulse.kernels.bursts import chain
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+def check_chains(
+    first: NDArray[np.int64],
+    known: NDArray[np.int64],
+    exist: NDArray[np.float64],
+    correlation: NDArray[np.float64],
+    time: NDArray[np.int64],
+) -> None:
+    """Raise `ImpossibleBursts` where two consecutive rows of a chain do not allow its correlation.
+
+    Chain i has the rows from ``first[i]`` to ``first[i + 1]``; the first ``known[i]`` of them were looked at before.
+    """
+    for w in range(len(correlation)):
+        begin, end = int(first[w] + max(0, known[w] - 1)), int(first[w + 1])
+        at = begin + int(chain(exist[begin:end], float(correlation[w]))[1])
+        if at >= begin:
+            p, r = float(exist[at - 1]), float(exist[at])
+            spread = math.sqrt(p * (1.0 - p) * r * (1.0 - r))
+            low, high = (max(0.0, p + r - 1.0) - p * r) / spread, (min(p, r) - p * r) / spread
+            raise ImpossibleBursts(
+                f"ap.Bursts: consecutive rows at {time[at - 1] / 1e6:g} s and {time[at] / 1e6:g} s exist with "
+                f"probabilities {p:g} and {r:g}. These allow correlations from {low:.6g} to {high:.6g}, and "
+                f"correlation={correlation[w]:g} was given."
+            )
