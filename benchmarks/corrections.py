@@ -11,8 +11,8 @@
   up to the join of the rows that stand, in process and on Spark over five starts of a query; the lesser of the two.
 * ``audit_cost``: our time for a join with ``Options(audit=0.001)`` over that without: the worst of normal rows and
   samples, as tables and by pushes; ``false_dismissals``: what the audits found.
-* ``bursts_of_independent``: our time for a join of rows that exist in bursts, over that of independent rows, the worst of
-  uncertain windows of 50, 500 and 1,000 rows.
+* ``bursts_of_independent``: our time for a join of rows that exist in bursts, over that of independent rows: the
+  worst of uncertain windows of 50, 500 and 1,000 rows.
 * ``vs_recompute``: DuckDB joining a window again after each batch of 200 corrections, over our time for the batch. The
   pairs that stand are as many after each.
 """

@@ -193,7 +193,7 @@ def test_a_correlation_is_a_number_from_minus_one_to_one(correlation: Any) -> No
 
 def test_calls_that_take_rows_to_be_independent_say_so() -> None:
     one, other = (made(9, s, np.full(9, 0.5), 0.5) for s in (1, 2))
-    for call in (
+    calls: list[Any] = [
         lambda: ap.self_join(one, **ASKED),
         lambda: ap.nearest(one, other, epsilon=1.0, window=5),
         lambda: ap.outliers(one, epsilon=1.0, fewer_than=2, probability=0.5, window=5),
@@ -201,7 +201,8 @@ def test_calls_that_take_rows_to_be_independent_say_so() -> None:
         lambda: ap.match_queries(one, pa.table({"query": ["a"], "condition": ["x > 1"]})),
         lambda: ap.collect_samples(one, every="10 seconds"),
         lambda: ap.similarity_join(ap.filter(one, "x > 1"), other, **ASKED),
-    ):
+    ]
+    for call in calls:
         with pytest.raises(ap.NotBuilt, match="existence=Bursts"):
             call()
     approximate = {"window": ap.UncertainCountWindow(8, confidence=0.95, method="normal")}
