@@ -66,7 +66,7 @@ def call_of(case: Case, *, distribution: bool = False, **changes: Any) -> Aggreg
     return resolve_aggregate(
         replace(case.stream, name="one", **changes),
         case.table,
-        {"x": ALL},
+        {"x": [*ALL, *(["frequent25"] if case.model in ("exact", "samples", "weighted") else [])]},
         window=case.window,
         distribution=distribution,
         single_valued=False,

@@ -39,7 +39,8 @@ def window_aggregate(
     ``aggregates`` maps dimensions of the value, by name, to one or several of ``"sum"``, ``"mean"``, ``"count"``,
     ``"min"``, ``"max"``, ``"median"``, percentiles such as ``"p90"``, and, of rows that are certain, ``"std"``:
     ``{"load": ["sum", "max"]}``. In each world a count window, uncertain or not, holds the
-    newest ``size`` existing rows of those it keeps, another window its existing rows.
+    newest ``size`` existing rows of those it keeps, another window its existing rows. ``"frequent10"``, and so up to
+    ``"frequent99"``, lists the values that at least so many percent of the rows have.
 
     Columns: those of ``partition_by``, ``time``, and of each aggregate its mean over the worlds,
     ``<column>_<aggregate>``, and its standard deviation, ``..._std``. All but sums and counts are over the worlds
@@ -51,7 +52,18 @@ def window_aggregate(
     `BadInput` with ``on_reject="fail"``. Spark frames give a Spark frame (streaming if they are), others a
     `pyarrow.Table`. ``options`` are for the size of the output, and partitions: see `Options`.
 
-    Dallachiesa et al. 2015, sections 3.3 and 7.3.
+    ``<column>_frequent10`` is a list of (value, count), most frequent first, without further columns. ``count`` is the
+    number of existing rows that have the value, in the mean over the worlds; the share is of the number of all existing
+    rows, in the same mean. Values are those of `Exact` and `Samples`, which may repeat.
+
+    Dallachiesa et al. 2015, sections 3.3, 7.3 and 9.
+
+    >>> import appulse as ap
+    >>> import pyarrow as pa
+    >>> rows = pa.table({"id": [1, 2, 3], "at": [0, 1, 2], "port": [80, 443, 80], "p": [0.5, 1.0, 1.0]})
+    >>> stream = ap.Stream(rows, key="id", time="at", value=ap.Exact("port"), existence="p")
+    >>> ap.window_aggregate(stream, {"port": "frequent50"}, window=10)["port_frequent50"].to_pylist()[-1]
+    [{'value': 80.0, 'count': 1.5}]
     """
     settings: dict[str, Any] = {
         "window": window,

@@ -16,6 +16,7 @@ import numpy as np
 
 from appulse.kernels import aggregates as kernels
 from appulse.kernels import quantiles
+from appulse.kernels.frequent import frequent
 from appulse.kernels.numbering import COUNT, TUMBLE_ROWS, TUMBLE_TIME
 from appulse.kernels.poisson_binomial import absent_pmf
 from appulse.model.covariance import deviations
@@ -26,7 +27,7 @@ from appulse.operators.attributes import Attribute
 from appulse.operators.labels import LabelNumbers
 from appulse.operators.numbering import END, Released, Sequencer
 from appulse.operators.output import Output, Watch
-from appulse.operators.percentiles import PERCENTILES, share_of
+from appulse.operators.percentiles import FREQUENT, PERCENTILES, least_share, share_of
 from appulse.windows.frames import Rule
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from appulse.model.uncertainty import Model
 
 UNCONDITIONAL = ("sum", "count")  # others there are only where a row exists
-AGGREGATES = (*UNCONDITIONAL, "mean", "min", "max", "std", "median", *PERCENTILES)
+AGGREGATES = (*UNCONDITIONAL, "mean", "min", "max", "std", "median", *PERCENTILES, *FREQUENT)
 _MOMENTS = {"sum": 0, "mean": 2, "count": 4}
 
 
@@ -331,6 +332,9 @@ class _Evaluation:
             if asked.aggregate == "std":
                 found.append(self._spread(asked))
                 continue
+            if (share := least_share(asked.aggregate)) is not None:
+                found.append(self._frequent(asked, share))
+                continue
             if asked.aggregate in ("min", "max"):
                 moments, distribution = self._extreme(asked)
             elif share_of(asked.aggregate) is not None:
@@ -384,6 +388,13 @@ class _Evaluation:
         if not self._plan.distribution:
             return out, None
         return out, self._joined(self._shares(value[a:b], chance[a:b]) for a, b in pairwise(at.tolist()))
+
+    def _frequent(self, asked: AggregateSpec, share: float) -> Answer:
+        """Values with their numbers of rows in the mean over the worlds, and nothing else."""
+        rows = kernels.UncertainRows(self._exist, *self._points_of(asked.dimension))
+        at, value, count = frequent(self._begin, self._end, rows, self._plan.size, share)
+        none = np.empty(0)
+        return Answer(none, none, none, Distribution(at, value, count, none))
 
     def _spread(self, asked: AggregateSpec) -> Answer:
         """The deviation of rows that are all there, as the call has made sure."""

@@ -24,8 +24,9 @@ from appulse.model.columns import is_list
 from appulse.model.encode import infer_dimensions
 from appulse.model.objects import Objects
 from appulse.model.times import from_micros
-from appulse.model.uncertainty import Position, Samples, is_certain, names
+from appulse.model.uncertainty import Form, Position, Samples, is_certain, names
 from appulse.operators.attributes import dimension_of
+from appulse.operators.percentiles import least_share
 from appulse.operators.relational import (
     AGGREGATES,
     UNCONDITIONAL,
@@ -50,14 +51,19 @@ if TYPE_CHECKING:
     from appulse.operators.relational import Answer, Distribution
     from appulse.windows.definitions import Window
 
-_ONE = one_of(*AGGREGATES, shown=(*AGGREGATES[:7], "p1", "... p99"))
+_ONE = one_of(*AGGREGATES, shown=(*AGGREGATES[:7], "p1", "... p99", "frequent1", "... frequent99"))
 _GIVEN = several(_ONE, "at least one aggregate", least=1, single=str)
 _MAPPED = mapping(NAME, _GIVEN, "a mapping such as {'load': ['sum', 'max']}", least=1)
 Aggregates: TypeAlias = Annotated[Mapping[str, str | Sequence[str]], _MAPPED]
 #: A distribution in an answer.
 DISTRIBUTION = pa.list_(pa.struct([("value", pa.float64()), ("probability", pa.float64())]))
 
+#: Values and how many rows have them, in an answer.
+FREQUENT_VALUES = pa.list_(pa.struct([("value", pa.float64()), ("count", pa.float64())]))
+
 _DEFAULTS = {"distribution": False, "single_valued": False}
+# Models whose values may be equal.
+_LISTED = (Form.POINT, Form.SAMPLES)
 # The lanes of blocks in a snapshot.
 _WAITS, _HELD = 0, 1
 
@@ -94,6 +100,9 @@ class AggregateCall(ObjectsCall):
         fields = [*self.partitions, ("time", self.encoding.time_type)]
         for asked in self.plan.asked:
             name = f"{asked.column}_{asked.aggregate}"
+            if least_share(asked.aggregate) is not None:
+                fields.append((name, FREQUENT_VALUES))
+                continue
             fields += [(name, pa.float64()), (f"{name}_std", pa.float64())]
             if asked.aggregate not in UNCONDITIONAL:
                 fields.append((f"{name}_exists", pa.float64()))
@@ -148,6 +157,11 @@ def resolve_aggregate(
         raise BadArgument(
             f"'std' is of rows that are certain, and those of stream {name!r} are not. Ask for 'p16' and 'p84', which "
             "are over all possible worlds."
+        )
+    if any(least_share(asked.aggregate) is not None for asked in plan.asked) and model.form not in _LISTED:
+        raise BadArgument(
+            f"Frequent values are of rows whose values are listed, and those of stream {name!r} are spread: "
+            f"{stream.value!r}. Give ap.Exact or ap.Samples, or ask for percentiles."
         )
     partitions = tuple((column, column_type(schema, column, name)) for column in stream.partitions)
     return AggregateCall(
@@ -274,6 +288,9 @@ def aggregate_table(found: Found, call: AggregateCall) -> pa.Table:
         from_micros(found.time, call.encoding.time_type, call.encoding.unit),
     ]
     for asked, answer in zip(call.plan.asked, found.answers, strict=True):
+        if least_share(asked.aggregate) is not None and answer.distribution is not None:
+            columns.append(_distribution_column(answer.distribution, FREQUENT_VALUES))
+            continue
         columns += _answer_columns(answer, conditional=asked.aggregate not in UNCONDITIONAL)
     return pa.Table.from_arrays(columns, schema=call.answer_schema)
 
@@ -284,7 +301,7 @@ def _answer_columns(answer: Answer, *, conditional: bool) -> Iterator[pa.Array]:
     if conditional:
         yield pa.array(answer.exists)
     if answer.distribution is not None:
-        yield _distribution_column(answer.distribution)
+        yield _distribution_column(answer.distribution, DISTRIBUTION)
         yield pa.array(answer.distribution.error)
 
 
@@ -292,7 +309,7 @@ def _with_nulls(values: NDArray[np.float64]) -> pa.Array:
     return pa.array(values, mask=np.isnan(values))
 
 
-def _distribution_column(distribution: Distribution) -> pa.Array:
-    fields = list(DISTRIBUTION.value_type)
+def _distribution_column(distribution: Distribution, kind: pa.ListType) -> pa.Array:
+    fields = list(kind.value_type)
     atoms = pa.StructArray.from_arrays([pa.array(distribution.value), pa.array(distribution.chance)], fields=fields)
-    return pa.ListArray.from_arrays(pa.array(distribution.first, pa.int32()), atoms).cast(DISTRIBUTION)
+    return pa.ListArray.from_arrays(pa.array(distribution.first, pa.int32()), atoms).cast(kind)
