@@ -110,7 +110,7 @@ def watch(
 
     Of each event: thing, fence, kind, time, begin of the visit and its readings; its probability and the highest one.
     """
-    room = 64 + 2 * readings.thing.shape[0]
+    room = 64 + min(_MANY, 4 * readings.thing.shape[0])
     happened, chances, events = np.empty((room, 6), np.int64), np.empty((room, 2)), 0
     kept, highest, going = np.empty((64, 5), np.int64), np.empty((64, 2)), 0
     own, best, inside = np.empty((8, 5), np.int64), np.empty((8, 2)), 0
@@ -223,3 +223,16 @@ def _record(
     happened[at, 0], happened[at, 1], happened[at, 2], happened[at, 3] = own[k, 0], own[k, 1], kind, time
     happened[at, 4], happened[at, 5] = own[k, 2], own[k, 4]
     chances[at, 0], chances[at, 1] = probability, best[k, 0]
+
+
+@exact_kernel
+def columns(happened: Ints, chances: Floats, order: Ints) -> tuple[Ints, Ints, Ints, Ints, Floats, Ints, Ints, Floats]:
+    """Events in an order: thing, fence, kind, time, probability, begin of the visit, its readings, the highest one."""
+    n = order.shape[0]
+    whole, real = np.empty((6, n), np.int64), np.empty((2, n))
+    for k in range(n):
+        at = order[k]
+        for column in range(6):
+            whole[column, k] = happened[at, column]
+        real[0, k], real[1, k] = chances[at, 0], chances[at, 1]
+    return whole[0], whole[1], whole[2], whole[3], real[0], whole[4], whole[5], real[1]

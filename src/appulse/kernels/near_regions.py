@@ -220,7 +220,7 @@ def nearby(
             begin[k], count[k] = total, found
             region[total : total + found], free[total : total + found] = near[:found], np.nan
             total += found
-    return Near(begin, count, region, free)
+    return Near(begin, count, region[:total], free[:total])
 
 
 @exact_kernel

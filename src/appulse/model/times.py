@@ -159,7 +159,8 @@ def from_micros(micros: NDArray[np.int64], kind: pa.DataType, unit: str) -> pa.A
         return pa.array(micros).view(pa.timestamp("us")).cast(kind, safe=False)
     times, per = (1_000, 1) if unit == "ns" else (1, UNITS[unit])
     if pa.types.is_integer(kind):
-        return _in(kind, pa.array(micros * times // per))
+        whole = micros * times if times > 1 else micros
+        return _in(kind, pa.array(whole // per if per > 1 else whole))
     if pa.types.is_decimal(kind):  # exact; through a double 0.1 would come out as 0.100000000000000006
         least = Decimal(1).scaleb(-kind.scale)
         return pa.array([(Decimal(m) * times / per).quantize(least, context=_WIDE) for m in micros.tolist()], kind)

@@ -14,6 +14,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from appulse.kernels import fences as kernels
+from appulse.kernels.cells import packed_order
 from appulse.kernels.geodesic import Earth
 from appulse.kernels.near_regions import TAIL, Reach, Readings, curve_of
 from appulse.model.batch import Batch
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from appulse.model.regions import RegionSet
 
 _NO_EARTH = Earth(1.0, 1.0)
+_FOREVER, _WORD = np.iinfo(np.int64).max, 63
 
 
 @dataclass(frozen=True)
@@ -74,9 +76,13 @@ class Visits(Batch):
 
 
 class Happened(NamedTuple):
-    """Events, in order of time: whose they are, at which fence, of which kind, when, and of which visit."""
+    """Events, in order of time: whose they are, at which fence, of which kind, when, and of which visit.
+
+    ``key`` has the keys of all things, and ``thing`` the place of each event's among them.
+    """
 
     key: Bytes
+    thing: NDArray[np.int64]
     fence: NDArray[np.int64]
     kind: NDArray[np.int64]
     time: NDArray[np.int64]
@@ -117,7 +123,8 @@ class Fences:
         thing = things(key, group)
         visits = _held(held, thing[:known])
         own = np.concatenate([part.time for part in parts]) if parts else np.empty(0, np.int64)
-        order = np.lexsort((own, thing[known:]))  # stable: canonical order within a time
+        by_time = _order(own)  # stable: canonical order within a time
+        order = by_time[_order(thing[known:][by_time])]
         readings = _readings(parts, thing[known:], own, plan.earth, order)
         now = complete if last is None else last
         dwell = -1 if plan.dwell is None else plan.dwell
@@ -153,16 +160,14 @@ class Fences:
             best[:, 1].copy(),
             None if group is None else group.take(first[kept[:, 0]]),
         )
-        whose = key.take(first[found[:, 0]])
+        whose = key.take(first)
         if crossed is not None:
+            crossed.whole[:, 0] = len(whose) + np.arange(len(crossed.key))
             whose = Bytes.concat([whose, crossed.key])
             found = np.vstack([found, crossed.whole])
             chances = np.vstack([chances, np.column_stack([crossed.probability] * 2)])
-        by_time = np.argsort(found[:, 3], kind="stable")  # those of a thing are in order
-        found, chances, whose = found[by_time], chances[by_time], whose.take(by_time)
-        return Happened(
-            whose, found[:, 1], found[:, 2], found[:, 3], chances[:, 0], found[:, 4], found[:, 5], chances[:, 1]
-        )
+        # Those of a thing are in order.
+        return Happened(whose, *kernels.columns(found, chances, _order(found[:, 3])))
 
     def __len__(self) -> int:
         pending = None if self.crossings is None else self.crossings.pending
@@ -208,4 +213,13 @@ def _readings(
 
 def _nothing() -> Happened:
     ints, floats = np.empty(0, np.int64), np.empty(0)
-    return Happened(Bytes.of([]), ints, ints, ints, floats, ints, ints, floats)
+    return Happened(Bytes.of([]), ints, ints, ints, ints, floats, ints, ints, floats)
+
+
+def _order(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where the numbers are from the least to the greatest; equal ones stay in order."""
+    least, places = int(numbers.min(initial=_FOREVER)), len(numbers).bit_length()
+    bits = (int(numbers.max(initial=least)) - least).bit_length()
+    if bits + places >= _WORD:
+        return np.argsort(numbers, kind="stable")
+    return packed_order(numbers - least, bits, places)[1]

@@ -242,23 +242,25 @@ def fence_table(happened: Happened, call: FenceCall) -> pa.Table:
     def times(micros: Any) -> pa.Array:
         return from_micros(micros, call.time_type, call.encoding.unit)
 
+    keys = decode(happened.key, call.key_type)
     if call.emit == VISITS:
         over = np.flatnonzero(happened.kind == KINDS.index("exit"))
         columns = [
             call.fences.get().names.take(pa.array(happened.fence[over])),
-            decode(happened.key.take(over), call.key_type),
+            keys.take(pa.array(happened.thing[over])),
             times(happened.since[over]),
             times(happened.time[over]),
             pa.array(happened.readings[over]),
             pa.array(happened.highest[over]),
         ]
         return pa.Table.from_arrays(columns, schema=call.answer_schema)
+    since, crossed = times(happened.since), happened.kind == KINDS.index("cross")
     columns = [
         call.fences.get().names.take(pa.array(happened.fence)),
-        decode(happened.key, call.key_type),
-        pa.array(np.array(KINDS, object)[happened.kind], pa.string()),
+        keys.take(pa.array(happened.thing)),
+        pa.array(KINDS).take(pa.array(happened.kind)),
         times(happened.time),
         pa.array(happened.probability),
-        pc.if_else(pa.array(happened.kind == KINDS.index("cross")), None, times(happened.since)),
+        since if not crossed.any() else pc.if_else(pa.array(crossed), None, since),
     ]
     return pa.Table.from_arrays(columns, schema=call.answer_schema)
