@@ -11,6 +11,10 @@ Polygons of 5 to 500 corners are made around the readings of five cabs of San Fr
 * ``flicker_ratio``: false events a day of point in polygon over ours, where true entries are reported as promptly, on
   tracks whose truth is known; interpolated between choices of ``enter`` and ``leave``. ``nested_ratio`` is that of two
   nested fences, ``wait_ratio`` that of a dwell timer, each at its best promptness that ours has, too.
+* ``false_events_predicted``: false events that ``fence_advice`` expects, from the same readings, over those observed:
+  of all choices the one that is farthest from 1.
+* ``events_of_matches``: our time with normal errors for events over that of `QueryMatch` with the same fences, for one
+  batch.
 * ``spark_of_pass``: our throughput on Spark over that of the same fixes through a pandas UDF that does nothing.
 """
 
@@ -131,6 +135,16 @@ def by_us(
     return seconds, events + count(watched.drain())
 
 
+def by_matching(fences: pa.Table, batch: pa.Table, value: Any) -> float:
+    """Seconds to match a batch with fences that are there already."""
+    standing = ap.QueryMatch(ap.Stream(None, key="thing", time="t", value=value), probability=0.9)
+    standing.change(fences)
+    standing.push(batch.slice(0, 0))
+    begin = time.perf_counter()
+    standing.push(batch)
+    return time.perf_counter() - begin
+
+
 def in_bulk(track: pd.DataFrame, *, quick: bool) -> dict[str, float | None]:
     """Batches of a million fixes."""
     zones = make_zones(track["x"].to_numpy(), track["y"].to_numpy(), _POLYGONS[quick])
@@ -146,15 +160,19 @@ def in_bulk(track: pd.DataFrame, *, quick: bool) -> dict[str, float | None]:
     theirs, expected = by_tree(zones, batches())
     ours, found = by_us(fences, batches(), exact, enter=1.0, leave=1.0)
     blurred, _ = by_us(fences, batches(), normal, enter=0.9, leave=0.1)
+    by_matching(small, whole.slice(0, 10_000), normal)
+    matched = by_matching(fences, whole.slice(0, _BATCH), normal)
     plain_visits, _ = by_us(fences, batches(), exact, enter=1.0, leave=1.0, emit="visits")
     visits, _ = by_us(fences, batches(), normal, enter=0.9, leave=0.1, emit="visits")
     if found != expected:
         raise RuntimeError(f"{found:,} entries by us, {expected:,} by the tree")
     say(f"{len(whole):,} fixes, {len(zones):,} polygons, {found:,} entries: {ours:.2f} s, tree {theirs:.2f} s")
     say(f"with errors {blurred:.2f} s; visits {plain_visits:.2f} s, with errors {visits:.2f} s")
+    say(f"a batch with errors matched in {matched:.2f} s")
     return {
         "vs_strtree": theirs / ours,
         "gaussian_of_exact": blurred / ours,
+        "events_of_matches": blurred / _BATCHES[quick] / matched,
         "gaussian_of_exact_visits": visits / plain_visits,
     }
 
@@ -181,7 +199,13 @@ def flicker(track: pd.DataFrame) -> dict[str, float | None]:
     for enter, leave in _CHOICES:
         found = ap.fence_events(stream, fences, enter=enter, leave=leave, emit="visits").to_pandas()
         ours.append(rated(f"ours {enter}, {leave}", found.rename(columns={"query": "zone", "key": "thing"})))
+    high, low = (sorted({choice[k] for choice in _CHOICES}) for k in range(2))
+    advice = ap.fence_advice(stream, fences, enter=high, leave=low, draws=1).to_pylist()
+    expected = {(row["enter"], row["leave"]): row["false_events"] / DAYS for row in advice}
+    shares = [expected[choice] / one.false_a_day for choice, one in zip(_CHOICES, ours, strict=True)]
+    say("false events expected over observed: " + ", ".join(f"{share:.2f}" for share in shares))
     return {
+        "false_events_predicted": max(shares, key=lambda share: abs(np.log(share))),
         "flicker_ratio": plain.false_a_day / _at(ours, plain.delay),
         "nested_ratio": max(one.false_a_day / _at(ours, one.delay) for one in nested),
         "wait_ratio": max(one.false_a_day / _at(ours, one.delay) for one in waits),

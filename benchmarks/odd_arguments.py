@@ -503,6 +503,8 @@ def _fences() -> Iterator[Target]:
     usual: dict[str, Any] = {"enter": 0.9, "leave": 0.5, "dwell": 5, "emit": "events"}
     usual |= {"on_reject": "collect", "options": None}
     yield Target("fence_events", ap.fence_events, {"stream": stream(), "fences": zones} | usual)
+    asked: dict[str, Any] = {"enter": (0.5, 0.9), "leave": 0.1, "tolerance": 5, "draws": 2, "seed": 1}
+    yield Target("fence_advice", ap.fence_advice, {"sample": stream(), "fences": zones} | asked)
 
     def by_hand(frame: Any, a: Any, fences: Any, **settings: Any) -> None:
         watched = ap.FenceEvents(a, fences, **settings)

@@ -40,7 +40,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "Joins": ("similarity_join", "self_join", "SimilarityJoin"),
     "Association": ("nearest", "Nearest", "assign", "Assign", "outliers", "Outliers"),
     "Motion": ("Straight", "Course", "Velocity", "encounters", "Encounters"),
-    "Fences": ("fence_events", "FenceEvents"),
+    "Fences": ("fence_advice", "fence_events", "FenceEvents"),
     "Incomplete streams": (
         "impute",
         "DependencyImputer",

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         encounters,
         explain,
         explain_pair,
+        fence_advice,
         fence_events,
         filter,
         impute,
@@ -105,6 +106,7 @@ _HOMES = {
         "encounters",
         "explain",
         "explain_pair",
+        "fence_advice",
         "fence_events",
         "filter",
         "impute",
@@ -199,6 +201,7 @@ __all__ = [  # noqa: RUF022 - by topic, as in the reference
     "encounters",
     "Encounters",
     # Fences
+    "fence_advice",
     "fence_events",
     "FenceEvents",
     # Incomplete streams

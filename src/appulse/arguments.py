@@ -261,7 +261,11 @@ Real: TypeAlias = Annotated[float, REAL]
 NotNegative: TypeAlias = Annotated[float, NOT_NEGATIVE]
 Positive: TypeAlias = Annotated[float, POSITIVE]
 Probability: TypeAlias = Annotated[float, number(above=0.0, most=1.0)]
+Probabilities: TypeAlias = Annotated[
+    float | Sequence[float], several(number(above=0.0, most=1.0), "numbers above 0, at most 1", least=1, single=float)
+]
 Count: TypeAlias = Annotated[int, whole(1)]
+Seed: TypeAlias = Annotated[int, whole(0)]
 Name: TypeAlias = Annotated[str, NAME]
 NAMES = several(NAME, "the name of a column, or several", single=str)
 Names: TypeAlias = Annotated[str | Sequence[str], NAMES]

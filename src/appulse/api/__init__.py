@@ -4,7 +4,7 @@ from appulse.api.aggregates import WindowAggregate, window_aggregate
 from appulse.api.association import Assign, Nearest, assign, nearest
 from appulse.api.batches import stream_batches
 from appulse.api.collecting import SampleCollector, collect_samples
-from appulse.api.fences import FenceEvents, fence_events
+from appulse.api.fences import FenceEvents, fence_advice, fence_events
 from appulse.api.joins import SimilarityJoin, explain_pair, self_join, similarity_join
 from appulse.api.motion import Encounters, encounters
 from appulse.api.outlying import Outliers, outliers
@@ -34,6 +34,7 @@ __all__ = [
     "encounters",
     "explain",
     "explain_pair",
+    "fence_advice",
     "fence_events",
     "filter",
     "impute",

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
+import pyarrow as pa
+
 from appulse.api.by_hand import Bare, ByHand
 from appulse.api.results import Framed, is_spark, remember
-from appulse.arguments import OnReject, Probability, checked
+from appulse.arguments import Count, OnReject, Probabilities, Probability, Seed, checked
 from appulse.engines.fences.call import EmitFences, resolve_fences
 from appulse.engines.options import Options, options_of
+from appulse.errors import BadArgument
 from appulse.model.stream import Result
 from appulse.model.times import Duration
 
@@ -82,6 +85,49 @@ def fence_events(
     engine = LocalFences(resolve_fences(stream, table.schema, regions, **settings))
     result = engine.answers({engine.call.encodings[0].name: table})
     return cast("Result", remember(result, engine.rejects(), engine.call))
+
+
+@checked
+def fence_advice(
+    sample: Framed[Any],
+    fences: Any,
+    *,
+    enter: Probabilities = (0.5, 0.7, 0.9, 0.95),
+    leave: Probabilities = (0.5, 0.1, 0.01, 0.0001),
+    tolerance: Duration = "1 minute",
+    draws: Count = 4,
+    seed: Seed = 0,
+) -> pa.Table:
+    """How many false and missed events to expect of each choice of ``enter`` and ``leave`` of `fence_events`.
+
+    ``sample`` is a stretch of the stream (`Stream` of a pyarrow, pandas or Polars frame), ``fences`` are as in
+    `fence_events`. ``draws`` times a likely track of each thing is drawn: one that may have led to its readings, given
+    their errors. Readings of that track are drawn anew with the same errors, and their events are held against those
+    of the track itself. So the figures follow from the errors that the stream states; if these are too small, so are
+    the figures.
+
+    A visit is true if it overlaps one of the track, by ``tolerance``, that no earlier visit has; others are two false
+    events each. Visits of the track that last ``tolerance`` or longer and that no visit reports are two missed events.
+
+    Columns: ``enter, leave, true_events, false_events, missed_events, delay, never``: the events are over the time of
+    the sample, means of the draws; ``true_events`` are those of the tracks, ``delay`` is how late true entries are
+    reported (mean, seconds; null if none is), and ``never`` how many fences are too small for the least error of the
+    sample to be entered at all. Choices with ``leave`` above ``enter`` are left out. Rows that `fence_events` would
+    reject are left out, too.
+
+    Example::
+
+        day = ap.Stream(fixes, key="van", time="at", value=ap.Position("lat", "lon", sigma="accuracy"))
+        advice = ap.fence_advice(day, zones, enter=(0.8, 0.9, 0.95), leave=(0.1, 0.01))
+    """
+    from appulse.engines.fences.advice import advice_table
+    from appulse.engines.local import as_table
+
+    if is_spark(sample.frame):
+        raise BadArgument("fence_advice() takes a sample in this process. Give frame.limit(100_000).toArrow().")
+    table, some = as_table(sample.frame), options_of(None, "fence_events")
+    high, low = ((one,) if isinstance(one, float) else one for one in (enter, leave))
+    return advice_table(sample, table, _regions(fences), high, low, tolerance, draws, seed, some)
 
 
 @checked

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from appulse.model.objects import Objects
     from appulse.model.regions import RegionSet
 
-_NO_EARTH = Earth(1.0, 1.0)
+#: What kernels are given in a plane.
+NO_EARTH = Earth(1.0, 1.0)
 _FOREVER, _WORD = np.iinfo(np.int64).max, 63
 
 
@@ -125,7 +126,7 @@ class Fences:
         own = np.concatenate([part.time for part in parts]) if parts else np.empty(0, np.int64)
         by_time = _order(own)  # stable: canonical order within a time
         order = by_time[_order(thing[known:][by_time])]
-        readings = _readings(parts, thing[known:], own, plan.earth, order)
+        readings = readings_of(parts, thing[known:], own, plan.earth, order)
         now = complete if last is None else last
         dwell = -1 if plan.dwell is None else plan.dwell
         rules = kernels.Rules(plan.enter, plan.leave, dwell, plan.reach, plan.highest, now, last is not None)
@@ -137,7 +138,7 @@ class Fences:
             readings,
             visits,
             rules,
-            plan.earth or _NO_EARTH,
+            plan.earth or NO_EARTH,
             plan.earth is not None,
         )
         first = np.zeros(int(thing.max()) + 1, np.int64)
@@ -196,13 +197,14 @@ def _held(visits: Visits | None, thing: NDArray[np.int64]) -> kernels.Visits:
     return kernels.Visits(whole, np.column_stack([visits.highest, visits.last])[order])
 
 
-def _readings(
+def readings_of(
     parts: Sequence[Objects],
     thing: NDArray[np.int64],
     time: NDArray[np.int64],
     earth: Earth | None,
     order: NDArray[np.int64],
 ) -> Readings:
+    """Rows as kernels take them, in an order of theirs."""
     if not parts:
         none = np.empty((0, 2))
         return Readings(thing, time, none, none, np.empty((0, 3)), np.empty(0), np.empty(0))

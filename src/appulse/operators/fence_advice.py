@@ -1,0 +1,171 @@
+"""What thresholds of fences are worth: false and missed events to expect, by the errors that a sample has.
+
+Tracks are drawn that may have led to the readings of the sample, and readings of each are drawn anew, with the errors
+that the sample's have. Events of these readings are held against those of the track itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from appulse.kernels import fences as kernels
+from appulse.kernels.likely_tracks import Motion, compare_visits, draw_tracks
+from appulse.kernels.near_regions import Readings, curve_of
+from appulse.model.positions import centred
+from appulse.operators.fences import NO_EARTH, FencePlan, readings_of
+from appulse.operators.legs import things
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from appulse.kernels.geodesic import Earth
+    from appulse.model.objects import Objects
+    from appulse.model.regions import RegionSet
+
+# Readings before and after a step whose means say whether the thing moved, and the square of how far apart, in
+# deviations, they are if it did: for one that stands still in 1 % of cases.
+_AROUND, _MOVED = 4, 9.21
+# What is left of the variance of a step where those that are farther are cut off.
+_CUT = 0.9535
+_TURN = 360.0
+
+
+class Expected(NamedTuple):
+    """What is expected of a choice of thresholds; ``delay`` in microseconds, NaN if no true visit was reported."""
+
+    enter: float
+    leave: float
+    true_events: float
+    false_events: float
+    missed_events: float
+    delay: float
+
+
+def advise(
+    rows: Objects,
+    regions: RegionSet,
+    earth: Earth | None,
+    choices: Sequence[tuple[float, float]],
+    slack: int,
+    draws: int,
+    seed: int,
+) -> list[Expected]:
+    """What to expect of each choice of ``enter`` and ``leave`` over the time of the sample: means over the draws."""
+    thing = things(rows.key, rows.group)
+    order = np.lexsort((rows.time, thing))
+    readings = readings_of([rows], thing, rows.time, earth, order)
+    error = readings.scale**-2.0
+    path = _unwrapped(readings) if earth is not None else readings.at
+    motion = _motion(readings, path, error)
+    chance = np.random.default_rng(seed)
+    totals = np.zeros((len(choices), 5))
+    for _ in range(draws):
+        true_path = np.empty_like(path)
+        draw_tracks(readings.thing, path, error, motion, chance.standard_normal((len(path), 4)), true_path)
+        seen_path = true_path + np.sqrt(error) * chance.standard_normal(path.shape)
+        sharp = readings._replace(
+            scale=np.full_like(error, np.inf), sigma=np.zeros(len(error)), exists=np.ones(len(error))
+        )
+        truth = _visits(_moved(sharp, true_path, earth), regions, earth, 1.0, 1.0)
+        seen = _moved(readings, seen_path, earth)
+        for k, (enter, leave) in enumerate(choices):
+            totals[k] += _held_against(_visits(seen, regions, earth, enter, leave), truth, slack)
+    found = totals / draws
+    return [
+        Expected(high, low, found[k, 0], found[k, 1], found[k, 2], found[k, 3] / found[k, 4] if found[k, 4] else np.nan)
+        for k, (high, low) in enumerate(choices)
+    ]
+
+
+def _unwrapped(readings: Readings) -> NDArray[np.float64]:
+    """Longitudes and latitudes without the leap at the 180th meridian."""
+    step = np.diff(readings.at[:, 0], prepend=readings.at[:1, 0])
+    step -= _TURN * np.round(step / _TURN)
+    return np.column_stack([readings.at[:1, 0] + np.cumsum(step), readings.at[:, 1]])
+
+
+def _moved(readings: Readings, path: NDArray[np.float64], earth: Earth | None) -> Readings:
+    """The readings elsewhere."""
+    if earth is None:
+        return readings._replace(at=path)
+    lon, lat = path[:, 0] - _TURN * np.round(path[:, 0] / _TURN), path[:, 1].clip(-90.0, 90.0)
+    return readings._replace(at=np.column_stack([lon, lat]), place=centred(lat, lon, earth))
+
+
+def _motion(readings: Readings, path: NDArray[np.float64], error: NDArray[np.float64]) -> Motion:
+    """How the things of a sample move, by what their steps have beyond the errors of their ends."""
+    new = np.append(True, np.diff(readings.thing) != 0)[: len(path)]
+    step, both = np.diff(path, axis=0, prepend=path[:1]), error + np.roll(error, 1, axis=0)
+    gap = np.maximum(1e-6, np.diff(readings.time, prepend=readings.time[:1]) / 1e6)
+    moves, wide = _moves(readings.thing, path, error), gap[:, None]
+    move, still = moves & ~new, ~moves & ~new
+    on = np.flatnonzero(move[:-1] & move[1:])  # and on at the next step
+    turn = step[on + 1] / wide[on + 1] - step[on] / wide[on]
+    noise = error[on - 1] / wide[on] ** 2 + error[on] * (1.0 / wide[on] + 1.0 / wide[on + 1]) ** 2
+    noise += error[on + 1] / wide[on + 1] ** 2
+    return Motion(
+        moves,
+        gap,
+        _beyond(turn**2 - noise, (gap[on] + gap[on + 1]) / 3.0),
+        _beyond(step[move] ** 2 - both[move], gap[move] ** 2),
+        _beyond(step[still] ** 2 - _CUT * both[still], gap[still]),
+    )
+
+
+def _beyond(variances: NDArray[np.float64], shares: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The variance that adds up to some, each having a share of it."""
+    found: NDArray[np.float64] = variances.sum(axis=0) / max(shares.sum(), 1e-300)
+    return np.maximum(0.0, found)
+
+
+def _moves(thing: NDArray[np.int64], path: NDArray[np.float64], error: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Whether a thing moved on its way to each reading, by the means of a few readings before and after."""
+    n, here = len(path), np.arange(len(path))
+    begin = np.searchsorted(thing, thing)
+    end = np.searchsorted(thing, thing, side="right")
+    low, high = np.maximum(begin, here - _AROUND), np.minimum(end, here + _AROUND)
+    sums = np.vstack([np.zeros((1, 4)), np.cumsum(np.hstack([path - path[:1], error]), axis=0)])
+    before, after = np.maximum(1, here - low)[:, None], np.maximum(1, high - here)[:, None]
+    earlier, later = sums[here] - sums[low], sums[high] - sums[here]
+    apart = later[:, :2] / after - earlier[:, :2] / before
+    variance = later[:, 2:] / after**2 + earlier[:, 2:] / before**2
+    with np.errstate(divide="ignore", invalid="ignore"):
+        square = np.where(apart == 0.0, 0.0, apart**2 / variance).sum(axis=1)
+    return (square > _MOVED) if n else np.zeros(0, bool)
+
+
+def _visits(
+    readings: Readings, regions: RegionSet, earth: Earth | None, enter: float, leave: float
+) -> NDArray[np.int64]:
+    """Visits by thing, fence and begin: thing, fence, begin, end; those that go on end after the last reading."""
+    plan = FencePlan(enter, leave, None, False, earth)  # noqa: FBT003 - the highest probability is not asked for
+    last = int(readings.time.max(initial=0))
+    rules = kernels.Rules(enter, leave, -1, plan.reach, False, last, True)  # noqa: FBT003
+    none = kernels.Visits(np.empty((0, 5), np.int64), np.empty((0, 2)))
+    arrays, index = regions.arrays, regions.index
+    curve = curve_of(arrays, index.level)
+    found, _, kept, _ = kernels.watch(index, arrays, curve, readings, none, rules, earth or NO_EARTH, earth is not None)
+    over = found[found[:, 2] == kernels.EXIT][:, [0, 1, 4, 3]]
+    going = np.column_stack([kept[:, :3], np.full(len(kept), last + 1)])
+    whole = np.vstack([over, going])
+    return whole[np.lexsort((whole[:, 2], whole[:, 1], whole[:, 0]))]
+
+
+def _held_against(
+    found: NDArray[np.int64], truth: NDArray[np.int64], slack: int
+) -> tuple[float, float, float, float, float]:
+    """True, false and missed events, the sum of the delays of true visits, and how many there are.
+
+    True visits shorter than the slack need not be reported.
+    """
+    taken = np.empty(len(truth), np.int64)
+    compare_visits(found, truth, slack, taken)
+    known, long = taken >= 0, truth[:, 3] - truth[:, 2] >= slack
+    timely = np.flatnonzero(known & long)
+    late = np.maximum(0, found[taken[timely], 2] - truth[timely, 2])
+    false, missed = len(found) - int(known.sum()), int((long & ~known).sum())
+    return 2.0 * len(truth), 2.0 * false, 2.0 * missed, float(late.sum()), float(len(timely))
