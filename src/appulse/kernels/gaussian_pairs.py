@@ -34,6 +34,9 @@ def gaussian_pairs(
 
     Where there is a ``table``, it is that of the deviation of all pairs, and of their one epsilon.
     """
+    if table.pieces.shape[0]:
+        _pairs_by_table(pairs, threshold, use_bounds, one, other, table, probability)
+        return
     left, right = pairs
     left_centre, left_mass, left_sigma = one
     right_centre, right_mass, right_sigma = other
@@ -60,7 +63,38 @@ def gaussian_pairs(
             # The ball lies in a half-space whose border is epsilon away from its centre.
             if use_bounds and mass * phi((epsilon - distance) / deviation) < threshold - 1e-12:
                 probability[i] = np.nan
-            elif table.pieces.shape[0]:
-                probability[i] = mass * looked_up(table, distance)
             else:
                 probability[i] = mass * ball_probability(distance, deviation, epsilon, d)
+
+
+@kernel
+def _pairs_by_table(
+    pairs: RowPairs,
+    threshold: float,
+    use_bounds: bool,
+    one: Gaussians,
+    other: Gaussians,
+    table: BallTable,
+    probability: Floats,
+) -> None:
+    """As `gaussian_pairs`, where all pairs have one deviation: the half-space rules out all beyond one distance."""
+    left, right = pairs
+    d = one.centre.shape[1]
+    farthest = np.inf
+    if use_bounds and threshold > 1e-12:
+        # Of pairs that surely exist, so of all others, too.
+        low, high = -40.0, 40.0
+        while high - low > 1e-9:
+            middle = 0.5 * (low + high)
+            low, high = (middle, high) if phi(middle) < threshold - 1e-12 else (low, middle)
+        farthest = table.epsilon - low * table.deviation
+    for i in range(left.shape[0]):
+        a, b = left[i], right[i]
+        mass = one.mass[a] * other.mass[b]
+        square = 0.0
+        for k in range(d):
+            gap = one.centre[a, k] - other.centre[b, k]
+            square += gap * gap
+        distance = math.sqrt(square)
+        far = (mass < threshold) | (distance > farthest)
+        probability[i] = np.nan if far else mass * looked_up(table, distance)

@@ -39,6 +39,15 @@ def gather(offsets: Ints, data: NDArray[Any], index: Ints) -> tuple[Ints, NDArra
 
 
 @kernel
+def are_words(offsets: Ints) -> bool:
+    """Whether all strings are of eight bytes."""
+    others = 0
+    for i in range(len(offsets) - 1):
+        others += offsets[i + 1] - offsets[i] != 8
+    return others == 0
+
+
+@kernel
 def take_words(words: Hashes, index: Ints) -> Hashes:
     """Strings of eight bytes at ``index``, as numbers: one move each, and no look at offsets."""
     out = np.empty(len(index), np.uint64)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from appulse.kernels.strings import gather, take_words
+from appulse.kernels.strings import are_words, gather, take_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -127,7 +127,7 @@ class Ragged(Generic[Values]):
             return type(self)(offsets, _KIND[type(values)].take(values, at))
         taken: Any  # as the values are
         index = np.asarray(index, np.int64)
-        if values.dtype == np.uint8 and len(values) == _WORD * len(self) and (self.counts == _WORD).all():
+        if values.dtype == np.uint8 and len(values) == _WORD * len(self) and are_words(self.offsets):
             taken = take_words(values.view(np.uint64), index).view(np.uint8)
             return type(self)(np.arange(len(index) + 1) * _WORD, taken)
         if values.ndim == 1:

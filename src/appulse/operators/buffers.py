@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from appulse.kernels.strings import gather_runs
+from appulse.kernels.strings import are_words, gather_runs
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
@@ -122,7 +122,7 @@ class Arena:
         arena = cls(values.dtype)
         arena._values, arena._begin = Column.of(values), Column.of(offsets[:-1])
         arena._length = Column.of(np.diff(offsets))
-        arena.words = arena.words and arena._all_words(arena.length)
+        arena.words = arena.words and are_words(offsets)
         return arena
 
     @property
@@ -150,12 +150,8 @@ class Arena:
         new, lengths = self._begin.rows.grow(len(offsets) - 1), offsets[1:] - offsets[:-1]
         self._begin.data[new] = offsets[:-1] + (self.base + len(self._values) - offsets[0])
         self._length.data[new] = lengths
-        self.words = self.words and self._all_words(lengths)
+        self.words = self.words and are_words(offsets)
         self._values.extend(values[offsets[0] : offsets[-1]])
-
-    @staticmethod
-    def _all_words(lengths: NDArray[np.int64]) -> bool:
-        return bool((lengths == _WORD).all())
 
     def take(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[Any]]:
         """The runs of some rows, as (offsets, values)."""

@@ -275,7 +275,7 @@ class WholeJoin:
             near += many
             looked += weight * counts["candidates"]
             self._per_row = max(self._per_row, many / n)
-            answers += weight * sum(len(beside.evaluate(left, right, one)) for one in found)
+            answers += weight * len(beside.evaluate(left, right, CandidatePairs.concat(found))) if found else 0.0
             pairs += _in_windows(self._rows[left].time, self._rows[right].time, plan.windows[left], plan.windows[right])
         rows = sum(map(len, self._stores))
         join.announce(Estimate(rows, pairs / (1 + plan.self_join), near, answers, _SAMPLE**2))

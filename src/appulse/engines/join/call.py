@@ -77,7 +77,7 @@ if TYPE_CHECKING:
 EMITS = ("matches", "changes")
 PROBABILITIES = ("exact", "bounds")
 _TWO = 2
-_FEW = 256  # answers of a small push
+_SHARED = 1 << 16  # rows up to which columns of one value are kept
 #: Samples that match, and what they add to the probability.
 PAIRS = pa.list_(
     pa.struct([("left", pa.list_(pa.float64())), ("right", pa.list_(pa.float64())), ("weight", pa.float64())])
@@ -174,9 +174,17 @@ class JoinCall(ObjectsCall):
         return [encoding.unit for encoding in self.encodings]
 
     @cached_property
-    def repeated(self) -> list[pa.Array]:
-        """Each name as often as a few answers need it."""
-        return [pa.repeat(name, _FEW) for name in self.names]
+    def _repeated(self) -> dict[int, pa.Array]:
+        return {}
+
+    def repeated(self, stream: int, n: int) -> pa.Array:
+        """The name of a stream so often; pushes and parts share the column of one of them."""
+        column = self._repeated.get(stream)
+        if column is None or len(column) < n:
+            column = pa.repeat(self.names[stream], n if n > _SHARED else 2 * n)
+            if n <= _SHARED:
+                self._repeated[stream] = column
+        return column[:n]
 
     @property
     def holds_back(self) -> bool:
@@ -505,7 +513,7 @@ def _named(stream: NDArray[np.int64], call: JoinCall) -> pa.Array:
     first, n = int(stream[0]), len(stream)
     if not (stream == first).all():
         return call.names.take(pa.array(stream))
-    return call.repeated[first][:n] if n <= _FEW else pa.repeat(call.names[first], n)
+    return call.repeated(first, n)
 
 
 def _pairs_column(pairings: Ragged[Pairings], units: Sequence[float] | None) -> pa.Array:
