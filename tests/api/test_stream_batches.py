@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -93,6 +94,30 @@ def test_nothing_is_read_before_it_is_needed_and_what_left_its_window_is_gone() 
         most = max(most, len(engine.operator))
     assert read == {"a": 1_000, "b": 1_000}
     assert 0 < most < 300  # 30 rows a stream are in a window
+
+
+def test_files_are_not_read_ahead(tmp_path: Path) -> None:
+    """However many there are, and however long answers take: not one beyond the next is in memory."""
+    n, files = 50_000, 12
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        for i in range(files):
+            rows = {"k": np.arange(n), "t": 10.0 * i + np.arange(n) / n, "x": np.full(n, 100.0 * (name == "b"))}
+            pq.write_table(pa.table(rows | {"y": rows["x"]}), tmp_path / name / f"{i:02}.parquet")
+    before, most = pa.total_allocated_bytes(), 0
+    join = by_hand()
+    push = join.push
+
+    def slow(**frames: Any) -> pa.Table:
+        nonlocal most
+        time.sleep(0.05)
+        most = max(most, pa.total_allocated_bytes() - before)
+        return push(**frames)
+
+    join.push = slow  # type: ignore[method-assign]
+    ap.stream_batches(join, a=tmp_path / "a", b=tmp_path / "b").read_all()
+    file = 4 * 8 * n
+    assert most < 2 * 5 * file
 
 
 def test_rows_out_of_order_are_late_unless_the_stream_allows_it() -> None:

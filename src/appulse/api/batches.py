@@ -111,8 +111,8 @@ def _opened(frame: Any, rows: int) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]
         except (OSError, pa.ArrowException, ValueError) as error:
             raise BadArgument(f"{str(frame)!r} is no Parquet file and no folder of them: {error}") from None
     if isinstance(frame, ds.Dataset):
-        # Read ahead by one batch: by default it is sixteen, of every one of four files.
-        scanner = frame.scanner(batch_size=rows, batch_readahead=1, fragment_readahead=1)
+        # Threads of Arrow's read on while answers are made, and hold all files in the end.
+        scanner = frame.scanner(batch_size=rows, batch_readahead=1, fragment_readahead=1, use_threads=False)
         return frame.schema, scanner.to_batches()
     if isinstance(frame, pa.RecordBatchReader):
         return frame.schema, iter(frame)

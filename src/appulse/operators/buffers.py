@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 
 _WORD = 8  # bytes
+_MANY = 1 << 16  # rows
 
 
 class Rows:
@@ -30,8 +31,9 @@ class Rows:
     def grow(self, n: int) -> slice:
         """Append ``n`` rows to be filled in; where they are in the ``data`` of each column."""
         if self.end + n > self.room:
-            # Half of it free after moving: so each row is moved a bounded number of times.
-            self._move(max(2 * (len(self) + n), 64, self.room))
+            # Some of it free after moving, so that a row is moved a few times; of many rows less, to save memory.
+            needed = len(self) + n
+            self._move(max(needed + needed // (4 if needed > _MANY else 1), 64, self.room))
         begin, self.end = self.end, self.end + n
         return slice(begin, self.end)
 
