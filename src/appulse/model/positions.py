@@ -114,11 +114,13 @@ def checked_positions(
     table: pa.Table, model: Position, defects: Defects
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Centres and deviations of rows; bad rows are marked."""
-    given = np.column_stack([floats(table[column]) for column in model.columns])
-    finite = np.isfinite(given)
-    defects.mark(~finite.all(axis=1), why.NON_FINITE, lambda i: _listed(model.columns, given[i]))
-    given = np.where(finite, given, 0.0)
-    lat, lon = given[:, 0], given[:, 1]
+    columns = [floats(table[column]) for column in model.columns]
+    finite = np.logical_and.reduce([np.isfinite(column) for column in columns])
+    if not finite.all():
+        given = np.column_stack(columns)
+        defects.mark(~finite, why.NON_FINITE, lambda i: _listed(model.columns, given[i]))
+        columns = [np.where(np.isfinite(column), column, 0.0) for column in columns]
+    lat, lon = columns[0], columns[1]
     good = np.abs(lat) <= 90.0
 
     def outside(i: int) -> str:
@@ -132,7 +134,7 @@ def checked_positions(
         rest = model.errors[len(parts) * 3 :]
         spread = np.hstack([*parts, checked_deviations(table, rest, defects, MOST_ERROR)]) if rest else parts[0]
     places = centred(np.where(good, lat, 0.0), lon, EARTHS[model.earth])
-    return np.column_stack([places, given[:, 2:]]), spread
+    return (np.column_stack([places, *columns[2:]]) if columns[2:] else places), spread
 
 
 def _listed(names: Sequence[str], values: NDArray[np.float64]) -> str:
