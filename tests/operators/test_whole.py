@@ -149,6 +149,35 @@ def test_plain_joins_and_joins_of_positions_take_cells(
     assert len(small_parts) == 2
 
 
+@pytest.mark.parametrize(
+    ("middle", "dims"),
+    [((0.0, 0.0), [1, 2]), ((10.0, 85.0), [0, 2]), ((-80.0, 20.0), [0, 1]), ((30.0, 179.9), [1, 2])],
+)
+@pytest.mark.parametrize("earth", ["wgs84", "sphere", "sky"])
+def test_places_of_one_side_of_the_earth_need_two_coordinates(
+    small_parts: list[Any], middle: tuple[float, float], dims: list[int], earth: str
+) -> None:
+    """Up to 25 degrees from the middle, over the 180th meridian and the pole; those all over the Earth need three."""
+    chance, n = np.random.default_rng(8), 600
+    rows = []
+    for first in (0, n):
+        away = chance.normal(0.0, 8.0, (n, 2)).clip(-25.0, 25.0)
+        lat = np.clip(middle[0] + away[:, 0], -90.0, 90.0)
+        lon = middle[1] + away[:, 1]
+        rows.append(pa.table({"k": np.arange(first, first + n), "t": np.zeros(n), "lat": lat, "lon": lon}))
+    streams = [ap.Stream(table, key="k", time="t", value=ap.Position("lat", "lon", earth=earth)) for table in rows]
+    asked: dict[str, Any] = {"epsilon": 3600.0 if earth == "sky" else 111_000.0, "probability": 1.0, "window": 1}
+    found = ap.similarity_join(streams[0], streams[1], **asked)
+    assert small_parts[0]._laid.layout.dims.tolist() == dims
+    dense = ap.similarity_join(streams[0], streams[1], **asked, options=ap.Options(index="dense"))
+    assert len(dense) > 300
+    assert_same(found, dense)
+    far = rows[1].set_column(3, "lon", pa.array(np.linspace(-180.0, 180.0, n)))
+    everywhere = ap.Stream(far, key="k", time="t", value=ap.Position("lat", "lon", earth=earth))
+    ap.similarity_join(streams[0], everywhere, **asked)
+    assert len(small_parts[1]._laid.layout.dims) == 3 or dims == [0, 1]
+
+
 @pytest.mark.parametrize("different", [None, "g"])
 def test_a_table_with_itself(small_parts: list[Any], different: str | None) -> None:
     """Each pair comes once, the earlier row on the left, and rows of one time by their keys."""

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appulse.kernels.arrays import Whole
+    from appulse.kernels.geodesic import Earth
     from appulse.model.objects import Objects
     from appulse.operators.answers import Answers
     from appulse.operators.similarity_join import SimilarityJoin
@@ -61,6 +62,9 @@ _PAIRS = 1 << 17
 _SAMPLE, _RUN = 256, 16  # in runs of so many
 # Pairs of a row from which on it pays to look up what stands for it beforehand.
 _PLAIN_FROM = 0.5
+# Coordinates of places, and how far out all have to be along one of them, in radii, that cells need not tell them apart
+# by it: the ground is less than 60 degrees steep there.
+_PLACED, _FACING = 3, 0.5
 # A coordinate with fewer cells than this is no help.
 _FEW_CELLS = 4.0
 # A coordinate has at most as many cells, so that its rounding is below a billionth of one.
@@ -356,6 +360,8 @@ def _lay_out(plan: JoinPlan, tables: Sequence[_Table], workers: Workers) -> _Lai
     blur = (np.maximum(np.abs(low), np.abs(high)) + span) * 4e-15
     sides = np.maximum((span + blur) * (1.0 + 1e-8), (high - low) / _MOST_CELLS)
     many = (high - low) / sides
+    if plan.earth is not None:
+        many[_facing(plan.earth, low, high)] = 0.0
     dims = np.sort(np.argsort(-many, kind="stable")[:3])
     dims = dims[many[dims] >= min(_FEW_CELLS, many.max())]
     width = many[dims].astype(np.int64) + 3
@@ -371,6 +377,13 @@ def _lay_out(plan: JoinPlan, tables: Sequence[_Table], workers: Workers) -> _Lai
     strides = [math.prod(lines[k + 1 :]) for k in range(len(lines))]
     layout = Layout(dims, low[dims], 1.0 / sides[dims], width, first, slot, lines[0])
     return _Laid(layout, bits, strides, float(sides[dims].min()))
+
+
+def _facing(earth: Earth, low: NDArray[np.float64], high: NDArray[np.float64]) -> list[int]:
+    """The coordinate that follows from the others, where all places lie on one side of the Earth."""
+    above = np.maximum(low, -high)[:_PLACED]
+    highest = int(above.argmax())
+    return [highest] if above[highest] >= _FACING * earth.b else []
 
 
 def _ends(table: _Table) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
