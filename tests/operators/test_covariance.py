@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import appulse as ap
 from appulse.jobs.sources import GaussianTable, PositionTable
-from appulse.model.covariance import moved, of_ellipses
+from appulse.model.covariance import _extremes, moved, of_ellipses
 from appulse.model.meaning import of_model
 from tests.helpers import geodesics
 
@@ -37,6 +39,18 @@ HERE: dict[str, Any] = {
     "yy": 0.25,
 }
 THERE = HERE | {"id": 2, "x": 2.0}
+
+
+NUMBERS = st.one_of(st.sampled_from([0.0, 1.0, -2.0, 1e150, 1e-150]), st.floats(-1e3, 1e3))
+
+
+@given(st.lists(st.tuples(NUMBERS, NUMBERS, NUMBERS), min_size=1, max_size=8))
+def test_two_dimensions_have_the_eigenvalues_of_a_solver(rows: list[tuple[float, float, float]]) -> None:
+    triangles = np.array(rows)
+    expected = np.linalg.eigvalsh(triangles[:, [0, 1, 1, 2]].reshape(-1, 2, 2))
+    found = np.column_stack(_extremes(triangles, 2))
+    size = np.abs(triangles).max(axis=1, keepdims=True)
+    assert (np.abs(found - expected) <= 1e-14 * size).all()
 
 
 def test_an_ellipse_is_its_covariance() -> None:

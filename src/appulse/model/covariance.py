@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 # A variance may be below zero by this share of the largest: matrices come with the rounding of those who made them.
 _ROUNDING = 1e-9
+_FLAT = 2  # dimensions
 
 
 def width(d: int) -> int:
@@ -98,7 +99,7 @@ def of_ellipses(axes: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def not_covariances(triangles: NDArray[np.float64], d: int) -> NDArray[np.bool_]:
     """Which finite triangles are no covariance, as some variance would be negative."""
-    least, most = (f(np.linalg.eigvalsh(_matrices(triangles, d)), axis=1) for f in (np.min, np.max))
+    least, most = _extremes(triangles, d)
     bad: NDArray[np.bool_] = (least < -_ROUNDING * most) | (most < 0.0)
     return bad
 
@@ -108,12 +109,12 @@ def widest(spread: NDArray[np.float64], model: Model) -> NDArray[np.float64]:
     found: NDArray[np.float64]
     if isinstance(model, Position):
         flat, above = flat_and_above(spread, model)
-        most = np.sqrt(np.linalg.eigvalsh(_matrices(flat, 2))[:, -1]) if flat.shape[1] > 1 else flat[:, 0]
+        most = np.sqrt(_extremes(flat, 2)[1]) if flat.shape[1] > 1 else flat[:, 0]
         found = most if above.shape[1] == 0 else np.hypot(most, above[:, 0])
         return found if flat.shape[1] == 1 else found * (1.0 + 1e-12)
     d = len(model.columns) if isinstance(model, Gaussian) else 1
     if spread.shape[1] == width(d) > 1:
-        found = np.sqrt(np.maximum(np.linalg.eigvalsh(_matrices(spread, d))[:, -1], 0.0))
+        found = np.sqrt(np.maximum(_extremes(spread, d)[1], 0.0))
         return found * (1.0 + 1e-12)
     found = spread.max(axis=1)
     return found
@@ -178,6 +179,16 @@ def _factors(triangles: NDArray[np.float64], d: int) -> NDArray[np.float64]:
             left = matrix[:, m, k] - (factor[:, m, :k] * factor[:, k, :k]).sum(axis=1)
             np.divide(left, factor[:, k, k], out=factor[:, m, k], where=factor[:, k, k] > 0.0)
     return factor
+
+
+def _extremes(triangles: NDArray[np.float64], d: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The least and the greatest eigenvalue of each matrix; of two dimensions without a solver, which costs far more."""
+    if d == _FLAT:
+        one, both, other = triangles.T
+        middle, half = one / 2.0 + other / 2.0, np.hypot(one / 2.0 - other / 2.0, both)
+        return middle - half, middle + half
+    found = np.linalg.eigvalsh(_matrices(triangles, d))
+    return found[:, 0], found[:, -1]
 
 
 def _matrices(triangles: NDArray[np.float64], d: int) -> NDArray[np.float64]:
