@@ -182,12 +182,12 @@ def _factors(triangles: NDArray[np.float64], d: int) -> NDArray[np.float64]:
 
 
 def _extremes(triangles: NDArray[np.float64], d: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The least and the greatest eigenvalue of each matrix; of two dimensions without a solver, which costs far more."""
+    """The least and the greatest eigenvalue of each matrix; of two dimensions without a solver."""
     if d == _FLAT:
         one, both, other = triangles.T
         middle, half = one / 2.0 + other / 2.0, np.hypot(one / 2.0 - other / 2.0, both)
         return middle - half, middle + half
-    found = np.linalg.eigvalsh(_matrices(triangles, d))
+    found: NDArray[np.float64] = np.linalg.eigvalsh(_matrices(triangles, d))
     return found[:, 0], found[:, -1]
 
 
