@@ -187,7 +187,7 @@ def _extremes(triangles: NDArray[np.float64], d: int) -> tuple[NDArray[np.float6
         one, both, other = triangles.T
         middle, half = one / 2.0 + other / 2.0, np.hypot(one / 2.0 - other / 2.0, both)
         return middle - half, middle + half
-    found: NDArray[np.float64] = np.linalg.eigvalsh(_matrices(triangles, d))
+    found = np.asarray(np.linalg.eigvalsh(_matrices(triangles, d)), np.float64)
     return found[:, 0], found[:, -1]
 
 
