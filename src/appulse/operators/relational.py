@@ -183,7 +183,7 @@ class WindowAggregate:
         """
         advanced = self._advance(rows, complete, ended=ended)
         if advanced is None:
-            return Aggregates(None, np.empty(0, np.int64), [_no_answer(self.plan)] * len(self.plan.asked))
+            return Aggregates(None, np.empty(0, np.int64), [_no_answer(self.plan, asked) for asked in self.plan.asked])
         held, windows, stays = advanced
         self.output.add(len(windows.tick))
         answers = _Evaluation(self.plan, held, windows).answers()
@@ -289,11 +289,9 @@ class WindowAggregate:
         return _Windows(group[last][over], tick[over], begin[over], last[over] + 1), stays
 
 
-def _no_answer(plan: AggregatePlan) -> Answer:
-    none = np.empty(0)
-    return Answer(
-        none, none, none, Distribution(np.zeros(1, np.int64), none, none, none) if plan.distribution else None
-    )
+def _no_answer(plan: AggregatePlan, asked: AggregateSpec) -> Answer:
+    none, listed = np.empty(0), plan.distribution or least_share(asked.aggregate) is not None
+    return Answer(none, none, none, Distribution(np.zeros(1, np.int64), none, none, none) if listed else None)
 
 
 def _ends(changes: NDArray[np.bool_]) -> NDArray[np.bool_]:
