@@ -19,6 +19,7 @@ from data_folder import data_at
 
 import appulse as ap
 from appulse.lab.style import QUIET, style, titled
+from appulse.report.encounters_page import encounters_page
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,7 +53,10 @@ def main() -> None:
     columns = ["left_key", "right_key", "kind", "closest_time", "closest_distance", "seconds_within", "probability"]
     print(nearest[columns].round(2).to_string(index=False))
     draw(rows, moving, asked.picture)
-    print(f"The picture: {asked.picture}")
+    asked.picture.with_suffix(".html").write_text(
+        encounters_page(moving, rows.assign(sigma=GPS), key="ship", title="Ships under way off Portsmouth"), "utf-8"
+    )
+    print(f"The picture: {asked.picture}, and the map that plays, beside it: {asked.picture.stem}.html")
 
 
 def read(file: Path) -> pd.DataFrame:

@@ -38,6 +38,8 @@ FEW_ROWS: dict[str, str | bool] = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.codegen.wholeStage": False,
+    # As other readers expect times: what a test wrote is read without Spark.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
 
 

@@ -7,8 +7,10 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from hypothesis import HealthCheck, assume, settings
+from pyspark.sql.pandas.types import from_arrow_schema
 
 import appulse as ap
 
@@ -38,7 +40,7 @@ def files(folder: Path, table: pa.Table, most: int) -> Path:
 
 
 def read_stream(spark: SparkSession, folder: Path) -> DataFrame:
-    schema = spark.read.parquet(str(folder)).schema
+    schema = from_arrow_schema(ds.dataset(folder).schema)  # by Spark it would be a job
     return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
 
 
@@ -48,5 +50,9 @@ def drained(result: DataFrame, folder: Path) -> tuple[pa.Table, pa.Table]:
     sinks = [("parquet", {"path": str(folder / name)}) for name in ("answers", "rejects")]
     query = ap.start(result, *sinks, checkpoint=str(folder / "checkpoint"), drain=True)
     query.awaitTermination()
-    spark = result.sparkSession
-    return tuple(spark.read.parquet(str(folder / name)).toArrow() for name in ("answers", "rejects"))
+    return read_written(folder / "answers"), read_written(folder / "rejects")
+
+
+def read_written(folder: Path) -> pa.Table:
+    """What a query wrote as Parquet, without a job of Spark."""
+    return ds.dataset(folder).to_table()

@@ -5,11 +5,6 @@ from __future__ import annotations
 import json
 import re
 import runpy
-import shutil
-import subprocess
-from base64 import b64encode
-from hashlib import sha256
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -32,69 +27,9 @@ from appulse.report.join_page import join_page
 from appulse.report.matches import batches_of, funnel
 from appulse.report.page import page, rounded
 from appulse.report.phenomena import coloured, largest, phenomena_of, thinned
+from tests.helpers.pages import HOSTILE, drawn, read
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"'&"
-VOID = {"meta", "input", "img", "br"}
-
-
-class Page(HTMLParser):
-    """A page as a browser would take it: tags that close, texts of scripts, all attributes."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.scripts: list[tuple[dict[str, str | None], str]] = []
-        self.tags: list[str] = []
-        self.attributes: list[tuple[str, str | None]] = []
-        self.said = ""
-        self.feed(text)
-        self.close()
-        assert not self.open
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.attributes += attrs
-        if tag == "script":
-            self.scripts.append((dict(attrs), ""))
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.attributes += attrs
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if self.open and self.open[-1] == "script":
-            kind, text = self.scripts[-1]
-            self.scripts[-1] = (kind, text + data)
-        else:
-            self.said += data
-
-    @property
-    def data(self) -> Any:
-        return json.loads(self.scripts[0][1])
-
-
-def read(text: str) -> Page:
-    """A page that loads nothing, and runs nothing but the script whose hash its policy names."""
-    found = Page(text)
-    kinds = [kind.get("type") for kind, _ in found.scripts]
-    assert kinds in (["application/json", None], ["application/json"])
-    policy = next(
-        value or "" for name, value in found.attributes if name == "content" and "default-src" in (value or "")
-    )
-    assert "default-src 'none'" in policy
-    for _, code in found.scripts[1:]:
-        assert b64encode(sha256(code.encode()).digest()).decode() in policy
-        assert not re.search(
-            r"innerHTML|outerHTML|insertAdjacent|document\.write|\beval\b|Function\(|fetch|https?:(?!//www.w3)", code
-        )
-    assert not any(name in ("src", "href") or name.startswith("on") for name, _ in found.attributes)
-    return found
 
 
 def field(sensors: int = 6, ticks: int = 30, seed: int = 0) -> tuple[pa.Table, pa.Table]:
@@ -393,7 +328,7 @@ def test_the_command_finds_out_what_a_folder_holds(tmp_path: Path) -> None:
     pq.write_table(events(readings, locations), folder / "events.parquet")
     pq.write_table(readings, folder / "readings.parquet")
     missing = call(folder)
-    assert (missing.exit_code, "has events, but no locations.parquet" in missing.output) == (2, True)
+    assert (missing.exit_code, "has results, but no locations.parquet" in missing.output) == (2, True)
     pq.write_table(locations, folder / "locations.parquet")
     assert call(folder).exit_code == 0
     assert "lab" in read((folder / "report.html").read_text("utf-8")).said
@@ -463,25 +398,6 @@ def test_the_example_shows_smog_that_comes_and_is_blown_away(monkeypatch: pytest
     ]
     assert [max(classes, key=classes.__getitem__) for classes in told] == ["clean", "heavy smog", "clean"]
     assert told[1]["heavy smog"] == told[2]["clean"] == len(stations)
-
-
-def drawn(file: Path, moment: str) -> str:
-    """A page after its script ran, as Chromium says; skips where there is none that starts."""
-    browser = shutil.which("chromium") or pytest.skip("there is no chromium")
-    flags = [
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        f"--user-data-dir={file.parent}",
-        "--virtual-time-budget=2000",
-    ]
-    address = f"{file.as_uri()}#{moment}"
-    ran = subprocess.run(
-        [browser, *flags, "--dump-dom", address], capture_output=True, text=True, check=False, timeout=60
-    )
-    if "<html" not in ran.stdout:
-        pytest.skip("chromium does not start here")
-    return ran.stdout
 
 
 def test_a_browser_draws_the_moment_that_a_link_names(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from appulse.engines.spark.sinks import Sink, sink_of
 from appulse.engines.spark.tagged import METRICS as FIGURES
 from appulse.engines.spark.tagged import arrow_schema, select_tag, spark_type, tagged_schema
 from tests.helpers import sensing
-from tests.helpers.streaming import files, read_stream
+from tests.helpers.streaming import files, read_stream, read_written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -248,9 +248,9 @@ def test_a_micro_batch_is_one_job(
     batches = len(query.recentProgress)
     assert batches >= 4
     assert jobs_of(spark, query) == batches + 2 * rejects
-    assert keys_of(spark.read.parquet(str(tmp_path / "out" / "answers")).toArrow()) == keys_of(join(table))
+    assert keys_of(read_written(tmp_path / "out" / "answers")) == keys_of(join(table))
     if rejects:
-        (bad,) = spark.read.parquet(str(tmp_path / "out" / "rejects")).toArrow().to_pylist()
+        (bad,) = read_written(tmp_path / "out" / "rejects").to_pylist()
         assert bad["key"] == 50
     newest = [int(path.name) for path in (tmp_path / "out" / "c" / "appulse-newest").glob("[0-9]*")]
     assert newest == [15_900_000]
@@ -289,7 +289,7 @@ def test_a_task_that_fails_after_its_state_was_written(
     result = join(read_stream(spark, files(tmp_path / "in", table, 60)), window=window)
     query = started(result, tmp_path / "out", rejects=False)
     assert list(tmp_path.glob("failed-1-*"))
-    told = spark.read.parquet(str(tmp_path / "out" / "answers")).toArrow()
+    told = read_written(tmp_path / "out" / "answers")
     complete = [row for row in join(table, window=window).to_pylist() if row["right_time"] < 15.9]
     assert set(keys_of(told)) >= {(row["left_key"], row["right_key"]) for row in complete}
     assert len(set(keys_of(told))) == len(told)

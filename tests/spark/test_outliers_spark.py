@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import appulse as ap
 from tests.helpers.fake_spark import FakeSpark
 from tests.helpers.strategies import pushes
-from tests.helpers.streaming import assume_rows, drained, few, read_stream
+from tests.helpers.streaming import assume_rows, drained, few, read_stream, read_written
 from tests.operators.test_outliers import call_of, expected, questions, reported
 from tests.spark.test_spark_join import save_batches, streams_of
 from tests.spark.test_tiles import plans
@@ -78,14 +78,14 @@ def test_a_restart_forgets_no_partner(spark: SparkSession, tmp_path: Path) -> No
     expected = ap.outliers(stream(rows), **asked)
     sinks = [("parquet", {"path": str(tmp_path / name)}) for name in ("answers", "rejects")]
     (tmp_path / "in").mkdir()
-    for part in range(3):
-        pq.write_table(rows.slice(part * 20, 20), tmp_path / "in" / f"{part}.parquet")
+    for part in range(2):
+        pq.write_table(rows.slice(part * 30, 30), tmp_path / "in" / f"{part}.parquet")
         result: Any = ap.outliers(stream(read_stream(spark, tmp_path / "in")), **asked, options=TWO)
-        drain = part == 2
+        drain = part == 1
         trigger: Any = {} if drain else {"trigger": {"availableNow": True}}
         query = ap.start(result, *sinks, checkpoint=str(tmp_path / "checkpoint"), drain=drain, **trigger)
         query.awaitTermination()
-    found = spark.read.parquet(str(tmp_path / "answers")).toArrow()
+    found = read_written(tmp_path / "answers")
     assert 0 < len(expected) < n
     # One process adds partners up as they come, a stage of Spark in order of their probabilities.
     ours, theirs = (table.sort_by("key").to_pylist() for table in (found, expected))

@@ -20,7 +20,7 @@ import appulse as ap
 from appulse.engines.options import Options
 from appulse.engines.spark.checkpoint import Checkpoint
 from tests.helpers.strategies import Case, cases, pushes
-from tests.helpers.streaming import assume_rows, drained, few, read_stream
+from tests.helpers.streaming import assume_rows, drained, few, read_stream, read_written
 from tests.spark.test_tiles import WINDOWS, rows_of
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def test_a_new_version_of_the_plan_takes_over(spark: SparkSession, tmp_path: Pat
             result, sink, checkpoint=checkpoint, drain=drain, trigger=None if drain else {"availableNow": True}
         )
         query.awaitTermination()
-    assert rows_of([spark.read.parquet(str(tmp_path / "out")).toArrow()]) == rows_of([case.run()])
+    assert rows_of([read_written(tmp_path / "out")]) == rows_of([case.run()])
     stored = json.loads((tmp_path / "checkpoint" / "appulse.json").read_text())
     assert [version["since"] for version in stored["tiles"]["versions"][1:]] == [5_900_001]
 

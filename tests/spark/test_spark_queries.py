@@ -19,7 +19,7 @@ from pyspark.sql import types as T  # noqa: N812 - as in the engine
 
 import appulse as ap
 from tests.helpers import naive_queries, query_strategies
-from tests.helpers.streaming import assume_rows, drained, few, read_stream
+from tests.helpers.streaming import assume_rows, drained, few, read_stream, read_written
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -228,7 +228,7 @@ def test_a_query_that_was_stopped_goes_on(spark: SparkSession, tmp_path: Path) -
     pq.write_table(table.slice(200), folder / "later.parquet")
     run(drain=True)
     expected = ap.match_queries(_stream(table), queries)
-    answers, rejects = (spark.read.parquet(str(tmp_path / name)).toArrow() for name in ("answers", "rejects"))
+    answers, rejects = (read_written(tmp_path / name) for name in ("answers", "rejects"))
     assert _rows(answers) == _rows(expected)
     assert _rows(rejects) == _rows(ap.rejects(expected))
 
@@ -287,7 +287,7 @@ def test_queries_that_are_a_stream_answer_batch_by_batch(
     assert told == [(1, 2), (2, 2), (3, 3), (4, 4), (5, 5), (6, 6)]  # the third batch brought no changes
     assert sum(metrics["answers"] for metrics in heard) < len(expected)
     assert heard[-1]["queries"] == len(by_hand.busiest(1000))
-    answers, rejects = (spark.read.parquet(str(tmp_path / name)).toArrow() for name in ("answers", "rejects"))
+    answers, rejects = (read_written(tmp_path / name) for name in ("answers", "rejects"))
     assert _rows(answers) == sorted(map(repr, expected))
     assert _rows(rejects) == _rows(by_hand.rejects())
     assert len(list((tmp_path / "checkpoint" / "appulse-queries").glob("0*"))) <= 4
@@ -425,6 +425,6 @@ def test_window_joins_go_on_from_a_checkpoint_by_the_queries_of_each_batch(spark
     assert [metrics["query_version"] for metrics in told] == [1, 2, 3]
     assert [metrics["queries"] for metrics in told] == [2, 2, 3]
     run(5, drain=True)
-    answers, rejects = (spark.read.parquet(str(tmp_path / name)).toArrow() for name in ("answers", "rejects"))
+    answers, rejects = (read_written(tmp_path / name) for name in ("answers", "rejects"))
     assert _rows(answers) == sorted(map(repr, expected))
     assert _rows(rejects) == _rows(by_hand.rejects())

@@ -21,7 +21,7 @@ from appulse.engines.spark.join.tile_bucket import Tile
 from tests.helpers import naive_withdrawals as twin
 from tests.helpers import strategies
 from tests.helpers.fake_spark import FakeSpark
-from tests.helpers.streaming import read_stream
+from tests.helpers.streaming import read_stream, read_written
 from tests.spark.test_tiles import plans, rows_of
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def test_a_restart_of_spark_withdraws_rows_of_before(spark: SparkSession, tmp_pa
         drain = i == len(_BATCHES) - 1
         trigger: Any = {} if drain else {"trigger": {"availableNow": True}}
         ap.start(result, *sinks, checkpoint=str(tmp_path / "checkpoint"), drain=drain, **trigger).awaitTermination()
-    found, rejects = (spark.read.parquet(str(tmp_path / name)).toArrow() for name in ("answers", "rejects"))
+    found, rejects = (read_written(tmp_path / name) for name in ("answers", "rejects"))
     assert _standing(found) == expected
     assert [(row["key"], row["reason"]) for row in rejects.to_pylist()] == [(99, "no such row")]
 

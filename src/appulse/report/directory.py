@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 from pyarrow.json import read_json
 
 from appulse.errors import BadArgument
+from appulse.report.encounters_page import encounters_page
 from appulse.report.field_page import phenomena_page
 from appulse.report.join_page import join_page
 
@@ -18,18 +19,19 @@ if TYPE_CHECKING:
 
 __all__ = ["place", "report"]
 
-EVENTS, ANSWERS = ("events", "regions"), ("answers", "pairs", "matches")
+EVENTS, ANSWERS, ENCOUNTERS = ("events", "regions"), ("answers", "pairs", "matches"), ("encounters",)
 LARGE = ("pairs",)  # columns of answers that no page needs
 HELP = (
     "A page of phenomena needs events.parquet (or regions.parquet), readings.parquet and locations.parquet; a page of "
-    "a similarity join needs answers.parquet (or pairs, or matches), and shows rejects.parquet, metrics.jsonl and "
+    "encounters needs encounters.parquet, and readings.parquet, or left.parquet and right.parquet; a page of a "
+    "similarity join needs answers.parquet (or pairs, or matches), and shows rejects.parquet, metrics.jsonl and "
     "positions.parquet where they are. In place of a file there may be a folder of that name, as a sink of a job "
     "writes it."
 )
 
 
 def report(directory: str | Path, *, title: str | None = None, note: str = "") -> str:
-    """The page of what a folder holds: phenomena, or a similarity join's run.
+    """The page of what a folder holds: phenomena, encounters, or a similarity join's run.
 
     ``title`` is by default the folder's name. Raises `BadArgument` where something is missing or unreadable.
     """
@@ -40,6 +42,10 @@ def report(directory: str | Path, *, title: str | None = None, note: str = "") -
     if (events := _first(folder, EVENTS)) is not None:
         readings, locations = (_needed(folder, name) for name in ("readings", "locations"))
         return phenomena_page(_table(events), _table(readings), _table(locations), title=named, note=note)
+    if (met := _first(folder, ENCOUNTERS)) is not None:
+        left = _first(folder, ("left",))
+        names = ("readings",) if left is None else ("left", "right")
+        return encounters_page(_table(met), *(_table(_needed(folder, name)) for name in names), title=named, note=note)
     answers = _first(folder, ANSWERS) or (folder if _parts(folder) else None)
     if answers is None:
         there = ", ".join(sorted(path.name for path in folder.iterdir())[:20]) or "nothing"
@@ -59,7 +65,7 @@ def report(directory: str | Path, *, title: str | None = None, note: str = "") -
 def place(directory: str | Path) -> Path:
     """Where the page goes if nobody says: into the folder; beside a sink, as all files in it are taken for rows."""
     folder = Path(directory).resolve()
-    sink = _first(folder, (*EVENTS, *ANSWERS)) is None and folder.is_dir() and _parts(folder)
+    sink = _first(folder, (*EVENTS, *ANSWERS, *ENCOUNTERS)) is None and folder.is_dir() and _parts(folder)
     return folder.with_name(f"{folder.name}.html") if sink else folder / "report.html"
 
 
@@ -72,7 +78,7 @@ def _first(folder: Path, names: Sequence[str]) -> Path | None:
 def _needed(folder: Path, name: str) -> Path:
     found = _first(folder, (name,))
     if found is None:
-        raise BadArgument(f"{folder} has events, but no {name}.parquet. {HELP}")
+        raise BadArgument(f"{folder} has results, but no {name}.parquet. {HELP}")
     return found
 
 

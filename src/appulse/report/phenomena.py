@@ -11,6 +11,8 @@ from appulse.errors import BadArgument
 from appulse.report.readings import micros_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import pyarrow as pa
 
 __all__ = ["Happening", "Phenomenon", "coloured", "lanes", "largest", "phenomena_of", "thinned"]
@@ -124,12 +126,12 @@ def coloured(phenomena: list[Phenomenon]) -> None:
         free_since[one.colour] = np.inf if one.end is None else one.end
 
 
-def lanes(phenomena: list[Phenomenon]) -> dict[int, int]:
-    """By place in the list the lane in which it meets no other."""
+def lanes(spans: Iterable[tuple[int, int | None]]) -> dict[int, int]:
+    """By place of a span (begin and end; None: open) the lane in which it meets no other."""
     until: list[float] = []
     found = {}
-    for place, one in enumerate(phenomena):
-        lane = next((lane for lane, end in enumerate(until) if end <= one.begin), len(until))
-        until[lane:] = [np.inf if one.end is None else one.end, *until[lane + 1 :]]
+    for place, (begin, end) in enumerate(spans):
+        lane = next((lane for lane, last in enumerate(until) if last <= begin), len(until))
+        until[lane:] = [np.inf if end is None else end, *until[lane + 1 :]]
         found[place] = lane
     return found

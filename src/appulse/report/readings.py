@@ -16,7 +16,19 @@ from appulse.model.times import is_number, is_time, to_micros
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Columns", "Readings", "Sites", "columns_of", "film", "micros_of", "plain_table", "readings_of", "sites_of"]
+__all__ = [
+    "Columns",
+    "Readings",
+    "Sites",
+    "columns_of",
+    "film",
+    "fresh_for",
+    "micros_of",
+    "only",
+    "plain_table",
+    "readings_of",
+    "sites_of",
+]
 
 FRESH = 1.5  # median intervals between a sensor's readings for which the last one is shown
 
@@ -64,18 +76,19 @@ def columns_of(
     """The columns as named, or as there is only one choice."""
     names = readings.column_names
     both = [name for name in names if name in locations.column_names]
-    sensor = _only(sensor, both, "sensor", "columns that readings and locations share", names)
+    sensor = only(sensor, both, "sensor", "columns that readings and locations share", names)
     rest = [field for field in readings.schema if field.name != sensor]
     stamps = [field.name for field in rest if is_time(field.type)]
     times = stamps or [field.name for field in rest if field.name in ("time", "ts") and is_number(field.type)]
-    time = _only(time, times, "time", "columns of times", names)
+    time = only(time, times, "time", "columns of times", names)
     others = [field for field in rest if field.name != time]
     numbers = [field.name for field in others if is_numeric(field.type)]
-    value = _only(value, numbers or [field.name for field in others], "value", "columns of values", names)
+    value = only(value, numbers or [field.name for field in others], "value", "columns of values", names)
     return Columns(sensor, time, value)
 
 
-def _only(given: str | None, found: list[str], what: str, which: str, names: list[str]) -> str:
+def only(given: str | None, found: list[str], what: str, which: str, names: list[str]) -> str:
+    """The column that was named, or the one that was found."""
     if given is not None:
         if given not in names:
             raise BadArgument(f"{what}={given!r}: the readings have no such column. They have: {', '.join(names)}.")

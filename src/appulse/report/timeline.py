@@ -63,7 +63,7 @@ def _lives(clip: Film, x: Scale, top: float) -> tuple[str, float]:
     told = []
     for value in ordered:
         mine = [one for one in clip.phenomena if not split or one.value == value]
-        lane_of = lanes(mine)
+        lane_of = lanes((one.begin, one.end) for one in mine)
         height = max(3.0, min(11.0, 60.0 / (1 + max(lane_of.values(), default=0))))
         for place, one in enumerate(mine):
             y = top + lane_of[place] * height

@@ -1,0 +1,219 @@
+"use strict";
+// Things that move, drawn anew at each moment, their place between two readings on a straight line. Data are only ever
+// set as text.
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const $ = (id) => document.getElementById(id);
+  const MARGIN = 40; // of the map, in its own units
+  const rows = [...document.querySelectorAll("#events button")];
+  let now = 0, timer = 0, chosen = -1;
+
+  function make(tag, attributes, parent, text) {
+    const svg = ["path", "circle", "text", "tspan", "g"].includes(tag);
+    const made = svg ? document.createElementNS("http://www.w3.org/2000/svg", tag) : document.createElement(tag);
+    for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+    if (text !== undefined) made.textContent = text;
+    if (parent) parent.append(made);
+    return made;
+  }
+
+  // The part of the plane that the map shows: all of it, or where the chosen encounter happens.
+  let each = 1, across = 0, up = 0;
+  function look([west, south, east, north]) {
+    const wide = Math.max(east - west, 1e-9), high = Math.max(north - south, 1e-9);
+    each = Math.min((data.width - 2 * MARGIN) / wide, (data.height - 2 * MARGIN) / high);
+    across = (data.width - each * (west + east)) / 2;
+    up = (data.height + each * (south + north)) / 2;
+  }
+  const at = ([x, y]) => [across + each * x, up - each * y];
+
+  // The last reading at or before a moment; -1 before the first.
+  function before(thing, moment) {
+    let low = -1, high = thing.t.length;
+    while (high - low > 1) {
+      const middle = (low + high) >> 1;
+      if (thing.t[middle] <= moment) low = middle;
+      else high = middle;
+    }
+    return low;
+  }
+
+  // Where a thing is at a moment: null where no readings are shown around it.
+  function place(thing, moment) {
+    const i = before(thing, moment);
+    if (i < 0) return null;
+    const gap = i + 1 < thing.t.length ? thing.t[i + 1] - thing.t[i] : Infinity;
+    if (gap > 2 * data.around) return moment === thing.t[i] ? [thing.x[i], thing.y[i], thing.e[i]] : null;
+    const share = gap ? (moment - thing.t[i]) / gap : 0;
+    return ["x", "y"].map((axis) => thing[axis][i] + share * (thing[axis][i + 1] - thing[axis][i])).concat(thing.e[i]);
+  }
+
+  function tail(thing, moment) {
+    const last = before(thing, moment), points = [];
+    for (let i = last; i >= 0 && moment - thing.t[i] <= data.around; i--) points.unshift([thing.x[i], thing.y[i]]);
+    return points;
+  }
+
+  const line = (points) => points.map(([x, y], i) => `${i ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`).join("");
+  const ink = (one) => `var(--p${one.colour})`;
+  const standing = () => data.encounters.filter((one) => one.times[0] <= now && now <= one.times[2]);
+  const short = (value) => Number(value.toPrecision(3)).toLocaleString("en");
+  const unit = data.unit ? ` ${data.unit}` : "";
+
+  function clock(moment) {
+    const millis = data.zero + moment;
+    if (!data.stamps) return `${Number((millis / 1000).toPrecision(12))}`;
+    return new Date(millis).toISOString().slice(0, 19).replace("T", " ");
+  }
+
+  function around(one) {
+    const box = [Infinity, Infinity, -Infinity, -Infinity];
+    for (const thing of one.things.map((i) => data.things[i])) {
+      for (let step = 0; step <= 20; step++) {
+        const spot = place(thing, one.times[0] + ((one.times[2] - one.times[0]) * step) / 20);
+        if (!spot) continue;
+        const [x, y, error] = spot;
+        box[0] = Math.min(box[0], x - error);
+        box[1] = Math.min(box[1], y - error);
+        box[2] = Math.max(box[2], x + error);
+        box[3] = Math.max(box[3], y + error);
+      }
+    }
+    return box[0] <= box[2] ? box : data.box;
+  }
+
+  function drawBar(view) {
+    const power = 10 ** Math.floor(Math.log10(140 / each));
+    const length = [5, 2, 1].map((factor) => factor * power).find((size) => size * each <= 160) ?? power;
+    make("path", { class: "grid scale", d: `M12 ${data.height - 12}h${(length * each).toFixed(1)}` }, view);
+    const far = data.unit === "m" && length >= 1000 ? `${short(length / 1000)} km` : `${short(length)}${unit}`;
+    make("text", { class: "axis", x: 12, y: data.height - 18 }, view, far);
+  }
+
+  function drawThing(thing, i, meets, view) {
+    const spot = place(thing, now);
+    if (!spot) return;
+    const picked = data.encounters[chosen];
+    const one = [picked, ...meets].find((some) => some && meets.includes(some) && some.things.includes(i));
+    const [x, y] = at(spot);
+    if (x < -50 || y < -50 || x > data.width + 50 || y > data.height + 50) return;
+    const stroke = one ? ink(one) : "var(--quiet)";
+    make("path", { class: "track", stroke, d: line([...tail(thing, now), spot].map(at)) }, view);
+    if (spot[2] * each > 1.5) make("circle", { class: "error", cx: x, cy: y, r: spot[2] * each, stroke }, view);
+    const dot = make("circle", { class: "thing", cx: x, cy: y, r: one ? 4.5 : 3, fill: stroke }, view);
+    make("title", {}, dot, thing.name);
+    if (one) {
+      const other = place(data.things[one.things.find((its) => its !== i)], now);
+      const west = other && (at(other)[0] > x || (at(other)[0] === x && i === one.things[0]));
+      make("text", { class: "name", x: x + (west ? -8 : 8), y: y - 6, "text-anchor": west ? "end" : "start" }, view, thing.name);
+    }
+  }
+
+  function drawWay(one, view) {
+    for (const thing of one.things.map((i) => data.things[i])) {
+      const spots = [place(thing, one.times[0])];
+      thing.t.forEach((time, i) => one.times[0] < time && time < one.times[2] && spots.push([thing.x[i], thing.y[i]]));
+      spots.push(place(thing, one.times[2]));
+      make("path", { class: "past", stroke: ink(one), d: line(spots.filter((spot) => spot).map(at)) }, view);
+    }
+  }
+
+  function drawMeeting(one, view) {
+    const spots = one.things.map((i) => place(data.things[i], now));
+    if (spots.includes(null)) return;
+    make("path", { class: "meeting", stroke: ink(one), d: line(spots.map(at)) }, view);
+    const closest = one.things.map((i) => place(data.things[i], one.times[1]));
+    if (data.encounters[chosen] !== one || now < one.times[1] || closest.includes(null)) return;
+    make("path", { class: "closest", stroke: ink(one), d: line(closest.map(at)) }, view);
+  }
+
+  function tell(meets) {
+    const box = $("standing");
+    if (!meets.length) return box.replaceChildren(make("p", {}, null, "No two things meet at this moment."));
+    const first = meets.filter((one) => one === data.encounters[chosen]);
+    const others = meets.filter((one) => one !== data.encounters[chosen]);
+    const table = make("table", {}), head = make("tr", {}, make("thead", {}, table)), body = make("tbody", {}, table);
+    for (const name of ["things", "apart now", "closest", "probability"]) make("th", { scope: "col" }, head, name);
+    for (const one of [...first, ...others].slice(0, 12)) {
+      const row = make("tr", {}, body), named = make("th", { scope: "row" }, row);
+      make("span", { class: "swatch", style: `color:${ink(one)}` }, named);
+      named.append(one.things.map((i) => data.things[i].name).join(" and "));
+      const [a, b] = one.things.map((i) => place(data.things[i], now));
+      const apart = a && b ? `${short(Math.hypot(a[0] - b[0], a[1] - b[1]))}${unit}` : "";
+      for (const cell of [apart, `${short(one.distance)}${unit}`, one.probability]) make("td", {}, row, cell);
+    }
+    box.replaceChildren(table);
+  }
+
+  function show(moment) {
+    now = Math.max(0, Math.min(data.length, moment));
+    const view = $("view"), meets = standing();
+    view.replaceChildren();
+    drawBar(view);
+    if (chosen >= 0) drawWay(data.encounters[chosen], view);
+    meets.forEach((one) => drawMeeting(one, view));
+    data.things.forEach((thing, i) => drawThing(thing, i, meets, view));
+    tell(meets);
+    rows.forEach((row, i) => {
+      if (meets.includes(data.encounters[i])) row.setAttribute("aria-current", "true");
+      else row.removeAttribute("aria-current");
+    });
+    $("scrub").value = Math.round((10000 * now) / (data.length || 1));
+    $("scrub").setAttribute("aria-valuetext", clock(now));
+    $("now").textContent = clock(now);
+    const [first, last] = span, [left, right] = data.scale;
+    const share = Math.max(0, Math.min(1, (now - first) / (last - first || 1)));
+    $("cursor").setAttribute("transform", `translate(${left + share * (right - left)} 0)`);
+  }
+  const span = [
+    Math.min(...data.encounters.map((one) => one.times[0])), Math.max(...data.encounters.map((one) => one.times[2])),
+  ];
+
+  // The next moment at which anything is shown: between encounters there may be days.
+  function skip(moment) {
+    if (data.things.some((thing) => place(thing, moment))) return moment;
+    const later = data.things.map((thing) => thing.t[before(thing, moment) + 1]).filter((time) => time !== undefined);
+    return later.length ? Math.min(...later) : data.length;
+  }
+
+  function play(on) {
+    clearInterval(timer);
+    const step = () => (now < data.length ? show(skip(now + 40 * +$("speed").value)) : play(false));
+    timer = on ? setInterval(step, 40) : 0;
+    $("standing").setAttribute("aria-live", on ? "off" : "polite");
+    $("play").textContent = on ? "Pause" : "Play";
+    $("play").setAttribute("aria-label", on ? "Pause" : "Play");
+  }
+
+  function toggle() {
+    if (!timer && now >= data.length) show(0);
+    play(!timer);
+  }
+
+  function choose(row) {
+    chosen = Math.max(-1, Math.min(data.encounters.length - 1, row));
+    look(chosen < 0 ? data.box : around(data.encounters[chosen]));
+    if (chosen >= 0 && !$("events").contains(document.activeElement)) {
+      $("events").scrollTop = rows[chosen].offsetTop - $("events").offsetTop - $("events").clientHeight / 2;
+    }
+    show(chosen < 0 ? now : data.encounters[chosen].times[1]);
+  }
+
+  rows.forEach((row, i) => row.addEventListener("click", () => { play(false); choose(i); }));
+  $("play").addEventListener("click", toggle);
+  $("whole").addEventListener("click", () => choose(-1));
+  $("scrub").addEventListener("input", () => { play(false); show(($("scrub").value / 10000) * data.length); });
+  $("speed").addEventListener("change", () => timer && play(true));
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.altKey || event.metaKey || event.target.closest("button, input, select")) return;
+    const next = { ArrowLeft: chosen - 1, ArrowRight: chosen + 1, Escape: -1 }[event.key];
+    if (event.key === " ") toggle();
+    else if (next === undefined) return;
+    else { play(false); choose(next); }
+    event.preventDefault();
+  });
+  const linked = Number.parseInt(location.hash.slice(1), 10); // page.html#3: the third encounter, close by
+  look(data.box);
+  if (linked >= 1) choose(linked - 1);
+  else show(data.encounters[0].times[1]);
+})();

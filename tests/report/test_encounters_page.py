@@ -1,0 +1,123 @@
+"""The page of encounters: both tracks where they met, names as text, and what is left out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+import appulse as ap
+from appulse.cli import app
+from appulse.errors import BadArgument
+from appulse.report.encounters_page import encounters_page
+from tests.helpers.pages import HOSTILE, Page, drawn, read
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def moving(seed: int = 0, degrees: bool = False, stamps: bool = True) -> tuple[ap.Stream[Any], pa.Table, pa.Table]:
+    """Five things that go to and fro, some of which meet; readings of one are missing for a while."""
+    chance = np.random.default_rng(seed)
+    n = 40
+    thing, step = np.divmod(np.arange(5 * n), n)
+    at = np.cumsum(chance.normal(0.0, 40.0, (5, n, 2)), axis=1).reshape(-1, 2)
+    seconds = step * 30.0 + chance.integers(0, 10, 5 * n)
+    kept = ~((thing == 2) & (step > 10) & (step < 30))
+    when = pa.array((seconds * 1e6).astype(np.int64), pa.timestamp("us", "UTC")) if stamps else pa.array(seconds)
+    places = {"lat": 50.0 + at[:, 1] / 111_195.0, "lon": 179.999 + at[:, 0] / 71_475.0}
+    places["lon"] = (places["lon"] + 180.0) % 360.0 - 180.0
+    if not degrees:
+        places = {"x": at[:, 0], "y": at[:, 1]}
+    table = pa.table({"ship": [f"s{i}" for i in thing], "at": when, **places, "sigma": np.full(5 * n, 5.0)})
+    table = (table if stamps else table.rename_columns({"at": "time"})).filter(pa.array(kept))
+    value = ap.Position("lat", "lon", sigma="sigma") if degrees else ap.Gaussian("x", "y", sigma="sigma")
+    stream = ap.Stream(
+        table, key="ship", time="at" if stamps else "time", value=value, motion=ap.Straight(max_gap="2 minutes")
+    )
+    return stream, table, ap.encounters(stream, epsilon=30.0, probability=0.3)
+
+
+@pytest.mark.parametrize(("degrees", "stamps"), [(True, True), (False, True), (False, False)])
+def test_the_map_has_both_tracks_where_they_met(degrees: bool, stamps: bool) -> None:
+    """Between the readings of the page the two are as far apart as the encounter says, also over the 180th meridian."""
+    _, table, met = moving(degrees=degrees, stamps=stamps)
+    assert len(met) > 3
+    data = read(encounters_page(met, table)).data
+    assert len(data["encounters"]) == len(met)
+    assert data["unit"] == ("m" if degrees else "")
+    expected = {(row["left_key"], row["right_key"], row["probability"]): row for row in met.to_pylist()}
+    found = set()
+    for one in data["encounters"]:
+        things = [data["things"][thing] for thing in one["things"]]
+        assert one["times"] == sorted(one["times"])
+        left, right = (
+            np.array([np.interp(one["times"][1], thing["t"], thing[axis]) for axis in "xy"]) for thing in things
+        )
+        assert np.linalg.norm(left - right) == pytest.approx(one["distance"], abs=0.5)
+        names = tuple(thing["name"] for thing in things)
+        same = [
+            key
+            for key, row in expected.items()
+            if key[:2] == names
+            and row["closest_distance"] == pytest.approx(one["distance"], rel=1e-3)
+            and row["probability"] == pytest.approx(one["probability"], rel=1e-3)
+        ]
+        found.update(same)
+        assert len(same) == 1
+    assert found == set(expected)
+
+
+def test_two_streams_may_have_the_same_keys() -> None:
+    stream, table, _ = moving()
+    other = table.set_column(2, "x", pa.array(np.asarray(table["x"]) + 5.0))
+    met = ap.encounters(stream, replace(stream, frame=other), epsilon=30.0, probability=0.3)
+    data = read(encounters_page(met, table, other)).data
+    pairs = [[data["things"][thing]["name"] for thing in one["things"]] for one in data["encounters"]]
+    assert any(left == right for left, right in pairs)
+    assert all(one["things"][0] != one["things"][1] for one in data["encounters"])
+
+
+def test_an_encounters_page_says_what_it_leaves_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, table, met = moving()
+    monkeypatch.setattr("appulse.report.encounters_page.MOST_ENCOUNTERS", 2)
+    short = table.filter(pc.not_equal(table["ship"], "s0"))
+    absent = sum("s0" in (row["left_key"], row["right_key"]) for row in met.to_pylist())
+    shown = read(encounters_page(met, short))
+    assert absent
+    assert f"Left out: {absent} encounters of things without a track." in shown.said
+    assert f"Left out: {len(met) - absent - 2} of {len(met) - absent} encounters" in shown.said
+    best = sorted((row["probability"] for row in met.to_pylist() if row["left_key"] != "s0"), reverse=True)[:2]
+    assert sorted((one["probability"] for one in shown.data["encounters"]), reverse=True) == pytest.approx(
+        best, rel=1e-3
+    )
+    assert "There is nothing to show" in read(encounters_page(met.slice(0, 0), table)).said
+    with pytest.raises(BadArgument, match="no column left_key, right_key, start"):
+        encounters_page(table, table)
+    with pytest.raises(BadArgument, match="no columns lat and lon, nor x and y"):
+        encounters_page(met, table.drop_columns(["x"]))
+
+
+def test_a_browser_draws_an_encounter(tmp_path: Path) -> None:
+    _, table, met = moving()
+    wild = table.set_column(0, "ship", pa.array([HOSTILE if k == "s0" else k for k in table["ship"].to_pylist()]))
+    both = [pa.array([HOSTILE if k == "s0" else k for k in met[name].to_pylist()]) for name in met.column_names[:2]]
+    met = met.set_column(0, "left_key", both[0]).set_column(1, "right_key", both[1])
+    pq.write_table(met, tmp_path / "encounters.parquet")
+    pq.write_table(wild, tmp_path / "readings.parquet")
+    assert CliRunner().invoke(app, ["report", str(tmp_path), "--title", HOSTILE]).exit_code == 0
+    file = tmp_path / "report.html"
+    shown = read(file.read_text("utf-8"))
+    one = shown.data["encounters"][1]
+    dom = drawn(file, "2")
+    assert dom.count('class="past"') == 2
+    assert dom.count('class="closest"') == 1
+    assert 'aria-current="true"' in dom
+    names = " and ".join(shown.data["things"][thing]["name"] for thing in one["things"])
+    assert names in Page(dom).said
