@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 # A change is judged by the same examples every time; new ones are looked for by `make test-long`, which takes "long".
 settings.register_profile(
-    "quick", deadline=None, derandomize=True, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
+    "quick", deadline=None, derandomize=True, max_examples=40, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.register_profile(
     "long", deadline=None, max_examples=1000, print_blob=True, suppress_health_check=[HealthCheck.too_slow]

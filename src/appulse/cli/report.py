@@ -21,7 +21,7 @@ def report(
     ] = None,
     title: Annotated[str | None, typer.Option(help="Default: the folder's name.", show_default=False)] = None,
 ) -> None:
-    """Write a self-contained HTML page of phenomena, of encounters, or of a similarity join's run."""
+    """Write a self-contained HTML page of phenomena, encounters, visits to fences, or of a similarity join's run."""
     console = Console(highlight=False, soft_wrap=True)
     with errors_told(console):
         from appulse.report.directory import place

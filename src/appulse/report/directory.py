@@ -11,6 +11,7 @@ from pyarrow.json import read_json
 
 from appulse.errors import BadArgument
 from appulse.report.encounters_page import encounters_page
+from appulse.report.fences_page import fences_page
 from appulse.report.field_page import phenomena_page
 from appulse.report.join_page import join_page
 
@@ -19,19 +20,20 @@ if TYPE_CHECKING:
 
 __all__ = ["place", "report"]
 
-EVENTS, ANSWERS, ENCOUNTERS = ("events", "regions"), ("answers", "pairs", "matches"), ("encounters",)
+EVENTS, ANSWERS = ("events", "regions"), ("answers", "pairs", "matches")
+ENCOUNTERS, VISITS = ("encounters",), ("visits", "fence_events")
 LARGE = ("pairs",)  # columns of answers that no page needs
 HELP = (
     "A page of phenomena needs events.parquet (or regions.parquet), readings.parquet and locations.parquet; a page of "
-    "encounters needs encounters.parquet, and readings.parquet, or left.parquet and right.parquet; a page of a "
-    "similarity join needs answers.parquet (or pairs, or matches), and shows rejects.parquet, metrics.jsonl and "
-    "positions.parquet where they are. In place of a file there may be a folder of that name, as a sink of a job "
-    "writes it."
+    "encounters needs encounters.parquet, and readings.parquet, or left.parquet and right.parquet; a page of fences "
+    "needs visits.parquet (or fence_events.parquet), fences.parquet and readings.parquet; a page of a similarity join "
+    "needs answers.parquet (or pairs, or matches), and shows rejects.parquet, metrics.jsonl and positions.parquet "
+    "where they are. In place of a file there may be a folder of that name, as a sink of a job writes it."
 )
 
 
 def report(directory: str | Path, *, title: str | None = None, note: str = "") -> str:
-    """The page of what a folder holds: phenomena, encounters, or a similarity join's run.
+    """The page of what a folder holds: phenomena, encounters, visits to fences, or a similarity join's run.
 
     ``title`` is by default the folder's name. Raises `BadArgument` where something is missing or unreadable.
     """
@@ -46,6 +48,9 @@ def report(directory: str | Path, *, title: str | None = None, note: str = "") -
         left = _first(folder, ("left",))
         names = ("readings",) if left is None else ("left", "right")
         return encounters_page(_table(met), *(_table(_needed(folder, name)) for name in names), title=named, note=note)
+    if (visits := _first(folder, VISITS)) is not None:
+        fences, readings = (_table(_needed(folder, name)) for name in ("fences", "readings"))
+        return fences_page(_table(visits), fences, readings, title=named, note=note)
     answers = _first(folder, ANSWERS) or (folder if _parts(folder) else None)
     if answers is None:
         there = ", ".join(sorted(path.name for path in folder.iterdir())[:20]) or "nothing"
@@ -65,7 +70,7 @@ def report(directory: str | Path, *, title: str | None = None, note: str = "") -
 def place(directory: str | Path) -> Path:
     """Where the page goes if nobody says: into the folder; beside a sink, as all files in it are taken for rows."""
     folder = Path(directory).resolve()
-    sink = _first(folder, (*EVENTS, *ANSWERS, *ENCOUNTERS)) is None and folder.is_dir() and _parts(folder)
+    sink = _first(folder, (*EVENTS, *ANSWERS, *ENCOUNTERS, *VISITS)) is None and folder.is_dir() and _parts(folder)
     return folder.with_name(f"{folder.name}.html") if sink else folder / "report.html"
 
 

@@ -27,17 +27,28 @@ ERRORS = ("sigma", "error", "accuracy")
 
 @dataclass(frozen=True)
 class Tracks:
-    """Readings in order of thing, then time; ``at`` in metres from a middle where ``earth``, else as given."""
+    """Readings in order of thing, then time; ``at`` in metres from ``centre`` where that is one, else as given."""
 
     names: list[tuple[int, str]]  # the frame a thing is of, and its key
     thing: NDArray[np.int64]
     micros: NDArray[np.int64]
     at: NDArray[np.float64]
     error: NDArray[np.float64]
-    earth: bool
+    centre: tuple[float, float] | None
     stamps: bool
     zone: str
     unusable: int
+
+    @property
+    def earth(self) -> bool:
+        """Whether places were given in degrees."""
+        return self.centre is not None
+
+    def plane(self, at: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Places as given (longitude first where they are in degrees) in the plane of the map."""
+        if self.centre is None:
+            return at
+        return _in_metres(at, *self.centre)
 
     def of(self, thing: int) -> slice:
         """The readings of one thing."""
@@ -77,13 +88,14 @@ def tracks_of(
         parts.append((thing[good], micros[good], at[good], np.nan_to_num(deviation[good])))
     thing, micros, at, deviation = (np.concatenate(part) for part in zip(*parts, strict=True))
     order = np.lexsort((micros, thing))
+    centre = _centre(at) if earth else None
     return Tracks(
         list(names),
         thing[order],
         micros[order],
-        _in_metres(at[order]) if earth else at[order],
+        at[order] if centre is None else _in_metres(at[order], *centre),
         deviation[order],
-        earth,
+        centre,
         stamps,
         zone,
         unusable,
@@ -120,13 +132,15 @@ def _columns(
     return key, time, *place, error
 
 
-def _in_metres(at: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Longitudes and latitudes in a plane that is right in the middle of them, also across the 180th meridian."""
+def _centre(at: NDArray[np.float64]) -> tuple[float, float]:
+    """The middle of longitudes and latitudes, also across the 180th meridian."""
     if not len(at):
-        return at
+        return 0.0, 0.0
     turns = np.exp(1j * np.radians(at[:, 0]))
-    middle = float(np.degrees(np.angle(turns.mean())))
-    across = (at[:, 0] - middle + 180.0) % 360.0 - 180.0
-    latitude = float((at[:, 1].min() + at[:, 1].max()) / 2)
-    narrow = float(np.cos(np.radians(latitude)))
-    return np.column_stack([across * DEGREE * narrow, (at[:, 1] - latitude) * DEGREE])
+    return float(np.degrees(np.angle(turns.mean()))), float((at[:, 1].min() + at[:, 1].max()) / 2)
+
+
+def _in_metres(at: NDArray[np.float64], longitude: float, latitude: float) -> NDArray[np.float64]:
+    """Longitudes and latitudes in a plane that is right in its centre."""
+    across = (at[:, 0] - longitude + 180.0) % 360.0 - 180.0
+    return np.column_stack([across * DEGREE * np.cos(np.radians(latitude)), (at[:, 1] - latitude) * DEGREE])

@@ -17,7 +17,7 @@
     return made;
   }
 
-  // The part of the plane that the map shows: all of it, or where the chosen encounter happens.
+  // The part of the plane that the map shows: all of it, or where the chosen one happens.
   let each = 1, across = 0, up = 0;
   function look([west, south, east, north]) {
     const wide = Math.max(east - west, 1e-9), high = Math.max(north - south, 1e-9);
@@ -56,7 +56,7 @@
 
   const line = (points) => points.map(([x, y], i) => `${i ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`).join("");
   const ink = (one) => `var(--p${one.colour})`;
-  const standing = () => data.encounters.filter((one) => one.times[0] <= now && now <= one.times[2]);
+  const standing = () => data.happenings.filter((one) => one.times[0] <= now && now <= one.times[2]);
   const short = (value) => Number(value.toPrecision(3)).toLocaleString("en");
   const unit = data.unit ? ` ${data.unit}` : "";
 
@@ -79,6 +79,9 @@
         box[3] = Math.max(box[3], y + error);
       }
     }
+    for (const [x, y] of one.region === null ? [] : data.regions[one.region].flat()) {
+      box.forEach((edge, i) => { box[i] = (i < 2 ? Math.min : Math.max)(edge, i % 2 ? y : x); });
+    }
     return box[0] <= box[2] ? box : data.box;
   }
 
@@ -93,7 +96,7 @@
   function drawThing(thing, i, meets, view) {
     const spot = place(thing, now);
     if (!spot) return;
-    const picked = data.encounters[chosen];
+    const picked = data.happenings[chosen];
     const one = [picked, ...meets].find((some) => some && meets.includes(some) && some.things.includes(i));
     const [x, y] = at(spot);
     if (x < -50 || y < -50 || x > data.width + 50 || y > data.height + 50) return;
@@ -103,7 +106,8 @@
     const dot = make("circle", { class: "thing", cx: x, cy: y, r: one ? 4.5 : 3, fill: stroke }, view);
     make("title", {}, dot, thing.name);
     if (one) {
-      const other = place(data.things[one.things.find((its) => its !== i)], now);
+      const second = one.things.find((its) => its !== i);
+      const other = second === undefined ? null : place(data.things[second], now);
       const west = other && (at(other)[0] > x || (at(other)[0] === x && i === one.things[0]));
       make("text", { class: "name", x: x + (west ? -8 : 8), y: y - 6, "text-anchor": west ? "end" : "start" }, view, thing.name);
     }
@@ -118,29 +122,41 @@
     }
   }
 
+  // Each region once, in the colour of who is in it.
+  function drawRegions(meets, view) {
+    data.regions.forEach((rings, i) => {
+      const one = meets.find((some) => some.region === i);
+      const d = rings.map((ring) => line(ring.map(at)) + (ring.length > 2 ? "Z" : "")).join("");
+      const colours = { stroke: one ? ink(one) : "var(--quiet)", fill: one ? ink(one) : "none" };
+      make("path", { class: one ? "fence inside" : "fence", ...colours, d }, view);
+    });
+  }
+
   function drawMeeting(one, view) {
+    if (one.things.length < 2) return;
     const spots = one.things.map((i) => place(data.things[i], now));
     if (spots.includes(null)) return;
     make("path", { class: "meeting", stroke: ink(one), d: line(spots.map(at)) }, view);
     const closest = one.things.map((i) => place(data.things[i], one.times[1]));
-    if (data.encounters[chosen] !== one || now < one.times[1] || closest.includes(null)) return;
+    if (data.happenings[chosen] !== one || now < one.times[1] || closest.includes(null)) return;
     make("path", { class: "closest", stroke: ink(one), d: line(closest.map(at)) }, view);
   }
 
   function tell(meets) {
     const box = $("standing");
-    if (!meets.length) return box.replaceChildren(make("p", {}, null, "No two things meet at this moment."));
-    const first = meets.filter((one) => one === data.encounters[chosen]);
-    const others = meets.filter((one) => one !== data.encounters[chosen]);
+    if (!meets.length) return box.replaceChildren(make("p", {}, null, data.none));
     const table = make("table", {}), head = make("tr", {}, make("thead", {}, table)), body = make("tbody", {}, table);
-    for (const name of ["things", "apart now", "closest", "probability"]) make("th", { scope: "col" }, head, name);
+    for (const name of data.head) make("th", { scope: "col" }, head, name);
+    const first = meets.filter((one) => one === data.happenings[chosen]);
+    const others = meets.filter((one) => one !== data.happenings[chosen]);
     for (const one of [...first, ...others].slice(0, 12)) {
       const row = make("tr", {}, body), named = make("th", { scope: "row" }, row);
       make("span", { class: "swatch", style: `color:${ink(one)}` }, named);
-      named.append(one.things.map((i) => data.things[i].name).join(" and "));
+      named.append(one.facts[0]);
+      for (const cell of one.facts.slice(1)) make("td", {}, row, cell);
+      if (one.things.length < 2) continue;
       const [a, b] = one.things.map((i) => place(data.things[i], now));
-      const apart = a && b ? `${short(Math.hypot(a[0] - b[0], a[1] - b[1]))}${unit}` : "";
-      for (const cell of [apart, `${short(one.distance)}${unit}`, one.probability]) make("td", {}, row, cell);
+      make("td", {}, row, a && b ? `${short(Math.hypot(a[0] - b[0], a[1] - b[1]))}${unit}` : "");
     }
     box.replaceChildren(table);
   }
@@ -150,12 +166,13 @@
     const view = $("view"), meets = standing();
     view.replaceChildren();
     drawBar(view);
-    if (chosen >= 0) drawWay(data.encounters[chosen], view);
+    if (chosen >= 0) drawWay(data.happenings[chosen], view);
+    drawRegions(meets, view);
     meets.forEach((one) => drawMeeting(one, view));
     data.things.forEach((thing, i) => drawThing(thing, i, meets, view));
     tell(meets);
     rows.forEach((row, i) => {
-      if (meets.includes(data.encounters[i])) row.setAttribute("aria-current", "true");
+      if (meets.includes(data.happenings[i])) row.setAttribute("aria-current", "true");
       else row.removeAttribute("aria-current");
     });
     $("scrub").value = Math.round((10000 * now) / (data.length || 1));
@@ -166,10 +183,10 @@
     $("cursor").setAttribute("transform", `translate(${left + share * (right - left)} 0)`);
   }
   const span = [
-    Math.min(...data.encounters.map((one) => one.times[0])), Math.max(...data.encounters.map((one) => one.times[2])),
+    Math.min(...data.happenings.map((one) => one.times[0])), Math.max(...data.happenings.map((one) => one.times[2])),
   ];
 
-  // The next moment at which anything is shown: between encounters there may be days.
+  // The next moment at which anything is shown: there may be days in between.
   function skip(moment) {
     if (data.things.some((thing) => place(thing, moment))) return moment;
     const later = data.things.map((thing) => thing.t[before(thing, moment) + 1]).filter((time) => time !== undefined);
@@ -191,12 +208,12 @@
   }
 
   function choose(row) {
-    chosen = Math.max(-1, Math.min(data.encounters.length - 1, row));
-    look(chosen < 0 ? data.box : around(data.encounters[chosen]));
+    chosen = Math.max(-1, Math.min(data.happenings.length - 1, row));
+    look(chosen < 0 ? data.box : around(data.happenings[chosen]));
     if (chosen >= 0 && !$("events").contains(document.activeElement)) {
       $("events").scrollTop = rows[chosen].offsetTop - $("events").offsetTop - $("events").clientHeight / 2;
     }
-    show(chosen < 0 ? now : data.encounters[chosen].times[1]);
+    show(chosen < 0 ? now : data.happenings[chosen].times[1]);
   }
 
   rows.forEach((row, i) => row.addEventListener("click", () => { play(false); choose(i); }));
@@ -212,8 +229,8 @@
     else { play(false); choose(next); }
     event.preventDefault();
   });
-  const linked = Number.parseInt(location.hash.slice(1), 10); // page.html#3: the third encounter, close by
+  const linked = Number.parseInt(location.hash.slice(1), 10); // page.html#3: the third of the list, close by
   look(data.box);
   if (linked >= 1) choose(linked - 1);
-  else show(data.encounters[0].times[1]);
+  else show(data.happenings[0].times[1]);
 })();
