@@ -240,7 +240,7 @@ def converted(column: pa.Array, library: str) -> Any:
 
 
 @given(st.sampled_from(sorted(COLUMNS)), st.sampled_from(sorted(CONVERSIONS)), st.sampled_from(sorted(CALLS)))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_a_column_of_any_type_is_answered_or_refused(kind: str, library: str, call: str) -> None:
     frame = converted(COLUMNS[kind], library)
     if frame is not None:

@@ -20,7 +20,7 @@ def _found(
     return cylinder_probability(begin, end, rises[0], rises[1] - rises[0], *sigmas, epsilon, epsilon)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     places,
     places,

@@ -40,7 +40,7 @@ def _star(chance: np.random.Generator, corners: int, *, hole: bool = False) -> A
     return shapely.Polygon(shell, holes)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.integers(0, 1 << 30), st.floats(-4, 4), st.floats(-4, 4), st.sampled_from((0.05, 0.4, 1.0, 6.0)))
 def test_the_mass_is_that_of_quadrature(seed: int, x: float, y: float, sigma: float) -> None:
     chance = np.random.default_rng(seed)

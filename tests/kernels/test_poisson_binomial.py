@@ -215,7 +215,7 @@ def _asked(draw: DrawFn, most: int = 12) -> tuple[list[list[float]], list[Questi
     return windows, questions
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(_asked(), st.integers(1, 6))
 def test_membership_is_exact(asked: tuple[list[list[float]], list[Question]], size: int) -> None:
     """Several windows, ticks and partners in one call."""
@@ -358,14 +358,14 @@ RULES = st.builds(
 )
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(st.lists(_streams(), min_size=1, max_size=4), RULES)
 def test_eviction_is_exact(streams: list[_Stream], rule: _Rule) -> None:
     """Several windows, ticks of several rows, some rows held before."""
     _check_eviction(streams, rule)
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(st.data())
 def test_eviction_goes_by_approximations(data: st.DataObject) -> None:
     """All three of them, by the formulas of the paper."""

@@ -37,7 +37,7 @@ graphs = st.dictionaries(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(graphs, st.sampled_from([0, 128]))
 def test_the_sum_is_the_greatest_and_margins_are_what_it_loses(graph: dict[tuple[int, int], float], dense: int) -> None:
     pairs = [(i, j, float(gain)) for (i, j), gain in graph.items()]
@@ -164,7 +164,7 @@ def arguments(asked: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in asked.items() if name not in ("sigma", "grouped")}
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(scans())
 def test_each_block_has_the_greatest_sum(scan: tuple[list[pa.Table], dict[str, Any]]) -> None:
     tables, asked = scan
@@ -176,7 +176,7 @@ def test_each_block_has_the_greatest_sum(scan: tuple[list[pa.Table], dict[str, A
         assert sorted(found["left_key"].to_pylist()) == sorted(lone)
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(scans(), st.data())
 def test_pushed_in_any_cut_a_block_is_answered_once_it_has_ended(
     scan: tuple[list[pa.Table], dict[str, Any]], data: st.DataObject

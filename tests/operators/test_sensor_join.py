@@ -100,13 +100,13 @@ def told(result: pa.Table) -> Counter[Any]:
 
 
 @given(cases())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_equals_the_twin(case: Case) -> None:
     assert told(sensing.sensor_join(case.table, **case.arguments())) == expected(case)
 
 
 @given(cases(), st.sampled_from(operator.SWEEPS), st.randoms(use_true_random=False))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_no_sweep_order_or_batch_changes_an_answer(case: Case, sweep: str, chance: Any) -> None:
     rows = list(case.rows)
     chance.shuffle(rows)
@@ -149,7 +149,7 @@ def test_small_rooms_change_nothing(case: Case) -> None:
 
 
 @given(cases())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_groups_never_meet(case: Case) -> None:
     result = sensing.sensor_join(case.table, **case.arguments(), partition_by="room")
     for room in ("x", "y"):
@@ -158,7 +158,7 @@ def test_groups_never_meet(case: Case) -> None:
 
 
 @given(cases())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_elements_are_the_product_of_the_lists(case: Case) -> None:
     factorised = sensing.sensor_join(case.table, **case.arguments(), carry=["note"])
     elements = sensing.sensor_join(case.table, **case.arguments(), carry=["note"], expand=True)
@@ -181,7 +181,7 @@ def test_elements_are_the_product_of_the_lists(case: Case) -> None:
 
 
 @given(cases())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_what_is_carried_belongs_to_its_reading(case: Case) -> None:
     result = sensing.sensor_join(case.table, **case.arguments(), carry=["note"])
     rows = {(sensor, time, note) for sensor, time, _, _, note in case.rows}
@@ -216,7 +216,7 @@ def judged(rows: Any, kind: str, over: int, resolution: float | None) -> list[na
 
 
 @given(cases(), st.sampled_from([("summary", 0.7), ("pattern", None), ("slope", None), ("slope", 0.3)]))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_sensors_that_did_alike(case: Case, asked: tuple[str, float | None]) -> None:
     """By mean and spread, slope and signs of steps, over six seconds."""
     kind, resolution = asked
@@ -478,7 +478,7 @@ def test_many_readings_by_many_sensors() -> None:
 
 
 @given(st.randoms(use_true_random=False), st.sampled_from((8, 40, 200)), st.sampled_from(SWEEPS))
-@settings(max_examples=100)
+@settings(max_examples=60)
 def test_what_nobody_asked_of_is_met_by_those_who_ask(chance: Random, span: int, sweep: str) -> None:
     """Many occurrences of a value come between two probes of it: they are put in order at once."""
     join = SensorJoin(SensorPlan(span, pa.int64(), carries=True, sweep=sweep))

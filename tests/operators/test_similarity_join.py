@@ -42,7 +42,7 @@ def _check_twin(case: strategies.Case) -> None:
     naive.assert_same_rejects(ap.rejects(result), expected.rejects)
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(strategies.cases())
 def test_answers_and_rejects_are_those_of_the_twin(case: strategies.Case) -> None:
     """Two to four streams of any models, or one with itself: every pair, every probability, every bad row."""
@@ -136,7 +136,7 @@ def _check_pushes(case: strategies.Case, pushes: Sequence[dict[int, list[int]]],
     assert told == sorted(f"{behind / 1e6:.6f}" for behind in late.values())
 
 
-@settings(max_examples=120)
+@settings(max_examples=70)
 @given(st.data())
 def test_any_order_within_the_lateness_gives_the_same_answers(data: st.DataObject) -> None:
     """In pushes of any size, and no row is late."""
@@ -148,7 +148,7 @@ def test_any_order_within_the_lateness_gives_the_same_answers(data: st.DataObjec
     _check_pushes(case, pushes, data.draw(st.sampled_from(("auto", "grid"))))
 
 
-@settings(max_examples=80)
+@settings(max_examples=50)
 @given(st.data())
 def test_rows_later_than_the_lateness_leave_once_and_say_how_late_they_were(data: st.DataObject) -> None:
     """All others are answered as if the late ones had never been."""

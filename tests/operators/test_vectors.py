@@ -70,7 +70,7 @@ def by_vectors(frame: Any, name: str, **more: Any) -> ap.Stream:
     return ap.Stream(frame, key="k", time="t", value=ap.Exact("v"), name=name, **more)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(joins())
 def test_vectors_are_joined_as_points_in_columns(question: Any) -> None:
     """Blocks of products find the pairs that a walk through a grid finds, and that many in pushes of any size."""

@@ -45,7 +45,7 @@ def test_pairs_are_those_of_the_twin(data: st.DataObject) -> None:
     _check(case, data.draw(twin.steps(case)), bare=data.draw(st.booleans()))
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(st.data())
 def test_rows_behind_a_withdrawn_one_move_up(data: st.DataObject) -> None:
     """Withdrawals of rows that windows hold, with rows before and after them."""

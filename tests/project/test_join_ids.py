@@ -94,7 +94,7 @@ def cases(draw: st.DrawFn) -> tuple[list[Matrix], ap.DependencyImputer, Question
     return streams, imputer, Question(epsilon, alpha, draw(st.integers(1, 9)))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(cases(), st.sets(st.sampled_from(STEPS)))
 def test_any_steps_answer_as_imputing_everything_first(
     case: tuple[list[Matrix], ap.DependencyImputer, Question], off: set[str]

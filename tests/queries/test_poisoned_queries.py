@@ -153,7 +153,7 @@ def _of(answers: pa.Table, known: int) -> list[tuple[Any, ...]]:
     return sorted(row for row in zip(*answers.to_pydict().values(), strict=True) if row[0] < known)
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(texts())
 def test_a_text_is_a_condition_or_a_refusal(text: str) -> None:
     """By itself, as a filter, and as a query: in each it is the same rows, or no error but the package's own."""

@@ -133,7 +133,7 @@ def _cases(draw: st.DrawFn) -> Case:
     )
 
 
-@settings(max_examples=80)
+@settings(max_examples=50)
 @given(st.data())
 def test_aggregates_are_those_of_the_slow_twin(data: st.DataObject) -> None:
     """Count, sum and mean of each query at each tick, over possible worlds; at once, and by push."""

@@ -154,7 +154,7 @@ def _small() -> Iterator[None]:
 
 
 @given(st.lists(_steps, max_size=14))
-@settings(max_examples=300)
+@settings(max_examples=150)
 def test_a_set_answers_alike_whenever_the_thread_gets_its_turn(steps: list[tuple[str, Any]]) -> None:
     """Queries come, go and expire before, while and after texts, keys and trees are put together."""
     twins = _Twins()

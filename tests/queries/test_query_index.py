@@ -101,7 +101,7 @@ counts = st.sampled_from((0, 1, 3, 17, 64, 65, 200))
 
 
 @given(_pools(), st.data())
-@settings(max_examples=80)
+@settings(max_examples=50)
 def test_the_index_says_what_every_box_says(pool: _Pool, data: st.DataObject) -> None:
     """Parts come one after the other, with ever more axes, and are asked for in between."""
     index, parts, axes = BoxIndex(), [], 1
@@ -118,7 +118,7 @@ def test_the_index_says_what_every_box_says(pool: _Pool, data: st.DataObject) ->
 
 
 @given(_pools(), st.data())
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_what_is_removed_is_found_no_more(pool: _Pool, data: st.DataObject) -> None:
     """Before, while and after trees are merged, and under other numbers, which entries are given again and again."""
     axes, entries = len(pool.axes), 60

@@ -136,7 +136,7 @@ def _numbers(values: Sequence[float | None]) -> dict[str, pa.Array]:
 
 
 @given(_texts(), st.booleans())
-@settings(max_examples=400)
+@settings(max_examples=200)
 def test_a_text_among_others_says_what_it_says_alone(texts: list[str], at_once: bool) -> None:
     """Those of one shape are read together; answers and refusals are those of each by itself."""
     queries = QuerySet(TYPES, pa.int64())

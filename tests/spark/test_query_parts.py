@@ -31,7 +31,7 @@ def _engine(case: Case, table: pa.Table) -> LocalQueries:
     return engine
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(st.data())
 def test_parts_answer_as_the_slow_twin(data: st.DataObject) -> None:
     """Any conditions over certain and uncertain rows: each row is sent, whole, to the parts that may know it."""

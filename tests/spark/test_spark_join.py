@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 several = settings(few, max_examples=2)
-many = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
+many = settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
 
 
 def save_batches(folder: Path, case: Case, cut: list[dict[int, list[int]]]) -> None:

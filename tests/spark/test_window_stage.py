@@ -59,7 +59,7 @@ def _changes(case: Case, changing: Changing, push: int) -> list[pa.Table]:
     return [*(given if push == 0 else []), *own]
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(st.data())
 def test_buckets_answer_as_the_slow_twin(data: st.DataObject) -> None:
     """A set that stands: the answers over all batches are those of all rows, and bad rows are told once."""
