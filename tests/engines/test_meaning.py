@@ -92,7 +92,7 @@ def _resolved(kind: str, chosen: dict[str, int]) -> dict[str, Any]:
     if kind.endswith("_join") and isinstance(window, ap.TimeWindow):
         said.pop("order", None)  # nothing waits for a tick to be complete
     if "two" in KINDS[kind].arguments and not KINDS[kind].arguments["two"][said.get("two", 0)]:
-        said.pop("right_carry", None)  # there is no right stream
+        said = {name: i for name, i in said.items() if not name.startswith("right_")}  # there is no right stream
     return said
 
 
