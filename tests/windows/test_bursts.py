@@ -216,3 +216,46 @@ def test_spark_says_the_same(spark: SparkSession) -> None:
     here = ap.similarity_join(*streams, **ASKED)
     there = ap.similarity_join(*[replace(s, frame=spark.createDataFrame(s.frame)) for s in streams], **ASKED)
     naive.assert_same_answers(there.toArrow(), naive.answers_of(here))
+
+
+@settings(max_examples=60)
+@given(chains(), st.lists(st.integers(-3, 3), min_size=8, max_size=8), st.sampled_from([1.0, 3.0, 100.0]), st.data())
+def test_sums_and_counts_are_those_of_possible_worlds(
+    given: tuple[list[Fraction], Fraction], values: list[int], length: float, data: st.DataObject
+) -> None:
+    """Over windows of time and of rows, at once and by hand."""
+    exist, rho = given
+    n = len(exist)
+    rows = pa.table({"k": range(n), "t": range(n), "x": values[:n], "p": [float(p) for p in exist]})
+    stream = ap.Stream(rows, key="k", time="t", value="x", existence=ap.Bursts("p", correlation=float(rho)))
+    window: Any = data.draw(st.sampled_from([ap.TimeWindow(length), ap.CountWindow(int(length) + 1)]))
+    found = ap.window_aggregate(stream, {"x": ["sum", "count", "frequent50"]}, window=window)
+    some = np.empty(1)
+    p = np.array([float(one) for one in exist])
+    assert kernels.existences(np.zeros(1, np.int64), np.full(1, n), p, float(rho), some) == -1
+    nobody = naive_bursts.worlds(exist, rho).get((False,) * n, Fraction(0))
+    assert some[0] == pytest.approx(float(1 - nobody), abs=1e-12)
+    for m, row in enumerate(found.to_pylist()):
+        first = max(0, m - int(length))
+        every = naive_bursts.worlds(exist[first : m + 1], rho)
+        for name, own in (("sum", values[first : m + 1]), ("count", [1] * (m + 1 - first))):
+            totals = {world: sum(v for v, there in zip(own, world, strict=True) if there) for world in every}
+            mean = sum((totals[world] * chance for world, chance in every.items()), Fraction(0))
+            variance = sum(((totals[world] - mean) ** 2 * chance for world, chance in every.items()), Fraction(0))
+            assert row[f"x_{name}"] == pytest.approx(float(mean), abs=1e-12)
+            assert row[f"x_{name}_std"] ** 2 == pytest.approx(float(variance), abs=1e-12)
+    hand = ap.WindowAggregate(replace(stream, frame=None), {"x": ["sum", "count", "frequent50"]}, window=window)
+    cut = data.draw(st.integers(0, n))
+    parts = [hand.push(rows.slice(0, cut)), hand.push(rows.slice(cut)), hand.drain()]
+    assert pa.concat_tables(part for part in parts if part.num_columns).to_pylist() == found.to_pylist()
+
+
+def test_aggregates_that_are_not_known_of_bursts_say_so() -> None:
+    stream = made(9, 1, np.full(9, 0.5), 0.5)
+    uncertain = ap.UncertainCountWindow(3, confidence=0.9)
+    for asked, window, distribution in (("max", 5, False), ("sum", uncertain, False), ("sum", 5, True)):
+        with pytest.raises(ap.NotBuilt, match="Of rows in bursts"):
+            ap.window_aggregate(stream, {"x": asked}, window=window, distribution=distribution)
+    impossible = made(2, 1, np.array([0.9, 0.1]), 0.8)
+    with pytest.raises(ap.BadInput, match=r"probabilities 0\.9 and 0\.1"):
+        ap.window_aggregate(impossible, {"x": "sum"}, window=5)

@@ -276,3 +276,51 @@ def membership(first: Ints, exist: Floats, correlation: Floats, size: int, asked
             continue
         table = _reach(stacks, i, m, size, links, table)
         out[q] = _at_least(stacks, i, 1, m - i - size + 1, table)
+
+
+@exact_kernel
+def existences(begin: Ints, end: Ints, exist: Floats, correlation: float, out: Floats) -> int:
+    """The probability that any row of a window exists; the first row that the correlation does not allow, or -1."""
+    for w in range(begin.shape[0]):
+        own = exist[begin[w] : end[w]]
+        links, bad = chain(own, correlation)
+        if bad != _NONE:
+            return int(begin[w] + bad)
+        none = math.log1p(-own[0]) if own[0] < 1.0 else -math.inf
+        for i in range(1, own.shape[0]):
+            none += math.log1p(-links.returns[i]) if links.returns[i] < 1.0 else -math.inf
+        out[w] = -math.expm1(none)
+    return _NONE
+
+
+@exact_kernel
+def sums(
+    begin: Ints,
+    end: Ints,
+    exist: Floats,
+    correlation: float,
+    mean: Floats,
+    deviation: Floats,
+    out: NDArray[np.float64],
+) -> None:
+    """Mean and deviation of the sum over all existing rows; ``out`` has a row per window.
+
+    The existence of a row is a linear function of that of any before it, so its covariance with the sum of those
+    before is that of the row before, times one factor.
+    """
+    for w in range(begin.shape[0]):
+        a, b = begin[w], end[w]
+        unit = 0.0
+        for i in range(a, b):
+            unit = max(unit, abs(mean[i]), deviation[i])
+        unit = unit if unit > 0.0 else 1.0
+        links, _ = chain(exist[a:b], correlation)
+        total = spread = before = 0.0
+        for i in range(a, b):
+            value, own, p = mean[i] / unit, deviation[i] / unit, exist[i]
+            before *= links.stays[i - a] - links.returns[i - a]
+            total += p * value
+            spread += p * own * own + p * (1.0 - p) * value * value + 2.0 * value * before
+            before += value * p * (1.0 - p)
+        out[w, 0] = total * unit
+        out[w, 1] = math.sqrt(max(0.0, spread)) * unit

@@ -18,7 +18,8 @@ class Bursts:
     Not every correlation is possible: rows of probabilities p and r exist together with at most the smaller of these.
     A pair of consecutive rows that does not allow the correlation is a `BadInput` that names its probabilities.
 
-    `similarity_join` of several streams and `window_aggregate` take it; other calls raise `NotBuilt`.
+    `similarity_join` of several streams takes it, and `window_aggregate` for sums, counts and frequent values over
+    windows that are not uncertain; other calls raise `NotBuilt`.
 
     >>> import appulse as ap
     >>> ap.Stream(None, key="id", time="at", value="x", existence=ap.Bursts("p", correlation=0.8)).existence

@@ -28,11 +28,16 @@ def check_chains(
         begin, end = int(first[w] + max(0, known[w] - 1)), int(first[w + 1])
         at = begin + int(chain(exist[begin:end], float(correlation[w]))[1])
         if at >= begin:
-            p, r = float(exist[at - 1]), float(exist[at])
-            spread = math.sqrt(p * (1.0 - p) * r * (1.0 - r))
-            low, high = (max(0.0, p + r - 1.0) - p * r) / spread, (min(p, r) - p * r) / spread
-            raise ImpossibleBursts(
-                f"ap.Bursts: consecutive rows at {time[at - 1] / 1e6:g} s and {time[at] / 1e6:g} s exist with "
-                f"probabilities {p:g} and {r:g}. These allow correlations from {low:.6g} to {high:.6g}, and "
-                f"correlation={correlation[w]:g} was given."
-            )
+            raise impossible(exist, time, at, float(correlation[w]))
+
+
+def impossible(exist: NDArray[np.float64], time: NDArray[np.int64], at: int, correlation: float) -> ImpossibleBursts:
+    """What is wrong with row ``at``, which follows the one before it."""
+    p, r = float(exist[at - 1]), float(exist[at])
+    spread = math.sqrt(p * (1.0 - p) * r * (1.0 - r))
+    low, high = (max(0.0, p + r - 1.0) - p * r) / spread, (min(p, r) - p * r) / spread
+    return ImpossibleBursts(
+        f"ap.Bursts: consecutive rows at {time[at - 1] / 1e6:g} s and {time[at] / 1e6:g} s exist with "
+        f"probabilities {p:g} and {r:g}. These allow correlations from {low:.6g} to {high:.6g}, and "
+        f"correlation={correlation:g} was given."
+    )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from appulse.kernels import aggregates as kernels
-from appulse.kernels import quantiles
+from appulse.kernels import bursts, quantiles
 from appulse.kernels.frequent import frequent
 from appulse.kernels.numbering import COUNT, TUMBLE_ROWS, TUMBLE_TIME
 from appulse.kernels.poisson_binomial import absent_pmf
@@ -24,6 +24,7 @@ from appulse.model.encode import sampled
 from appulse.model.objects import Objects
 from appulse.model.uncertainty import Form
 from appulse.operators.attributes import Attribute
+from appulse.operators.bursts import impossible
 from appulse.operators.labels import LabelNumbers
 from appulse.operators.numbering import END, Released, Sequencer
 from appulse.operators.output import Output, Watch
@@ -63,6 +64,7 @@ class AggregatePlan:
     distribution: bool = False
     single_valued: bool = False
     in_order: bool = True
+    correlation: float = 0.0  # of the existence of consecutive rows
 
     @property
     def tumbling(self) -> bool:
@@ -319,7 +321,12 @@ class _Evaluation:
         # A sum of weights may be beyond 1 by rounding.
         self._exist = np.minimum(held.mass, 1.0)
         self._exists = np.empty(len(windows.begin))
-        kernels.existences(self._begin, self._end, self._exist, self._exists)
+        if plan.correlation:
+            bad = bursts.existences(self._begin, self._end, self._exist, plan.correlation, self._exists)
+            if bad >= 0:
+                raise impossible(self._exist, held.time, bad, plan.correlation)
+        else:
+            kernels.existences(self._begin, self._end, self._exist, self._exists)
         self._counted: dict[int, NDArray[np.float64]] = {}
         self._values = Watch(len(windows.begin), _values, values=True)
 
@@ -354,7 +361,10 @@ class _Evaluation:
         if self._plan.size == 0 and asked.aggregate in ("sum", "count"):
             if asked.aggregate == "count":
                 mean, deviation = np.ones(len(mean)), np.zeros(len(mean))
-            kernels.sums(self._begin, self._end, self._exist, mean, deviation, out)
+            if self._plan.correlation:
+                bursts.sums(self._begin, self._end, self._exist, self._plan.correlation, mean, deviation, out)
+            else:
+                kernels.sums(self._begin, self._end, self._exist, mean, deviation, out)
             return out
         if asked.dimension not in self._counted:
             every = np.empty((len(self._begin), 6))

@@ -17,9 +17,9 @@ from appulse.engines.local import Local
 from appulse.engines.meaning import of_call, of_stream, of_types
 from appulse.engines.objects import ObjectsBucket, ObjectsCall, packed
 from appulse.engines.options import Options, options_of
-from appulse.engines.schemas import column_type, encoding_of, group_columns, is_joined, known_dimensions
+from appulse.engines.schemas import check_bursts, column_type, encoding_of, group_columns, is_joined, known_dimensions
 from appulse.engines.spark.codec import unpack
-from appulse.errors import BadArgument, nearest
+from appulse.errors import BadArgument, NotBuilt, nearest
 from appulse.model.columns import is_list
 from appulse.model.encode import infer_dimensions
 from appulse.model.objects import Objects
@@ -129,7 +129,8 @@ def resolve_aggregate(
     name, schema = stream.name or "stream", table.schema
     refuse_carry([stream], "window_aggregate", "an aggregate is about many rows")
     measure = window.column if isinstance(window, DeltaWindow) and window.confidence is None else None
-    encoding = encoding_of(stream, schema, measure)
+    encoding = encoding_of(stream, schema, measure, bursts=True)
+    check_bursts([stream], window)
     model = encoding.held_as
     if isinstance(stream.value, Position):
         raise BadArgument(
@@ -148,7 +149,9 @@ def resolve_aggregate(
         distribution=distribution,
         single_valued=single_valued,
         in_order=stream.order != "arrival",
+        correlation=stream.correlation,
     )
+    _check_chains(plan)
     if single_valued and (distribution or any(asked.aggregate != "sum" for asked in plan.asked)):
         raise BadArgument(
             "single_valued=True is for sums, as single values: without distribution= and other aggregates."
@@ -176,6 +179,17 @@ def resolve_aggregate(
         max_output=options_of(options, "window_aggregate").max_output,
         dependent=(name,) if is_joined(schema) else (),
     )
+
+
+def _check_chains(plan: AggregatePlan) -> None:
+    """Raise `NotBuilt` for what is not known of rows that exist in bursts."""
+    known = all(asked.aggregate in UNCONDITIONAL or least_share(asked.aggregate) is not None for asked in plan.asked)
+    if plan.correlation and (not known or plan.distribution or plan.size):
+        raise NotBuilt(
+            f"Of rows in bursts (correlation={plan.correlation:g}), window_aggregate has 'sum', 'count' and "
+            "'frequent...' without distribution=, and not over an UncertainCountWindow. Ask for these, or give the "
+            "column of existence itself. See docs/index.md."
+        )
 
 
 def first_dimensions(stream: Stream, tables: Sequence[pa.Table]) -> pa.Table | None:
