@@ -79,7 +79,10 @@ def sort_ties(
     samples: Floats,
     weights: Floats,
 ) -> None:
-    """Put each run of equal times of ``order`` (sorted by ``time`` already) into canonical order, by merging."""
+    """Put each run of equal times of ``order`` (sorted by ``time`` already) into canonical order, by merging.
+
+    Runs often are in that order as they come.
+    """
     n = order.shape[0]
     spare = np.empty(n, np.int64)
     begin = 0
@@ -87,7 +90,12 @@ def sort_ties(
         end = begin + 1
         while end < n and time[order[end]] == time[order[begin]]:
             end += 1
-        width = 1
+        known = begin + 1
+        while known < end and not _before(
+            order[known], order[known - 1], key_offsets, key, values, first, samples, weights
+        ):
+            known += 1
+        width = 1 if known < end else end - begin
         while width < end - begin:
             for low in range(begin, end, 2 * width):
                 middle = min(low + width, end)

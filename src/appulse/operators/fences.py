@@ -208,9 +208,14 @@ def readings_of(
     if not parts:
         none = np.empty((0, 2))
         return Readings(thing, time, none, none, np.empty((0, 3)), np.empty(0), np.empty(0))
-    at, scale, place, sigma = (np.concatenate(own) for own in zip(*(placed(p, earth) for p in parts), strict=True))
-    exists = np.concatenate([part.mass for part in parts])
-    return Readings(thing[order], time[order], at[order], scale[order], place[order], sigma[order], exists[order])
+    columns = zip(*(placed(part, earth) for part in parts), strict=True)
+    at, scale, place, sigma = (_joined(own).take(order, axis=0) for own in columns)
+    exists = _joined([part.mass for part in parts]).take(order)
+    return Readings(thing[order], time[order], at, scale, place, sigma, exists)
+
+
+def _joined(parts: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def _nothing() -> Happened:
