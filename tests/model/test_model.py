@@ -19,9 +19,10 @@ from hypothesis import strategies as st
 
 import appulse as ap
 from appulse.errors import BadArgument
-from appulse.model.encode import encode, gaussian_reach, infer_dimensions, reach_quantile, sampled
+from appulse.model.encode import encode, infer_dimensions, sampled
 from appulse.model.encoding import Encoding
 from appulse.model.objects import Objects
+from appulse.model.reach import gaussian_reach, reach_quantile
 from appulse.model.strings import Bytes, Labels, decode
 from appulse.model.strings import encode as canonical
 from appulse.model.times import UNITS, duration, from_micros, to_micros

@@ -65,12 +65,12 @@ def test_visits_are_those_of_the_events(earth: bool) -> None:
     whole = ap.fence_events(stream, fences, **asked, emit="visits").to_pylist()
     assert len(whole) > 5
     data = read(fences_page(events, fences, table)).data
-    told = sorted((*one["facts"][:2], one["times"][0], one["times"][2]) for one in data["happenings"])
+    shown = sorted((*one["facts"][:2], one["times"][0], one["times"][2]) for one in data["happenings"])
     closed = sorted((row["key"], row["query"], 1000 * row["start"], 1000 * row["end"]) for row in whole)
-    still = [one for one in told if one not in closed]
-    assert [one for one in told if one in closed] == closed
+    still = [one for one in shown if one not in closed]
+    assert [one for one in shown if one in closed] == closed
     entries = [row for row in events.to_pylist() if row["event"] == "enter"]
-    assert len(entries) == len(told)
+    assert len(entries) == len(shown)
     assert all(end == 790_000 for *_, end in still)
     by_visits = read(fences_page(ap.fence_events(stream, fences, **asked, emit="visits"), fences, table)).data
     assert sorted((*one["facts"][:2], one["times"][0], one["times"][2]) for one in by_visits["happenings"]) == closed

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -32,6 +31,7 @@ from appulse.model.motion import Straight
 from appulse.model.objects import Objects, contents
 from appulse.model.points import ball_points, normal_points
 from appulse.model.positions import EARTHS, checked_positions, degrees_around, given_degrees
+from appulse.model.reach import normal_quantile
 from appulse.model.scaling import scaled_spread
 from appulse.model.strings import Labels
 from appulse.model.strings import encode as canonical
@@ -478,12 +478,12 @@ def _sampled_reach(objects: Objects, model: Gaussian | Ball, quantile: float) ->
         unit = replace(unit, time=np.zeros(1, np.int64), mass=np.ones(1))
         reach = sampled(unit, model, quantile).reach[0] * objects.spread[:, 0]
         # A pair of Gaussians keeps its closed form among other models, and that reaches z sigma.
-        least = max(0.0, _normal_quantile(quantile * quantile)) if isinstance(model, Gaussian) else 0.0
+        least = max(0.0, normal_quantile(quantile * quantile)) if isinstance(model, Gaussian) else 0.0
         rounding = 4e-16 * np.abs(objects.centre).sum(axis=1)
         reach = np.maximum(reach * (1.0 + 1e-12) + rounding, least * objects.spread[:, 0])
     else:
         # A pair of Gaussians keeps its closed form among other models, and that reaches z sigma.
-        least = max(0.0, _normal_quantile(quantile * quantile)) if in_closed_form(model) else 0.0
+        least = max(0.0, normal_quantile(quantile * quantile)) if in_closed_form(model) else 0.0
         reach = np.maximum(sampled(objects, model, quantile).reach, least * widest(objects.spread, model))
     return reach
 
@@ -550,26 +550,6 @@ def summarised(
         sample_runs=Ragged(first, samples.reshape(-1, d)),
         weight_runs=Ragged(first, weights) if len(weights) else None,
     )
-
-
-def reach_quantile(threshold: float) -> float:
-    """Mass that the alpha-reach has to exceed: sqrt(1 - alpha), for a threshold with its tolerance taken off.
-
-    Two objects farther apart than epsilon and both reaches match with probability below alpha: the masses attained
-    within them multiply above 1 - alpha (Lian & Chen 2009, Eqs. 5, 6 and 9).
-    """
-    return math.sqrt(max(0.0, 1.0 - threshold))
-
-
-def gaussian_reach(threshold: float) -> float:
-    """Reach of an isotropic Gaussian among its like, in sigmas: Pr <= Phi((epsilon - D) / s) and s <= s1 + s2."""
-    return max(0.0, _normal_quantile(1.0 - threshold))
-
-
-def _normal_quantile(p: float) -> float:
-    from statistics import NormalDist
-
-    return NormalDist().inv_cdf(min(max(p, 1e-300), 1.0 - 1e-16))
 
 
 def rejects_of(table: pa.Table, encoding: Encoding, defects: Defects) -> pa.Table:

@@ -563,8 +563,7 @@ def pushed_out_at_once(objects: Objects, stream: int) -> Objects:
 def in_canonical_order(objects: Objects) -> Objects:
     """The rows by time, then by key, then by values: the same on every engine."""
     time = objects.time
-    rising = bool((np.diff(time) > 0).all())
-    if rising:
+    if (np.diff(time) > 0).all():
         return objects
     order = np.argsort(time, kind="stable")
     columns = [objects.centre, objects.spread, objects.mass[:, None]]

@@ -63,8 +63,8 @@ def encounters_page(
     found, unknown = _encounters(table, tracks, length, other=int(right is not None))
     if not found:
         return empty(title, "There is nothing to show: no encounter of two things with a track.")
-    told = [note, f"Left out: {unknown:,} encounters of things without a track." if unknown else ""]
-    return tracks_page(tracks, found, WORDING, title=title, told=told, unit=length)
+    remarks = [note, f"Left out: {unknown:,} encounters of things without a track." if unknown else ""]
+    return tracks_page(tracks, found, WORDING, title=title, remarks=remarks, unit=length)
 
 
 def _encounters(table: pa.Table, tracks: Tracks, unit: str, other: int) -> tuple[list[Happening], int]:

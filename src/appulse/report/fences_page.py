@@ -96,9 +96,9 @@ def fences_page(
     shown = sorted({one.region for one in found[:MOST_HAPPENINGS] if one.region is not None})
     outlines = dict(zip(shown, _outlines(areas.take(shown), tracks), strict=True))
     lost = len(spans) - len(known)
-    told = [note, f"Left out: {lost:,} visits of things without a track, or to unknown fences." if lost else ""]
+    remarks = [note, f"Left out: {lost:,} visits of things without a track, or to unknown fences." if lost else ""]
     return tracks_page(
-        tracks, found, WORDING, title=title, told=told, unit=length_unit(tracks, unit), outlines=outlines
+        tracks, found, WORDING, title=title, remarks=remarks, unit=length_unit(tracks, unit), outlines=outlines
     )
 
 

@@ -66,11 +66,11 @@ def tracks_page(
     wording: Wording,
     *,
     title: str,
-    told: list[str],
+    remarks: list[str],
     unit: str,
     outlines: Mapping[int, list[NDArray[np.float64]]] | None = None,
 ) -> str:
-    """One HTML page, by itself: ``found`` are in order of importance, ``told`` is said above the map."""
+    """One HTML page, by itself: ``found`` are in order of importance, ``remarks`` is said above the map."""
     around = _around(tracks)
     shown = found[:MOST_HAPPENINGS]
     rows = _rows(tracks, shown, around)
@@ -78,12 +78,15 @@ def tracks_page(
         shown = shown[: len(shown) // 2]
         rows = _rows(tracks, shown, around)
     if len(found) > len(shown):
-        told = [*told, f"Left out: {len(found) - len(shown):,} of {len(found):,} {wording.many}, the least probable."]
+        remarks = [
+            *remarks,
+            f"Left out: {len(found) - len(shown):,} of {len(found):,} {wording.many}, the least probable.",
+        ]
     if tracks.unusable:
-        told = [*told, f"Left out: {tracks.unusable:,} readings without a key, time or place."]
+        remarks = [*remarks, f"Left out: {tracks.unusable:,} readings without a key, time or place."]
     shown = sorted(shown, key=lambda one: (one.begin, one.mark, one.things))
     clock = Clock(tracks.stamps, tracks.zone)
-    body = notes(told) + _body(shown, tracks, clock, wording)
+    body = notes(remarks) + _body(shown, tracks, clock, wording)
     return page(title, body, _data(shown, tracks, rows, around, wording, unit, outlines or {}), "tracks_page.js")
 
 

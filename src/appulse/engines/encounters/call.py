@@ -17,10 +17,10 @@ from appulse.engines.thresholds import check_places, of_epsilon, thresholds, wit
 from appulse.errors import BadArgument
 from appulse.kernels.capsule import MOST_DIMENSIONS
 from appulse.model.carried import carried_columns
-from appulse.model.encode import gaussian_reach, reach_quantile
 from appulse.model.meaning import real, seconds
 from appulse.model.motion import Course, Still, Straight, Velocity
 from appulse.model.positions import earth_of
+from appulse.model.reach import gaussian_reach, reach_quantile
 from appulse.model.stream import stream_names
 from appulse.model.strings import decode
 from appulse.model.times import duration, from_micros, is_time

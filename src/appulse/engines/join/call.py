@@ -40,10 +40,10 @@ from appulse.engines.thresholds import (
     within_tolerance,
 )
 from appulse.errors import BadArgument, NotBuilt
-from appulse.model.encode import gaussian_reach, reach_quantile
 from appulse.model.encoding import Encoding, check_columns, held_as
 from appulse.model.filled import FILLED
 from appulse.model.meaning import real
+from appulse.model.reach import gaussian_reach, reach_quantile
 from appulse.model.scaling import scaled_model
 from appulse.model.stream import stream_names
 from appulse.model.strings import decode

@@ -1,0 +1,27 @@
+"""How far uncertain values reach: the distance within which enough of their mass lies for a threshold."""
+
+from __future__ import annotations
+
+import math
+from statistics import NormalDist
+
+__all__ = ["gaussian_reach", "normal_quantile", "reach_quantile"]
+
+
+def reach_quantile(threshold: float) -> float:
+    """Mass that the alpha-reach has to exceed: sqrt(1 - alpha), for a threshold with its tolerance taken off.
+
+    Two objects farther apart than epsilon and both reaches match with probability below alpha: the masses attained
+    within them multiply above 1 - alpha (Lian & Chen 2009, Eqs. 5, 6 and 9).
+    """
+    return math.sqrt(max(0.0, 1.0 - threshold))
+
+
+def gaussian_reach(threshold: float) -> float:
+    """Reach of an isotropic Gaussian among its like, in sigmas: Pr <= Phi((epsilon - D) / s) and s <= s1 + s2."""
+    return max(0.0, normal_quantile(1.0 - threshold))
+
+
+def normal_quantile(p: float) -> float:
+    """Where the standard normal distribution has a mass of ``p`` below; finite for 0 and 1, too."""
+    return NormalDist().inv_cdf(min(max(p, 1e-300), 1.0 - 1e-16))
