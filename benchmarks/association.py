@@ -9,7 +9,7 @@ Figures that begin with ``vs_`` are another's time over ours, for the same rows:
 * ``vs_sedona_knn``: Sedona's ``ST_KNN`` on Spark, from Parquet to a sum; ``vs_nearest_by``: Spark's ``nearestByJoin``,
   of 10,000 rows for 10,000.
 * ``vs_astropy_match``: astropy's ``match_to_catalog_sky`` and ``search_around_sky`` within an arc second, of stars of
-  Hipparcos in Gaia, or of as many generated ones; the lesser of the two figures.
+  Hipparcos in Gaia, or of as many generated ones; the lesser of the two figures. Ours uses all cores.
 * ``assign_10k``: SciPy's dense ``linear_sum_assignment`` over the gated matrix, of 10,000 tracks and as many detections
   in one scan, which is given to it, over our time, from tables to a table.
 * ``cosine_vs_blas``: our time for the pairs of 10,000 and 10,000 vectors of 768 numbers that point the same way, over

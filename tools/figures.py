@@ -118,6 +118,12 @@ RUNS = (
                 "≥ 3",
             ),
             "assign_10k": ("of SciPy's dense assignment / ours, 10,000 tracks and detections in one scan", "≥ 20"),
+            "cosine_vs_blas": (
+                "our time for vectors of 768 numbers by cosine / all products by BLAS",
+                "≤ 1.2",
+            ),
+            "cosine_vs_blas_near": ("the same, of vectors near 40 axes", "—"),
+            "faiss_flat": ("time of faiss' flat index / ours, the same pairs", "—"),
             "anti_of_inner": ('our time with `how="left_anti"` / of the inner join', "≤ 1.3"),
         },
     ),
