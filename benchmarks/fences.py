@@ -45,7 +45,8 @@ if TYPE_CHECKING:
 SIGMA, DAYS = 15.0, 120.0  # metres; five cabs for 24 days
 _POLYGONS, _BATCHES = {True: 20_000, False: 100_000}, {True: 3, False: 10}
 _BATCH = 1_000_000
-_CHOICES = ((0.5, 0.1), (0.5, 0.01), (0.6, 0.01), (0.7, 0.01), (0.8, 0.01), (0.9, 0.01), (0.9, 1e-4), (0.95, 1e-4))
+_CHOICES = [(0.5, 0.1), *((enter, 0.01) for enter in (0.5, 0.6, 0.7, 0.8, 0.9))]
+_CHOICES += [(enter, 1e-4) for enter in (0.5, 0.6, 0.7, 0.9, 0.95)]
 
 
 def tracks() -> pd.DataFrame:

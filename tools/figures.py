@@ -138,6 +138,11 @@ RUNS = (
                 "false events of point in polygon / ours, entries reported as promptly",
                 "≥ 20",
             ),
+            "false_events_predicted": (
+                "false events that `fence_advice` expects / observed: of 11 choices, the one farthest from 1",
+                "0.75 to 1.25",
+            ),
+            "events_of_matches": ("our time for events with errors / for matches with `QueryMatch`", "≤ 2"),
             "nested_ratio": ("false events of two nested fences / ours", "—"),
             "wait_ratio": ("false events of a dwell timer / ours", "—"),
             "spark_of_pass": ("our fixes/s on Spark / those of a pandas UDF that does nothing", "≥ 0.5"),
