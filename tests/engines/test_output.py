@@ -172,6 +172,7 @@ _OTHERS: dict[str, Any] = {
     "max_output": 9,
     "max_component": 9,
     "threads": 2,
+    "audit": 0.5,
 }
 
 
