@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -234,6 +235,8 @@ def _counted(name: str, rows: Iterable[dict[str, Any]], without: tuple[str, ...]
 def _plain(row: dict[str, Any]) -> Iterator[Any]:
     for column in sorted(row):
         if (value := row[column]) is not None:
+            if isinstance(value, datetime):
+                value = value.replace(tzinfo=None)  # Parquet of some settings of Spark has a zone, of others none
             yield round(value, 6) if isinstance(value, float) else value if isinstance(value, str | int) else str(value)
 
 

@@ -336,6 +336,7 @@ def targets() -> list[Target]:
         *_definitions(),
         *_joins(),
         *_association(),
+        *_existence(),
         *_motion(),
         *_fences(),
         *_queries(),
@@ -462,6 +463,15 @@ def _association() -> Iterator[Target]:
     yield Target("stream_batches", in_batches, alone)
     for make, taken in ((ap.Nearest, near), (ap.Assign, one), (ap.Outliers, few)):
         yield Target(make.__name__, partial(by_hand, make), bare | {"frame": ROWS} | taken)
+
+
+def _existence() -> Iterator[Target]:
+    """Rows that exist in runs."""
+
+    def counted(**arguments: Any) -> None:
+        ap.window_aggregate(stream(existence=ap.Bursts(**arguments)), {"x": "count"}, window=2)
+
+    yield Target("Bursts", counted, {"column": "p", "correlation": 0.1})
 
 
 def _motion() -> Iterator[Target]:
