@@ -43,8 +43,8 @@ LOCK_COMMAND = (
     "--no-emit-index-url --no-emit-find-links pyproject.toml -o requirements.lock --custom-compile-command"
 )
 
-# Two begin with tests of Spark, which take the longest and wait a lot; the third fills the gaps with the others.
-TESTS = ("pytest", "--numprocesses=3")
+# One for each core; both begin with tests of Spark, which take the longest. Three were not faster.
+TESTS = ("pytest", "--numprocesses=2")
 
 # Each command is a list of programs with their arguments; what else the caller typed goes to the last of them.
 COMMANDS: dict[str, list[list[str]]] = {
