@@ -2,9 +2,9 @@
 
     python examples/shapes.py [--prices FILE]
 
-Every day has a vector: the mean returns of all shares over 20 days. Two are alike by the angle between them, whatever
+Every day has a vector: the mean returns of all shares over 20 days. Two are similar by the angle between them, whatever
 their size. Each day asks for the three days most like it among those whose 20 days were over before its own began. Then
-it is seen whether what followed is alike, too. Where the file is not there, generated prices are taken.
+it is seen whether what followed is similar, too. Where the file is not there, generated prices are taken.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ import appulse as ap
 
 PRICES = "sp500_5yr/all_stocks_5yr.parquet"  # of the data
 DAYS, K = 20, 3
-APART = 0.5  # 1 - cosine: less alike than this is not alike
+APART = 0.5  # 1 - cosine: what differs more is not similar
 
 
 def main() -> None:
-    """Stream the days by months, show those most alike, and whether what followed was."""
+    """Stream the days by months, show those most similar, and whether what followed was."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--prices", type=Path, default=data_at(PRICES))
     asked = parser.parse_args()
@@ -33,8 +33,8 @@ def main() -> None:
     returns = read(asked.prices) if real else twin()
     print(f"{len(returns):,} days of returns" + ("" if real else ", generated"))
     days = shapes(returns)
-    found = alike(days)
-    print(f"{found['left_key'].nunique():,} days have one like them, of {len(days):,}; most alike:")
+    found = similar(days)
+    print(f"{found['left_key'].nunique():,} days have one like them, of {len(days):,}; most similar:")
     best = found[found["rank"] == 1].nsmallest(5, "distance")
     for row in best.itertuples():
         print(f"  {row.left_time:%d %B %Y} and {row.right_before:%d %B %Y}: cosine {1.0 - row.distance:.2f}")
@@ -55,7 +55,7 @@ def shapes(returns: pd.Series) -> pd.DataFrame:
     return days.assign(after=after.to_numpy()[DAYS - 1 :])
 
 
-def alike(days: pd.DataFrame) -> pd.DataFrame:
+def similar(days: pd.DataFrame) -> pd.DataFrame:
     """The days most like each in its history, as they would have been known at the end of each month."""
     shape = ap.Exact("shape")
     now = ap.Stream(None, key="day", time="date", value=shape, name="now")

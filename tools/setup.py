@@ -43,7 +43,7 @@ LOCK_COMMAND = (
     "--no-emit-index-url --no-emit-find-links pyproject.toml -o requirements.lock --custom-compile-command"
 )
 
-# One for each core; both begin with tests of Spark, which take the longest. Three were not faster.
+# One for each core; both begin with tests of Spark, which take the longest.
 TESTS = ("pytest", "--numprocesses=2")
 
 # Each command is a list of programs with their arguments; what else the caller typed goes to the last of them.

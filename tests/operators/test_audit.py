@@ -68,8 +68,8 @@ def test_no_pair_is_dismissed_wrongly_on_tiles(data: st.DataObject) -> None:
 def figures(spark: FakeSpark, tables: dict[str, pa.Table]) -> tuple[int, int]:
     """The sums of what the tiles report of a micro-batch."""
     blobs = spark._run(spark._shuffled(tables), None)
-    told = [json.loads(blob[1:]) for blob in blobs if blob[:1] == METRICS]
-    return sum(one.get("audited", 0) for one in told), sum(one.get("false_dismissals", 0) for one in told)
+    figures = [json.loads(blob[1:]) for blob in blobs if blob[:1] == METRICS]
+    return sum(one.get("audited", 0) for one in figures), sum(one.get("false_dismissals", 0) for one in figures)
 
 
 def rows(n: int, d: int, seed: int = 0) -> dict[str, Any]:

@@ -110,7 +110,7 @@ def test_variables_have_the_colours_of_their_kinds(
     assert 1.0 > colour["RRAB"] > colour["EA"] > 0.2
 
 
-def most_alike(days: pd.DataFrame, k: int, limit: float) -> set[tuple[int, int, int]]:
+def most_similar(days: pd.DataFrame, k: int, limit: float) -> set[tuple[int, int, int]]:
     """Each day's nearest in its history by all pairs, and their ranks."""
     rows = np.stack(days["shape"].to_list())
     unit = rows / np.linalg.norm(rows, axis=1)[:, None]
@@ -125,8 +125,8 @@ def most_alike(days: pd.DataFrame, k: int, limit: float) -> set[tuple[int, int, 
 def test_generated_days_find_those_most_like_them(example: Callable[[str], dict[str, Any]]) -> None:
     module = example("shapes.py")
     days = module["shapes"](module["twin"]())
-    found = module["alike"](days)
-    assert set(zip(found["left_key"], found["right_key"], found["rank"], strict=True)) == most_alike(
+    found = module["similar"](days)
+    assert set(zip(found["left_key"], found["right_key"], found["rank"], strict=True)) == most_similar(
         days, module["K"], module["APART"]
     )
     best = found.loc[found["distance"].idxmin()]
@@ -138,8 +138,8 @@ def test_days_of_the_market_find_those_most_like_them(
 ) -> None:
     module = example("shapes.py")
     days = module["shapes"](module["read"](data(module["PRICES"])))
-    found = module["alike"](days)
-    assert set(zip(found["left_key"], found["right_key"], found["rank"], strict=True)) == most_alike(
+    found = module["similar"](days)
+    assert set(zip(found["left_key"], found["right_key"], found["rank"], strict=True)) == most_similar(
         days, module["K"], module["APART"]
     )
 

@@ -289,12 +289,12 @@ def test_a_task_that_fails_after_its_state_was_written(
     result = join(read_stream(spark, files(tmp_path / "in", table, 60)), window=window)
     query = started(result, tmp_path / "out", rejects=False)
     assert list(tmp_path.glob("failed-1-*"))
-    told = read_written(tmp_path / "out" / "answers")
+    written = read_written(tmp_path / "out" / "answers")
     complete = [row for row in join(table, window=window).to_pylist() if row["right_time"] < 15.9]
-    assert set(keys_of(told)) >= {(row["left_key"], row["right_key"]) for row in complete}
-    assert len(set(keys_of(told))) == len(told)
+    assert set(keys_of(written)) >= {(row["left_key"], row["right_key"]) for row in complete}
+    assert len(set(keys_of(written))) == len(written)
     figures = [next(iter(progress.observedMetrics.values())) for progress in query.recentProgress]
-    assert sum(one["answers"] for one in figures) == len(told)
+    assert sum(one["answers"] for one in figures) == len(written)
     assert sum(one["rows"] for one in figures) == N - 1
 
 

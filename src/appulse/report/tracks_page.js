@@ -142,7 +142,7 @@
     make("path", { class: "closest", stroke: ink(one), d: line(closest.map(at)) }, view);
   }
 
-  function tell(meets) {
+  function list(meets) {
     const box = $("standing");
     if (!meets.length) return box.replaceChildren(make("p", {}, null, data.none));
     const table = make("table", {}), head = make("tr", {}, make("thead", {}, table)), body = make("tbody", {}, table);
@@ -170,7 +170,7 @@
     drawRegions(meets, view);
     meets.forEach((one) => drawMeeting(one, view));
     data.things.forEach((thing, i) => drawThing(thing, i, meets, view));
-    tell(meets);
+    list(meets);
     rows.forEach((row, i) => {
       if (meets.includes(data.happenings[i])) row.setAttribute("aria-current", "true");
       else row.removeAttribute("aria-current");
