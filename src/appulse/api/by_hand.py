@@ -110,6 +110,13 @@ class ByHand(ABC, Generic[Engine]):
             raise BadArgument("Nothing has been judged yet: push some rows first, if only an empty frame.")
         return self._early_rejects()
 
+    def state(self) -> dict[str, int]:
+        """What is held now: ``state_rows``, and ``state_bytes``, roughly; standing queries where rows are not held."""
+        if self._engine is None:
+            held = [table for push in self._held for table in push.values()]
+            return {"state_rows": sum(map(len, held)), "state_bytes": sum(table.nbytes for table in held)}
+        return self._state_of(self._engine)
+
     # What a kind of call is like.
 
     @abstractmethod
@@ -126,6 +133,9 @@ class ByHand(ABC, Generic[Engine]):
 
     def _rejected(self, engine: Any) -> pa.Table:
         return engine.rejects()
+
+    def _state_of(self, engine: Any) -> dict[str, int]:
+        return {"state_rows": len(engine.bucket), "state_bytes": int(engine.bucket.nbytes)}
 
     def _fixed(self, name: str) -> Iterable[str]:
         """The columns of a stream that keep their types."""

@@ -218,6 +218,13 @@ class QueryMatch(ByHand["LocalQueries | LocalWindowQueries"]):
 
         return engine.call.answer_schema.empty_table() if isinstance(engine, LocalQueries) else engine.drain()
 
+    def _state_of(self, engine: LocalQueries | LocalWindowQueries) -> dict[str, int]:
+        from appulse.engines.queries.call import LocalQueries
+
+        if not isinstance(engine, LocalQueries):
+            return super()._state_of(engine)
+        return {"state_rows": len(engine.queries), "state_bytes": int(engine.queries.nbytes)}
+
     def _checked(self, held: Sequence[Frames], types: Types) -> pa.Table:
         self._first  # noqa: B018 - raises where there are no queries
         if len(self._streams) > 1:

@@ -6,7 +6,6 @@ import json
 import os
 import tomllib
 from dataclasses import dataclass
-from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +30,7 @@ from appulse.engines.sensors.call import resolve_sensors
 from appulse.engines.sensors.phenomena import resolve_phenomena
 from appulse.errors import BadArgument, JobError
 from appulse.jobs.fields import options_of
+from appulse.jobs.files import files_at
 from appulse.jobs.problems import Problem, problems_of
 from appulse.jobs.sources import FilesTable, TopicsTable
 from appulse.jobs.tables import JobTable
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from appulse.jobs.imputers import RepositoryTable
-    from appulse.jobs.tables import WindowAggregateTable
     from appulse.model.stream import Stream
 
 __all__ = ["Job", "build", "load", "run", "validate"]
@@ -94,7 +93,7 @@ class Job:
         return [
             Problem(f"{where}.path", f"there are no files at {self.place(path)}.")
             for where, path in paths.items()
-            if "://" not in path and not _files(self.place(path))
+            if "://" not in path and not files_at(self.place(path))
         ]
 
 
@@ -122,7 +121,7 @@ def build(job: Job, spark: SparkSession, *, streaming: bool = True) -> DataFrame
         return _sensed(job, streams[0], spark)
     if (asked := table.window_aggregate) is not None:
         aggregated: DataFrame = api.window_aggregate(
-            streams[0], asked.aggregates, options=table.options(), **_settings(asked)
+            streams[0], asked.aggregates, options=table.options(), **asked.settings()
         )
         return aggregated
     if (moving := table.encounters) is not None:
@@ -135,7 +134,10 @@ def build(job: Job, spark: SparkSession, *, streaming: bool = True) -> DataFrame
         return events
     if table.match_queries is not None:
         matched: DataFrame = api.match_queries(
-            *streams, queries=_queries(job, spark, streaming=streaming), options=table.options(), **_asked_of(table)
+            *streams,
+            queries=_queries(job, spark, streaming=streaming),
+            options=table.options(),
+            **table.query_settings(),
         )
         return matched
     typical = {} if table.sample is None else {name: _sample(job, name, spark) for name in table.sources}
@@ -190,10 +192,10 @@ def _read(path: Path) -> tuple[Job | None, list[Problem]]:
         job = Job(path, JobTable.model_validate(given))
     except ValidationError as failure:
         return None, problems_of(failure, given)
-    return job, _against_files(job)
+    return job, _againstfiles_at(job)
 
 
-def _against_files(job: Job) -> list[Problem]:
+def _againstfiles_at(job: Job) -> list[Problem]:
     """Columns the job asks for and its files lack; Parquet files that are there tell, others are not opened."""
     table = job.table
     known, unreadable = _schemas(job)
@@ -225,7 +227,7 @@ def _check_operator(job: Job, streams: Sequence[Stream], schemas: Sequence[pa.Sc
     if table.match_queries is not None:
         return _check_queries(job, streams, schemas)
     if (asked := table.window_aggregate) is not None:
-        resolve_unseen(streams[0], schemas[0], asked.aggregates, **_settings(asked))
+        resolve_unseen(streams[0], schemas[0], asked.aggregates, **asked.settings())
     elif table.encounters is not None:
         resolve_encounters(streams, schemas, options=options, **table.encounters.settings())
     elif table.nearest is not None:
@@ -259,7 +261,7 @@ def _schemas(job: Job) -> tuple[dict[str, pa.Schema], list[Problem]]:
 
     known, unreadable = {}, []
     for where, data in job.table.data.items():
-        files = _files(job.place(data.path))
+        files = files_at(job.place(data.path))
         if data.format != "parquet" or not files:
             continue
         try:
@@ -290,16 +292,6 @@ def _unread_imputers(job: Job, known: dict[str, pa.Schema]) -> dict[str, Any] | 
     return found or None
 
 
-def _settings(asked: WindowAggregateTable) -> dict[str, Any]:
-    """The keyword arguments of a call of `window_aggregate`."""
-    return {
-        "window": asked.window.build(),
-        "distribution": asked.distribution,
-        "single_valued": asked.single_valued,
-        "on_reject": asked.on_reject,
-    }
-
-
 def _queries(job: Job, spark: SparkSession, *, streaming: bool) -> Any:
     """The queries of a job: a table, or a frame of changes."""
     asked = job.table.match_queries
@@ -313,28 +305,19 @@ def _queries(job: Job, spark: SparkSession, *, streaming: bool) -> Any:
     return spark.readStream.format(changes.format).options(**options).schema(known.schema).load(place)
 
 
-def _asked_of(table: JobTable) -> dict[str, Any]:
-    """The keyword arguments of a call of `match_queries`."""
-    asked = table.match_queries
-    settings = {} if asked is None else asked.settings()
-    if len(table.sources) == 1:  # where these are about several
-        settings = {name: value for name, value in settings.items() if name not in ("window", "aggregate")}
-    return settings
-
-
 def _check_queries(job: Job, streams: Sequence[Stream], schemas: Sequence[pa.Schema]) -> list[Problem]:
     """Conditions that cannot be used, where the columns are known."""
     asked = job.table.match_queries
     if asked is None or asked.changes is not None:
         return []
     where = "match_queries.conditions" if asked.path is None else "match_queries.path"
-    if asked.path is not None and not _files(job.place(asked.path)):
+    if asked.path is not None and not files_at(job.place(asked.path)):
         return []  # that there is no file is reported elsewhere
     try:
         queries = asked.queries(job.place)
     except JobError as problem:
         return [Problem(where, str(problem))]
-    settings = _asked_of(job.table) | {"on_reject": "collect"}
+    settings = job.table.query_settings() | {"on_reject": "collect"}
     empty = [schema.empty_table() for schema in schemas]
     if len(streams) == 1:
         one = LocalQueries(resolve_queries(streams[0], empty[0], queries.schema, **settings))
@@ -351,7 +334,7 @@ def _check_queries(job: Job, streams: Sequence[Stream], schemas: Sequence[pa.Sch
 def _check_fences(job: Job, stream: Stream, schema: pa.Schema) -> list[Problem]:
     """Fences that are no regions, where the columns are known."""
     asked = job.table.fence_events
-    if asked is None or (asked.path is not None and not _files(job.place(asked.path))):
+    if asked is None or (asked.path is not None and not files_at(job.place(asked.path))):
         return []  # `missing` reports that there is no file
     where = "fence_events.regions" if asked.path is None else "fence_events.path"
     try:
@@ -390,7 +373,7 @@ def _check_readings(job: Job, stream: Stream, schema: pa.Schema) -> list[Problem
             resolve_sensors(schema, **columns, **table.sensor_join.settings())
         elif table.phenomena is not None:
             where = table.phenomena.locations
-            places = [] if where is None or where.format != "parquet" else _files(job.place(where.path))
+            places = [] if where is None or where.format != "parquet" else files_at(job.place(where.path))
             settings = columns | table.phenomena.settings(_rows_of(places[0]) if places else None)
             resolve_phenomena(schema, **settings if places or where is None else settings | {"reach": None})
     except BadArgument as problem:
@@ -411,19 +394,6 @@ def _rows_of(file: Path) -> pa.Table:
 def _inferring(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Options with which types are those of the files."""
     return {"inferSchema": True, **options} if kind == "csv" else dict(options)
-
-
-def _files(place: str) -> list[Path]:
-    """The data files at a path of this machine: itself, those of a folder, or of what a pattern names."""
-    path = Path(place)
-    try:
-        if path.is_file():
-            return [path]
-        named = [path] if path.is_dir() else map(Path, sorted(glob(place)))  # noqa: PTH207 - takes ** as Spark does
-        inside = [file for one in named for file in (sorted(one.iterdir()) if one.is_dir() else [one])]
-        return [file for file in inside if file.is_file() and not file.name.startswith(("_", "."))]
-    except OSError:  # a name too long, a folder closed to us: nothing that can be read
-        return []
 
 
 def _frame(job: Job, source: FilesTable | TopicsTable, spark: SparkSession, *, streaming: bool) -> DataFrame:

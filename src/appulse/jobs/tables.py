@@ -108,6 +108,11 @@ class WindowAggregateTable(OperatorTable):
             raise ValueError("single_valued is for sums, without distribution and other aggregates.")
         return self
 
+    def settings(self) -> dict[str, Any]:
+        """The keyword arguments of a call."""
+        own = ("distribution", "single_valued", "on_reject")
+        return {"window": self.window.build()} | {name: getattr(self, name) for name in own}
+
 
 class JobTable(Table):
     """A job file. A source takes from ``defaults`` what it does not say itself."""
@@ -278,6 +283,13 @@ class JobTable(Table):
         if join is None:  # pragma: no cover - asked of joins only
             raise ValueError("a job without a join")
         return join
+
+    def query_settings(self) -> dict[str, Any]:
+        """The keyword arguments of a call of `match_queries`."""
+        settings = {} if self.match_queries is None else self.match_queries.settings()
+        if len(self.sources) == 1:  # where these are about several
+            settings = {name: value for name, value in settings.items() if name not in ("window", "aggregate")}
+        return settings
 
     @property
     def of_two(self) -> dict[str, Any]:

@@ -1,0 +1,114 @@
+"""A job in this process: its call by hand, without Spark, and files of its sources as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.csv as pc
+import pyarrow.dataset as ds
+
+from appulse import api
+from appulse.engines.options import Options
+from appulse.errors import JobError
+from appulse.jobs.fields import options_of
+from appulse.jobs.files import files_at
+from appulse.jobs.sources import DataTable
+
+if TYPE_CHECKING:
+    from appulse.api.by_hand import ByHand
+    from appulse.jobs.imputers import RepositoryTable
+    from appulse.jobs.job import Job
+
+__all__ = ["by_hand", "dataset_of", "read_files"]
+
+_KINDS = {"parquet": "parquet", "csv": "csv", "json": "json", "orc": "orc"}
+
+
+def by_hand(job: Job) -> ByHand[Any]:
+    """The call of a job by hand, with its queries and fences: rows are pushed by the names of its sources.
+
+    Raises `JobError` for files that cannot be read here.
+    """
+    table = job.table
+    streams = table.streams()
+    settings: dict[str, Any] = {"options": Options(max_output=table.max_output)}
+    if table.sensor_join is not None:
+        return api.SensorJoin(streams[0], **table.sensor_join.settings(), **settings)
+    if (regions := table.phenomena) is not None:
+        where = None if regions.locations is None else read_files(job, regions.locations, "phenomena.locations")
+        return api.Phenomena(streams[0], **regions.settings(where), **settings)
+    if (asked := table.window_aggregate) is not None:
+        return api.WindowAggregate(streams[0], asked.aggregates, **asked.settings(), **settings)
+    if table.encounters is not None:
+        return api.Encounters(*streams, **table.encounters.settings(), **settings)
+    if table.fence_events is not None:
+        fences = table.fence_events.fences(job.place)
+        return api.FenceEvents(streams[0], fences, **table.fence_events.settings(), **settings)
+    if table.match_queries is not None:
+        asked_of = table.match_queries
+        matching = api.QueryMatch(*streams, **table.query_settings(), **settings)
+        changes = asked_of.changes
+        matching.change(
+            asked_of.queries(job.place) if changes is None else read_files(job, changes, "match_queries.changes")
+        )
+        return matching
+    if (found := table.nearest or table.assign or table.outliers) is not None:
+        kind: Any = {"nearest": api.Nearest, "assign": api.Assign, "outliers": api.Outliers}[table.operator]
+        belonging: ByHand[Any] = kind(*streams, **found.settings(), **settings)
+        return belonging
+    join = table.join
+    return api.SimilarityJoin(
+        *streams,
+        **join.measured,
+        probability=join.probability,
+        window=join.window.build(),
+        emit=join.emit,
+        on_reject=join.on_reject,
+        imputer=_imputers(job),
+        different=None if table.self_join is None else table.self_join.different,
+        **table.of_two,
+        **settings,
+    )
+
+
+def dataset_of(job: Job, data: DataTable, where: str) -> ds.Dataset:
+    """The files that a table of a job names, unread; raises `JobError`. ``where`` is its place in the job."""
+    place = job.place(data.path)
+    if data.format not in _KINDS:
+        raise JobError(f"{where} is of the format {data.format}, whose files are read by Spark alone.")
+    files = [] if "://" in place else files_at(place)
+    if not files:
+        raise JobError(f"{where}.path: there are no files at {place} on this machine.")
+    try:
+        return ds.dataset([str(file) for file in files], format=_format(data))
+    except (OSError, pa.ArrowException) as error:
+        raise JobError(f"{where}.path: {place} cannot be read as {data.format}: {error}") from error
+
+
+def read_files(job: Job, data: DataTable, where: str) -> pa.Table:
+    """All rows of a table of a job; raises `JobError`."""
+    try:
+        return dataset_of(job, data, where).to_table()
+    except (OSError, pa.ArrowException) as error:
+        raise JobError(f"{where}.path: {job.place(data.path)} cannot be read as {data.format}: {error}") from error
+
+
+def _format(data: DataTable) -> Any:
+    """How Arrow reads the files; of Spark's options for CSV the separator counts."""
+    if data.format != "csv":
+        return _KINDS[data.format]
+    given: Mapping[str, Any] = options_of(data.options)
+    chosen = next((str(value) for name, value in given.items() if name.lower() in ("sep", "delimiter")), ",")
+    return ds.CsvFileFormat(parse_options=pc.ParseOptions(delimiter=chosen))
+
+
+def _imputers(job: Job) -> dict[str, Any] | None:
+    """What fills each source; a repository that several share is read once."""
+
+    def read(repository: RepositoryTable) -> Any:
+        return read_files(job, repository, "imputer.repository")
+
+    made = {id(one): one.build(job.place, read) for one in job.table.filling.values()}
+    return {name: made[id(one)] for name, one in job.table.filling.items()} or None

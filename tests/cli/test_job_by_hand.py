@@ -1,0 +1,104 @@
+"""A job in process: its call by hand answers as the call over whole frames does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import appulse as ap
+from appulse.errors import JobError
+from appulse.jobs import load
+from appulse.jobs.by_hand import by_hand, read_files
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SOURCE = """\
+[sources.{name}]
+format = "parquet"
+path = "{name}.parquet"
+key = "id"
+time = "time"
+value = {{ model = "Gaussian", columns = ["x", "y"], sigma = 0.5 }}
+{more}
+"""
+SINK = '[sink]\nformat = "parquet"\npath = "out"\n'
+MOTION = 'motion = { kind = "Straight", max_gap = "10 seconds" }'
+
+
+def rows(seed: int, n: int = 60) -> pa.Table:
+    chance = np.random.default_rng(seed)
+    x, y = chance.uniform(0, 10, (2, n))
+    return pa.table({"id": np.arange(n) % 7, "time": np.arange(n) / 2.0, "x": x, "y": y})
+
+
+def job(folder: Path, operator: str, *names: str, more: str = "") -> Any:
+    for i, name in enumerate(names):
+        pq.write_table(rows(i), folder / f"{name}.parquet")
+    text = "".join(SOURCE.format(name=name, more=more) for name in names)
+    (folder / "job.toml").write_text(text + operator + SINK)
+    return load(folder / "job.toml")
+
+
+JOBS = {
+    "similarity_join": ('[similarity_join]\nepsilon = 1.0\nprobability = 0.5\nwindow = "5 seconds"\n', 2, ""),
+    "self_join": ('[self_join]\nepsilon = 1.0\nprobability = 0.5\nwindow = { count = 20 }\ndifferent = "id"\n', 1, ""),
+    "window_aggregate": ('[window_aggregate]\nwindow = "5 seconds"\naggregates = { x = "mean" }\n', 1, ""),
+    "match_queries": ('[match_queries]\nprobability = 0.5\nconditions = { east = "x > 5" }\n', 1, ""),
+    "fence_events": ("[fence_events.regions]\nbox = 'POLYGON((2 2, 8 2, 8 8, 2 8, 2 2))'\n", 1, ""),
+    "encounters": ("[encounters]\nepsilon = 1.0\nprobability = 0.5\n", 1, MOTION),
+    "nearest": ('[nearest]\nepsilon = 3.0\nwindow = "5 seconds"\n', 2, ""),
+    "outliers": ('[outliers]\nepsilon = 1.0\nfewer_than = 2\nprobability = 0.5\nwindow = "5 seconds"\n', 1, ""),
+    "assign": ('[assign]\nepsilon = 3.0\nprobability = 0.1\nwindow = { tumbling = "5 seconds" }\n', 2, ""),
+}
+
+
+@pytest.mark.parametrize("operator", JOBS)
+def test_by_hand_a_job_answers_as_its_call(tmp_path: Path, operator: str) -> None:
+    text, count, more = JOBS[operator]
+    checked = job(tmp_path, text, *["near", "far"][:count], more=more)
+    call = by_hand(checked)
+    frames = {name: read_files(checked, source, name) for name, source in checked.table.data.items()}
+    answers = pa.concat_tables(
+        [call.push(**{name.removeprefix("sources."): table for name, table in frames.items()}), call.drain()]
+    )
+    streams = [source.stream(frames[f"sources.{name}"], name) for name, source in checked.table.sources.items()]
+    settings = getattr(checked.table, operator)
+    if operator in ("similarity_join", "self_join"):
+        more_of = {"different": "id"} if operator == "self_join" else {}
+        wanted = getattr(ap, operator)(
+            *streams, epsilon=1.0, probability=0.5, window=settings.window.build(), **more_of
+        )
+    elif operator == "window_aggregate":
+        wanted = ap.window_aggregate(*streams, settings.aggregates, **settings.settings())
+    elif operator == "match_queries":
+        wanted = ap.match_queries(*streams, queries=settings.queries(checked.place), probability=0.5)
+    elif operator == "fence_events":
+        wanted = ap.fence_events(*streams, settings.fences(checked.place), **settings.settings())
+    else:
+        wanted = getattr(ap, operator)(*streams, **settings.settings())
+    assert len(wanted) > 0
+    assert sorted(map(str, answers.to_pylist())) == sorted(map(str, wanted.to_pylist()))
+    assert call.state().keys() == {"state_rows", "state_bytes"}
+
+
+def test_files_that_are_not_there_are_an_error(tmp_path: Path) -> None:
+    checked = job(tmp_path, JOBS["self_join"][0], "near")
+    (tmp_path / "near.parquet").unlink()
+    with pytest.raises(JobError, match=r"sources.near.path: there are no files at .*near.parquet on this machine"):
+        read_files(checked, checked.table.sources["near"], "sources.near")
+
+
+def test_what_is_held_is_counted() -> None:
+    join = ap.SimilarityJoin(
+        ap.Stream(None, key="id", time="time", value=ap.Exact("x")), epsilon=1.0, probability=1.0, window=5
+    )
+    assert join.state() == {"state_rows": 0, "state_bytes": 0}
+    join.push(rows(0))
+    held = join.state()
+    assert held["state_rows"] == 11
+    assert held["state_bytes"] > 0
