@@ -461,6 +461,8 @@ def _association() -> Iterator[Target]:
 
     alone = {"stream": replace(stream(), frame=None, name="left"), "frame": ROWS, "rows": 10}
     yield Target("stream_batches", in_batches, alone)
+    paced = {"frame": ROWS, "time": "t", "unit": "s", "speed": 2.0, "rows": 2, "skip": 1}
+    yield Target("replay", lambda **a: next(ap.replay(**a), None), paced)
     for make, taken in ((ap.Nearest, near), (ap.Assign, one), (ap.Outliers, few)):
         yield Target(make.__name__, partial(by_hand, make), bare | {"frame": ROWS} | taken)
 

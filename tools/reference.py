@@ -70,7 +70,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "window_aggregate",
         "WindowAggregate",
     ),
-    "Results": ("rejects", "explain", "Explanation", "explain_pair", "start", "stream_batches", "listen"),
+    "Results": ("rejects", "explain", "Explanation", "explain_pair", "start", "stream_batches", "replay", "listen"),
     "How a call is carried out": ("Options", "session", "version"),
     "Errors": (
         "AppulseError",

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         outliers,
         phenomena,
         rejects,
+        replay,
         self_join,
         sensor_join,
         session,
@@ -116,6 +117,7 @@ _HOMES = {
         "outliers",
         "phenomena",
         "rejects",
+        "replay",
         "self_join",
         "sensor_join",
         "session",
@@ -246,6 +248,7 @@ __all__ = [  # noqa: RUF022 - by topic, as in the reference
     "explain_pair",
     "start",
     "stream_batches",
+    "replay",
     "listen",
     # How a call is carried out
     "Options",

@@ -10,6 +10,7 @@ from appulse.api.motion import Encounters, encounters
 from appulse.api.outlying import Outliers, outliers
 from appulse.api.queries import QueryMatch, ask, match_queries
 from appulse.api.readings import Phenomena, SensorJoin, phenomena, sensor_join
+from appulse.api.replaying import replay
 from appulse.api.results import explain, rejects
 from appulse.api.running import listen, session, start
 from appulse.api.streams import decode_messages, discover_dependencies, filter, impute  # noqa: A004 - as the contract
@@ -44,6 +45,7 @@ __all__ = [
     "outliers",
     "phenomena",
     "rejects",
+    "replay",
     "self_join",
     "sensor_join",
     "session",
