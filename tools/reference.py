@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Write docs/reference.md from the docstrings of everything public in appulse.
+"""Write docs/reference.md and docs/reference/ from the docstrings of everything public in appulse.
 
     python tools/reference.py            write it
     python tools/reference.py --check    fail if what is there is out of date
 
-Public is what `appulse.__all__` names. A class shows how it is made, and its documented methods unless it only holds
-values.
+One page lists all names, and each topic has a page. Examples in docstrings (`>>>`) are run by
+`tests/project/test_examples.py`. Public is what `appulse.__all__` names. A class shows how it is made, and its
+documented methods unless it only holds values.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "reference.md"
+DOCS = ROOT / "docs"
 
 # What a reader looks for together; a public name that stands nowhere here fails the tool.
 SECTIONS: dict[str, tuple[str, ...]] = {
@@ -60,7 +61,8 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "ZeroFill",
         "PointImputer",
     ),
-    "Sensor networks": ("sensor_join", "SensorJoin", "phenomena", "Phenomena", "lab"),
+    "Sensor networks": ("sensor_join", "SensorJoin", "phenomena", "Phenomena"),
+    "Simulations": ("lab",),
     "Standing queries": ("match_queries", "ask", "QueryMatch"),
     "Operators that compose": (
         "filter",
@@ -94,52 +96,72 @@ _STARS: dict[Any, str] = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Paramet
 HEAD = """\
 # Reference
 
-Everything public, from the docstrings of the code; `import appulse as ap` is how the pages write it. What a call
-means is in [semantics.md](semantics.md). A `Result` is a Spark DataFrame where streams have one, else a
-`pyarrow.Table`. This page is written by `python tools/reference.py`: change the docstrings,
-not the page.
+Everything public, from the docstrings of the code. Examples run with `import appulse as ap`, `import pyarrow as pa` and
+`import pandas as pd` before them. For what a call means see [semantics.md](semantics.md); for errors and reject reasons
+with remedies see [errors.md](errors.md). A `Result` is a Spark DataFrame where streams have one, else a
+`pyarrow.Table`.
+
+`python tools/reference.py` writes these pages: change the docstrings, not the pages.
 """
 
 
 def main(arguments: list[str]) -> int:
-    """Write the page, or with ``--check`` compare it; 1 if it is out of date."""
-    text = page()
-    if "--check" not in arguments:
-        PAGE.write_text(text, encoding="utf-8")
-        return 0
-    if PAGE.exists() and PAGE.read_text(encoding="utf-8") == text:
-        return 0
-    print(f"{PAGE.relative_to(ROOT)} is out of date; python tools/reference.py writes it anew", file=sys.stderr)
-    return 1
+    """Write the pages, or with ``--check`` compare them; 1 if one is out of date."""
+    made = {DOCS / name: text for name, text in pages().items()}
+    there = [file for file in (DOCS / "reference").glob("*.md") if file not in made]
+    stale = [file for file, text in made.items() if not file.exists() or file.read_text(encoding="utf-8") != text]
+    if "--check" in arguments:
+        for file in sorted([*stale, *there]):
+            print(f"{file.relative_to(DOCS.parent)} is out of date; python tools/reference.py", file=sys.stderr)
+        return 1 if stale or there else 0
+    (DOCS / "reference").mkdir(parents=True, exist_ok=True)
+    for file in there:
+        file.unlink()
+    for file in stale:
+        file.write_text(made[file], encoding="utf-8")
+    return 0
 
 
-def page() -> str:
-    """The page as it ought to be."""
+def pages() -> dict[str, str]:
+    """The pages as they ought to be, by their name in docs/."""
     appulse = import_module("appulse")
     public = [name for name in appulse.__all__ if not name.startswith("__")]
     placed = [name for names in SECTIONS.values() for name in names]
     if placed != public:
         wrong = ", ".join(sorted(set(placed) ^ set(public))) or "their order"
         sys.exit(f"tools/reference.py: SECTIONS and appulse.__all__ differ in {wrong}")
-    lines = [HEAD]
+    made, index = {}, [HEAD]
     for title, names in SECTIONS.items():
-        lines.append(f"## {title}\n")
+        page = f"reference/{title.lower().replace(' ', '-')}.md"
+        index += [f"## [{title}]({page})\n", "| name | what it does |", "|---|---|"]
+        lines = [f"# {title}\n"]
         if title == "Errors":
             lines.append(f"```text\n{_tree(import_module('appulse.errors'))}\n```\n")
-            lines += [f"* `{name}`: {prose(getattr(appulse, name))}" for name in names]
-            continue
+            lines.append("Causes and remedies, message by message, are in [errors.md](../errors.md).\n")
         for name in names:
             value = getattr(appulse, name)
+            index.append(f"| [`{name}`]({page}#{name.lower()}) | {_first_line(value)} |")
             if isinstance(value, str):
-                lines.append(f"### `{name}`\n\nText, such as `{value!r}`.\n")
-                continue
-            lines += module(name, value) if inspect.ismodule(value) else entry(name, value)
-    return "\n".join(lines).rstrip() + "\n"
+                lines.append(f"## `{name}`\n\nText, such as `{value!r}`.\n")
+            elif title == "Errors":
+                lines.append(f"## `{name}`\n\n{prose(value)}\n")
+            else:
+                lines += module(name, value) if inspect.ismodule(value) else entry(name, value)
+        index.append("")
+        made[page] = "\n".join(lines).rstrip() + "\n"
+    return {"reference.md": "\n".join(index).rstrip() + "\n"} | made
+
+
+def _first_line(value: Any) -> str:
+    """The first sentence of a docstring, for a cell of a table."""
+    if isinstance(value, str):
+        return "The version, as text."
+    return prose(value).partition("\n\n")[0].replace("\n", " ").replace("|", r"\|")
 
 
 def module(name: str, value: Any) -> Iterator[str]:
     """The lines about a module of more functions: all of them, or what its ``__all__`` names; modules of it, too."""
-    yield f"### `{name}`\n"
+    yield f"## `{name}`\n"
     yield f"{prose(value)}\n"
     own = [other for other, one in vars(value).items() if getattr(one, "__module__", None) == value.__name__]
     for other in getattr(value, "__all__", [other for other in own if not other.startswith("_")]):
@@ -149,7 +171,7 @@ def module(name: str, value: Any) -> Iterator[str]:
 
 def entry(name: str, value: Any) -> Iterator[str]:
     """The lines about one public name."""
-    yield f"### `{name}`\n"
+    yield f"## `{name}`\n"
     yield f"```text\n{signature(name, value)}\n```\n"
     yield f"{prose(value)}\n"
     if not inspect.isclass(value) or dataclasses.is_dataclass(value):
@@ -157,7 +179,7 @@ def entry(name: str, value: Any) -> Iterator[str]:
     own = [base for base in value.__mro__ if base.__module__.startswith("appulse.")]
     for method, function in {name: one for base in reversed(own) for name, one in vars(base).items()}.items():
         if not method.startswith("_") and inspect.isfunction(function) and function.__doc__:
-            yield f"#### `{name}.{method}`\n"
+            yield f"### `{name}.{method}`\n"
             yield f"```text\n{signature(method, function)}\n```\n"
             yield f"{prose(function)}\n"
 
@@ -231,8 +253,14 @@ def _default(value: Any) -> str:
 
 
 def prose(value: Any) -> str:
-    """A docstring as markdown."""
-    text = inspect.getdoc(value) or ""
+    """A docstring as markdown; examples become blocks of code."""
+    parts = re.split(r"^((?:>>> .*\n?)(?:.*\S.*\n?)*)", inspect.getdoc(value) or "", flags=re.MULTILINE)
+    return "".join(
+        f"```pycon\n{part.rstrip()}\n```\n" if i % 2 else _text(part) for i, part in enumerate(parts)
+    ).rstrip()
+
+
+def _text(text: str) -> str:
     parts = re.split(r"(``?[^`]+``?)", text)
     # Outside code a type such as list<double> would be taken for a tag.
     return "".join(f"`{part.strip('`')}`" if i % 2 else part.replace("<", r"\<") for i, part in enumerate(parts))

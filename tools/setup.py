@@ -7,9 +7,11 @@
     python3 tools/setup.py bench NAME [...] ... then `python -m benchmarks.NAME`
     python3 tools/setup.py test-spark 4.2 [...]
         the tests of every version on PySpark 4.2 and this Python, in an environment beside `.venv`
+    python3 tools/setup.py site             the docs as a site in out/site, in an environment of its own
 
-Needs Python 3.11 or later and nothing else. What is installed is what `requirements.lock` names, checked against its
-hashes. A second call finds everything in place and takes no time; an interrupted one starts over where it must.
+Needs Python 3.11 or later and nothing else. What is installed is what `requirements.lock` (`tools/site.lock` for the
+site) names, checked against its hashes. A second call finds everything in place and takes no time; an interrupted one
+starts over where it must.
 """
 
 from __future__ import annotations
@@ -33,14 +35,15 @@ if TYPE_CHECKING:
 OLDEST = (3, 11)
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = ROOT / "requirements.lock"
+SITE_LOCK = ROOT / "tools" / "site.lock"
 SPARK = "pyspark"
 
 # The sdists among the requirements are built with this one, from the lock like all the rest.
 BUILDER = "setuptools"
 
-LOCK_COMMAND = (
-    "uv pip compile --quiet --generate-hashes --universal --python-version 3.11 --all-extras "
-    "--no-emit-index-url --no-emit-find-links pyproject.toml -o requirements.lock --custom-compile-command"
+COMPILE = (
+    "uv pip compile --quiet --generate-hashes --universal --python-version 3.11 --no-emit-index-url "
+    "--no-emit-find-links --custom-compile-command"
 )
 
 # One for each core; both begin with tests of Spark, which take the longest.
@@ -62,7 +65,14 @@ COMMANDS: dict[str, list[list[str]]] = {
         ["lint-imports", "--no-logo"],
         ["python", "-m", "tools.circles"],
     ],
-    "lock": [[*LOCK_COMMAND.split(), "make lock"]],
+    "lock": [
+        [*COMPILE.split(), "make lock", "--all-extras", "pyproject.toml", "-o", LOCK.name],
+        [*COMPILE.split(), "make lock", "tools/site.in", "-o", "tools/site.lock"],
+    ],
+    "site": [
+        ["sphinx-build", "-W", "--keep-going", "-q", "-b", "html", "-d", "out/.doctrees", "docs", "out/site"],
+        ["python", "tools/check_site.py", "out/site"],
+    ],
     "docs-check": [["python", "tools/check_docs.py"]],
 }
 
@@ -73,6 +83,12 @@ class Environment:
 
     folder: Path
     spark: str = ""
+    site: bool = False
+
+    @property
+    def lock(self) -> Path:
+        """What is installed in it."""
+        return SITE_LOCK if self.site else LOCK
 
     @property
     def python(self) -> Path:
@@ -96,6 +112,8 @@ def main(arguments: list[str]) -> int:
     venv = Environment(ROOT / ".venv")
     if name == "test-spark":
         venv, rest = spark_environment(rest[0] if rest else ""), rest[1:]
+    if name == "site":
+        venv = Environment(ROOT / ".venv-site", site=True)
     if name == "bench" and rest:
         programs, rest = [["python", "-m", f"benchmarks.{rest[0]}"]], rest[1:]
     elif name in COMMANDS:
@@ -153,7 +171,7 @@ def check_python() -> None:
 
 def set_up(venv: Environment) -> None:
     """Bring an environment to what the lock and pyproject.toml say, doing nothing that is done."""
-    wanted = {"root": str(ROOT), "requirements": digest(LOCK), "project": digest(ROOT / "pyproject.toml")}
+    wanted = {"root": str(ROOT), "requirements": digest(venv.lock), "project": digest(ROOT / "pyproject.toml")}
     if standing(venv) == wanted:
         return
     check_python()
@@ -171,11 +189,8 @@ def set_up(venv: Environment) -> None:
         if found.get("requirements") != wanted["requirements"]:
             say("installing the locked requirements; the first time takes a minute or two")
             install_requirements(venv)
-        say("installing appulse, editable")
-        pip(venv, "--no-deps", "--no-build-isolation", "--editable", str(ROOT))
-        say("compiling the kernels")
-        # Only to save time later: what is not compiled now is on first use.
-        subprocess.run([venv.python, "-m", "appulse.engines.warm"], check=False, capture_output=True)
+        if not venv.site:
+            install_appulse(venv)
         venv.stamp.write_text(json.dumps(wanted))
         venv.unfinished.unlink()
     say(f"ready: {venv.folder}")
@@ -218,8 +233,20 @@ def alone() -> Iterator[None]:
         os.close(folder)
 
 
+def install_appulse(venv: Environment) -> None:
+    """Install the checkout, and compile its kernels."""
+    say("installing appulse, editable")
+    pip(venv, "--no-deps", "--no-build-isolation", "--editable", str(ROOT))
+    say("compiling the kernels")
+    # Only to save time later: what is not compiled now is on first use.
+    subprocess.run([venv.python, "-m", "appulse.engines.warm"], check=False, capture_output=True)
+
+
 def install_requirements(venv: Environment) -> None:
     """Install the lock: the builder first, so that sdists are built with it and not with whatever is newest today."""
+    if venv.site:
+        pip(venv, "--require-hashes", "--only-binary", ":all:", "--requirement", str(venv.lock))
+        return
     builder, rest = venv.folder / "builder.lock", LOCK
     builder.write_text(requirement(BUILDER))
     pip(venv, "--require-hashes", "--requirement", str(builder))

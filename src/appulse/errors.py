@@ -53,47 +53,82 @@ class AppulseError(Exception):
 
 
 class BadArgument(AppulseError, ValueError):
-    """An argument of a call is wrong."""
+    """An argument of a call is wrong.
+
+    The message names the argument, the value that came, and what is allowed. Nothing has been computed: change the
+    argument and call again.
+    """
 
 
 class BadInput(AppulseError, ValueError):
-    """Rows are unusable and the call was made with ``on_reject="fail"``."""
+    """Rows are unusable and the call was made with ``on_reject="fail"``.
+
+    Repair the rows, or use ``on_reject="collect"``, the default: they are then in `rejects` with their reasons.
+    """
 
 
 class ImpossibleBursts(BadInput):
-    """Consecutive rows whose probabilities of existence do not allow the correlation of their stream."""
+    """Consecutive rows whose probabilities of existence do not allow the correlation of their stream.
+
+    The message has both probabilities and the range that they allow. Lower ``Bursts(correlation=)``.
+    """
 
 
 class OutputLimit(AppulseError, RuntimeError):
-    """A call, a push or a task would put out more rows than ``Options(max_output=)`` allows."""
+    """A call, a push or a task would put out more rows than ``Options(max_output=)`` allows.
+
+    Ask for less: a smaller epsilon, a higher probability, a shorter window. Or raise the limit.
+    """
 
 
 class JobError(AppulseError, ValueError):
-    """A job file is wrong."""
+    """A job file is wrong, or its input is missing.
+
+    The message names the file, the table and the key. ``appulse validate JOB.toml`` finds all problems at once.
+    """
 
 
 class SessionError(AppulseError, RuntimeError):
-    """The Spark session, or the Java under it, lacks something appulse needs."""
+    """The Spark session, or the Java under it, lacks something appulse needs.
+
+    The message names the setting or the package. ``appulse doctor`` checks the installation step by step.
+    """
 
 
 class CheckpointError(AppulseError, RuntimeError):
-    """A checkpoint does not fit the call that would resume it."""
+    """A checkpoint does not fit the call that would resume it.
+
+    Restore the job as it was, or start with a new checkpoint. What may change between runs is in
+    `docs/semantics/running.md`.
+    """
 
 
 class StateError(AppulseError, RuntimeError):
-    """A state or block blob is corrupt, truncated or foreign."""
+    """A state or block blob is corrupt, truncated or foreign.
+
+    Restore the checkpoint from a copy, or start with a new one. Nothing is answered from damaged state.
+    """
 
 
 class StorageError(AppulseError, OSError):
-    """Something could not be written: a disk is full, a path has the wrong rights or a file in its way."""
+    """Something could not be written: a disk is full, a path has the wrong rights or a file in its way.
+
+    Make room or mend the path, then start again with the same checkpoint: no row is lost or doubled.
+    """
 
 
 class NotBuilt(AppulseError, NotImplementedError):
-    """Part of the documented contract that does not stand yet."""
+    """Part of the documented contract that is not built yet.
+
+    The message says what to do in its place. `docs/index.md` lists all such parts.
+    """
 
 
 class CappedWindow(UserWarning):
-    """Rows left an uncertain window only because it had grown to its ``max_rows``."""
+    """Rows left an uncertain window only because it had grown to its ``max_rows``.
+
+    The window no longer has the confidence that was asked for. Raise ``max_rows``, or lower the confidence.
+    """
 
 
 def tell_capped(rows: int) -> None:
@@ -108,7 +143,10 @@ def tell_capped(rows: int) -> None:
 
 
 class ExplodingOutput(UserWarning):
-    """A call is about to put out, or to compare, far more than anybody is likely to want."""
+    """A call is about to put out, or to compare, far more than anybody is likely to want.
+
+    A sample of the pairs says so. Check the units of epsilon and of the window first.
+    """
 
 
 _FEWER = "A smaller epsilon, a higher probability or a shorter window has fewer."
@@ -126,7 +164,10 @@ def tell_exploding(answers: float, rows: int, fewer: str = _FEWER, hint: str = "
 
 
 class LateRows(UserWarning):
-    """More than half of the rows that came were late."""
+    """More than half of the rows that came were late.
+
+    Either one clock is ahead (``Stream(ahead=)``), or rows come later than ``Stream(lateness=)`` allows.
+    """
 
 
 def warn_late(late: int, rows: int, because: str) -> None:

@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from appulse import errors
 from appulse.jobs import validate
+from appulse.model import defects
+from tools import errors as error_pages
 from tools import figures, reference
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -17,44 +20,62 @@ CLAIM = re.compile(r"(?:USJ-U|SN-S|UW-W|IDS-I|CQ-C)\d+")
 
 
 def rows_of(page: str, columns: int) -> list[list[str]]:
-    """The rows of a page's tables that begin with an id, as cells."""
-    lines = (ROOT / "docs" / page).read_text(encoding="utf-8").splitlines()
+    """The rows that begin with an id in the tables of the pages under a folder, as cells."""
+    pages = sorted((ROOT / "docs" / page).glob("*.md"))
+    lines = [line for one in pages for line in one.read_text(encoding="utf-8").splitlines()]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if re.match(r"\| [A-Z]+-", line)]
     assert all(len(row) == columns for row in rows)
     return rows
 
 
 def test_the_reference_is_what_the_docstrings_say() -> None:
-    assert reference.PAGE.read_text(encoding="utf-8") == reference.page()
     assert reference.main(["--check"]) == 0
 
 
 def test_a_reference_out_of_date_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    page = tmp_path / "reference.md"
-    page.write_text("old")
-    monkeypatch.setattr(reference, "ROOT", tmp_path)
-    monkeypatch.setattr(reference, "PAGE", page)
+    monkeypatch.setattr(reference, "DOCS", tmp_path / "docs")
     assert reference.main(["--check"]) == 1
-    assert "out of date" in capsys.readouterr().err
+    assert "docs/reference.md is out of date" in capsys.readouterr().err
+    assert reference.main([]) == 0
+    assert reference.main(["--check"]) == 0
+    (tmp_path / "docs" / "reference" / "gone.md").write_text("of a topic that is no more")
+    assert reference.main(["--check"]) == 1
     assert reference.main([]) == 0
     assert reference.main(["--check"]) == 0
 
 
+def test_the_page_of_errors_is_what_the_code_says() -> None:
+    assert error_pages.main(["--check"]) == 0, "python -m tools.errors writes it"
+
+
+def test_every_reason_of_a_reject_has_a_cause_and_a_remedy() -> None:
+    named = {value for name, value in vars(defects).items() if name.isupper() and isinstance(value, str)}
+    assert set(defects.REASONS) == named - {defects.UNDECODED}
+    assert all(cause and remedy for cause, remedy in defects.REASONS.values())
+
+
+def test_every_named_error_is_on_the_page_and_the_refusal_of_spark_in_its_words() -> None:
+    page = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
+    assert set(error_pages.named()) >= {name for name in errors.__all__ if name[0].isupper()}
+    assert not [name for name in error_pages.named() if f"### `{name}`" not in page]
+    assert "\nStream-stream join without equality predicate is not supported" in page
+
+
 def test_the_ledger_has_each_item_once() -> None:
-    ids = [row[0] for row in rows_of("papers.md", 6)]
+    ids = [row[0] for row in rows_of("papers", 6)]
     assert len(ids) > 300
     assert sorted(set(ids)) == sorted(ids)
 
 
 def test_the_ledger_leaves_no_cell_blank() -> None:
-    blank = [row[0] for row in rows_of("papers.md", 6) if not all(row)]
+    blank = [row[0] for row in rows_of("papers", 6) if not all(row)]
     assert not blank
 
 
 def test_the_ledger_says_why_where_nothing_covers_an_item() -> None:
-    unexplained = [row[0] for row in rows_of("papers.md", 6) if row[5] == "—"]
+    unexplained = [row[0] for row in rows_of("papers", 6) if row[5] == "—"]
     assert not unexplained
 
 
@@ -65,8 +86,8 @@ def test_paths_in_backticks_exist(page: Path) -> None:
 
 
 def test_every_claim_of_the_ledger_has_its_row_in_the_reproduction() -> None:
-    claims = {row[0] for row in rows_of("papers.md", 6) if CLAIM.fullmatch(row[0])}
-    rows = rows_of("reproduction.md", 6)
+    claims = {row[0] for row in rows_of("papers", 6) if CLAIM.fullmatch(row[0])}
+    rows = rows_of("reproduction", 6)
     assert sorted(claims) == sorted(row[0] for row in rows)
     assert {row[4] for row in rows} <= {"held", "held in part", "refuted", "later"}
     # A verdict has a figure and the command that prints it.

@@ -174,3 +174,12 @@ def test_lock_pins_every_dependency_with_hashes_and_no_address() -> None:
     assert wanted <= {name for name, _ in entries}
     assert all("--hash=sha256:" in rest for _, rest in entries)
     assert "://" not in lock
+
+
+def test_the_site_has_an_environment_of_its_own_without_appulse(
+    checkout: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(setup, "SITE_LOCK", tmp_path / "site.lock")
+    setup.SITE_LOCK.write_text("sphinx==9.0 \\\n    --hash=sha256:00\n")
+    setup.set_up(setup.Environment(tmp_path / ".venv-site", site=True))
+    assert [flags[-1] for flags in checkout] == [str(setup.SITE_LOCK)]

@@ -46,6 +46,81 @@ BAD_CHANGE = "bad change"
 NO_SUCH_ROW = "no such row"
 NOT_DECODED = "cannot be decoded"
 
+#: Of every reason: its cause, and what to do. `docs/errors.md` is made of it, by `tools/errors.py`.
+REASONS: dict[str, tuple[str, str]] = {
+    NULL_TIME: ("the time is null", "Give every row a time, or drop such rows before the call."),
+    NULL_KEY: ("the key is null", "Fill the key, with a number of your own if there is none."),
+    NULL_PARTITION: ("a column of `partition_by` is null", "Fill it, or leave it out of `partition_by`."),
+    NON_FINITE: (
+        "a coordinate, sigma, radius, margin, sample, weight, value of a delta window or time is null, NaN or infinite",
+        "Repair the column that `detail` names. Where values are missing on purpose, use `Incomplete` and an imputer.",
+    ),
+    ALL_MISSING: ("nothing of an `Incomplete` value is there", "Drop such rows: there is nothing to fill from."),
+    EMPTY_SAMPLES: ("the list of samples is null or empty, or all weights are 0", "Give at least one sample."),
+    WRONG_DIMENSION: (
+        "a sample has another number of coordinates than the call; or there are not as many weights as samples",
+        "Make all samples as wide as `Samples(names=...)` says.",
+    ),
+    NEGATIVE_WEIGHT: ("a weight is below 0", "Weights are probabilities: repair them."),
+    WEIGHTS_ABOVE_ONE: ("the weights sum to more than 1 + 1e-9", "Divide the weights by their sum."),
+    NEGATIVE_SPREAD: ("a sigma or a radius is below 0", "Repair it; 0 is an exact point."),
+    NEGATIVE_MARGIN: ("the margin of a row is below 0", "Repair it; 0 adds nothing to epsilon."),
+    BAD_COVARIANCE: (
+        "the matrix has a negative eigenvalue",
+        "Give the upper triangle row by row: `sxx, sxy, syy` in two dimensions.",
+    ),
+    NO_DIRECTION: ('all coordinates of a vector are 0, and `metric="cosine"` compares directions', "Drop such rows."),
+    BAD_LATITUDE: (
+        "a latitude is outside [-90, 90]",
+        "Check the order: `Position(lat, lon)`. Map coordinates in metres go into `Gaussian` or `Exact`.",
+    ),
+    LARGE_ERROR: ("the error of a position is above 100 km", "Give sigma in metres. Drop rows this inexact."),
+    NOT_A_POINT: (
+        "a geometry is not a point, cannot be read, or is not of WGS 84 (SRID 0 or 4326)",
+        "Convert it to points of longitude and latitude.",
+    ),
+    BAD_EXISTENCE: ("the existence is null, NaN, 0 or less, or above 1 + 1e-9", "Give a probability in (0, 1]."),
+    BAD_MOTION: (
+        "a speed or velocity is no number, negative or above 3,000 m/s; or a course is outside [0, 360]",
+        "Check the unit of `Course(unit=)`. Replace codes such as AIS speed 102.3 and course 360 by null before.",
+    ),
+    SAME_TIME: (
+        "another reading of the key has this time; the first in canonical order stays",
+        "Nothing, or give things that share a key keys of their own.",
+    ),
+    LATE: (
+        "the row came after the streams had passed its time by more than the lateness",
+        "Raise `Stream(lateness=)`. If nearly all rows are late, a clock is ahead: see [late.md](late.md).",
+    ),
+    FUTURE: (
+        "the time is more than `ahead` past the wall clock, or past all rows before it",
+        "Repair the clock, or raise `Stream(ahead=)`; see [late.md](late.md).",
+    ),
+    BAD_CHANGE: ("the column of `Stream(change=)` is neither `add` nor `remove`", "Map your words to these two."),
+    NO_SUCH_ROW: (
+        "a `remove` whose row never came within the lateness, or was withdrawn before",
+        "Check key and time of the withdrawal; raise the lateness if the row came too late.",
+    ),
+    NO_WINDOW: (
+        "the mapping of windows does not name this sensor",
+        "Add the sensor to `window={...}`, or the key `None` for all others.",
+    ),
+    NO_LOCATION: ("`locations=` does not have this sensor", "Add a row for the sensor to the frame of locations."),
+    BAD_CONDITION: (
+        "the condition of a query cannot be read, or names a column that is not there",
+        "Mend the condition; `detail` shows the place. The other queries stand.",
+    ),
+    BAD_REGION: ("the region of a query or fence is no valid geometry", "Repair it, by `shapely.make_valid` say."),
+    NEVER_TRUE: (
+        "a query that no row can satisfy, such as `x > 2 AND x < 1`",
+        "Mend it if it is a mistake. The query stands; it only never matches.",
+    ),
+    NOT_DECODED: (
+        "a message is empty, or not as its schema says; `values` has topic, partition, offset and payload",
+        "Mend the producer, or the schema given to `decode_messages`.",
+    ),
+}
+
 #: A column of a frame that was decoded from messages: null, or the message where it could not be decoded.
 UNDECODED = "_undecoded"
 
