@@ -271,3 +271,46 @@ def test_workers_keep_the_order_of_parts_and_raise_what_a_part_raises() -> None:
     assert Workers(3).map(lambda i: i * i, range(20)) == [i * i for i in range(20)]
     with pytest.raises(ZeroDivisionError):
         Workers(2).map(lambda i: 1 // i, [1, 0, 2])
+
+
+@pytest.mark.parametrize(
+    ("value", "settings"),
+    [
+        (ap.Gaussian("x0", "x1", sigma=0.2), {}),
+        (ap.Gaussian("x0", "x1", sigma=0.2), {"reference": ap.Exact("x0", "x1"), "existence": "p"}),
+        (ap.Gaussian("x0", "x1", sigma=0.9), {"window": 50, "by": "g", "epsilon": 1.2}),
+        (ap.Gaussian("x0", "x1", sigma="s"), {"reference": ap.Gaussian("x0", "x1", sigma=0.3)}),
+        (ap.Gaussian("x0", "x1", sigma="s"), {"window": ap.TimeWindow(2), "existence": "p"}),
+        (ap.Gaussian("x0", sigma=0.1), {"fewer_than": 40}),
+        (ap.Exact("x0", "x1", "x2"), {"existence": "p"}),
+        (ap.Exact("x0", "x1", "x2"), {"reference": ap.Exact("x0", "x1", "x2"), "window": 6}),
+        (ap.Position("x1", "x0", sigma="s"), {}),
+    ],
+)
+@pytest.mark.parametrize("slots", [False, True])
+def test_rows_with_few_partners_are_those_of_a_scan(
+    small_parts: list[Any], monkeypatch: pytest.MonkeyPatch, value: Any, settings: dict[str, Any], slots: bool
+) -> None:
+    """Partners that count for both rows of a pair, near ones first, and partners of other parts."""
+    monkeypatch.setattr(whole, "PART", 16)
+    if slots:
+        monkeypatch.setattr(whole, "_pays", lambda *_: True)
+    asked: dict[str, Any] = {"fewer_than": 3, "window": 20, "probability": 0.3, "epsilon": 0.7} | settings
+    reference, by, existence = (asked.pop(name, None) for name in ("reference", "by", "existence"))
+    streams = [
+        ap.Stream(table, key="k", time="t", value=kind, partition_by=by, existence=existence)
+        for table, kind in zip(tables(300, 3, seed=9), (value, reference), strict=True)
+        if kind is not None
+    ]
+    for sure in (asked.pop("probability"), 0.95):
+        few: dict[str, Any] = asked | {"probability": sure}
+        found = [ap.outliers(*streams, **few, options=ap.Options(threads=n)) for n in (1, 3)]
+        assert small_parts
+        assert "cells in order" in str(ap.explain(found[0]))
+        assert found[0].equals(found[1])
+        dense = ap.outliers(*streams, **few, options=ap.Options(index="dense"))
+        assert 0 < len(dense) <= 300
+        order = [("key", "ascending")]
+        for name, atol in (("key", 0.0), ("time", 0.0), ("expected", 1e-9), ("probability", 1e-9)):
+            one, other = (np.asarray(table.sort_by(order)[name], float) for table in (found[0], dense))
+            np.testing.assert_allclose(one, other, rtol=1e-9, atol=atol)

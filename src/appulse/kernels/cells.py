@@ -25,7 +25,7 @@ _NEAR = 1 << 10
 
 
 class Layout(NamedTuple):
-    """Where cells are: coordinates ``dims`` from ``low`` on, ``width`` of them each, a rim of empty ones included.
+    """Where cells are: coordinates ``dims`` from ``low`` on, ``width`` of them each, ``rim`` empty ones at each end.
 
     Slots of time and groups come before them; a ``slot`` of 0 is none.
     """
@@ -37,6 +37,7 @@ class Layout(NamedTuple):
     first_time: int
     slot: int
     slots: int
+    rim: int
 
 
 class CellRows(NamedTuple):
@@ -74,7 +75,7 @@ def extremes(centre: Floats, low: Floats, high: Floats) -> None:
 @kernel
 def cell_codes(layout: Layout, centre: Floats, time: Ints, group: Ints, out: Ints) -> None:
     """The code of each row's cell."""
-    dims, low, inverse_side, width, first_time, slot, slots = layout
+    dims, low, inverse_side, width, first_time, slot, slots, rim = layout
     for i in range(len(out)):
         code = group[i]
         if slot > 0:
@@ -82,7 +83,7 @@ def cell_codes(layout: Layout, centre: Floats, time: Ints, group: Ints, out: Int
         for k in range(len(dims)):
             at = np.int64((centre[i, dims[k]] - low[k]) * inverse_side[k])
             # Every coordinate keeps clear of the rim, so that no strip reaches the next line's cells.
-            code = code * width[k] + min(max(at, 0), width[k] - 3) + 1
+            code = code * width[k] + min(max(at, 0), width[k] - 2 * rim - 1) + rim
         out[i] = code
 
 
@@ -154,16 +155,19 @@ def take_rows(rows: Floats, order: Ints, out: Floats) -> None:
 
 
 @inlined_kernel
-def _move_on(code: Whole, strips: Ints, codes: Ints, at: Ints, until: Ints) -> int:
-    """Move the strips on to a cell: where each begins and ends among the right rows, and how many rows are in all."""
+def move_on(code: Whole, strips: Ints, rim: int, codes: Ints, at: Ints, until: Ints) -> int:
+    """Move the strips on to a cell, ``rim`` cells to either side of it.
+
+    Where each begins and ends among the right rows, and how many rows are in all.
+    """
     total = 0
     for s in range(len(strips)):
-        low = code + strips[s] - 1
+        low = code + strips[s] - rim
         b = at[s]
         while b < len(codes) and codes[b] < low:
             b += 1
         e = b
-        while e < len(codes) and codes[e] <= low + 2:
+        while e < len(codes) and codes[e] <= low + 2 * rim:
             e += 1
         at[s], until[s] = b, e
         total += e - b
@@ -197,7 +201,7 @@ def close_rows(
     for p in range(begin, end):
         code = left.code[p]
         if code != known:
-            known, total = code, _move_on(code, strips, right.code, at, until)
+            known, total = code, move_on(code, strips, 1, right.code, at, until)
         if count + total > capacity:
             return p, count, looked
         time = left.time[p]
@@ -289,7 +293,7 @@ def close_points(
     for p in range(begin, end):
         code = left.code[p]
         if code != known:
-            known, total = code, _move_on(code, strips, right.code, at, until)
+            known, total = code, move_on(code, strips, 1, right.code, at, until)
         if count + total > capacity:
             return p, count, looked
         looked += total

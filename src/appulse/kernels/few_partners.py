@@ -25,6 +25,17 @@ def add_partners(row: Ints, chance: Floats, counts: Floats) -> None:
 
 
 @exact_kernel
+def few_of(counts: Floats, rows: Ints, few: Floats) -> None:
+    """How likely some rows have fewer partners than asked for, by the counts of all rows."""
+    n = counts.shape[1] - 1
+    for i in range(len(rows)):
+        total = 0.0
+        for k in range(n):
+            total += counts[rows[i], k]
+        few[i] = min(1.0, total)
+
+
+@exact_kernel
 def fewer_than(chance: Floats, first: Ints, n: int, few: Floats, expected: Floats) -> None:
     """How likely fewer than ``n`` of each run of events come true, and how many are expected to.
 

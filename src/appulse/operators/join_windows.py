@@ -95,6 +95,7 @@ class JoinWindows:
                 self._groups.of(rows.group, len(rows)),
                 self._differs.of(rows.differ, len(rows)),
                 paired=self.partners is not None,
+                counted=0 if self.partners is None else self.partners.counted,
             )
             for rows, extent in zip(tables, extents, strict=True)
         ]

@@ -197,7 +197,7 @@ def _points(plan: JoinPlan, pairs: CandidatePairs, counts: Counter[str]) -> Scor
     return ScoredPairs(pairs, probability, probability, np.sqrt(square))
 
 
-def _table(plan: JoinPlan, kinds: tuple[Model, Model], d: int) -> BallTable:
+def table_of(plan: JoinPlan, kinds: tuple[Model, Model], d: int) -> BallTable:
     """The table of probabilities by distance, where all rows of a model have the same error."""
     sigmas = [_constant_sigma(kind) for kind in kinds]
     if None in sigmas or plan.margins or plan.epsilon == math.inf:
@@ -225,7 +225,7 @@ def _normal(
     if not plan.euclidean:
         normal_pairs_within(pairs.rows, _within(plan, pairs), *asked[3:], one, other, probability)
     elif left.shape[1] == right.shape[1] == 1:
-        gaussian_pairs(pairs.rows, *asked, one, other, _table(plan, kinds, a.d), probability)
+        gaussian_pairs(pairs.rows, *asked, one, other, table_of(plan, kinds, a.d), probability)
     else:
         normal_pairs(pairs.rows, *asked, one, other, probability)
     pruned = int(np.isnan(probability).sum())
@@ -270,7 +270,7 @@ def _on_earth(
         plan.vertical is not None,
         plan.threshold,
         "projection" in plan.bounds,
-        _table(plan, kinds, 2),
+        table_of(plan, kinds, 2),
         _margins(pairs),
     )
     one, other = (Gaussians(s.centre.view, s.mass.view, none if s.spread is None else s.spread.view) for s in (a, b))

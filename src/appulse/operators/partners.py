@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from appulse.kernels.few_partners import add_partners
+from appulse.kernels.few_partners import add_partners, few_of
 from appulse.model.batch import Batch
 from appulse.model.strings import Bytes
 from appulse.operators.answers import NO_ANSWERS, Answers
@@ -63,14 +63,16 @@ class RowNotes(Batch):
         empty = Answers(nobody, none, never, nobody, none, never, nan, nan)
         left = self.stream == 0
         parts = []
-        for at, is_left in ((np.flatnonzero(left), True), (np.flatnonzero(~left), False)):
-            rows, other = self.take(at), empty.take(at)
-            own = (rows.stream, rows.key, rows.time)
+        for own, is_left in ((left, True), (~left, False)):
+            if not own.any():
+                continue
+            rows, other = (self, empty) if own.all() else (self.filter(own), empty.filter(own))
+            one = (rows.stream, rows.key, rows.time)
             no = (other.right_stream, other.right_key, other.right_time)
             upper = None if not like.bounded else other.probability
             ratio = None if like.density is None else other.probability
             last = (rows.rank, np.zeros(len(rows), np.int64)) if like.best else (None, None)
-            columns = own + no if is_left else no + own
+            columns = one + no if is_left else no + one
             expected = other.distance if rows.expected is None else rows.expected
             few = other.probability if rows.few is None else rows.few
             answers = Answers(*columns, expected, few, upper=upper, ratio=ratio)
@@ -105,8 +107,19 @@ class Partners:
 
     def count(self, stream: int, store: WindowBuffer, rows: NDArray[np.int64], chance: NDArray[np.float64]) -> None:
         """These rows have a partner each, with such a chance."""
-        if store.counts is not None and self.told[stream]:
-            add_partners(rows, chance, store.counts.view)
+        if store.counts is None or store.met is None or not self.told[stream] or len(rows) == 0:
+            return
+        add_partners(rows, chance, store.counts.view)
+        few = np.empty(len(rows))
+        few_of(store.counts.view, rows, few)
+        store.met.view[rows[few < self.like.certain]] = True
+
+    def open(self, stream: int, store: WindowBuffer, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which of these rows may still be answers: more partners never make few of them more likely."""
+        if store.met is None or not self.told[stream]:
+            return np.zeros(len(rows), bool)
+        mask: NDArray[np.bool_] = ~store.met.view[rows]
+        return mask
 
     def met(self, stream: int, store: WindowBuffer, rows: NDArray[np.int64]) -> None:
         """These rows have a partner."""
@@ -124,10 +137,11 @@ class Partners:
         if store.met is None or not self.told[stream] or len(rows) == 0:
             return None
         if store.counts is not None:
-            counts = store.counts.view[rows]
-            few = np.minimum(1.0, counts[:, :-1].sum(axis=1))
-            sure = few >= self.like.certain
-            return replace(_of_store(stream, store, rows[sure], LEFT), expected=counts[sure, -1], few=few[sure])
+            counts, few = store.counts.view, np.empty(len(rows))
+            few_of(counts, rows, few)
+            sure = np.flatnonzero(few >= self.like.certain)
+            rows = rows[sure]
+            return replace(_of_store(stream, store, rows, LEFT), expected=counts[rows, -1], few=few[sure])
         return _of_store(stream, store, rows if self.apart else rows[~store.met.view[rows]], LEFT)
 
     def pushed_out(self, stream: int, rows: Objects) -> RowNotes | None:

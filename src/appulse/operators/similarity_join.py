@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from appulse.errors import tell_exploding, warn_exploding
+from appulse.kernels.grid import squared_distances
 from appulse.kernels.sweep import ArrivalRows, Balls, Candidates, Cursor, PairRule, sweep
 from appulse.model.batch import Batch
 from appulse.model.degrees import degrees_hint
@@ -105,7 +106,7 @@ class SimilarityJoin(JoinWindows):
 
     def audit(self, left: int, right: int, pairs: CandidatePairs) -> None:
         """Compute pairs in full that had no answer."""
-        self._audit.compare(pairs, self._kinds(left, right))
+        self._audit.compare(pairs, self.kinds(left, right))
 
     def apply(self, batches: Sequence[tuple[int, int, Objects]], presence: Sequence[ExistenceTable] = ()) -> None:
         """Keep the rows without answering: the state is then as if they had been pushed."""
@@ -312,7 +313,11 @@ class SimilarityJoin(JoinWindows):
 
     def _evaluate(self, left: int, right: int, pairs: CandidatePairs, arrivals: Arrivals | None) -> Answers:
         pairs = pairs if self.ownership is None else self._owned(pairs)[0]
-        kinds = self._kinds(left, right)
+        kinds = self.kinds(left, right)
+        if self.partners is not None and self.partners.counted:
+            for some in self._near_first(left, right, pairs):
+                self._accept(left, right, evaluated(self.plan, some, kinds, self.counts), arrivals)
+            return NO_ANSWERS
         if self.plan.by_means:
             pairs, distance = by_means(self.plan, pairs)
             kept = self._leading(left, pairs, distance)
@@ -321,7 +326,17 @@ class SimilarityJoin(JoinWindows):
             found = evaluated(self.plan, self._likely(pairs), kinds, self.counts)
         return self._accept(left, right, found, arrivals)
 
-    def _kinds(self, left: int, right: int) -> tuple[Model, Model]:
+    def _near_first(self, left: int, right: int, pairs: CandidatePairs) -> Iterator[CandidatePairs]:
+        """Pairs within epsilon, then the rest, where rows with few partners are looked for: without certain ones."""
+        assert self.partners is not None  # noqa: S101 - asked before
+        own, other = int(self._stream_of[left]), int(self._stream_of[right])
+        a, b = pairs.left_store, pairs.right_store
+        near = squared_distances(pairs.left, pairs.right, a.centre.view, b.centre.view) <= self.plan.limit**2
+        for part in (near, ~near):
+            open_rows = self.partners.open(own, a, pairs.left) | self.partners.open(other, b, pairs.right)
+            yield pairs.filter(part & open_rows)
+
+    def kinds(self, left: int, right: int) -> tuple[Model, Model]:
         """The models of two stores' rows."""
         return self.plan.models[int(self._stream_of[left])], self.plan.models[int(self._stream_of[right])]
 

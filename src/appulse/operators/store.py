@@ -107,12 +107,13 @@ class WindowBuffer:
         differ: NDArray[np.int64],
         *,
         paired: bool,
+        counted: int = 0,
     ) -> WindowBuffer:
         """The rows of a whole table where they are, not copied and in no order; without samples and without an index.
 
         They are to be read, and forgotten all together.
         """
-        store = cls(objects.d, "dense", 0.0, paired=paired)
+        store = cls(objects.d, "dense", 0.0, paired=paired, counted=counted)
         given = (objects.time, objects.mass, objects.reach, objects.radius, extent, group, differ, objects.centre)
         columns = [Column.of(_writable(column)) for column in given]
         store.time, store.mass, store.reach, store.radius, store.extent, store.group, store.differ, store.centre = (
@@ -124,6 +125,10 @@ class WindowBuffer:
             store.spread = Column.of(_writable(objects.spread))
         if store.met is not None:
             store.met = Column.of(np.zeros(len(objects), bool))
+        if store.counts is not None:
+            counts = np.zeros((len(objects), counted + 1))
+            counts[:, 0] = 1.0
+            store.counts = Column.of(counts)
         return store
 
     def __len__(self) -> int:

@@ -29,6 +29,7 @@ from appulse.kernels.cells import (
     take_rows,
     wide_order,
 )
+from appulse.kernels.grid import squared_distances
 from appulse.operators.audit import Noted, chosen
 from appulse.operators.cost import Cells, Choice
 from appulse.operators.estimate import Estimate
@@ -36,6 +37,7 @@ from appulse.operators.output import Output
 from appulse.operators.pairs import CandidatePairs
 from appulse.operators.plan import JoinPlan
 from appulse.operators.vectors import MANY_DIMENSIONS
+from appulse.operators.whole_partners import PART, Found, Lines, PartnerCount, joint_extents
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -62,6 +64,8 @@ _PAIRS = 1 << 17
 _SAMPLE, _RUN = 256, 16  # in runs of so many
 # Pairs of a row from which on it pays to look up what stands for it beforehand.
 _PLAIN_FROM = 0.5
+# Cells that a row's reach is cut into where near rows come first: in few dimensions, and in more.
+_FINEST, _FINER = 4, 2
 # Coordinates of places, and how far out all have to be along one of them, in radii, that cells need not tell them apart
 # by it: the ground is less than 60 degrees steep there.
 _PLACED, _FACING = 3, 0.5
@@ -100,8 +104,13 @@ class WholeJoin:
             how=plan.how,
             density=plan.density,
             audit=plan.audit,
+            fewer_than=plan.fewer_than,
+            certain=plan.certain,
         )
         if plan != known or not plan.closed_form or len(join) or sum(map(len, tables)) < _FROM:
+            return None
+        counting = join.partners is not None and join.partners.counted > 0
+        if plan.fewer_than and (plan.audit or not counting):
             return None
         if not all(map(len, tables)) or len({rows.d for rows in tables}) > 1 or tables[0].d >= MANY_DIMENSIONS:
             return None
@@ -121,26 +130,24 @@ class WholeJoin:
             CellRows(code, store.time.view, store.centre.view, store.extent.view, store.differ.view)
             for store, (_, code) in zip(self._stores, done, strict=True)
         ]
-        self._per_row = 0.0  # candidates, by the sample
+        self._per_row = self._partners = 0.0  # candidates, and rows within epsilon, by the sample
         n = range(len(tables))
         self._sides = [(0, 0)] if join.plan.self_join else list(itertools.combinations(n, 2))
         self._report()
 
     def answers(self, finish: Callable[[Answers], T]) -> list[T]:
-        """What ``finish`` makes of the answers, part by part."""
+        """What ``finish`` makes of the answers, part by part; where partners are counted, rows leave with theirs."""
+        if self._join.plan.fewer_than:
+            self._count()
+            return []
         return self._parts(lambda part: self._part(part, finish))
 
     @property
     def plain(self) -> bool:
         """Whether points are within the limit or not, there is no more to a pair, and there are not far fewer pairs."""
         plan = self._join.plan
-        usual = (plan.self_join, plan.how, plan.density, plan.bounded, plan.earth) == (
-            False,
-            "inner",
-            None,
-            False,
-            None,
-        )
+        asked = (plan.self_join, plan.how, plan.density, plan.bounded, plan.earth, plan.fewer_than)
+        usual = asked == (False, "inner", None, False, None, 0)
         many = self._per_row >= _PLAIN_FROM
         return many and usual and plan.points_only and all(_is_one(store.mass.view) for store in self._stores)
 
@@ -154,7 +161,8 @@ class WholeJoin:
         return self._parts(lambda part: self._points_of(part, labels, finish))
 
     def _parts(self, do: Callable[[_Part], tuple[list[T], Counter[str]]]) -> list[T]:
-        step = max(1, min(_PART, int(_PAIRS / max(self._per_row, 1.0))))
+        most = PART if self._join.plan.fewer_than else _PART
+        step = max(1, min(most, int(_PAIRS / max(self._per_row, 1.0))))
         parts = [
             _Part(left, right, begin, min(begin + step, len(self._rows[left].code)))
             for left, right in self._sides
@@ -180,6 +188,37 @@ class WholeJoin:
             stores = self._stores[part.left], self._stores[part.right]
             join.audit(part.left, part.right, CandidatePairs(stores[0], one, stores[1], other, other))
         return made, join.counts
+
+    def _count(self) -> None:
+        """Count the partners of rows, pass by pass."""
+        (left, right), layout = self._sides[0], self._laid.layout
+        rule, _, room = self._asked(_Part(left, right, 0, PART))
+        lines = [[Lines(self._strips(rim, own=own), rim) for rim in (1, layout.rim)] for own in (False, True)]
+        count = PartnerCount(
+            self._join.plan,
+            self._join.kinds(left, right),
+            (self._stores[left], self._stores[right]),
+            (self._rows[left], self._rows[right]),
+            rule,
+            (lines[0][0], lines[0][1]),
+            (lines[1][0], lines[1][1]),
+            self._laid.near,
+            self._partners,
+            room,
+        )
+        for one in count.passes():
+
+            def done(part: _Part, one: Callable[..., Found | None] = one) -> tuple[list[Found], Counter[str]]:
+                counts = Counter[str]()
+                found = one(part.begin, part.end, counts)
+                return [] if found is None else [found], counts
+
+            count.add(self._parts(done))
+
+    def _strips(self, rim: int, *, own: bool) -> NDArray[np.int64]:
+        """The lines around a row, nearest first."""
+        strips = _strips(self._laid.strides, rim, slot=self._laid.layout.slot > 0, own=own)
+        return strips[np.argsort(np.abs(strips), kind="stable")]
 
     def _points_of(
         self, part: _Part, labels: Sequence[Labelled], finish: Callable[[Points], T]
@@ -210,7 +249,7 @@ class WholeJoin:
         own = plan.self_join
         rule = CloseRule(plan.limit, windows[part.right], windows[part.left], own, self._points, plan.check_differ)
         room = max(1 << 12, int(1.5 * self._per_row * (part.end - part.begin)))
-        return rule, _strips(self._laid.strides, own=own), room
+        return rule, _strips(self._laid.strides, 1, slot=False, own=own), room
 
     def _candidates(self, part: _Part, counts: Counter[str]) -> list[CandidatePairs]:
         """The candidates of a part, as many at a time as there is room for."""
@@ -230,6 +269,11 @@ class WholeJoin:
         counts["candidates"] += looked
         counts["pruned_reach"] += looked - sum(map(len, found))
         return found
+
+    def _close(self, pairs: CandidatePairs) -> int:
+        """How many of some pairs are within epsilon, by their means."""
+        means = pairs.left_store.centre.view, pairs.right_store.centre.view
+        return int((squared_distances(pairs.left, pairs.right, *means) <= self._join.plan.limit**2).sum())
 
     def _note(self, part: _Part, join: SimilarityJoin) -> None:
         """Note the pairs that are looked at of the left rows that are audited."""
@@ -267,6 +311,7 @@ class WholeJoin:
     def _report(self) -> None:
         """What the join will bring forth, by what some rows do, and a warning where that is too much."""
         join, plan, counts = self._join, self._join.plan, Counter[str]()
+        layout = self._laid.layout
         beside = join.beside()
         beside.output = Output()
         near = answers = pairs = looked = 0.0
@@ -274,17 +319,22 @@ class WholeJoin:
             n = len(self._rows[left].code)
             runs = [(p, min(p + _RUN, n)) for p in _spread(n, _SAMPLE // _RUN).tolist()]
             weight, counts = n / sum(end - begin for begin, end in runs), Counter()
+            weight *= ((2 * layout.rim + 1) / 3.0) ** len(layout.dims)  # cells that `_candidates` does not look at
             found = [one for run in runs for one in self._candidates(_Part(left, right, *run), counts)]
             many = weight * sum(map(len, found))
             near += many
             looked += weight * counts["candidates"]
             self._per_row = max(self._per_row, many / n)
+            if plan.fewer_than:
+                self._partners = weight / n * (1 + plan.self_join) * sum(map(self._close, found))
+                continue
             answers += weight * len(beside.evaluate(left, right, CandidatePairs.concat(found))) if found else 0.0
             pairs += _in_windows(self._rows[left].time, self._rows[right].time, plan.windows[left], plan.windows[right])
         rows = sum(map(len, self._stores))
-        join.announce(Estimate(rows, pairs / (1 + plan.self_join), near, answers, _SAMPLE**2))
+        if not plan.fewer_than:
+            join.announce(Estimate(rows, pairs / (1 + plan.self_join), near, answers, _SAMPLE**2))
         share = max(1.0, float(sum(len(self._stores[i]) * len(self._stores[j]) for i, j in self._sides)))
-        cells = Cells(self._laid.layout.dims, self._laid.side, 0.0, self._laid.side, by_variance=False)
+        cells = Cells(layout.dims, self._laid.side, 0.0, self._laid.side, by_variance=False)
         choice = Choice("cells in order", rows, looked / share, near / share, {}, cells)
         for store in self._stores:
             store.choice = choice
@@ -337,12 +387,16 @@ class _Part:
 
 @dataclass(frozen=True)
 class _Laid:
-    """The cells of a join: the bits of their codes, how far apart neighbours' codes are, and their least side."""
+    """The cells of a join: the bits of their codes, how far apart neighbours' codes are, and their least side.
+
+    Rows that are not farther apart than ``near`` are in neighbouring cells.
+    """
 
     layout: Layout
     bits: int
     strides: Sequence[int]
     side: float
+    near: float
 
 
 def _lay_out(plan: JoinPlan, tables: Sequence[_Table], workers: Workers) -> _Laid | None:
@@ -351,32 +405,38 @@ def _lay_out(plan: JoinPlan, tables: Sequence[_Table], workers: Workers) -> _Lai
     for table, most in zip(tables, largest, strict=True):
         if most > 0.0 and most > _LARGE * float(np.quantile(table.extent, 0.9)):
             return None
-    span = plan.limit + sum(sorted(largest * 2)[-2:])
+    pair = sorted(largest * 2)[-2:]
+    span = plan.limit + (math.hypot(*pair) if plan.fewer_than and joint_extents(plan) else sum(pair))
     ends = workers.map(_ends, tables)
     low, high = np.min([one for one, _ in ends], axis=0), np.max([other for _, other in ends], axis=0)
     if not np.isfinite(high - low).all() or span == np.inf:
         return None
-    # No two rows in reach are two cells apart, whatever rounding does to them.
+    # No two rows in reach are more than a rim of cells apart, whatever rounding does to them.
     blur = (np.maximum(np.abs(low), np.abs(high)) + span) * 4e-15
-    sides = np.maximum((span + blur) * (1.0 + 1e-8), (high - low) / _MOST_CELLS)
+    rim = 1
+    if plan.fewer_than:  # in cells of epsilon, or a few of them at least
+        edge = float(blur.max())
+        rim = max(1, min(_FINER if tables[0].rows.d > 2 else _FINEST, int((span + edge) / (plan.limit + edge))))
+    sides = np.maximum((span + blur) * (1.0 + 1e-8) / rim, (high - low) / _MOST_CELLS)
     many = (high - low) / sides
     if plan.earth is not None:
         many[_facing(plan.earth, low, high)] = 0.0
     dims = np.sort(np.argsort(-many, kind="stable")[:3])
     dims = dims[many[dims] >= min(_FEW_CELLS, many.max())]
-    width = many[dims].astype(np.int64) + 3
+    width = many[dims].astype(np.int64) + 2 * rim + 1
     slot, lines = 0, width.tolist()
     first, last = min(int(t.rows.time.min()) for t in tables), max(int(t.rows.time.max()) for t in tables)
     window = max(plan.windows)
-    if last - first > 3 * window and _pays(tables, sides, window):
+    if last - first > 3 * window and _pays(tables, (rim + 0.5) * sides, window):
         slot = max(1, window)
         lines = [(last - first) // slot + 3, *lines]
     bits = math.prod([*lines, 1 + max(int(table.group.max()) for table in tables)]).bit_length()
     if bits > _CODE_BITS:
         return None
     strides = [math.prod(lines[k + 1 :]) for k in range(len(lines))]
-    layout = Layout(dims, low[dims], 1.0 / sides[dims], width, first, slot, lines[0])
-    return _Laid(layout, bits, strides, float(sides[dims].min()))
+    layout = Layout(dims, low[dims], 1.0 / sides[dims], width, first, slot, lines[0], rim)
+    side = float(sides[dims].min())
+    return _Laid(layout, bits, strides, side, max(plan.limit, side * (1.0 - 2e-8) - float(blur.max())))
 
 
 def _facing(earth: Earth, low: NDArray[np.float64], high: NDArray[np.float64]) -> list[int]:
@@ -393,13 +453,13 @@ def _ends(table: _Table) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     return low, high
 
 
-def _pays(tables: Sequence[_Table], sides: NDArray[np.float64], window: int) -> bool:
+def _pays(tables: Sequence[_Table], reach: NDArray[np.float64], window: int) -> bool:
     """Whether slots of time leave much less to look at than cells alone, by a sample of pairs."""
     one, other = tables[0].rows, tables[-1].rows
     left, right = _spread(len(one), _SAMPLE), _spread(len(other), _SAMPLE - 1)
     near = np.ones((len(left), len(right)), bool)
     for k in range(one.d):
-        near &= np.abs(one.centre[left, k][:, None] - other.centre[right, k][None, :]) <= 1.5 * sides[k]
+        near &= np.abs(one.centre[left, k][:, None] - other.centre[right, k][None, :]) <= reach[k]
     apart = np.abs(one.time[left][:, None] - other.time[right][None, :])
     both = near & (apart <= 1.5 * window)
     looked = float(near.mean()) * len(other)
@@ -416,9 +476,13 @@ def _spread(n: int, many: int) -> NDArray[np.int64]:
     return np.unique(np.linspace(0, n - 1, many).astype(np.int64))
 
 
-def _strips(strides: Sequence[int], *, own: bool) -> NDArray[np.int64]:
-    """How far away the codes of neighbouring lines are; of one table, of those that come later alone."""
-    steps = itertools.product(*([(-1, 0, 1)] * (len(strides) - 1)))
+def _strips(strides: Sequence[int], rim: int, *, slot: bool, own: bool) -> NDArray[np.int64]:
+    """How far away the codes of lines are, up to ``rim`` to either side; of one table, of those that come later alone.
+
+    Of slots of time, which come first, only neighbours are looked at.
+    """
+    rims = [1 if slot and k == 0 else rim for k in range(len(strides) - 1)]
+    steps = itertools.product(*(range(-many, many + 1) for many in rims))
     found = sorted(sum(a * b for a, b in zip(step, strides[:-1], strict=True)) for step in steps)
     return np.array([delta for delta in found if delta >= 0 or not own], np.int64)
 
