@@ -16,6 +16,11 @@
 * ``batch_classes``: classes whose batches are cut or joined by hand: a method, or a function that takes and returns the
   class, builds it anew, and indexes its own columns by a parameter, hands a parameter to ``take``, ``slice`` or
   ``filter`` of one or to ``gather*`` with one, or concatenates a column of the parts that a parameter has.
+* ``readme_lines``: lines of README.md. ``longest_page_words``: words of the longest page of docs/. A word has a letter:
+  numbers and the marks of tables are none.
+* ``functions_without_example``: public functions and classes, exceptions apart, and the modules of `appulse.lab`, whose
+  docstring has no ``>>>``. ``snippets_run``: docstrings with examples, and blocks of README.md and docs/, that are run
+  by tests and `make docs-check`.
 * ``trip_*_functions``, ``trip_*_files``, ``trip_*_changes``: `tools/trips.py`.
 """
 
@@ -23,11 +28,14 @@ from __future__ import annotations
 
 import argparse
 import ast
+import doctest
+import inspect
 import json
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tools import circles
+from tools import check_docs, circles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -60,6 +68,7 @@ def main() -> None:
     if not chosen.without_trips:
         from tools.trips import trips  # imports appulse
 
+        figures |= face(ROOT)
         for name, trip in trips().items():
             figures |= {f"trip_{name}_{what}": count for what, count in trip._asdict().items()}
     for name, value in figures.items():
@@ -85,6 +94,47 @@ def measured(root: Path) -> dict[str, int]:
         "plan_builders": len(plan_builders(source)),
         "batch_classes": len(batch_classes(source)),
     }
+
+
+def face(root: Path) -> dict[str, int]:
+    """The figures of what a reader sees first."""
+    pages = sorted((root / "docs").rglob("*.md"))
+    words = {page: sum(map(str.isalpha, _firsts(page))) for page in pages}
+    blocks = [check_docs.read(page).blocks for page in [root / "README.md", *pages]]
+    run = [any(doctest.SKIP not in one.options for one in _examples(value)) for value in documented().values()]
+    return {
+        "readme_lines": len((root / "README.md").read_text(encoding="utf-8").splitlines()),
+        "longest_page_words": max(words.values()),
+        "functions_without_example": sum(">>>" not in (value.__doc__ or "") for value in documented().values()),
+        "snippets_run": sum(blocks) + sum(run),
+    }
+
+
+def documented() -> dict[str, Any]:
+    """What has to have an example, by its name: public functions and classes but exceptions, and modules of the lab."""
+    appulse = import_module("appulse")
+    found = {name: getattr(appulse, name) for name in appulse.__all__}
+    found |= {f"lab.{name}": getattr(found["lab"], name) for name in found["lab"].__all__}
+    return {
+        name: value
+        for name, value in found.items()
+        if name != "lab" and (name.startswith("lab.") or _is_documented(value))
+    }
+
+
+def _is_documented(value: Any) -> bool:
+    return inspect.isfunction(value) or (inspect.isclass(value) and not issubclass(value, Exception))
+
+
+def _examples(value: Any) -> Iterator[doctest.Example]:
+    for test in doctest.DocTestFinder(recurse=False).find(value, "example", globs={}):
+        yield from test.examples
+
+
+def _firsts(page: Path) -> Iterator[str]:
+    """Of every word with a letter its first letter, else a digit or a mark."""
+    for word in page.read_text(encoding="utf-8").split():
+        yield next(filter(str.isalpha, word), word[0])
 
 
 def modules(package: Path) -> list[Module]:

@@ -95,6 +95,13 @@ class WindowAggregate(ByHand["LocalAggregate"]):
 
     ``stream`` has ``frame=None``; other arguments are as in `window_aggregate`. A tick is answered once it is complete:
     when a later row has come, by more than ``lateness``. With ``order="arrival"`` each push is complete.
+
+    >>> stream = ap.Stream(None, key="id", time="t", value="load")
+    >>> call = ap.WindowAggregate(stream, {"load": "sum"}, window="10 seconds")
+    >>> call.push(pa.table({"id": [1, 2], "t": [0, 5], "load": [10.0, 20.0]}))["load_sum"].to_pylist()
+    [10.0]
+    >>> call.drain()["load_sum"].to_pylist()
+    [30.0]
     """
 
     def __init__(

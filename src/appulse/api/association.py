@@ -57,10 +57,13 @@ def nearest(
     a Spark frame (streaming if they are), others a `pyarrow.Table`. On Spark, without ``epsilon``, the right table has
     to fit into the memory of every worker.
 
-    Example::
-
-        ports = ap.Stream(ports, key="name", time="t", value=ap.Position("lat", "lon"))
-        ap.nearest(ships, ports, epsilon=50_000, window="1 hour")
+    >>> ships = pa.table({"ship": ["Anna"], "t": [0], "lat": [50.76], "lon": [-1.14]})
+    >>> ports = pa.table({"port": ["Cowes", "Ryde"], "t": [0, 0], "lat": [50.762, 50.733], "lon": [-1.297, -1.161]})
+    >>> ships = ap.Stream(ships, key="ship", time="t", value=ap.Position("lat", "lon"))
+    >>> ports = ap.Stream(ports, key="port", time="t", value=ap.Position("lat", "lon"))
+    >>> best = ap.nearest(ships, ports, epsilon=50_000, window="1 hour")
+    >>> [(row["right_key"], round(row["distance"]), row["rank"]) for row in best.to_pylist()]
+    [('Ryde', 3349, 1)]
     """
     settings: dict[str, Any] = {
         "k": k,
@@ -99,6 +102,14 @@ class Nearest(ByHand["LocalJoin"]):
     """The nearest rows by hand, without Spark: push rows as they come, take the answers they complete.
 
     Streams have ``frame=None``; other arguments are as in `nearest`.
+
+    >>> left, right = (ap.Stream(None, key="id", time="t", value="x", name=name) for name in ("a", "b"))
+    >>> call = ap.Nearest(left, right, epsilon=5, window="10 seconds")
+    >>> rows = pa.table({"id": [7, 8], "t": [1, 2], "x": [3.0, 1.0]})
+    >>> call.push(a=pa.table({"id": [1], "t": [0], "x": [0.0]}), b=rows).num_rows  # a nearer one may still come
+    0
+    >>> call.drain()["right_key"].to_pylist()
+    [8]
     """
 
     def __init__(
@@ -171,10 +182,12 @@ def assign(
     ended. Bad rows are in `rejects`, or raise `BadInput` with ``on_reject="fail"``. Spark frames give a Spark
     frame (streaming if they are), others a `pyarrow.Table`.
 
-    Example::
-
-        tracks = ap.Stream(tracks, key="id", time="scan", value=ap.Gaussian("x", "y", sigma=20))
-        ap.assign(tracks, echoes, epsilon=200, probability=0.01, window="tick")
+    >>> old = pa.table({"star": [1, 2], "scan": [0, 0], "x": [0.0, 1.0]})
+    >>> new = pa.table({"star": [11, 12], "scan": [0, 0], "x": [0.9, 1.8]})
+    >>> a, b = (ap.Stream(f, key="star", time="scan", value=ap.Gaussian("x", sigma=0.7)) for f in (old, new))
+    >>> pairs = ap.assign(a, b, epsilon=3, probability=0.1, window="tick", density=0.05)
+    >>> pairs.sort_by("left_key").select(["left_key", "right_key"]).to_pylist()
+    [{'left_key': 1, 'right_key': 11}, {'left_key': 2, 'right_key': 12}]
     """
     settings: dict[str, Any] = {
         "epsilon": epsilon,
@@ -213,6 +226,15 @@ class Assign(ByHand["LocalAssign"]):
     """One partner each by hand, without Spark: push rows as they come, take the answers they complete.
 
     Streams have ``frame=None``; other arguments are as in `assign`.
+
+    >>> value = ap.Gaussian("x", sigma=0.5)
+    >>> a, b = (ap.Stream(None, key="id", time="scan", value=value, name=name) for name in ("a", "b"))
+    >>> call = ap.Assign(a, b, epsilon=3, probability=0.1, window="tick", density=0.05)
+    >>> scan = pa.table({"id": [1], "scan": [0], "x": [0.0]})
+    >>> call.push(a=scan, b=scan).num_rows  # the scan may not be over
+    0
+    >>> call.drain()["left_key"].to_pylist()
+    [1]
     """
 
     def __init__(

@@ -37,11 +37,14 @@ def stream_batches(call: _Call, *frame: Any, rows: Count = 65_536, **frames: Any
     folder are read in the order of their names. Rows that are later are rejects, ``call.rejects()``, as in any push.
 
     At most ``rows`` at a time are pushed, of the stream that is farthest behind. So what is in memory is a few batches,
-    and the rows that the windows hold. Answers come as soon as they are known, and those of the end last::
+    and the rows that the windows hold. Answers come as soon as they are known, and those of the end last.
+    `pyarrow.dataset.write_dataset` takes the reader.
 
-        join = ap.SimilarityJoin(left, right, epsilon=50.0, probability=0.9, window="1 minute")
-        reader = ap.stream_batches(join, left="left/", right=pyarrow.dataset.dataset("right/"))
-        pyarrow.dataset.write_dataset(reader, "pairs", format="parquet")
+    >>> left, right = (ap.Stream(None, key="id", time="t", value="x", name=name) for name in ("left", "right"))
+    >>> join = ap.SimilarityJoin(left, right, epsilon=1, probability=1, window="10 seconds")
+    >>> rows = pa.table({"id": range(1000), "t": range(1000), "x": [float(i) for i in range(1000)]})
+    >>> sum(batch.num_rows for batch in ap.stream_batches(join, left=rows, right=rows, rows=100))
+    2998
     """
     streams = call.streams
     if frame:

@@ -39,13 +39,12 @@ def collect_samples(
     in `rejects`, or raise `BadInput` with ``on_reject="fail"``. Spark frames give a Spark frame (streaming if they
     are), others a `pyarrow.Table`.
 
-    Example::
-
-        fixes = ap.Stream(fixes, key="van", time="at", value=ap.Exact("x", "y"), carry=["driver"])
-        vans = ap.collect_samples(fixes, every="10 seconds")
-        vans = ap.Stream(vans, key="key", time="time", value=ap.Samples("samples", weights="weights"))
-
     Lian & Chen 2009, section 2: objects as samples.
+
+    >>> fixes = pa.table({"van": ["a", "a"], "t": [1, 4], "x": [0.0, 2.0]})
+    >>> rows = ap.collect_samples(ap.Stream(fixes, key="van", time="t", value=ap.Exact("x")), every="10 seconds")
+    >>> rows.select(["key", "time", "samples", "weights"]).to_pylist()
+    [{'key': 'a', 'time': 4, 'samples': [0.0, 2.0], 'weights': [0.5, 0.5]}]
     """
     settings: dict[str, Any] = {
         "every": every,
@@ -79,6 +78,12 @@ class SampleCollector(ByHand["LocalCollect"]):
     """Samples of readings by hand, without Spark: push readings as they come, take the rows they complete.
 
     The stream has ``frame=None``; other arguments are as in `collect_samples`.
+
+    >>> call = ap.SampleCollector(ap.Stream(None, key="van", time="t", value=ap.Exact("x")), every="10 seconds")
+    >>> call.push(pa.table({"van": ["a", "a", "a"], "t": [1, 4, 12], "x": [0.0, 2.0, 3.0]}))["samples"].to_pylist()
+    [[0.0, 2.0]]
+    >>> call.drain()["samples"].to_pylist()
+    [[3.0]]
     """
 
     def __init__(

@@ -62,6 +62,12 @@ def fence_events(
     Fences that are no regions are in `rejects` under the stream name ``queries``, with what is wrong; bad rows are
     there, too, or raise `BadInput` with ``on_reject="fail"``. Spark frames give a Spark frame (streaming if they are),
     others a `pyarrow.Table`.
+
+    >>> fences = pa.table({"query": ["yard"], "region": ["POLYGON ((0 0, 100 0, 100 100, 0 100, 0 0))"]})
+    >>> fixes = pa.table({"van": ["a"] * 4, "t": [0, 10, 20, 30], "x": [-50.0, 3.0, 50.0, 180.0], "y": [50.0] * 4})
+    >>> stream = ap.Stream(fixes, key="van", time="t", value=ap.Gaussian("x", "y", sigma=10))
+    >>> ap.fence_events(stream, fences, enter=0.9, leave=0.1).select(["event", "time"]).to_pylist()
+    [{'event': 'enter', 'time': 20}, {'event': 'exit', 'time': 30}]
     """
     from appulse.engines.local import as_table
 
@@ -115,10 +121,12 @@ def fence_advice(
     sample to be entered at all. Choices with ``leave`` above ``enter`` are left out. Rows that `fence_events` would
     reject are left out, too.
 
-    Example::
-
-        day = ap.Stream(fixes, key="van", time="at", value=ap.Position("lat", "lon", sigma="accuracy"))
-        advice = ap.fence_advice(day, zones, enter=(0.8, 0.9, 0.95), leave=(0.1, 0.01))
+    >>> fences = pa.table({"query": ["yard"], "region": ["POLYGON ((0 0, 100 0, 100 100, 0 100, 0 0))"]})
+    >>> fixes = pa.table({"van": ["a"] * 4, "t": [0, 10, 20, 30], "x": [-50.0, 3.0, 50.0, 180.0], "y": [50.0] * 4})
+    >>> stream = ap.Stream(fixes, key="van", time="t", value=ap.Gaussian("x", "y", sigma=10))
+    >>> advice = ap.fence_advice(stream, fences, enter=(0.5, 0.9), leave=(0.1,))
+    >>> advice.column_names[:5]
+    ['enter', 'leave', 'true_events', 'false_events', 'missed_events']
     """
     from appulse.engines.fences.advice import advice_table
     from appulse.engines.local import as_table
@@ -135,6 +143,15 @@ class FenceEvents(ByHand["LocalFences"]):
     """Fence events by hand, without Spark: push readings as they come, take the events they complete.
 
     The stream has ``frame=None``; other arguments are as in `fence_events`.
+
+    >>> fences = pa.table({"query": ["yard"], "region": ["POLYGON ((0 0, 100 0, 100 100, 0 100, 0 0))"]})
+    >>> fixes = pa.table({"van": ["a"] * 4, "t": [0, 10, 20, 30], "x": [-50.0, 3.0, 50.0, 180.0], "y": [50.0] * 4})
+    >>> stream = ap.Stream(None, key="van", time="t", value=ap.Gaussian("x", "y", sigma=10))
+    >>> call = ap.FenceEvents(stream, fences, enter=0.9, leave=0.1)
+    >>> call.push(fixes)["event"].to_pylist()
+    ['enter']
+    >>> call.drain()["event"].to_pylist()
+    ['exit']
     """
 
     def __init__(

@@ -50,59 +50,63 @@ def similarity_join(
 ) -> Result:
     """Pairs of rows of different streams within ``epsilon`` with probability at least ``probability``.
 
-    Both rows lie in their windows at some tick; each pair is reported once. ``epsilon`` is in the unit of the
-    coordinates; comparisons are inclusive. Of a `Position` it is in metres; with an altitude it may be
-    ``{"horizontal": 9260, "vertical": 305}``, a cylinder: both have to hold. Passing one `Stream` twice pairs it with
-    itself, as `self_join` does.
-    Columns: ``left_stream, left_key, left_time, right_stream, right_key, right_time, distance, probability``, where
-    ``distance`` is between the two mean positions. ``emit="changes"`` adds ``change`` (+1 a pair enters, -1 it leaves)
-    and ``time``: for -1 under time windows the last time at which the pair holds, else the tick that pushed a row out.
-    ``values=True`` adds ``pairs``, the matching pairs of samples: ``left`` and ``right`` with their coordinates, and
-    ``weight``. Weights sum to the probability, so ``Samples("pairs")`` over the result is a stream again. Gaussians are
-    then answered through their points.
-    ``probabilities="bounds"`` may stop early: ``probability`` is then a proven lower bound, at least the threshold, and
-    ``probability_upper`` an upper one. The pairs are the same.
-    Spark frames give a Spark frame (streaming if they are), others a `pyarrow.Table`. Bad rows are in `rejects`, or
-    raise `BadInput` with ``on_reject="fail"``. ``options`` are for speed and the size of the output: see `Options`.
+    Both rows lie in their windows at some tick; each pair is reported once. The call is the same for tables, batch
+    frames of Spark and streaming ones. Passing one `Stream` twice pairs it with itself, as `self_join` does.
 
-    ``how`` is of two streams: with ``"left"``, ``"right"`` or ``"full"`` a row of that stream, or of either, that never
-    has a partner is a row of its own, with nulls on the other side and in ``distance`` and ``probability``. It comes
-    once, as soon as no partner can come any more: when the streams have passed the end of its window, when it is pushed
-    out of a window that counts rows, or when the streams end. ``"left_anti"`` gives only such rows of the left stream:
-    ``left_stream, left_key, left_time``.
+    Arguments:
+    * ``left, right, *more``: 2 to 16 streams. Those with ``motion``, under a `TimeWindow`, are compared at one instant:
+      the earlier row of a pair is moved to the time of the later one.
+    * ``epsilon``: the greatest distance, inclusive, in the unit of the coordinates, of a `Position` in metres. With an
+      altitude it may be ``{"horizontal": 9260, "vertical": 305}``, a cylinder; of other values
+      ``{("x", "y"): 50.0, "z": 10.0}``, a distance for each group of dimensions. All have to hold.
+    * ``probability``: the least probability of being within epsilon, in (0, 1]. Existence is part of it.
+    * ``window``: a window, or a duration: text, a timedelta, or seconds.
+    * ``imputer``: what fills streams that are `Incomplete`: one for all, a mapping by stream name, or ``"auto"``, which
+      chooses (`AutoImputer`). The answers are those of `impute` first and the join then.
+    * ``metric``: ``"euclidean"``, ``"manhattan"`` (sums of absolute differences), ``"chebyshev"`` (the greatest of
+      them), or of `Exact` rows ``"cosine"``: 1 less the cosine of the angle between them.
+    * ``scale``: ``{dimension: unit}`` divides dimensions first. Distances, epsilon and margins are then in these units.
+    * ``how``, of two streams: with ``"left"``, ``"right"`` or ``"full"`` a row of that stream, or of either, that never
+      has a partner is a row of its own, with nulls on the other side. It comes once, as soon as no partner can come any
+      more. ``"left_anti"`` gives only such rows of the left stream: ``left_stream, left_key, left_time``.
+    * ``likelihood``: of normal errors, adds ``log_likelihood_ratio``: the logarithm of the density of the difference of
+      the two rows over ``density``, the expected number of unrelated right rows per unit of length, area or volume (1
+      unless given). It is null where errors have no density, as between two exact rows.
+    * ``emit``: ``"changes"`` also reports pairs that end.
+    * ``probabilities``: ``"bounds"`` may stop early. The pairs are the same; ``probability`` is then a proven lower
+      bound, at least the threshold, and ``probability_upper`` an upper one.
+    * ``values``: adds the matching pairs of samples. Gaussians are then answered through their points.
+    * ``on_reject``: ``"collect"`` keeps bad rows for `rejects`, ``"fail"`` raises `BadInput` at the first.
+    * ``options``: for speed and the size of the output; see `Options`.
 
-    ``likelihood=True``, for normal errors, adds ``log_likelihood_ratio``: the logarithm of the density that the
-    difference of the two rows has under the sum of their errors, over ``density``, the expected number of unrelated
-    right rows per unit of length, area or volume (1 unless given). It is null where errors have no density, as between
-    two exact rows.
+    Returns a Spark frame for Spark frames (streaming if they are), else a `pyarrow.Table`, with the columns
+    ``left_stream, left_key, left_time, right_stream, right_key, right_time, distance, probability``, where ``distance``
+    is between the two mean positions, and what streams ``carry``. ``emit="changes"`` adds ``change`` (+1 a pair enters,
+    -1 it leaves) and ``time``: for -1 under time windows the last time at which the pair holds, else the tick that
+    pushed a row out. ``values=True`` adds ``pairs``: ``left`` and ``right`` with their coordinates, and ``weight``.
+    Weights sum to the probability, so ``Samples("pairs")`` over the result is a stream again. ``imputer`` adds
+    ``left_filled, right_filled``: what was filled, as (attribute, rule), ``"marginal"`` where no rule matched.
 
-    Streams with ``motion``, under a `TimeWindow`, are compared at one instant: the earlier row of a pair is moved to
-    the time of the later one, along its leg. docs/semantics.md says what else this changes.
+    Raises `BadArgument` for a wrong argument, `BadInput` with ``on_reject="fail"``, `OutputLimit` beyond
+    ``Options(max_output=)``, and `NotBuilt` for choices that do not go together yet.
 
-    ``imputer`` fills the values of streams that are `Incomplete`: one for all of them, a mapping by stream name, or
-    ``"auto"``, which chooses one for each by how it fills values that are there (`AutoImputer`). The answers are those
-    of `impute` first and the join then. It adds ``left_filled, right_filled``: what was filled in each row, as
-    (attribute, rule), the rule ``"marginal"`` where none matched.
+    >>> ships = pa.table({"ship": ["Anna", "Bella"], "t": [0, 20], "x": [0.0, 900.0], "y": [0.0, 50.0]})
+    >>> echoes = pa.table({"echo": [1, 2], "t": [5, 24], "x": [30.0, 970.0], "y": [10.0, 30.0]})
+    >>> left = ap.Stream(ships, key="ship", time="t", value=ap.Gaussian("x", "y", sigma=10))
+    >>> right = ap.Stream(echoes, key="echo", time="t", value=ap.Gaussian("x", "y", sigma=40))
+    >>> pairs = ap.similarity_join(left, right, epsilon=100, probability=0.8, window="30 seconds")
+    >>> [(p["left_key"], p["right_key"], round(p["probability"], 3)) for p in pairs.to_pylist()]
+    [('Anna', '1', 0.899)]
 
-    Distances are ``metric="euclidean"``, ``"manhattan"`` (sums of absolute differences) or ``"chebyshev"`` (the
-    greatest of them), or of `Exact` rows ``"cosine"``: 1 less the cosine of the angle between them.
-    ``scale={dimension: unit}`` divides dimensions first: distances, ``epsilon`` and margins are then in these units.
-    ``epsilon={("x", "y"): 50.0, "z": 10.0}`` gives every group of dimensions a distance of its own; all have to hold,
-    and each dimension belongs to one group.
+    A distance for each group of dimensions:
 
-    >>> import appulse as ap
-    >>> import pyarrow as pa
     >>> one = pa.table({"id": [1], "at": [0], "x": [0.0], "y": [0.0], "z": [0.0]})
     >>> two = pa.table({"id": [2], "at": [0], "x": [30.0], "y": [30.0], "z": [8.0]})
     >>> left, right = (ap.Stream(t, key="id", time="at", value=ap.Exact("x", "y", "z")) for t in (one, two))
-    >>> asked = {"probability": 1, "window": "1 minute"}
-    >>> near = ap.similarity_join(left, right, epsilon={("x", "y"): 50.0, "z": 10.0}, **asked)
-    >>> near["distance"].to_pylist() == [(30**2 + 30**2 + 8**2) ** 0.5]
-    True
-    >>> ap.similarity_join(left, right, epsilon=50, metric="manhattan", **asked).num_rows
+    >>> ap.similarity_join(left, right, epsilon={("x", "y"): 50.0, "z": 10.0}, probability=1, window=0).num_rows
+    1
+    >>> ap.similarity_join(left, right, epsilon=50, metric="manhattan", probability=1, window=0).num_rows
     0
-
-    Lian & Chen 2009, Eqs. 1 and 2; Ren et al. 2019, Definition 2.6.
     """
     if right is left:
         if more:
@@ -165,6 +169,12 @@ def self_join(
 
     ``different`` names a column in which the two rows have to differ; null does not differ. With ``motion`` rows of one
     key are never a pair. Everything else as in `similarity_join`.
+
+    >>> rows = pa.table({"id": [1, 2, 3], "t": [0, 1, 2], "x": [0.0, 5.0, 0.4]})
+    >>> stream = ap.Stream(rows, key="id", time="t", value=ap.Gaussian("x", sigma=0.2))
+    >>> pairs = ap.self_join(stream, epsilon=1, probability=0.9, window="10 seconds")
+    >>> [(p["left_key"], p["right_key"], round(p["probability"], 3)) for p in pairs.to_pylist()]
+    [(1, 3, 0.983)]
     """
     return _join(
         (stream,),
@@ -190,6 +200,16 @@ class SimilarityJoin(ByHand["LocalJoin"]):
 
     Streams have ``frame=None``, and each a name: ``left, right, s3, ...`` unless they have their own. A single one is
     joined with itself. All else is as in `similarity_join`.
+
+    >>> left, right = (ap.Stream(None, key="id", time="t", value="x", name=name) for name in ("radio", "radar"))
+    >>> join = ap.SimilarityJoin(left, right, epsilon=1, probability=1, window="10 seconds")
+    >>> ship = pa.table({"id": [1], "t": [0], "x": [0.0]})
+    >>> join.push(radio=ship, radar=pa.table({"id": [7], "t": [9], "x": [5.0]})).num_rows
+    0
+    >>> join.push(radar=pa.table({"id": [8], "t": [10], "x": [0.5]})).select(["left_key", "right_key"]).to_pylist()
+    [{'left_key': 1, 'right_key': 8}]
+    >>> join.drain().num_rows
+    0
     """
 
     def __init__(
@@ -350,6 +370,17 @@ def explain_pair(
     Rows are mappings of the streams' columns, or frames of one row; ``left`` and ``right`` describe the streams as for
     `SimilarityJoin` (``right`` is ``left`` if not given), everything else is as in `similarity_join`. A time window is
     checked against the rows' times; whether rows are in windows that go by rows depends on others, and is not reported.
+
+    >>> stream = ap.Stream(None, key="id", time="t", value=ap.Gaussian("x", sigma=0.2))
+    >>> here, there = {"id": 1, "t": 0, "x": 0.0}, {"id": 2, "t": 3, "x": 0.5}
+    >>> reasons = ap.explain_pair(here, there, left=stream, epsilon=1, probability=0.9, window="10 seconds")
+    left: mean (0), exists with 1, closed form where it meets its like, radius 0.498595, reach 0
+    right: mean (0.5), exists with 1, closed form where it meets its like, radius 0.498595, reach 0
+    distance of the means: 0.5; epsilon 1; with both reaches 1
+    mass: at most 1, if both exist
+    half-space (deviation 0.282843): at most 0.96145
+    probability: 0.961450007; an answer from 0.9 on
+    an answer; decided by refinement: the sum over their samples, or the closed form
     """
     from appulse.engines.join.explain_pair import explained_pair
 

@@ -56,6 +56,14 @@ def encounters(
     Of readings with the same key and time one stays, the others are rejects ``same time``. Bad rows are in `rejects`,
     or raise `BadInput` with ``on_reject="fail"``. Spark frames give a Spark frame (streaming if they are), others a
     `pyarrow.Table`.
+
+    >>> fixes = {"id": ["a", "a", "b", "b"], "t": [0, 60, 5, 58]}
+    >>> fixes |= {"x": [0.0, 600.0, 600.0, 0.0], "y": [0.0, 0.0, 30.0, 30.0]}
+    >>> value, motion = ap.Gaussian("x", "y", sigma=10), ap.Straight(max_gap="5 minutes")
+    >>> stream = ap.Stream(pa.table(fixes), key="id", time="t", value=value, motion=motion)
+    >>> met = ap.encounters(stream, epsilon=50, probability=0.5)
+    >>> {name: round(met[name][0].as_py(), 2) for name in ("closest_distance", "seconds_within", "probability")}
+    {'closest_distance': 30.0, 'seconds_within': 3.75, 'probability': 0.92}
     """
     settings: dict[str, Any] = {
         "epsilon": epsilon,
@@ -93,6 +101,14 @@ class Encounters(ByHand["LocalEncounters"]):
     """Encounters by hand, without Spark: push readings as they come, take the encounters they complete.
 
     Streams have ``frame=None``; other arguments are as in `encounters`.
+
+    >>> motion = ap.Velocity("vx", horizon="10 seconds")
+    >>> stream = ap.Stream(None, key="id", time="t", value="x", motion=motion)
+    >>> call = ap.Encounters(stream, epsilon=1, probability=1)
+    >>> call.push(pa.table({"id": ["a", "b"], "t": [0, 0], "x": [0.0, 10.0], "vx": [1.0, -1.0]})).num_rows
+    0
+    >>> call.drain().select(["left_key", "right_key", "closest_time"]).to_pylist()
+    [{'left_key': 'a', 'right_key': 'b', 'closest_time': 5.0}]
     """
 
     def __init__(

@@ -47,12 +47,12 @@ def outliers(
     `rejects`, or raise `BadInput` with ``on_reject="fail"``. Spark frames give a Spark frame (streaming if they are),
     others a `pyarrow.Table`.
 
-    Example::
-
-        readings = ap.Stream(readings, key="mote", time="at", value=ap.Gaussian("x", "y", "celsius", sigma=0.5))
-        ap.outliers(readings, epsilon=5.0, fewer_than=2, probability=0.9, window="1 minute")
-
     Lian & Chen 2009, section 1; sensor quality control's test of neighbours.
+
+    >>> rows = pa.table({"mote": [1, 2, 3], "t": [0, 1, 2], "celsius": [20.0, 20.3, 27.0]})
+    >>> stream = ap.Stream(rows, key="mote", time="t", value=ap.Gaussian("celsius", sigma=0.2))
+    >>> ap.outliers(stream, epsilon=2, fewer_than=1, probability=0.9, window="1 minute")["key"].to_pylist()
+    [3]
     """
     settings: dict[str, Any] = {
         "epsilon": epsilon,
@@ -88,6 +88,13 @@ class Outliers(ByHand["LocalJoin"]):
     """Rows with few partners by hand, without Spark: push rows as they come, take the answers they complete.
 
     Streams have ``frame=None``; a second one is the reference. Other arguments are as in `outliers`.
+
+    >>> stream = ap.Stream(None, key="mote", time="t", value="celsius")
+    >>> call = ap.Outliers(stream, epsilon=2, fewer_than=1, probability=0.9, window="1 minute")
+    >>> call.push(pa.table({"mote": [1, 2, 3], "t": [0, 1, 2], "celsius": [20.0, 20.3, 27.0]})).num_rows
+    0
+    >>> call.drain()["key"].to_pylist()
+    [3]
     """
 
     def __init__(

@@ -67,6 +67,14 @@ def match_queries(
     others a `pyarrow.Table`.
 
     Lim et al. 2006, sections 4 and 5.
+
+    >>> conditions = ["celsius > 30", "celsius < 25 AND room = 'lab'"]
+    >>> queries = pa.table({"query": ["hot", "cold"], "condition": conditions})
+    >>> rows = pa.table({"id": [1, 2], "t": [0, 1], "celsius": [31.0, 20.0], "room": ["lab", "lab"]})
+    >>> stream = ap.Stream(rows, key="id", time="t", value=ap.Gaussian("celsius", sigma=0.5))
+    >>> found = ap.match_queries(stream, queries, probability=0.9)
+    >>> [(row["query"], row["key"], round(row["probability"], 3)) for row in found.to_pylist()]
+    [('hot', 1, 0.977), ('cold', 2, 1.0)]
     """
     given, frame = _with_queries((stream, *more), queries, "match_queries")
     frame = with_wkb(frame)
@@ -117,6 +125,13 @@ def ask(
     """Which of the rows at hand satisfy new queries: `match_queries`, asked the other way round.
 
     Data and queries are equals: the answers are the same whoever came first.
+
+    >>> conditions = ["celsius > 30", "celsius < 25 AND room = 'lab'"]
+    >>> queries = pa.table({"query": ["hot", "cold"], "condition": conditions})
+    >>> rows = pa.table({"id": [1, 2], "t": [0, 1], "celsius": [31.0, 20.0], "room": ["lab", "lab"]})
+    >>> stream = ap.Stream(rows, key="id", time="t", value="celsius")
+    >>> ap.ask(stream, queries).select(["query", "key"]).to_pylist()
+    [{'query': 'hot', 'key': 1}, {'query': 'cold', 'key': 2}]
     """
     return match_queries(rows, queries, probability=probability, on_reject=on_reject, options=options)
 
@@ -128,6 +143,14 @@ class QueryMatch(ByHand["LocalQueries | LocalWindowQueries"]):
     Streams have ``frame=None``. Changes count from the next push on, and see all its rows. Over several streams a
     query joins rows that are held by then, too: those in windows of queries that stood before it. Nothing is answered
     before every stream has shown its columns.
+
+    >>> conditions = ["celsius > 30", "celsius < 25 AND room = 'lab'"]
+    >>> queries = pa.table({"query": ["hot", "cold"], "condition": conditions})
+    >>> rows = pa.table({"id": [1, 2], "t": [0, 1], "celsius": [31.0, 20.0], "room": ["lab", "lab"]})
+    >>> call = ap.QueryMatch(ap.Stream(None, key="id", time="t", value="celsius"))
+    >>> call.change(queries)
+    >>> call.push(rows).select(["query", "key"]).to_pylist()
+    [{'query': 'hot', 'key': 1}, {'query': 'cold', 'key': 2}]
     """
 
     def __init__(

@@ -100,6 +100,11 @@ def sensor_join(
     `Options`.
 
     Ali et al. 2007, Definition 1 and section 4.1.
+
+    >>> readings = pa.table({"mote": [1, 2, 3], "t": [0, 1, 2], "celsius": [20.1, 20.3, 27.0]})
+    >>> stream = ap.Stream(readings, key="mote", time="t", value="celsius")
+    >>> ap.sensor_join(stream, resolution=0.5, window="10 seconds", expand=True).to_pylist()
+    [{'value': 20.3, 'sensor': 2, 'time': 1, 'matches': [{'sensor': 1, 'time': 0}]}]
     """
     settings: dict[str, Any] = {
         **columns_of(readings, "sensor_join"),
@@ -175,6 +180,12 @@ def phenomena(
     each is one task's. ``options`` are for the size of the output, and partitions: see `Options`.
 
     Ali et al. 2005 and 2007.
+
+    >>> readings = pa.table({"mote": [1, 2, 1, 2], "t": [0, 1, 2, 3], "celsius": [20.1, 20.3, 20.2, 20.4]})
+    >>> stream = ap.Stream(readings, key="mote", time="t", value="celsius")
+    >>> events = ap.phenomena(stream, resolution=0.5, strength=2, span="10 seconds")
+    >>> events.select(["event", "time", "sensors"]).to_pylist()
+    [{'event': 'appears', 'time': 3, 'sensors': [1, 2]}]
     """
     settings: dict[str, Any] = {
         **columns_of(readings, "phenomena"),
@@ -239,6 +250,14 @@ class SensorJoin(_OverReadings):
 
     ``readings`` has ``frame=None``; other arguments are as in `sensor_join`. A reading waits until its tick is
     complete: until a later one has come, by more than ``lateness``.
+
+    >>> readings = pa.table({"mote": [1, 2, 3], "t": [0, 1, 2], "celsius": [20.1, 20.3, 27.0]})
+    >>> stream = ap.Stream(None, key="mote", time="t", value="celsius")
+    >>> call = ap.SensorJoin(stream, resolution=0.5, window="10 seconds")
+    >>> call.push(readings)["sensor"].to_pylist()  # the last tick may not be over
+    [2]
+    >>> call.drain()["sensor"].to_pylist()
+    []
     """
 
     def __init__(
@@ -278,6 +297,14 @@ class Phenomena(_OverReadings):
 
     ``readings`` has ``frame=None``; other arguments are as in `phenomena`. A reading waits until its tick is
     complete: until a later one has come, by more than ``lateness``.
+
+    >>> readings = pa.table({"mote": [1, 2, 1, 2], "t": [0, 1, 2, 3], "celsius": [20.1, 20.3, 20.2, 20.4]})
+    >>> stream = ap.Stream(None, key="mote", time="t", value="celsius")
+    >>> call = ap.Phenomena(stream, resolution=0.5, strength=2, span="10 seconds")
+    >>> call.push(readings).num_rows
+    0
+    >>> call.drain()["event"].to_pylist()
+    ['appears']
     """
 
     def __init__(

@@ -66,12 +66,11 @@ def replay(
     Yields `pyarrow.RecordBatch` objects with the columns of the frame. Raises `BadArgument` for a file that cannot be
     read, or without the column.
 
-    Example::
-
-        ships = ap.Stream(None, key="mmsi", time="t", value=ap.Position("lat", "lon", sigma=10))
-        join = ap.SimilarityJoin(ships, epsilon=500.0, probability=0.9, window="1 minute", different="mmsi")
-        for batch in ap.replay("solent.parquet", time="t", speed=60):
-            print(join.push(batch))
+    >>> rows = pa.table({"mmsi": [1, 2, 1], "t": [0, 1, 2], "x": [0.0, 0.5, 9.0]})
+    >>> ships = ap.Stream(None, key="mmsi", time="t", value="x")
+    >>> join = ap.SimilarityJoin(ships, epsilon=1, probability=1, window="1 minute", different="mmsi")
+    >>> sum(join.push(pa.table(batch)).num_rows for batch in ap.replay(rows, time="t", speed="max"))
+    1
     """
     recording = Recording.of(frame, time, unit)
     return _batches(recording, Pace(speed), rows, skip)

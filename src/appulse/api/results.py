@@ -60,6 +60,11 @@ def rejects(result: Annotated[Result, RESULT]) -> Result:
 
     ``result`` is what the call returned, or what was made of it by selecting, filtering, slicing, sorting or renaming;
     the rejects are those of the whole call. On a streaming result this raises: `start` writes rejects there.
+
+    >>> rows = pa.table({"id": [1, 2], "t": [0, 1], "x": [0.0, float("nan")]})
+    >>> pairs = ap.self_join(ap.Stream(rows, key="id", time="t", value="x"), epsilon=1, probability=1, window=10)
+    >>> ap.rejects(pairs).select(["key", "reason", "detail"]).to_pylist()
+    [{'key': 2, 'reason': 'non-finite value', 'detail': 'x is nan'}]
     """
     if isinstance(result, pa.Table):
         return cast("Result", kept(result).rejected)
@@ -76,6 +81,11 @@ def explain(result: _Result) -> Explanation:
     fields. Of a join in process it also has the index that each stream's rows had and what others would have cost,
     expected and actual pairs and answers, and how many pairs each bound decided. Warns where a stream is the output of
     a join, whose answers are not independent where they share a row.
+
+    >>> rows = pa.table({"id": [1, 2], "t": [0, 1], "x": [0.0, 0.5]})
+    >>> pairs = ap.self_join(ap.Stream(rows, key="id", time="t", value="x"), epsilon=1, probability=1, window=10)
+    >>> ap.explain(pairs).steps["window"]
+    'rows at most 10 s old'
     """
     if isinstance(result, pa.Table):
         return Explanation.of(kept(result).call, None)

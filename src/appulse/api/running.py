@@ -64,6 +64,11 @@ def start(
     A sink is a ``("format", {options})`` pair or a function of (batch frame, batch id). Files and JDBC tables are
     written exactly once, functions and Kafka at least once. ``drain=True`` takes what is available now,
     answers what is held and closes the checkpoint.
+
+    >>> pairs = ap.similarity_join(left, right, epsilon=50, probability=0.9, window="1 minute")  # doctest: +SKIP
+    >>> sinks = ("parquet", {"path": "pairs"}), ("json", {"path": "rejects"})
+    >>> query = ap.start(pairs, *sinks, checkpoint="checkpoint", drain=True)  # doctest: +SKIP
+    >>> query.awaitTermination()  # doctest: +SKIP
     """
     from appulse.engines.spark.start import start as start_query
 
@@ -84,6 +89,9 @@ def listen(spark: _Session, on_batch: _OnBatch | None = None, prometheus: _Port 
 
     Returns an object with ``stop()``, which first reports what is still on its way, and ``address``, that of the
     figures; it is a context manager too. Raises `BadArgument` if the port is taken or the package is missing.
+
+    >>> listening = ap.listen(spark, print)  # a dict per micro-batch  # doctest: +SKIP
+    >>> listening.stop()  # doctest: +SKIP
     """
     from appulse.engines.spark.metrics import listen as start_listening
 
@@ -102,6 +110,9 @@ def session(cores: _Cores | None = None, **settings: _Setting) -> Any:
 
     Raises `SessionError` where the extra ``appulse[spark]`` is not installed, no Java runs Spark, or a session runs
     with other settings.
+
+    >>> spark = ap.session(cores=2)  # doctest: +SKIP
+    >>> spark.version >= "4.0"  # doctest: +SKIP
     """
     need_spark()
     from appulse.engines.spark.session import session as make_session

@@ -28,6 +28,11 @@ def filter(stream: Described[Result], condition: str) -> Stream[Result]:  # noqa
     what cannot be read.
 
     Dallachiesa et al. 2015, section 3.2.
+
+    >>> rows = pa.table({"id": [1, 2], "t": [0, 0], "x": [0.0, 0.5], "load": [10, 30]})
+    >>> stream = ap.filter(ap.Stream(rows, key="id", time="t", value="x"), "load > 20")
+    >>> ap.ask(stream, pa.table({"query": [1], "condition": ["x >= 0"]}))["key"].to_pylist()
+    [2]
     """
     from appulse.queries.condition import parse
 
@@ -44,6 +49,15 @@ def impute(stream: Framed[Result], imputer: OneImputer) -> Stream[Result]:
     attribute, or hold an infinite one, have null there, and are rejects of what comes next. A Spark frame stays one.
 
     Ren et al. 2019, Definition 2.4.
+
+    >>> known = pa.table({"x": [1.0, 2.0, 3.0, 4.0], "y": [10.0, 20.0, 30.0, 40.0]})
+    >>> rows = pa.table({"id": [1], "t": [0], "x": [2.1], "y": pa.array([None], pa.float64())})
+    >>> stream = ap.Stream(rows, key="id", time="t", value=ap.Incomplete("x", "y"))
+    >>> filled = ap.impute(stream, ap.NearestImputer(known, k=2)).frame
+    >>> filled["imputed"][0].as_py()
+    [[2.1, 20.0], [2.1, 30.0]]
+    >>> [round(weight, 2) for weight in filled["imputed_weights"][0].as_py()]
+    [0.9, 0.1]
     """
     from appulse.engines import imputing
 
@@ -74,8 +88,9 @@ def decode_messages(
     `Stream` of the frame makes rejects of these: ``cannot be decoded``, the message among their ``values``. A frame
     that decodes in its own way may have such a column, too.
 
-        messages = spark.readStream.format("kafka").options(**settings).load()
-        vans = ap.Stream(ap.decode_messages(messages, "id STRING, ts TIMESTAMP, x DOUBLE"), key="id", time="ts", ...)
+    >>> messages = spark.readStream.format("kafka").options(**settings).load()  # doctest: +SKIP
+    >>> frame = ap.decode_messages(messages, "id STRING, ts TIMESTAMP, x DOUBLE")  # doctest: +SKIP
+    >>> vans = ap.Stream(frame, key="id", time="ts", value=ap.Gaussian("x", sigma=1))  # doctest: +SKIP
     """
     from appulse.engines.spark.messages import decoded
 
@@ -101,6 +116,11 @@ def discover_dependencies(
     found.
 
     Song & Chen 2011; Ren et al. 2019, section 6.1.
+
+    >>> table = pa.table({"x": [i / 10 for i in range(200)], "y": [i / 5 for i in range(200)]})
+    >>> rules = ap.discover_dependencies(table, confidence=0.9)
+    >>> sorted({rule.dependent for rule in rules})
+    ['x', 'y']
     """
     from appulse.imputation.discovery import discovered
 

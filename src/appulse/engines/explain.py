@@ -56,6 +56,12 @@ class Explanation:
     ``call`` is the name of the function, ``streams`` has a line for each stream, ``steps`` one for each further topic
     such as ``"window"``, ``"probability"`` and ``"index"``, ``counts`` what a join in process counted, ``warnings``
     what a reader of its answers should know.
+
+    >>> rows = pa.table({"id": [1, 2], "t": [0, 1], "x": [0.0, 0.5]})
+    >>> pairs = ap.self_join(ap.Stream(rows, key="id", time="t", value="x"), epsilon=1, probability=1, window=10)
+    >>> explanation = ap.explain(pairs)
+    >>> explanation.call, explanation.warnings
+    ('self_join', ())
     """
 
     call: str

@@ -70,6 +70,15 @@ class Options:
 
     A call by hand takes the options of its function, and one in process those of Spark, which make no difference to
     it. An option that the function has no use for is a `BadArgument`, unless it has its default.
+
+    >>> rows = pa.table({"id": range(100), "t": range(100), "x": [0.0] * 100})
+    >>> stream = ap.Stream(rows, key="id", time="t", value="x")
+    >>> few = ap.Options(max_output=10)
+    >>> try:
+    ...     ap.self_join(stream, epsilon=1, probability=1, window=100, options=few)
+    ... except ap.OutputLimit as error:
+    ...     print(str(error)[:23])
+    The output has at least
     """
 
     bounds: _Bounds = BOUNDS

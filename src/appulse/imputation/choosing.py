@@ -56,6 +56,13 @@ class AutoImputer:
     repository, or of the stream's other partitions; without any they make rejects. ``rules`` are the dependencies to
     fill by, default those found on the repository; they are not checked again. ``locations`` are those of
     `SpatialImputer`, which is tried where they are given. It needs whole frames.
+
+    >>> xs = [float(i) for i in range(60)]
+    >>> rows = pa.table({"id": range(60), "t": range(60), "x": xs, "y": [2 * x for x in xs[:-1]] + [None]})
+    >>> imputer = ap.AutoImputer()
+    >>> filled = ap.impute(ap.Stream(rows, key="id", time="t", value=ap.Incomplete("x", "y")), imputer).frame
+    >>> filled.num_rows, len(imputer.scores) > 1
+    (60, True)
     """
 
     def __init__(

@@ -59,6 +59,10 @@ class DifferentialDependency:
     the tolerance of `within`. Raises `BadArgument`.
 
     Song & Chen 2011; Ren et al. 2019, Definition 2.3.
+
+    >>> rule = ap.DifferentialDependency({"temperature": 0.5, "light": 40}, "humidity", 2.0, confidence=0.95)
+    >>> rule.dependent, rule.tolerance
+    ('humidity', 2.0)
     """
 
     determinants: tuple[tuple[str, float], ...]

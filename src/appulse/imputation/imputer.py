@@ -86,6 +86,14 @@ class DependencyImputer:
     not hold, with two rows against it.
 
     Ren et al. 2019, sections 2.2 and 3.
+
+    >>> known = pa.table({"x": [1.0, 2.0, 3.0, 4.0], "y": [10.0, 20.0, 30.0, 40.0]})
+    >>> rows = pa.table({"id": [1], "t": [0], "x": [2.1], "y": pa.array([None], pa.float64())})
+    >>> stream = ap.Stream(rows, key="id", time="t", value=ap.Incomplete("x", "y"))
+    >>> rule = ap.DifferentialDependency({"x": 0.5}, "y", 5.0)
+    >>> filled = ap.impute(stream, ap.DependencyImputer(known, [rule])).frame
+    >>> filled["imputed"].to_pylist(), filled["filled"].to_pylist()
+    ([[[2.1, 20.0]]], [[{'attribute': 'y', 'rule': 'x(0.5) -> y(5)'}]])
     """
 
     def __init__(

@@ -36,6 +36,11 @@ class LastValueImputer:
 
     Rows before the first value take the first one that comes; where none ever does, they are rejects. It needs whole
     frames.
+
+    >>> rows = pa.table({"id": [1, 1, 1], "t": [0, 10, 20], "x": [1.0, None, 3.0], "y": [5.0, 5.0, 5.0]})
+    >>> stream = ap.Stream(rows, key="id", time="t", value=ap.Incomplete("x", "y"))
+    >>> ap.impute(stream, ap.LastValueImputer()).frame["imputed"][1].as_py()
+    [[1.0, 5.0]]
     """
 
     @checked
@@ -58,6 +63,11 @@ class SpeedImputer:
     its partition is a candidate, with weight 1 / its distance in time; one that the other rules out, as it is further
     off than the speed allows, is left out. What Ren et al. 2019 compare with as con+join, in our reading: its text is
     lost. It needs whole frames.
+
+    >>> rows = pa.table({"id": [1, 1, 1], "t": [0, 10, 20], "x": [1.0, None, 3.0], "y": [5.0, 5.0, 5.0]})
+    >>> stream = ap.Stream(rows, key="id", time="t", value=ap.Incomplete("x", "y"))
+    >>> ap.impute(stream, ap.SpeedImputer({"x": 0.5})).frame["imputed"][1].as_py()
+    [[1.0, 5.0], [3.0, 5.0]]
     """
 
     def __init__(self, speeds: _Speeds | None = None) -> None:

@@ -34,6 +34,11 @@ class InterpolationImputer:
     attribute without any value in its partition makes a reject. Attributes are filled independently, within their
     partition, by at most 1,024 samples together; with ``joint=True`` together, by errors made in the same rows. It
     needs whole frames.
+
+    >>> rows = pa.table({"id": [1, 1, 1], "t": [0, 10, 20], "x": [1.0, None, 3.0], "y": [5.0, 5.0, 5.0]})
+    >>> stream = ap.Stream(rows, key="id", time="t", value=ap.Incomplete("x", "y"))
+    >>> ap.impute(stream, ap.InterpolationImputer()).frame["imputed"][1][0].as_py()
+    [2.0, 5.0]
     """
 
     def __init__(self, k: Annotated[int, whole(1, 1 << 16)] = 16, *, joint: bool = False) -> None:

@@ -28,6 +28,13 @@ class RegressionImputer:
     that ``k`` samples tell as much as three times as many would by chance. An attribute that never varies in the
     repository is left out. All holes of a row are filled together. Samples are values that need not occur in the
     repository.
+
+    >>> known = pa.table({"x": [float(i) for i in range(40)], "y": [2.0 * i for i in range(40)]})
+    >>> rows = pa.table({"id": [1], "t": [0], "x": [2.5], "y": pa.array([None], pa.float64())})
+    >>> stream = ap.Stream(rows, key="id", time="t", value=ap.Incomplete("x", "y"))
+    >>> samples = ap.impute(stream, ap.RegressionImputer(known, k=4)).frame["imputed"][0].as_py()
+    >>> round(sum(y for _, y in samples) / len(samples), 6)
+    5.0
     """
 
     def __init__(self, repository: Any, k: Count = 64) -> None:

@@ -93,7 +93,14 @@ class _PointFill(SimpleFill):
 
 @checked
 class MeanImputer:
-    """Fills every hole with the attribute's mean over a repository of complete rows."""
+    """Fills every hole with the attribute's mean over a repository of complete rows.
+
+    >>> known = pa.table({"x": [1.0, 2.0, 3.0, 4.0], "y": [10.0, 20.0, 30.0, 40.0]})
+    >>> rows = pa.table({"id": [1], "t": [0], "x": [2.1], "y": pa.array([None], pa.float64())})
+    >>> stream = ap.Stream(rows, key="id", time="t", value=ap.Incomplete("x", "y"))
+    >>> ap.impute(stream, ap.MeanImputer(known)).frame["imputed"].to_pylist()
+    [[[2.1, 25.0]]]
+    """
 
     def __init__(self, repository: Any) -> None:
         self.repository = _repository(repository)
@@ -114,7 +121,13 @@ class MeanImputer:
 
 
 class ZeroFill:
-    """Fills every hole with 0: what a join does that ignores the matter (Ren et al. 2019, section 1)."""
+    """Fills every hole with 0: what a join does that ignores the matter (Ren et al. 2019, section 1).
+
+    >>> rows = pa.table({"id": [1], "t": [0], "x": [2.1], "y": pa.array([None], pa.float64())})
+    >>> stream = ap.Stream(rows, key="id", time="t", value=ap.Incomplete("x", "y"))
+    >>> ap.impute(stream, ap.ZeroFill()).frame["imputed"].to_pylist()
+    [[[2.1, 0.0]]]
+    """
 
     @checked
     def bind(self, attributes: Attributes) -> Fill:
@@ -127,6 +140,14 @@ class PointImputer:
     """Fills holes by any object with ``transform(matrix)``, such as an imputer of scikit-learn that was fitted.
 
     ``columns`` are those it was fitted on, in order; with a ``repository`` it is fitted here.
+
+    >>> class Nines:
+    ...     def transform(self, matrix):
+    ...         return np.where(np.isnan(matrix), 9.0, matrix)
+    >>> rows = pa.table({"id": [1], "t": [0], "x": [2.1], "y": pa.array([None], pa.float64())})
+    >>> stream = ap.Stream(rows, key="id", time="t", value=ap.Incomplete("x", "y"))
+    >>> ap.impute(stream, ap.PointImputer(Nines(), ["x", "y"])).frame["imputed"].to_pylist()
+    [[[2.1, 9.0]]]
     """
 
     def __init__(self, model: _Model, columns: Attributes, repository: Any = None) -> None:
@@ -157,6 +178,12 @@ class NearestImputer:
     Distances are Euclidean over the observed attributes, each in units of its deviation in the repository; one that
     never varies there is left out. Weights are 1 / distance; rows at no distance leave nothing to the others. All holes
     of a row are filled from the same rows.
+
+    >>> known = pa.table({"x": [1.0, 2.0, 3.0, 4.0], "y": [10.0, 20.0, 30.0, 40.0]})
+    >>> rows = pa.table({"id": [1], "t": [0], "x": [2.1], "y": pa.array([None], pa.float64())})
+    >>> stream = ap.Stream(rows, key="id", time="t", value=ap.Incomplete("x", "y"))
+    >>> ap.impute(stream, ap.NearestImputer(known, k=1)).frame["imputed"].to_pylist()
+    [[[2.1, 20.0]]]
     """
 
     def __init__(self, repository: Any, k: Count = 10) -> None:
@@ -177,6 +204,13 @@ class EditingRules:
     ``rules`` maps an attribute to its determinants, ``bins`` an attribute to the width of its bins. Without an equal
     row a hole is filled with its distribution over the whole repository, as ``"marginal"``. What Ren et al. 2019
     compare with as er+join, in our reading: its text is lost.
+
+    >>> known = pa.table({"x": [1.0, 2.0, 3.0, 4.0], "y": [10.0, 20.0, 30.0, 40.0]})
+    >>> rows = pa.table({"id": [1], "t": [0], "x": [2.1], "y": pa.array([None], pa.float64())})
+    >>> stream = ap.Stream(rows, key="id", time="t", value=ap.Incomplete("x", "y"))
+    >>> rules = ap.EditingRules(known, {"y": ["x"]}, {"x": 1.0})
+    >>> ap.impute(stream, rules).frame["imputed"].to_pylist()
+    [[[2.1, 20.0]]]
     """
 
     def __init__(self, repository: Any, rules: _Rules, bins: _Bins, *, marginal: Count = 256) -> None:

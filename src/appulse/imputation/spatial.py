@@ -37,6 +37,13 @@ class SpatialImputer:
     those that this makes at values which are there, of the same attribute, where it foretold much the same: ``k``
     quantiles of the ``3 * k`` nearest. All holes of a row are filled together. An attribute that is hardly ever there
     makes a reject. It needs whole frames.
+
+    >>> a = [float(i) for i in range(30)]
+    >>> rows = pa.table({"id": range(30), "t": range(30), "a": a, "b": [x + 1 for x in a[:-1]] + [None]})
+    >>> stream = ap.Stream(rows, key="id", time="t", value=ap.Incomplete("a", "b"))
+    >>> imputer = ap.SpatialImputer({"a": (0.0, 0.0), "b": (1.0, 0.0)}, k=2)
+    >>> ap.impute(stream, imputer).frame["imputed"][29][0].as_py()
+    [29.0, 30.0]
     """
 
     def __init__(self, locations: _Locations, power: _Power = 2.0, k: Annotated[int, whole(1, 1 << 16)] = 16) -> None:

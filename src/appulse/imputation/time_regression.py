@@ -58,6 +58,14 @@ class TimeRegressionImputer:
     with: ``beside`` is another stream that measures the same world, as values (n, d) with NaN where something is
     missing, and times in microseconds. Its values at the time of the row, where its nearest row lacks nothing, are
     regressed on, too.
+
+    >>> xs = [float(i % 7) for i in range(60)]
+    >>> ys = [2 * x if i != 30 else None for i, x in enumerate(xs)]
+    >>> rows = pa.table({"id": [1] * 60, "t": range(60), "x": xs, "y": ys})
+    >>> stream = ap.Stream(rows, key="id", time="t", value=ap.Incomplete("x", "y"))
+    >>> samples = ap.impute(stream, ap.TimeRegressionImputer(k=4)).frame["imputed"][30].as_py()
+    >>> round(sum(y for _, y in samples) / len(samples), 1)  # x is 2 there
+    4.0
     """
 
     def __init__(self, k: Annotated[int, whole(1, 1 << 16)] = 24, beside: _Beside | None = None) -> None:

@@ -31,6 +31,15 @@ class SavedImputer:
     of each micro-batch, all of whose rows are filled by that one, also if the batch is answered again; metrics tell
     it as ``repository``. The folder has to be one that every worker can read and write. Rows that were filled stay as
     they were. Raises `BadArgument` where the folder holds none.
+
+    >>> import tempfile
+    >>> known = pa.table({"x": [1.0, 2.0, 3.0], "y": [10.0, 20.0, 30.0]})
+    >>> folder = tempfile.mkdtemp() + "/rules"
+    >>> version = ap.DependencyImputer(known, [ap.DifferentialDependency({"x": 0.5}, "y", 5.0)]).save(folder)
+    >>> rows = pa.table({"id": [1], "t": [0], "x": [2.1], "y": pa.array([None], pa.float64())})
+    >>> stream = ap.Stream(rows, key="id", time="t", value=ap.Incomplete("x", "y"))
+    >>> ap.impute(stream, ap.SavedImputer(folder)).frame["imputed"].to_pylist()
+    [[[2.1, 20.0]]]
     """
 
     def __init__(self, folder: Folder) -> None:

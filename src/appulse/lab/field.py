@@ -3,6 +3,14 @@
 Everything here goes by the events of `phenomena`, of one group, in this process: pyarrow, pandas or Polars. Ali et al.
 2005 name the uses: a description of the field, guided acquisition, compression, prediction (columns of the events
 themselves), and queries asked only where a phenomenon is.
+
+>>> rows = {"mote": [1, 2, 1, 2, 3], "t": [0, 1, 2, 3, 4], "celsius": [20.1, 20.3, 20.2, 20.4, 27.0]}
+>>> stream = ap.Stream(pa.table(rows), key="mote", time="t", value="celsius")
+>>> events = ap.phenomena(stream, resolution=0.5, strength=2, span="10 seconds")
+>>> ap.lab.field.memberships(events)["sensor"].to_pylist()
+[1, 2]
+>>> ap.lab.field.going_on(events)["sensors"].to_pylist()
+[[1, 2]]
 """
 
 from __future__ import annotations

@@ -35,6 +35,13 @@ class Straight:
     On the Earth that is along the geodesic. ``max_speed``, in the value's unit a second, keeps outliers out: two
     readings that would take a higher speed are not joined either. A reading that is not joined to another stands for
     its instant.
+
+    >>> fixes = {"id": ["a", "a", "b", "b"], "t": [0, 60, 0, 60]}
+    >>> fixes |= {"x": [0.0, 600.0, 600.0, 0.0], "y": [0.0, 0.0, 30.0, 30.0]}
+    >>> motion = ap.Straight(max_gap="5 minutes")
+    >>> stream = ap.Stream(pa.table(fixes), key="id", time="t", value=ap.Exact("x", "y"), motion=motion)
+    >>> ap.encounters(stream, epsilon=50, probability=1)["closest_distance"].to_pylist()
+    [30.0]
     """
 
     max_gap: Duration
@@ -65,6 +72,12 @@ class Velocity:
     ``columns`` are the velocities along the dimensions of the value, in its unit a second; of a `Position` those east
     and north, and up if there is an altitude, in metres a second. The variance of the error grows by ``noise`` squared
     a second, where there is a vertical epsilon that of the horizontal one.
+
+    >>> rows = pa.table({"id": ["a", "b"], "t": [0, 0], "x": [0.0, 10.0], "vx": [1.0, -1.0]})
+    >>> motion = ap.Velocity("vx", horizon="10 seconds", noise=0.1)
+    >>> stream = ap.Stream(rows, key="id", time="t", value=ap.Gaussian("x", sigma=0.2), motion=motion)
+    >>> ap.encounters(stream, epsilon=1, probability=0.5)["closest_time"].to_pylist()
+    [5.0]
     """
 
     columns: tuple[str, ...]
@@ -97,6 +110,13 @@ class Course:
     ``speed`` and ``course`` are columns: speed in ``unit``, course in degrees clockwise from north, which is +y. The
     value is a `Position`, or has two dimensions, in metres; an altitude stays as it is. The variance of the error grows
     by ``noise`` squared a second.
+
+    >>> fixes = {"id": ["a", "b"], "t": [0, 0], "x": [0.0, 0.0], "y": [0.0, 900.0]}
+    >>> fixes |= {"knots": [10.0, 10.0], "to": [0.0, 180.0]}  # head on
+    >>> motion = ap.Course(speed="knots", course="to", horizon="5 minutes", unit="knots")
+    >>> stream = ap.Stream(pa.table(fixes), key="id", time="t", value=ap.Exact("x", "y"), motion=motion)
+    >>> round(ap.encounters(stream, epsilon=50, probability=1)["closest_time"][0].as_py())
+    87
     """
 
     speed: Name

@@ -69,6 +69,11 @@ class Samples:
 
     Equal weights if ``weights`` is omitted. Weights sum to the object's existence probability, at most 1. ``names``
     are the dimensions' names in conditions and metrics, and fix their number.
+
+    >>> rows = pa.table({"id": [1, 2], "t": [0, 0], "at": [[0.0, 3.0], [0.5]], "w": [[0.6, 0.3], [1.0]]})
+    >>> stream = ap.Stream(rows, key="id", time="t", value=ap.Samples("at", weights="w", names=("x",)))
+    >>> ap.self_join(stream, epsilon=1, probability=0.5, window=0)["probability"].to_pylist()
+    [0.6]
     """
 
     column: Name
@@ -157,7 +162,13 @@ class Gaussian:
 @checked
 @dataclass(frozen=True, init=False)
 class Ball:
-    """Uniform in a ball around d columns; ``radius`` a column or a number; ``samples`` deterministic points."""
+    """Uniform in a ball around d columns; ``radius`` a column or a number; ``samples`` deterministic points.
+
+    >>> rows = pa.table({"id": [1, 2], "t": [0, 0], "x": [0.0, 3.0], "y": [0.0, 0.0]})
+    >>> stream = ap.Stream(rows, key="id", time="t", value=ap.Ball("x", "y", radius=1.0))
+    >>> ap.self_join(stream, epsilon=5, probability=1, window=0).num_rows
+    1
+    """
 
     columns: tuple[str, ...]
     radius: str | float
@@ -177,6 +188,12 @@ class Incomplete:
     """d numeric columns, some of them missing (null or NaN) in some rows; needs an imputer, which makes samples of it.
 
     A row that lacks all of them is a reject. Ren et al. 2019, Definition 2.1.
+
+    >>> known = pa.table({"x": [1.0, 2.0, 3.0], "y": [10.0, 20.0, 30.0]})
+    >>> rows = pa.table({"id": [1], "t": [0], "x": [2.1], "y": pa.array([None], pa.float64())})
+    >>> stream = ap.Stream(rows, key="id", time="t", value=ap.Incomplete("x", "y"))
+    >>> ap.impute(stream, ap.NearestImputer(known, k=1)).frame["imputed"].to_pylist()
+    [[[2.1, 20.0]]]
     """
 
     columns: tuple[str, ...]

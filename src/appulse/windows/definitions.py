@@ -52,6 +52,11 @@ class TimeWindow:
 
     ``length`` is text such as "10 seconds", a timedelta or a number of seconds; ``per_stream`` gives streams, by
     name, windows of their own.
+
+    >>> ap.TimeWindow("10 seconds")
+    TimeWindow(length='10 seconds', per_stream=None)
+    >>> ap.TimeWindow(60, per_stream={"radar": 5}).per_stream
+    {'radar': 5}
     """
 
     length: Duration
@@ -71,7 +76,15 @@ class TimeWindow:
 @checked
 @dataclass(frozen=True)
 class CountWindow:
-    """Of each stream its newest ``size`` rows, the newest included."""
+    """Of each stream its newest ``size`` rows, the newest included.
+
+    >>> rows = pa.table({"id": [1, 2, 3], "t": [0, 1, 2], "x": [0.0, 5.0, 0.0]})
+    >>> stream = ap.Stream(rows, key="id", time="t", value="x")
+    >>> ap.self_join(stream, epsilon=1, probability=1, window=ap.CountWindow(2)).num_rows  # 1 is gone when 3 comes
+    0
+    >>> ap.self_join(stream, epsilon=1, probability=1, window=ap.CountWindow(3)).num_rows
+    1
+    """
 
     size: _Size
 
@@ -84,6 +97,10 @@ class UncertainCountWindow:
     ``method`` is how that is computed: "exact", or by the approximations "refined-normal", "normal" and "poisson".
     ``max_rows`` caps the window. With ``confidence=1`` nothing short of ``size`` certain rows will do. Dallachiesa et
     al. 2015, Eq. 4.
+
+    >>> window = ap.UncertainCountWindow(2, confidence=0.95, max_rows=100)
+    >>> window.size, window.confidence
+    (2, 0.95)
     """
 
     size: _Size
@@ -108,6 +125,12 @@ class DeltaWindow:
     it never comes back. Where ``column`` is a dimension of the stream's uncertain value, ``confidence`` is needed: it
     goes while that is so with at least this probability, given that both rows exist. Dallachiesa et al. 2015, section
     3 and future work.
+
+    >>> rows = pa.table({"id": [1, 2, 3], "t": [0, 1, 2], "km": [0.0, 40.0, 160.0], "x": [0.0, 0.0, 0.0]})
+    >>> stream = ap.Stream(rows, key="id", time="t", value="x")
+    >>> pairs = ap.self_join(stream, epsilon=1, probability=1, window=ap.DeltaWindow("km", 100.0))
+    >>> pairs.select(["left_key", "right_key"]).to_pylist()
+    [{'left_key': 1, 'right_key': 2}]
     """
 
     column: Name
@@ -121,6 +144,11 @@ class TumblingWindow:
     """Consecutive blocks: of ``length`` rows of each stream if that is a whole number, else of time.
 
     Blocks of time, such as "1 minute" or a timedelta, are counted from 1970-01-01T00:00 UTC (from 0 for numbers).
+
+    >>> rows = pa.table({"id": [1, 2, 3], "t": [10, 50, 70], "x": [0.0, 0.0, 0.0]})
+    >>> stream = ap.Stream(rows, key="id", time="t", value="x")
+    >>> ap.self_join(stream, epsilon=1, probability=1, window=ap.TumblingWindow("1 minute")).num_rows  # 1 and 2
+    1
     """
 
     length: _Block

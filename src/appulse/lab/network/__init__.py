@@ -1,6 +1,15 @@
 """A sensor network, simulated: nodes in space, cluster heads that join among each other, delays, clocks, bytes.
 
 Ali et al. 2007, sections 3, 5 and 6. Heads run the operator of the engines. Everything is settled by the seed.
+
+>>> from appulse.lab import network as net
+>>> places = np.array([[0.0, 0.0], [0.05, 0.0], [0.9, 0.9]])
+>>> clusters = net.grid_cells(net.Topology(places, radio=2.0), side=0.5)
+>>> sensor, seconds = np.array([0, 2]), 1_000_000
+>>> readings = net.Observations(sensor, np.array([0, 2 * seconds]), np.array([7, 7]), np.full(2, 10 * seconds))
+>>> run = net.simulate(readings, clusters)
+>>> len(run.answers.time) == len(net.centralised(readings, clusters).time)
+True
 """
 
 from appulse.lab.network import cost
