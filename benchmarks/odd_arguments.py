@@ -764,6 +764,10 @@ def _imputers() -> Iterator[Target]:
 def _results() -> Iterator[Target]:
     yield Target("rejects", ap.rejects, {"result": ap.ask(stream(), QUERIES)})
     yield Target("explain", ap.explain, {"result": ap.ask(stream(), QUERIES)})
+    asked: dict[str, Any] = {"epsilon": 1.0, "probability": 0.5, "window": 3}
+    join = ap.SimilarityJoin(ap.Stream(None, key="k", time="t", value="x"), **asked)
+    plan: dict[str, Any] = {"sample": ROWS, "rate": None, "memory": 1e9, "cores": 1, "engine": "process", "call": join}
+    yield Target("plan", ap.plan, plan)
     # What these need last is wrong: no Spark starts.
     last = {"partitions": None, "drain": False, "trigger": None}
     start = {"sink": ("parquet", {"path": "x"}), "rejects": None, "checkpoint": "c"} | last | {"result": None}

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         nearest,
         outliers,
         phenomena,
+        plan,
         rejects,
         replay,
         self_join,
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     )
     from appulse.engines.explain import Explanation
     from appulse.engines.options import Options
+    from appulse.engines.planning import Plan
     from appulse.errors import (
         AppulseError,
         BadArgument,
@@ -116,6 +118,7 @@ _HOMES = {
         "nearest",
         "outliers",
         "phenomena",
+        "plan",
         "rejects",
         "replay",
         "self_join",
@@ -128,6 +131,7 @@ _HOMES = {
     ),
     "appulse.engines.explain": ("Explanation",),
     "appulse.engines.options": ("Options",),
+    "appulse.engines.planning": ("Plan",),
     "appulse.errors": (
         "AppulseError",
         "BadArgument",
@@ -246,6 +250,8 @@ __all__ = [  # noqa: RUF022 - by topic, as in the reference
     "explain",
     "Explanation",
     "explain_pair",
+    "plan",
+    "Plan",
     "start",
     "stream_batches",
     "replay",

@@ -8,6 +8,7 @@ from appulse.api.fences import FenceEvents, fence_advice, fence_events
 from appulse.api.joins import SimilarityJoin, explain_pair, self_join, similarity_join
 from appulse.api.motion import Encounters, encounters
 from appulse.api.outlying import Outliers, outliers
+from appulse.api.planning import plan
 from appulse.api.queries import QueryMatch, ask, match_queries
 from appulse.api.readings import Phenomena, SensorJoin, phenomena, sensor_join
 from appulse.api.replaying import replay
@@ -44,6 +45,7 @@ __all__ = [
     "nearest",
     "outliers",
     "phenomena",
+    "plan",
     "rejects",
     "replay",
     "self_join",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import replace
 from threading import Lock
-from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Self, TypeAlias, TypeVar
 
 import pyarrow as pa
 
@@ -45,6 +45,7 @@ class ByHand(ABC, Generic[Engine]):
     """
 
     _keeps_rows = True
+    _settings: dict[str, Any]
 
     def __init__(self, streams: Sequence[Stream], alone: str) -> None:
         """``alone`` is the name of a single stream that has none."""
@@ -116,6 +117,28 @@ class ByHand(ABC, Generic[Engine]):
             held = [table for push in self._held for table in push.values()]
             return {"state_rows": sum(map(len, held)), "state_bytes": sum(table.nbytes for table in held)}
         return self._state_of(self._engine)
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """The arguments beside the streams, by name."""
+        return self._settings
+
+    @property
+    def started(self) -> bool:
+        """Whether something was pushed, or the streams have ended."""
+        return bool(self._engine is not None or self._held or self._drained)
+
+    def __copy__(self) -> Self:
+        """The same call anew, as it was before the first push."""
+        other = object.__new__(type(self))
+        vars(other).update(vars(self) | self._unpushed())
+        return other
+
+    def _unpushed(self) -> dict[str, Any]:
+        """What changes as rows are pushed, as it was before."""
+        types = {name: FirstTypes(f"stream {name!r}", self._fixed(name)) for name in self._streams}
+        fresh: dict[str, Any] = {"_types": types, "_held": [], "_engine": None, "_drained": False}
+        return fresh | {"_turn": Turn(keeps_rows=self._keeps_rows)}
 
     # What a kind of call is like.
 

@@ -241,6 +241,9 @@ class QueryMatch(ByHand["LocalQueries | LocalWindowQueries"]):
 
         return engine.call.answer_schema.empty_table() if isinstance(engine, LocalQueries) else engine.drain()
 
+    def _unpushed(self) -> dict[str, Any]:
+        return super()._unpushed() | {"_waiting": list(self._waiting)}
+
     def _state_of(self, engine: LocalQueries | LocalWindowQueries) -> dict[str, int]:
         from appulse.engines.queries.call import LocalQueries
 

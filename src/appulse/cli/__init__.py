@@ -12,6 +12,7 @@ from appulse.cli.discover import discover
 from appulse.cli.doctor import doctor
 from appulse.cli.match import match
 from appulse.cli.pack import pack
+from appulse.cli.plan import plan
 from appulse.cli.report import report
 from appulse.cli.run import run
 from appulse.cli.validate import validate
@@ -25,7 +26,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (run, validate, match, discover, report, demo, doctor, pack):
+for command in (run, validate, plan, match, discover, report, demo, doctor, pack):
     app.command()(command)
 
 

@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-__all__ = ["FAILED", "INTERRUPTED", "MISUSED", "errors_told", "size", "span"]
+__all__ = ["FAILED", "INTERRUPTED", "MISUSED", "NO_ROOM", "errors_told", "size", "span"]
 
-FAILED, MISUSED, INTERRUPTED = 1, 2, 130
+#: Exit codes. ``NO_ROOM``: a job would not fit, and was not started.
+FAILED, MISUSED, NO_ROOM, INTERRUPTED = 1, 2, 3, 130
 
 # An error of ours that a worker raised comes back as text inside Spark's.
 _OURS_IN_A_WORKER = re.compile(r"^appulse\.errors\.\w+: (.+)$", re.MULTILINE)

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from appulse.cli.console import errors_told
+from appulse.cli.console import NO_ROOM, errors_told
 from appulse.cli.running import interrupts, log_file, stderr_to, watch
 from appulse.engines.spark.installation import need_spark
 from appulse.errors import BadArgument, JobError
@@ -62,6 +62,7 @@ def run(
         checked = load(job)
         need_spark()
         _must_have_input(checked)
+        _must_fit(checked, console)
         settings = _settings(conf or [], {"master": master, "jars.packages": packages, "jars": jars})
     carry_out(
         checked, console, settings, once=once, drain=drain, checkpoint=checkpoint, json=json, prometheus=prometheus
@@ -160,6 +161,19 @@ def _served(spark: SparkSession, prometheus: str | None, console: Console) -> It
     with api.listen(spark, prometheus=prometheus) as listening:
         console.print(f"Figures for Prometheus: {listening.address}", soft_wrap=True)
         yield
+
+
+def _must_fit(job: Job, console: Console) -> None:
+    """Exit where the limits of a job are less than it will need."""
+    if job.table.limits is None:
+        return
+    from appulse.jobs.planning import plan_job
+
+    plan = plan_job(job)
+    console.print(str(plan), markup=False, soft_wrap=True)
+    if not plan.fits:
+        console.print(f"Not started: {job.file} needs more than its [limits].", markup=False, soft_wrap=True)
+        raise typer.Exit(NO_ROOM)
 
 
 def _must_have_input(job: Job) -> None:

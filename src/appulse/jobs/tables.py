@@ -14,6 +14,7 @@ from appulse.jobs.association import AssignTable, NearestTable, OutliersTable
 from appulse.jobs.fences import FenceEventsTable
 from appulse.jobs.fields import GroupedEpsilon, Metric, Number, OneOrMore, Place, Scale, Table, Text
 from appulse.jobs.imputers import ImputerTable
+from appulse.jobs.limits import LimitsTable
 from appulse.jobs.motion import EncountersTable
 from appulse.jobs.queries import QueriesTable
 from appulse.jobs.readings import PhenomenaTable, SensorJoinTable
@@ -139,6 +140,7 @@ class JobTable(Table):
     sample: Annotated[int, Field(ge=1)] | None = None
     max_output: Annotated[int, Field(ge=1)] | None = None
     prepare: Text | None = None
+    limits: LimitsTable | None = None
 
     @model_validator(mode="before")
     @classmethod

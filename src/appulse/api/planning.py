@@ -1,0 +1,365 @@
+"""What a call will need, before it runs."""
+
+from __future__ import annotations
+
+import time as clock
+import zlib
+from collections.abc import Mapping, Sequence
+from copy import copy
+from itertools import pairwise
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from appulse.api.by_hand import ByHand
+from appulse.arguments import (
+    ANYTHING,
+    NAME,
+    POSITIVE,
+    Count,
+    Kind,
+    Positive,
+    checked,
+    either,
+    instance,
+    mapping,
+    one_of,
+)
+from appulse.engines.planning import ENGINES, Growth, Plan, Step, Stretch, Trial, estimate
+from appulse.errors import BadArgument, nearest
+from appulse.model.times import duration, to_micros
+from appulse.windows.definitions import TimeWindow, TumblingWindow
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from appulse.model.stream import Stream
+
+__all__ = ["Supply", "plan", "planned"]
+
+#: Rows that one try takes at most, where it may be on some of the keys; and where it may not.
+MOST_ROWS, _MOST_UNTHINNED = 30_000, 500_000
+_FEW_ROWS, _OTHERS = 3_000, 4  # of each stretch, and how many there are beside the busiest
+_FEWEST_KEYS = 24
+_PUSHES = 24
+_TRIES = 7
+_STILL = 1.15  # what holds at most so much more than before is steady
+_BINS = 512
+
+_PAIRS = ("SimilarityJoin", "SensorJoin", "Encounters")
+_TILED = ("SimilarityJoin", "Encounters", "Outliers")
+
+_Call: TypeAlias = Annotated[Any, instance(ByHand, "a call by hand, such as ap.SimilarityJoin(...)")]
+_Rate: TypeAlias = Annotated[
+    Any,
+    either(
+        Kind("rows a second", POSITIVE.take),
+        mapping(NAME, POSITIVE, "a mapping from names of streams to rows a second"),
+        instance(type(None), "None"),
+    ),
+]
+_Engine: TypeAlias = Annotated[str, one_of(*ENGINES)]
+
+
+class Supply(Protocol):
+    """Rows to try a call on.
+
+    ``times`` are those of each stream in order, microseconds, ``batch`` is how long a time of the streams a micro-batch
+    takes in; None: it is short.
+    """
+
+    @property
+    def batch(self) -> int | None: ...
+
+    @property
+    def times(self) -> Mapping[str, NDArray[np.int64]]: ...
+
+    def read(self, begin: int, end: int, keep: Mapping[str, tuple[str, float]]) -> dict[str, pa.Table]:
+        """The rows of each stream in a stretch of time; of those in ``keep`` a share of the values of a column."""
+        ...
+
+
+@checked
+def plan(
+    call: _Call,
+    sample: Annotated[Any, ANYTHING],
+    *,
+    rate: _Rate | None = None,
+    memory: Positive | None = None,
+    cores: Count | None = None,
+    engine: _Engine = "process",
+) -> Plan:
+    """What a call will need: rows held, answers a second, bytes of state, memory and cores, estimated on a sample.
+
+    ``call`` is a call by hand to which nothing was pushed: it is tried on the rows, and stays as it is. ``sample`` is a
+    frame of rows of a single stream, or a mapping of stream names to such; its times say how many rows a second come.
+    Long samples are better: figures are those of steady state, in the busiest stretch. What takes too many rows is
+    tried on some of the keys. ``rate`` are the rows a second that will come, of all streams or by stream name.
+    ``memory`` (bytes) and ``cores`` are what is there: ``refusals`` of the plan say what does not fit, with the number.
+    ``engine="spark"`` counts the memory of Spark's driver and workers, too.
+
+    Raises `BadArgument` where the sample has no rows.
+
+    >>> import appulse as ap
+    >>> import pyarrow as pa
+    >>> rows = pa.table({"id": range(4000), "at": [i / 10 for i in range(4000)], "x": [i % 40 for i in range(4000)]})
+    >>> join = ap.SimilarityJoin(
+    ...     ap.Stream(None, key="id", time="at", value=ap.Exact("x")), epsilon=0.5, probability=1.0, window="20 seconds"
+    ... )
+    >>> needs = ap.plan(join, rows, memory=8e9, cores=4)
+    >>> needs.state_rows, round(needs.answers_per_second), needs.fits
+    (201, 50, True)
+    """
+    return planned(call, _Frames(call, sample), rate=rate, memory=memory, cores=cores, engine=engine)
+
+
+def planned(
+    call: ByHand[Any],
+    supply: Supply,
+    *,
+    rate: float | Mapping[str, float] | None = None,
+    memory: float | None = None,
+    cores: int | None = None,
+    engine: str = "process",
+) -> Plan:
+    """The plan of a call over a supply of rows; see `plan`."""
+    if call.state()["state_rows"] or call.started:
+        raise BadArgument("Rows were pushed to the call. Give a new one: it is tried on the sample alone.")
+    growth = _growth(call)
+    trial = _tried(call, supply, growth)
+    rates = _rates(rate, list(call.streams), trial)
+    name = type(call).__name__
+    return estimate(name, engine, trial, growth, rates=rates, memory=memory, cores=cores)
+
+
+def _rates(rate: float | Mapping[str, float] | None, names: list[str], trial: Trial) -> list[float] | None:
+    """Rows a second of each stream, as declared."""
+    if rate is None:
+        return None
+    usual = trial.typical.mean(axis=0)
+    if not isinstance(rate, Mapping):
+        return [float(rate * one / max(usual.sum(), 1e-12)) for one in usual]
+    for name in rate:
+        if name not in names:
+            raise BadArgument(f"rate= names {name!r}, which is no stream.{nearest(str(name), names)}")
+    return [float(rate.get(name, one)) for name, one in zip(names, usual, strict=True)]
+
+
+def _growth(call: ByHand[Any]) -> Growth:
+    """How the figures of a call grow with its rows."""
+    kind, streams = type(call).__name__, list(call.streams.values())
+    settings = call.settings
+    window = settings.get("window")
+    by_rows = window is not None and not isinstance(window, TimeWindow | str) and _in_rows(window)
+    grouped = all(stream.partitions for stream in streams)
+    ways = max(2, len(streams))
+    tiled = kind in _TILED
+    if kind == "QueryMatch" and len(streams) == 1:
+        return Growth(1, 0, 1, fixed=True)
+    if kind == "QueryMatch":
+        return Growth(ways, 1, (1 if grouped else 2) if settings.get("aggregate") is None else 0)
+    if kind == "FenceEvents":
+        return Growth(1, 1, 1)
+    if kind == "Nearest":
+        return Growth(1, 0 if by_rows else 1, 0 if by_rows else 1, settings["k"], tiled=True)
+    if kind in _PAIRS and settings.get("how", "inner") == "inner":
+        if by_rows:
+            return Growth(1, 0, 1 if grouped else 0, tiled=tiled)
+        return Growth(ways, 1, 1 if grouped else 2, tiled=tiled)
+    return Growth(1, 0 if by_rows else 1, 1 if grouped and kind == "WindowAggregate" else 0, tiled=tiled)
+
+
+def _in_rows(window: Any) -> bool:
+    return not (isinstance(window, TumblingWindow) and not isinstance(window.length, int))
+
+
+def _stays(call: ByHand[Any]) -> int | None:
+    """For how long (microseconds) rows are held, where windows and motions say so."""
+    settings, names = call.settings, tuple(call.streams)
+    window, found = settings.get("window"), []
+    if isinstance(window, TimeWindow):
+        found.append(max(window.micros(names)))
+    elif isinstance(window, TumblingWindow) and not isinstance(window.length, int):
+        found.append(duration(window.length))
+    elif window is not None and window != "tick":
+        return None
+    found += [duration(settings[name]) for name in ("gap", "span", "over") if settings.get(name) is not None]
+    for stream in call.streams.values():
+        moves = stream.motion
+        found += [duration(getattr(moves, n)) for n in ("max_gap", "horizon") if getattr(moves, n, None) is not None]
+    lateness = [duration(stream.lateness) for stream in call.streams.values() if stream.lateness is not None]
+    return sum(found) + max(lateness, default=0) if found else None
+
+
+def _tried(call: ByHand[Any], supply: Supply, growth: Growth) -> Trial:
+    """A trial that is long enough for what is held to be steady, if there are rows for it."""
+    every = np.sort(np.concatenate([supply.times[name] for name in call.streams]))
+    if not len(every):
+        raise BadArgument("The sample has no rows with a time. Give some: rows of every stream, over several windows.")
+    begin, end = int(every[0]), int(every[-1]) + 1
+    stays, batch = _stays(call), supply.batch
+    span = max(3 * (stays or 0), 8 * (batch or 0), (end - begin) * _FEW_ROWS // len(every), 1)
+    most = MOST_ROWS if growth.thinned else _MOST_UNTHINNED
+    for _ in range(_TRIES):
+        span = min(span, end - begin)
+        first, count = _busiest(every, begin, end, span)
+        keep: dict[str, tuple[str, float]] = {}
+        if count > most and growth.thinned:
+            keep = _keeping(call, supply, growth, first, first + span, most / count)
+        cut = count > _MOST_UNTHINNED and not keep
+        if cut:
+            span = max(1, span * _MOST_UNTHINNED // count)
+            first, count = _busiest(every, begin, end, span)
+        busiest = _stretch(call, supply, first, span, keep)
+        steady = _is_steady(busiest.steps)
+        if steady or cut or span >= end - begin:
+            break
+        span = span * 5 // 2
+    others = []
+    if (end - begin) >= 3 * span and (count <= MOST_ROWS or keep):
+        starts = np.linspace(begin, end - span, 2 * _OTHERS + 1)[1::2].astype(np.int64)
+        others = [_stretch(call, supply, int(start), span, keep) for start in starts]
+    bins = max(1, min(_BINS, (end - begin) // span))
+    edges = np.linspace(begin, end, bins + 1)
+    counts = [np.histogram(supply.times[name], edges)[0] for name in call.streams]
+    typical = np.stack(counts, axis=1) * (bins * 1e6 / (end - begin))
+    in_seconds = [None if one is None else one / 1e6 for one in (stays, batch)]
+    return Trial(busiest, others, typical, in_seconds[0], steady, in_seconds[1])
+
+
+def _stretch(
+    call: ByHand[Any], supply: Supply, begin: int, span: int, keep: Mapping[str, tuple[str, float]]
+) -> Stretch:
+    """The call, tried on a stretch."""
+    pushes = _PUSHES if supply.batch is None else min(max(span // supply.batch, 6), 2 * _PUSHES)
+    end = begin + span
+    steps = _steps(copy(call), supply.read(begin, end, keep), np.linspace(begin, end, pushes + 1).astype(np.int64))
+    half = begin + span * (pushes // 2) // pushes
+    there = [_between(supply.times[name], half, end) for name in call.streams]
+    came = [sum(step.rows[i] for step in steps[pushes // 2 :]) for i in range(len(there))]
+    share = tuple(min(1.0, got / count) if count else 1.0 for got, count in zip(came, there, strict=True))
+    return Stretch(steps, span / 1e6, share, tuple(count * 1e6 / (end - half) for count in there))
+
+
+def _busiest(every: NDArray[np.int64], begin: int, end: int, span: int) -> tuple[int, int]:
+    """Where a stretch of this length has the most rows, and how many."""
+    if span >= end - begin:
+        return begin, len(every)
+    starts = np.unique(every[:: max(1, len(every) // 4096)])
+    starts = starts[starts <= end - span] if (starts <= end - span).any() else np.array([begin])
+    counts = np.searchsorted(every, starts + span) - np.searchsorted(every, starts)
+    best = int(counts.argmax())
+    return int(starts[best]), int(counts[best])
+
+
+def _between(times: NDArray[np.int64], begin: int, end: int) -> int:
+    return int(np.searchsorted(times, end) - np.searchsorted(times, begin))
+
+
+def _keeping(
+    call: ByHand[Any], supply: Supply, growth: Growth, begin: int, end: int, share: float
+) -> dict[str, tuple[str, float]]:
+    """By which column, and how many of its values, each stream is thinned; nothing where there are too few values."""
+    streams = call.streams
+    grouped = all(stream.partitions for stream in streams.values())
+    column = {name: stream.partitions[0] if grouped else stream.key for name, stream in streams.items()}
+    names = list(streams)[:1] if growth.nearest else list(streams)
+    some = supply.read(begin, begin + max(1, (end - begin) // 20), {})
+    keys = sum(len(pc.unique(some[name][column[name]])) for name in names) / len(names)
+    share = max(share, _FEWEST_KEYS / max(keys, 1))
+    return {name: (column[name], share) for name in names} if share < 1 else {}
+
+
+def _steps(call: ByHand[Any], tables: dict[str, pa.Table], edges: NDArray[np.int64]) -> list[Step]:
+    """Push the rows of a stretch, in order of time, and see what is held."""
+    streams = call.streams
+    micros = {name: _micros(tables[name], stream) for name, stream in streams.items()}
+    steps = []
+    for low, high in pairwise(edges):
+        part = {}
+        for name, table in tables.items():
+            first, last = np.searchsorted(micros[name], [low, high])
+            part[name] = table.slice(first, last - first)
+        begun = clock.process_time()
+        answers = call.push(**part)
+        took = clock.process_time() - begun
+        held = call.state()
+        rows = tuple(len(part[name]) for name in streams)
+        steps.append(Step(rows, held["state_rows"], held["state_bytes"], len(answers), _own(answers), took))
+    return steps
+
+
+def _own(answers: pa.Table) -> int:
+    """Of pairs, those of rows with one key."""
+    names = answers.column_names
+    if "left_key" not in names or "right_key" not in names or not len(answers):
+        return 0
+    left, right = answers["left_key"], answers["right_key"]
+    if left.type != right.type:
+        return 0
+    return int(pc.sum(pc.equal(left, right)).as_py() or 0)
+
+
+def _is_steady(steps: Sequence[Step]) -> bool:
+    """Whether the last third holds about as much as the one before it."""
+    third = len(steps) // 3
+    before = max(step.state_rows for step in steps[third:-third] or steps[:third])
+    return max(step.state_rows for step in steps[-third:]) <= _STILL * before
+
+
+def _micros(table: pa.Table, stream: Stream) -> NDArray[np.int64]:
+    column = table[stream.time].combine_chunks()
+    return to_micros(column.chunk(0) if isinstance(column, pa.ChunkedArray) else column, stream.unit)[0]
+
+
+class _Frames:
+    """Rows at hand."""
+
+    def __init__(self, call: ByHand[Any], sample: Any) -> None:
+        from appulse.engines.local import as_table
+
+        names = list(call.streams)
+        given = sample if isinstance(sample, Mapping) else {names[0]: sample}
+        for name in given:
+            if name not in names:
+                raise BadArgument(f"sample= names {name!r}, which is no stream.{nearest(str(name), names)}")
+        if missing := [name for name in names if name not in given]:
+            raise BadArgument(f"sample= has no rows of the stream {missing[0]!r}. Give a mapping with each stream.")
+        self.batch: int | None = None
+        self._tables: dict[str, pa.Table] = {}
+        self.times: dict[str, NDArray[np.int64]] = {}
+        for name, stream in call.streams.items():
+            self._tables[name], self.times[name] = in_order(as_table(given[name]), stream)
+
+    def read(self, begin: int, end: int, keep: Mapping[str, tuple[str, float]]) -> dict[str, pa.Table]:
+        """The rows of a stretch of time."""
+        found = {}
+        for name, table in self._tables.items():
+            first, last = np.searchsorted(self.times[name], [begin, end])
+            part = table.slice(first, last - first)
+            found[name] = some_of(part, *keep[name]) if name in keep else part
+        return found
+
+
+def in_order(table: pa.Table, stream: Stream) -> tuple[pa.Table, NDArray[np.int64]]:
+    """Rows in order of time, those without one left out, and their times."""
+    if stream.time not in table.column_names:
+        raise BadArgument(f"The sample has no column {stream.time!r}.{nearest(stream.time, table.column_names)}")
+    micros, null, strange = to_micros(_whole(table[stream.time]), stream.unit)
+    order = np.argsort(micros, kind="stable")
+    order = order[~(null | strange)[order]]
+    return table.take(pa.array(order)), micros[order]
+
+
+def some_of(table: pa.Table, column: str, share: float) -> pa.Table:
+    """The rows with a share of a column's values, chosen by a hash: the same in each stream."""
+    codes = _whole(table[column]).dictionary_encode(null_encoding="encode")
+    chosen = [zlib.crc32(repr(value).encode()) < share * (1 << 32) for value in codes.dictionary.to_pylist()]
+    return table.filter(pa.array(np.array(chosen, bool)[np.asarray(codes.indices)]))
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    found = column.combine_chunks()
+    return found.chunk(0) if isinstance(found, pa.ChunkedArray) else found

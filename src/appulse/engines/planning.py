@@ -1,0 +1,342 @@
+"""What a call will need, estimated from a trial of it over some of its rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, replace
+from html import escape
+from math import ceil, exp, lgamma, log
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+__all__ = ["Growth", "Plan", "Step", "Stretch", "Trial", "estimate", "most_answers"]
+
+#: Of the cores, what a job may use: the rest is for bursts.
+_LOAD = 0.8
+#: Bytes of memory beside the state: of the process, of each core's worker, and how often the state is there while it
+#: is worked on. Measured by `benchmarks.planning`.
+_FIXED = {"process": 250e6, "spark": 1_100e6}
+_EACH_CORE = {"process": 0.0, "spark": 300e6}
+_COPIES = {"process": 2.0, "spark": 3.0}
+ENGINES = tuple(_FIXED)
+#: In how many tiles of Spark a row is, on the mean.
+_TILES = 1.4
+
+
+@dataclass(frozen=True)
+class Step:
+    """One push of a trial: how many rows of each stream came, what is held after it, and what came of it."""
+
+    rows: tuple[int, ...]
+    state_rows: int
+    state_bytes: int
+    answers: int
+    own: int  # of them those between rows of one key
+    seconds: float  # of one core
+
+
+@dataclass(frozen=True)
+class Growth:
+    """How figures of a call grow with its rows.
+
+    ``answers`` is the power by which answers grow with the rate of all streams, ``rows`` the same of rows held.
+    ``thinned`` says what of the answers is left where a share of the keys is taken: 2 for pairs of keys, 1 for what
+    each key does by itself; 0: the call cannot be tried on some keys. ``nearest`` is the number of partners a row of
+    the first stream has at most, 0 where that is not limited. ``fixed``: what is held is not the rows.
+    """
+
+    answers: int = 1
+    rows: int = 1
+    thinned: int = 0
+    nearest: int = 0
+    fixed: bool = False
+    tiled: bool = False  # on Spark, where rows near a border are in several tiles
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Steps over a stretch of the streams, and what the streams have in its second half, where things are steady.
+
+    ``share`` is what of each stream's rows the steps have, ``rates`` are rows a second of each stream.
+    """
+
+    steps: Sequence[Step]
+    seconds: float
+    share: tuple[float, ...]
+    rates: tuple[float, ...]
+
+    @property
+    def later(self) -> Sequence[Step]:
+        """The steps of the second half."""
+        return self.steps[len(self.steps) // 2 :]
+
+    def kept(self, stream: int) -> int:
+        """Rows of a stream in the second half."""
+        return sum(step.rows[stream] for step in self.later)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What was tried: the busiest stretch of the streams, and some others.
+
+    ``typical`` are rows a second of the whole, by stretch (rows) and stream (columns). ``stays`` is for how many
+    seconds rows are held, where windows say so.
+    """
+
+    busiest: Stretch
+    others: Sequence[Stretch]
+    typical: NDArray[np.float64]
+    stays: float | None
+    steady: bool
+    batch: float | None = None  # seconds of the streams that a micro-batch takes in
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a call will need, and whether it fits. ``str()`` has it as a table.
+
+    ``rate`` are rows a second of all streams, ``peak_rate`` the same where most came. ``state_rows`` and
+    ``state_bytes`` are what is held at the peak, as the call reports it; ``answers_per_second`` those at ``rate``,
+    ``peak_answers_per_second`` at the peak. ``rows_per_core`` is how many rows a second one core works off,
+    ``cores`` how many cores the peak needs, ``memory`` the bytes of the job with all around it. ``notes`` say what the
+    estimate rests on, ``refusals`` what does not fit.
+    """
+
+    call: str
+    engine: str
+    rate: float
+    peak_rate: float
+    state_rows: int
+    state_bytes: int
+    answers_per_second: float
+    peak_answers_per_second: float
+    rows_per_core: float
+    cores: int
+    memory: int
+    sample_rows: int
+    steady: bool
+    notes: tuple[str, ...] = ()
+    refusals: tuple[str, ...] = field(default=())
+
+    @property
+    def fits(self) -> bool:
+        """Whether nothing that was declared is exceeded."""
+        return not self.refusals
+
+    def named(self, call: str) -> Plan:
+        """The same plan of a call by another name."""
+        return replace(self, call=call)
+
+    def as_dict(self) -> dict[str, Any]:
+        """All there is to say, for JSON."""
+        found = {one.name: getattr(self, one.name) for one in fields(self)}
+        return found | {"notes": list(self.notes), "refusals": list(self.refusals), "fits": self.fits}
+
+    def lines(self) -> Iterator[tuple[str, str]]:
+        """What each line of the table is about, and says."""
+        peak = f", {_number(self.peak_rate)} where most come" if self.peak_rate > 1.05 * self.rate else ""
+        yield "rows a second", f"{_number(self.rate)}{peak}"
+        yield "rows held", f"{self.state_rows:,}"
+        yield "state", _bytes(self.state_bytes)
+        peak = f", {_number(self.peak_answers_per_second)} where most rows come"
+        more = self.peak_answers_per_second > 1.05 * self.answers_per_second
+        yield "answers a second", f"{_number(self.answers_per_second)}{peak if more else ''}"
+        yield "rows a second and core", f"{_number(self.rows_per_core)}"
+        yield "cores", f"{self.cores}"
+        yield "memory", _bytes(self.memory)
+        yield "tried on", f"{self.sample_rows:,} rows"
+
+    def __str__(self) -> str:
+        lines = [(what, text) for what, text in self.lines()]
+        wide = max(len(what) for what, _ in lines)
+        found = [f"{self.call} ({'on Spark' if self.engine == 'spark' else 'in process'})"]
+        found += [f"  {what:<{wide}}  {text}" for what, text in lines]
+        found += [f"  note: {note}" for note in self.notes]
+        return "\n".join([*found, *(f"  does not fit: {why}" for why in self.refusals)])
+
+    def _repr_html_(self) -> str:
+        lines = [
+            *self.lines(),
+            *(("note", one) for one in self.notes),
+            *(("does not fit", one) for one in self.refusals),
+        ]
+        rows = "".join(f"<tr><th>{escape(what)}</th><td>{escape(text)}</td></tr>" for what, text in lines)
+        return f"<table><caption>{escape(self.call)}</caption>{rows}</table>"
+
+
+def estimate(
+    call: str,
+    engine: str,
+    trial: Trial,
+    growth: Growth,
+    *,
+    rates: Sequence[float] | None = None,
+    memory: float | None = None,
+    cores: int | None = None,
+) -> Plan:
+    """The plan of a call by its trial; ``rates`` are declared ones, rows a second of each stream."""
+    busiest = trial.busiest
+    here, usual = np.array(busiest.rates), trial.typical.mean(axis=0)
+    # How much more of each stream is declared than the sample has, on the whole.
+    more = np.ones(len(here)) if rates is None else np.array(rates) / np.maximum(usual, 1e-12)
+    longer = 1.0
+    if not trial.steady and trial.stays is not None and growth.rows:
+        longer = max(1.0, trial.stays / busiest.seconds)
+    drawn = longer
+    if engine == "spark":
+        longer *= _on_spark(trial, growth)
+    grown = float((more * here).sum() / max(here.sum(), 1e-12)) ** growth.rows * longer * _thinned(busiest, growth)
+    held = max(step.state_rows for step in busiest.later) * grown
+    size = max(step.state_bytes for step in busiest.later) * grown
+
+    power = 1 if growth.nearest else growth.answers
+    increase = float(more[0]) if growth.nearest else _chances(more, power)
+    increase *= drawn if power > 1 else 1.0
+    peak = _made(busiest, growth, more) * increase
+    tried = [
+        (_made(one, growth, more) * one.seconds, _chances(np.array(one.rates), power) * one.seconds)
+        for one in (busiest, *trial.others)
+    ]
+    each = sum(made for made, _ in tried) / max(sum(chance for _, chance in tried), 1e-300)
+    usual_answers = each * float(np.mean([_chances(one, power) for one in trial.typical])) * increase
+
+    cost = _cost([step for one in (busiest, *trial.others) for step in one.steps[1:]])(held)
+    rate, top = float((more * usual).sum()), float((more * np.maximum(here, usual)).sum())
+    asked = max(1, ceil(top * cost / _LOAD))
+    total = _FIXED[engine] + _EACH_CORE[engine] * asked + _COPIES[engine] * size
+    return Plan(
+        call,
+        engine,
+        rate,
+        top,
+        round(held),
+        round(size),
+        usual_answers,
+        peak,
+        1 / cost if cost else float("inf"),
+        asked,
+        round(total),
+        sum(sum(step.rows) for one in (busiest, *trial.others) for step in one.steps),
+        trial.steady,
+        tuple(_notes(trial, drawn)),
+        tuple(_refusals(asked, total, size, top, cost, memory, cores)),
+    )
+
+
+def _notes(trial: Trial, longer: float) -> Iterator[str]:
+    busiest = trial.busiest
+    if any(share < 0.999 for share in busiest.share):
+        yield f"tried on {min(busiest.share):.1%} of the keys, over {_number(busiest.seconds)} seconds of the streams"
+    if longer > 1 and trial.stays is not None:
+        yield (
+            f"rows are held for {_number(trial.stays)} seconds, and the sample is of {_number(busiest.seconds)}: what "
+            "is held is drawn out to that"
+        )
+    elif not trial.steady:
+        yield "what is held still grew at the end of the sample: take these figures as the least"
+
+
+def _refusals(
+    asked: int, total: float, size: float, rate: float, cost: float, memory: float | None, cores: int | None
+) -> Iterator[str]:
+    if memory is not None and total > memory:
+        yield f"it needs {_bytes(total)} of memory, of which {_bytes(size)} are state, and {_bytes(memory)} are there"
+    if cores is not None and asked > cores:
+        yield (
+            f"it needs {asked} cores for {_number(rate)} rows a second at {_number(1 / cost)} a core and {_LOAD:.0%} "
+            f"load, and there {'is 1' if cores == 1 else f'are {cores}'}"
+        )
+
+
+def _on_spark(trial: Trial, growth: Growth) -> float:
+    """How many rows are held for each that is in process: Spark's watermark is two micro-batches behind the newest."""
+    behind = 1.0
+    if growth.rows and not growth.fixed and trial.batch is not None and trial.stays:
+        behind += 2 * trial.batch / trial.stays
+    return behind * (_TILES if growth.tiled else 1.0)
+
+
+def _thinned(stretch: Stretch, growth: Growth) -> float:
+    """How many rows there are for one that was tried."""
+    if growth.fixed or not growth.thinned:
+        return 1.0
+    kept = [stretch.kept(i) for i in range(len(stretch.share))]
+    whole = sum(count / share for count, share in zip(kept, stretch.share, strict=True) if share)
+    return whole / max(sum(kept), 1)
+
+
+def _made(stretch: Stretch, growth: Growth, more: NDArray[np.float64]) -> float:
+    """Answers a second of all rows of a stretch."""
+    later, share = stretch.later, np.maximum(stretch.share, 1e-12)
+    seconds = stretch.seconds * len(later) / len(stretch.steps)
+    others, own = sum(step.answers - step.own for step in later), sum(step.own for step in later)
+    if growth.nearest:
+        made = _of_nearest(others + own, stretch.kept(0), growth.nearest, stretch.share, more)
+        return made / seconds / float(share[0])
+    if not growth.thinned:
+        return (others + own) / seconds
+    by_pairs = share[0] ** growth.thinned if len(share) == 1 else np.prod(share) if growth.thinned > 1 else share[0]
+    return (others / float(by_pairs) + own / float(share[0])) / seconds
+
+
+def _chances(rates: NDArray[np.float64], power: int) -> float:
+    """What answers are in proportion to, by the rates of the streams."""
+    if power < 2:
+        return float(rates.mean())
+    return float(rates[0] ** power if len(rates) == 1 else np.prod(rates))
+
+
+def _cost(steps: Sequence[Step]) -> Callable[[float], float]:
+    """Seconds of a core for a row, by how many rows are held: a line, neither part below 0."""
+    some = [step for step in steps if sum(step.rows)]
+    if not some:
+        return lambda _: 0.0
+    rows = np.array([sum(step.rows) for step in some], float)
+    cost = np.array([step.seconds for step in some]) / rows
+    held = np.array([step.state_rows for step in some], float)
+    spread = held - np.average(held, weights=rows)
+    mean = float(np.average(cost, weights=rows))
+    slope = float((rows * spread * cost).sum() / max((rows * spread**2).sum(), 1e-12)) if spread.any() else 0.0
+    base = mean - slope * float(np.average(held, weights=rows))
+    if slope <= 0:
+        return lambda _: mean
+    if base <= 0:
+        return lambda now: mean * max(now, 1.0) / max(float(np.average(held, weights=rows)), 1.0)
+    return lambda now: base + slope * now
+
+
+def _of_nearest(made: int, rows: int, k: int, share: Sequence[float], more: NDArray[np.float64]) -> float:
+    """How many partners rows get once there are more of them: with those in reach as in a Poisson process."""
+    if not rows or (share[1] > 0.999 and more[1] == 1):
+        return float(made)
+    each = min(made / rows, k * 0.999)
+    low, high = 0.0, 60.0 + 4 * k
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if most_answers(middle, k) < each else (low, middle)
+    return rows * most_answers(low * float(more[1]) / share[1], k)
+
+
+def most_answers(mean: float, k: int) -> float:
+    """The mean of the lesser of ``k`` and a Poisson number."""
+    if mean <= 0:
+        return 0.0
+    chance = [exp(i * log(mean) - mean - lgamma(i + 1)) for i in range(k)]
+    return k - sum((k - i) * p for i, p in enumerate(chance))
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def _bytes(count: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" or count >= 100 else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"

@@ -1,0 +1,146 @@
+"""What a job will need, estimated on some rows of its own files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from appulse.api.planning import in_order, planned, some_of
+from appulse.engines.planning import Plan
+from appulse.errors import JobError, nearest
+from appulse.jobs.by_hand import by_hand, dataset_of
+from appulse.jobs.files import files_at
+from appulse.jobs.sources import DataTable
+from appulse.model.times import to_micros
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from appulse.jobs.job import Job
+    from appulse.model.stream import Stream
+
+__all__ = ["plan_job"]
+
+#: Times that are read of each source, to know how many rows come when.
+_MOST_TIMES = 4_000_000
+
+
+def plan_job(
+    job: Job,
+    *,
+    samples: Mapping[str, Path] | None = None,
+    rate: float | Mapping[str, float] | None = None,
+    memory: float | None = None,
+    cores: int | None = None,
+    engine: str = "spark",
+) -> Plan:
+    """The plan of a job, tried in this process on rows of its files; see `appulse.plan`.
+
+    ``samples`` are files in place of those of sources, by name: for topics, and for folders that are empty yet. What is
+    not given is taken from the job's ``[limits]``. Raises `JobError` where a source has no rows to try.
+    """
+    limits = job.table.limits
+    if limits is not None:
+        rate, memory, cores = rate or limits.rate, memory or limits.bytes, cores or limits.cores
+    plan = planned(by_hand(job), _Files(job, samples or {}), rate=rate, memory=memory, cores=cores, engine=engine)
+    return plan.named(job.table.operator)
+
+
+class _Files:
+    """Rows of the files of a job's sources."""
+
+    def __init__(self, job: Job, samples: Mapping[str, Path]) -> None:
+        sources = job.table.sources
+        for name in samples:
+            if name not in sources:
+                raise JobError(f"--sample names {name!r}, which is no source.{nearest(name, sources)}")
+        self._streams: dict[str, Stream] = dict(zip(sources, job.table.streams(), strict=True))
+        self._parts: dict[str, list[_Part]] = {}
+        self.times: dict[str, NDArray[np.int64]] = {}
+        for name, stream in self._streams.items():
+            data = _dataset(job, name, samples.get(name))
+            if stream.time not in data.schema.names:
+                raise JobError(
+                    f"sources.{name}: its files have no column {stream.time!r}."
+                    f"{nearest(stream.time, data.schema.names)}"
+                )
+            self._parts[name], self.times[name] = _times(data, stream)
+        self.batch = max((one for one in map(self._batch, sources.items()) if one is not None), default=None)
+
+    def _batch(self, source: tuple[str, Any]) -> int | None:
+        """How long a time of a source a micro-batch takes in, where the job says how many files it does."""
+        name, table = source
+        files = getattr(table, "max_files_per_trigger", None)
+        return None if files is None else int(np.median([one.last - one.first for one in self._parts[name]])) * files
+
+    def read(self, begin: int, end: int, keep: Mapping[str, tuple[str, float]]) -> dict[str, pa.Table]:
+        """The rows of a stretch of time, in order; only files that have some are read."""
+        found = {}
+        for name, stream in self._streams.items():
+            parts = []
+            for part in self._parts[name]:
+                if part.first >= end or part.last < begin:
+                    continue
+                for batch in part.fragment.to_batches():
+                    micros = _micros(batch.column(stream.time), stream)
+                    inside = pa.array((micros >= begin) & (micros < end))
+                    rows = pa.Table.from_batches([batch.filter(inside)])
+                    parts.append(some_of(rows, *keep[name]) if name in keep else rows)
+            schema = self._parts[name][0].fragment.physical_schema
+            whole = pa.concat_tables(parts, promote_options="permissive") if parts else schema.empty_table()
+            found[name] = in_order(whole, stream)[0]
+        return found
+
+
+class _Part:
+    """A file, and the times in it that are known."""
+
+    def __init__(self, fragment: Any, first: int, last: int) -> None:
+        self.fragment, self.first, self.last = fragment, first, last
+
+
+def _dataset(job: Job, name: str, sample: Path | None) -> ds.Dataset:
+    source = job.table.sources[name]
+    if sample is None:
+        if not isinstance(source, DataTable):
+            raise JobError(
+                f"sources.{name} is no files: nothing can be tried before it runs. Give a file of typical rows: "
+                f"--sample {name}=FILE."
+            )
+        return dataset_of(job, source, f"sources.{name}")
+    kind = sample.suffix.lower().lstrip(".") or "parquet"
+    files = files_at(str(sample))
+    if not files:
+        raise JobError(f"--sample {name}: there are no files at {sample}.")
+    try:
+        return ds.dataset([str(file) for file in files], format={"jsonl": "json", "ndjson": "json"}.get(kind, kind))
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise JobError(f"--sample {name}: {sample} cannot be read: {error}") from error
+
+
+def _times(data: ds.Dataset, stream: Stream) -> tuple[list[_Part], NDArray[np.int64]]:
+    """The files of a source as far as their times are read, and these in order."""
+    parts, found, count = [], [], 0
+    for fragment in data.get_fragments():
+        own = [_micros(batch.column(stream.time), stream) for batch in fragment.to_batches(columns=[stream.time])]
+        micros = np.concatenate(own) if own else np.zeros(0, np.int64)
+        if len(micros):
+            parts.append(_Part(fragment, int(micros.min()), int(micros.max())))
+            found.append(micros)
+            count += len(micros)
+        if count >= _MOST_TIMES:
+            break
+    if not parts:
+        raise JobError(f"The files of stream {stream.name!r} have no rows: nothing can be tried.")
+    return parts, np.sort(np.concatenate(found))
+
+
+def _micros(column: pa.Array, stream: Stream) -> NDArray[np.int64]:
+    """Times in microseconds; where there is none, one that is in no stretch."""
+    micros, null, strange = to_micros(column, stream.unit)
+    return np.where(null | strange, np.iinfo(np.int64).max, micros) if (null | strange).any() else micros

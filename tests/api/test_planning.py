@@ -1,0 +1,152 @@
+"""Plans: what is estimated on some rows is what is then measured, within a factor of 2."""
+
+from __future__ import annotations
+
+import copy
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import appulse as ap
+from appulse.engines.planning import most_answers
+from appulse.errors import BadArgument
+
+
+def crowd(seed: int, rows: int = 6_000, keys: int = 600, seconds: float = 600.0) -> pa.Table:
+    chance = np.random.default_rng(seed)
+    t = np.sort(chance.beta(2, 2, rows) * seconds)
+    key = chance.integers(0, keys, rows)
+    home = np.random.default_rng(0).uniform(0, 100, (keys, 2))[key]
+    x, y = (home + chance.normal(0, 1, (rows, 2))).T
+    return pa.table({"k": key, "t": t, "x": x, "y": y, "p": chance.uniform(0.4, 1, rows)})
+
+
+def stream(**more: Any) -> Any:
+    return ap.Stream(None, key="k", time="t", value=ap.Gaussian("x", "y", sigma=0.5), **more)
+
+
+WITHIN: dict[str, Any] = {"epsilon": 1.0, "probability": 0.5}
+FENCES = pa.table({"query": ["a"], "region": ["POLYGON((10 10, 60 10, 60 60, 10 60, 10 10))"]})
+
+
+def matching() -> Any:
+    queries = ap.QueryMatch(stream(), probability=0.5)
+    queries.change(pa.table({"query": ["a", "b"], "condition": ["x > 50", "x BETWEEN 1 AND 20 AND y < 30"]}))
+    return queries
+
+
+CALLS = {
+    "join": lambda: ap.SimilarityJoin(stream(), stream(), **WITHIN, window="30 seconds"),
+    "self-join": lambda: ap.SimilarityJoin(stream(lateness=5), **WITHIN, window="30 seconds", different="k"),
+    "count window": lambda: ap.SimilarityJoin(stream(), stream(), **WITHIN, window=ap.CountWindow(200)),
+    "uncertain window": lambda: ap.SimilarityJoin(
+        stream(existence="p"), stream(existence="p"), **WITHIN, window=ap.UncertainCountWindow(100, 0.9)
+    ),
+    "queries": matching,
+    "fences": lambda: ap.FenceEvents(stream(lateness="10 seconds"), FENCES),
+    "encounters": lambda: ap.Encounters(stream(motion=ap.Straight("1 minute")), **WITHIN),
+    "nearest": lambda: ap.Nearest(stream(), stream(), 2, epsilon=2.0, window="10 seconds"),
+    "outliers": lambda: ap.Outliers(stream(), epsilon=2.0, fewer_than=3, probability=0.5, window="20 seconds"),
+    "aggregate": lambda: ap.WindowAggregate(stream(), {"x": "mean"}, window="20 seconds"),
+}
+
+
+def measured(call: Any, tables: dict[str, pa.Table]) -> tuple[int, int, float]:
+    begin, end = (f(f(table["t"].to_pylist()) for table in tables.values()) for f in (min, max))
+    edges = np.linspace(begin, end + 1e-6, 61)
+    held = size = answers = 0
+    for low, high in pairwise(edges):
+        parts = {}
+        for name, table in tables.items():
+            first, last = np.searchsorted(table["t"].to_numpy(), [low, high])
+            parts[name] = table.slice(first, last - first)
+        answers += len(call.push(**parts))
+        held, size = max(held, call.state()["state_rows"]), max(size, call.state()["state_bytes"])
+    return held, size, answers / (end - begin)
+
+
+def within_factor(guess: float, truth: float, factor: float = 2.0) -> bool:
+    return truth / factor <= guess <= truth * factor
+
+
+@pytest.mark.parametrize("thinned", [False, True])
+@pytest.mark.parametrize("kind", CALLS)
+def test_a_plan_is_within_a_factor_of_two(kind: str, *, thinned: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if thinned:  # on some of the keys
+        monkeypatch.setattr("appulse.api.planning.MOST_ROWS", 1_500)
+    call = CALLS[kind]()
+    tables = {name: crowd(i) for i, name in enumerate(call.streams, 1)}
+    plan = ap.plan(call, tables)
+    held, size, answers = measured(call, tables)
+    assert within_factor(plan.state_rows, held), (plan, held)
+    assert within_factor(plan.state_bytes, size, 2.0 if not thinned else 3.0), (plan, size)
+    assert within_factor(plan.answers_per_second, answers), (plan, answers)
+    assert plan.fits
+
+
+def test_declared_rates_count_by_the_row_and_by_the_pair() -> None:
+    join = CALLS["self-join"]()
+    once, twice = ap.plan(join, crowd(1)), ap.plan(join, crowd(1), rate=20.0)
+    assert twice.rate == pytest.approx(2 * once.rate, rel=0.03)
+    assert twice.state_rows == pytest.approx(2 * once.state_rows, rel=0.03)
+    assert twice.answers_per_second == pytest.approx(4 * once.answers_per_second, rel=0.06)
+    by_name = ap.plan(CALLS["join"](), {"left": crowd(1), "right": crowd(2)}, rate={"left": 30.0})
+    assert by_name.rate == pytest.approx(40.0, rel=0.02)
+
+
+def test_what_does_not_fit_is_said_with_the_number() -> None:
+    join = CALLS["self-join"]()
+    plan = ap.plan(join, crowd(1), rate=1e6, memory=1e9, cores=2)
+    assert not plan.fits
+    assert [why.split(" of ")[0].split(" for ")[0] for why in plan.refusals] == [
+        f"it needs {plan.memory / 1e9:.{0 if plan.memory >= 1e11 else 1}f} GB",
+        f"it needs {plan.cores} cores",
+    ]
+    assert "does not fit" in str(plan)
+    assert "does not fit" in plan._repr_html_()
+    assert plan.as_dict()["fits"] is False
+
+
+def test_the_call_stays_as_it_is_and_may_not_have_begun() -> None:
+    queries = CALLS["queries"]()
+    ap.plan(queries, crowd(1))
+    assert not queries.started
+    assert len(queries.push(crowd(1))) == len(copy.copy(matching()).push(crowd(1)))
+    with pytest.raises(BadArgument, match="Rows were pushed to the call"):
+        ap.plan(queries, crowd(1))
+
+
+@pytest.mark.parametrize(
+    ("sample", "more", "said"),
+    [
+        (crowd(1).slice(0, 0), {}, "no rows with a time"),
+        ({"left": crowd(1)}, {}, "no rows of the stream 'right'"),
+        ({"lift": crowd(1)}, {}, "names 'lift', which is no stream. Did you mean 'left'"),
+        (crowd(1), {"rate": {"lef": 1.0}}, "rate= names 'lef'"),
+        (crowd(1).drop_columns(["t"]), {}, "no column 't'"),
+        (crowd(1), {"engine": "flink"}, "engine='flink'"),
+    ],
+)
+def test_what_cannot_be_planned_is_an_error(sample: Any, more: dict[str, Any], said: str) -> None:
+    two = isinstance(sample, dict)
+    call = CALLS["join" if two else "self-join"]()
+    with pytest.raises(BadArgument, match=said):
+        ap.plan(call, sample, **more)
+
+
+def test_a_sample_shorter_than_a_window_is_drawn_out() -> None:
+    join = ap.SimilarityJoin(stream(), **WITHIN, window="1 hour")
+    plan = ap.plan(join, crowd(1))
+    assert not plan.steady
+    assert plan.state_rows == pytest.approx(36_000, rel=0.05)
+    assert "drawn out" in plan.notes[0]
+
+
+def test_the_mean_of_the_lesser_of_k_and_a_poisson_number() -> None:
+    chance = np.random.default_rng(3)
+    for mean, k in ((0.3, 1), (2.0, 3), (9.0, 2)):
+        drawn = np.minimum(chance.poisson(mean, 200_000), k).mean()
+        assert most_answers(mean, k) == pytest.approx(drawn, rel=0.02)

@@ -1,0 +1,129 @@
+"""``appulse plan``: a table or JSON, and an exit code of its own for a job that does not fit."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from appulse.cli import app
+from appulse.jobs.limits import bytes_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from click.testing import Result
+
+JOB = """\
+checkpoint = "checkpoint"
+
+[sources.fixes]
+format = "parquet"
+path = "fixes"
+key = "k"
+time = "t"
+value = "x"
+
+[self_join]
+epsilon = 0.5
+probability = 1.0
+window = "20 seconds"
+
+[sink]
+format = "parquet"
+path = "out"
+"""
+TOPIC = """\
+format = "kafka"
+servers = "nowhere:9092"
+topics = ["fixes"]
+schema = "k LONG, t DOUBLE, x DOUBLE"
+"""
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    (tmp_path / "fixes").mkdir()
+    for i in range(4):
+        n = np.arange(1_000 * i, 1_000 * (i + 1))
+        pq.write_table(pa.table({"k": n, "t": n / 10, "x": n % 40 * 1.0}), tmp_path / "fixes" / f"{i}.parquet")
+    file = tmp_path / "job.toml"
+    file.write_text(JOB)
+    return file
+
+
+def appulse(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def test_a_job_is_planned_from_its_own_files(job: Path) -> None:
+    done = appulse("plan", job, "--json", "--engine", "process")
+    assert done.exit_code == 0, done.output
+    plan = json.loads(done.stdout)
+    assert plan["call"] == "self_join"
+    assert plan["state_rows"] == 201
+    assert plan["answers_per_second"] == pytest.approx(50, rel=0.05)
+    table = appulse("plan", job)
+    assert table.exit_code == 0
+    assert "rows held" in table.output
+    assert "201" in table.output
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--memory", "100 MB"], "of memory"),
+        (["--rate", "1e6", "--cores", "1"], "there is 1"),
+        (["--rate", "fixes=1e6", "--cores", "1"], "there is 1"),
+    ],
+)
+def test_a_job_that_does_not_fit_has_an_exit_code_of_its_own(job: Path, options: list[str], said: str) -> None:
+    done = appulse("plan", job, *options)
+    assert done.exit_code == 3
+    assert said in done.output
+
+
+def test_a_job_that_exceeds_its_limits_is_not_started(job: Path) -> None:
+    job.write_text(JOB + '[limits]\nmemory = "100 MB"\n')
+    done = appulse("run", job, "--once")
+    assert done.exit_code == 3
+    assert "needs more than its [limits]" in done.output
+    assert not (job.parent / "checkpoint").exists()
+
+
+def test_topics_are_planned_from_a_sample(job: Path) -> None:
+    job.write_text(JOB.replace('format = "parquet"\npath = "fixes"\n', TOPIC))
+    done = appulse("plan", job)
+    assert done.exit_code == 2
+    assert "--sample fixes=FILE" in done.output.replace("\n", " ")
+    done = appulse("plan", job, "--sample", f"fixes={job.parent / 'fixes'}", "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["state_rows"] == 201
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--memory", "lots"], "wanted a size"),
+        (["--rate", "quick"], "give rows a second"),
+        (["--rate", "vans=3"], "rate= names 'vans'"),
+        (["--rate", "-3"], "above 0"),
+        (["--sample", "vans=x.parquet"], "no source"),
+        (["--sample", "fixes"], "NAME=FILE"),
+        (["--engine", "flink"], "spark, or process|process, spark"),
+    ],
+)
+def test_misuse_is_told(job: Path, options: list[str], said: str) -> None:
+    done = appulse("plan", job, *options)
+    assert done.exit_code == 2
+    assert any(part in done.output.replace("\n", " ") for part in said.split("|"))
+
+
+def test_sizes_are_read() -> None:
+    sizes = {"8 GB": 8e9, "512 MiB": 512 * 2**20, "4g": 4e9, "100": 100, "1.5 kB": 1_500}
+    assert {text: bytes_of(text) for text in sizes} == sizes
