@@ -250,12 +250,13 @@ __all__ = [  # noqa: RUF022 - by topic, as in the reference
     "explain",
     "Explanation",
     "explain_pair",
-    "plan",
-    "Plan",
     "start",
     "stream_batches",
     "replay",
     "listen",
+    # Planning
+    "plan",
+    "Plan",
     # How a call is carried out
     "Options",
     "session",
