@@ -38,7 +38,7 @@ def matching() -> Any:
     return queries
 
 
-CALLS = {
+CALLS: dict[str, Any] = {
     "join": lambda: ap.SimilarityJoin(stream(), stream(), **WITHIN, window="30 seconds"),
     "self-join": lambda: ap.SimilarityJoin(stream(lateness=5), **WITHIN, window="30 seconds", different="k"),
     "count window": lambda: ap.SimilarityJoin(stream(), stream(), **WITHIN, window=ap.CountWindow(200)),

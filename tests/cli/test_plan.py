@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,8 +16,6 @@ from appulse.jobs.limits import bytes_of
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from click.testing import Result
 
 JOB = """\
 checkpoint = "checkpoint"
@@ -57,7 +55,7 @@ def job(tmp_path: Path) -> Path:
     return file
 
 
-def appulse(*arguments: object) -> Result:
+def appulse(*arguments: object) -> Any:
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
@@ -71,7 +69,7 @@ def test_a_job_is_planned_from_its_own_files(job: Path) -> None:
     table = appulse("plan", job)
     assert table.exit_code == 0
     assert "rows held" in table.output
-    assert "201" in table.output
+    assert "281" in table.output  # some rows are in several tiles
 
 
 @pytest.mark.parametrize(
@@ -103,7 +101,7 @@ def test_topics_are_planned_from_a_sample(job: Path) -> None:
     assert "--sample fixes=FILE" in done.output.replace("\n", " ")
     done = appulse("plan", job, "--sample", f"fixes={job.parent / 'fixes'}", "--json")
     assert done.exit_code == 0, done.output
-    assert json.loads(done.stdout)["state_rows"] == 201
+    assert json.loads(done.stdout)["state_rows"] == 281
 
 
 @pytest.mark.parametrize(
