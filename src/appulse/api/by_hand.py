@@ -111,6 +111,16 @@ class ByHand(ABC, Generic[Engine]):
             raise BadArgument("Nothing has been judged yet: push some rows first, if only an empty frame.")
         return self._early_rejects()
 
+    def take_rejects(self) -> pa.Table | None:
+        """Every row that could not be used since the last call, which are not kept; None while pushes are held.
+
+        After this `rejects` has those alone that come later: for calls that run for days.
+        """
+        if self._engine is None:
+            return self._early_rejects() if self._held and self._drained else None
+        found: pa.Table = self._taken_rejects(self._engine)
+        return found
+
     def state(self) -> dict[str, int]:
         """What is held now: ``state_rows``, and ``state_bytes``, roughly; standing queries where rows are not held."""
         if self._engine is None:
@@ -156,6 +166,9 @@ class ByHand(ABC, Generic[Engine]):
 
     def _rejected(self, engine: Any) -> pa.Table:
         return engine.rejects()
+
+    def _taken_rejects(self, engine: Any) -> pa.Table:
+        return engine.take_rejects()
 
     def _state_of(self, engine: Any) -> dict[str, int]:
         return {"state_rows": len(engine.bucket), "state_bytes": int(engine.bucket.nbytes)}

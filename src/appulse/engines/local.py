@@ -68,6 +68,12 @@ class Local(Generic[R]):
         """Every row that could not be used so far."""
         return concat_rejects(self._rejects, self.call.reject_schema)
 
+    def take_rejects(self) -> pa.Table:
+        """The rows that could not be used since the last call; they are not kept."""
+        found = self.rejects()
+        self._rejects.clear()
+        return found
+
     def _admit(self, tables: Mapping[str, pa.Table]) -> None:
         """Take in rows; nothing is kept before all of it is known to be good."""
         call = self.call

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from appulse.jobs.imputers import RepositoryTable
     from appulse.jobs.job import Job
 
-__all__ = ["by_hand", "dataset_of", "read_files"]
+__all__ = ["arrow_format", "by_hand", "dataset_of", "read_files"]
 
 _KINDS = {"parquet": "parquet", "csv": "csv", "json": "json", "orc": "orc"}
 
@@ -82,7 +82,7 @@ def dataset_of(job: Job, data: DataTable, where: str) -> ds.Dataset:
     if not files:
         raise JobError(f"{where}.path: there are no files at {place} on this machine.")
     try:
-        return ds.dataset([str(file) for file in files], format=_format(data))
+        return ds.dataset([str(file) for file in files], format=arrow_format(data))
     except (OSError, pa.ArrowException) as error:
         raise JobError(f"{where}.path: {place} cannot be read as {data.format}: {error}") from error
 
@@ -95,7 +95,7 @@ def read_files(job: Job, data: DataTable, where: str) -> pa.Table:
         raise JobError(f"{where}.path: {job.place(data.path)} cannot be read as {data.format}: {error}") from error
 
 
-def _format(data: DataTable) -> Any:
+def arrow_format(data: DataTable) -> Any:
     """How Arrow reads the files; of Spark's options for CSV the separator counts."""
     if data.format != "csv":
         return _KINDS[data.format]

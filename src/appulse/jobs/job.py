@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from appulse import api
 from appulse.api.readings import columns_of
+from appulse.api.replaying import MAX
 from appulse.engines.aggregates.call import resolve_unseen
 from appulse.engines.encounters.call import resolve_encounters
 from appulse.engines.fences.call import resolve_fences
@@ -28,11 +29,11 @@ from appulse.engines.queries.call import LocalQueries, resolve_queries
 from appulse.engines.schemas import column_type
 from appulse.engines.sensors.call import resolve_sensors
 from appulse.engines.sensors.phenomena import resolve_phenomena
-from appulse.errors import BadArgument, JobError
+from appulse.errors import BadArgument, JobError, NotBuilt
 from appulse.jobs.fields import options_of
 from appulse.jobs.files import files_at
 from appulse.jobs.problems import Problem, problems_of
-from appulse.jobs.sources import FilesTable, TopicsTable
+from appulse.jobs.sources import FilesTable, ReplayTable, TopicsTable
 from appulse.jobs.tables import JobTable
 
 if TYPE_CHECKING:
@@ -207,7 +208,7 @@ def _againstfiles_at(job: Job) -> list[Problem]:
         return [Problem("imputer" if table.imputer is not None else "imputers", str(problem))]
     schemas = []
     for name, source in table.sources.items():
-        if source.schema_ is not None or f"sources.{name}" not in known:
+        if getattr(source, "schema_", None) is not None or f"sources.{name}" not in known:
             return []
         schemas.append(known[f"sources.{name}"])
     streams = table.streams()
@@ -396,7 +397,11 @@ def _inferring(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
     return {"inferSchema": True, **options} if kind == "csv" else dict(options)
 
 
-def _frame(job: Job, source: FilesTable | TopicsTable, spark: SparkSession, *, streaming: bool) -> DataFrame:
+def _frame(
+    job: Job, source: FilesTable | TopicsTable | ReplayTable, spark: SparkSession, *, streaming: bool
+) -> DataFrame:
+    if isinstance(source, ReplayTable):
+        source = _as_files(job, source)
     if isinstance(source, TopicsTable):
         reader = (spark.readStream if streaming else spark.read).format("kafka").options(**source.reading())
         messages: DataFrame = api.decode_messages(reader.load(), source.schema_, source.message)
@@ -412,6 +417,18 @@ def _frame(job: Job, source: FilesTable | TopicsTable, spark: SparkSession, *, s
     if not streaming:
         return spark.read.format(source.format).options(**options).schema(schema).load(path)
     return spark.readStream.format(source.format).options(**options).schema(schema).load(path)
+
+
+def _as_files(job: Job, source: ReplayTable) -> FilesTable:
+    """A recording as files that are read at once; raises `NotBuilt` where it has a speed."""
+    files = source.files
+    if source.speed != MAX or files is None:
+        wanted = "speed = 'max'" if files is not None else "Parquet, CSV, JSON or ORC"
+        raise NotBuilt(
+            f"{job.file}: on Spark a replay of {source.path} at speed {source.speed} is not built. Set engine = "
+            f"'local' and use appulse serve, or give {wanted}, which Spark reads as files."
+        )
+    return FilesTable(format=files.format, path=files.path)
 
 
 def _sample_of_readings(job: Job, spark: SparkSession) -> DataFrame:

@@ -37,8 +37,8 @@ _WANTED = {
 _KINDS = {str: "text", bool: "a truth value", int: "a number", float: "a number", list: "a list", dict: "a table"}
 
 # Tables that have one name in the file and several shapes, by their format.
-_VARIANTS = ("SourceTable", "TopicsTable", "FilesSink", "TableSink", "TopicSink")
-_FURTHER = {"SourceTable": ("kafka",), "FilesSink": ("jdbc", "kafka")}
+_VARIANTS = ("SourceTable", "TopicsTable", "ReplayTable", "FilesSink", "TableSink", "TopicSink")
+_FURTHER = {"SourceTable": ("kafka", "replay"), "FilesSink": ("jdbc", "kafka")}
 
 
 @dataclass(frozen=True)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
-from appulse.jobs.fields import Ahead, Duration, OneOrMore, Place, Settings, Table, Text, options_of
+from appulse.api.replaying import ENDINGS, MAX
+from appulse.jobs.fields import Ahead, Duration, Number, OneOrMore, Place, Settings, Table, Text, options_of
 from appulse.jobs.motion import MotionTable
 from appulse.model.stream import Stream
 from appulse.model.uncertainty import Ball, Exact, Gaussian, Incomplete, Model, Position, Samples
 from appulse.queries.condition import parse
 
-__all__ = ["MODELS", "DataTable", "FilesTable", "Source", "SourceTable", "TopicsTable"]
+__all__ = ["MODELS", "DataTable", "FilesTable", "ReplayTable", "Source", "SourceTable", "TopicsTable"]
 
 Format = Literal["parquet", "csv", "json", "orc", "delta"]
 MODELS = ("Exact", "Samples", "Gaussian", "Ball", "Position", "Incomplete")
@@ -129,6 +131,12 @@ def _is_motion(table: MotionTable) -> MotionTable:
     return table
 
 
+def _as_speed(given: Any) -> Any:
+    if isinstance(given, str) and given != MAX:
+        raise ValueError(f"is {given!r}, wanted a number above 0, or 'max'.")
+    return given
+
+
 class DataTable(Table):
     """Files of rows, or a Delta table, to be read or written."""
 
@@ -220,16 +228,33 @@ class TopicsTable(StreamTable):
         return found
 
 
+class ReplayTable(StreamTable):
+    """A stream of rows of files, played again by their own times; ``speed`` is a multiple of these, or "max"."""
+
+    format: Literal["replay"]
+    path: Place
+    speed: Annotated[Annotated[Number, Field(gt=0)] | Literal["max"], BeforeValidator(_as_speed)] = 1.0
+
+    @property
+    def files(self) -> DataTable | None:
+        """The same rows as files, which come as fast as they can be read; None where Spark has no such format."""
+        kind: Any = ENDINGS.get(Path(self.path).suffix.lower())
+        return None if kind in (None, "ipc") else DataTable(format=kind, path=self.path)
+
+
 def format_of(given: Any) -> Any:
     """The format that a table names, before or after it was read."""
     return given.get("format") if isinstance(given, dict) else getattr(given, "format", None)
 
 
 def _kind_of_source(given: Any) -> str:
-    return "TopicsTable" if format_of(given) == "kafka" else "SourceTable"
+    kind = format_of(given)
+    return "TopicsTable" if kind == "kafka" else "ReplayTable" if kind == "replay" else "SourceTable"
 
 
 Source = Annotated[
-    Annotated[SourceTable, Tag("SourceTable")] | Annotated[TopicsTable, Tag("TopicsTable")],
+    Annotated[SourceTable, Tag("SourceTable")]
+    | Annotated[TopicsTable, Tag("TopicsTable")]
+    | Annotated[ReplayTable, Tag("ReplayTable")],
     Discriminator(_kind_of_source),
 ]

@@ -19,7 +19,7 @@ from appulse.jobs.motion import EncountersTable
 from appulse.jobs.queries import QueriesTable
 from appulse.jobs.readings import PhenomenaTable, SensorJoinTable
 from appulse.jobs.sinks import Sink
-from appulse.jobs.sources import DataTable, Source
+from appulse.jobs.sources import DataTable, ReplayTable, Source
 from appulse.jobs.windows import WindowTable, as_window
 from appulse.model.stream import Stream
 from appulse.operators.relational import AGGREGATES
@@ -118,6 +118,7 @@ class WindowAggregateTable(OperatorTable):
 class JobTable(Table):
     """A job file. A source takes from ``defaults`` what it does not say itself."""
 
+    engine: Literal["spark", "local"] = "spark"
     defaults: dict[str, Any] = {}
     sources: dict[Text, Source] = {}
     similarity_join: JoinTable | None = None
@@ -255,6 +256,7 @@ class JobTable(Table):
         found: dict[str, DataTable | None] = {
             f"sources.{name}": source for name, source in self.sources.items() if isinstance(source, DataTable)
         }
+        found |= {f"sources.{name}": one.files for name, one in self.sources.items() if isinstance(one, ReplayTable)}
         found["phenomena.locations"] = None if self.phenomena is None else self.phenomena.locations
         found["match_queries.changes"] = None if self.match_queries is None else self.match_queries.changes
         found |= {f"{self.filler(name)}.repository": one.repository for name, one in self.filling.items()}

@@ -290,6 +290,12 @@ class LocalQueries:
         """Queries removed since the last call because they could not be evaluated over rows, as rejects."""
         return failed_queries(self.queries, self.call.reject_schema)
 
+    def take_rejects(self) -> pa.Table:
+        """The rows and queries that could not be used since the last call; they are not kept."""
+        found = self.rejects()
+        self.forget_rejects()
+        return found
+
     def forget_rejects(self) -> None:
         """They have been reported elsewhere."""
         self._rejects.clear()

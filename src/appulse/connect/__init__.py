@@ -1,0 +1,1 @@
+"""Sources and sinks of jobs that run in this process, without Spark."""

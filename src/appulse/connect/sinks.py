@@ -1,0 +1,89 @@
+"""Where a resident job writes: folders of files, each of which appears whole, and once."""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pyarrow as pa
+
+from appulse.errors import StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["FORMATS", "FolderSink", "Sink"]
+
+FORMATS = ("parquet", "json", "csv")
+
+
+class Sink(Protocol):
+    """What takes answers, or rejects.
+
+    `write` is called with rising numbers. After a crash it may be called again with the last number, and the same rows:
+    a sink that can tell them apart by the number writes them once.
+    """
+
+    def write(self, number: int, rows: pa.Table) -> None:
+        """Write rows; they are safe when it returns. Raises `StorageError`."""
+        ...
+
+    def close(self) -> None:
+        """The job has ended."""
+        ...
+
+
+class FolderSink:
+    """A file for each number, ``batch-RUN-NUMBER.parquet``: written under another name, then renamed."""
+
+    def __init__(self, kind: str, path: str, run: str, options: Mapping[str, Any] | None = None) -> None:
+        self._kind, self._folder, self._run = kind, Path(path), run
+        self._header = str((options or {}).get("header", "")).lower() == "true"
+
+    def write(self, number: int, rows: pa.Table) -> None:
+        """Write the file of this number, in place of one that is there."""
+        name = f"batch-{self._run}-{number:010d}.{self._kind}"
+        hidden = self._folder / f".{name}"
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            with hidden.open("wb") as file:
+                _WRITERS[self._kind](rows, file, self._header)
+                file.flush()
+                os.fsync(file.fileno())
+            hidden.replace(self._folder / name)
+        except (OSError, pa.ArrowException) as error:
+            raise StorageError(f"The sink {self._folder} cannot be written: {error}") from error
+
+    def close(self) -> None:
+        """Each file is closed when it is written."""
+
+
+def _write_parquet(rows: pa.Table, file: Any, _: bool) -> None:  # noqa: FBT001 - one of three writers
+    import pyarrow.parquet as pq
+
+    pq.write_table(rows, file)
+
+
+def _write_csv(rows: pa.Table, file: Any, header: bool) -> None:  # noqa: FBT001 - one of three writers
+    from pyarrow import csv
+
+    csv.write_csv(rows, file, csv.WriteOptions(include_header=header))
+
+
+def _write_json(rows: pa.Table, file: Any, _: bool) -> None:  # noqa: FBT001 - one of three writers
+    """Lines of JSON as Spark writes them: without nulls, times in ISO 8601."""
+    for row in rows.to_pylist():
+        told = {name: value for name, value in row.items() if value is not None}
+        file.write(json.dumps(told, default=_as_text, ensure_ascii=False).encode() + b"\n")
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return value.isoformat() if isinstance(value, date) else str(value)
+
+
+_WRITERS: dict[str, Any] = {"parquet": _write_parquet, "csv": _write_csv, "json": _write_json}

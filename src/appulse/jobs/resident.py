@@ -1,0 +1,158 @@
+"""A job that runs in this process: rows from its sources, answers and rejects to its sinks, without Spark."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections import Counter
+from dataclasses import dataclass, field
+from threading import Event
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from appulse.connect.writer import Epoch, Writer
+from appulse.jobs.by_hand import by_hand
+from appulse.jobs.resident_io import sinks_of, sources_of
+from appulse.model.defects import NOT_DECODED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from appulse.connect.source import Taken, Unreadable
+    from appulse.jobs.job import Job
+
+__all__ = ["Resident", "Step", "Summary"]
+
+#: Seconds between two writes: what came in between is one file of a sink.
+COMMIT_EVERY = 1.0
+#: Rows that come between two writes at most.
+COMMIT_ROWS = 1 << 18
+#: Seconds that a job waits for rows before it looks whether it is to stop.
+WAIT = 0.05
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one push of rows did."""
+
+    rows: Mapping[str, pa.Table]
+    answers: pa.Table
+    rejects: pa.Table | None
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What was written together: counts since the write before, and what is held."""
+
+    number: int
+    rows: int
+    answers: int
+    rejected: int
+    seconds: float
+    state: Mapping[str, int]
+
+
+@dataclass
+class Resident:
+    """A job in this process. ``on_step`` gets each `Step` as it happens, ``on_write`` a `Summary` of each write."""
+
+    job: Job
+    on_step: Callable[[Step], object] | None = None
+    on_write: Callable[[Summary], object] | None = None
+    totals: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self.call = by_hand(self.job)
+        self.sources = sources_of(self.job)
+        self._unreadable: list[tuple[str, Unreadable]] = []
+
+    def run(self, stop: Event | None = None, *, once: bool = False, drain: bool = False, stay: bool = False) -> None:
+        """Run until asked to ``stop``, or to the end of the sources.
+
+        ``once`` takes the rows that are there now, ``drain`` also ends the streams; ``stay`` goes on when all sources
+        have ended, for those who look at what there is. Raises what a source, the call or a sink raises.
+        """
+        stop = Event() if stop is None else stop
+        writer = Writer(*sinks_of(self.job, uuid.uuid4().hex[:8]))
+        epoch, written = Epoch(), time.monotonic()
+        try:
+            for source in self.sources:
+                source.begin({})
+            while not stop.is_set():
+                taken = self._take()
+                if taken:
+                    epoch.add(self._step(taken))
+                over = not taken and self._over(once=once or drain)
+                if over or epoch.rows >= COMMIT_ROWS or time.monotonic() - written >= COMMIT_EVERY:
+                    if epoch:
+                        self._write(writer, epoch, time.monotonic() - written)
+                    epoch, written = Epoch(), time.monotonic()
+                if over and not stay:
+                    break
+            if drain and not stop.is_set():
+                epoch.add(self._ended())
+            if epoch:
+                self._write(writer, epoch, time.monotonic() - written)
+        finally:
+            try:
+                writer.close()
+            finally:
+                for source in self.sources:
+                    source.close()
+
+    def _take(self) -> list[Taken]:
+        """Rows of all sources; where none has any, what the first has a little later."""
+        found = [one for source in self.sources for one in source.take(0.0)]
+        return found or [*self.sources[0].take(WAIT)]
+
+    def _over(self, *, once: bool) -> bool:
+        """Whether nothing more comes, or, with ``once``, nothing that is there now."""
+        return all(source.ended or (once and not source.pending) for source in self.sources)
+
+    def _step(self, taken: Sequence[Taken]) -> Step:
+        begun = time.perf_counter()
+        rows: dict[str, pa.Table] = {}
+        for one in taken:
+            self._unreadable += [(one.stream, bad) for bad in one.unreadable]
+            before = rows.get(one.stream)
+            rows[one.stream] = one.rows if before is None else pa.concat_tables([before, one.rows])
+        answers = self.call.push(**rows)
+        return self._done(Step(rows, answers, self._rejects(), time.perf_counter() - begun))
+
+    def _ended(self) -> Step:
+        begun = time.perf_counter()
+        answers = self.call.drain()
+        return self._done(Step({}, answers, self._rejects(), time.perf_counter() - begun))
+
+    def _done(self, step: Step) -> Step:
+        self.totals["rows"] += sum(map(len, step.rows.values()))
+        self.totals["answers"] += len(step.answers)
+        self.totals["rejected"] += 0 if step.rejects is None else len(step.rejects)
+        if self.on_step is not None:
+            self.on_step(step)
+        return step
+
+    def _rejects(self) -> pa.Table | None:
+        """The rejects of a step, with what could not be read; None until their types are known."""
+        found = self.call.take_rejects()
+        if found is None or not self._unreadable:
+            return found
+        n, unreadable = len(self._unreadable), self._unreadable
+        columns: dict[str, Any] = {
+            "stream": [stream for stream, _ in unreadable],
+            "key": pa.nulls(n, found.schema.field("key").type),
+            "time": pa.nulls(n, found.schema.field("time").type),
+            "reason": [bad.reason or NOT_DECODED for _, bad in unreadable],
+            "detail": [bad.detail for _, bad in unreadable],
+            "values": [bad.text for _, bad in unreadable],
+        }
+        self._unreadable = []
+        return pa.concat_tables([found, pa.table(columns, schema=found.schema)])
+
+    def _write(self, writer: Writer, epoch: Epoch, seconds: float) -> None:
+        number = writer.put(epoch)
+        if self.on_write is not None:
+            counts = epoch.rows, epoch.answer_rows, epoch.rejected_rows
+            self.on_write(Summary(number, *counts, seconds, self.call.state()))

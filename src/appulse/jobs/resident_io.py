@@ -1,0 +1,119 @@
+"""The sources and sinks of a job that runs in this process."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from appulse.api.replaying import MAX, Pace, Recording
+from appulse.connect.folder import Folder, read_files
+from appulse.connect.recorded import Recorded
+from appulse.connect.sinks import FORMATS, FolderSink
+from appulse.errors import JobError, NotBuilt
+from appulse.jobs.by_hand import arrow_format
+from appulse.jobs.fields import options_of
+from appulse.jobs.files import files_at
+from appulse.jobs.sinks import FilesSink
+from appulse.jobs.sources import ReplayTable, SourceTable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from appulse.connect.sinks import Sink
+    from appulse.connect.source import Source
+    from appulse.jobs.job import Job
+
+__all__ = ["sinks_of", "sources_of"]
+
+_LOCAL = ("parquet", "csv", "json", "orc")
+_INSTEAD = "Set engine = 'spark' to run the job on Spark"
+
+
+def sources_of(job: Job) -> list[Source]:
+    """What the streams of a job read; raises `JobError` and `NotBuilt`."""
+    found: list[Source] = []
+    recorded: dict[str, ReplayTable] = {}
+    for name, table in job.table.sources.items():
+        if isinstance(table, ReplayTable):
+            recorded[name] = table
+        elif isinstance(table, SourceTable) and table.format in _LOCAL:
+            found.append(_folder(job, name, table))
+        else:
+            raise NotBuilt(f"{job.file}: sources.{name} of format {table.format} is not built in process. {_INSTEAD}.")
+    return [*found, *([_recorded(job, recorded)] if recorded else [])]
+
+
+def sinks_of(job: Job, run: str) -> tuple[Sink, Sink | None]:
+    """Where answers and rejects of a job go; ``run`` is a part of the names of files."""
+    return _sink(job, job.table.sink, run), None if job.table.rejects is None else _sink(job, job.table.rejects, run)
+
+
+def _folder(job: Job, name: str, table: SourceTable) -> Folder:
+    place, where = job.place(table.path), f"sources.{name}.path"
+    if "://" in place:
+        raise NotBuilt(f"{job.file}: {where} {place} is not on this machine. {_INSTEAD}.")
+    schema = None if table.schema_ is None else schema_of_ddl(table.schema_, f"sources.{name}.schema")
+    form = arrow_format(table)
+
+    def read(files: Sequence[str], known: pa.Schema | None) -> pa.Table:
+        return read_files(files, form, schema if known is None else known, f"{job.file}: {where}")
+
+    return Folder(name, partial(files_at, place), read, table.max_files_per_trigger)
+
+
+def _recorded(job: Job, tables: dict[str, ReplayTable]) -> Recorded:
+    speeds = {table.speed for table in tables.values()}
+    if len(speeds) > 1:
+        given = ", ".join(f"sources.{name}.speed is {table.speed}" for name, table in tables.items())
+        raise JobError(f"{job.file}: {given}. Replayed streams share one clock: give them one speed.")
+    (speed,) = speeds
+    recordings = {
+        name: Recording.of(Path(job.place(table.path)), table.time, table.unit) for name, table in tables.items()
+    }
+    return Recorded(recordings, Pace(speed if speed == MAX else float(speed)))
+
+
+def _sink(job: Job, table: Any, run: str) -> Sink:
+    if not isinstance(table, FilesSink) or table.format not in FORMATS:
+        raise NotBuilt(f"{job.file}: a sink of format {table.format} is not built in process. {_INSTEAD}.")
+    place = job.place(table.path)
+    if "://" in place:
+        raise NotBuilt(f"{job.file}: the sink {place} is not on this machine. {_INSTEAD}.")
+    return FolderSink(table.format, place, run, options_of(table.options))
+
+
+_TYPES = {
+    "string": pa.string(),
+    "boolean": pa.bool_(),
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
+    "int": pa.int32(),
+    "integer": pa.int32(),
+    "bigint": pa.int64(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+    "binary": pa.binary(),
+}
+
+
+def schema_of_ddl(text: str, where: str) -> pa.Schema:
+    """Columns as Spark's DDL has them, of plain types and arrays of such; raises `NotBuilt` for others."""
+    fields = []
+    for part in text.split(","):
+        name, _, kind = part.strip().partition(" ")
+        kind = kind.strip().lower().removesuffix(" not null")
+        inner = kind.removeprefix("array<").removesuffix(">")
+        known = _TYPES.get(inner)
+        if known is None or not name:
+            raise NotBuilt(
+                f"{where}: {part.strip()!r} is not built in process. Known: {', '.join(_TYPES)}. {_INSTEAD}."
+            )
+        fields.append(pa.field(name.strip("`"), pa.list_(known) if inner != kind else known))
+    return pa.schema(fields)

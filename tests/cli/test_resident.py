@@ -1,0 +1,189 @@
+"""Jobs that run in this process: the same answers as on Spark, from recordings and folders that grow."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+
+import appulse as ap
+from appulse import jobs
+from appulse.jobs.by_hand import by_hand
+from appulse.jobs.resident import Resident, Step
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+ROW = """\
+key = "id"
+time = "time"
+value = {{ model = "Gaussian", columns = ["x", "y"], sigma = 0.5 }}
+{more}
+"""
+REPLAYED = '[sources.{name}]\nformat = "replay"\npath = "{name}.parquet"\nspeed = "max"\n' + ROW
+IN_FILES = '[sources.{name}]\nformat = "parquet"\npath = "{name}"\nmax_files_per_trigger = 1\n' + ROW
+SINKS = '[sink]\nformat = "parquet"\npath = "out"\n[rejects]\nformat = "json"\npath = "bad"\n'
+OPERATORS = {
+    "similarity_join": '[similarity_join]\nepsilon = 2.0\nprobability = 0.5\nwindow = "5 seconds"\n',
+    "window_aggregate": '[window_aggregate]\nwindow = "5 seconds"\naggregates = { x = "mean" }\n',
+    "match_queries": '[match_queries]\nprobability = 0.5\nconditions = { east = "x > 5" }\n',
+    "fence_events": "[fence_events.regions]\nbox = 'POLYGON((2 2, 8 2, 8 8, 2 8, 2 2))'\n",
+    "encounters": "[encounters]\nepsilon = 1.0\nprobability = 0.5\n",
+}
+
+
+def rows(seed: int, n: int = 60) -> pa.Table:
+    chance = np.random.default_rng(seed)
+    x, y = chance.uniform(0, 10, (2, n))
+    x[7] = np.nan
+    return pa.table({"id": np.arange(n) % 7, "time": np.arange(n) / 2.0, "x": x, "y": y})
+
+
+def write_job(folder: Path, operator: str, source: str = REPLAYED, head: str = 'engine = "local"\n') -> Any:
+    names = ["near", "far"] if operator == "similarity_join" else ["near"]
+    more = 'motion = { kind = "Straight", max_gap = "10 seconds" }' if operator == "encounters" else ""
+    for i, name in enumerate(names):
+        if source is REPLAYED:
+            pq.write_table(rows(i), folder / f"{name}.parquet")
+        else:
+            (folder / name).mkdir()
+            for part in range(3):
+                file = folder / name / f"{part}.parquet"
+                pq.write_table(rows(i).slice(20 * part, 20), file)
+                os.utime(file, (1_700_000_000 + part, 1_700_000_000 + part))
+    text = head + "".join(source.format(name=name, more=more) for name in names) + OPERATORS[operator] + SINKS
+    (folder / "job.toml").write_text(text, encoding="utf-8")
+    return jobs.load(folder / "job.toml")
+
+
+def written(folder: Path) -> list[str]:
+    found = ds.dataset(sorted(folder.glob("*.parquet")), format="parquet").to_table()
+    return sorted(json.dumps(row, default=str, sort_keys=True) for row in found.to_pylist())
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.parametrize("source", [REPLAYED, IN_FILES], ids=["replay", "files"])
+def test_a_resident_job_answers_as_its_call(tmp_path: Path, operator: str, source: str) -> None:
+    job = write_job(tmp_path, operator, source)
+    resident = Resident(job)
+    resident.run(drain=True)
+    call = by_hand(job)
+    tables = {name: rows(i) for i, name in enumerate(job.table.sources)}
+    wanted = pa.concat_tables([call.push(**tables), call.drain()])
+    found = written(tmp_path / "out")
+    assert found == sorted(json.dumps(row, default=str, sort_keys=True) for row in wanted.to_pylist())
+    assert len(found) > 10
+    bad = [json.loads(line) for file in (tmp_path / "bad").glob("*.json") for line in file.read_text().splitlines()]
+    assert [one["reason"] for one in bad] == ["non-finite value"] * len(tables)
+    assert resident.totals["rows"] == 60 * len(tables)
+    assert resident.totals["answers"] == len(found)
+
+
+@pytest.mark.spark
+def test_both_engines_give_the_same_rows(tmp_path: Path, spark: SparkSession) -> None:
+    """One job file, of which the engine is all that changes."""
+    found = {}
+    for engine in ("local", "spark"):
+        folder = tmp_path / engine
+        folder.mkdir()
+        head = f'engine = "{engine}"\ncheckpoint = "checkpoint"\n'
+        job = write_job(folder, "similarity_join", IN_FILES, head if engine == "spark" else 'engine = "local"\n')
+        if engine == "spark":
+            jobs.run(job, spark, drain=True).awaitTermination()
+        else:
+            Resident(job).run(drain=True)
+        found[engine] = written(folder / "out")
+    assert found["local"] == found["spark"]
+    assert len(found["local"]) > 10
+
+
+def test_a_folder_is_followed_while_it_grows(tmp_path: Path) -> None:
+    job = write_job(tmp_path, "match_queries", IN_FILES)
+    steps: list[Step] = []
+    stop = threading.Event()
+    resident = Resident(job, on_step=steps.append)
+    thread = threading.Thread(target=resident.run, args=(stop,))
+    thread.start()
+    try:
+        _until(lambda: len(steps) == 3)
+        more = rows(5)
+        pq.write_table(more, tmp_path / "near" / ".hidden")
+        (tmp_path / "near" / ".hidden").rename(tmp_path / "near" / "9.parquet")
+        _until(lambda: len(steps) == 4)
+    finally:
+        stop.set()
+        thread.join(10)
+    assert [len(step.rows["near"]) for step in steps] == [20, 20, 20, 60]
+    assert len(written(tmp_path / "out")) == sum(len(step.answers) for step in steps)
+
+
+def test_once_leaves_open_what_a_drain_ends(tmp_path: Path) -> None:
+    job = write_job(tmp_path, "window_aggregate")
+    Resident(job).run(once=True)
+    left = written(tmp_path / "out")
+    for file in (tmp_path / "out").iterdir():
+        file.unlink()
+    Resident(job).run(drain=True)
+    assert len(left) == len(written(tmp_path / "out")) - 1  # the last tick waits for a later row
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "wanted"),
+    [
+        ('format = "parquet"\npath = "out"', 'format = "delta"\npath = "out"', "sink of format delta is not built in"),
+        ('format = "parquet"\npath = "out"', 'format = "parquet"\npath = "s3://b/out"', "is not on this machine"),
+        ('format = "replay"\npath = "near.parquet"\nspeed = "max"', 'format = "delta"\npath = "near"', "sources.near"),
+    ],
+)
+def test_what_only_spark_can_do_is_an_error_that_says_so(tmp_path: Path, old: str, new: str, wanted: str) -> None:
+    write_job(tmp_path, "match_queries")
+    text = (tmp_path / "job.toml").read_text()
+    assert old in text
+    (tmp_path / "job.toml").write_text(text.replace(old, new))
+    with pytest.raises(ap.NotBuilt, match=wanted) as error:
+        Resident(jobs.load(tmp_path / "job.toml")).run(drain=True)
+    assert "engine = 'spark'" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "wanted"),
+    [
+        ('speed = "max"', "speed = 0", "sources.near.speed"),
+        ('speed = "max"', 'speed = "fast"', "'max'"),
+        ('path = "near.parquet"', 'path = "near.txt"', "Known: .parquet"),
+        ('engine = "local"', 'engine = "loca"', "engine"),
+        ('speed = "max"', 'sped = "max"', "speed"),
+    ],
+)
+def test_mistakes_are_reported_in_their_place(tmp_path: Path, old: str, new: str, wanted: str) -> None:
+    write_job(tmp_path, "match_queries")
+    text = (tmp_path / "job.toml").read_text()
+    assert old in text
+    (tmp_path / "job.toml").write_text(text.replace(old, new))
+    with pytest.raises((ap.JobError, ap.BadArgument), match=wanted):
+        Resident(jobs.load(tmp_path / "job.toml")).run(drain=True)
+
+
+def test_replayed_streams_have_one_clock(tmp_path: Path) -> None:
+    write_job(tmp_path, "similarity_join")
+    text = (tmp_path / "job.toml").read_text().replace('speed = "max"', "speed = 2.0", 1)
+    (tmp_path / "job.toml").write_text(text)
+    with pytest.raises(ap.JobError, match="give them one speed"):
+        Resident(jobs.load(tmp_path / "job.toml"))
+
+
+def _until(holds: Any, seconds: float = 10.0) -> None:
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.01)
