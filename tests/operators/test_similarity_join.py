@@ -445,6 +445,21 @@ def test_two_gaussians_keep_their_closed_form_on_a_line_among_other_models() -> 
         ]
 
 
+@pytest.mark.parametrize("samples", [1, 3, 64])
+def test_two_gaussians_among_other_models_are_not_ruled_out_by_their_few_points(samples: int) -> None:
+    """Centres are sqrt(7.5) apart: at one point each they are beyond epsilon, and a quarter of the mass is not."""
+    rows = {"id": [0], "ts": [0], "x": [-1.5], "y": [-1.0], "z": [0.5]}, {"id": [0], "ts": [0], "x": [-1.0]}
+    tables = pa.table(rows[0]), pa.table(rows[1] | {"y": [1.5], "z": [1.5]})
+    left, right = (
+        ap.Stream(table, key="id", time="ts", value=ap.Gaussian("x", "y", "z", sigma=sigma, samples=samples))
+        for table, sigma in zip(tables, (0.5, 0.001), strict=True)
+    )
+    ball = ap.Stream(tables[0].slice(0, 0), key="id", time="ts", value=ap.Ball("x", "y", "z", radius=1.0))
+    question = {"epsilon": 2.5, "probability": 0.2, "window": FOREVER}
+    found = ap.similarity_join(left, right, ball, **question)["probability"].to_pylist()
+    assert found == ap.similarity_join(left, right, **question)["probability"].to_pylist() != []
+
+
 @pytest.mark.parametrize("existence", [1.0, 0.1])
 def test_ten_tenths_reach_a_threshold_of_one(existence: float) -> None:
     """The sum of ten doubles 0.1 is less than 1; the answer is one all the same."""

@@ -338,6 +338,10 @@ class JoinWindows:
         store.extend(objects, extent, group, differ)
         if "moment" not in self.plan.bounds or self.plan.margins:
             store.variance.view[begin:] = UNKNOWN
+        elif len(objects.first) and self.plan.closes(model) and objects.spread.shape[1]:
+            # Pairs of normal rows are not sampled, and a few points vary less than what they stand for.
+            deviation = widest(objects.spread, model) * (1.0 + 1e-9)
+            np.maximum(store.variance.view[begin:], deviation**2, out=store.variance.view[begin:])
         # As the store has them: kernels are compiled for arrays that may be written, and those of a block may not.
         time, centre, extent, mass, variance = (
             column.view[begin:] for column in (store.time, store.centre, store.extent, store.mass, store.variance)
