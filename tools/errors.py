@@ -75,18 +75,17 @@ def pages() -> dict[str, str]:
     reasons = import_module("appulse.model.defects").REASONS
     lines = [HEAD + "\n".join(f"| `{name}` | {cause} | {remedy} |" for name, (cause, remedy) in reasons.items())]
     lines += ["\nEach bad row is reported once, with one reason. `detail` has the value that was found.\n"]
-    texts = messages()
     for title, warns in (("Exceptions", False), ("Warnings", True)):
         lines.append(f"## {title}\n")
         if not warns:
             lines.append("`except ap.AppulseError` catches all of them.\n")
         for name, kind in named().items():
             if issubclass(kind, Warning) == warns:
-                count = len(texts.get(name, ()))
-                link = f" [{count} messages](errors/messages.md#{name.lower()})." if count and name in SHOWN else ""
+                link = f" [Messages](errors/messages.md#{name.lower()})." if name in SHOWN else ""
                 lines.append(f"### `{name}`\n\n{prose(kind)}{link}\n")
     listed = ["# Messages of errors\n", "Where a message has a value, an ellipsis stands here. `BadArgument` is not"]
     listed += ["listed: its messages name the argument, what came, and what is allowed.\n"]
+    texts = messages()
     for name in SHOWN:
         listed += [f"## `{name}`\n", *(f"* {text}" for text in texts[name]), ""]
     return {

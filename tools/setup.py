@@ -51,7 +51,7 @@ TESTS = ("pytest", "--numprocesses=2")
 
 # Each command is a list of programs with their arguments; what else the caller typed goes to the last of them.
 COMMANDS: dict[str, list[list[str]]] = {
-    "demo": [["appulse", "demo", "aircraft"], ["appulse", "demo"]],
+    "demo": [["appulse", "demo", "aircraft"], ["appulse", "demo", "weather"]],
     "test": [[*TESTS]],
     "test-long": [[*TESTS, "-m", "long", "--hypothesis-profile=long"]],
     # Before 4.2 PySpark leaves sockets to the garbage collector, which warns of them.

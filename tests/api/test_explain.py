@@ -132,3 +132,22 @@ def test_what_is_made_of_a_result_on_spark_is_known(spark: SparkSession) -> None
 def test_only_results_explain_themselves(given: Any, message: str) -> None:
     with pytest.raises(ap.BadArgument, match=message):
         ap.explain(given)
+
+
+def test_calls_by_hand_explain_themselves_once_their_types_are_known() -> None:
+    stream = ap.Stream(None, key="id", time="t", value="x", motion=ap.Straight("1 minute"), name="here")
+    met = ap.Encounters(stream, epsilon=2, probability=0.5)
+    with pytest.raises(ap.BadArgument, match="push some rows"):
+        met.explain()
+    rows = pa.table({"id": [1], "t": [0], "x": [0.0]})
+    met.push(rows)
+    told = met.explain()
+    assert (told.call, told.steps["epsilon"]) == ("encounters", "2.0")
+    assert "Straight(max_gap=60 seconds)" in told.streams["here"]
+    matching = ap.QueryMatch(ap.Stream(None, key="id", time="t", value="x"))
+    matching.change(pa.table({"query": [1], "condition": ["x > 0"]}))
+    matching.push(rows)
+    assert "boxes" in matching.explain().steps["index"]
+    join = ap.SimilarityJoin(ap.Stream(None, key="id", time="t", value="x"), epsilon=1, probability=1, window=5)
+    join.push(rows)
+    assert join.explain().steps["window"] == "rows at most 5 s old"

@@ -84,7 +84,7 @@ def test_a_session_names_the_extra(bare: str) -> None:
     assert "pip install 'appulse[spark]'" in told
 
 
-@pytest.mark.parametrize("command", [("demo",), ("run", "examples/cabs.toml", "--once")])
+@pytest.mark.parametrize("command", [("demo", "weather"), ("run", "examples/cabs.toml", "--once")])
 def test_commands_on_spark_name_the_extra(bare: str, command: tuple[str, ...]) -> None:
     done = _ran(bare, "-m", "appulse.cli", *command)
     assert done.returncode in (1, 2)

@@ -31,6 +31,6 @@ def test_every_public_function_and_class_has_an_example() -> None:
 
 
 def test_help_names_the_arguments_and_columns_of_a_join() -> None:
-    page = pydoc.render_doc(ap.similarity_join, renderer=pydoc.plaintext)
+    page = pydoc.plain(pydoc.render_doc(ap.similarity_join))
     assert all(f"``{name}``" in page for name in ("epsilon", "probability", "window", "how", "emit"))
     assert "left_stream, left_key, left_time" in page

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from types import TracebackType
 
+    from appulse.engines.explain import Explanation
+
     Types: TypeAlias = Mapping[str, FirstTypes]
     #: Frames of one push, by stream name.
     Frames: TypeAlias = dict[str, pa.Table]
@@ -150,7 +152,18 @@ class ByHand(ABC, Generic[Engine]):
         fresh: dict[str, Any] = {"_types": types, "_held": [], "_engine": None, "_drained": False}
         return fresh | {"_turn": Turn(keeps_rows=self._keeps_rows)}
 
+    def explain(self) -> Explanation:
+        """How the call is carried out, as `explain` has it of a result; known once its streams have types."""
+        if self._engine is None:
+            raise BadArgument("Nothing is known yet: push some rows of every stream first, if only empty frames.")
+        return self._explained(self._engine)
+
     # What a kind of call is like.
+
+    def _explained(self, engine: Any) -> Explanation:
+        from appulse.engines.explain import Explanation
+
+        return Explanation.of(engine.call, None)
 
     @abstractmethod
     def _make(self, held: Sequence[Frames], types: Types) -> tuple[Engine, Types]:

@@ -10,6 +10,7 @@ import appulse
 from appulse.cli.demo import demo
 from appulse.cli.discover import discover
 from appulse.cli.doctor import doctor
+from appulse.cli.explain import explain
 from appulse.cli.match import match
 from appulse.cli.pack import pack
 from appulse.cli.plan import plan
@@ -19,15 +20,42 @@ from appulse.cli.validate import validate
 
 __all__ = ["app", "main"]
 
+CODES = {
+    0: "done",
+    1: "failed",
+    2: "a wrong argument or job file",
+    130: "stopped by Ctrl-C",
+    143: "stopped by SIGTERM",
+}
+
+#: How each command is called, shown by its ``--help``.
+EXAMPLES = {
+    run: ("appulse run job.toml", "appulse run job.toml --drain --json > batches.jsonl"),
+    validate: ("appulse validate job.toml", "appulse validate job.toml --json"),
+    plan: ("appulse plan job.toml",),
+    explain: ("appulse explain job.toml", "appulse explain job.toml --rows 100000"),
+    match: (
+        "appulse match fences.geojson fixes.parquet --key van --time t --position lat,lon --sigma 15 --probability 0.9",
+        "appulse match rules.csv rows.csv --json",
+    ),
+    discover: ("appulse discover history.parquet --out rules.toml", "appulse discover history.csv --score"),
+    report: ("appulse report out/cabs/pairs", "appulse report out/fences --out page.html --title Harbour"),
+    demo: ("appulse demo", "appulse demo aircraft"),
+    doctor: ("appulse doctor", "appulse doctor --deep --json"),
+    pack: ("appulse pack appulse.zip",),
+}
+
 app = typer.Typer(
     name="appulse",
-    help="Exact probabilistic joins over streams nobody can fully trust.",
+    help="Join moving, uncertain things by distance and time, with exact probabilities.",
+    epilog=f"Exit codes: {', '.join(f'{code} {meaning}' for code, meaning in CODES.items())}.\n\n"
+    "appulse COMMAND --help shows examples. --install-completion completes commands and options in your shell.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (run, validate, plan, match, discover, report, demo, doctor, pack):
-    app.command()(command)
+for command in (run, validate, plan, explain, match, discover, report, demo, doctor, pack):
+    shown = ["Examples:", *EXAMPLES[command]] if command in EXAMPLES else []
+    app.command(epilog="\n\n".join(shown) or None)(command)
 
 
 def _tell_version(asked: bool) -> None:  # noqa: FBT001 - the signature of an option's callback
@@ -43,7 +71,7 @@ def options(
         bool, typer.Option("--version", help="Say which version this is.", callback=_tell_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Exact probabilistic joins over streams nobody can fully trust."""
+    """Join moving, uncertain things by distance and time, with exact probabilities."""
 
 
 def main() -> None:

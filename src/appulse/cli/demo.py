@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json as js
 import shutil
 import time
 from pathlib import Path
@@ -20,7 +21,10 @@ if TYPE_CHECKING:
 
 __all__ = ["demo"]
 
-_DEMOS = ("weather", "aircraft")
+_DEMOS = {
+    "weather": "when airports of New York have the same weather: real reports, on local Spark (needs appulse[demo])",
+    "aircraft": "which aircraft come too close, and how sure that is: generated reports, in this process",
+}
 _MADE = ("input", "checkpoint", "pairs", "rejects")  # folders of a former demo, made anew
 # For half a minute the JVM's best compiler costs more than it gives, and two thousand rows a batch are one task's work.
 _BRIEF = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1", "spark.sql.shuffle.partitions": "1"}
@@ -28,11 +32,17 @@ _TEMPLATE = Path(__file__).parent / "demos" / "weather.toml"
 
 
 def demo(
-    name: Annotated[str, typer.Argument(help=f"Which: {', '.join(_DEMOS)}.")] = "weather",
+    name: Annotated[
+        str | None, typer.Argument(help=f"Which: {', '.join(_DEMOS)}; none lists them.", show_default=False)
+    ] = None,
     *,
     out: Annotated[Path, typer.Option(help="The folder for data, answers and picture.")] = Path("out/demo"),
+    json: Annotated[bool, typer.Option("--json", help="The list of demos as JSON.")] = False,
 ) -> None:
-    """Run a job in under a minute, ending with a picture: weather on local Spark, or aircraft in this process."""
+    """List the demos, or run one: a job in under a minute, ending with a picture."""
+    if name is None:
+        _list(as_json=json)
+        return
     console = Console(highlight=False, soft_wrap=True)
     begin = time.perf_counter()
     with errors_told(console):
@@ -44,6 +54,14 @@ def demo(
             need_spark()
             _weather(console, out / name)
     console.print(f"All of it took {time.perf_counter() - begin:.0f} seconds.")
+
+
+def _list(*, as_json: bool) -> None:
+    if as_json:
+        typer.echo(js.dumps([{"demo": demo, "about": about} for demo, about in _DEMOS.items()]))
+        return
+    for demo, about in _DEMOS.items():
+        typer.echo(f"appulse demo {demo:<9} {about}")
 
 
 def _aircraft(console: Console, folder: Path) -> None:

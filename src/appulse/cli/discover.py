@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json as js
 import time as clock
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -35,6 +37,9 @@ def discover(
     conditional: Annotated[  # noqa: FBT002 - a flag
         bool, typer.Option("--conditional", help="Also rules that hold only where a column lies in a range.")
     ] = False,
+    json: Annotated[  # noqa: FBT002 - a flag
+        bool, typer.Option("--json", help="The rules as a JSON list, in place of TOML on stdout.")
+    ] = False,
     score: Annotated[  # noqa: FBT002 - a flag
         bool, typer.Option("--score", help="Also compare imputers by values taken out.")
     ] = False,
@@ -59,7 +64,9 @@ def discover(
             conditional=conditional,
         )
         text = to_toml([one.rule for one in found])
-        if out is None:
+        if json:
+            typer.echo(js.dumps([_plain(one) for one in found]))
+        elif out is None:
             typer.echo(text)
         else:
             _write(out, text)
@@ -105,6 +112,12 @@ def _complete(table: pa.Table, columns: str | None, console: Console) -> pa.Tabl
     if len(whole) < len(table):
         console.print(f"{len(table) - len(whole):,} of {len(table):,} rows lack a value and are left out.")
     return whole
+
+
+def _plain(one: Discovery) -> dict[str, Any]:
+    rule = asdict(one.rule)
+    figures = {"support": one.support, "agreement": one.confidence, "tightness": one.tightness}
+    return rule | figures
 
 
 def _write(out: Path, text: str) -> None:

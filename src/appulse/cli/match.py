@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json as js
 import sys
 import time as clock
 from pathlib import Path
@@ -66,6 +67,7 @@ def match(
     rejects: Annotated[
         Path | None, typer.Option(help="Write what could not be used to this .csv or .parquet.", show_default=False)
     ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Answers as lines of JSON on stdout.")] = False,
 ) -> None:
     """Report which rows of a file satisfy which of many queries."""
     console = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -85,7 +87,11 @@ def match(
         stream = Stream(given, key=key, time=time, value=model, existence=existence, name="rows")
         answers = api.match_queries(stream, asked, probability=probability, options=Options(max_output=max_output))
         refused = api.rejects(answers)
-        _write(answers, out)
+        if json and out is None:
+            for answer in answers.to_pylist():
+                typer.echo(js.dumps(answer, default=str))
+        else:
+            _write(answers, out)
         if rejects is not None:
             _write(refused, rejects)
     _tell(console, refused, rejects)
@@ -159,12 +165,10 @@ def _write(table: pa.Table, file: Path | None) -> None:
 
 def _tell(console: Console, refused: pa.Table, file: Path | None) -> None:
     """The first of what could not be used."""
-    import json
-
     for one in refused.slice(0, _MOST_TOLD).to_pylist():
         who = f"row {one['key']}"
         if one["stream"] == "queries":
-            who = f"query {json.loads(one['values'])['query']}"
+            who = f"query {js.loads(one['values'])['query']}"
         console.print(f"{who}: {one['reason']}: {one['detail']}", markup=False)
     if len(refused) > _MOST_TOLD:
         more = "" if file is not None else " --rejects FILE writes all of them."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json as js
 from pathlib import Path
 from typing import Annotated
 
@@ -20,6 +21,8 @@ def report(
         Path | None, typer.Option(help="The page; default: report.html in the folder.", show_default=False)
     ] = None,
     title: Annotated[str | None, typer.Option(help="Default: the folder's name.", show_default=False)] = None,
+    *,
+    json: Annotated[bool, typer.Option("--json", help="The page's path and size as JSON.")] = False,
 ) -> None:
     """Write a self-contained HTML page of phenomena, encounters, visits to fences, or of a similarity join's run."""
     console = Console(highlight=False, soft_wrap=True)
@@ -33,4 +36,7 @@ def report(
             file.write_text(page, encoding="utf-8")
         except OSError as error:
             raise StorageError(f"{file} cannot be written: {error.strerror}. Name another with --out.") from error
+        if json:
+            typer.echo(js.dumps({"page": str(file), "bytes": len(page.encode())}))
+            return
         console.print(f"The page, {size(len(page.encode()))}: {file}", markup=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json as js
 from pathlib import Path
 from typing import Annotated
 
@@ -16,13 +17,21 @@ __all__ = ["validate"]
 
 def validate(
     job: Annotated[Path, typer.Argument(metavar="JOB.toml", help="The job file.", show_default=False)],
+    *,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
     """Check a job without running it; unknown keys are errors, with the nearest right name."""
     from appulse.jobs import load
     from appulse.jobs import validate as problems_of
 
     console = Console(highlight=False)
-    if problems := problems_of(job):
+    problems = problems_of(job)
+    if json:
+        missing = [] if problems else load(job).missing()
+        said = {"job": str(job), "problems": list(map(str, problems)), "missing": list(map(str, missing))}
+        typer.echo(js.dumps(said))
+        raise typer.Exit(MISUSED if problems else 0)
+    if problems:
         console.print(f"[bold red]{escape(str(job))} cannot run:[/]", soft_wrap=True)
         for problem in problems:
             console.print(f"  {escape(str(problem))}", soft_wrap=True)
@@ -33,5 +42,5 @@ def validate(
         escape(f"{job} is a job: {table.operator} of {', '.join(table.sources)} into {checked.answers}"),
         soft_wrap=True,
     )
-    for missing in checked.missing():
-        console.print(f"  not yet there: {escape(str(missing))}", soft_wrap=True)
+    for gap in checked.missing():
+        console.print(f"  not yet there: {escape(str(gap))}", soft_wrap=True)

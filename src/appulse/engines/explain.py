@@ -100,7 +100,7 @@ def explained(call: Call[Any], tiles: int | None) -> list[str]:
     if isinstance(call, PhenomenaCall):
         return list(_phenomena(call, tiles))
     if not isinstance(call, JoinCall | AggregateCall | QueryCall | WindowCall):
-        return []
+        return list(_meant(call))
     lines = [_stream(call, i) for i in range(len(call.encodings))]
     reports = [(one.name, getattr(one.fill, "report", "")) for one in call.encodings]
     lines += [f"imputer of {name!r}: {report}" for name, report in reports if report]
@@ -122,6 +122,26 @@ def explained(call: Call[Any], tiles: int | None) -> list[str]:
     elif isinstance(call, WindowCall):
         lines += _over_windows(call, tiles)
     return lines + [f"warning: {_DEPENDENT.format(name=name)}" for name in call.dependent]
+
+
+def _meant(call: Call[Any]) -> Iterator[str]:
+    """What a call asks, setting by setting."""
+    meaning = call.meaning()
+    streams = meaning.get("streams", [meaning["stream"]] if "stream" in meaning else [])
+    for stream in streams:
+        parts = {name: part for name, part in stream.items() if name != "name"}
+        yield f"stream {stream['name']!r}: " + ", ".join(f"{name} {_worded(part)}" for name, part in parts.items())
+    for name, part in meaning.items():
+        if name not in ("call", "version", "streams", "stream", "types"):
+            yield f"{name}: {_worded(part)}"
+
+
+def _worded(part: Any) -> str:
+    if isinstance(part, dict):
+        settings = ", ".join(f"{name}={_worded(one)}" for name, one in part.items() if name not in ("kind", "columns"))
+        inside = ", ".join(filter(None, [*part.get("columns", ()), settings]))
+        return f"{part.get('kind', '')}({inside})"
+    return ", ".join(map(_worded, part)) if isinstance(part, list) else str(part)
 
 
 def _over_windows(call: WindowCall, tiles: int | None) -> Iterator[str]:
