@@ -24,6 +24,7 @@ CODES = {
     0: "done",
     1: "failed",
     2: "a wrong argument or job file",
+    3: "a job that would not fit",
     130: "stopped by Ctrl-C",
     143: "stopped by SIGTERM",
 }

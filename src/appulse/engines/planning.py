@@ -105,6 +105,12 @@ class Plan:
     ``peak_answers_per_second`` at the peak. ``rows_per_core`` is how many rows a second one core works off,
     ``cores`` how many cores the peak needs, ``memory`` the bytes of the job with all around it. ``notes`` say what the
     estimate rests on, ``refusals`` what does not fit.
+
+    >>> rows = pa.table({"id": range(2000), "t": range(2000), "x": [i / 7 for i in range(2000)]})
+    >>> join = ap.SimilarityJoin(ap.Stream(None, key="id", time="t", value="x"), epsilon=1, probability=1, window=60)
+    >>> needs = ap.plan(join, rows)
+    >>> needs.call, needs.state_rows > 0
+    ('SimilarityJoin', True)
     """
 
     call: str
