@@ -122,6 +122,13 @@ def test_a_correction_in_one_push_withdraws_the_row_that_was_there() -> None:
     assert _pairs(join.push(_rows((1, 1, None, "remove"), (1, 1, 0.0, "add")))) == [(1, 2)]
 
 
+def test_a_correction_withdraws_the_row_of_before_though_its_tick_waits() -> None:
+    join = _self_join(window=ap.CountWindow(5))
+    join.push(_rows((1, 1, 0.0, "add"), (2, 1, 0.0, "add")))
+    join.push(_rows((1, 1, None, "remove"), (1, 1, 9.0, "add")))
+    assert len(join.drain()) == 0
+
+
 def test_a_withdrawal_waits_for_its_row_within_the_lateness() -> None:
     join = _self_join()
     join.push(_rows((1, 10, 0.0, "add"), (2, 8, None, "remove"), (9, 8, None, "remove")))
@@ -175,12 +182,10 @@ def test_what_cannot_be_withdrawn_is_an_error_that_says_so() -> None:
     table = _rows((1, 1, 0.0, "add"))
     stream = ap.Stream(table, key="k", time="t", value="x", change="op", name="a")
     other = ap.Stream(table, key="k", time="t", value="x", name="b")
-    window = ap.CountWindow(3)
     calls: list[Any] = [
         lambda: ap.similarity_join(stream, other, epsilon=1.0, probability=0.5, window=5, how="left"),
         lambda: ap.nearest(stream, other, epsilon=1.0, window=5),
         lambda: ap.outliers(stream, epsilon=1.0, fewer_than=2, probability=0.5, window=5),
-        lambda: ap.window_aggregate(stream, {"x": "sum"}, window=window),
         lambda: ap.match_queries(stream, pa.table({"query": ["a"], "condition": ["x > 0"]}), probability=0.5),
         lambda: ap.sensor_join(stream, resolution=1.0, window=5),
     ]

@@ -10,6 +10,7 @@ from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -160,3 +161,26 @@ def test_a_batch_of_spark_rejects_what_withdraws_no_row(spark: SparkSession) -> 
         told = [(row["key"], row["reason"]) for row in ap.rejects(found).toArrow().to_pylist()]
         assert sorted(told) == [(3, "bad change"), (99, "no such row")]
         assert _pairs(found.toArrow()) == _pairs(_joined(whole, window))
+
+
+@pytest.mark.long
+def test_a_restart_of_spark_withdraws_rows_of_windows(spark: SparkSession, tmp_path: Path) -> None:
+    """Aggregates over two starts of a query, and of a batch: those of the rows that stand."""
+    whole = _table([row for batch in _BATCHES for row in batch])
+
+    def aggregated(frame: Any) -> Any:
+        stream = ap.Stream(frame, key="k", time="t", value="x", change="op", lateness="1 minute")
+        return ap.window_aggregate(stream, {"x": ["sum", "count"]}, window=ap.CountWindow(5))
+
+    expected = aggregated(whole).to_pylist()
+    assert sorted(aggregated(spark.createDataFrame(whole)).toArrow().to_pylist(), key=str) == sorted(expected, key=str)
+    (tmp_path / "in").mkdir()
+    sinks = [("parquet", {"path": str(tmp_path / name)}) for name in ("answers", "rejects")]
+    for i, batch in enumerate((_BATCHES[0], _BATCHES[1] + _BATCHES[2])):
+        pq.write_table(_table(batch), tmp_path / "in" / f"{i}.parquet")
+        result, last = aggregated(read_stream(spark, tmp_path / "in")), i == 1
+        trigger: Any = {} if last else {"trigger": {"availableNow": True}}
+        ap.start(result, *sinks, checkpoint=str(tmp_path / "checkpoint"), drain=last, **trigger).awaitTermination()
+    found, rejects = (read_written(tmp_path / name) for name in ("answers", "rejects"))
+    assert sorted(found.to_pylist(), key=str) == sorted(expected, key=str)
+    assert [(row["key"], row["reason"]) for row in rejects.to_pylist()] == [(99, "no such row")]

@@ -74,12 +74,14 @@ def encoding_of(
     motion: Motion | None = None,
     *,
     bursts: bool = False,
+    changes: bool = False,
 ) -> Encoding:
     """How the rows of one stream are read that looks for no partners; ``measure`` is the column of a delta window.
 
-    Rows may exist in ``bursts`` only where the call knows what to make of that.
+    Rows may exist in ``bursts``, and be withdrawn by ``changes``, only where the call knows what to make of that.
     """
-    refuse_changes([stream], "This call")
+    if not changes:
+        refuse_changes([stream], "This call")
     if not bursts:
         refuse_bursts([stream], "This call")
     name = stream.name or "stream"
@@ -102,6 +104,7 @@ def encoding_of(
         measure=measure,
         where=conditions_of(stream),
         motion=motion,
+        change=stream.change,
     )
     check_columns(encoding, schema)
     return encoding

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
     from appulse.engines.objects import ObjectsCall
     from appulse.model.objects import Objects
+    from appulse.operators.numbering import Sequencer
+
+    Held = Sequence[tuple[int, Objects]]  # rows by stream
 
 #: Of a log: withdrawals that wait.
 WAITING = b"w"
@@ -46,20 +49,54 @@ class Corrections:
 
     def settle(
         self,
-        came: list[tuple[int, Objects]],
+        came: Held,
         asked: Iterable[tuple[int, Objects]],
         before: int | None,
         held: Callable[[int, Objects], NDArray[np.bool_]],
-    ) -> tuple[list[tuple[int, Objects]], list[tuple[int, Objects]]]:
+        waiting: Held = (),
+    ) -> tuple[Held, Held]:
         """Of the rows that came those that stay, and of those that stood the rows that are withdrawn.
 
-        Rows before ``before`` were late in this step; rows that stood have to be ``held`` yet.
+        Rows before ``before`` were late in this step; rows that stood have to be ``held`` yet. Rows that are
+        ``waiting`` since earlier steps are among those that stay.
         """
-        wanted = [(i, withdrawals(rows, self._call.keys(i, rows), self._unsure(i, rows, before))) for i, rows in asked]
-        stay, gone = self.ledger.settle(came, wanted, held)
-        lost = sum(len(rows) for _, rows in came) - sum(len(rows) for _, rows in stay)
+        stay, gone = self.ledger.settle(came, self._wanted(asked, before), held, waiting)
+        lost = sum(len(rows) for _, rows in (*waiting, *came)) - sum(len(rows) for _, rows in stay)
         self._counts["withdrawn"] += lost + sum(len(rows) for _, rows in gone)
         return stay, gone
+
+    def ask(self, asked: Iterable[tuple[int, Objects]], before: int | None) -> None:
+        """Take in withdrawals where the operator itself holds all rows that may be meant."""
+        for stream, wanted in self._wanted(asked, before):
+            self.ledger.wait(stream, wanted)
+
+    def stands_of(
+        self, stream: int, held: Sequence[Objects], came: Sequence[Objects]
+    ) -> list[NDArray[np.bool_]] | None:
+        """Which rows stand, of those that the operator holds, part by part, and of those that came; None: all."""
+        if not self.ledger.waiting():
+            return None
+        stands = self.ledger.stands_of(stream, held, came)
+        self._counts["withdrawn"] += sum(int((~mask).sum()) for mask in stands)
+        return stands
+
+    def _wanted(self, asked: Iterable[tuple[int, Objects]], before: int | None) -> list[tuple[int, Withdrawals]]:
+        return [(i, withdrawals(rows, self._call.keys(i, rows), self._unsure(i, rows, before))) for i, rows in asked]
+
+    def settle_waiting(
+        self, numbering: Sequencer, came: Held, asked: Iterable[tuple[int, Objects]], before: int | None
+    ) -> Held:
+        """Of the rows that wait to be numbered, those that came among them, the ones that stay wait on.
+
+        Returns the rows that stood and are withdrawn.
+        """
+        waiting = numbering.waiting()
+        fresh = {id(rows) for _, rows in came}
+        earlier = [(stream, rows) for stream, rows in waiting if id(rows) not in fresh]
+        new = [(stream, rows) for stream, rows in waiting if id(rows) in fresh]
+        stay, gone = self.settle(new, asked, before, numbering.holds, earlier)
+        numbering.keep_waiting(stay)
+        return gone
 
     def lapse(self, before: int) -> list[pa.Table]:
         """Withdrawals of rows that can come no more, as rejects; those whose row has left are counted."""

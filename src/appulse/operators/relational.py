@@ -26,7 +26,7 @@ from appulse.model.uncertainty import Form
 from appulse.operators.attributes import Attribute
 from appulse.operators.bursts import impossible
 from appulse.operators.labels import LabelNumbers
-from appulse.operators.numbering import END, Released, Sequencer
+from appulse.operators.numbering import END, Released, Sequencer, Withdrawn
 from appulse.operators.output import Output, Watch
 from appulse.operators.percentiles import FREQUENT, PERCENTILES, least_share, share_of
 from appulse.windows.frames import Rule
@@ -75,6 +75,13 @@ class AggregatePlan:
     def by_time(self) -> bool:
         """Whether times say what is in a window, and numbers do not matter."""
         return self.rule is None or self.rule.kind == TUMBLE_TIME
+
+    @property
+    def spans(self) -> tuple[int] | None:
+        """For how long a row may be in a window, in microseconds; None where its number says that."""
+        if self.rule is None:
+            return (self.length,)
+        return (self.rule.size,) if self.rule.kind == TUMBLE_TIME else None
 
     @property
     def size(self) -> int:
@@ -198,6 +205,33 @@ class WindowAggregate:
         if advanced is not None:
             held, _, stays = advanced
             self._held = held.filter(stays)
+
+    def rows(self) -> list[Objects]:
+        """The rows waiting and held, part by part."""
+        return [*(part for _, part in self._numbering.waiting()), *([] if self._held is None else [self._held])]
+
+    def keep(self, stands: Sequence[NDArray[np.bool_]]) -> None:
+        """Of `rows`, part by part, only these ever came; rows that others pushed out do not come back."""
+        waiting = [part.filter(mask) for (_, part), mask in zip(self._numbering.waiting(), stands, strict=False)]
+        self._numbering.keep_waiting([(0, part) for part in waiting])
+        if self._held is None or stands[-1].all():
+            return
+        gone = self._held.filter(~stands[-1])
+        self._held = self._held.filter(stands[-1])
+        if not self.plan.by_time:
+            self._renumber(gone, self._held)
+
+    def _renumber(self, gone: Objects, held: Objects) -> None:
+        """Rows behind those that are gone move up."""
+        notes = self._numbering.withdraw([(0, gone)])
+        known = Withdrawn(self._groups.of(notes.group, len(notes)), notes.stream, notes.floor)
+        group, (place, floor) = self._groups.of(held.group, len(held)), _places(held)
+        none = np.zeros(len(held), np.int64)
+        place = known.renumber(group, none, place)[1]
+        assert self.plan.rule is not None  # noqa: S101 - else windows go by time
+        size = self.plan.rule.size
+        floor = place // size * size if self.plan.rule.kind == TUMBLE_ROWS else known.renumber(group, none, floor)[1]
+        self._held = self._placed_by(held, place, floor)
 
     def state(self) -> AggregateState:
         """What a new instance needs to go on from here."""

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from appulse.operators.store import WindowBuffer
 
     Keys = Callable[[int, Objects], Bytes]
-    Held = list[tuple[int, Objects]]  # rows by stream
+    Held = Sequence[tuple[int, Objects]]  # rows by stream
     Identity = tuple[int, bytes, bytes]  # time, key, group
 
 #: The group of rows of a window that are withdrawn: no row to come is in it.
@@ -179,35 +179,52 @@ class Ledger:
                 part.rows = replace(part.rows, number=numbers(stream, part.rows))
 
     def settle(
-        self, came: Held, asked: Sequence[tuple[int, Withdrawals]], held: Callable[[int, Objects], NDArray[np.bool_]]
+        self,
+        came: Held,
+        asked: Sequence[tuple[int, Withdrawals]],
+        held: Callable[[int, Objects], NDArray[np.bool_]],
+        waiting: Held = (),
     ) -> tuple[Held, Held]:
         """Of the rows that came those that stay, and of the rows that stood those that are withdrawn.
 
-        ``asked`` are new withdrawals, which wait if they find no row; rows that stood have to be ``held`` yet.
+        ``asked`` are new withdrawals, which wait if they find no row; rows that stood have to be ``held`` yet. Rows
+        that are ``waiting`` since earlier steps are among those that stay.
         """
         for stream, part in asked:
             self.wait(stream, part)
         if not any(map(len, self._waiting)):
-            return came, []
+            return [*waiting, *came], []
         stay, gone = [], []
-        for stream, waiting in enumerate(self._waiting):
-            fresh = [_Part(rows) for s, rows in came if s == stream]
-            if waiting:
-                found = self._settled(stream, Withdrawals.concat(waiting), fresh, partial(held, stream))
+        for stream, wanted in enumerate(self._waiting):
+            earlier, fresh = ([_Part(rows) for s, rows in parts if s == stream] for parts in (waiting, came))
+            if wanted:
+                found = self._settled(stream, self._parts[stream], earlier, fresh, partial(held, stream))
                 gone += [(stream, rows) for rows in found]
-            stay += [(stream, part.standing) for part in fresh if part.stands.any()]
+            stay += [(stream, part.standing) for part in (*earlier, *fresh) if part.stands.any()]
         return stay, gone
 
+    def stands_of(self, stream: int, old: Sequence[Objects], fresh: Sequence[Objects]) -> list[NDArray[np.bool_]]:
+        """Which rows stand, of those that their keeper holds and of those that come to them, part by part."""
+        parts = [_Part(rows) for rows in old], [_Part(rows) for rows in fresh]
+        if self._waiting[stream]:
+            self._settled(stream, [], *parts, lambda rows: np.ones(len(rows), bool))
+        return [part.stands for own in parts for part in own]
+
     def _settled(
-        self, stream: int, wanted: Withdrawals, fresh: list[_Part], held: Callable[[Objects], NDArray[np.bool_]]
+        self,
+        stream: int,
+        old: list[_Part],
+        waiting: list[_Part],
+        fresh: list[_Part],
+        held: Callable[[Objects], NDArray[np.bool_]],
     ) -> list[Objects]:
-        """Rows that stood and are withdrawn; those that came and are do not stand."""
-        old = self._parts[stream]
-        parts = [*old, *fresh]
+        """Rows that stood and are withdrawn; those that wait, or came, and are do not stand."""
+        wanted = Withdrawals.concat(self._waiting[stream])
+        parts = [*old, *waiting, *fresh]
         begins = np.cumsum([0, *(len(part.rows) for part in parts)])
         some, at = [], []
         for part, begin in zip(parts, begins.tolist(), strict=False):
-            near = self._near(stream, part, wanted, None if part in fresh else held)
+            near = self._near(stream, part, wanted, held if part in old else None)
             if len(near):
                 rows = part.rows.take(near)
                 some.append(replace(rows, key=self._keys(stream, rows), number=None, frame=None))
@@ -215,7 +232,7 @@ class Ledger:
         named = _Named.of(some, at)
         # Those that know the values of their rows choose first.
         wanted = wanted.take(np.argsort(wanted.does != WITHDRAWS, kind="stable"))
-        before = int(begins[len(old)])
+        before = int(begins[len(old) + len(waiting)])
         found = np.array([named.taken(one, before) for one in _asked(wanted)], np.int64)
         unmet = wanted.filter(found < 0)
         self._waiting[stream] = [unmet] if len(unmet) else []

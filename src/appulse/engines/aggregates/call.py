@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from appulse.arguments import NAME, mapping, one_of, several
-from appulse.engines.bucket import ROWS
+from appulse.engines.bucket import NEVER, ROWS
 from appulse.engines.carrying import refuse_carry
 from appulse.engines.local import Local
 from appulse.engines.meaning import of_call, of_stream, of_types
@@ -19,6 +19,7 @@ from appulse.engines.objects import ObjectsBucket, ObjectsCall, packed
 from appulse.engines.options import Options, options_of
 from appulse.engines.schemas import check_bursts, column_type, encoding_of, group_columns, is_joined, known_dimensions
 from appulse.engines.spark.codec import unpack
+from appulse.engines.withdrawing import WAITING, Corrections
 from appulse.errors import BadArgument, NotBuilt, nearest
 from appulse.model.columns import is_list
 from appulse.model.encode import infer_dimensions
@@ -39,7 +40,7 @@ from appulse.windows.definitions import DeltaWindow, TimeWindow, Window
 from appulse.windows.frames import meaning_of, rule_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from numpy.typing import NDArray
 
@@ -129,7 +130,7 @@ def resolve_aggregate(
     name, schema = stream.name or "stream", table.schema
     refuse_carry([stream], "window_aggregate", "an aggregate is about many rows")
     measure = window.column if isinstance(window, DeltaWindow) and window.confidence is None else None
-    encoding = encoding_of(stream, schema, measure, bursts=True)
+    encoding = encoding_of(stream, schema, measure, bursts=True, changes=True)
     check_bursts([stream], window)
     model = encoding.held_as
     if isinstance(stream.value, Position):
@@ -234,6 +235,8 @@ class AggregateBucket(ObjectsBucket):
     def __init__(self, call: AggregateCall) -> None:
         super().__init__(call)
         self.operator = WindowAggregate(call.plan)
+        self.corrections = Corrections.of(call, call.plan.spans, self.counts)
+        self.behind: int | None = None  # rows of the step at hand before this are late
         self._ended = False
 
     def __len__(self) -> int:
@@ -246,25 +249,56 @@ class AggregateBucket(ObjectsBucket):
 
     @property
     def due(self) -> int | None:
-        """The least time that ticks have to be complete beyond for anything to be answered."""
-        return self.operator.due
+        """The least time that ticks have to be complete beyond for anything to be answered, or withdrawals to lapse."""
+        waits = None if self.corrections is None else self.corrections.ledger.oldest_waiting
+        return min((time for time in (self.operator.due, waits) if time is not None), default=None)
 
     def answer(self, *, ended: bool) -> list[pa.Table]:
         """The aggregates of windows whose ticks are complete."""
         self._ended, capped = ended, self.operator.capped
         self.operator.output = self.output
-        found = self.operator.push([rows for _, rows in self.came], self.complete, ended=ended)
+        found = self.operator.push(self._standing(), self.complete, ended=ended)
         self.counts["capped"] += self.operator.capped - capped
+        if self.corrections is not None:
+            self.rejected += self.corrections.lapse(self.complete)
         return [aggregate_table(found, self.call)] if len(found.time) else []
+
+    def late_before(self, limit: int | None) -> int | None:
+        """Rows before this are late; None where none can be."""
+        self.behind = super().late_before(limit)
+        return self.behind
+
+    def _standing(self) -> list[Objects]:
+        """The rows that came and stay; those that are withdrawn are in no window from now on."""
+        came = [rows for _, rows in self.came]
+        if self.corrections is None:
+            return came
+        self.corrections.ask(self.asked, self.behind)
+        held = self.operator.rows()
+        stands = self.corrections.stands_of(0, held, came)
+        if stands is None:
+            return came
+        self.operator.keep(stands[: len(held)])
+        return [rows.filter(mask) for rows, mask in zip(came, stands[len(held) :], strict=True) if mask.any()]
+
+    def blocks(self, batches: Iterable[tuple[int, Objects]]) -> list[bytes]:
+        """Rows by stream as blocks, and those that withdraw others."""
+        return [*super().blocks(batches), *super().blocks(self.asked)]
 
     def step(self) -> tuple[list[int], Mapping[str, NDArray[Any]]]:
         """All ticks before ``complete`` were there."""
-        return [self.complete, self._ended], {}
+        return [self.complete, self._ended, NEVER if self.behind is None else self.behind], {}
 
     def redo(self, numbers: list[int], _: Mapping[str, NDArray[Any]], given: Blobs) -> None:
         """Take the same step without aggregating."""
-        complete, ended = numbers
-        self.operator.apply([unpack(block)[2] for block in given[ROWS]], complete, ended=bool(ended))
+        complete, ended, *behind = numbers  # logs of versions without withdrawals end there
+        self.behind = next((time for time in behind if time > NEVER), None)
+        rows = [(stream, objects) for stream, _, objects in map(unpack, given[ROWS])]
+        self.came = [(stream, part) for stream, part in rows if part.change is None]
+        self.asked = [(stream, part) for stream, part in rows if part.change is not None]
+        self.operator.apply(self._standing(), complete, ended=bool(ended))
+        if self.corrections is not None:
+            self.corrections.lapse(complete)
 
     def whole(self) -> tuple[list[int], Mapping[str, NDArray[Any]], list[bytes]]:
         """Rows that wait, and rows that windows hold."""
@@ -272,6 +306,8 @@ class AggregateBucket(ObjectsBucket):
         held = [] if state.held is None else [state.held]
         parts = [(part, _WAITS) for part in state.waiting] + [(part, _HELD) for part in held]
         blocks = [block for part, lane in parts for block, _ in packed(part, 0, lane)]
+        if self.corrections is not None:
+            blocks += self.corrections.blocks()
         return [state.newest], state.numbering, blocks
 
     def resume(self, numbers: list[int], arrays: Mapping[str, NDArray[Any]], given: Blobs) -> None:
@@ -280,6 +316,8 @@ class AggregateBucket(ObjectsBucket):
         held = [objects for lane, objects in rows if lane == _HELD]
         waits = [objects for lane, objects in rows if lane == _WAITS]
         self.operator.restore(AggregateState(waits, Objects.concat(held) if held else None, numbers[0], arrays))
+        if self.corrections is not None:
+            self.corrections.recall(given[WAITING])
 
 
 class LocalAggregate(Local[Objects]):

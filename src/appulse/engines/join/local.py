@@ -35,7 +35,7 @@ from appulse.operators.whole import WholeJoin
 from appulse.operators.workers import Workers, cores
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
     from numpy.typing import NDArray
@@ -138,7 +138,7 @@ class JoinBucket(ObjectsBucket):
         self.output.add(len(answers))
         return answers
 
-    def _settled(self) -> tuple[list[tuple[int, Objects]], list[Answers]]:
+    def _settled(self) -> tuple[Sequence[tuple[int, Objects]], list[Answers]]:
         """Under time windows: the rows that came and stay, and the pairs of those that are withdrawn."""
         assert self.corrections is not None  # noqa: S101 - asked before
         came, gone = self.corrections.settle(self.came, self.asked, self.behind, self._still_held)
@@ -159,8 +159,7 @@ class JoinBucket(ObjectsBucket):
         if self.corrections is None or self.numbering is None:
             return []
         ledger, numbering = self.corrections.ledger, self.numbering
-        waiting, gone = self.corrections.settle(numbering.waiting(), self.asked, self.behind, numbering.holds)
-        numbering.keep_waiting(waiting)
+        gone = self.corrections.settle_waiting(numbering, self.came, self.asked, self.behind)
         if not gone:
             return []
         notes = numbering.withdraw(gone)

@@ -7,7 +7,7 @@ have copies of it are sent the row itself or, where rows are numbered, its numbe
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from appulse.engines.bucket import LAST, NEVER, ROWS, STATE, set_clock
 from appulse.engines.objects import ObjectsBucket
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from appulse.engines.spark.tiling import Tiling
     from appulse.model.objects import Objects
 
-Held = list[tuple[int, "Objects"]]
+Held: TypeAlias = "Sequence[tuple[int, Objects]]"
 #: Of a log: rows that stand.
 STANDING = b"l"
 
@@ -184,8 +184,7 @@ class NumberedLedgerBucket(NumberBucket):
     def _withdraw(self) -> None:
         """Forget rows that wait or stand; every tile learns the numbers of those that do."""
         numbering, ledger = self.numbering, self.corrections.ledger
-        waiting, gone = self.corrections.settle(numbering.waiting(), self.asked, self._behind, numbering.holds)
-        numbering.keep_waiting(waiting)
+        gone = self.corrections.settle_waiting(numbering, self.came, self.asked, self._behind)
         self._notes = []
         if gone:
             notes = numbering.withdraw(gone)
@@ -226,16 +225,18 @@ class NumberedLedgerBucket(NumberBucket):
             return
         self.complete, behind = arrays["settings"].tolist()
         self._behind = None if behind == NEVER else behind
-        came, self.asked = _parted(self.unpack(block) for block in blocks if block[:1] == ROWS)
-        for stream, rows in came:
+        self.came, self.asked = _parted(self.unpack(block) for block in blocks if block[:1] == ROWS)
+        for stream, rows in self.came:
             self.hold(stream, rows)
         self.answer(ended=False)
         set_clock(self.clock, arrays["clock"].tolist())
-        self.sent, self.rejected, self.asked = [], [], []
+        self.came, self.sent, self.rejected, self.asked = [], [], [], []
         self.counts.clear()
 
 
-def _parted(batches: Iterable[tuple[int, Objects]]) -> tuple[Held, Held]:
+def _parted(
+    batches: Iterable[tuple[int, Objects]],
+) -> tuple[list[tuple[int, Objects]], list[tuple[int, Objects]]]:
     """Rows that are added, and rows that withdraw others."""
     came, asked = [], []
     for stream, rows in batches:
