@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, TypeAlias
 
 from appulse.api.results import SparkResult
@@ -16,6 +17,7 @@ from appulse.arguments import (
     function,
     instance,
     mapping,
+    several,
     whole,
 )
 from appulse.engines.options import Partitions
@@ -37,6 +39,9 @@ def _session(value: Any) -> Any:
 _OPTIONS = mapping(TEXT, ANYTHING, "a dict of options")
 _FORMAT = Kind("a ('format', {options}) pair such as ('parquet', {'path': 'out/pairs'})", _pair)
 _Sink: TypeAlias = Annotated[Any, either(_FORMAT, function("batch frame", "batch id"))]
+_Alerts: TypeAlias = Annotated[
+    Sequence[Any], several(_FORMAT, "pairs such as ('webhook', {'url': 'https://host/hook'})")
+]
 _OnBatch: TypeAlias = Annotated[Any, function("the metrics of a batch")]
 _Cores: TypeAlias = Annotated[int, whole(1, 1 << 16)]
 _Setting: TypeAlias = Annotated[
@@ -54,6 +59,7 @@ def start(
     sink: _Sink,
     rejects: _Sink | None = None,
     *,
+    alerts: _Alerts = (),
     checkpoint: Name,
     partitions: Partitions | None = None,
     drain: bool = False,
@@ -65,6 +71,11 @@ def start(
     written exactly once, functions and Kafka at least once. ``drain=True`` takes what is available now,
     answers what is held and closes the checkpoint.
 
+    ``alerts`` are pairs such as ``("webhook", {"url": "https://host/hook"})`` and ``("kafka", {...})``: answers of each
+    micro-batch go there one by one, beside the sink, with ``only={"event": ["enter"]}`` those with such values. At
+    least once, under a ``message_id`` that another attempt gives, too; what is not taken after retries goes to a file
+    of dead letters. Text of options may be ``{"env": "NAME"}``. See docs/operating.md.
+
     >>> pairs = ap.similarity_join(left, right, epsilon=50, probability=0.9, window="1 minute")  # doctest: +SKIP
     >>> sinks = ("parquet", {"path": "pairs"}), ("json", {"path": "rejects"})
     >>> query = ap.start(pairs, *sinks, checkpoint="checkpoint", drain=True)  # doctest: +SKIP
@@ -73,7 +84,7 @@ def start(
     from appulse.engines.spark.start import start as start_query
 
     return start_query(
-        result, sink, rejects, checkpoint=checkpoint, partitions=partitions, drain=drain, trigger=trigger
+        result, sink, rejects, alerts=alerts, checkpoint=checkpoint, partitions=partitions, drain=drain, trigger=trigger
     )
 
 

@@ -82,6 +82,11 @@ class Job:
         """Format and options of the rejects, if they are kept."""
         return None if self.table.rejects is None else self.table.rejects.spark(self.place)
 
+    @property
+    def alerts(self) -> list[tuple[str, dict[str, Any]]]:
+        """Kinds and options of what sends alerts."""
+        return [one.spark(self.place) for one in self.table.alerts]
+
     def missing(self) -> list[Problem]:
         """The sources that have no files yet, as far as this machine can tell."""
         table = self.table
@@ -174,6 +179,7 @@ def run(
         build(job, spark),
         job.sink,
         job.rejects,
+        alerts=job.alerts,
         checkpoint=checkpoint,
         partitions=job.table.partitions,
         drain=drain,

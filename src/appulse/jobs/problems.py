@@ -37,7 +37,8 @@ _WANTED = {
 _KINDS = {str: "text", bool: "a truth value", int: "a number", float: "a number", list: "a list", dict: "a table"}
 
 # Tables that have one name in the file and several shapes, by their format.
-_VARIANTS = ("SourceTable", "TopicsTable", "ReplayTable", "FilesSink", "TableSink", "TopicSink")
+_ALERTS = ("WebhookTable", "TopicAlertTable")
+_VARIANTS = ("SourceTable", "TopicsTable", "ReplayTable", "FilesSink", "TableSink", "TopicSink", *_ALERTS)
 _FURTHER = {"SourceTable": ("kafka", "replay"), "FilesSink": ("jdbc", "kafka")}
 
 

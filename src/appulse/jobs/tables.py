@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from appulse.api.readings import columns_of
 from appulse.engines.options import Options
 from appulse.errors import nearest
+from appulse.jobs.alerts import Alerts
 from appulse.jobs.association import AssignTable, NearestTable, OutliersTable
 from appulse.jobs.fences import FenceEventsTable
 from appulse.jobs.fields import GroupedEpsilon, Metric, Number, OneOrMore, Place, Scale, Table, Text
@@ -142,6 +143,7 @@ class JobTable(Table):
     max_output: Annotated[int, Field(ge=1)] | None = None
     prepare: Text | None = None
     limits: LimitsTable | None = None
+    alerts: Alerts = []
 
     @model_validator(mode="before")
     @classmethod

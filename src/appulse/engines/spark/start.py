@@ -13,6 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the usual name of this mo
 
 from appulse.engines.arriving import FEWEST_ROWS
 from appulse.engines.results import names_of_metrics
+from appulse.engines.spark.alerting import Alert, alerts_of
 from appulse.engines.spark.checkpoint import Checkpoint
 from appulse.engines.spark.failures import Query, writing
 from appulse.engines.spark.lock import CheckpointLock
@@ -41,6 +42,7 @@ def start(
     sink: Any,
     rejects: Any = None,
     *,
+    alerts: Sequence[Any] = (),
     checkpoint: str,
     partitions: int | None = None,
     drain: bool = False,
@@ -65,7 +67,7 @@ def start(
     with writing(f"the checkpoint {checkpoint}"):
         lock = CheckpointLock(place.folder)
     try:
-        query = _started(known, place, sink, rejects, partitions, drain=drain, trigger=trigger)
+        query = _started(known, place, (sink, rejects, alerts), partitions, drain=drain, trigger=trigger)
     except BaseException:
         lock.release()
         raise
@@ -76,14 +78,14 @@ def start(
 def _started(
     known: SparkResult,
     place: Checkpoint,
-    sink: Any,
-    rejects: Any,
+    sinks: tuple[Any, Any, Sequence[Any]],
     partitions: int | None,
     *,
     drain: bool,
     trigger: dict[str, Any] | None,
 ) -> Query:
-    """The query, over the tiles that its checkpoint has."""
+    """The query, over the tiles that its checkpoint has; ``sinks`` are those of answers, rejects and alerts."""
+    sink, rejects, alerts = sinks
     wanted = known.tiling
     if partitions is not None and partitions != wanted.latest.tiles:
         wanted = wanted.over(partitions)
@@ -102,6 +104,7 @@ def _started(
         sink_of(sink, "sink", place.id),
         None if rejects is None else sink_of(rejects, "rejects", place.id),
         before,
+        alerts_of(alerts, place.id, checkpoint=place.path, answers=known.answers),
     )
     writer = known.rows.writeStream.foreachBatch(write).option("checkpointLocation", place.path)
     with writing(f"the checkpoint {place.path}"):
@@ -203,6 +206,7 @@ def _batch_writer(
     answers: Sink,
     rejects: Sink | None,
     before: Mapping[str, T.StructType],
+    alerts: Sequence[Alert],
 ) -> Callable[[DataFrame, int], None]:
     """What writes a batch. ``before`` are the tags of the rejects of calls before, with their columns.
 
@@ -215,7 +219,7 @@ def _batch_writer(
 
     def write(given: DataFrame, number: int) -> None:
         batch = given if judge is None else judge(given, number)
-        if rejects is not None or not once:
+        if rejects is not None or alerts or not once:
             batch = batch.persist()
         metrics = cache(lambda: _observed(result, query()) if once else _collected(batch, before))
         try:
@@ -225,6 +229,9 @@ def _batch_writer(
                 lambda: bool(metrics()["answers"] or metrics()["left"] or number == 0),
                 lambda: metrics()["answers"] + metrics()["left"],
             )
+            if metrics()["answers"] or metrics()["left"]:
+                for alert in alerts:
+                    alert(select_tag(batch, "answer", result.answers), number)
             place.saw(metrics()["newest"])
             _warn_late(result, metrics())
             if judge is not None:
