@@ -2,7 +2,7 @@ PYTHON ?= python3
 SETUP := $(PYTHON) tools/setup.py
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-spark lint lock docs-check site clean
+.PHONY: help demo test test-long test-spark lint lock docs-check site package clean
 
 help: ## say what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,6 +31,10 @@ docs-check: ## run the examples of README and docs, check their links
 site: ## build the docs as a site in out/site, warnings as errors, links checked
 	@$(SETUP) site
 
+package: ## build wheel and sdist in dist, check them, list what they need
+	@rm -rf dist
+	@$(SETUP) package
+
 clean: ## remove the environment and every cache of the checkout
-	@rm -rf .venv .venv-spark-* .venv-rivals .venv-site .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+	@rm -rf .venv .venv-spark-* .venv-rivals .venv-site .venv-package .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
 	@find src tests tools benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -8,10 +8,11 @@
     python3 tools/setup.py test-spark 4.2 [...]
         the tests of every version on PySpark 4.2 and this Python, in an environment beside `.venv`
     python3 tools/setup.py site             the docs as a site in out/site, in an environment of its own
+    python3 tools/setup.py package          wheel and sdist in dist, checked, with a list of what is in them; likewise
 
-Needs Python 3.11 or later and nothing else. What is installed is what `requirements.lock` (`tools/site.lock` for the
-site) names, checked against its hashes. A second call finds everything in place and takes no time; an interrupted one
-starts over where it must.
+Needs Python 3.11 or later and nothing else. What is installed is what `requirements.lock` names (`tools/site.lock` and
+`tools/package.lock` for the last two), checked against its hashes. A second call finds everything in place and takes no
+time; an interrupted one starts over where it must.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ if TYPE_CHECKING:
 OLDEST = (3, 11)
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = ROOT / "requirements.lock"
-SITE_LOCK = ROOT / "tools" / "site.lock"
+#: Commands with an environment of their own, `.venv-NAME`, of what `tools/NAME.lock` names; without appulse.
+APART = ("site", "package")
+TOOLS = ROOT / "tools"
 SPARK = "pyspark"
 
 # The sdists among the requirements are built with this one, from the lock like all the rest.
@@ -68,10 +71,15 @@ COMMANDS: dict[str, list[list[str]]] = {
     "lock": [
         [*COMPILE.split(), "make lock", "--all-extras", "pyproject.toml", "-o", LOCK.name],
         [*COMPILE.split(), "make lock", "tools/site.in", "-o", "tools/site.lock"],
+        [*COMPILE.split(), "make lock", "tools/package.in", "-o", "tools/package.lock"],
     ],
     "site": [
         ["sphinx-build", "-W", "--keep-going", "-q", "-b", "html", "-d", "out/.doctrees", "docs", "out/site"],
         ["python", "tools/check_site.py", "out/site"],
+    ],
+    "package": [
+        ["python", "-m", "build", "--no-isolation", "--outdir", "dist"],
+        ["python", "tools/check_package.py", "dist"],
     ],
     "docs-check": [["python", "tools/check_docs.py"]],
 }
@@ -83,12 +91,12 @@ class Environment:
 
     folder: Path
     spark: str = ""
-    site: bool = False
+    apart: str = ""
 
     @property
     def lock(self) -> Path:
         """What is installed in it."""
-        return SITE_LOCK if self.site else LOCK
+        return TOOLS / f"{self.apart}.lock" if self.apart else LOCK
 
     @property
     def python(self) -> Path:
@@ -112,8 +120,8 @@ def main(arguments: list[str]) -> int:
     venv = Environment(ROOT / ".venv")
     if name == "test-spark":
         venv, rest = spark_environment(rest[0] if rest else ""), rest[1:]
-    if name == "site":
-        venv = Environment(ROOT / ".venv-site", site=True)
+    if name in APART:
+        venv = Environment(ROOT / f".venv-{name}", apart=name)
     if name == "bench" and rest:
         programs, rest = [["python", "-m", f"benchmarks.{rest[0]}"]], rest[1:]
     elif name in COMMANDS:
@@ -189,7 +197,7 @@ def set_up(venv: Environment) -> None:
         if found.get("requirements") != wanted["requirements"]:
             say("installing the locked requirements; the first time takes a minute or two")
             install_requirements(venv)
-        if not venv.site:
+        if not venv.apart:
             install_appulse(venv)
         venv.stamp.write_text(json.dumps(wanted))
         venv.unfinished.unlink()
@@ -244,7 +252,7 @@ def install_appulse(venv: Environment) -> None:
 
 def install_requirements(venv: Environment) -> None:
     """Install the lock: the builder first, so that sdists are built with it and not with whatever is newest today."""
-    if venv.site:
+    if venv.apart:
         pip(venv, "--require-hashes", "--only-binary", ":all:", "--requirement", str(venv.lock))
         return
     builder, rest = venv.folder / "builder.lock", LOCK

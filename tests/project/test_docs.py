@@ -11,6 +11,7 @@ from appulse.jobs import validate
 from appulse.model import defects
 from tools import errors as error_pages
 from tools import figures, reference
+from tools.measure import documented
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -54,6 +55,10 @@ def test_every_reason_of_a_reject_has_a_cause_and_a_remedy() -> None:
     named = {value for name, value in vars(defects).items() if name.isupper() and isinstance(value, str)}
     assert set(defects.REASONS) == named - {defects.UNDECODED}
     assert all(cause and remedy for cause, remedy in defects.REASONS.values())
+
+
+def test_every_public_function_and_class_has_an_example() -> None:
+    assert not [name for name, value in documented().items() if ">>>" not in (value.__doc__ or "")]
 
 
 def test_every_named_error_is_on_the_page_and_the_refusal_of_spark_in_its_words() -> None:

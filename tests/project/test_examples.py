@@ -26,10 +26,6 @@ def test_the_example_of_a_docstring_runs(name: str) -> None:
         assert runner.run(one, out=told.append).failed == 0, "".join(told)
 
 
-def test_every_public_function_and_class_has_an_example() -> None:
-    assert not [name for name, value in PUBLIC.items() if ">>>" not in (value.__doc__ or "")]
-
-
 def test_help_names_the_arguments_and_columns_of_a_join() -> None:
     page = pydoc.plain(pydoc.render_doc(ap.similarity_join))
     assert all(f"``{name}``" in page for name in ("epsilon", "probability", "window", "how", "emit"))

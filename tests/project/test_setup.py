@@ -179,7 +179,7 @@ def test_lock_pins_every_dependency_with_hashes_and_no_address() -> None:
 def test_the_site_has_an_environment_of_its_own_without_appulse(
     checkout: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(setup, "SITE_LOCK", tmp_path / "site.lock")
-    setup.SITE_LOCK.write_text("sphinx==9.0 \\\n    --hash=sha256:00\n")
-    setup.set_up(setup.Environment(tmp_path / ".venv-site", site=True))
-    assert [flags[-1] for flags in checkout] == [str(setup.SITE_LOCK)]
+    monkeypatch.setattr(setup, "TOOLS", tmp_path)
+    (tmp_path / "site.lock").write_text("sphinx==9.0 \\\n    --hash=sha256:00\n")
+    setup.set_up(setup.Environment(tmp_path / ".venv-site", apart="site"))
+    assert [flags[-1] for flags in checkout] == [str(tmp_path / "site.lock")]
