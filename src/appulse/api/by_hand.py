@@ -123,6 +123,11 @@ class ByHand(ABC, Generic[Engine]):
         found: pa.Table = self._taken_rejects(self._engine)
         return found
 
+    def counted(self) -> dict[str, int]:
+        """What a join or encounters counted in the last push: candidates, and which test decided about them."""
+        engine: Any = self._engine
+        return engine.counted() if hasattr(engine, "counted") else {}
+
     def state(self) -> dict[str, int]:
         """What is held now: ``state_rows``, and ``state_bytes``, roughly; standing queries where rows are not held."""
         if self._engine is None:

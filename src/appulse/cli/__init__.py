@@ -16,6 +16,7 @@ from appulse.cli.pack import pack
 from appulse.cli.plan import plan
 from appulse.cli.report import report
 from appulse.cli.run import run
+from appulse.cli.serve import serve
 from appulse.cli.validate import validate
 
 __all__ = ["app", "main"]
@@ -32,6 +33,7 @@ CODES = {
 #: How each command is called, shown by its ``--help``.
 EXAMPLES = {
     run: ("appulse run job.toml", "appulse run job.toml --drain --json > batches.jsonl"),
+    serve: ("appulse serve job.toml", "appulse serve fences.toml encounters.toml --port 8765"),
     validate: ("appulse validate job.toml", "appulse validate job.toml --json"),
     plan: ("appulse plan job.toml",),
     explain: ("appulse explain job.toml", "appulse explain job.toml --rows 100000"),
@@ -54,7 +56,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for command in (run, validate, plan, explain, match, discover, report, demo, doctor, pack):
+for command in (run, serve, validate, plan, explain, match, discover, report, demo, doctor, pack):
     shown = ["Examples:", *EXAMPLES[command]] if command in EXAMPLES else []
     app.command(epilog="\n\n".join(shown) or None)(command)
 

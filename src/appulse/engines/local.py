@@ -74,6 +74,10 @@ class Local(Generic[R]):
         self._rejects.clear()
         return found
 
+    def counted(self) -> dict[str, int]:
+        """What the last step counted: candidates, and which test decided about them."""
+        return dict(self.bucket.counts)
+
     def _admit(self, tables: Mapping[str, pa.Table]) -> None:
         """Take in rows; nothing is kept before all of it is known to be good."""
         call = self.call

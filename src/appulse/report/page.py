@@ -24,11 +24,15 @@ __all__ = ["empty", "notes", "page", "plain", "rounded", "table"]
 _UNSAFE = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
 
 
-def page(title: str, body: str, data: Any, script: str) -> str:
-    """The page: ``body`` is markup, ``title`` is text, ``data`` is plain, ``script`` names a file beside this one."""
+def page(title: str, body: str, data: Any, script: str, *, connects: bool = False) -> str:
+    """The page: ``body`` is markup, ``title`` is text, ``data`` is plain, ``script`` names a file beside this one.
+
+    With ``connects`` the script may ask the server that the page comes from.
+    """
     code = _asset(script) if script else ""
     allowed = f"'sha256-{b64encode(sha256(code.encode()).digest()).decode()}'" if script else "'none'"
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src {allowed}; base-uri 'none'; form-action 'none'"
+    policy += "; connect-src 'self'" if connects else ""
     return "\n".join(
         [
             "<!doctype html>",

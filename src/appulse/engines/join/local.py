@@ -218,6 +218,7 @@ class LocalJoin(Local[Objects]):
             refuse_in_order(call.encodings)
         super().__init__(JoinBucket(call, standing=standing))
         self._suspected = False
+        self._counted: dict[str, int] = {}
 
     @property
     def call(self) -> JoinCall:
@@ -240,6 +241,11 @@ class LocalJoin(Local[Objects]):
             if bucket.over is not None:
                 operator.advance(bucket.over)
         return to_table(operator.standing.pairs, replace(self.call, plan=replace(plan, changes=False)))
+
+    def counted(self) -> dict[str, int]:
+        """What was counted since the call before: candidates, and which test decided about them."""
+        before, self._counted = self._counted, dict(self.operator.counts)
+        return {name: count - before.get(name, 0) for name, count in self._counted.items()}
 
     def observed(self) -> JoinCall:
         """The call, with what it did so far."""

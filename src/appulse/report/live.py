@@ -1,0 +1,245 @@
+"""What a page shows of a job while it runs: rows, answers and rejects of each step as short messages in plain JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from appulse.errors import BadArgument
+from appulse.model.columns import floats, is_numeric
+from appulse.model.geometries import geometries_of, read, shapely_module
+from appulse.model.regions import QUERY, REGION, radii_of
+from appulse.model.times import is_time, to_micros
+from appulse.model.uncertainty import Ball, Exact, Gaussian, Position
+from appulse.report.page import plain, rounded
+from appulse.report.tracks import DEGREE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from appulse.model.stream import Stream
+
+__all__ = ["BINS", "Shown", "outlines_of"]
+
+#: Of the histogram of probabilities.
+BINS = 20
+MOST_EVENTS, MOST_REJECTS, MOST_THINGS, MOST_FENCES = 60, 10, 2_000, 5_000
+_TIMES = ("time", "closest_time", "end", "left_time", "right_time", "start")
+_FACTS = (("distance", "{:.4g}{}"), ("closest_distance", "{:.4g}{}"), ("seconds_within", "{:.0f} s within"))
+
+
+@dataclass
+class Shown:
+    """One job on a page: ``name`` and ``operator`` are text; ``fences`` have columns query and region."""
+
+    name: str
+    operator: str
+    streams: Sequence[Stream]
+    fences: pa.Table | None = None
+    sensors: tuple[pa.Table, str, Position | None] | None = None  # places, the column of keys, and what degrees are
+    _totals: dict[str, int] = field(default_factory=lambda: {"rows": 0, "answers": 0, "rejects": 0})
+    _histogram: NDArray[np.int64] = field(default_factory=lambda: np.zeros(BINS, np.int64))
+    _counted: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def earth(self) -> bool:
+        """Whether places are in degrees."""
+        if self.sensors is not None:
+            return self.sensors[2] is not None
+        return any(isinstance(stream.value, Position) for stream in self.streams)
+
+    @cached_property
+    def hello(self) -> dict[str, Any]:
+        """What a page has to know before the first step."""
+        told: dict[str, Any] = {
+            "name": self.name,
+            "operator": self.operator.replace("_", " "),
+            "streams": [stream.name for stream in self.streams],
+            "earth": self.earth,
+            "fences": [] if self.fences is None else outlines_of(self.fences, earth=self.earth),
+            "sensors": [] if self.sensors is None else self._sensors(*self.sensors),
+        }
+        return told
+
+    def step(
+        self,
+        rows: Mapping[str, pa.Table],
+        answers: pa.Table,
+        rejects: pa.Table | None,
+        counted: Mapping[str, int] | None = None,
+        state: Mapping[str, int] | None = None,
+    ) -> dict[str, Any]:
+        """The message of a step, with sums since the first."""
+        self._totals["rows"] += sum(map(len, rows.values()))
+        self._totals["answers"] += len(answers)
+        self._totals["rejects"] += 0 if rejects is None else len(rejects)
+        if "probability" in answers.column_names and len(answers):
+            chance = floats(answers["probability"])
+            chance = chance[np.isfinite(chance)]
+            self._histogram += np.histogram(chance, BINS, (0.0, 1.0))[0]
+        for name, count in (counted or {}).items():
+            self._counted[name] = self._counted.get(name, 0) + count
+        things = [one for stream in self.streams if stream.name in rows for one in self._things(stream, rows)]
+        told: dict[str, Any] = {
+            "things": things,
+            "now": self._now(rows),
+            "events": self._events(answers),
+            "rejects": [] if rejects is None else _some(rejects, MOST_REJECTS),
+            "totals": dict(self._totals),
+            "histogram": self._histogram.tolist(),
+            "counted": self._counted,
+            "state": dict(state or {}),
+        }
+        return told
+
+    def _now(self, rows: Mapping[str, pa.Table]) -> Any:
+        """The newest time of some rows, in milliseconds, and whether it is one of a clock; None without rows."""
+        newest = None
+        for stream in self.streams:
+            table = rows.get(str(stream.name))
+            if table is None or not len(table) or stream.time not in table.column_names:
+                continue
+            micros, null, strange = to_micros(table[stream.time].combine_chunks(), stream.unit)
+            known = micros[~(null | strange)]
+            if len(known):
+                newest = max(int(known.max()), newest or int(known.max()))
+        stamped = any(is_time(t.schema.field(s.time).type) for s in self.streams if (t := rows.get(str(s.name))))
+        return None if newest is None else [newest // 1000, stamped]
+
+    def _things(self, stream: Stream, rows: Mapping[str, pa.Table]) -> list[list[Any]]:
+        """The newest place of each thing of some rows: its number of stream, key, x, y and error."""
+        found = _places(stream, rows[str(stream.name)])
+        if found is None:
+            return []
+        keys, (x, y, error) = found
+        last = {key: i for i, key in enumerate(keys) if key is not None and np.isfinite(x[i]) and np.isfinite(y[i])}
+        at = list(last.values())[-MOST_THINGS:]
+        place = [str(one.name) for one in self.streams].index(str(stream.name))
+        columns = rounded(x[at], 8), rounded(y[at], 8), rounded(error[at], 4)
+        return [[place, keys[i], *spot] for i, *spot in zip(at, *columns, strict=True)]
+
+    def _events(self, answers: pa.Table) -> list[dict[str, Any]]:
+        """Answers in words, with the things, the fence or the region that they are about; the newest ones."""
+        return [self._event(row) for row in _some(answers, MOST_EVENTS)]
+
+    def _event(self, row: dict[str, Any]) -> dict[str, Any]:
+        names = [str(stream.name) for stream in self.streams]
+        time = next((row[name] for name in _TIMES if row.get(name) is not None), None)
+        told: dict[str, Any] = {"p": row.get("probability"), "time": time, "change": row.get("change")}
+        if "left_key" in row:
+            sides = [(row.get(f"{side}_stream"), row.get(f"{side}_key")) for side in ("left", "right")]
+            numbers = [names.index(str(own)) if own in names else -1 for own, _ in sides]
+            numbers = [min(i, len(names) - 1) if number < 0 else number for i, number in enumerate(numbers)]
+            pairs = [(number, key) for number, (_, key) in zip(numbers, sides, strict=True) if key is not None]
+            told["things"] = [[number, str(key)] for number, key in pairs]
+            told["past"] = "closest_time" in row and row.get("change") != 1  # where they met, they are no more
+            told["text"] = " and ".join(str(key) for _, key in pairs)
+        elif "phenomenon" in row:
+            hull = row.get("hull")
+            told |= {"region": row["phenomenon"], "hull": hull, "ends": row.get("event") == "disappear"}
+            told["things"] = [[0, str(key)] for key in row.get("sensors") or []]
+            told["text"] = f"region {row['phenomenon']} {row.get('event', '')}, value {row.get('value')}"
+        else:
+            key = row.get("key")
+            told["things"] = [] if key is None else [[0, str(key)]]
+            told["fence"] = None if row.get("query") is None else str(row["query"])
+            text = [key, row.get("event") or ("matches" if "query" in row else None), row.get("query")]
+            told["text"] = " ".join(str(part) for part in text if part is not None) or _all_of(row)
+        unit = " m" if self.earth else ""
+        facts = [form.format(row[name], unit) for name, form in _FACTS if row.get(name) is not None]
+        told["facts"] = " · ".join(facts)
+        shown: dict[str, Any] = plain(told)
+        return shown
+
+    @staticmethod
+    def _sensors(table: pa.Table, key: str, place: Position | None) -> list[list[Any]]:
+        """Where sensors are: key, x and y."""
+        if place is not None:
+            names = [place.lon, place.lat]
+        else:
+            names = [field.name for field in table.schema if field.name != key and is_numeric(field.type)][:2]
+        if len(names) < 2 or any(name not in table.column_names for name in names):
+            return []
+        x, y = (rounded(floats(table[name]), 8) for name in names)
+        return [[str(one), *spot] for one, *spot in zip(table[key].to_pylist(), x, y, strict=True)]
+
+
+def _places(stream: Stream, table: pa.Table) -> tuple[list[str | None], tuple[NDArray[np.float64], ...]] | None:
+    """Keys, x, y and error of rows; None where values are no places."""
+    value = stream.value
+    names: tuple[str, str]
+    error: Any
+    if isinstance(value, Position) and value.geography is None:
+        names, error = (value.lon, value.lat), value.sigma
+    elif isinstance(value, Exact | Gaussian | Ball) and len(value.columns) >= 2:
+        names = value.columns[0], value.columns[1]
+        error = value.radius if isinstance(value, Ball) else getattr(value, "sigma", None)
+    else:
+        return None
+    if any(name not in table.column_names or not is_numeric(table.schema.field(name).type) for name in names):
+        return None
+    error = error[0] if isinstance(error, tuple | list) and error else error
+    if isinstance(error, str) and error in table.column_names and is_numeric(table.schema.field(error).type):
+        spread = floats(table[error])
+    else:
+        spread = np.full(len(table), float(error) if isinstance(error, int | float) else 0.0)
+    keys = pc.cast(table[stream.key], pa.string()).to_pylist()
+    x, y = (floats(table[name]) for name in names)
+    return keys, (x, y, spread)
+
+
+def _some(table: pa.Table, most: int) -> list[dict[str, Any]]:
+    """The last rows of a table."""
+    some: list[dict[str, Any]] = table.slice(max(0, len(table) - most)).to_pylist()
+    return [{name: str(value) if is_odd(value) else value for name, value in row.items()} for row in some]
+
+
+def is_odd(value: Any) -> bool:
+    """Whether JSON has no such values."""
+    return not isinstance(value, str | int | float | bool | list | dict | type(None))
+
+
+def _all_of(row: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in row.items() if value is not None)[:200]
+
+
+def outlines_of(fences: pa.Table, *, earth: bool) -> list[dict[str, Any]]:
+    """Name and rings of each fence, as given: in degrees, longitude first, or in units; radii are drawn around."""
+    if REGION not in fences.column_names or QUERY not in fences.column_names:
+        return []
+    try:
+        shapely = shapely_module()
+    except BadArgument:  # fences are drawn where it is installed
+        return []
+    some = fences.slice(0, MOST_FENCES)
+    shapes, wrong = read(shapely, geometries_of(some))
+    names = some[QUERY].cast(pa.string()).to_pylist()
+    found = []
+    for i, (name, shape, radius) in enumerate(zip(names, shapes, radii_of(some, "fences"), strict=True)):
+        if i in wrong:
+            continue
+        flat = shapely.force_2d(shape)
+        if radius is not None and np.isfinite(radius) and radius > 0:
+            flat = _widened(shapely, flat, float(radius), earth=earth)
+        parts = [
+            ring for part in shapely.get_parts(flat) for ring in (shapely.get_rings(part) if part.area else [part])
+        ]
+        rings = [[rounded(corner, 8) for corner in shapely.get_coordinates(ring)[:400]] for ring in parts[:20]]
+        found.append({"name": name, "rings": rings})
+    return found
+
+
+def _widened(shapely: Any, shape: Any, radius: float, *, earth: bool) -> Any:
+    if not earth:
+        return shapely.buffer(shape, radius, quad_segs=8)
+    south, north = shape.bounds[1], shape.bounds[3]
+    each = np.array([DEGREE * max(0.01, float(np.cos(np.radians((south + north) / 2)))), DEGREE])
+    plane = shapely.transform(shape, lambda at: at * each)
+    return shapely.transform(shapely.buffer(plane, radius, quad_segs=8), lambda at: at / each)

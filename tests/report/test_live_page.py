@@ -1,0 +1,187 @@
+"""The live page: what it is told of steps, who may see it, and what a browser makes of it."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import shutil
+import subprocess
+import threading
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import appulse as ap
+from appulse import jobs
+from appulse.connect.page_server import Feed, PageServer
+from appulse.jobs.live import Board
+from appulse.jobs.resident import Resident
+from appulse.report.live import MOST_EVENTS, Shown, outlines_of
+from appulse.report.live_page import live_page
+from tests.helpers.pages import HOSTILE, read
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SHIPS = ap.Stream(None, key="ship", time="at", value=ap.Position("lat", "lon", sigma="error"), name="ships")
+ROWS = pa.table(
+    {
+        "ship": ["a", "b", "a"],
+        "at": [1.0, 2.0, 3.0],
+        "lat": [50.0, 51.0, 50.5],
+        "lon": [1.0, 2.0, 1.5],
+        "error": [5.0] * 3,
+    }
+)
+
+
+def test_a_step_has_the_newest_place_of_each_thing_and_sums() -> None:
+    shown = Shown("job", "encounters", [SHIPS])
+    pairs = pa.table({"left_key": ["a"], "right_key": ["b"], "probability": [0.96], "closest_time": [2.5]})
+    first = shown.step({"ships": ROWS}, pairs, None, {"candidates": 3, "pruned_reach": 2}, {"state_rows": 3})
+    assert first["things"] == [[0, "a", 1.5, 50.5, 5], [0, "b", 2, 51, 5]]
+    assert first["now"] == [3000, False]
+    assert first["events"][0]["text"] == "a and b"
+    assert first["events"][0]["things"] == [[0, "a"], [0, "b"]]
+    second = shown.step({"ships": ROWS}, pairs, pa.table({"reason": ["late"], "detail": ["by 3 s"]}), {"candidates": 4})
+    assert second["totals"] == {"rows": 6, "answers": 2, "rejects": 1}
+    assert second["histogram"][19] == 2
+    assert second["counted"] == {"candidates": 7, "pruned_reach": 2}
+    assert second["rejects"] == [{"reason": "late", "detail": "by 3 s"}]
+    json.dumps(second, allow_nan=False)
+
+
+def test_messages_are_bounded_and_plain() -> None:
+    shown = Shown("job", "match_queries", [SHIPS])
+    many = pa.table(
+        {"query": ["q"] * 500, "key": [float("nan")] * 500, "time": pa.array([0] * 500, pa.timestamp("us", "UTC"))}
+    )
+    told = shown.step({}, many, None)
+    assert len(told["events"]) == MOST_EVENTS
+    assert told["totals"]["answers"] == 500
+    json.dumps(told, allow_nan=False)
+    assert told["events"][0]["text"] == "nan matches q"
+
+
+def test_fences_have_outlines_in_degrees_and_radii_in_metres() -> None:
+    fences = pa.table({"query": ["disc", "bad"], "region": ["POINT(1 60)", "POLYGON(("], "radius": [1000.0, None]})
+    (one,) = outlines_of(fences, earth=True)
+    xs, ys = zip(*one["rings"][0], strict=True)
+    assert max(ys) - min(ys) == pytest.approx(2 * 1000 / 111_195, rel=0.01)
+    assert max(xs) - min(xs) == pytest.approx(2 * 2000 / 111_195, rel=0.01)  # degrees of longitude are half as long
+
+
+class Came(NamedTuple):
+    status: int
+    headers: Any
+    body: bytes
+
+
+def get(address: str, path: str = "/", cookie: str = "", host: str | None = None) -> Came:
+    connection = asked(address, path, cookie, host)
+    with closing(connection), connection.getresponse() as came:
+        return Came(came.status, came.headers, came.read())
+
+
+def asked(address: str, path: str, cookie: str, host: str | None = None) -> http.client.HTTPConnection:
+    connection = http.client.HTTPConnection("127.0.0.1", urlsplit(address).port or 0, timeout=5)
+    connection.request("GET", path, headers={"Cookie": cookie} | ({} if host is None else {"Host": host}))
+    return connection
+
+
+def test_only_who_has_the_token_sees_the_page() -> None:
+    feed = Feed(lambda: [{"type": "hello"}])
+    with PageServer("<p>page</p>", feed) as server:
+        address = server.address
+        assert get(address).status == 403
+        assert get(address, "/feed").status == 403
+        assert get(address, "/?token=wrong").status == 403
+        assert get(address, cookie="appulse=wrong").status == 403
+        came = get(address, "/?token=" + server.token)
+        assert (came.status, came.headers["Location"]) == (303, "/")
+        cookie = (came.headers["Set-Cookie"] or "").partition(";")[0]
+        assert {"HttpOnly", "SameSite=Strict"} <= set((came.headers["Set-Cookie"] or "").split("; "))
+        page = get(address, cookie=cookie)
+        assert (page.status, page.body) == (200, b"<p>page</p>")
+        assert get(address, "/other", cookie).status == 404
+        assert get(address, "/", cookie, host="evil.example:80").status == 403
+        connection = asked(address, "/feed", cookie)
+        with closing(connection), connection.getresponse() as stream:
+            assert json.loads(stream.readline().removeprefix(b"data: ")) == {"type": "hello"}
+            stream.readline()
+            feed.publish({"x": 1})
+            assert json.loads(stream.readline().removeprefix(b"data: ")) == {"x": 1}
+            assert feed.listeners == 1
+
+
+def test_a_browser_that_falls_behind_holds_nobody_up() -> None:
+    feed = Feed(list)
+    slow = feed.listen()
+    threading.Thread(target=lambda: next(slow, None), daemon=True).start()
+    end = time.monotonic() + 5
+    while not feed.listeners:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    for i in range(2000):
+        feed.publish({"i": i})
+    assert feed.listeners == 0
+
+
+def test_the_page_loads_nothing_and_runs_one_script() -> None:
+    page = read(live_page(HOSTILE))
+    assert "alert(1)" in page.said
+    policy = next(
+        value or "" for name, value in page.attributes if name == "content" and "default-src" in (value or "")
+    )
+    assert policy.endswith("connect-src 'self'")
+
+
+JOB = """\
+engine = "local"
+[sources.ships]
+format = "replay"
+path = "ships.parquet"
+speed = "max"
+key = "ship"
+time = "at"
+value = { model = "Position", lat = "lat", lon = "lon", sigma = 10.0 }
+[fence_events.regions]
+"the harbour" = "POLYGON((0.9 49.9, 1.2 49.9, 1.2 50.1, 0.9 50.1, 0.9 49.9))"
+[sink]
+format = "parquet"
+path = "out"
+"""
+
+
+def test_a_browser_shows_what_happens(tmp_path: Path) -> None:
+    names = [f"<b>{i}</b>" for i in range(5)]
+    rows: dict[str, Any] = {"ship": names * 4, "at": [float(i) for i in range(20)]}
+    rows |= {"lat": [49.0] * 5 + [50.0] * 10 + [51.0] * 5, "lon": [1.0] * 20}
+    pq.write_table(pa.table(rows), tmp_path / "ships.parquet")
+    (tmp_path / "job.toml").write_text(JOB)
+    job = jobs.load(tmp_path / "job.toml")
+    resident = Resident(job)
+    board = Board([job], "ships")
+    resident.on_step = board.watcher(0, resident)
+    resident.run(drain=True)
+    with PageServer(live_page("ships"), board.feed) as server:
+        threading.Timer(4.0, board.feed.close).start()
+        browser = shutil.which("chromium") or pytest.skip("there is no chromium")
+        flags = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}/profile"]
+        ran = subprocess.run(
+            [browser, *flags, "--virtual-time-budget=3000", "--dump-dom", server.address],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+    if "<html" not in ran.stdout:
+        pytest.skip("chromium does not start here")
+    assert "&lt;b&gt;0&lt;/b&gt; enter the harbour · probability 1" in ran.stdout
+    assert "<b>20</b>rows" in ran.stdout
+    assert "fence events: as they happen" in ran.stdout
