@@ -48,6 +48,8 @@ def sources_of(job: Job) -> list[Source]:
 
 def sinks_of(job: Job, run: str) -> tuple[Sink, Sink | None]:
     """Where answers and rejects of a job go; ``run`` is a part of the names of files."""
+    if job.table.alerts:
+        raise NotBuilt(f"{job.file}: [[alerts]] are not built in process. {_INSTEAD}, or leave them out.")
     return _sink(job, job.table.sink, run), None if job.table.rejects is None else _sink(job, job.table.rejects, run)
 
 

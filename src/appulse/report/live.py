@@ -143,7 +143,7 @@ class Shown:
             told["text"] = " and ".join(str(key) for _, key in pairs)
         elif "phenomenon" in row:
             hull = row.get("hull")
-            told |= {"region": row["phenomenon"], "hull": hull, "ends": row.get("event") == "disappear"}
+            told |= {"region": row["phenomenon"], "hull": hull, "ends": row.get("event") in ("disappears", "merges")}
             told["things"] = [[0, str(key)] for key in row.get("sensors") or []]
             told["text"] = f"region {row['phenomenon']} {row.get('event', '')}, value {row.get('value')}"
         else:
