@@ -176,6 +176,11 @@ class Bucket(Generic[R]):
         """Drop what has no effect any more; the log needs no rows before the time returned (None: times do not say)."""
         return None
 
+    @property
+    def brief(self) -> bool:
+        """Whether all there is is clearly less than what this step did, and goes into the log in its place."""
+        return False
+
     def delta(self) -> tuple[list[bytes], int] | None:
         """What this step did, as blocks for the log, and the newest time among them; None: nothing worth a record."""
         newest = max((int(rows.time.max()) for _, rows in self.came), default=self.complete)

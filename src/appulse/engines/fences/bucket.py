@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from appulse.engines.bucket import Blobs
 
+# By this share of the readings that came, what is left is little.
+_MUCH = 0.5
 #: A block of the visits that have not ended.
 _HELD = b"h"
 _WORD = "visits"
@@ -71,6 +73,12 @@ class FenceBucket(ObjectsBucket):
         table = fence_table(self.operator.push(rows, self.complete, self._last), self.call)
         self.output.add(len(table))
         return [table] if len(table) else []
+
+    @property
+    def brief(self) -> bool:
+        """Whether more readings came than readings and visits are left."""
+        came = [rows for _, rows in self.came]
+        return len(self) < _MUCH * sum(map(len, came)) and sum(rows.nbytes for rows in came) > self.slack
 
     def step(self) -> tuple[list[int], Mapping[str, NDArray[Any]]]:
         """All ticks before ``complete`` were there."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from appulse.engines.results import Behind, is_token, new_token
 from appulse.engines.spark.plans import aliases
-from appulse.engines.spark.tagged import select_tag
+from appulse.engines.spark.tagged import ANSWER, select_tag
 from appulse.errors import BadArgument
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def remember(result: SparkResult) -> DataFrame:
     elif result.bad_rows is not None:
         frame = result.rows
     else:
-        frame = select_tag(result.rows, "answer", result.answers)
+        frame = select_tag(result.rows, ANSWER)
     token = new_token()
     frame = frame.alias(token)  # a name in the plan, by which frames made of this one are known
     _RESULTS[frame] = result

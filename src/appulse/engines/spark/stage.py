@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
+from appulse.engines.bucket import LAST
 from appulse.engines.spark.blobs import ANSWERS, END, METRICS, REJECTS, by_tag, metrics_blob, read_table, table_bytes
 from appulse.engines.spark.state import NO_TIMER, Cached, TileState, blocks_of, outgrown
 from appulse.model.defects import NO_SUCH_ROW, SAME_TIME
@@ -129,6 +130,8 @@ class Stage:
     def onward(self, blobs: Iterable[bytes]) -> Sent:
         """What any key of the next stage may pass on, under many of them, so that there is no hot spot."""
         keys = self.buckets.onward or [-1]
+        if len(keys) == 1:
+            return [(keys[0], blob) for blob in blobs]
         return [(keys[crc32(blob) % len(keys)], blob) for blob in blobs]
 
     def at_once(self, key: int, blobs: list[bytes], newest: int | None = None) -> tuple[list[pa.Table], Sent]:
@@ -169,11 +172,13 @@ class Stage:
         horizon = bucket.forget()
         if horizon is not None:
             state.trim(cached, horizon)
-        delta = bucket.delta()
+        whole = bucket.brief
+        delta = ([], min(bucket.complete, LAST)) if whole else bucket.delta()
         if delta is None:
             return state.save(key, cached, [], None, timer)
         blocks, newest = delta
-        if whole := horizon is None and outgrown(cached, blocks, bucket.slack):
+        whole = whole or (horizon is None and outgrown(cached, blocks, bucket.slack))
+        if whole:
             blocks = bucket.snapshot()
             # From now on as one who reads it: what is written next must not depend on who lived through what.
             cached.operator = self.buckets.make(key)

@@ -21,14 +21,13 @@ from appulse.engines.spark.metrics import tell
 from appulse.engines.spark.plans import observed_now
 from appulse.engines.spark.results import SparkResult, own_result
 from appulse.engines.spark.sinks import Sink, sink_of
-from appulse.engines.spark.tagged import LEVELS, METRICS, select_tag
+from appulse.engines.spark.tagged import ANSWER, LEVELS, METRICS, REJECT, select_tag
 from appulse.errors import BadArgument, SessionError, warn_late
 from appulse.model.times import shown_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
-    from pyspark.sql import types as T  # noqa: N812
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from appulse.engines.spark.tiling import Tiling
@@ -92,12 +91,12 @@ def _started(
     with writing(f"the checkpoint {place.path}"):
         tiling = place.admit(known.call, wanted, partitions, replanned=known.replanned, before=known.calls)
     ends = place.end_folder if any(one.call.holds_back for one in (*known.calls, known)) else None
-    before: dict[str, T.StructType] = {}
+    before: list[str] = []
     if ends is not None or tiling != known.tiling:
         tilings = [own for _, own in place.before]
         if rejects is not None:
-            before = {f"reject{i}": one.rejects for i, one in enumerate(known.calls)}
-        known = in_place(known, tiling, tilings, ends, list(before))
+            before = [f"reject{i}" for i in range(len(known.calls))]
+        known = in_place(known, tiling, tilings, ends, before)
     write = _batch_writer(
         known,
         place,
@@ -140,9 +139,8 @@ def in_place(
     for i, (one, own) in enumerate(zip(known.calls, before, strict=True)):
         folder = ends if one.call.holds_back else None
         if rejecting:
-            rows = one.rebuild(own, folder, pieces, again=True).rows.where(F.col("tag") == "reject")
-            columns = [F.col(f"reject_{f.name}").alias(f"{rejecting[i]}_{f.name}") for f in one.rejects]
-            bad.append(rows.select(F.lit(rejecting[i]).alias("tag"), *columns))
+            rows = one.rebuild(own, folder, pieces, again=True).rows.where(F.col("tag") == REJECT)
+            bad.append(rows.select(F.lit(rejecting[i]).alias("tag"), F.col(REJECT).alias(rejecting[i])))
         pieces[one.name] = one.rebuild(own, folder, pieces).rows
     result = known.rebuild(tiling, ends if known.call.holds_back else None, pieces)
     rows = result.rows
@@ -205,10 +203,10 @@ def _batch_writer(
     place: Checkpoint,
     answers: Sink,
     rejects: Sink | None,
-    before: Mapping[str, T.StructType],
+    before: Sequence[str],
     alerts: Sequence[Alert],
 ) -> Callable[[DataFrame, int], None]:
-    """What writes a batch. ``before`` are the tags of the rejects of calls before, with their columns.
+    """What writes a batch. ``before`` are the tags of the rejects of calls before.
 
     A batch that is read twice would be worked out twice, and leave its state twice. So it is kept, unless the answers
     are all that is written, by a sink that reads them once: then that is the one job of the batch.
@@ -224,7 +222,7 @@ def _batch_writer(
         metrics = cache(lambda: _observed(result, query()) if once else _collected(batch, before))
         try:
             answers.write(
-                select_tag(batch, "answer", result.answers),
+                select_tag(batch, ANSWER),
                 number,
                 lambda: bool(metrics()["answers"] or metrics()["left"] or number == 0),
                 lambda: metrics()["answers"] + metrics()["left"],
@@ -237,7 +235,7 @@ def _batch_writer(
             if judge is not None:
                 _tell(query(), number, metrics())
             if rejects is not None and (metrics()["rejected"] or (before and metrics()[_BEFORE]) or number == 0):
-                bad = [select_tag(batch, tag, schema) for tag, schema in [("reject", result.rejects), *before.items()]]
+                bad = [select_tag(batch, tag) for tag in (REJECT, *before)]
                 if number == 0:  # with what was refused before any row
                     bad += [one.first_rejects for one in (*result.calls, result) if one.first_rejects is not None]
                 refused = _together(bad)
@@ -271,7 +269,7 @@ def _observed(result: SparkResult, query: str) -> Counter[str]:
     return totals
 
 
-def _collected(batch: DataFrame, before: Collection[str]) -> Counter[str]:
+def _collected(batch: DataFrame, before: Sequence[str]) -> Counter[str]:
     """The same figures of a batch that is kept."""
     rows = batch.where(F.col("tag") == "metric").select(*[F.col(f"metric_{name}").alias(name) for name in METRICS])
     totals: Counter[str] = Counter()

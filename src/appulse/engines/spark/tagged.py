@@ -60,6 +60,10 @@ METRICS = (
 #: Figures that stand after a micro-batch; all others happened in it.
 LEVELS = frozenset({"state_rows", "state_bytes", "repository", "queries", "query_version"})
 
+#: What rows are: answers and rejects stand in columns of these names.
+ANSWER, REJECT = "answer", "reject"
+# How many bytes of answers make a row: one value should not grow too large.
+_ROW_BYTES = 1 << 20
 _SIDES = ("left", "right")
 # Before Spark 4.2 there is no such argument, and timestamps are in UTC.
 _IN_UTC: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
@@ -111,20 +115,23 @@ def _common_type(kinds: Sequence[T.DataType], resolved: pa.DataType) -> T.DataTy
 
 
 def tagged_schema(answers: T.StructType, rejects: T.StructType) -> T.StructType:
-    """Answers, rejects and metrics side by side; ``tag`` says which a row is."""
+    """Answers, rejects and metrics side by side; ``tag`` says which a row is.
+
+    A row has many answers or rejects: what rows cost Spark for each of so many columns is paid once for all of them.
+    """
+    lists = {ANSWER: answers, REJECT: rejects}
     return T.StructType(
         [
             T.StructField("tag", T.StringType()),
-            *[T.StructField(f"answer_{f.name}", f.dataType) for f in answers],
-            *[T.StructField(f"reject_{f.name}", f.dataType) for f in rejects],
+            *[T.StructField(tag, T.ArrayType(own, containsNull=False)) for tag, own in lists.items()],
             *[T.StructField(f"metric_{name}", T.DoubleType()) for name in METRICS],
         ]
     )
 
 
-def select_tag(tagged: DataFrame, tag: str, schema: T.StructType) -> DataFrame:
-    """The rows of one tag, under the names users know."""
-    return tagged.where(F.col("tag") == tag).select(*[F.col(f"{tag}_{f.name}").alias(f.name) for f in schema])
+def select_tag(tagged: DataFrame, tag: str) -> DataFrame:
+    """The answers or rejects of one tag, under the names users know."""
+    return tagged.where(F.col("tag") == tag).select(F.inline(tag))
 
 
 def arrow_schema(schema: T.StructType) -> pa.Schema:
@@ -141,32 +148,42 @@ def decoded(blobs: Iterable[bytes], arrow: pa.Schema, finish: Finish | None = No
     """Tagged rows of what a stage put out; ``finish`` makes answers of what it found."""
     for blob in blobs:
         if blob[:1] == kinds.METRICS:
-            figures = json.loads(blob[1:])
-            row = pa.table({name: [float(figures.get(name, 0))] for name in METRICS})
-            yield tagged_rows("metric", row, arrow)
+            yield metric_row(json.loads(blob[1:]), arrow)
             continue
         table = read_table(blob)
         if blob[:1] == kinds.REJECTS:
-            yield tagged_rows("reject", table, arrow)
+            yield tagged_rows(REJECT, table, arrow)
             continue
         for part in (table,) if finish is None else finish(table):
-            yield tagged_rows("answer", part, arrow)
+            yield tagged_rows(ANSWER, part, arrow)
 
 
 def tagged_rows(tag: str, table: pa.Table, arrow: pa.Schema) -> pa.RecordBatch:
-    """The rows of a table in the tagged schema, null where it has nothing to say."""
-    n = len(table)
-    columns = []
-    for column in arrow:
-        if column.name == "tag":
-            columns.append(pa.repeat(pa.scalar(tag, column.type), n))
-        elif column.name.startswith(f"{tag}_"):
-            values = table.column(column.name.removeprefix(f"{tag}_")).combine_chunks()
-            values = values.chunk(0) if isinstance(values, pa.ChunkedArray) else values
-            columns.append(_as_type(values, column.type))
-        else:
-            columns.append(pa.nulls(n, column.type))
-    return pa.RecordBatch.from_arrays(columns, schema=arrow)
+    """The rows of a table as few rows of the tagged schema; none if it has none."""
+    kind = arrow.field(tag).type
+    fields = list(kind.value_type)
+    values = [_as_type(_whole(column), field.type) for column, field in zip(table.columns, fields, strict=True)]
+    some = max(1, _ROW_BYTES * len(table) // max(1, table.nbytes))
+    offsets = pa.array([*range(0, len(table), some), len(table)] if len(table) else [0], pa.int32())
+    structs = pa.StructArray.from_arrays(values, fields=fields)
+    return _row(tag, {tag: pa.ListArray.from_arrays(offsets, structs, type=kind)}, arrow)
+
+
+def metric_row(figures: Mapping[str, float], arrow: pa.Schema) -> pa.RecordBatch:
+    """Figures as a row of the tagged schema."""
+    return _row("metric", {f"metric_{name}": pa.array([float(figures.get(name, 0))]) for name in METRICS}, arrow)
+
+
+def _row(tag: str, columns: Mapping[str, pa.Array], arrow: pa.Schema) -> pa.RecordBatch:
+    n = len(next(iter(columns.values())))
+    columns = {"tag": pa.repeat(pa.scalar(tag, arrow.field("tag").type), n), **columns}
+    values = [columns[field.name] if field.name in columns else pa.nulls(n, field.type) for field in arrow]
+    return pa.RecordBatch.from_arrays(values, schema=arrow)
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    values = column.combine_chunks()
+    return values.chunk(0) if isinstance(values, pa.ChunkedArray) else values
 
 
 def in_schema(table: pa.Table, arrow: pa.Schema) -> pa.Table:

@@ -42,9 +42,11 @@ from appulse.engines.spark.routing import plain_tiling
 from appulse.engines.spark.sources import Sources, default_partitions
 from appulse.engines.spark.tables import packed, unpacked
 from appulse.engines.spark.tagged import (
-    METRICS,
+    ANSWER,
+    REJECT,
     arrow_schema,
     as_struct,
+    metric_row,
     reject_type,
     select_tag,
     tagged_rows,
@@ -121,7 +123,7 @@ def _matched(
     rows = frame.select(*map(quoted, call.columns))
     if parts > 1:
         tagged = matched_in_parts(call, held.table, rows, schema, parts)
-        return tagged if frame.isStreaming else select_tag(tagged, "answer", answers)
+        return tagged if frame.isStreaming else select_tag(tagged, ANSWER)
     if frame.isStreaming:
         return rows.mapInArrow(_tagged_matcher(call, [held], schema), schema)
     # A batch is not asked for its metrics, and so many columns of nulls cost as much as the matching.
@@ -172,11 +174,10 @@ class Changing:
         version = sum(held.batches for held in changes)
         tagged = rows.mapInArrow(_tagged_matcher(self._call, changes, schema, version), schema)
         figures = {"rejected": 0 if refused is None else len(refused), "query_version": version}
-        told = pa.table({name: [float(figures.get(name, 0))] for name in METRICS})
         arrow = arrow_schema(schema)
-        parts = [tagged_rows("metric", told, arrow)]
+        parts = [metric_row(figures, arrow)]
         if refused is not None and len(refused):
-            parts.append(tagged_rows("reject", refused, arrow))
+            parts.append(tagged_rows(REJECT, refused, arrow))
         return tagged.unionAll(spark.createDataFrame(pa.Table.from_batches(parts), schema))
 
     def _known(self, spark: Any, number: int) -> list[tuple[int, QueryDelta]]:
@@ -238,10 +239,10 @@ def _tagged_matcher(
             found, rejects = _judged(engine, table, output)
             failed = engine.failed()
             fail_if_asked(call, [failed])
-            yield tagged_rows("answer", found, arrow)
+            yield tagged_rows(ANSWER, found, arrow)
             for bad in (rejects, failed):
                 if len(bad):
-                    yield tagged_rows("reject", bad, arrow)
+                    yield tagged_rows(REJECT, bad, arrow)
             figures = {
                 "rows": len(table) - len(rejects),
                 "rejected": len(rejects) + len(failed),
@@ -252,7 +253,7 @@ def _tagged_matcher(
                 "state_bytes": engine.queries.nbytes,
                 "seconds": time.perf_counter() - begun,
             }
-            yield tagged_rows("metric", pa.table({name: [float(figures.get(name, 0))] for name in METRICS}), arrow)
+            yield metric_row(figures, arrow)
 
     return match_task
 

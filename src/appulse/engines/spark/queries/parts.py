@@ -22,7 +22,7 @@ from appulse.engines.spark.blobs import REJECTS, metrics_blob, table_bytes
 from appulse.engines.spark.inputs import gathered
 from appulse.engines.spark.queries.held import QueryDelta, standing
 from appulse.engines.spark.tables import packed, unpacked
-from appulse.engines.spark.tagged import arrow_schema, decoded, tagged_rows
+from appulse.engines.spark.tagged import ANSWER, REJECT, arrow_schema, decoded, metric_row, tagged_rows
 from appulse.engines.spark.tiles import spread_keys
 from appulse.model.encode import checked
 from appulse.operators.output import Output
@@ -117,15 +117,15 @@ def _matcher(
                 begun = time.perf_counter()
                 engine = standing(call, [held[key]])
                 found, _ = engine.judge(unpacked(blob[1:]), output)
-                yield tagged_rows("answer", found, arrow)
+                yield tagged_rows(ANSWER, found, arrow)
                 if len(failed := engine.failed()):
-                    yield tagged_rows("reject", failed, arrow)
+                    yield tagged_rows(REJECT, failed, arrow)
                 figures: dict[str, Any] = {
                     "answers": len(found),
                     "queries": len(engine.queries),
                     "state_bytes": engine.queries.nbytes,
                     "seconds": time.perf_counter() - begun,
                 }
-                yield from decoded([metrics_blob(**figures)], arrow)
+                yield metric_row(figures, arrow)
 
     return match_task
