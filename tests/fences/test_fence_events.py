@@ -313,6 +313,18 @@ def test_errors_at_the_border_do_not_flicker() -> None:
     assert len(ap.fence_events(sure, fences, enter=0.95, leave=0.01)) <= 2
 
 
+def test_a_point_among_fences_is_soon_looked_up() -> None:
+    """Of cells as small as a point there are more than anyone can look through, where errors are large."""
+    rows = pa.table({"id": [0] * 3, "at": [0.0, 1.0, 2.0], "x": [-90.0, 0.0, 90.0], "y": [0.0] * 3})
+    fences = pa.table({"query": ["point", "square"], "region": ["POINT (0 0)", shapely.box(-10, -10, 10, 10).wkt]})
+    stream = ap.Stream(rows, key="id", time="at", value=ap.Gaussian("x", "y", sigma=5.0))
+    found = ap.fence_events(stream, fences, enter=0.6, leave=0.1)
+    assert [(row["query"], row["event"], row["time"]) for row in found.to_pylist()] == [
+        ("square", "enter", 1.0),
+        ("square", "exit", 2.0),
+    ]
+
+
 def test_what_is_no_region_is_a_reject() -> None:
     table = pa.table({"key": ["a"], "time": [0.0], "lat": [1.0], "lon": [1.0]})
     stream = ap.Stream(table, key="key", time="time", value=ap.Position("lat", "lon"))

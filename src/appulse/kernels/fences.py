@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from appulse.kernels.jit import exact_kernel, inlined_kernel
-from appulse.kernels.near_regions import TAIL, Curve, Near, Reach, Readings, nearby
-from appulse.kernels.regions import RegionIndex, Regions, chance
+from appulse.kernels.near_regions import Curve, Reach, Readings, nearby
+from appulse.kernels.region_matches import decided_by, next_readings, place_chance
 
 if TYPE_CHECKING:
     from appulse.kernels.arrays import Floats, Ints
     from appulse.kernels.geodesic import Earth
+    from appulse.kernels.regions import RegionIndex, Regions
 
 ENTER, DWELL, EXIT = 0, 1, 2
-# Readings that are held against the fences at once: at first, at most, and for how many matches there is room.
-_FEW, _MANY, _ROOM = 1 << 13, 1 << 20, 1 << 23
-# By so much a bound has to clear a threshold: more than the error of a probability.
-_CLEAR = 1e-9
+_MANY = 1 << 20
 
 
 class Visits(NamedTuple):
@@ -55,44 +52,6 @@ def _more(whole: Ints, real: Floats) -> tuple[Ints, Floats]:
     wider, deeper = np.empty((2 * whole.shape[0], whole.shape[1]), np.int64), np.empty((2 * real.shape[0], 2))
     wider[: whole.shape[0]], deeper[: real.shape[0]] = whole, real
     return wider, deeper
-
-
-@exact_kernel
-def _chance(regions: Regions, fence: int, readings: Readings, r: int, earth: Earth, on_earth: bool) -> float:
-    """Pr{inside} of a reading; on the Earth also of its copies beyond the 180th meridian."""
-    x, y = readings.at[r, 0], readings.at[r, 1]
-    across, along = readings.scale[r, 0], readings.scale[r, 1]
-    place, sigma = readings.place[r], readings.sigma[r]
-    total = chance(regions, fence, x, y, across, along, place, sigma, earth, on_earth)
-    if on_earth and math.isnan(regions.radius[fence]):
-        wide = TAIL / across
-        if x + wide >= 180.0:
-            total += chance(regions, fence, x - 360.0, y, across, along, place, sigma, earth, on_earth)
-        if x - wide <= -180.0:
-            total += chance(regions, fence, x + 360.0, y, across, along, place, sigma, earth, on_earth)
-    return float(min(1.0, total) * readings.exists[r])
-
-
-@inlined_kernel
-def _decided(free: float, exists: float, least: float) -> int:
-    """Whether Pr{inside} of a reading ``free`` deviations from the boundary is ``least`` or more: 1 or 0, -1 if open.
-
-    A disc around the mean that the boundary does not cross has a mass of 1 - exp(-free^2 / 2).
-    """
-    if free == np.inf:
-        return 1 if exists >= least else 0
-    beyond = math.exp(-0.5 * free * free)
-    if free >= 0.0 and (1.0 - beyond) * exists - _CLEAR >= least:
-        return 1
-    return 0 if free < 0.0 and beyond * exists + _CLEAR < least else -1
-
-
-@exact_kernel
-def _share(n: int, before: int, near: Near) -> int:
-    """How many readings to look at next, after ``before`` of them."""
-    if n <= _FEW:
-        return n
-    return _FEW if before == 0 else max(_FEW >> 4, min(_MANY, _ROOM // (1 + near.region.shape[0] // before)))
 
 
 @exact_kernel
@@ -134,7 +93,7 @@ def watch(
             at_end = r >= n or readings.thing[r] != thing
             time = rules.now if at_end else readings.time[r]
             if not at_end and r == upto:
-                begin, upto = r, min(n, r + _share(n, r - begin, near))
+                begin, upto = r, min(n, r + next_readings(n, r - begin, near))
                 near = nearby(index, regions, curve, readings, begin, upto, rules.reach, earth, on_earth)
             first, last, exact, exists = 0, 0, False, 0.0
             if not at_end:
@@ -157,19 +116,19 @@ def watch(
                     fence, decided, p = own[k, 1], 0, -1.0
                     if mark[fence] == r + 1:
                         free = near.free[where[fence]]
-                        decided, p = _decided(free, exists, rules.leave), exists if free == np.inf else -1.0
+                        decided, p = decided_by(free, exists, rules.leave), exists if free == np.inf else -1.0
                     elif exact:
                         p = 0.0
                     mark[fence] = 0
                     if decided < 0:
-                        p = _chance(regions, fence, readings, r, earth, on_earth)
+                        p = place_chance(regions, fence, readings, r, earth, on_earth)
                         decided = 1 if p >= rules.leave else 0
                     stays = decided == 1 or rules.leave <= 0.0
                     # A dwell reports the probability of the last reading before it, perhaps in a later call.
                     ahead = r + 1 < n and readings.thing[r + 1] == thing and readings.time[r + 1] < due
                     asked = not stays or (rules.highest and best[k, 0] < 1.0) or (waits and not ahead)
                     if p < 0.0 and asked:
-                        p = _chance(regions, fence, readings, r, earth, on_earth)
+                        p = place_chance(regions, fence, readings, r, earth, on_earth)
                     if not stays:
                         _record(happened, chances, events, own, best, k, EXIT, time, p)
                         events += 1
@@ -192,10 +151,10 @@ def watch(
                 if mark[fence] != r + 1:
                     continue
                 mark[fence] = 0
-                decided = _decided(near.free[at], exists, rules.enter)
+                decided = decided_by(near.free[at], exists, rules.enter)
                 if decided == 0:
                     continue
-                p = exists if exact else _chance(regions, fence, readings, r, earth, on_earth)
+                p = exists if exact else place_chance(regions, fence, readings, r, earth, on_earth)
                 if p < rules.enter and decided < 0:
                     continue
                 if inside == own.shape[0]:

@@ -93,7 +93,7 @@ class Group(NamedTuple):
 
 @exact_kernel
 def curve_of(regions: Regions, level: Ints) -> Curve:
-    """A curve through all regions; groups are as wide as a quarter of most of them, or the least four times over."""
+    """A curve through all regions; groups are as wide as a quarter of most of them, or small ones four times over."""
     low, high = np.array([np.inf, np.inf]), np.array([-np.inf, -np.inf])
     for i in range(regions.box.shape[0]):
         for k in range(2):
@@ -101,7 +101,8 @@ def curve_of(regions: Regions, level: Ints) -> Curve:
     if not level.shape[0]:
         return Curve(low, high, 1.0, 0)
     step = (1 << _BITS) / max(high[0] - low[0], high[1] - low[1], 1e-300)
-    side = min(np.median(level.astype(np.float64)) - 2.0, level.min() + 2.0)
+    by_size = np.sort(level)
+    side = min(np.median(by_size.astype(np.float64)) - 2.0, by_size[by_size.shape[0] // 100] + 2.0)
     return Curve(low, high, step, 2 * max(0, math.floor(side + math.log2(step))))
 
 
@@ -232,9 +233,15 @@ def _over_180(index: RegionIndex, regions: Regions, readings: Readings, r: int, 
     for aside in (x, x - 360.0, x + 360.0):
         room = out[min(found, out.shape[0]) :]
         found += candidates(index, regions, aside - wide, y - tall, aside + wide, y + tall, room)
-    if found <= out.shape[0]:
-        by_level(out, found, index.level)
-    return found
+    if found > out.shape[0]:
+        return found
+    by_level(out, found, index.level)
+    once = 0
+    for c in range(found):  # one that reaches around is found from both sides
+        if c == 0 or out[c] != out[c - 1]:
+            out[once] = out[c]
+            once += 1
+    return once
 
 
 @exact_kernel

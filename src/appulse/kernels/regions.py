@@ -378,11 +378,15 @@ def chances(
 
 # --- an index: cells of several sizes, each region in those of its own size
 
+# So many cells are looked up however few regions have their size.
+_FEW_CELLS = 16
+
 
 class RegionIndex(NamedTuple):
     """Hashed cells: of slot s, ``cells[s]`` (0: none), and its regions ``owners[begin[s]:end[s]]``.
 
-    ``levels`` are those that have any; a cell of level l is ``2^l`` wide. ``level`` is that of each region.
+    ``levels`` are those that have any; a cell of level l is ``2^l`` wide. ``level`` is that of each region. The regions
+    of the kth level are also ``sized[first[k]:first[k + 1]]``.
     """
 
     cells: Hashes
@@ -391,6 +395,8 @@ class RegionIndex(NamedTuple):
     owners: Ints
     levels: Ints
     level: Ints
+    sized: Ints
+    first: Ints
 
 
 @exact_kernel
@@ -444,6 +450,18 @@ def candidates(
     for k in range(index.levels.shape[0]):
         level = index.levels[k]
         size = 2.0**level
+        begin, end = index.first[k], index.first[k + 1]
+        if ((east - west) / size + 1.0) * ((north - south) / size + 1.0) > end - begin + _FEW_CELLS:
+            # More cells than regions: of a level far below the size of the box.
+            for p in range(begin, end):
+                i = index.sized[p]
+                box = regions.box[i]
+                if east < box[0] or west > box[2] or north < box[1] or south > box[3]:
+                    continue
+                if found < out.shape[0]:
+                    out[found] = i
+                found += 1
+            continue
         low_x, low_y = math.floor(west / size), math.floor(south / size)
         for cx in range(low_x, math.floor(east / size) + 1):
             for cy in range(low_y, math.floor(north / size) + 1):

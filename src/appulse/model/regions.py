@@ -184,7 +184,9 @@ def index_of(regions: Regions) -> RegionIndex:
     slots = 1 << max(1, (2 * total).bit_length())
     cells, begin, end = np.zeros(slots, np.uint64), np.zeros(slots, np.int64), np.zeros(slots, np.int64)
     fill_slots(hashes[order], cells, begin, end)
-    return RegionIndex(cells, begin, end, owners[order], np.unique(level), level)
+    levels, counts = np.unique(level, return_counts=True)
+    first = np.concatenate([[0], np.cumsum(counts)])
+    return RegionIndex(cells, begin, end, owners[order], levels, level, np.argsort(level, kind="stable"), first)
 
 
 def _edges(shapely: Any, shapes: NDArray[Any], outlined: NDArray[np.intp]) -> tuple[NDArray[Any], ...]:

@@ -9,6 +9,8 @@ import numpy as np
 from scipy.special import ndtri
 
 from appulse.kernels.gaussian import interval_masses
+from appulse.kernels.near_regions import Readings
+from appulse.model.positions import centred
 from appulse.queries.keys import doubles_of
 from appulse.queries.places import PLACE_X, PLACE_Y, mass
 from appulse.queries.rows import Rows, WideRows
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appulse.kernels.geodesic import Earth
+    from appulse.queries.regions import Found
     from appulse.queries.sets import QuerySet
 
 # Beyond this many deviations a normal tail is below 1e-12.
@@ -117,6 +120,7 @@ def match_normals(queries: QuerySet, rows: Normals, threshold: float | None) -> 
     """The same of rows with normal errors, exactly: for queries that are products over columns, or regions."""
     queries.tidy()
     copied = rows.copied
+    alone = _in_regions(queries, rows, threshold)
     wide = rows.wide(reach_of(queries, threshold, copied=copied))
     met = queries.meeting(wide, len(rows.owner))
     probability = rows.exists[met.rows]
@@ -137,7 +141,23 @@ def match_normals(queries: QuerySet, rows: Normals, threshold: float | None) -> 
         at = met.rows[asked]
         given = rows.at[at], rows.scale[at], rows.error[at]
         probability[asked] *= mass(queries.regions.arrays, region[asked], *given, rows.earth)
-    return _summed(queries, rows.owner[met.rows], met.entries, probability, threshold)
+    owner, slots = rows.owner[met.rows], met.entries
+    if alone is not None:
+        owner, slots = np.concatenate([owner, alone.row]), np.concatenate([slots, alone.slot])
+        probability = np.concatenate([probability, alone.probability])
+    return _summed(queries, owner, slots, probability, threshold)
+
+
+def _in_regions(queries: QuerySet, rows: Normals, threshold: float | None) -> Found | None:
+    """Rows and the queries for a region alone in which they lie."""
+    if not rows.at.shape[1]:
+        return None
+    n = int(rows.owner.max(initial=-1)) + 1  # those behind are copies
+    at, none = np.ascontiguousarray(rows.at[:n]), np.empty(0, np.int64)
+    place = np.zeros((n, 3)) if rows.earth is None else centred(at[:, 1], at[:, 0], rows.earth)
+    readings = Readings(none, none, at, rows.scale[:n], place, rows.error[:n], rows.exists[:n])
+    reach = _TAIL if threshold is None else max(0.0, -float(ndtri(min(threshold, 1.0))))
+    return queries.near(rows.wide(0.0), readings, threshold, reach)
 
 
 def _summed(

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 #: The axes of a row's place: x and y, or longitude and latitude.
 PLACE_X, PLACE_Y = "\0x", "\0y"
 _PLANE = 2
-_NO_EARTH = Earth(1.0, 1.0)
+#: What kernels are given in a plane.
+NO_EARTH = Earth(1.0, 1.0)
 _KEPT = 4096  # regions of conditions that are asked row by row
 
 
@@ -94,5 +95,5 @@ def mass(
     """Pr{inside} of places with normal errors, pair by pair; ``scale`` is deviations in a unit of each coordinate."""
     place = np.zeros((len(at), 3)) if earth is None else centred(at[:, 1], at[:, 0], earth)
     out = np.empty(len(at))
-    chances(regions, ids, at, scale, place, sigma, earth or _NO_EARTH, earth is not None, out)
+    chances(regions, ids, at, scale, place, sigma, earth or NO_EARTH, earth is not None, out)
     return out

@@ -6,17 +6,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from appulse.model.positions import EARTHS
-from appulse.model.regions import NO_REGIONS, joined, regions_of, taken
+from appulse.kernels.near_regions import Curve, Reach, Readings, curve_of
+from appulse.kernels.region_matches import matches
+from appulse.model.positions import EARTHS, centred
+from appulse.model.regions import NO_REGIONS, index_of, joined, regions_of, taken
 from appulse.queries.index import MOST, NULL
 from appulse.queries.keys import double_keys
-from appulse.queries.places import PLACE_X, PLACE_Y, membership
+from appulse.queries.places import NO_EARTH, PLACE_X, PLACE_Y, membership
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
+    from appulse.kernels.regions import RegionIndex
     from appulse.model.regions import Regions, RegionSet
     from appulse.queries.keys import Range
     from appulse.queries.places import Place
@@ -35,14 +38,50 @@ class GivenRegions(NamedTuple):
         return GivenRegions([self.shapes[i] for i in at], [self.radii[i] for i in at])
 
 
+class Found(NamedTuple):
+    """Rows, by slot the queries in whose regions each lies, and with what probability."""
+
+    row: NDArray[np.int32]
+    slot: NDArray[np.int32]
+    probability: NDArray[np.float64]
+
+    def take(self, at: NDArray[np.intp]) -> Found:
+        """Some of them."""
+        return Found(self.row[at], self.slot[at], self.probability[at])
+
+
+class _Part:
+    """Some of the regions, with what finds those that rows lie in once that is asked for."""
+
+    def __init__(self, arrays: Regions, index: RegionIndex | None = None) -> None:
+        self.arrays, self._index = arrays, index
+        self._curve: Curve | None = None
+
+    @property
+    def search(self) -> tuple[RegionIndex, Curve]:
+        """An index and a curve."""
+        if self._index is None:
+            self._index = index_of(self.arrays)
+        if self._curve is None:
+            self._curve = curve_of(self.arrays, self._index.level)
+        return self._index, self._curve
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return sum(array.nbytes for array in (*self.arrays, *(self._index or ())))
+
+
 class QueryRegions:
     """The regions of a set of queries by slot, -1 where one has none; new ones are added at the end."""
 
     def __init__(self, place: Place | None) -> None:
         self.earth = None if place is None or place.earth is None else EARTHS[place.earth]
-        self._parts: list[Regions] = []
+        self._parts: list[_Part] = []
+        self._whole: Regions | None = None
         self._size = 0
         self._of_slot = np.empty(0, np.int64)
+        self._slots = np.empty(0, np.int32)
 
     def __bool__(self) -> bool:
         return self._size > 0
@@ -50,13 +89,14 @@ class QueryRegions:
     @property
     def nbytes(self) -> int:
         """Bytes held."""
-        return sum(array.nbytes for part in self._parts for array in part)
+        return sum(part.nbytes for part in self._parts)
 
     @property
     def arrays(self) -> Regions:
         """All of them."""
-        self._parts = [joined(self._parts)]
-        return self._parts[0]
+        if self._whole is None:
+            self._whole = joined([part.arrays for part in self._parts])
+        return self._whole
 
     def read(self, shapes: Sequence[Any], radii: Sequence[float | None]) -> RegionSet:
         """Geometries as regions."""
@@ -66,20 +106,16 @@ class QueryRegions:
         """Take regions in, those of queries by row; the bounds of all n queries along the axes of places."""
         if not len(rows):
             return {}
-        self._parts.append(regions.arrays)
-        self._size += len(rows)
+        self._parts.append(_Part(regions.arrays, regions.index))
+        self._size, self._whole = self._size + len(rows), None
         # Parts double, so that no region is copied often.
-        while len(self._parts) > 1 and len(self._parts[-2].radius) < 2 * len(self._parts[-1].radius):
+        while len(self._parts) > 1 and len(self._parts[-2].arrays.radius) < 2 * len(self._parts[-1].arrays.radius):
             last = self._parts.pop()
-            self._parts[-1] = joined([self._parts[-1], last])
-        box, radius = regions.arrays.box, np.nan_to_num(regions.arrays.radius, nan=-1.0)
-        # The rim of a disc is as exact as distances are.
-        slack = np.where(radius >= 0.0, 2e-9 * np.maximum(1.0, radius), 0.0)
+            self._parts[-1] = _Part(joined([self._parts[-1].arrays, last.arrays]))
         around = {}
-        for name, k in ((PLACE_X, 0), (PLACE_Y, 1)):
-            low, high = np.full(n, NULL), np.full(n, MOST)
-            low[rows], high[rows] = double_keys(box[:, k] - slack), double_keys(box[:, k + 2] + slack)
-            around[name] = low, high
+        for name, (low, high) in _bounds(regions.arrays).items():
+            around[name] = np.full(n, NULL), np.full(n, MOST)
+            around[name][0][rows], around[name][1][rows] = low, high
         return around
 
     def number(self, slots: NDArray[np.int64], size: int) -> None:
@@ -90,20 +126,52 @@ class QueryRegions:
         self._of_slot = np.concatenate([known, np.full(size - len(known), -1)])
         there = np.flatnonzero(slots >= 0)
         self._of_slot[slots[there]] = self._size - len(slots) + there
+        self._slots = np.concatenate([self._slots, slots.astype(np.int32)])
 
     def keep(self, slots: NDArray[np.int32]) -> None:
         """Have these slots alone, in this order."""
         if not self._size:
+            self._of_slot = self._of_slot[:0]
             return
         numbers = self._of_slot[slots]
         has = np.flatnonzero(numbers >= 0)
-        self._parts, self._size = [taken(self.arrays, numbers[has])], len(has)
+        self._parts, self._size, self._whole = [_Part(taken(self.arrays, numbers[has]))], len(has), None
         numbers[has] = np.arange(len(has))
+        self._slots = has.astype(np.int32)
         self._of_slot = numbers
 
     def of(self, slots: NDArray[np.int32]) -> NDArray[np.int64]:
         """The numbers of the regions of queries; -1 where there is none."""
         return self._of_slot[slots] if self._size else np.full(len(slots), -1)
+
+    def bounds(self, slots: NDArray[np.int32]) -> dict[str, Range]:
+        """The bounds of queries that have regions along the axes of places."""
+        at = self.of(slots)
+        return {name: (low[at], high[at]) for name, (low, high) in _bounds(self.arrays).items()}
+
+    def covering(self, at: NDArray[np.float64]) -> Found:
+        """Exact places (n, 2) and the queries whose regions cover them."""
+        n, none = len(at), np.empty(0, np.int64)
+        place = np.zeros((n, 3)) if self.earth is None else centred(at[:, 1], at[:, 0], self.earth)
+        sharp, at = np.full((n, 2), np.inf), np.ascontiguousarray(at, float)
+        return self.around(Readings(none, none, at, sharp, place, np.zeros(n), np.ones(n)), 1.0, 0.0)
+
+    def around(self, readings: Readings, least: float | None, reach: float, *, turns: bool = False) -> Found:
+        """Readings and the queries in whose regions they lie with a probability of ``least`` (None: any above 0).
+
+        ``reach``, in deviations, is how far the box of a region may be from the mean. ``turns`` is whether readings at
+        the 180th meridian lie on both its sides.
+        """
+        asked = -1.0 if least is None else least
+        free = 0.0 if least is None or not 0.0 < least < 1.0 else np.sqrt(-2.0 * np.log(least))
+        given = asked, Reach(reach, min(reach, free) + 0.01), self.earth or NO_EARTH, self.earth is not None, turns
+        parts, before = [], 0
+        for part in self._parts:
+            index, curve = part.search
+            row, region, probability = matches(index, part.arrays, curve, readings, *given)
+            parts.append(Found(row, self._slots[before + region], probability))
+            before += len(part.arrays.radius)
+        return Found(*(np.concatenate(own) for own in zip(*parts, strict=True)))
 
     def hold(self, slots: NDArray[np.int32], rows_of: Rows, rows: NDArray[np.int32]) -> NDArray[np.bool_]:
         """Whether exact rows lie in the regions of queries, pair by pair; in those that have none they do."""
@@ -123,3 +191,12 @@ class QueryRegions:
         radius, box = float(regions.radius[number]), regions.box[number].tolist()
         found = {"edges": edges} if np.isnan(radius) else {"radius": radius}
         return {"region": {**found, "box": box}}
+
+
+def _bounds(regions: Regions) -> dict[str, Range]:
+    """The boxes of regions along the axes of places."""
+    box, radius = regions.box, np.nan_to_num(regions.radius, nan=-1.0)
+    # The rim of a disc is as exact as distances are.
+    slack = np.where(radius >= 0.0, 2e-9 * np.maximum(1.0, radius), 0.0)
+    axes = ((PLACE_X, 0), (PLACE_Y, 1))
+    return {name: (double_keys(box[:, k] - slack), double_keys(box[:, k + 2] + slack)) for name, k in axes}

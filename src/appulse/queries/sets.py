@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from appulse.queries.boxed import Boxed, JoinGroup, Smaller, is_product
 from appulse.queries.condition import MOST_LENGTH, parse, too_long
 from appulse.queries.index import LEAST, MOST, NULL, BoxIndex, Met
-from appulse.queries.keys import ordered_columns
 from appulse.queries.outcomes import Added, Failed, Refused, told
+from appulse.queries.places import PLACE_X, PLACE_Y
 from appulse.queries.regions import QueryRegions
 from appulse.queries.rows import TIME, Rows, each_once
 from appulse.queries.slots import ALIVE, GrowingColumn, SlotsByKey, as_keys, last_of_each, taken
@@ -20,57 +20,26 @@ from appulse.queries.templates import MOST_BOXES, Boxes, Template, Texts, alone,
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-    from concurrent.futures import Future
 
     from numpy.typing import NDArray
 
+    from appulse.kernels.near_regions import Readings
     from appulse.model.regions import RegionSet
     from appulse.queries.columns import Values
     from appulse.queries.condition import Condition
     from appulse.queries.keys import Range
     from appulse.queries.places import Place
-    from appulse.queries.regions import GivenRegions
-    from appulse.queries.templates import Box
-    from appulse.queries.tree import Comparison
+    from appulse.queries.regions import Found, GivenRegions
 
 Number = TypeVar("Number", np.int32, np.int64)
 
 # What is known of a query beside whether it stands, as bits.
-_EXACT, _SEVERAL, _NORMAL = np.uint8(2), np.uint8(4), np.uint8(8)
-_MOST_APART = 16  # boxes of a query that are asked whether they are apart
+_EXACT, _SEVERAL, _NORMAL, _ALONE = np.uint8(2), np.uint8(4), np.uint8(8), np.uint8(16)
 _ANYWHERE = "TRUE"  # the condition of who asks for a region alone
 _APART_FROM = b"\0"  # before the shapes of conditions whose regions stay in them
 _LEAST_DEAD = 4096
 _APART = 1 << 14  # queries: a set from here on is made smaller by a thread
 _MOST_AXES = 64  # beyond, the order of two columns is asked row by row
-
-
-@dataclass(frozen=True)
-class JoinGroup:
-    """Queries that only rows of one kind can satisfy: its number, and the comparisons true of all of them."""
-
-    number: int
-    known: frozenset[Comparison] = frozenset()
-
-
-@dataclass(frozen=True)
-class _Boxed:
-    """Queries of one template on their way into a set: which of the texts given, and their boxes."""
-
-    template: int
-    members: NDArray[np.int64]
-    boxes: Boxes
-    lane: JoinGroup
-    given: Sequence[Values]
-
-
-@dataclass(frozen=True)
-class _Smaller:
-    """What a thread makes: the texts and keys of the slots ``kept`` among the first ``size``, those not removed."""
-
-    kept: NDArray[np.int32]
-    size: int
-    columns: Future[list[pa.Array]]
 
 
 class QuerySet:
@@ -102,13 +71,14 @@ class QuerySet:
         self._known = SlotsByKey(key_type)
         self._state, self._template = np.empty(0, np.uint8), np.empty(0, np.int32)
         self._special = False  # whether some query has several boxes, or asks more than they say
+        self._alone = False  # whether some query asks for a region alone, and so is not among the boxes
         self._texts = GrowingColumn(pa.large_string())
         self.counts, self.labels = np.empty(0, np.uint32), np.empty(0, np.int32)
         self.until = np.empty(0, np.int64)
         self._tested = np.empty(0, np.uint32)  # as long as all boxes say it all, there are none
         self._size = self._alive = 0
         self._failed: list[Failed] = []
-        self._smaller: _Smaller | None = None
+        self._smaller: Smaller | None = None
 
     def __len__(self) -> int:
         """Queries that stand."""
@@ -225,6 +195,33 @@ class QuerySet:
         Who is only ``probing`` leaves no trace in any figure. Not ``normal``: without those that `meeting` answers.
         """
         rows_of = columns if isinstance(columns, Rows) else Rows(columns)
+        rows, slots = self._in_boxes(rows_of, n, cluster, probing=probing, normal=normal)
+        if self._alone and (normal or not self._normal):  # all of those are exact by their errors
+            found = self._alive_at(rows_of, self.regions.covering(rows_of.place))
+            rows, slots = np.concatenate([rows, found.row]), np.concatenate([slots, found.slot])
+        if counted and not probing:
+            self.count(slots)
+        return rows, slots
+
+    def near(self, rows_of: Rows, readings: Readings, least: float | None, reach: float) -> Found | None:
+        """The same of rows with normal errors, of queries for a region alone; None: there are none."""
+        if not self._alone:
+            return None
+        return self._alive_at(rows_of, self.regions.around(readings, least, reach, turns=True))
+
+    def _alive_at(self, rows_of: Rows, found: Found) -> Found:
+        """Those of queries for a region alone that stand."""
+        stands = (self._state[found.slot] & (ALIVE | _ALONE)) == (ALIVE | _ALONE)
+        if len(self.until):
+            stands &= self.until[found.slot] >= rows_of.keys(TIME)[found.row]
+        return found if stands.all() else found.take(np.flatnonzero(stands))
+
+    def _in_boxes(
+        self, rows_of: Rows, n: int, cluster: int | None, *, probing: bool, normal: bool
+    ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Those that are among the boxes."""
+        if not len(self._index):
+            return np.empty(0, np.int32), np.empty(0, np.int32)
         points = np.empty((len(self._axes), n), np.int64)
         points[0] = rows_of.lane
         for name, axis in self._axes.items():
@@ -249,8 +246,6 @@ class QuerySet:
                 self._test(slots[unsure])
             stays[unsure] = self._hold(rows_of, rows[unsure], slots[unsure])
             rows, slots = rows[stays], slots[stays]
-        if counted and not probing:
-            self.count(slots)
         return rows, slots
 
     def meeting(self, rows_of: Rows, n: int) -> Met:
@@ -308,6 +303,14 @@ class QuerySet:
     def hulls(self) -> tuple[list[str], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """The axes there are, and around the boxes of each query that may match its lows, highs (axes, n) and slot."""
         lows, highs, entries = self._index.boxes(len(self._axes))
+        if self._alone:
+            own = np.flatnonzero(self._state[: self._size] & _ALONE).astype(np.int32)
+            around = np.full((2, len(self._axes), len(own)), NULL)
+            around[1] = MOST
+            for name, (low, high) in self.regions.bounds(own).items():
+                around[0, self._axes[name]], around[1, self._axes[name]] = low, high
+            lows, highs = np.hstack([lows, around[0]]), np.hstack([highs, around[1]])
+            entries = np.concatenate([entries, own])
         alive = (self._state[entries] & ALIVE).astype(bool)
         order = np.argsort(entries[alive], kind="stable")
         entries = entries[alive][order]
@@ -362,7 +365,7 @@ class QuerySet:
     # --- adding ---------------------------------------------------------------------------------------------------
 
     def _inside(
-        self, made: Sequence[_Boxed], rows: NDArray[np.int64], regions: GivenRegions | None
+        self, made: Sequence[Boxed], rows: NDArray[np.int64], regions: GivenRegions | None
     ) -> tuple[RegionSet, NDArray[np.int64]]:
         """The regions of queries, given or of their conditions, and which of the texts each is of."""
         if regions is not None:
@@ -374,7 +377,7 @@ class QuerySet:
         shapes, radii = [text for texts, _ in found for text in texts], [one for _, own in found for one in own]
         return self.regions.read(shapes, radii), members
 
-    def _boxed(self, found: Texts, *, lifts: bool = True) -> tuple[list[_Boxed], list[tuple[int, str]]]:
+    def _boxed(self, found: Texts, *, lifts: bool = True) -> tuple[list[Boxed], list[tuple[int, str]]]:
         """The queries by template, with their boxes; and those that cannot be used, with the reason.
 
         This is where conditions are read, checked and made into boxes. Whatever goes wrong with one is its own reason,
@@ -384,7 +387,7 @@ class QuerySet:
         codes = np.asarray(encoded.indices)
         order = np.argsort(codes, kind="stable")
         ends = np.searchsorted(codes[order], np.arange(len(encoded.dictionary)), side="right").tolist()
-        made: list[_Boxed] = []
+        made: list[Boxed] = []
         wrong: list[tuple[int, str]] = []
         begin = 0
         for shape, end in zip(encoded.dictionary.to_pylist(), ends, strict=True):
@@ -405,7 +408,7 @@ class QuerySet:
 
     def _of_shape(
         self, shape: bytes, found: Texts, members: NDArray[np.int64], *, lifts: bool
-    ) -> tuple[list[_Boxed], NDArray[np.int64]]:
+    ) -> tuple[list[Boxed], NDArray[np.int64]]:
         """The queries of one shape that its template fits, and the others, which have to be read by themselves."""
         if not len(members):
             return [], members
@@ -426,7 +429,7 @@ class QuerySet:
             given = [values.take(np.flatnonzero(fit)) for values in given]
         return [self._with_boxes(number, made, given, members[fit])] if fit.any() else [], members[~fit]
 
-    def _of_one(self, found: Texts, i: int, *, lifts: bool) -> _Boxed:
+    def _of_one(self, found: Texts, i: int, *, lifts: bool) -> Boxed:
         """A query whose condition is its own template; `BadArgument` if it cannot be used."""
         condition = self._read(found.texts[i].as_py())
         condition.check(self._types)
@@ -435,16 +438,16 @@ class QuerySet:
         self._templates.append(made)
         return boxed
 
-    def _with_boxes(self, number: int, made: Template, given: Sequence[Values], members: NDArray[np.int64]) -> _Boxed:
+    def _with_boxes(self, number: int, made: Template, given: Sequence[Values], members: NDArray[np.int64]) -> Boxed:
         lane = JoinGroup(0) if self._lanes is None else self._lanes(made)
         boxes = Boxes(made, given, len(members), self._types, lane.known, self._offers)
         for box in boxes.boxes:
             for column in box:
                 self._axes.setdefault(column.name, len(self._axes))
-        return _Boxed(number, members, boxes, lane, given)
+        return Boxed(number, members, boxes, lane, given)
 
     def _put(
-        self, one: _Boxed, kept: NDArray[np.int64], slots: NDArray[np.int32], also: Mapping[str, Range]
+        self, one: Boxed, kept: NDArray[np.int64], slots: NDArray[np.int32], also: Mapping[str, Range]
     ) -> NDArray[np.int64]:
         """Put those of these queries that are ``kept`` into the index; the places of those that no row can satisfy."""
         n = len(kept)
@@ -452,6 +455,9 @@ class QuerySet:
             return kept
         whole = n == len(one.members)
         possible = np.zeros(n, np.int64)
+        bare = np.zeros(n, bool)
+        if one.boxes.boxes == [{}] and set(also) <= {PLACE_X, PLACE_Y, TIME}:
+            bare = one.boxes.exact[kept] & (self.regions.of(slots) >= 0)
         for box in one.boxes.boxes:
             lows, highs = np.full((len(self._axes), n), NULL), np.full((len(self._axes), n), MOST)
             for column, (low, high) in box.items():
@@ -462,32 +468,21 @@ class QuerySet:
             if self._lanes is not None:
                 lows[0], highs[0] = one.lane.number, one.lane.number
             possible += (lows <= highs).all(axis=0)
-            self._index.add(lows, highs, slots)
+            self._index.add(lows[:, ~bare], highs[:, ~bare], slots[~bare])
         exact = one.boxes.exact[kept]
+        bare &= possible > 0
+        self._alone |= bool(bare.any())
         self._template[slots] = one.template
         self._state[slots] = ALIVE | np.where(exact, _EXACT, np.uint8(0)) | np.where(possible > 1, _SEVERAL, 0)
+        self._state[slots] |= np.where(bare, _ALONE, np.uint8(0))
         if self._normal:
-            normal = exact & self._is_product(one.boxes.boxes, kept, self.regions.of(slots) >= 0)
+            planar = {self._place.x, self._place.y} if self._place is not None else set()
+            normal = exact & is_product(one.boxes.boxes, kept, self.regions.of(slots) >= 0, self._normal, planar)
             self._state[slots] |= np.where(normal, _NORMAL, np.uint8(0))
             self.samples |= not normal.all()
             self.several |= bool((normal & (possible > 1)).any())
         self._special |= not exact.all() or bool((possible > 1).any())
         return np.flatnonzero(possible == 0)
-
-    def _is_product(
-        self, boxes: Sequence[Box], kept: NDArray[np.int64], region: NDArray[np.bool_]
-    ) -> NDArray[np.bool_]:
-        """Whether the probability of a query is a product over columns, or a sum of such: its boxes are apart."""
-        bounds = {column.name for box in boxes for column in box}
-        if len(boxes) > _MOST_APART or any(self._normal & set(ordered_columns(name) or ()) for name in bounds):
-            return np.zeros(len(kept), bool)
-        apart = np.ones(len(kept), bool)
-        for i, a in enumerate(boxes):
-            for b in boxes[:i]:
-                gaps = [(a[axis][1] < b[axis][0]) | (b[axis][1] < a[axis][0]) for axis in set(a) & set(b)]
-                apart &= np.logical_or.reduce([np.zeros(len(kept), bool), *(gap[kept] for gap in gaps)])
-        planar = {self._place.x, self._place.y} if self._place is not None else set()
-        return apart & ~region if bounds & planar else apart
 
     def _noted(
         self, known: NDArray[Number], given: NDArray[Number] | None, rows: NDArray[np.int64], free: int
@@ -529,7 +524,7 @@ class QuerySet:
             return
         kept = np.flatnonzero(self._state[: self._size] & ALIVE).astype(np.int32)
         columns = list(self._texts.parts), list(self._known.values.parts)
-        self._smaller = _Smaller(kept, self._size, self._index.pool.submit(taken, columns, kept))
+        self._smaller = Smaller(kept, self._size, self._index.pool.submit(taken, columns, kept))
         if self._size < _APART:
             self.tidy(wait=True)
 

@@ -35,12 +35,13 @@ from appulse.model.times import duration, from_micros
 from appulse.operators.output import Output
 from appulse.operators.query_estimate import Forecast, estimated_choices, fresh_rows
 from appulse.operators.query_windows import AGE, LAG, Equality, Joined, Wanted, match_choices
+from appulse.queries.boxed import JoinGroup
 from appulse.queries.columns import NUMBER, kind_of
 from appulse.queries.condition import MOST_LENGTH, parse, qualified, too_long
 from appulse.queries.index import MOST, NULL
 from appulse.queries.keys import is_axis
 from appulse.queries.outcomes import told
-from appulse.queries.sets import JoinGroup, QuerySet
+from appulse.queries.sets import QuerySet
 from appulse.queries.slots import plain_key
 from appulse.queries.templates import Template, together
 from appulse.queries.tree import Column, Comparison

@@ -229,7 +229,7 @@ def _batch_writer(
             )
             if metrics()["answers"] or metrics()["left"]:
                 for alert in alerts:
-                    alert(select_tag(batch, "answer", result.answers), number)
+                    alert(select_tag(batch, ANSWER), number)
             place.saw(metrics()["newest"])
             _warn_late(result, metrics())
             if judge is not None:

@@ -1,0 +1,114 @@
+"""Which regions readings lie in, with at least some probability: bounds first, then the integral."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from appulse.kernels.jit import exact_kernel, inlined_kernel
+from appulse.kernels.near_regions import TAIL, Curve, Near, Reach, Readings, nearby
+from appulse.kernels.regions import RegionIndex, Regions, chance
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from appulse.kernels.arrays import Floats
+    from appulse.kernels.geodesic import Earth
+
+# Readings that are held against regions at once: at first, at most, and for how many matches there is room.
+_FEW, _MANY, _ROOM = 1 << 13, 1 << 20, 1 << 23
+# By so much a bound has to clear a threshold: more than the error of a probability.
+_CLEAR = 1e-9
+
+
+@exact_kernel
+def place_chance(regions: Regions, fence: int, readings: Readings, r: int, earth: Earth, on_earth: bool) -> float:
+    """Pr{inside} of a reading; on the Earth also of its copies beyond the 180th meridian."""
+    x, y = readings.at[r, 0], readings.at[r, 1]
+    across, along = readings.scale[r, 0], readings.scale[r, 1]
+    place, sigma = readings.place[r], readings.sigma[r]
+    total = chance(regions, fence, x, y, across, along, place, sigma, earth, on_earth)
+    if on_earth and math.isnan(regions.radius[fence]):
+        wide = TAIL / across
+        if x + wide >= 180.0:
+            total += chance(regions, fence, x - 360.0, y, across, along, place, sigma, earth, on_earth)
+        if x - wide <= -180.0:
+            total += chance(regions, fence, x + 360.0, y, across, along, place, sigma, earth, on_earth)
+    return float(min(1.0, total) * readings.exists[r])
+
+
+@inlined_kernel
+def decided_by(free: float, exists: float, least: float) -> int:
+    """Whether Pr{inside} of a reading ``free`` deviations from the boundary is ``least`` or more: 1 or 0, -1 if open.
+
+    A disc around the mean that the boundary does not cross has a mass of 1 - exp(-free^2 / 2).
+    """
+    if free == np.inf:
+        return 1 if exists >= least else 0
+    beyond = math.exp(-0.5 * free * free)
+    if free >= 0.0 and (1.0 - beyond) * exists - _CLEAR >= least:
+        return 1
+    return 0 if free < 0.0 and beyond * exists + _CLEAR < least else -1
+
+
+@exact_kernel
+def next_readings(n: int, before: int, near: Near) -> int:
+    """How many readings to look at next, after ``before`` of them."""
+    if n <= _FEW:
+        return n
+    return _FEW if before == 0 else max(_FEW >> 4, min(_MANY, _ROOM // (1 + near.region.shape[0] // before)))
+
+
+@exact_kernel
+def matches(
+    index: RegionIndex,
+    regions: Regions,
+    curve: Curve,
+    readings: Readings,
+    least: float,
+    reach: Reach,
+    earth: Earth,
+    on_earth: bool,
+    turns: bool,
+) -> tuple[NDArray[np.int32], NDArray[np.int32], Floats]:
+    """Readings, regions each lies in with a probability above 0 and of ``least`` or more, and that, by reading.
+
+    ``turns``: whether a reading at the 180th meridian lies on both its sides.
+    """
+    n, begin, upto, found = readings.at.shape[0], 0, 0, 0
+    room = 64 + min(_MANY, 2 * n)
+    row, region, probability = np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room)
+    near = nearby(index, regions, curve, readings, 0, 0, reach, earth, on_earth)
+    while upto < n:
+        begin, upto = upto, min(n, upto + next_readings(n, upto - begin, near))
+        near = nearby(index, regions, curve, readings, begin, upto, reach, earth, on_earth)
+        while found + near.region.shape[0] > row.shape[0]:
+            row, region = np.concatenate((row, row)), np.concatenate((region, region))
+            probability = np.concatenate((probability, probability))
+        owner = np.empty(near.region.shape[0], np.int32)
+        for k in range(upto - begin):
+            owner[near.begin[k] : near.begin[k] + near.many[k]] = k
+        # Those of a group stand together, and ask the same regions.
+        for at in range(near.region.shape[0]):
+            i, r = near.region[at], begin + owner[at]
+            exists = readings.exists[r]
+            if near.free[at] == np.inf:
+                near.free[at] = exists
+            elif decided_by(near.free[at], exists, least) == 0:
+                near.free[at] = 0.0
+            elif turns:
+                near.free[at] = place_chance(regions, i, readings, r, earth, on_earth)
+            else:
+                x, y = readings.at[r, 0], readings.at[r, 1]
+                across, along = readings.scale[r, 0], readings.scale[r, 1]
+                place, sigma = readings.place[r], readings.sigma[r]
+                near.free[at] = exists * chance(regions, i, x, y, across, along, place, sigma, earth, on_earth)
+        for k in range(upto - begin):
+            for at in range(near.begin[k], near.begin[k] + near.many[k]):
+                p = near.free[at]
+                if p > 0.0 and p >= least:
+                    row[found], region[found], probability[found] = begin + k, near.region[at], p
+                    found += 1
+    return row[:found], region[:found], probability[:found]
