@@ -60,6 +60,7 @@ CONTENTS: dict[str, list[str]] = {
 }
 # What stands below a page in the navigation: all pages of a folder, or these.
 BELOW: dict[str, str] = {
+    "examples": "gallery/*",
     "semantics": "semantics/*",
     "errors": "errors/*",
     "reference": "reference/*",

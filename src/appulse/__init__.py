@@ -278,6 +278,13 @@ __all__ = [  # noqa: RUF022 - by topic, as in the reference
 ]
 
 
+def load_ipython_extension(shell: Any) -> None:
+    """Show tables, schemas and Spark frames as HTML in a notebook: ``%load_ext appulse``."""
+    from appulse.report.notebook import register
+
+    register(shell)
+
+
 def __getattr__(name: str) -> Any:
     if name in _ROOMS:
         return import_module(f"appulse.{name}")

@@ -64,12 +64,13 @@ def test_the_wheel_alone_runs_the_readme(tmp_path: Path) -> None:
     )
     wheel = next((tmp_path / "dist").glob("*.whl"), None)
     assert wheel is not None, built.stderr
-    python = tmp_path / "venv" / "bin" / "python"
+    programs = tmp_path / "venv" / "bin"
+    python = str(programs / "python")
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True, timeout=PATIENCE)
     install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"{wheel}[spark]"]
     subprocess.run(install, check=True, timeout=PATIENCE)
     subprocess.run([python, "-m", "pip", "check"], check=True, timeout=PATIENCE)
-    said = subprocess.run([python.parent / "appulse", "--version"], check=True, capture_output=True, text=True)
+    said = subprocess.run([programs / "appulse", "--version"], check=True, capture_output=True, text=True)
     assert said.stdout == f"appulse {ap.version}\n"
     (tmp_path / "work").mkdir()
     ran = subprocess.run(

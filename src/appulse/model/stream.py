@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Protocol, TypeAlias, overload
 
 from appulse.arguments import (
@@ -278,6 +279,12 @@ class Stream(Generic[Result]):
             *further,
         ]
         return list(dict.fromkeys(c for c in wanted if c is not None))
+
+    def _repr_html_(self) -> str:
+        said = {name: value for name, value in vars(self).items() if name != "frame" and value not in (None, (), 0.0)}
+        rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(str(value))}</td></tr>" for name, value in said.items())
+        held = "no frame: rows are pushed" if self.frame is None else type(self.frame).__name__
+        return f"<table><caption>Stream of {escape(held)}</caption>{rows}</table>"
 
 
 def stream_names(streams: Sequence[Stream], *, self_join: bool = False) -> tuple[str, ...]:
