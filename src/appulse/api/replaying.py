@@ -134,6 +134,7 @@ class Pace:
         self.speed = float("inf") if isinstance(speed, str) else speed
         self._sleep, self._watch = sleep, watch
         self._zero, self._since, self._last = 0, 0.0, -1.0
+        self.began: tuple[int, float] | None = None  # the time of the first row, and when it was due, since 1970
 
     @property
     def waits(self) -> bool:
@@ -143,6 +144,7 @@ class Pace:
     def begin(self, micros: int) -> None:
         """A row of this time is due now."""
         self._zero, self._since, self._last = micros, self._watch(), -1.0
+        self.began = micros, clock.time()
 
     def now(self) -> int:
         """Rows up to this time (microseconds) are due."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -434,7 +435,12 @@ def _as_files(job: Job, source: ReplayTable) -> FilesTable:
             f"{job.file}: on Spark a replay of {source.path} at speed {source.speed} is not built. Set engine = "
             f"'local' and use appulse serve, or give {wanted}, which Spark reads as files."
         )
-    return FilesTable(format=files.format, path=files.path)
+    place = Path(job.place(files.path))
+    if place.is_dir():
+        return FilesTable(format=files.format, path=str(place))
+    # A stream of Spark's is of a folder; this is the one file of it.
+    name = re.sub(r"([\\*?\[\]{}])", r"\\\1", place.name)
+    return FilesTable(format=files.format, path=str(place.parent), options={"pathGlobFilter": name})
 
 
 def _sample_of_readings(job: Job, spark: SparkSession) -> DataFrame:

@@ -7,6 +7,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from appulse.connect.page_server import Feed
+from appulse.connect.recorded import Recorded
 from appulse.errors import AppulseError
 from appulse.jobs.by_hand import read_files
 from appulse.model.regions import QUERY, REGION
@@ -38,12 +39,14 @@ class Board:
         self._things: list[dict[tuple[int, str], list[Any]]] = [{} for _ in jobs]
         self._events: list[list[Any]] = [[] for _ in jobs]
         self._last: list[dict[str, Any] | None] = [None for _ in jobs]
+        self._clocks: list[Resident | None] = [None for _ in jobs]
         self._states: list[tuple[float, dict[str, int]]] = [(0.0, {}) for _ in jobs]
         self._lock = Lock()
         self.feed = Feed(self._first)
 
     def watcher(self, number: int, resident: Resident) -> Callable[[Step], None]:
         """What a job calls with each of its steps."""
+        self._clocks[number] = resident
 
         def seen(step: Step) -> None:
             self._seen(number, step, resident)
@@ -71,10 +74,24 @@ class Board:
             self._last[number] = told
         self.feed.publish(told)
 
+    def _hellos(self) -> list[Any]:
+        """What there is to know of each job.
+
+        ``clock`` is that of a replay: a time in milliseconds, when it was due (seconds since 1970), and the speed.
+        """
+        found = []
+        for shown, resident in zip(self._shown, self._clocks, strict=True):
+            sources = [] if resident is None else resident.sources
+            paces = [source.pace for source in sources if isinstance(source, Recorded) and source.pace.waits]
+            began = next(((pace.began, pace.speed) for pace in paces if pace.began is not None), None)
+            clock = None if began is None else [began[0][0] / 1000, began[0][1], began[1]]
+            found.append(shown.hello | {"clock": clock})
+        return found
+
     def _first(self) -> list[Any]:
         """What a browser that comes gets."""
         with self._lock:
-            hello = {"type": "hello", "title": self.title, "jobs": [one.hello for one in self._shown]}
+            hello = {"type": "hello", "title": self.title, "jobs": self._hellos()}
             known = [
                 last | {"things": list(things.values()), "events": events}
                 for last, things, events in zip(self._last, self._things, self._events, strict=True)

@@ -132,6 +132,8 @@ class Shown:
     def _event(self, row: dict[str, Any]) -> dict[str, Any]:
         names = [str(stream.name) for stream in self.streams]
         time = next((row[name] for name in _TIMES if row.get(name) is not None), None)
+        if "closest_time" not in row and time is not None and time == row.get("left_time"):
+            time = max(time, row.get("right_time") or time)  # of a pair the later row
         told: dict[str, Any] = {"p": row.get("probability"), "time": time, "change": row.get("change")}
         if "left_key" in row:
             sides = [(row.get(f"{side}_stream"), row.get(f"{side}_key")) for side in ("left", "right")]

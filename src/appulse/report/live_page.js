@@ -71,7 +71,10 @@
       own.bad.unshift(`${bad.reason}: ${bad.stream} ${bad.key ?? ""} ${bad.detail}`);
       own.bad.length = Math.min(own.bad.length, 20);
     }
-    if (told.now) own.now = told.now;
+    if (told.now) {
+      own.now = told.now;
+      if (own.clock) own.behind = Date.now() / 1000 - own.clock[1] - (told.now[0] - own.clock[0]) / (1000 * own.clock[2]);
+    }
     Object.assign(own, { totals: told.totals, histogram: told.histogram, counted: told.counted, state: told.state });
     own.rates.push([performance.now(), told.totals.rows, told.totals.answers]);
     while (own.rates.length > 2 && own.rates[0][0] < performance.now() - 5000) own.rates.shift();
@@ -120,6 +123,7 @@
     const facts = [
       ["rows a second", rate(1)], ["rows", count(own.totals.rows)], ["answers a second", rate(2)],
       ["answers", count(own.totals.answers)], ["rejects", count(own.totals.rejects)], ["things", count(own.things.size)],
+      ...(own.behind === undefined ? [] : [["seconds behind", Math.max(0, own.behind).toFixed(2)]]),
       ...("state_rows" in own.state ? [["rows held", count(own.state.state_rows)]] : []),
       ...(own.state.state_bytes ? [["state, MB", count(own.state.state_bytes / 1e6)]] : []),
       ...(candidates ? [["candidate pairs", count(candidates)]] : []),
