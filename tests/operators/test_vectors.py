@@ -230,3 +230,40 @@ def test_cosine_is_of_directions() -> None:
     blurred = ap.Stream(data, key="k", time="t", value=ap.Gaussian("x", sigma=1.0))
     with pytest.raises(ap.BadArgument, match="rows without error"):
         ap.self_join(blurred, epsilon=1.0, **asked)
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+@pytest.mark.parametrize("values", [[[1.0, 2.0], [1.0, 2.1]], [1.0, 1.1]])
+def test_a_first_push_without_values_leaves_open_what_they_are(rows: int, values: list[Any]) -> None:
+    """Arrow's null type, as of a pandas object column without rows; the second push says what values are."""
+    first = pa.table({"k": pa.array([9][:rows], pa.int64()), "t": pa.array([0.0][:rows]), "e": pa.nulls(rows)})
+    second = pa.table({"k": [1, 2], "t": [0.0, 1.0], "e": values})
+    asked: dict[str, Any] = {"epsilon": 1.0, "window": 10}
+    calls = [
+        ap.SimilarityJoin(bare("s"), probability=1.0, **asked),
+        ap.SimilarityJoin(bare("s"), bare("other"), probability=1.0, **asked),
+        ap.Outliers(bare("s"), fewer_than=1, probability=0.5, **asked),
+        ap.Nearest(bare("s"), bare("other"), **asked),
+    ]
+    for call in calls:
+        names = list(call.streams)
+        for table in (first, second):
+            call.push(**dict.fromkeys(names, table))
+        call.drain()
+        assert sorted(row["reason"] for row in call.rejects().to_pylist()) == sorted(
+            rows * len(names) * ["empty samples" if isinstance(values[0], list) else "non-finite value"]
+        )
+    pairs = ap.SimilarityJoin(bare("s"), probability=1.0, **asked)
+    assert len(pairs.push(first)) == 0
+    assert len(pairs.push(second)) == 1
+
+
+def test_a_table_without_values_joins_vectors() -> None:
+    none = pa.table({"k": pa.array([], pa.int64()), "t": pa.array([], pa.float64()), "e": pa.nulls(0)})
+    some = pa.table({"k": [1], "t": [0.0], "e": [[1.0, 2.0]]})
+    streams = [ap.Stream(table, key="k", time="t", value=ap.Exact("e")) for table in (none, some)]
+    assert len(ap.similarity_join(*streams, epsilon=1.0, probability=1.0, window=1)) == 0
+
+
+def bare(name: str) -> ap.Stream[Any]:
+    return ap.Stream(None, key="k", time="t", value=ap.Exact("e"), name=name)

@@ -195,9 +195,16 @@ class ByHand(ABC, Generic[Engine]):
         """The columns of a stream that keep their types."""
         return *self._identity(name), *self._streams[name].carry
 
-    def _may_start(self, held: Sequence[Frames], types: Types, *, ended: bool) -> bool:  # noqa: ARG002 - others ask
+    def _may_start(self, held: Sequence[Frames], types: Types, *, ended: bool) -> bool:
         """Whether the engine can be made."""
-        return bool(held) and all(types[name].knows(self._identity(name)) for name in self._streams)
+        known = bool(held) and all(types[name].knows(self._identity(name)) for name in self._streams)
+        return known and (ended or self._has_values(held))
+
+    def _has_values(self, held: Sequence[Frames]) -> bool:
+        """Whether some column says if values are numbers or vectors, where they may be either."""
+        from appulse.model.vectors import is_open
+
+        return not all(is_open(self._streams[name].value, self._schema(name, held)) for name in self._shown(held))
 
     def _checked(self, held: Sequence[Frames], types: Types) -> pa.Table:
         """No answers, in their columns; raises where the last of the pushes cannot be taken in."""

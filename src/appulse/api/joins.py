@@ -285,7 +285,8 @@ class SimilarityJoin(ByHand["LocalJoin"]):
         if ended and not inner and typed and len(shown) < len(self._streams):
             raise BadArgument("A stream has shown no columns. Push every stream first, if only an empty frame.")
         least = min(2, len(self._streams)) if inner else 1
-        return (ended or len(shown) == len(self._streams)) and len(typed) >= least
+        known = ended or (len(shown) == len(self._streams) and self._has_values(held))
+        return known and len(typed) >= least
 
     def _checked(self, held: Sequence[Frames], types: Types) -> pa.Table:
         if self._moves:

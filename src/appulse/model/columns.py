@@ -87,6 +87,8 @@ def without_nulls(array: pa.Array) -> NDArray[Any]:
 
 def lengths(lists: pa.Array) -> NDArray[np.int64]:
     """How many values each list has, 0 for null."""
+    if pa.types.is_null(lists.type):
+        return np.zeros(len(lists), np.int64)
     return without_nulls(pc.list_value_length(lists)).astype(np.int64)
 
 

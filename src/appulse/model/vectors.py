@@ -13,6 +13,8 @@ from appulse.model.columns import chunk, floats, is_list, is_numeric, lengths
 from appulse.model.uncertainty import Exact, Model, Vectors
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from appulse.model.defects import Defects
@@ -27,6 +29,24 @@ def as_vectors(model: Model, schema: pa.Schema) -> Model:
         return model  # a column that is missing, or there twice, is refused later
     kind = schema.field(model.columns[0]).type
     return Vectors(model.columns[0]) if is_list(kind) and is_numeric(kind.value_type) else model
+
+
+def is_open(model: Model, schema: pa.Schema) -> bool:
+    """Whether rows may be numbers or vectors: an `Exact` of one column that has no type."""
+    if not isinstance(model, Exact) or len(model.columns) != 1 or schema.get_field_index(model.columns[0]) < 0:
+        return False
+    return bool(pa.types.is_null(schema.field(model.columns[0]).type))
+
+
+def all_as_vectors(models: Sequence[Model], schemas: Sequence[pa.Schema]) -> list[Model]:
+    """The models of the streams of a call; where one has vectors, those whose column has no type have, too."""
+    found = [as_vectors(model, schema) for model, schema in zip(models, schemas, strict=True)]
+    if not any(isinstance(model, Vectors) for model in found):
+        return found
+    return [
+        Vectors(model.columns[0]) if isinstance(model, Exact) and is_open(model, schema) else model
+        for model, schema in zip(found, schemas, strict=True)
+    ]
 
 
 def coordinates_of_type(model: Vectors, schema: pa.Schema) -> int | None:
@@ -61,7 +81,8 @@ def checked_vectors(table: pa.Table, model: Vectors, d: int | None, defects: Def
     even = counts == d
     defects.mark(~even, why.WRONG_DIMENSION, lambda i: f"column {name!r} has {counts[i]} numbers, the call has {d}")
     rows = np.full((len(table), d), np.nan)
-    rows[even] = floats(column.flatten())[np.repeat(even, counts)].reshape(-1, d)
+    if even.any():
+        rows[even] = floats(column.flatten())[np.repeat(even, counts)].reshape(-1, d)
     defects.mark(
         ~np.isfinite(rows).all(axis=1), why.NON_FINITE, lambda _: f"a number of {name!r} is null, NaN or infinite"
     )

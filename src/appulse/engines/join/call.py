@@ -50,7 +50,7 @@ from appulse.model.strings import decode
 from appulse.model.times import from_micros, is_time
 from appulse.model.uncertainty import Position, in_closed_form, is_certain
 from appulse.model.uncertainty import names as dimension_names
-from appulse.model.vectors import as_vectors
+from appulse.model.vectors import all_as_vectors
 from appulse.operators.attributes import Attribute, dimension_of
 from appulse.operators.numbering import Sequencer
 from appulse.operators.partners import HOW
@@ -271,7 +271,8 @@ def resolve(
             "motion= is for encounters, similarity_join and self_join, and not built for this call. Leave it out. See "
             "docs/index.md."
         )
-    streams = [replace(s, value=as_vectors(s.value, schema)) for s, schema in zip(streams, schemas, strict=True)]
+    values_of = all_as_vectors([stream.value for stream in streams], schemas)
+    streams = [replace(stream, value=value) for stream, value in zip(streams, values_of, strict=True)]
     if values and probabilities == "bounds":
         raise BadArgument(
             "values=True tells the samples that match, whose weights sum to the exact probability. "
