@@ -70,30 +70,62 @@ _NONE, _NO_KEYS = np.empty(0, np.int64), Bytes.of([])
 NO_ANSWERS = Answers(_NONE, _NO_KEYS, _NONE, _NONE, _NO_KEYS, _NONE, np.empty(0), np.empty(0))
 
 
-class OpenPairs:
-    """The pairs that entered and have not left yet."""
+class _Part:
+    """Pairs that entered one after the other, which of them stand, and how many do not.
 
-    def __init__(self) -> None:
-        self._pairs, self._fresh = NO_ANSWERS, []  # type: Answers, list[Answers]
-        # When a pair leaves and of which stream the row is that does (time windows), or its group (windows of rows);
-        # and its rows: by numbers that never change, or by those in their windows.
-        self._ends = np.empty((0, 4), np.int64)
-        self._fresh_ends: list[NDArray[np.int64]] = []
+    ``ends`` say when a pair leaves and of which stream the row is that does (time windows), or its group (windows of
+    rows); and its rows: by numbers that never change, or by those in their windows.
+    """
+
+    def __init__(self, pairs: Answers, ends: NDArray[np.int64]) -> None:
+        self.pairs, self.ends = pairs, ends
+        self.stands = np.ones(len(pairs), bool)
+        self.gone = 0
+        self.first = int(ends[:, 0].min(initial=_NEVER))
 
     def __len__(self) -> int:
-        return len(self._pairs) + sum(map(len, self._fresh))
+        return len(self.pairs) - self.gone
+
+    def drop(self, gone: NDArray[np.int64]) -> Answers:
+        """These leave."""
+        self.stands[gone] = False
+        self.gone += len(gone)
+        return self.pairs.take(gone)
+
+    def kept(self) -> _Part:
+        """Those that stand alone."""
+        if not self.gone:
+            return self
+        at = np.flatnonzero(self.stands)
+        return _Part(self.pairs.take(at), self.ends[at])
+
+
+_NEVER = np.iinfo(np.int64).max
+
+
+class OpenPairs:
+    """The pairs that entered and have not left yet.
+
+    In parts, each at least twice as large as the next one: what comes and goes costs what it is, not all that stands.
+    """
+
+    def __init__(self) -> None:
+        self._parts: list[_Part] = []
+
+    def __len__(self) -> int:
+        return sum(map(len, self._parts))
 
     @property
     def nbytes(self) -> int:
         """Bytes held."""
-        keys = self._pairs.left_key.data.nbytes + self._pairs.right_key.data.nbytes
-        return len(self) * 13 * 8 + keys
+        keys = (key for part in self._parts for key in (part.pairs.left_key, part.pairs.right_key))
+        return sum(len(part.pairs) for part in self._parts) * 13 * 8 + sum(key.data.nbytes for key in keys)
 
     @property
     def next_end(self) -> int | None:
         """When the next pair leaves, of time windows."""
-        self._settle()
-        return int(self._ends[:, 0].min()) if len(self) else None
+        some = [int(part.ends[part.stands, 0].min()) for part in self._parts if len(part)]
+        return min(some, default=None)
 
     def add_timed(
         self, pairs: Answers, ends: tuple[NDArray[np.int64], NDArray[np.int64]], rows: NDArray[np.int64]
@@ -110,75 +142,85 @@ class OpenPairs:
 
     def _add(self, pairs: Answers, ends: NDArray[np.int64]) -> None:
         if len(pairs):
-            self._fresh.append(pairs)
-            self._fresh_ends.append(ends)
+            self._parts.append(_Part(pairs, ends))
+            self._settle()
 
     def _settle(self) -> None:
-        if self._fresh:
-            self._pairs = Answers.concat([self._pairs, *self._fresh])
-            self._ends = np.vstack([self._ends, *self._fresh_ends])
-            self._fresh, self._fresh_ends = [], []
+        """Put parts together that are of like size, and leave out what is gone where that is much."""
+        self._parts = [part if 4 * part.gone < len(part.pairs) else part.kept() for part in self._parts if len(part)]
+        while len(self._parts) > 1 and len(self._parts[-2].pairs) < 2 * len(self._parts[-1].pairs):
+            several = [part.kept() for part in self._parts[-2:]]
+            ends = np.vstack([part.ends for part in several])
+            self._parts[-2:] = [_Part(Answers.concat([part.pairs for part in several]), ends)]
 
     @property
     def pairs(self) -> Answers:
         """All of them."""
-        self._settle()
-        return self._pairs
+        return Answers.concat([part.kept().pairs for part in self._parts])
 
     def until(self, frontier: int) -> Answers:
         """Pairs whose time is over before ``frontier``: they held until the time told."""
-        self._settle()
-        gone = self._ends[:, 0] < frontier
-        if not np.count_nonzero(gone):
-            return NO_ANSWERS
-        ends, pairs = self._ends[gone], self._drop(gone)
-        return pairs.leaving(ends[:, 0], ends[:, 1])
+        found = []
+        for part in self._parts:
+            if part.first < frontier:
+                gone = np.flatnonzero(part.stands & (part.ends[:, 0] < frontier))
+                found.append(part.drop(gone).leaving(part.ends[gone, 0], part.ends[gone, 1]))
+        return self._dropped(found)
 
     def below(self, floor: NDArray[np.int64], groups: NDArray[np.int64], floors: WindowStarts) -> Answers:
         """Pairs of which a row lies below the floor (group, stream), with the tick that pushed it out.
 
         ``floors`` are the news, ``groups`` their numbers.
         """
-        self._settle()
-        sides = [(self._pairs.left_stream, self._ends[:, 2]), (self._pairs.right_stream, self._ends[:, 3])]
-        group = self._ends[:, 0]
-        gone = np.zeros(len(self), bool)
-        for stream, number in sides:
-            gone |= number < floor[group, stream]
-        if not gone.any():
-            return NO_ANSWERS
-        ticks = [_tick_of(group[gone], stream[gone], number[gone], groups, floors) for stream, number in sides]
-        first = np.minimum(*ticks)
-        stream = np.where(ticks[0] <= ticks[1], self._pairs.left_stream[gone], self._pairs.right_stream[gone])
-        return self._drop(gone).leaving(first, stream)
+        found = []
+        for part in self._parts:
+            group, streams = part.ends[:, 0], (part.pairs.left_stream, part.pairs.right_stream)
+            over = [part.ends[:, 2 + side] < floor[group, stream] for side, stream in enumerate(streams)]
+            gone = np.flatnonzero(part.stands & (over[0] | over[1]))
+            if not len(gone):
+                continue
+            own = [stream[gone] for stream in streams]
+            ticks = [_tick_of(group[gone], own[k], part.ends[gone, 2 + k], groups, floors) for k in (0, 1)]
+            stream = np.where(ticks[0] <= ticks[1], *own)
+            found.append(part.drop(gone).leaving(np.minimum(*ticks), stream))
+        return self._dropped(found)
 
     def without(self, rows: NDArray[np.int64]) -> Answers:
         """Under time windows, the pairs of rows that are withdrawn: they stood for no time."""
-        self._settle()
-        return self._withdrawn(np.isin(self._ends[:, 2], rows) | np.isin(self._ends[:, 3], rows))
+        return self._withdrawn([_among(part.ends[:, 2], rows) | _among(part.ends[:, 3], rows) for part in self._parts])
 
     def renumbered(self, withdrawn: Withdrawn) -> Answers:
         """Under windows of rows, the pairs of rows that are withdrawn; the rows of others are renumbered."""
-        self._settle()
-        group, gone = self._ends[:, 0], np.zeros(len(self), bool)
-        ends = self._ends.copy()
-        for column, stream in ((2, self._pairs.left_stream), (3, self._pairs.right_stream)):
-            own, ends[:, column] = withdrawn.renumber(group, stream, ends[:, column])
-            gone |= own
-        self._ends = ends
+        gone = []
+        for part in self._parts:
+            ends, mine = part.ends.copy(), np.zeros(len(part.ends), bool)
+            for column, stream in ((2, part.pairs.left_stream), (3, part.pairs.right_stream)):
+                own, ends[:, column] = withdrawn.renumber(ends[:, 0], stream, ends[:, column])
+                mine |= own
+            part.ends = ends
+            gone.append(mine)
         return self._withdrawn(gone)
 
-    def _withdrawn(self, gone: NDArray[np.bool_]) -> Answers:
-        if not gone.any():
-            return NO_ANSWERS
-        entered = self._drop(gone).entering()
-        assert entered.at is not None and entered.at_stream is not None  # noqa: S101, PT018 - a moment ago
-        return entered.leaving(entered.at, entered.at_stream)
+    def _withdrawn(self, gone: Sequence[NDArray[np.bool_]]) -> Answers:
+        found = []
+        for part, mine in zip(self._parts, gone, strict=True):
+            at = np.flatnonzero(mine & part.stands)
+            if len(at):
+                entered = part.drop(at).entering()
+                assert entered.at is not None and entered.at_stream is not None  # noqa: S101, PT018 - a moment ago
+                found.append(entered.leaving(entered.at, entered.at_stream))
+        return self._dropped(found)
 
-    def _drop(self, gone: NDArray[np.bool_]) -> Answers:
-        leaving = self._pairs.take(np.flatnonzero(gone))
-        self._pairs, self._ends = self._pairs.take(np.flatnonzero(~gone)), self._ends[~gone]
-        return leaving
+    def _dropped(self, found: Sequence[Answers]) -> Answers:
+        found = [pairs for pairs in found if len(pairs)]
+        if found:
+            self._settle()
+        return Answers.concat(found)
+
+
+def _among(values: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.bool_]:
+    found: NDArray[np.bool_] = np.isin(values, wanted)
+    return found
 
 
 def _tick_of(

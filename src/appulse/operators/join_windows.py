@@ -193,18 +193,18 @@ class JoinWindows:
 
         Returns the pairs that this ends, where the plan asks for changes.
         """
-        ended = []
+        parts: dict[int, list[Objects]] = {}
         for stream, lane, rows in batches:
-            own = stream * self.lanes + lane
-            if not self._stores:
-                continue
-            store = self._stores[own]
-            gone = same_rows(store, self.plan.models[stream].form, rows, (self._groups, self._differs))
+            parts.setdefault(stream * self.lanes + lane, []).append(rows)
+        serials = []
+        for own, several in parts.items() if self._stores else ():
+            store, form = self._stores[own], self.plan.models[int(self._stream_of[own])].form
+            gone = same_rows(store, form, Objects.concat(several), (self._groups, self._differs))
             if len(gone):
                 assert store.serial is not None  # noqa: S101 - rows may be withdrawn
-                ended.append(self.standing.without(store.serial.view[gone] * len(self._stores) + own))
+                serials.append(store.serial.view[gone] * len(self._stores) + own)
                 self._forget(store, gone)
-        return self._left(Answers.concat(ended))
+        return self._left(self.standing.without(np.concatenate(serials))) if serials else NO_ANSWERS
 
     def _forget(self, store: WindowBuffer, rows: NDArray[np.int64]) -> None:
         """Rows of a store meet nobody any more; they are left out once they are many, or the index is another."""

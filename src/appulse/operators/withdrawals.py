@@ -17,7 +17,7 @@ import numpy as np
 from appulse.kernels.newest import key_numbers
 from appulse.model.batch import Batch
 from appulse.model.changes import WITHDRAWS, WITHDRAWS_ANY, WITHDRAWS_OTHER
-from appulse.model.objects import Objects, contents
+from appulse.model.objects import Objects, contents_of
 from appulse.model.strings import Bytes
 from appulse.operators.numbering import in_canonical_order
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 #: The group of rows of a window that are withdrawn: no row to come is in it.
 GONE = -1
 _COMPACT_FROM = 4096
-_MOST_PARTS = 32
+_SORTED_FROM = 1024
 
 
 @dataclass(frozen=True)
@@ -71,12 +71,12 @@ def groups_of(rows: Objects) -> Bytes:
 def digests(rows: Objects) -> list[bytes]:
     """A digest of the values of each row: equal for equal ones."""
     plain = replace(rows, group=None)
-    parts = [contents(plain).to_pylist()]
+    parts = [contents_of(plain)]
     if rows.measure is not None:
         parts.append([value.tobytes() for value in rows.measure])
     if rows.differ is not None:
         parts.append([rows.differ.values[code] for code in rows.differ.codes.tolist()])
-    return [b"".join(of) for of in zip(*parts, strict=True)]
+    return parts[0] if len(parts) == 1 else [b"".join(of) for of in zip(*parts, strict=True)]
 
 
 def identities(time: NDArray[np.int64], key: Bytes, group: Bytes) -> list[Identity]:
@@ -85,10 +85,9 @@ def identities(time: NDArray[np.int64], key: Bytes, group: Bytes) -> list[Identi
 
 
 def some_like(
-    time: NDArray[np.int64], keys: Callable[[NDArray[np.int64]], Bytes], wanted: Withdrawals | Objects
+    at: NDArray[np.int64], keys: Callable[[NDArray[np.int64]], Bytes], wanted: Withdrawals | Objects
 ) -> NDArray[np.int64]:
-    """Rows that have a time and a key among those wanted, and few others."""
-    at = _among(time, wanted.time)
+    """Of rows that have a time among those wanted, the ones that have a key among those, too, and few others."""
     numbers, theirs = np.empty(len(at), np.int64), np.empty(len(wanted), np.int64)
     mine = keys(at)
     key_numbers(mine.offsets, mine.data, numbers)
@@ -104,11 +103,31 @@ def _among(values: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.i
     return at
 
 
+def expanded(begin: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The numbers from each beginning to its end, one run after the other."""
+    counts = end - begin
+    first = np.cumsum(counts) - counts
+    numbers: NDArray[np.int64] = np.arange(int(counts.sum())) + np.repeat(begin - first, counts)
+    return numbers
+
+
 class _Part:
     """Rows that came together, and which of them stand."""
 
     def __init__(self, rows: Objects) -> None:
         self.rows, self.stands = rows, np.ones(len(rows), bool)
+        self._order: NDArray[np.int64] | None = None
+
+    def of_times(self, wanted: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The rows that have one of these times, in order; large parts are sorted once, and then searched."""
+        if len(self.rows) < _SORTED_FROM:
+            return _among(self.rows.time, wanted)
+        if self._order is None:
+            self._order = np.argsort(self.rows.time, kind="stable")
+            self._times = self.rows.time[self._order]
+        times = np.unique(wanted)
+        begin, end = (np.searchsorted(self._times, times, side) for side in ("left", "right"))
+        return np.sort(self._order[expanded(begin, end)])
 
     @property
     def standing(self) -> Objects:
@@ -153,8 +172,9 @@ class Ledger:
         parts = self._parts[stream]
         if len(rows):
             parts.append(_Part(rows))
-        if len(parts) > _MOST_PARTS:
-            self._parts[stream] = [_Part(Objects.concat([part.standing for part in parts]))]
+        # Each at least twice as large as the next: few parts, and a row is moved a few times.
+        while len(parts) > 1 and len(parts[-2].rows) < 2 * len(parts[-1].rows):
+            parts[-2:] = [_Part(Objects.concat([part.standing for part in parts[-2:]]))]
 
     def wait(self, stream: int, asked: Withdrawals) -> None:
         """These withdrawals wait for their rows."""
@@ -253,7 +273,7 @@ class Ledger:
     ) -> NDArray[np.int64]:
         """Rows of a part that stand and may be wanted."""
         rows = part.rows
-        near = some_like(rows.time, lambda at: self._keys(stream, rows.take(at)), wanted)
+        near = some_like(part.of_times(wanted.time), lambda at: self._keys(stream, rows.take(at)), wanted)
         near = near[part.stands[near]]
         return near if held is None or len(near) == 0 else near[held(rows.take(near))]
 
@@ -310,9 +330,11 @@ class _Named:
     def taken(self, asked: tuple[Identity, int, bytes], before: int) -> int:
         """The row that a withdrawal means, which no other means then; -1: there is none."""
         identity, does, values = asked
-        own = self.rows.get(identity, [])
+        own = self.rows.get(identity)
         if not own:
             return -1
+        if len(own) == 1:
+            return own.pop()
         fits = [i for i in own if does != WITHDRAWS_ANY and (self.values.get(i) == values) == (does == WITHDRAWS)]
         those = fits or own
         chosen = ([i for i in those if i < before] or those)[-1]
@@ -324,7 +346,7 @@ def same_rows(
     store: WindowBuffer, form: Form, rows: Objects, labels: tuple[LabelNumbers, LabelNumbers]
 ) -> NDArray[np.int64]:
     """Where a store holds rows that are the same as some others, one for each that it has."""
-    near = some_like(store.time.view, store.keys, rows)
+    near = some_like(_among(store.time.view, rows.time), store.keys, rows)
     at: NDArray[np.int64] = near[store.group.view[near] != GONE]
     if len(at) == 0:
         return at
