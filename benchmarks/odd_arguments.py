@@ -768,6 +768,10 @@ def _results() -> Iterator[Target]:
     join = ap.SimilarityJoin(ap.Stream(None, key="k", time="t", value="x"), **asked)
     plan: dict[str, Any] = {"sample": ROWS, "rate": None, "memory": 1e9, "cores": 1, "engine": "process", "call": join}
     yield Target("plan", ap.plan, plan)
+    mqtt: dict[str, Any] = {"host": "h", "topics": "t", "port": 0, "client_id": None, "username": None}
+    mqtt |= {"password_env": None, "tls": False, "distinct": "none", "most_bytes": 1, "spool": 5}
+    yield Target("MqttReader", ap.MqttReader, mqtt)
+    yield Target("mqtt_stream", ap.mqtt_stream, mqtt | {"most": None, "spark": None})
     # What these need last is wrong: no Spark starts.
     last = {"partitions": None, "drain": False, "trigger": None}
     start = {"sink": ("parquet", {"path": "x"}), "rejects": None, "checkpoint": "c"} | last | {"result": None}

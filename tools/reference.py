@@ -73,6 +73,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "WindowAggregate",
     ),
     "Results": ("rejects", "explain", "Explanation", "explain_pair", "start", "stream_batches", "replay", "listen"),
+    "MQTT": ("MqttReader", "mqtt_stream"),
     "Planning": ("plan", "Plan"),
     "How a call is carried out": ("Options", "session", "version"),
     "Errors": (

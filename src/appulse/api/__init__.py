@@ -7,6 +7,7 @@ from appulse.api.collecting import SampleCollector, collect_samples
 from appulse.api.fences import FenceEvents, fence_advice, fence_events
 from appulse.api.joins import SimilarityJoin, explain_pair, self_join, similarity_join
 from appulse.api.motion import Encounters, encounters
+from appulse.api.mqtt import MqttReader, mqtt_stream
 from appulse.api.outlying import Outliers, outliers
 from appulse.api.planning import plan
 from appulse.api.queries import QueryMatch, ask, match_queries
@@ -20,6 +21,7 @@ __all__ = [
     "Assign",
     "Encounters",
     "FenceEvents",
+    "MqttReader",
     "Nearest",
     "Outliers",
     "Phenomena",
@@ -42,6 +44,7 @@ __all__ = [
     "impute",
     "listen",
     "match_queries",
+    "mqtt_stream",
     "nearest",
     "outliers",
     "phenomena",

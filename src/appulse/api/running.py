@@ -47,7 +47,7 @@ _Cores: TypeAlias = Annotated[int, whole(1, 1 << 16)]
 _Setting: TypeAlias = Annotated[
     str | int | float | bool, instance(str | int | float | bool, "text, a number, True or False")
 ]
-_Session: TypeAlias = Annotated[Any, Kind("a SparkSession, such as ap.session()", _session)]
+Session: TypeAlias = Annotated[Any, Kind("a SparkSession, such as ap.session()", _session)]
 _Port: TypeAlias = Annotated[
     int | str, either(Kind("a port such as 9464", whole(0).take), Kind("'host:port'", TEXT.take))
 ]
@@ -89,7 +89,7 @@ def start(
 
 
 @checked
-def listen(spark: _Session, on_batch: _OnBatch | None = None, prometheus: _Port | None = None) -> Any:
+def listen(spark: Session, on_batch: _OnBatch | None = None, prometheus: _Port | None = None) -> Any:
     """Tell of every micro-batch of the streaming queries of a session, those of `start` and of ``writeStream``.
 
     ``on_batch`` is a function of a dict: ``query_id, name, batch_id, timestamp`` (ISO 8601, the start of the batch),

@@ -8,7 +8,7 @@ import re
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 from pydantic import ValidationError
@@ -34,7 +34,7 @@ from appulse.errors import BadArgument, JobError, NotBuilt
 from appulse.jobs.fields import options_of
 from appulse.jobs.files import files_at
 from appulse.jobs.problems import Problem, problems_of
-from appulse.jobs.sources import FilesTable, ReplayTable, TopicsTable
+from appulse.jobs.sources import FilesTable, MqttTable, ReplayTable, TopicsTable
 from appulse.jobs.tables import JobTable
 
 if TYPE_CHECKING:
@@ -405,10 +405,18 @@ def _inferring(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _frame(
-    job: Job, source: FilesTable | TopicsTable | ReplayTable, spark: SparkSession, *, streaming: bool
+    job: Job, source: FilesTable | TopicsTable | MqttTable | ReplayTable, spark: SparkSession, *, streaming: bool
 ) -> DataFrame:
     if isinstance(source, ReplayTable):
         source = _as_files(job, source)
+    if isinstance(source, MqttTable):
+        if not streaming:
+            raise JobError("Messages of MQTT come once: nothing of them can be read beforehand. Leave out sample.")
+        most, spool = source.max_messages_per_trigger, job.place(source.spool)
+        return cast(
+            "DataFrame",
+            api.decode_messages(api.mqtt_stream(spark, **source.reading(), spool=spool, most=most), source.schema_),
+        )
     if isinstance(source, TopicsTable):
         reader = (spark.readStream if streaming else spark.read).format("kafka").options(**source.reading())
         messages: DataFrame = api.decode_messages(reader.load(), source.schema_, source.message)

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from appulse.api.mqtt import MqttReader
 from appulse.api.replaying import MAX, Pace, Recording
 from appulse.connect.folder import Folder, read_files
+from appulse.connect.messages import Messages
 from appulse.connect.recorded import Recorded
 from appulse.connect.sinks import FORMATS, FolderSink
 from appulse.errors import JobError, NotBuilt
@@ -17,7 +19,7 @@ from appulse.jobs.by_hand import arrow_format
 from appulse.jobs.fields import options_of
 from appulse.jobs.files import files_at
 from appulse.jobs.sinks import FilesSink
-from appulse.jobs.sources import ReplayTable, SourceTable
+from appulse.jobs.sources import MqttTable, ReplayTable, SourceTable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,6 +41,10 @@ def sources_of(job: Job) -> list[Source]:
     for name, table in job.table.sources.items():
         if isinstance(table, ReplayTable):
             recorded[name] = table
+        elif isinstance(table, MqttTable):
+            schema = schema_of_ddl(table.schema_, f"sources.{name}.schema")
+            reader = MqttReader(**table.reading(), spool=job.place(table.spool))
+            found.append(Messages(name, reader, schema, table.max_messages_per_trigger))
         elif isinstance(table, SourceTable) and table.format in _LOCAL:
             found.append(_folder(job, name, table))
         else:

@@ -14,7 +14,7 @@ from appulse.model.stream import Stream
 from appulse.model.uncertainty import Ball, Exact, Gaussian, Incomplete, Model, Position, Samples
 from appulse.queries.condition import parse
 
-__all__ = ["MODELS", "DataTable", "FilesTable", "ReplayTable", "Source", "SourceTable", "TopicsTable"]
+__all__ = ["MODELS", "DataTable", "FilesTable", "MqttTable", "ReplayTable", "Source", "SourceTable", "TopicsTable"]
 
 Format = Literal["parquet", "csv", "json", "orc", "delta"]
 MODELS = ("Exact", "Samples", "Gaussian", "Ball", "Position", "Incomplete")
@@ -208,6 +208,12 @@ class SourceTable(StreamTable, FilesTable):
     """A stream of files, or of a Delta table."""
 
 
+class PasswordTable(Table):
+    """The name of what the environment holds."""
+
+    env: Text
+
+
 class TopicsTable(StreamTable):
     """A stream of Kafka messages. ``servers`` are its brokers; ``schema`` is that of the values of messages."""
 
@@ -226,6 +232,29 @@ class TopicsTable(StreamTable):
         if self.max_messages_per_trigger is not None:
             found["maxOffsetsPerTrigger"] = self.max_messages_per_trigger
         return found
+
+
+class MqttTable(StreamTable):
+    """A stream of messages of an MQTT broker. ``spool`` is a folder of the driver for what is not answered yet."""
+
+    format: Literal["mqtt"]
+    host: Text
+    port: Annotated[int, Field(ge=1, le=65_535)] = 1883
+    topics: Annotated[list[Text], Field(min_length=1), OneOrMore]
+    schema_: Text = Field(alias="schema")
+    spool: Place
+    client_id: Text | None = None
+    username: Text | None = None
+    password: PasswordTable | None = None
+    tls: bool = False
+    distinct: Literal["redelivered", "payload", "none"] = "redelivered"
+    max_messages_per_trigger: Annotated[int, Field(ge=1)] | None = None
+
+    def reading(self) -> dict[str, Any]:
+        """The arguments of `appulse.MqttReader` but for the spool."""
+        names = ("host", "topics", "port", "client_id", "username", "tls", "distinct")
+        found = {name: getattr(self, name) for name in names}
+        return found | {"password_env": None if self.password is None else self.password.env}
 
 
 class ReplayTable(StreamTable):
@@ -248,13 +277,14 @@ def format_of(given: Any) -> Any:
 
 
 def _kind_of_source(given: Any) -> str:
-    kind = format_of(given)
-    return "TopicsTable" if kind == "kafka" else "ReplayTable" if kind == "replay" else "SourceTable"
+    return _SOURCES.get(str(format_of(given)), "SourceTable")
 
 
+_SOURCES = {"kafka": "TopicsTable", "mqtt": "MqttTable", "replay": "ReplayTable"}
 Source = Annotated[
     Annotated[SourceTable, Tag("SourceTable")]
     | Annotated[TopicsTable, Tag("TopicsTable")]
+    | Annotated[MqttTable, Tag("MqttTable")]
     | Annotated[ReplayTable, Tag("ReplayTable")],
     Discriminator(_kind_of_source),
 ]

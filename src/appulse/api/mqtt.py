@@ -1,0 +1,186 @@
+"""Messages of sensors that speak MQTT."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Self, TypeAlias
+
+import pyarrow as pa
+
+from appulse.api.running import Session
+from appulse.arguments import NAME, Count, Folder, Name, NotNegative, checked, one_of, several, whole
+from appulse.engines.mqtt import DISTINCT, Broker, Receiver, need_mqtt, table_of
+from appulse.engines.spool import Spool
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+__all__ = ["MqttReader", "mqtt_stream"]
+
+_Port: TypeAlias = Annotated[int, whole(1, 65_535)]
+_Topics: TypeAlias = Annotated[Any, several(NAME, "topics such as 'vans/+/position'", least=1, single=str)]
+_Distinct: TypeAlias = Annotated[str, one_of(*DISTINCT)]
+_Offset: TypeAlias = Annotated[int, whole(0)]
+_BACKLOG = 10.0  # seconds
+
+
+def _broker(host: str, topics: tuple[str, ...], **given: Any) -> Broker:
+    need_mqtt()
+    return Broker(host, topics, **given)
+
+
+@checked
+class MqttReader:
+    """Messages of an MQTT broker, in this process: each is on disk before the broker hears that it came.
+
+    ``topics`` are one or several, with ``+`` and ``#``; they are asked for with QoS 1. ``spool`` is a folder for
+    messages that are not settled yet, and for the name of the session, which the broker keeps while nobody reads.
+    Messages have offsets, from 0 on, that stay the same after any restart. ``password_env`` names a variable of the
+    environment.
+
+    The broker sends again what it does not know to have arrived; ``distinct="redelivered"`` leaves out what is there
+    already. A publisher may send a message twice, too: ``"payload"`` also leaves out messages that equal one of the
+    latest 20,000 in topic and payload, for payloads with a time or a number in them. With more than ``most_bytes`` in
+    the spool nothing more is read, until some are settled.
+
+    Columns of messages: ``topic, partition, offset, timestamp, value``, as those of Kafka.
+
+    Example::
+
+        with ap.MqttReader("broker", "vans/+/position", spool="spool") as reader:
+            for end, messages in reader.batches(start, wait=1.0):
+                ...                    # do something with them, and write down `end`
+                reader.settle(end)
+
+    Raises `BadArgument` without the extra ``appulse[mqtt]``, and `StorageError` where the spool is in use, or the
+    broker refuses the session.
+    """
+
+    def __init__(
+        self,
+        host: Name,
+        topics: _Topics,
+        *,
+        spool: Folder,
+        port: _Port = 1883,
+        client_id: Name | None = None,
+        username: Name | None = None,
+        password_env: Name | None = None,
+        tls: bool = False,
+        distinct: _Distinct = "redelivered",
+        most_bytes: Count = 1 << 30,
+    ) -> None:
+        broker = _broker(
+            host,
+            topics,
+            port=port,
+            client_id=client_id,
+            username=username,
+            password_env=password_env,
+            tls=tls,
+            distinct=distinct,
+            most_bytes=most_bytes,
+        )
+        self._spool = Spool.within(spool, most_bytes)
+        try:
+            self._receiver = Receiver(broker, self._spool)
+        except BaseException:
+            self._spool.close()
+            raise
+
+    @property
+    def begin(self) -> int:
+        """The offset of the first message that is kept."""
+        return self._spool.begin
+
+    @property
+    def end(self) -> int:
+        """The offset of the next message."""
+        return self._spool.end
+
+    @checked
+    def read(self, start: _Offset, end: _Offset) -> pa.Table:
+        """The messages from one offset up to another, without it: the same at each call."""
+        return table_of(self._spool.read(start, end))
+
+    @checked
+    def batches(
+        self, start: _Offset, *, most: Count = 10_000, wait: NotNegative = 0.0
+    ) -> Iterator[tuple[int, pa.Table]]:
+        """The messages from an offset on that are there, after at most ``wait`` seconds: tables with their end."""
+        return self._batches(start, most, wait)
+
+    def _batches(self, start: int, most: int, wait: float) -> Iterator[tuple[int, pa.Table]]:
+        end = self._receiver.wait(start, wait)
+        while start < end:
+            stop = min(start + most, end)
+            yield stop, table_of(self._spool.read(start, stop))
+            start = stop
+
+    @checked
+    def backlog(self, seconds: NotNegative = _BACKLOG) -> int:
+        """Wait until the broker has sent what it had kept, at most so many seconds; the end of it."""
+        return self._receiver.backlog(seconds)
+
+    @checked
+    def settle(self, end: _Offset) -> None:
+        """Messages before an offset are never asked for again: their files may go."""
+        self._spool.forget(end)
+
+    def close(self) -> None:
+        """Stop reading. The broker keeps what comes from now on."""
+        self._receiver.close()
+        self._spool.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+@checked
+def mqtt_stream(
+    spark: Session,
+    host: Name,
+    topics: _Topics,
+    *,
+    spool: Folder,
+    port: _Port = 1883,
+    client_id: Name | None = None,
+    username: Name | None = None,
+    password_env: Name | None = None,
+    tls: bool = False,
+    distinct: _Distinct = "redelivered",
+    most_bytes: Count = 1 << 30,
+    most: Count | None = None,
+) -> Any:
+    """Messages of an MQTT broker as a streaming Spark frame: ``topic, partition, offset, timestamp, value``.
+
+    Arguments are as in `MqttReader`. The driver receives and spools them, and hands them to tasks; the offsets are part
+    of the query's checkpoint, so each message is in its answers once, whatever is killed. ``most`` is how many a
+    micro-batch takes. `decode_messages` makes columns of them. Each query needs a spool of its own, on a disk of the
+    driver. Needs the extra ``appulse[mqtt]``.
+
+    Example::
+
+        messages = ap.mqtt_stream(spark, "broker", "vans/#", spool="spool")
+        fixes = ap.decode_messages(messages, "id STRING, at DOUBLE, x DOUBLE, y DOUBLE")
+    """
+    from appulse.engines.spark.mqtt import mqtt_frame
+
+    broker = _broker(
+        host,
+        topics,
+        port=port,
+        client_id=client_id,
+        username=username,
+        password_env=password_env,
+        tls=tls,
+        distinct=distinct,
+        most_bytes=most_bytes,
+    )
+    return mqtt_frame(spark, broker, str(Path(spool).resolve()), most)

@@ -1,0 +1,149 @@
+"""Messages of an MQTT broker as a stream of Spark: the reader lives in the driver's planner, and ships what it has."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+
+from appulse.engines.mqtt import SCHEMA, Broker, Receiver, table_of
+from appulse.engines.spool import Spool
+
+try:
+    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, SupportsTriggerAvailableNow
+except ImportError:  # before Spark 4.2, which knows no limits
+    ReadAllAvailable = ReadMaxRows = None  # type: ignore[assignment, misc]
+    SupportsTriggerAvailableNow = object  # type: ignore[assignment, misc]
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["MqttSource", "mqtt_frame"]
+
+_SPARK_SCHEMA = "topic STRING, partition INT, offset LONG, timestamp TIMESTAMP, value BINARY"
+_OFFSET = "offset"
+_SLICE = 20_000  # rows of a task
+_BACKLOG = 10.0  # seconds to wait at most for what a broker has kept
+
+
+def mqtt_frame(spark: SparkSession, broker: Broker, spool: str, most: int | None) -> DataFrame:
+    """A streaming frame of messages: ``topic, partition, offset, timestamp, value``."""
+    spark.dataSource.register(MqttSource)
+    reader = spark.readStream.format(MqttSource.name())
+    given: dict[str, Any] = {name: getattr(broker, name) for name in Broker.__dataclass_fields__}
+    given |= {"topics": "\n".join(broker.topics), "spool": spool, "most": most}
+    return reader.options(**{name: str(value) for name, value in given.items() if value is not None}).load()
+
+
+class MqttSource(DataSource):
+    """The format ``appulse_mqtt``; its options are those of `appulse.MqttReader`, as text."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return "appulse_mqtt"
+
+    def schema(self) -> str:
+        """The columns of messages."""
+        return _SPARK_SCHEMA
+
+    def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: ARG002, N802 - Spark's name
+        """What reads; it connects once it is asked for offsets, which is in one process only."""
+        return _Reader(dict(self.options))
+
+
+class _Slice(InputPartition):
+    """Some messages, on their way to a task."""
+
+    def __init__(self, value: bytes) -> None:
+        super().__init__(value)
+
+
+class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Offsets are those of the spool. The spool and the session at the broker outlive the query."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._options = options
+        self._target: int | None = None
+        self._open: tuple[Spool, Receiver] | None = None
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
+        """The first message that is kept."""
+        return {_OFFSET: self._spool.begin}
+
+    def latestOffset(self, start: dict[str, int] | None = None, limit: Any = None) -> dict[str, int]:  # noqa: N802
+        """The end of what may be read now."""
+        end = self._receiver.wait(-1, 0.0) if self._target is None else self._target
+        if start is None:
+            return {_OFFSET: end}
+        if ReadMaxRows is not None and isinstance(limit, ReadMaxRows):
+            end = min(end, start[_OFFSET] + limit.max_rows)
+        return {_OFFSET: max(end, start[_OFFSET])}
+
+    def getDefaultReadLimit(self) -> Any:  # noqa: N802 - Spark's name
+        """How many messages a micro-batch takes."""
+        most = self._options.get("most")
+        return ReadAllAvailable() if most is None else ReadMaxRows(int(most))
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Up to what the broker has now, and no further."""
+        self._target = self._receiver.backlog(_BACKLOG)
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        """The messages between two offsets, the same whenever it is asked."""
+        first, last = start[_OFFSET], end[_OFFSET]
+        return [_Slice(self._packed(at, min(at + _SLICE, last))) for at in range(first, last, _SLICE)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The messages of a task."""
+        with pa.ipc.open_stream(partition.value) as stream:
+            yield from stream
+
+    def commit(self, end: dict[str, int]) -> None:
+        """Messages up to here are never asked for again."""
+        self._spool.forget(end[_OFFSET])
+
+    def stop(self) -> None:
+        """Leave the broker; it keeps what comes."""
+        if self._open is not None:
+            spool, receiver = self._open
+            receiver.close()
+            spool.close()
+            self._open = None
+
+    def _packed(self, first: int, last: int) -> bytes:
+        table = table_of(self._spool.read(first, last))
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, SCHEMA) as stream:
+            stream.write_table(table)
+        return bytes(sink.getvalue())
+
+    @property
+    def _spool(self) -> Spool:
+        return self._opened[0]
+
+    @property
+    def _receiver(self) -> Receiver:
+        return self._opened[1]
+
+    @property
+    def _opened(self) -> tuple[Spool, Receiver]:
+        if self._open is None:
+            given = dict(self._options)
+            spool = Spool.within(given["spool"], int(given["most_bytes"]))
+            broker = Broker(
+                given["host"],
+                tuple(given["topics"].split("\n")),
+                int(given["port"]),
+                given.get("client_id"),
+                given.get("username"),
+                given.get("password_env"),
+                given["tls"] == "True",
+                given["distinct"],
+                int(given["most_bytes"]),
+            )
+            self._open = spool, Receiver(broker, spool)
+        return self._open
