@@ -46,12 +46,12 @@ class MqttReader:
 
     Columns of messages: ``topic, partition, offset, timestamp, value``, as those of Kafka.
 
-    Example::
-
-        with ap.MqttReader("broker", "vans/+/position", spool="spool") as reader:
-            for end, messages in reader.batches(start, wait=1.0):
-                ...                    # do something with them, and write down `end`
-                reader.settle(end)
+    >>> import appulse as ap
+    >>> def read(start):
+    ...     with ap.MqttReader("broker", "vans/+/position", spool="spool") as reader:
+    ...         for end, messages in reader.batches(start, wait=1.0):
+    ...             print(messages["value"])  # do something with them, and write down `end`
+    ...             reader.settle(end)
 
     Raises `BadArgument` without the extra ``appulse[mqtt]``, and `StorageError` where the spool is in use, or the
     broker refuses the session.
@@ -165,10 +165,10 @@ def mqtt_stream(
     micro-batch takes. `decode_messages` makes columns of them. Each query needs a spool of its own, on a disk of the
     driver. Needs the extra ``appulse[mqtt]``.
 
-    Example::
-
-        messages = ap.mqtt_stream(spark, "broker", "vans/#", spool="spool")
-        fixes = ap.decode_messages(messages, "id STRING, at DOUBLE, x DOUBLE, y DOUBLE")
+    >>> import appulse as ap
+    >>> def fixes(spark):
+    ...     messages = ap.mqtt_stream(spark, "broker", "vans/#", spool="spool")
+    ...     return ap.decode_messages(messages, "id STRING, at DOUBLE, x DOUBLE, y DOUBLE")
     """
     from appulse.engines.spark.mqtt import mqtt_frame
 
