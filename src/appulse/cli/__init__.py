@@ -17,6 +17,7 @@ from appulse.cli.plan import plan
 from appulse.cli.report import report
 from appulse.cli.run import run
 from appulse.cli.serve import serve
+from appulse.cli.top import top
 from appulse.cli.validate import validate
 
 __all__ = ["app", "main"]
@@ -35,7 +36,8 @@ EXAMPLES = {
     run: ("appulse run job.toml", "appulse run job.toml --drain --json > batches.jsonl"),
     serve: ("appulse serve job.toml", "appulse serve fences.toml encounters.toml --port 8765"),
     validate: ("appulse validate job.toml", "appulse validate job.toml --json"),
-    plan: ("appulse plan job.toml",),
+    plan: ("appulse plan job.toml", "appulse plan job.toml --rate 5000 --memory '8 GB' --cores 4"),
+    top: ("appulse top checkpoint", "appulse top job.toml --once --json", "appulse top http://127.0.0.1:9464/metrics"),
     explain: ("appulse explain job.toml", "appulse explain job.toml --rows 100000"),
     match: (
         "appulse match fences.geojson fixes.parquet --key van --time t --position lat,lon --sigma 15 --probability 0.9",
@@ -56,7 +58,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for command in (run, serve, validate, plan, explain, match, discover, report, demo, doctor, pack):
+for command in (run, serve, validate, plan, top, explain, match, discover, report, demo, doctor, pack):
     shown = ["Examples:", *EXAMPLES[command]] if command in EXAMPLES else []
     app.command(epilog="\n\n".join(shown) or None)(command)
 

@@ -15,6 +15,7 @@ from rich.live import Live
 from rich.text import Text
 
 from appulse.cli.console import NO_ROOM, errors_told
+from appulse.cli.following import ProgressFile, progress_file
 from appulse.cli.running import interrupts, log_file, stderr_to, watch
 from appulse.engines.spark.installation import need_spark
 from appulse.errors import BadArgument, JobError
@@ -92,8 +93,10 @@ def carry_out(
     line = Live(console=console, transient=True, redirect_stdout=False, redirect_stderr=False)
     _say(line, "starting Spark")
     begin = time.perf_counter()
+    progress = ProgressFile(progress_file(checkpoint))
 
     def show(batch: Batch) -> None:
+        progress.add(batch)
         if json:
             typer.echo(js.dumps(batch.as_dict()))
         elif console.is_terminal:

@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 
 from appulse.cli.console import errors_told
+from appulse.cli.following import ProgressFile, progress_file
 from appulse.cli.progress import Batch
 from appulse.cli.running import interrupts
 from appulse.errors import JobError
@@ -120,12 +121,14 @@ def _run_all(
 
 
 def _shower(resident: Resident, console: Console, *, json: bool, several: bool) -> Callable[[Summary], object]:
-    """What shows each write of a job."""
+    """What shows each write of a job, and notes it beside the checkpoint, if there is one."""
+    progress = ProgressFile(progress_file(resident.job.checkpoint))
 
     def show(done: Summary) -> None:
         metrics: dict[str, Any] = {"answers": done.answers, "rejected": done.rejected, **done.state}
         rate = done.rows / done.seconds if done.seconds > 0 else None
         batch = Batch(done.number, done.rows, done.seconds, rate, None, None, metrics)
+        progress.add(batch)
         if json:
             typer.echo(js.dumps({"job": resident.job.file.stem, **batch.as_dict()}))
         else:
