@@ -9,6 +9,7 @@ import pytest
 
 import appulse as ap
 from appulse import jobs
+from appulse.jobs.sources import SourceTable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -96,3 +97,14 @@ def test_what_is_wrong_is_reported_in_its_place(folder: Path, text: str, old: st
     assert old in text
     found = _problems(folder, text.replace(old, new))
     assert any(wanted in problem for problem in found), found
+
+
+def test_rows_of_a_source_exist_in_bursts() -> None:
+    given = {"format": "parquet", "path": "rows.parquet", "key": "k", "time": "t", "value": "x"}
+    kinds = {"p": "p", "q": ap.Bursts("q", correlation=0.8), "r": "r"}
+    for existence in ("p", {"column": "q", "correlation": 0.8}, {"column": "r"}):
+        stream = SourceTable.model_validate(given | {"existence": existence}).stream(None, None)
+        assert stream.existence == kinds[stream.existence_column or ""]
+    for existence in (5, {"column": "q", "correlation": 2.0}, {"correlation": 0.5}, {"column": "q", "runs": 1}):
+        with pytest.raises(ValueError, match="existence"):
+            SourceTable.model_validate(given | {"existence": existence})

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag,
 from appulse.api.replaying import ENDINGS, MAX
 from appulse.jobs.fields import Ahead, Duration, Number, OneOrMore, Place, Settings, Table, Text, options_of
 from appulse.jobs.motion import MotionTable
+from appulse.model.existence import Bursts
 from appulse.model.stream import Stream
 from appulse.model.uncertainty import Ball, Exact, Gaussian, Incomplete, Model, Position, Samples
 from appulse.queries.condition import parse
@@ -117,6 +118,22 @@ def _is_model(table: ModelTable) -> ModelTable:
     return table
 
 
+class BurstsTable(Table):
+    """`appulse.Bursts` as a table; text names a column of rows that exist independently."""
+
+    column: Text
+    correlation: Annotated[float, Field(ge=-1.0, le=1.0)] = 0.0
+
+    def build(self) -> str | Bursts:
+        return Bursts(self.column, correlation=self.correlation) if self.correlation else self.column
+
+
+def _as_existence(given: Any) -> Any:
+    if given is not None and not isinstance(given, str | dict):
+        raise ValueError(f"is {given!r}, wanted the name of a column, or a table of column and correlation.")
+    return {"column": given} if isinstance(given, str) else given
+
+
 def _as_model(given: Any) -> Any:
     return {"model": "Exact", "columns": [given]} if isinstance(given, str) else given
 
@@ -159,7 +176,7 @@ class StreamTable(Table):
     time: Text
     unit: str = "s"
     value: Annotated[ModelTable, Field(discriminator="model"), AfterValidator(_is_model), BeforeValidator(_as_model)]
-    existence: Text | None = None
+    existence: Annotated[BurstsTable | None, BeforeValidator(_as_existence)] = None
     partition_by: list[str] = []
     lateness: Duration | None = None
     idle_after: Duration | None = None
@@ -183,7 +200,7 @@ class StreamTable(Table):
             key=self.key,
             time=self.time,
             value=self.value.build(),
-            existence=self.existence,
+            existence=None if self.existence is None else self.existence.build(),
             partition_by=tuple(self.partition_by),
             lateness=self.lateness,
             idle_after=self.idle_after,
