@@ -105,6 +105,7 @@ def test_rows_of_a_source_exist_in_bursts() -> None:
     for existence in ("p", {"column": "q", "correlation": 0.8}, {"column": "r"}):
         stream = SourceTable.model_validate(given | {"existence": existence}).stream(None, None)
         assert stream.existence == kinds[stream.existence_column or ""]
-    for existence in (5, {"column": "q", "correlation": 2.0}, {"correlation": 0.5}, {"column": "q", "runs": 1}):
+    wrong: list[object] = [5, {"column": "q", "correlation": 2.0}, {"correlation": 0.5}, {"column": "q", "runs": 1}]
+    for bad in wrong:
         with pytest.raises(ValueError, match="existence"):
-            SourceTable.model_validate(given | {"existence": existence})
+            SourceTable.model_validate(given | {"existence": bad})

@@ -29,7 +29,8 @@ class Answers(Batch):
     and ``at_stream`` the stream whose row decided that. ``pairings`` are the samples that match, where asked for, and
     ``upper`` what a probability is at most, where ``probability`` is what it is at least. ``ratio`` is the logarithm
     of a likelihood ratio, where asked for. Where the nearest rows are, ``left_rank`` is the rank of the left row, and
-    ``place`` of the right one among them. ``margin`` is what an assignment loses without the pair.
+    ``place`` of the right one among them; where rows may be withdrawn ranks are numbers that never change, and there is
+    a ``right_rank``, too. ``margin`` is what an assignment loses without the pair.
     """
 
     left_stream: NDArray[np.int64]
@@ -47,6 +48,7 @@ class Answers(Batch):
     upper: NDArray[np.float64] | None = None
     ratio: NDArray[np.float64] | None = None
     left_rank: NDArray[np.int64] | None = None
+    right_rank: NDArray[np.int64] | None = None
     place: NDArray[np.int64] | None = None
     margin: NDArray[np.float64] | None = None
 

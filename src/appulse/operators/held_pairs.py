@@ -98,6 +98,15 @@ class HeldPairs(ABC):
         self._pairs, self._hashes = pairs.filter(stay), self._hashes[stay]
         return self.answer(over.filter(ours), row[ours], copies, gone, which)
 
+    def withdraw(self, rows: NDArray[np.int64]) -> None:
+        """Forget the pairs of rows that are withdrawn, by numbers that never change."""
+        pairs = self.pairs
+        if not len(rows) or not len(pairs):
+            return
+        assert pairs.left_rank is not None and pairs.right_rank is not None  # noqa: S101, PT018 - rows may be withdrawn
+        stay = ~(np.isin(pairs.left_rank, rows) | np.isin(pairs.right_rank, rows))
+        self._pairs, self._hashes = pairs.filter(stay), self._hashes[stay]
+
     @abstractmethod
     def answer(
         self,
@@ -140,7 +149,7 @@ class NearestRows(HeldPairs):
             order = np.lexsort((-pairs.probability, _ranks(pairs.right_key), pairs.right_time, value, row))
         place = _places(row[order]) // copies[row[order]] + 1
         kept = place <= self.plan.best
-        return replace(pairs.take(order[kept]), place=place[kept])
+        return replace(pairs.take(order[kept]), place=place[kept], right_rank=None)
 
 
 class OutlierRows(HeldPairs):

@@ -62,6 +62,7 @@ class JoinWindows:
         self.partners: Partners | None = None
         if any(self.plan.followed):
             self.partners = Partners(self.plan, tiled=self.ownership is not None)
+        self.gone = np.empty(0, np.int64)  # numbers of the rows that the last `withdraw` forgot
         self.past = _NEVER  # of time windows: rows whose window was over before this have left
         self._present = Windows(len(self.plan.streams))
         n = len(self.plan.streams) * self.lanes
@@ -140,7 +141,7 @@ class JoinWindows:
         found = []
         for own, (store, window) in enumerate(zip(self._stores, self._windows.tolist(), strict=False)):
             over = store.time.view + window
-            gone = np.flatnonzero((over >= self.past) & (over < frontier))
+            gone = np.flatnonzero((over >= self.past) & (over < frontier) & (store.group.view != GONE))
             found.append(self.partners.leave(int(self._stream_of[own]), store, self._spoken_for(own, gone)))
         self.past = max(self.past, frontier)
         return self._left(self.partners.answers(found))
@@ -204,7 +205,8 @@ class JoinWindows:
                 assert store.serial is not None  # noqa: S101 - rows may be withdrawn
                 serials.append(store.serial.view[gone] * len(self._stores) + own)
                 self._forget(store, gone)
-        return self._left(self.standing.without(np.concatenate(serials))) if serials else NO_ANSWERS
+        self.gone = np.concatenate([np.empty(0, np.int64), *serials])
+        return self._left(self.standing.without(self.gone)) if serials else NO_ANSWERS
 
     def _forget(self, store: WindowBuffer, rows: NDArray[np.int64]) -> None:
         """Rows of a store meet nobody any more; they are left out once they are many, or the index is another."""

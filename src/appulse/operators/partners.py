@@ -101,7 +101,8 @@ class Partners:
 
     def __init__(self, plan: JoinPlan, *, tiled: bool) -> None:
         self.told = plan.followed
-        self.counted = 0 if tiled or plan.fewer_than > MOST_COUNTED else plan.fewer_than
+        # A partner that is withdrawn cannot be taken out of what was counted up.
+        self.counted = 0 if tiled or plan.withdrawn or plan.fewer_than > MOST_COUNTED else plan.fewer_than
         self.apart, self.like = tiled or (plan.held and not self.counted), plan
         self.notes: list[RowNotes] = []
 
@@ -142,7 +143,10 @@ class Partners:
             sure = np.flatnonzero(few >= self.like.certain)
             rows = rows[sure]
             return replace(_of_store(stream, store, rows, LEFT), expected=counts[rows, -1], few=few[sure])
-        return _of_store(stream, store, rows if self.apart else rows[~store.met.view[rows]], LEFT)
+        notes = _of_store(stream, store, rows if self.apart else rows[~store.met.view[rows]], LEFT)
+        if not self.like.held or store.serial is None:
+            return notes
+        return replace(notes, rank=store.serial.view[rows] * len(self.like.streams) + stream)
 
     def pushed_out(self, stream: int, rows: Objects) -> RowNotes | None:
         """These rows left their window in the tick in which they came, and have met nobody."""

@@ -320,7 +320,7 @@ class SimilarityJoin(JoinWindows):
             return NO_ANSWERS
         if self.plan.by_means:
             pairs, distance = by_means(self.plan, pairs)
-            kept = self._leading(left, pairs, distance)
+            kept = np.ones(len(distance), bool) if self.plan.withdrawn else self._leading(left, pairs, distance)
             found = scored(self.plan, pairs.filter(kept), distance[kept], kinds, self.counts)
         else:
             found = evaluated(self.plan, self._likely(pairs), kinds, self.counts)
@@ -352,7 +352,7 @@ class SimilarityJoin(JoinWindows):
             self.counts["pruned_window"] += int(len(passed) - passed.sum())
             found, factor = found.filter(passed), factor[passed]
         if self.plan.held:
-            if self.plan.best and not self.plan.by_means:
+            if self.plan.best and not self.plan.by_means and not self.plan.withdrawn:
                 value = values_of(self.plan.by, found.distances, found.probability)
                 kept = self._leading(left, found.pairs, value)
                 found, factor = found.filter(kept), factor[kept]
@@ -381,7 +381,7 @@ class SimilarityJoin(JoinWindows):
         if not self.plan.self_join:
             own = mine if self._stream_of[left] == 0 else theirs
             return replace(answers, probability=answers.probability / own)
-        ends = _ends(0, a, found.pairs.left), _ends(0, b, found.pairs.right)
+        ends = self._ends(left, a, found.pairs.left), self._ends(right, b, found.pairs.right)
         return Answers.concat(
             [
                 replace(
@@ -389,6 +389,7 @@ class SimilarityJoin(JoinWindows):
                     left_key=one.key,
                     left_time=one.time,
                     left_rank=one.rank,
+                    right_rank=other.rank if self.plan.withdrawn else None,
                     right_key=other.key,
                     right_time=other.time,
                     probability=answers.probability / own,
@@ -444,9 +445,9 @@ class SimilarityJoin(JoinWindows):
                 swap[tied] = sorts_after_partner(pairs.filter(tied))
         if a is b:
             sides = np.where(swap, pairs.right, pairs.left), np.where(swap, pairs.left, pairs.right)
-            first, second = _ends(a_stream, a, sides[0]), _ends(a_stream, a, sides[1])
+            first, second = self._ends(left, a, sides[0]), self._ends(left, a, sides[1])
         else:
-            first, second = _swapped(_ends(a_stream, a, pairs.left), _ends(b_stream, b, pairs.right), swap)
+            first, second = _swapped(self._ends(left, a, pairs.left), self._ends(right, b, pairs.right), swap)
         answers = Answers(
             first.stream,
             first.key,
@@ -460,6 +461,7 @@ class SimilarityJoin(JoinWindows):
             upper=found.upper if self.plan.bounded else None,
             ratio=likelihood_ratios(self.plan, pairs),
             left_rank=first.rank if self.plan.held else None,
+            right_rank=second.rank if self.plan.held and self.plan.withdrawn else None,
         )
         if not self.plan.changes:
             return answers
@@ -472,6 +474,12 @@ class SimilarityJoin(JoinWindows):
         else:
             self.standing.add_ranked(answers, a.group.view[pairs.left], first.rank, second.rank)
         return answers
+
+    def _ends(self, own: int, store: WindowBuffer, rows: NDArray[np.int64]) -> _Ends:
+        """These rows of a store; where pairs wait for rows that may be withdrawn, by numbers that never change."""
+        serial = store.serial if self.plan.held else None
+        rank = store.rank.view[rows] if serial is None else serial.view[rows] * len(self._stores) + own
+        return _Ends(np.full(len(rows), self._stream_of[own]), store.keys(rows), store.time.view[rows], rank)
 
     def _serials(self, left: int, right: int, pairs: CandidatePairs, swap: NDArray[np.bool_]) -> NDArray[np.int64]:
         """Numbers of the rows of pairs (n, 2) that never change, where rows may be withdrawn."""
@@ -493,10 +501,6 @@ class _Ends(Batch):
     key: Bytes
     time: NDArray[np.int64]
     rank: NDArray[np.int64]
-
-
-def _ends(stream: int, store: WindowBuffer, rows: NDArray[np.int64]) -> _Ends:
-    return _Ends(np.full(len(rows), stream), store.keys(rows), store.time.view[rows], store.rank.view[rows])
 
 
 def _swapped(left: _Ends, right: _Ends, swap: NDArray[np.bool_]) -> tuple[_Ends, _Ends]:

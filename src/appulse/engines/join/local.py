@@ -110,7 +110,8 @@ class JoinBucket(ObjectsBucket):
         """Whether all rows are there, and the nearest ones can be looked for in place of a join."""
         plan = self.call.plan
         fresh = len(self.operator) == 0 and self.pairs is not None and len(self.pairs) == 0
-        return plan.by_means and plan.rule is None and fresh and self.unfilled is None
+        plain = (self.unfilled, self.corrections) == (None, None)
+        return plan.by_means and plan.rule is None and fresh and plain
 
     def _in_cells(self) -> list[pa.Table] | None:
         """The answers of whole tables, part by part; None where their rows are better taken one after the other."""
@@ -145,7 +146,10 @@ class JoinBucket(ObjectsBucket):
         for stream, rows in came:
             self.corrections.ledger.stand(stream, rows)
         self.corrections.ledger.forget(self._still_held)
-        return came, [self.operator.withdraw([(stream, 0, rows) for stream, rows in gone])]
+        ended = self.operator.withdraw([(stream, 0, rows) for stream, rows in gone])
+        if self.pairs is not None:
+            self.pairs.withdraw(self.operator.gone)
+        return came, [ended]
 
     def _still_held(self, stream: int, rows: Objects) -> NDArray[np.bool_]:
         """Which rows may still be in their time window."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 from appulse.arguments import one_of
 from appulse.engines.join.call import resolve
-from appulse.engines.schemas import refuse_bursts, refuse_changes, refuse_margin
+from appulse.engines.schemas import refuse_bursts, refuse_late_changes, refuse_margin
 from appulse.engines.thresholds import refuse_groups
 from appulse.errors import BadArgument
 from appulse.model.uncertainty import Incomplete
@@ -65,7 +65,7 @@ def resolve_nearest(
         )
     if epsilon is None:
         _check_unlimited(window, by_means=by_means, whole=whole)
-    refuse_changes(streams, "nearest()")
+    refuse_late_changes(streams, window, "nearest()")
     refuse_bursts(streams, "nearest()")
     threshold = _POSSIBLE if probability == 0.0 else probability
     call = resolve(
@@ -89,7 +89,7 @@ def resolve_nearest(
         encodings = tuple(replace(one, quantile=0.0, gaussian_reach=reach) for one in encodings)
         if epsilon is None:
             plan = replace(plan, epsilon=math.inf)
-    if not (whole and by_means and isinstance(window, TimeWindow)):
+    if not (whole and by_means and isinstance(window, TimeWindow)) or plan.withdrawn:
         encodings = tuple(replace(one, told_apart=True) for one in encodings)
     return replace(call, plan=plan, streams=encodings, probability=probability)
 

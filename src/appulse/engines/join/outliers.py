@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from appulse.engines.join.call import resolve
-from appulse.engines.schemas import refuse_bursts, refuse_changes, refuse_margin
+from appulse.engines.schemas import refuse_bursts, refuse_late_changes, refuse_margin
 from appulse.engines.thresholds import refuse_groups, within_tolerance
 from appulse.errors import BadArgument
 from appulse.model.uncertainty import Incomplete
@@ -39,7 +39,7 @@ def resolve_outliers(
     tiled: bool = True,
 ) -> JoinCall:
     """Check a call against the columns there are; ``tiled``, rows have copies in several tiles."""
-    refuse_changes(streams, "outliers()")
+    refuse_late_changes(streams, window, "outliers()")
     refuse_bursts(streams, "outliers()")
     refuse_margin(streams, "outliers")
     refuse_groups(epsilon, "outliers()")
@@ -62,6 +62,6 @@ def resolve_outliers(
     bounds = call.plan.bounds - {"lazy"}
     plan = replace(call.plan, fewer_than=fewer_than, certain=within_tolerance(probability), bounds=bounds)
     # Where pairs of a row meet only later, they have to know it from others with the same key and time.
-    apart = tiled or fewer_than > MOST_COUNTED
+    apart = tiled or plan.withdrawn or fewer_than > MOST_COUNTED
     encodings = tuple(replace(one, told_apart=apart) for one in call.streams)
     return replace(call, plan=plan, streams=encodings, probability=probability)

@@ -1,0 +1,98 @@
+"""Rows that are withdrawn from `nearest` and `outliers`: rows that leave later are answered without them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import appulse as ap
+
+Row = dict[str, Any]
+KINDS = {"k": pa.int64(), "t": pa.int64(), "x": pa.float64(), "p": pa.float64(), "op": pa.string()}
+SIDES = ("a", "b")
+ASKED: dict[str, Any] = {"epsilon": 1.0, "window": 3}
+CALLS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
+    "outliers": (ap.outliers, ap.Outliers, {"fewer_than": 2, "probability": 0.3}),
+    "nearest": (ap.nearest, ap.Nearest, {"k": 2}),
+    "left": (ap.nearest, ap.Nearest, {"k": 1, "how": "left"}),
+    "likeliest": (ap.nearest, ap.Nearest, {"k": 1, "by": "probability"}),
+}
+
+
+def table(rows: list[Row], op: str) -> pa.Table:
+    return pa.table({name: pa.array([{**row, "op": op}[name] for row in rows], kind) for name, kind in KINDS.items()})
+
+
+def stream(name: str, frame: pa.Table | None = None, **more: Any) -> ap.Stream:
+    return ap.Stream(frame, key="k", time="t", value="x", existence="p", name=name, **more)
+
+
+def rows_of(found: pa.Table) -> list[tuple[Any, ...]]:
+    """Numbers but for rounding."""
+    rows = [tuple(row.values()) for row in found.to_pylist()]
+    return sorted((tuple(round(v, 6) if isinstance(v, float) else v for v in row) for row in rows), key=str)
+
+
+@st.composite
+def stories(draw: st.DrawFn, sides: int) -> list[dict[str, tuple[list[Row], list[Row]]]]:
+    """Rows of some streams in order of time, some a push, and some of them withdrawn, with their push or later."""
+    pushes = draw(st.integers(1, 5))
+    story: list[dict[str, tuple[list[Row], list[Row]]]] = [
+        {name: ([], []) for name in SIDES[:sides]} for _ in range(pushes + 3)
+    ]
+    t = 0
+    for k, push in enumerate(sorted(draw(st.lists(st.integers(0, pushes - 1), min_size=2, max_size=10)))):
+        t += draw(st.integers(0, 2))
+        name, x = draw(st.sampled_from(SIDES[:sides])), draw(st.sampled_from((0.0, 0.5, 1.0, 2.0)))
+        # Some rows are alike in all that they hold.
+        row = {"k": draw(st.sampled_from((k, 99))), "t": t, "x": x, "p": draw(st.sampled_from((1.0, 0.5)))}
+        story[push][name][0].append(row)
+        if draw(st.booleans()):
+            story[push + draw(st.integers(0, 3))][name][1].append(row)
+    return story
+
+
+@settings(max_examples=80)
+@given(st.sampled_from([*CALLS, "reference"]), st.integers(0, 3), st.data())
+def test_rows_that_leave_are_answered_by_those_that_stand(name: str, lateness: int, data: st.DataObject) -> None:
+    """The twin: after each push, of the rows that leave with it, a batch over the rows that stand."""
+    call, by_hand, more = CALLS["outliers" if name == "reference" else name]
+    sides = SIDES[: 1 if name == "outliers" else 2]
+    story = data.draw(stories(len(sides)))
+    engine = by_hand(*(stream(side, change="op", lateness=lateness) for side in sides), **ASKED, **more)
+    stand: dict[str, list[Row]] = {side: [] for side in sides}
+    newest, over = dict.fromkeys(sides, -1), -1
+    for push in [*story, None]:
+        if push is None:
+            found, over_now = engine.drain(), 1 << 40
+        else:
+            frames = {s: pa.concat_tables([table(own[0], "add"), table(own[1], "remove")]) for s, own in push.items()}
+            found = engine.push(**frames)
+            for side, (added, gone) in push.items():
+                stand[side] += added
+                newest[side] = max([newest[side], *(row["t"] for row in added)])
+                for row in gone:
+                    if row["t"] + 3 >= over:  # else it has left its window
+                        stand[side].remove(row)
+            over_now = max(over, min(newest.values()) - lateness)
+        expected = call(*(stream(side, table(stand[side], "add")) for side in sides), **ASKED, **more)
+        time = 1 if name in ("outliers", "reference") else 2
+        assert rows_of(found) == [row for row in rows_of(expected) if over <= row[time] + 3 < over_now]
+        over = over_now
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_call_on_tables_is_that_of_the_rows_that_stand(name: str) -> None:
+    call, _, more = CALLS[name]
+    rows = [{"k": k, "t": k, "x": float(k % 3), "p": 1.0} for k in range(9)]
+    frame = pa.concat_tables([table(rows, "add"), table(rows[3:5], "remove")])
+    stand = table(rows[:3] + rows[5:], "add")
+    sides = SIDES[: 1 if name == "outliers" else 2]
+    found = call(*(stream(side, frame, change="op") for side in sides), **ASKED, **more)
+    assert rows_of(found) == rows_of(call(*(stream(side, stand) for side in sides), **ASKED, **more))
+    with pytest.raises(ap.NotBuilt, match="goes by rows"):
+        call(*(stream(side, frame, change="op") for side in sides), **ASKED | {"window": ap.CountWindow(3)}, **more)
