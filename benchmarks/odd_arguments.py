@@ -773,7 +773,7 @@ def _results() -> Iterator[Target]:
     yield Target("MqttReader", ap.MqttReader, mqtt)
     yield Target("mqtt_stream", ap.mqtt_stream, mqtt | {"most": None, "spark": None})
     # What these need last is wrong: no Spark starts.
-    last = {"partitions": None, "drain": False, "trigger": None}
+    last = {"partitions": None, "drain": False, "trigger": None, "alerts": (), "max_state": None}
     start = {"sink": ("parquet", {"path": "x"}), "rejects": None, "checkpoint": "c"} | last | {"result": None}
     yield Target("start", ap.start, start)
     yield Target("decode_messages", ap.decode_messages, {"frame": ROWS, "schema": "id LONG", "format": "json"})

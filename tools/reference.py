@@ -89,6 +89,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "OutputLimit",
         "SessionError",
         "StateError",
+        "StateLimit",
         "StorageError",
     ),
 }

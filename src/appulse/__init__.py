@@ -70,6 +70,7 @@ if TYPE_CHECKING:
         OutputLimit,
         SessionError,
         StateError,
+        StateLimit,
         StorageError,
     )
     from appulse.imputation.choosing import AutoImputer
@@ -149,6 +150,7 @@ _HOMES = {
         "OutputLimit",
         "SessionError",
         "StateError",
+        "StateLimit",
         "StorageError",
     ),
     "appulse.imputation.choosing": ("AutoImputer",),
@@ -281,6 +283,7 @@ __all__ = [  # noqa: RUF022 - by topic, as in the reference
     "OutputLimit",
     "SessionError",
     "StateError",
+    "StateLimit",
     "StorageError",
 ]
 

@@ -8,6 +8,7 @@
     ├── SessionError    the Spark session or Java lacks something (also a RuntimeError)
     ├── CheckpointError a checkpoint does not fit the call        (also a RuntimeError)
     ├── StateError      a state or block blob is unreadable       (also a RuntimeError)
+    ├── StateLimit      a job would hold more rows than it may      (also a RuntimeError)
     ├── StorageError    a disk is full, a path not writable       (also an OSError)
     └── NotBuilt        part of the contract that does not stand yet (also a NotImplementedError)
 
@@ -38,6 +39,7 @@ __all__ = [
     "OutputLimit",
     "SessionError",
     "StateError",
+    "StateLimit",
     "StorageError",
     "bad_rows",
     "nearest",
@@ -107,6 +109,13 @@ class StateError(AppulseError, RuntimeError):
     """A state or block blob is corrupt, truncated or foreign.
 
     Restore the checkpoint from a copy, or start with a new one. Nothing is answered from damaged state.
+    """
+
+
+class StateLimit(AppulseError, RuntimeError):
+    """A job would hold more rows than ``max_state`` allows. Nothing of the micro-batch at hand is written.
+
+    Shorten windows or lateness, or raise the limit and start again with the same checkpoint: no row is lost.
     """
 
 

@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from appulse.cli import app
+from appulse.errors import StateLimit
 from appulse.jobs.limits import bytes_of
 
 if TYPE_CHECKING:
@@ -125,3 +126,16 @@ def test_misuse_is_told(job: Path, options: list[str], said: str) -> None:
 def test_sizes_are_read() -> None:
     sizes = {"8 GB": 8e9, "512 MiB": 512 * 2**20, "4g": 4e9, "100": 100, "1.5 kB": 1_500}
     assert {text: bytes_of(text) for text in sizes} == sizes
+
+
+def test_a_job_in_process_that_holds_too_many_rows_ends(job: Path) -> None:
+    from appulse.jobs import load
+    from appulse.jobs.resident import Resident
+
+    job.write_text(JOB.replace("checkpoint", "engine", 1).replace('"checkpoint"', '"local"', 1))
+    text = job.read_text()
+    job.write_text(text + "[limits]\nstate_rows = 150\n")
+    assert appulse("plan", job).exit_code == 3
+    with pytest.raises(StateLimit, match=r"rows, and \[limits\] has state_rows = 150"):
+        Resident(load(job)).run(once=True)
+    assert not list((job.parent / "out").glob("*.parquet"))

@@ -10,7 +10,7 @@ import pytest
 
 import appulse as ap
 from appulse import jobs
-from appulse.errors import BadArgument, JobError
+from appulse.errors import BadArgument, JobError, StateLimit
 from tests.engines.test_alerts import hook
 from tests.helpers.streaming import files, read_stream, read_written
 
@@ -128,3 +128,17 @@ def test_alerts_of_a_job_file(tmp_path: Path) -> None:
     file.write_text(JOB.replace("HEADER", '{ env = "K" }').replace("give_up_after", "giveup_after"))
     with pytest.raises(JobError, match=r"giveup_after.*Did you mean 'give_up_after'"):
         jobs.load(file)
+
+
+def test_a_query_that_would_hold_too_many_rows_ends_before_it_writes(spark: SparkSession, tmp_path: Path) -> None:
+    table = pa.table({"k": list(range(6)), "t": [float(i) for i in range(6)], "x": [0.0] * 6})
+    rows = read_stream(spark, files(tmp_path / "in", table, 3))
+    joined = ap.self_join(ap.Stream(rows, key="k", time="t", value="x"), epsilon=1, probability=1, window="1 minute")
+    given: dict[str, Any] = {"checkpoint": str(tmp_path / "checkpoint"), "trigger": {"availableNow": True}}
+    sink = "parquet", {"path": str(tmp_path / "out")}
+    query = ap.start(joined, sink, max_state=5, **given)
+    with pytest.raises(StateLimit, match="After batch 1 the query would hold 6 rows, and max_state is 5"):
+        query.awaitTermination()
+    assert len(read_written(tmp_path / "out")) == 3
+    ap.start(joined, sink, max_state=6, **given).awaitTermination()
+    assert len(read_written(tmp_path / "out")) == 15

@@ -9,6 +9,7 @@ from appulse.api.results import SparkResult
 from appulse.arguments import (
     ANYTHING,
     TEXT,
+    Count,
     Kind,
     Name,
     Unfit,
@@ -64,12 +65,16 @@ def start(
     partitions: Partitions | None = None,
     drain: bool = False,
     trigger: Annotated[dict[str, Any], _OPTIONS] | None = None,
+    max_state: Count | None = None,
 ) -> Any:
     """Run a streaming result as one query that writes answers to ``sink`` and bad rows to ``rejects``.
 
     A sink is a ``("format", {options})`` pair or a function of (batch frame, batch id). Files and JDBC tables are
     written exactly once, functions and Kafka at least once. ``drain=True`` takes what is available now,
     answers what is held and closes the checkpoint.
+
+    ``max_state`` is how many rows the query may hold, ``state_rows`` of its metrics: a micro-batch after which it would
+    hold more ends the query with `StateLimit`, before anything of it is written.
 
     ``alerts`` are pairs such as ``("webhook", {"url": "https://host/hook"})`` and ``("kafka", {...})``: answers of each
     micro-batch go there one by one, beside the sink, with ``only={"event": ["enter"]}`` those with such values. At
@@ -84,7 +89,15 @@ def start(
     from appulse.engines.spark.start import start as start_query
 
     return start_query(
-        result, sink, rejects, alerts=alerts, checkpoint=checkpoint, partitions=partitions, drain=drain, trigger=trigger
+        result,
+        sink,
+        rejects,
+        alerts=alerts,
+        checkpoint=checkpoint,
+        partitions=partitions,
+        drain=drain,
+        trigger=trigger,
+        max_state=max_state,
     )
 
 

@@ -134,6 +134,10 @@ class Plan:
         """Whether nothing that was declared is exceeded."""
         return not self.refusals
 
+    def refused(self, why: str) -> Plan:
+        """The same plan with another reason that it does not fit."""
+        return replace(self, refusals=(*self.refusals, why))
+
     def named(self, call: str) -> Plan:
         """The same plan of a call by another name."""
         return replace(self, call=call)

@@ -181,6 +181,7 @@ def run(
         job.sink,
         job.rejects,
         alerts=job.alerts,
+        max_state=None if job.table.limits is None else job.table.limits.state_rows,
         checkpoint=checkpoint,
         partitions=job.table.partitions,
         drain=drain,

@@ -36,6 +36,7 @@ class LimitsTable(Table):
     memory: Annotated[Text, AfterValidator(_is_size)] | None = None
     cores: Annotated[int, Field(ge=1)] | None = None
     rate: Annotated[Number, Field(gt=0)] | None = None
+    state_rows: Annotated[int, Field(ge=1)] | None = None
 
     @property
     def bytes(self) -> float | None:

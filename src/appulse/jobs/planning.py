@@ -48,6 +48,8 @@ def plan_job(
     if limits is not None:
         rate, memory, cores = rate or limits.rate, memory or limits.bytes, cores or limits.cores
     plan = planned(by_hand(job), _Files(job, samples or {}), rate=rate, memory=memory, cores=cores, engine=engine)
+    if limits is not None and limits.state_rows is not None and plan.state_rows > limits.state_rows:
+        plan = plan.refused(f"it holds {plan.state_rows:,} rows, and [limits] has state_rows = {limits.state_rows:,}")
     return plan.named(job.table.operator)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from appulse.connect.writer import Epoch, Writer
+from appulse.errors import StateLimit
 from appulse.jobs.by_hand import by_hand
 from appulse.jobs.resident_io import sinks_of, sources_of
 from appulse.model.defects import NOT_DECODED
@@ -119,12 +120,23 @@ class Resident:
             before = rows.get(one.stream)
             rows[one.stream] = one.rows if before is None else pa.concat_tables([before, one.rows])
         answers = self.call.push(**rows)
+        self._check_state()
         return self._done(Step(rows, answers, self._rejects(), time.perf_counter() - begun))
 
     def _ended(self) -> Step:
         begun = time.perf_counter()
         answers = self.call.drain()
         return self._done(Step({}, answers, self._rejects(), time.perf_counter() - begun))
+
+    def _check_state(self) -> None:
+        """Raise `StateLimit` where more rows are held than the job's limits say; the step is not written."""
+        limits = self.job.table.limits
+        most = None if limits is None else limits.state_rows
+        if most is not None and (held := self.call.state()["state_rows"]) > most:
+            raise StateLimit(
+                f"{self.job.file} holds {held:,} rows, and [limits] has state_rows = {most:,}. Shorten windows or "
+                "lateness, or raise it, and start again."
+            )
 
     def _done(self, step: Step) -> Step:
         self.totals["rows"] += sum(map(len, step.rows.values()))

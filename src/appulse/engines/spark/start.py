@@ -22,7 +22,7 @@ from appulse.engines.spark.plans import observed_now
 from appulse.engines.spark.results import SparkResult, own_result
 from appulse.engines.spark.sinks import Sink, sink_of
 from appulse.engines.spark.tagged import ANSWER, LEVELS, METRICS, REJECT, select_tag
-from appulse.errors import BadArgument, SessionError, warn_late
+from appulse.errors import BadArgument, SessionError, StateLimit, warn_late
 from appulse.model.times import shown_time
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ def start(
     partitions: int | None = None,
     drain: bool = False,
     trigger: dict[str, Any] | None = None,
+    max_state: int | None = None,
 ) -> Query:
     """One streaming query that writes answers and rejects; see `appulse.start`."""
     known = own_result(result)
@@ -66,7 +67,9 @@ def start(
     with writing(f"the checkpoint {checkpoint}"):
         lock = CheckpointLock(place.folder)
     try:
-        query = _started(known, place, (sink, rejects, alerts), partitions, drain=drain, trigger=trigger)
+        query = _started(
+            known, place, (sink, rejects, alerts), partitions, drain=drain, trigger=trigger, max_state=max_state
+        )
     except BaseException:
         lock.release()
         raise
@@ -82,6 +85,7 @@ def _started(
     *,
     drain: bool,
     trigger: dict[str, Any] | None,
+    max_state: int | None,
 ) -> Query:
     """The query, over the tiles that its checkpoint has; ``sinks`` are those of answers, rejects and alerts."""
     sink, rejects, alerts = sinks
@@ -104,6 +108,7 @@ def _started(
         None if rejects is None else sink_of(rejects, "rejects", place.id),
         before,
         alerts_of(alerts, place.id, checkpoint=place.path, answers=known.answers),
+        max_state,
     )
     writer = known.rows.writeStream.foreachBatch(write).option("checkpointLocation", place.path)
     with writing(f"the checkpoint {place.path}"):
@@ -205,6 +210,7 @@ def _batch_writer(
     rejects: Sink | None,
     before: Sequence[str],
     alerts: Sequence[Alert],
+    max_state: int | None,
 ) -> Callable[[DataFrame, int], None]:
     """What writes a batch. ``before`` are the tags of the rejects of calls before.
 
@@ -217,10 +223,12 @@ def _batch_writer(
 
     def write(given: DataFrame, number: int) -> None:
         batch = given if judge is None else judge(given, number)
-        if rejects is not None or alerts or not once:
+        if rejects is not None or alerts or max_state is not None or not once:
             batch = batch.persist()
         metrics = cache(lambda: _observed(result, query()) if once else _collected(batch, before))
         try:
+            if max_state is not None:  # known before anything is written
+                _check_state(_collected(batch, before)["state_rows"], max_state, number)
             answers.write(
                 select_tag(batch, ANSWER),
                 number,
@@ -244,6 +252,16 @@ def _batch_writer(
             batch.unpersist()
 
     return write
+
+
+def _check_state(rows: int, most: int, number: int) -> None:
+    """Raise `StateLimit` where a micro-batch leaves more rows than may be held."""
+    if rows > most:
+        raise StateLimit(
+            f"After batch {number} the query would hold {rows:,} rows, and max_state is {most:,}. Nothing of the batch "
+            "was written. Shorten windows or lateness, or raise max_state, and start again with the same checkpoint: "
+            "no row is lost or doubled."
+        )
 
 
 def _together(frames: Sequence[DataFrame]) -> DataFrame:
