@@ -69,11 +69,11 @@ def run(todo: list[Step], folder: Path) -> list[tuple[str, float]]:
     """The seconds of each step."""
     checkout = folder / "appulse"
     shutil.rmtree(folder, ignore_errors=True)
-    subprocess.run(["git", "clone", "--quiet", str(ROOT), str(checkout)], check=True)
-    rows, programs = [], ""
+    subprocess.run([shutil.which("git") or "git", "clone", "--quiet", str(ROOT), str(checkout)], check=True)
+    rows: list[tuple[str, float]] = []
+    programs = ""
     for step in todo:
-        for command in step.commands:
-            rows.append((f"{step.name}: `{command}`", _timed(["sh", "-c", command], checkout)))
+        rows += [(f"{step.name}: `{command}`", _timed(["sh", "-c", command], checkout)) for command in step.commands]
         if step.program:
             programs += step.program
             again = not rows or not any("program" in name for name, _ in rows)

@@ -301,13 +301,13 @@ def _checking(made: Callable[..., Any], name: str, module: str) -> Callable[...,
 
 @dataclass(frozen=True)
 class _Kinds:
-    """The kinds of a function's arguments, by place and by name; ``more`` and ``others`` are those of * and **."""
+    """The kinds of a function's arguments, by place and by name; ``more`` and ``others`` are those of * and **, if any."""
 
     name: str
     places: tuple[str, ...]
     by_name: dict[str, Kind]
     more: Kind
-    others: Kind
+    others: Kind | None
 
     @staticmethod
     def of(made: Callable[..., Any], name: str, module: str) -> _Kinds:
@@ -323,11 +323,15 @@ class _Kinds:
             tuple(p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)),
             kinds,
             star.get(Parameter.VAR_POSITIONAL, ANYTHING),
-            star.get(Parameter.VAR_KEYWORD, ANYTHING),
+            star.get(Parameter.VAR_KEYWORD),
         )
 
     def take(self, what: str, value: Any) -> Any:
-        return self.by_name.get(what, self.others)(value, f"{self.name}({what}=", ")")
+        kind = self.by_name.get(what, self.others)
+        if kind is None:  # as Python has it, with a hint
+            known = [name for name in self.by_name if name != "self"]
+            raise TypeError(f"{self.name}() got an unexpected keyword argument {what!r}.{nearest(what, known)}")
+        return kind(value, f"{self.name}({what}=", ")")
 
     def take_at(self, place: int, value: Any) -> Any:
         if place < len(self.places):

@@ -107,7 +107,7 @@ def test_errors_say_which_argument_what_was_there_and_what_to_give(make: Callabl
 def test_what_python_says_of_missing_and_unknown_arguments_stays() -> None:
     with pytest.raises(TypeError, match="missing 1 required positional argument: 'condition'"):
         ap.filter(stream())  # type: ignore[call-arg]
-    with pytest.raises(TypeError, match="unexpected keyword argument 'sise'"):
+    with pytest.raises(TypeError, match=r"unexpected keyword argument 'sise'\. Did you mean 'size'\?"):
         ap.CountWindow(sise=3)  # type: ignore[call-arg]
 
 
