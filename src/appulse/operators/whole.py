@@ -318,24 +318,24 @@ class WholeJoin:
         for left, right in self._sides:
             n = len(self._rows[left].code)
             runs = [(p, min(p + _RUN, n)) for p in _spread(n, _SAMPLE // _RUN).tolist()]
-            weight, counts = n / sum(end - begin for begin, end in runs), Counter()
-            weight *= ((2 * layout.rim + 1) / 3.0) ** len(layout.dims)  # cells that `_candidates` does not look at
+            share, counts = n / sum(end - begin for begin, end in runs), Counter()
+            weight = share * ((2 * layout.rim + 1) / 3.0) ** len(layout.dims)  # cells that `_candidates` leaves out
             found = [one for run in runs for one in self._candidates(_Part(left, right, *run), counts)]
             many = weight * sum(map(len, found))
             near += many
             looked += weight * counts["candidates"]
             self._per_row = max(self._per_row, many / n)
             if plan.fewer_than:
-                self._partners = weight / n * (1 + plan.self_join) * sum(map(self._close, found))
+                self._partners = share / n * (1 + plan.self_join) * sum(map(self._close, found))
                 continue
             answers += weight * len(beside.evaluate(left, right, CandidatePairs.concat(found))) if found else 0.0
             pairs += _in_windows(self._rows[left].time, self._rows[right].time, plan.windows[left], plan.windows[right])
         rows = sum(map(len, self._stores))
         if not plan.fewer_than:
             join.announce(Estimate(rows, pairs / (1 + plan.self_join), near, answers, _SAMPLE**2))
-        share = max(1.0, float(sum(len(self._stores[i]) * len(self._stores[j]) for i, j in self._sides)))
+        product = max(1.0, float(sum(len(self._stores[i]) * len(self._stores[j]) for i, j in self._sides)))
         cells = Cells(layout.dims, self._laid.side, 0.0, self._laid.side, by_variance=False)
-        choice = Choice("cells in order", rows, looked / share, near / share, {}, cells)
+        choice = Choice("cells in order", rows, looked / product, near / product, {}, cells)
         for store in self._stores:
             store.choice = choice
 

@@ -467,7 +467,9 @@ def _outliers_table(answers: Answers, call: JoinCall) -> pa.Table:
     """Rows with few partners: how many are expected stands for the distance."""
     if len(answers) == 0:
         return call.no_answers
-    key, brought = carried_by(answers.left_key, answers.left_stream, call.encodings, call.carried[0][1])
+    key, brought, own = answers.left_key, list[pa.Array](), call.carried[0][1]
+    if own or call.encodings[0].told_apart:
+        key, brought = carried_by(key, answers.left_stream, call.encodings, own)
     time = times_of(answers.left_time, answers.left_stream, call)
     columns = [decode(key, call.key_type), time, pa.array(answers.distance), pa.array(answers.probability), *brought]
     return pa.Table.from_arrays(columns, schema=call.answer_schema)

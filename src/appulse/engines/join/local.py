@@ -125,8 +125,7 @@ class JoinBucket(ObjectsBucket):
         if whole is None:
             return None
         found = tables_of(whole, self.call)
-        alone = Answers.concat([self._end(self.newest), self.operator.end()])
-        return [*found, to_table(alone, self.call)]
+        return [*found, to_table(self.operator.end(), self.call)]
 
     def _searched(self) -> Answers:
         """The nearest rows of whole streams."""
