@@ -136,6 +136,11 @@ class ByHand(ABC, Generic[Engine]):
         return self._state_of(self._engine)
 
     @property
+    def engine(self) -> Engine | None:
+        """What takes in rows; None while pushes are held."""
+        return self._engine
+
+    @property
     def settings(self) -> Mapping[str, Any]:
         """The arguments beside the streams, by name."""
         return self._settings

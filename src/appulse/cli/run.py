@@ -55,16 +55,23 @@ def run(
         str | None, typer.Option(help="Jar files that Spark loads, separated by commas.", show_default=False)
     ] = None,
 ) -> None:
-    """Run a job on Spark, with progress. Ctrl-C and SIGTERM stop it; the same command goes on from there."""
+    """Run a job on Spark, or as its engine says, with progress. Ctrl-C and SIGTERM stop it; the same command goes on from there."""
     console = Console(file=sys.stderr if json else sys.stdout, highlight=False)  # named now: stderr is the log later
     with errors_told(console):
         from appulse.jobs import load
 
         checked = load(job)
-        need_spark()
+        here = checked.table.engine == "local"
+        if not here:
+            need_spark()
         _must_have_input(checked)
         _must_fit(checked, console)
         settings = _settings(conf or [], {"master": master, "jars.packages": packages, "jars": jars})
+    if here:
+        from appulse.cli.serve import carry_out_here
+
+        carry_out_here([checked], console, once=once, drain=drain, checkpoint=checkpoint, json=json)
+        return
     carry_out(
         checked, console, settings, once=once, drain=drain, checkpoint=checkpoint, json=json, prometheus=prometheus
     )

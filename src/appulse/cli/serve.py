@@ -39,6 +39,9 @@ def serve(
     page: Annotated[bool, typer.Option("--page/--no-page", help="Whether to serve the page.")] = True,
     once: Annotated[bool, typer.Option("--once", help="Take the rows that are there now, then end.")] = False,
     drain: Annotated[bool, typer.Option("--drain", help="The same, and end the streams: no more comes.")] = False,
+    checkpoint: Annotated[
+        str | None, typer.Option(help="Folder to go on from, in place of the job's.", show_default=False)
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object per write on stdout.")] = False,
 ) -> None:
     """Run jobs with engine = "local" in this process, with a live page. Ctrl-C and SIGTERM stop them."""
@@ -47,13 +50,18 @@ def serve(
         from appulse.jobs import load
 
         checked = [load(path) for path in jobs]
+        if checkpoint is not None and len(checked) > 1:
+            raise JobError(
+                f"--checkpoint is of one job, and there are {len(checked)}. Name checkpoints in their files."
+            )
         for job in checked:
             if job.table.engine != "local":
                 raise JobError(
                     f"{job.file} has engine = {job.table.engine!r}, which appulse run runs. Set engine = 'local' to "
                     "serve it in this process."
                 )
-    carry_out_here(checked, console, port=port if page else None, once=once, drain=drain, json=json)
+    own = port if page else None
+    carry_out_here(checked, console, port=own, once=once, drain=drain, checkpoint=checkpoint, json=json)
 
 
 def carry_out_here(
@@ -63,6 +71,7 @@ def carry_out_here(
     port: int | None = None,
     once: bool = False,
     drain: bool = False,
+    checkpoint: str | None = None,
     json: bool = False,
 ) -> None:
     """Run jobs in this process to their end, or until asked to stop; ``port`` is that of a page.
@@ -74,7 +83,7 @@ def carry_out_here(
         from appulse.jobs.live import Board
         from appulse.jobs.resident import Resident
 
-        residents = [Resident(job) for job in jobs]
+        residents = [Resident(job, checkpoint=checkpoint) for job in jobs]
         if port is not None:
             from appulse.connect.page_server import PageServer
             from appulse.report.live_page import live_page
@@ -122,7 +131,7 @@ def _run_all(
 
 def _shower(resident: Resident, console: Console, *, json: bool, several: bool) -> Callable[[Summary], object]:
     """What shows each write of a job, and notes it beside the checkpoint, if there is one."""
-    progress = ProgressFile(progress_file(resident.job.checkpoint))
+    progress = ProgressFile(progress_file(resident.checkpoint))
 
     def show(done: Summary) -> None:
         metrics: dict[str, Any] = {"answers": done.answers, "rejected": done.rejected, **done.state}

@@ -5,16 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from queue import Queue
 from threading import Thread
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from appulse.connect.checkpoint import Record, table_blob, table_of
+from appulse.connect.source import Unreadable
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from appulse.connect.checkpoint import CheckpointFolder
     from appulse.connect.sinks import Sink
 
-__all__ = ["Epoch", "Writer"]
+__all__ = ["Epoch", "Writer", "pushes_of", "record_of"]
 
 #: Epochs that wait to be written at most: then the job waits, too.
 _WAITING = 4
@@ -27,12 +31,26 @@ class _Step(Protocol):
     def answers(self) -> pa.Table: ...
     @property
     def rejects(self) -> pa.Table | None: ...
+    @property
+    def unreadable(self) -> Sequence[tuple[str, Unreadable]]: ...
 
 
 @dataclass
 class Epoch:
-    """The steps between two writes."""
+    """The steps between two writes.
 
+    For a checkpoint there are the rows of each step, how far the streams had come ``before``, the ``offsets`` behind
+    them, all that is held after them, if it is to be saved, and before which number the log is not needed any more.
+    """
+
+    keeps: bool = False
+    before: Mapping[str, Any] | None = None
+    offsets: Mapping[str, Any] | None = None
+    pushes: list[tuple[Mapping[str, pa.Table], Sequence[tuple[str, Unreadable]]]] = field(default_factory=list)
+    drained: bool = False
+    meaning: str = ""
+    state: Record | None = None
+    needless: int | None = None
     answers: list[pa.Table] = field(default_factory=list)
     rejects: list[pa.Table] = field(default_factory=list)
     rows: int = 0
@@ -42,6 +60,8 @@ class Epoch:
         """One step more."""
         self.steps += 1
         self.rows += sum(map(len, step.rows.values()))
+        if self.keeps:
+            self.pushes.append((step.rows, step.unreadable))
         if step.answers.num_columns:  # pushes that are held have none
             self.answers.append(step.answers)
         if step.rejects is not None:
@@ -64,13 +84,22 @@ class Epoch:
 class Writer:
     """Writes epochs in order, in a thread of its own, so that nobody waits for a disk; `put` raises what it met."""
 
-    def __init__(self, answers: Sink, rejects: Sink | None, first: int = 0) -> None:
-        self._sinks = answers, rejects
+    def __init__(
+        self, answers: Sink, rejects: Sink | None, log: CheckpointFolder | None = None, first: int = 0
+    ) -> None:
+        self._sinks, self._log = (answers, rejects), log
+        self.logged = 0  # bytes of the log since the last state
         self._number, self._shown = first, [False, False]
         self._failed: BaseException | None = None
+        self._broken = False  # what follows a failure is not written, and is asked for again
         self._queue: Queue[tuple[int, Epoch] | None] = Queue(_WAITING)
         self._thread = Thread(target=self._run, name="appulse-writer", daemon=True)
         self._thread.start()
+
+    @property
+    def next(self) -> int:
+        """The number of the next epoch."""
+        return self._number
 
     def put(self, epoch: Epoch) -> int:
         """Give an epoch to be written; its number."""
@@ -95,14 +124,26 @@ class Writer:
 
     def _run(self) -> None:
         while (given := self._queue.get()) is not None:
-            if self._failed is not None:
-                continue  # what follows a failure is not written, and asked for again
+            if self._broken:
+                continue
             try:
                 self._write(*given)
             except BaseException as error:  # noqa: BLE001 - raised by the thread that gives epochs
-                self._failed = error
+                self._failed, self._broken = error, True
 
     def _write(self, number: int, epoch: Epoch) -> None:
+        if self._log is not None:
+            self.logged += self._log.append(record_of(number, epoch))
+        self.write_rows(number, epoch)
+        if self._log is not None and epoch.state is not None:
+            self._log.save(epoch.state)
+            self._log.forget(number + 1)
+            self.logged = 0
+        elif self._log is not None and epoch.needless is not None:
+            self._log.forget(epoch.needless)
+
+    def write_rows(self, number: int, epoch: Epoch) -> None:
+        """Write the answers and rejects of an epoch."""
         for i, (sink, parts) in enumerate(zip(self._sinks, (epoch.answers, epoch.rejects), strict=True)):
             if sink is None or not parts:
                 continue
@@ -110,3 +151,21 @@ class Writer:
             if len(rows) or not self._shown[i]:  # the first file shows the columns
                 sink.write(number, rows)
                 self._shown[i] = True
+
+
+def record_of(number: int, epoch: Epoch) -> Record:
+    """What the log has of an epoch."""
+    steps = [[list(rows), [[stream, *bad] for stream, bad in unreadable]] for rows, unreadable in epoch.pushes]
+    head: dict[str, Any] = {"steps": steps, "before": epoch.before, "offsets": epoch.offsets, "drained": epoch.drained}
+    head["meaning"] = epoch.meaning
+    return Record(number, head, [table_blob(table) for rows, _ in epoch.pushes for table in rows.values()])
+
+
+def pushes_of(record: Record) -> Iterator[tuple[dict[str, pa.Table], list[tuple[str, Unreadable]]]]:
+    """The rows of each step of a record, by stream, and what could not be read."""
+    blobs = iter(record.blobs)
+    for streams, unreadable in record.head["steps"]:
+        yield (
+            {name: table_of(next(blobs)) for name in streams},
+            [(stream, Unreadable(*bad)) for stream, *bad in unreadable],
+        )

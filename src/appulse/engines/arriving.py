@@ -32,7 +32,7 @@ class Arrivals:
 
     def __init__(self, encodings: Sequence[Encoding | ReadingsEncoding], ahead: Sequence[int | None]) -> None:
         self._encodings = encodings
-        self._guards = [
+        self.guards = [
             FutureGuard(limit, wall=is_time(encoding.time_type))
             for encoding, limit in zip(encodings, ahead, strict=True)
         ]
@@ -45,13 +45,13 @@ class Arrivals:
 
     def judge(self, stream: int, time: NDArray[np.int64], key: Bytes, now: int | None = None) -> Judged:
         """Which rows of a stream are from the future; ``now`` is by default this machine's."""
-        judged, self._next[stream] = self._guards[stream].judge(time, key, now)
+        judged, self._next[stream] = self.guards[stream].judge(time, key, now)
         return judged
 
     def settle(self) -> None:
         """The rows are taken in: what they showed of the streams' times counts."""
         for stream, guard in self._next.items():
-            self._guards[stream] = guard
+            self.guards[stream] = guard
         self._next.clear()
 
     def count(self, rows: int, late: int, clock: Clock) -> None:

@@ -41,7 +41,7 @@ class Local(Generic[R]):
 
     def __init__(self, bucket: Bucket[R]) -> None:
         self.bucket = bucket
-        self._arrivals = Arrivals(bucket.call.encodings, bucket.call.ahead)
+        self.arrivals = Arrivals(bucket.call.encodings, bucket.call.ahead)
         self._rejects: list[pa.Table] = []
 
     @property
@@ -81,20 +81,20 @@ class Local(Generic[R]):
     def _admit(self, tables: Mapping[str, pa.Table]) -> None:
         """Take in rows; nothing is kept before all of it is known to be good."""
         call = self.call
-        self._arrivals.begin()
+        self.arrivals.begin()
         given = [(i, tables[e.name]) for i, e in enumerate(call.encodings) if e.name in tables]
         many = sum(len(table) for _, table in given) >= _MANY_ROWS
         workers = self.bucket.workers if many else Workers()
-        taken = workers.map(lambda one: call.take_in(*one, self._arrivals), given)
+        taken = workers.map(lambda one: call.take_in(*one, self.arrivals), given)
         batches = [(i, rows) for (i, _), (rows, _) in zip(given, taken, strict=True)]
         rejected = [table for _, bad in taken for table in bad]
         fail_if_asked(call, rejected)
         self.bucket.admit(batches)
         self._rejects += [*rejected, *self.bucket.rejected]
         self.bucket.rejected = []
-        self._arrivals.settle()
+        self.arrivals.settle()
         came = sum(len(rows) for _, rows in batches)
-        self._arrivals.count(came, self.bucket.counts["late"], self.bucket.clock)
+        self.arrivals.count(came, self.bucket.counts["late"], self.bucket.clock)
 
     def _advance(self, ended: int | None) -> pa.Table:
         found = self.bucket.advance(None, ended)

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from appulse.connect.writer import Epoch, Writer
-from appulse.errors import StateLimit
+from appulse.errors import CheckpointError, StateLimit
 from appulse.jobs.by_hand import by_hand
 from appulse.jobs.resident_io import sinks_of, sources_of
+from appulse.jobs.saver import Saver
 from appulse.model.defects import NOT_DECODED
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class Step:
     answers: pa.Table
     rejects: pa.Table | None
     seconds: float
+    unreadable: Sequence[tuple[str, Unreadable]] = ()
 
 
 @dataclass(frozen=True)
@@ -57,14 +59,20 @@ class Summary:
 
 @dataclass
 class Resident:
-    """A job in this process. ``on_step`` gets each `Step` as it happens, ``on_write`` a `Summary` of each write."""
+    """A job in this process. ``on_step`` gets each `Step` as it happens, ``on_write`` a `Summary` of each write.
+
+    With a ``checkpoint``, by default the job's, it goes on where the last one ended, also after a crash.
+    """
 
     job: Job
     on_step: Callable[[Step], object] | None = None
     on_write: Callable[[Summary], object] | None = None
+    checkpoint: str | None = None
+    commit_every: float = COMMIT_EVERY
     totals: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
+        self.checkpoint = self.checkpoint or self.job.checkpoint
         self.call = by_hand(self.job)
         self.sources = sources_of(self.job)
         self._unreadable: list[tuple[str, Unreadable]] = []
@@ -76,32 +84,67 @@ class Resident:
         have ended, for those who look at what there is. Raises what a source, the call or a sink raises.
         """
         stop = Event() if stop is None else stop
-        writer = Writer(*sinks_of(self.job, uuid.uuid4().hex[:8]))
-        epoch, written = Epoch(), time.monotonic()
+        saver = None if self.checkpoint is None else Saver(self.checkpoint, self.call, uuid.uuid4().hex[:8])
         try:
-            for source in self.sources:
-                source.begin({})
-            while not stop.is_set():
-                taken = self._take()
-                if taken:
-                    epoch.add(self._step(taken))
-                over = not taken and self._over(once=once or drain)
-                if over or epoch.rows >= COMMIT_ROWS or time.monotonic() - written >= COMMIT_EVERY:
-                    if epoch:
-                        self._write(writer, epoch, time.monotonic() - written)
-                    epoch, written = Epoch(), time.monotonic()
-                if over and not stay:
-                    break
-            if drain and not stop.is_set():
-                epoch.add(self._ended())
-            if epoch:
-                self._write(writer, epoch, time.monotonic() - written)
-        finally:
-            try:
+            writer, offsets, ended = self._begun(saver)
+            if ended:
                 writer.close()
-            finally:
+                if not drain:
+                    raise CheckpointError(
+                        f"The checkpoint {self.checkpoint} was drained: its streams have ended. Start with a new one."
+                    )
+                return
+            try:
                 for source in self.sources:
-                    source.close()
+                    source.begin({name: offset for name, offset in offsets.items() if name in source.streams})
+                self._loop(writer, saver, stop, once=once, drain=drain, stay=stay)
+            finally:
+                try:
+                    writer.close()
+                finally:
+                    for source in self.sources:
+                        source.close()
+        finally:
+            if saver is not None:
+                saver.close()
+
+    def _begun(self, saver: Saver | None) -> tuple[Writer, dict[str, Any], bool]:
+        """The writer, the offsets to go on from, and whether the streams have ended."""
+        sinks = sinks_of(self.job, uuid.uuid4().hex[:8] if saver is None else saver.run)
+        if saver is None:
+            return Writer(*sinks), {}, False
+        return saver.resume(lambda first: Writer(*sinks, saver.log, first), self._again)
+
+    def _loop(self, writer: Writer, saver: Saver | None, stop: Event, *, once: bool, drain: bool, stay: bool) -> None:
+        def fresh() -> Epoch:
+            return Epoch() if saver is None else saver.begin()
+
+        epoch, written = fresh(), time.monotonic()
+        while not stop.is_set():
+            taken = self._take()
+            if taken:
+                epoch.add(self._step(taken))
+            if saver is not None:
+                saver.taken({one.stream: one.offset for one in taken})
+            over = not taken and self._over(once=once or drain)
+            if over or epoch.rows >= COMMIT_ROWS or time.monotonic() - written >= self.commit_every:
+                if epoch:
+                    self._write(writer, saver, epoch, time.monotonic() - written)
+                    epoch = fresh()
+                written = time.monotonic()
+            if over and not stay:
+                break
+        if drain and not stop.is_set():
+            epoch.add(self._ended())
+            epoch.pushes, epoch.drained = epoch.pushes[:-1], True
+        if epoch:
+            self._write(writer, saver, epoch, time.monotonic() - written)
+
+    def _again(self, rows: Mapping[str, pa.Table] | None, unreadable: Sequence[tuple[str, Unreadable]]) -> Step:
+        """A step of the log, or the end of the streams, once more: nobody is shown it."""
+        self._unreadable += unreadable
+        answers = self.call.drain() if rows is None else self.call.push(**rows)
+        return Step(rows or {}, answers, self._rejects(), 0.0, unreadable)
 
     def _take(self) -> list[Taken]:
         """Rows of all sources; where none has any, what the first has a little later."""
@@ -115,13 +158,14 @@ class Resident:
     def _step(self, taken: Sequence[Taken]) -> Step:
         begun = time.perf_counter()
         rows: dict[str, pa.Table] = {}
+        unreadable = [(one.stream, bad) for one in taken for bad in one.unreadable]
+        self._unreadable += unreadable
         for one in taken:
-            self._unreadable += [(one.stream, bad) for bad in one.unreadable]
             before = rows.get(one.stream)
             rows[one.stream] = one.rows if before is None else pa.concat_tables([before, one.rows])
         answers = self.call.push(**rows)
         self._check_state()
-        return self._done(Step(rows, answers, self._rejects(), time.perf_counter() - begun))
+        return self._done(Step(rows, answers, self._rejects(), time.perf_counter() - begun, unreadable))
 
     def _ended(self) -> Step:
         begun = time.perf_counter()
@@ -163,7 +207,9 @@ class Resident:
         self._unreadable = []
         return pa.concat_tables([found, pa.table(columns, schema=found.schema)])
 
-    def _write(self, writer: Writer, epoch: Epoch, seconds: float) -> None:
+    def _write(self, writer: Writer, saver: Saver | None, epoch: Epoch, seconds: float) -> None:
+        if saver is not None:
+            saver.finish(epoch, writer.next, writer.logged)
         number = writer.put(epoch)
         if self.on_write is not None:
             counts = epoch.rows, epoch.answer_rows, epoch.rejected_rows

@@ -1,0 +1,117 @@
+"""The state of a call in process, so that another process can go on with it: all of it, or from which rows on."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from appulse.engines.bucket import NEVER, Bucket, clock_numbers, set_clock
+from appulse.engines.join.local import JoinBucket
+from appulse.engines.local import Local
+from appulse.engines.queries.call import LocalQueries
+from appulse.errors import NotBuilt
+from appulse.model.columns import chunk
+from appulse.model.times import to_micros
+from appulse.windows.future import FutureGuard
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pyarrow as pa
+
+__all__ = [
+    "NEVER",
+    "ROWS",
+    "STATELESS",
+    "WHOLE",
+    "clocks",
+    "kind_of",
+    "meaning_of",
+    "needed_from",
+    "newest_time",
+    "restore",
+    "set_clocks",
+    "snapshot",
+]
+
+#: What is saved of a call: all that it holds, the rows that still matter, or nothing.
+WHOLE, ROWS, STATELESS = "whole", "rows", "stateless"
+
+
+def kind_of(engine: Any) -> str:
+    """What is saved of an engine; raises `NotBuilt` where that is not known."""
+    if isinstance(engine, LocalQueries):
+        return STATELESS
+    bucket = engine.bucket
+    if type(bucket).whole is not Bucket.whole:
+        return WHOLE
+    if isinstance(bucket, JoinBucket):
+        if bucket.numbering is None and bucket.unfilled is None and bucket.corrections is None:
+            return ROWS
+        raise NotBuilt(
+            "A checkpoint in process of a join whose window goes by rows, with an imputer, or of streams with change=, "
+            "is not built. Leave checkpoint out, use a time window, or set engine = 'spark'."
+        )
+    raise NotBuilt(
+        "A checkpoint in process of this operator is not built. Leave checkpoint out, or set engine = 'spark'."
+    )
+
+
+def meaning_of(engine: Any) -> str:
+    """A short text that differs when what is asked does."""
+    return str(engine.call.fingerprint()) if isinstance(engine, Local) else ""
+
+
+def clocks(engine: Any) -> dict[str, Any]:
+    """How far the streams have come, as plain JSON."""
+    if not isinstance(engine, Local):
+        return {}
+    return {
+        "clock": clock_numbers(engine.bucket.clock),
+        "complete": engine.bucket.complete,
+        "guards": [asdict(guard) for guard in engine.arrivals.guards],
+    }
+
+
+def set_clocks(engine: Any, known: Mapping[str, Any]) -> None:
+    """Take in what `clocks` gave."""
+    if not isinstance(engine, Local):
+        return
+    set_clock(engine.bucket.clock, known["clock"])
+    engine.bucket.complete = known["complete"]
+    guards = [{**guard, "refused": tuple(guard["refused"]) if guard["refused"] else None} for guard in known["guards"]]
+    engine.arrivals.guards = [FutureGuard(**guard) for guard in guards]
+
+
+def needed_from(engine: Any) -> int | None:
+    """Rows before this time (microseconds) have no effect any more; None: that is not known yet."""
+    bucket = engine.bucket
+    if bucket.over is None:
+        return None
+    # Partners of rows that are held, and so whether these have met any, lie up to a window before them.
+    over: int = bucket.over
+    return over - 2 * int(max(bucket.call.plan.windows))
+
+
+def newest_time(engine: Local[Any], rows: Mapping[str, pa.Table]) -> int | None:
+    """The newest time (microseconds) of rows by stream; None where none has one."""
+    found: list[int] = []
+    for encoding in engine.call.encodings:
+        table = rows.get(encoding.name)
+        if table is None or not len(table) or encoding.time not in table.column_names:
+            continue
+        micros, null, strange = to_micros(chunk(table[encoding.time]), encoding.unit)
+        known = micros[~(null | strange)].tolist()
+        found += [max(known)] if known else []
+    newest: int | None = max(found) if found else None
+    return newest
+
+
+def snapshot(engine: Local[Any]) -> list[bytes]:
+    """All that a call holds."""
+    return engine.bucket.snapshot()
+
+
+def restore(engine: Local[Any], blocks: Sequence[bytes]) -> None:
+    """Take in a snapshot, before any row."""
+    engine.bucket.restore(blocks)
