@@ -13,9 +13,11 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
 import appulse as ap
 from appulse import jobs
+from appulse.cli import app
 from appulse.jobs.by_hand import by_hand
 from appulse.jobs.resident import Resident, Step
 
@@ -172,6 +174,21 @@ def test_mistakes_are_reported_in_their_place(tmp_path: Path, old: str, new: str
     (tmp_path / "job.toml").write_text(text.replace(old, new))
     with pytest.raises((ap.JobError, ap.BadArgument), match=wanted):
         Resident(jobs.load(tmp_path / "job.toml")).run(drain=True)
+
+
+def test_commands_run_a_job_by_its_engine(tmp_path: Path) -> None:
+    job = write_job(tmp_path, "match_queries")
+    ran = CliRunner().invoke(app, ["run", str(job.file), "--drain"])
+    assert (ran.exit_code, "60 rows" in ran.stdout) == (0, True)
+    served = CliRunner().invoke(app, ["serve", str(job.file), "--drain", "--json"])
+    assert served.exit_code == 0
+    told = json.loads(served.stdout.splitlines()[0])
+    assert (told["job"], told["input_rows"]) == ("job", 60)
+    refused = CliRunner().invoke(app, ["run", str(job.file), "--master", "local[2]"])
+    assert (refused.exit_code, "--master is for Spark" in refused.stdout) == (2, True)
+    job.file.write_text(job.file.read_text().replace('engine = "local"', 'engine = "spark"'))
+    refused = CliRunner().invoke(app, ["serve", str(job.file)])
+    assert (refused.exit_code, "which appulse run runs" in refused.stdout) == (2, True)
 
 
 def test_replayed_streams_have_one_clock(tmp_path: Path) -> None:

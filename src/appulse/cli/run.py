@@ -55,15 +55,18 @@ def run(
         str | None, typer.Option(help="Jar files that Spark loads, separated by commas.", show_default=False)
     ] = None,
 ) -> None:
-    """Run a job on Spark, or as its engine says, with progress. Ctrl-C and SIGTERM stop it; the same command goes on from there."""
+    """Run a job on its engine, with progress. Ctrl-C and SIGTERM stop it; the same command goes on from there."""
     console = Console(file=sys.stderr if json else sys.stdout, highlight=False)  # named now: stderr is the log later
     with errors_told(console):
         from appulse.jobs import load
 
         checked = load(job)
         here = checked.table.engine == "local"
+        of_spark = {"master": master, "conf": conf, "packages": packages, "jars": jars, "prometheus": prometheus}
         if not here:
             need_spark()
+        elif given := [name for name, value in of_spark.items() if value]:
+            raise BadArgument(f"--{given[0]} is for Spark, and {job} has engine = 'local'. Leave it out.")
         _must_have_input(checked)
         _must_fit(checked, console)
         settings = _settings(conf or [], {"master": master, "jars.packages": packages, "jars": jars})
