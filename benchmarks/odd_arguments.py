@@ -518,15 +518,16 @@ def _fences() -> Iterator[Target]:
     asked: dict[str, Any] = {"enter": (0.5, 0.9), "leave": 0.1, "tolerance": 5, "draws": 2, "seed": 1}
     yield Target("fence_advice", ap.fence_advice, {"sample": stream(), "fences": zones} | asked)
 
-    def by_hand(frame: Any, a: Any, fences: Any, **settings: Any) -> None:
+    def by_hand(frame: Any, a: Any, fences: Any, changes: Any, **settings: Any) -> None:
         watched = ap.FenceEvents(a, fences, **settings)
         watched.push(ROWS)
+        watched.change(changes)
         watched.push(frame)
         watched.drain()
         watched.rejects()
 
     bare = replace(stream(), frame=None)
-    yield Target("FenceEvents", by_hand, {"frame": ROWS, "a": bare, "fences": zones} | usual)
+    yield Target("FenceEvents", by_hand, {"frame": ROWS, "a": bare, "fences": zones, "changes": zones} | usual)
 
 
 def _joins() -> Iterator[Target]:

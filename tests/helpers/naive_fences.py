@@ -16,6 +16,8 @@ from scipy.stats import ncx2
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+#: What a fence says of readings that it has nothing to do with.
+NOT_YET, GONE = -1.0, -2.0
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(40)
 
 
@@ -81,7 +83,10 @@ def events(
     leave: float,
     dwell: float | None = None,
 ) -> list[Event]:
-    """Key by key and fence by fence; at the end of the streams their newest time is reached."""
+    """Key by key and fence by fence; at the end of the streams their newest time is reached.
+
+    A fence says of a reading `NOT_YET` or `GONE` where that came before it was added, or after it was removed.
+    """
     tracks = defaultdict(list)
     for reading in readings:
         tracks[reading.key].append(reading)
@@ -95,6 +100,13 @@ def events(
             for row in rows:
                 now = end if row is None else row.time
                 p = last if row is None else inside(row)
+                if p == NOT_YET:
+                    continue
+                if p == GONE:
+                    if since is not None and dwell is not None and not dwelt and since + dwell < now:
+                        found.append(Event(query, key, "dwell", since + dwell, last, since))
+                    since = None
+                    continue
                 if since is not None:
                     due = math.inf if dwell is None or dwelt else since + dwell
                     if due < now or (due == now and (row is None or p >= leave)):

@@ -11,7 +11,7 @@ from appulse.api.results import Framed, is_spark, remember
 from appulse.arguments import Count, OnReject, Probabilities, Probability, Seed, checked
 from appulse.engines.fences.call import EmitFences, resolve_fences
 from appulse.engines.options import Options, options_of
-from appulse.errors import BadArgument
+from appulse.errors import AppulseError, BadArgument
 from appulse.model.stream import Result
 from appulse.model.times import Duration
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from appulse.api.by_hand import Frames, Types
-    from appulse.engines.fences.bucket import LocalFences
+    from appulse.engines.fences.local import LocalFences
 
 
 @checked
@@ -59,6 +59,10 @@ def fence_events(
     through, ``since`` the entry, null at ``"cross"``. ``emit="visits"`` gives
     a row a visit, at its end: ``query, key, start, end, readings, probability``, the highest.
 
+    On Spark ``fences`` may be a frame of Spark, too: a stream of changes, with a column ``change`` (``"add"`` or
+    ``"remove"``), if it is streaming. Those of a micro-batch count for its readings and later ones, as in
+    `FenceEvents.change`.
+
     Fences that are no regions are in `rejects` under the stream name ``queries``, with what is wrong; bad rows are
     there, too, or raise `BadInput` with ``on_reject="fail"``. Spark frames give a Spark frame (streaming if they are),
     others a `pyarrow.Table`.
@@ -80,12 +84,12 @@ def fence_events(
         "on_reject": on_reject,
         "options": options_of(options, "fence_events"),
     }
-    regions = _regions(fences)
     if is_spark(stream.frame):
         from appulse.engines.spark.fences import spark_fences
 
-        return cast("Result", spark_fences(stream, regions, settings))
-    from appulse.engines.fences.bucket import LocalFences
+        return cast("Result", spark_fences(stream, fences if is_spark(fences) else _regions(fences), settings))
+    regions = _regions(fences)
+    from appulse.engines.fences.local import LocalFences
 
     table = as_table(stream.frame)
     engine = LocalFences(resolve_fences(stream, table.schema, regions, **settings))
@@ -177,14 +181,57 @@ class FenceEvents(ByHand["LocalFences"]):
             "on_reject": on_reject,
             "options": options_of(options, "fence_events"),
         }
+        self._waiting: list[pa.Table] = []
         super().__init__([stream], "stream")
 
     def _make(self, held: Sequence[Frames], types: Types) -> tuple[LocalFences, Types]:
-        from appulse.engines.fences.bucket import LocalFences
+        from appulse.engines.fences.local import LocalFences
 
         (name,) = self._streams
         schema = self._schema(name, held)
-        return LocalFences(resolve_fences(self._streams[name], schema, self._fences, **self._settings)), types
+        call = resolve_fences(self._streams[name], schema, self._fences, **self._settings)
+        engine = LocalFences(call, self._fences)
+        for i, waiting in enumerate(self._waiting):
+            try:
+                engine.change(waiting)
+            except AppulseError:  # it is forgotten, so that the push may be made again
+                del self._waiting[i]
+                raise
+        return engine, types
+
+    def _start(self, held: Sequence[Frames], types: Types) -> pa.Table:
+        answers = super()._start(held, types)
+        self._waiting = []
+        return answers
+
+    def change(self, fences: Any) -> None:
+        """Add, move and remove fences, which counts for the readings that are pushed from now on.
+
+        ``fences`` is a table of ``query``, ``region``, perhaps ``radius``, and perhaps ``change``: ``"add"`` or
+        ``"remove"``. A fence that is added under the name of one that stands takes its place, and visits go on. One
+        that is removed is forgotten at the next reading of each thing that is inside, without an event.
+
+        Raises `BadArgument` where the table has other columns, or with ``crossing``; what raises has changed nothing.
+        Fences that are no regions are in `rejects`.
+
+        >>> yard, moved = "POLYGON ((0 0, 9 0, 9 9, 0 9, 0 0))", "POLYGON ((50 0, 59 0, 59 9, 50 9, 50 0))"
+        >>> stream = ap.Stream(None, key="van", time="t", value=ap.Exact("x", "y"))
+        >>> call = ap.FenceEvents(stream, pa.table({"query": ["yard"], "region": [yard]}))
+        >>> fixes = pa.table({"van": ["a"] * 4, "t": [0, 10, 20, 30], "x": [5.0] * 4, "y": [5.0] * 4})
+        >>> call.push(fixes.slice(0, 2))["event"].to_pylist()
+        ['enter']
+        >>> call.change(pa.table({"query": ["yard"], "region": [moved], "change": ["add"]}))
+        >>> call.push(fixes.slice(2, 2))["event"].to_pylist()
+        ['exit']
+        """
+        from appulse.engines.fences.changing import check_fences
+
+        table = _regions(fences)
+        check_fences(table.schema)
+        if self._engine is None:
+            self._waiting.append(table)
+        else:
+            self._engine.change(table)
 
 
 def _regions(fences: Any) -> Any:

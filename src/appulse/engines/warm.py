@@ -17,8 +17,8 @@ from numba.core.registry import cpu_target
 from appulse.engines.aggregates.call import resolve_aggregate, run_local
 from appulse.engines.encounters.bucket import LocalEncounters
 from appulse.engines.encounters.call import resolve_encounters
-from appulse.engines.fences.bucket import LocalFences
 from appulse.engines.fences.call import resolve_fences
+from appulse.engines.fences.local import LocalFences
 from appulse.engines.join.assign import LocalAssign, resolve_assign
 from appulse.engines.join.call import JoinCall, resolve
 from appulse.engines.join.local import LocalJoin

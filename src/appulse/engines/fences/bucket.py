@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from appulse.engines.encounters.bucket import packed_state, unpacked_state
 from appulse.engines.fences.call import FenceCall, fence_table
-from appulse.engines.local import Local
 from appulse.engines.objects import ObjectsBucket
 from appulse.model.batch import field_names
 from appulse.model.codec import from_columns, pack_columns, unpack_columns
@@ -118,12 +117,3 @@ class FenceBucket(ObjectsBucket):
     def _hold_again(self, given: Blobs) -> None:
         for block in given[self.rows_tag]:
             self.hold(*self.unpack(block))
-
-
-class LocalFences(Local[Objects]):
-    """Fence events in process, push by push."""
-
-    def __init__(self, call: FenceCall) -> None:
-        super().__init__(FenceBucket(call))
-        if len(call.refused_fences):
-            self._rejects.append(call.refused_fences)

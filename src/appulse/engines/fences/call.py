@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -31,10 +31,12 @@ from appulse.model.uncertainty import Exact, Gaussian, Position, dimensions
 from appulse.operators.fences import FencePlan
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from appulse.engines.options import Options
     from appulse.model.encoding import Encoding
     from appulse.model.meaning import Meaning
-    from appulse.model.regions import RegionSet
+    from appulse.model.regions import Regions, RegionSet
     from appulse.model.stream import Stream
     from appulse.operators.fences import Happened
 
@@ -84,6 +86,7 @@ class FenceCall(ObjectsCall):
     emit: str
     digest: str
     crossing: float | None = None
+    given_fences: pa.Table = field(default_factory=lambda: pa.table({}))  # where they may change
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:
@@ -212,13 +215,7 @@ def resolve_fences(
     refused = refused_queries(shown, wrong, call.reject_schema, why.BAD_REGION)
     if len(refused) and on_reject == "fail":
         raise bad_rows(len(refused), refused.slice(0, 1).to_pylist()[0])
-    sigma = value.sigma if isinstance(value, Gaussian | Position) else None
-    most = most_inside(regions.arrays, sigma, earth) if isinstance(sigma, float) and sigma > 0.0 else None
-    if most is not None:
-        told = f"can never be entered with errors like these: of a reading with sigma={sigma:g} at most "
-        small = np.flatnonzero(most < call.plan.enter).tolist()
-        never = [(int(regions.rows[i]), f"{told}{most[i]:.3g} lies inside, and enter={enter:g}") for i in small]
-        refused = pa.concat_tables([refused, refused_queries(shown, never, call.reject_schema, why.NEVER_TRUE)])
+    refused = pa.concat_tables([refused, never_entered(regions.arrays, regions.rows, shown, call)])
     return replace(call, refused_fences=refused)
 
 
@@ -236,8 +233,22 @@ def _motion_of(stream: Stream, name: str, crossing: float | None, emit: str) -> 
     return stream.motion
 
 
-def fence_table(happened: Happened, call: FenceCall) -> pa.Table:
-    """Answers in the types that the user gave."""
+def never_entered(regions: Regions, rows: NDArray[np.int64], shown: pa.Table, call: FenceCall) -> pa.Table:
+    """Fences too small to be entered, of such ``rows`` of a table, as rejects: they stand all the same."""
+    value, enter = call.encoding.model, call.enter
+    sigma = value.sigma if isinstance(value, Gaussian | Position) else None
+    if not (isinstance(sigma, float) and sigma > 0.0):
+        return call.reject_schema.empty_table()
+    most = most_inside(regions, sigma, call.plan.earth)
+    told = f"can never be entered with errors like these: of a reading with sigma={sigma:g} at most "
+    small = np.flatnonzero(most < call.plan.enter).tolist()
+    never = [(int(rows[i]), f"{told}{most[i]:.3g} lies inside, and enter={enter:g}") for i in small]
+    return refused_queries(shown, never, call.reject_schema, why.NEVER_TRUE)
+
+
+def fence_table(happened: Happened, call: FenceCall, names: pa.Array | None = None) -> pa.Table:
+    """Answers in the types that the user gave; ``names`` of the fences, by their places there."""
+    names = call.fences.get().names if names is None else names
 
     def times(micros: Any) -> pa.Array:
         return from_micros(micros, call.time_type, call.encoding.unit)
@@ -246,7 +257,7 @@ def fence_table(happened: Happened, call: FenceCall) -> pa.Table:
     if call.emit == VISITS:
         over = np.flatnonzero(happened.kind == KINDS.index("exit"))
         columns = [
-            call.fences.get().names.take(pa.array(happened.fence[over])),
+            names.take(pa.array(happened.fence[over])),
             keys.take(pa.array(happened.thing[over])),
             times(happened.since[over]),
             times(happened.time[over]),
@@ -256,7 +267,7 @@ def fence_table(happened: Happened, call: FenceCall) -> pa.Table:
         return pa.Table.from_arrays(columns, schema=call.answer_schema)
     since, crossed = times(happened.since), happened.kind == KINDS.index("cross")
     columns = [
-        call.fences.get().names.take(pa.array(happened.fence)),
+        names.take(pa.array(happened.fence)),
         keys.take(pa.array(happened.thing)),
         pa.array(KINDS).take(pa.array(happened.kind)),
         times(happened.time),

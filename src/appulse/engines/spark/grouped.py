@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from appulse.engines.bucket import Bucket
     from appulse.engines.objects import ObjectsCall
     from appulse.engines.options import Options
+    from appulse.engines.spark.stage import Buckets
     from appulse.engines.spark.tiling import Tiling
     from appulse.model.stream import Stream
 
@@ -32,12 +33,15 @@ def spark_grouped(
     options: Options,
     *,
     by_key: bool = False,
+    buckets: Callable[[Any, list[int]], Buckets] | None = None,
+    changes: Callable[[Sequence[int]], DataFrame] | None = None,
 ) -> DataFrame:
     """The answers of a call over Spark frames, lazily; streaming if they are.
 
     ``resolve`` makes the call, ``kind`` a bucket of it, ``name`` is that of its state. Rows are apart by group, or
     ``by_key``, too; in a batch query each bucket then receives the newest time of all. Answers that have columns
-    ``key`` and ``time``, or those that name groups, have them in the types they came in.
+    ``key`` and ``time``, or those that name groups, have them in the types they came in. ``changes`` are blocks of a
+    further stream for all buckets, which ``buckets`` then makes, given their keys.
     """
     sources = Sources.of([stream.frame for stream in streams], [stream.lateness for stream in streams])
     streams = [with_watermark_delay(stream) for stream in streams]
@@ -51,13 +55,19 @@ def spark_grouped(
         keys = bucket_keys(tiling, grouped=call.grouped)
         return ToThings(keys, tuple(call.encodings)) if by_key else ToGroups(keys)
 
+    def made(tiling: Tiling) -> Buckets:
+        if buckets is None:
+            return GroupBuckets(call, kind)
+        return buckets(call, bucket_keys(tiling, grouped=call.grouped))
+
     operator = Operator(
         call,
         sources,
         routing=routing,
         refused=call.known_rejects,
         needs_newest=by_key,
-        stages=lambda _: [Stage(GroupBuckets(call, kind), name)],
+        stages=lambda tiling: [Stage(made(tiling), name)],
+        changes=changes,
         answers=as_struct(call.answer_schema, own),
         rejects=reject_type(key, time),
     )

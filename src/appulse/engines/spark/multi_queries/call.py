@@ -20,13 +20,14 @@ from pyspark.sql import types as T  # noqa: N812 - the usual name of this module
 
 from appulse.engines.bucket import fail_if_asked
 from appulse.engines.local import as_table
-from appulse.engines.multi_queries.bucket import WindowBucket, changes_block, rows_block
+from appulse.engines.multi_queries.bucket import WindowBucket, rows_block
 from appulse.engines.multi_queries.call import WindowCall, resolve_window_queries
 from appulse.engines.multi_queries.queries import WindowQueries
 from appulse.engines.options import Options, options_of
 from appulse.engines.queries.call import CHANGE, CONDITION, SELECT, UNTIL
 from appulse.engines.queries.tables import column_of
-from appulse.engines.spark.inputs import MARKS, gathered, hash_text, quoted
+from appulse.engines.spark.changes import changes_for_all
+from appulse.engines.spark.inputs import hash_text
 from appulse.engines.spark.pipeline import Operator, built
 from appulse.engines.spark.results import remember
 from appulse.engines.spark.routing import bucket_keys
@@ -78,7 +79,7 @@ def spark_window_queries(
         stages=lambda tiling: [query_stage(call, static, tiling)],
         answers=answers,
         rejects=rejects,
-        changes=partial(_changes, queries) if changing else None,
+        changes=partial(changes_for_all, _CHANGES, queries) if changing else None,
         refused=refused,
     )
     return remember(built(operator, sources.buckets(options)))
@@ -174,18 +175,3 @@ def _by_bucket(call: WindowCall, stream: int, table: pa.Table, buckets: int) -> 
     hashed = np.array([hash_text(value.hex()) % buckets for value in labels.values], np.int64)
     bucket = hashed[labels.codes]
     return [(b, table.take(pa.array(np.flatnonzero(bucket == b)))) for b in np.unique(bucket).tolist()]
-
-
-def _changes(queries: DataFrame, keys: Sequence[int]) -> DataFrame:
-    """Changes of the queries, for every bucket; in one task, so that they have an order."""
-
-    def spread_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for number, table in enumerate(gathered(batches)):
-            if len(table):
-                blobs = [changes_block(number, table)] * len(keys)
-                yield pa.record_batch(
-                    [pa.array(keys, pa.int32()), pa.array(blobs, pa.binary())], names=["tile", "block"]
-                )
-
-    changes = queries.select(*[quoted(name) for name in _CHANGES if name in queries.columns])
-    return changes.coalesce(1).mapInArrow(spread_task, MARKS)

@@ -1,0 +1,328 @@
+"""Sets of fences that change, and the bucket of `fence_events` over them."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from appulse.engines.fences.call import fence_table, never_entered
+from appulse.engines.multi_queries.bucket import CHANGES
+from appulse.engines.objects import ObjectsBucket
+from appulse.engines.queries.call import ADD, CHANGE, REMOVE, changes_of, refused_queries, unknown_change
+from appulse.engines.spark.codec import pack, unpack
+from appulse.engines.spark.tables import packed, unpacked
+from appulse.errors import BadArgument, nearest
+from appulse.model import defects as why
+from appulse.model.batch import field_names
+from appulse.model.codec import from_columns, pack_columns, unpack_columns
+from appulse.model.columns import plain_values
+from appulse.model.geometries import geometries_of
+from appulse.model.objects import Objects
+from appulse.model.regions import (
+    NO_REGIONS,
+    QUERY,
+    RADIUS,
+    REGION,
+    RegionSet,
+    index_of,
+    joined,
+    radii_of,
+    regions_of,
+    taken,
+)
+from appulse.model.strings import encode
+from appulse.operators.changing_fences import ChangingFences, Standing
+from appulse.operators.fences import Visits
+from appulse.operators.numbering import in_canonical_order
+from appulse.operators.waiting import Waiting
+from appulse.queries.slots import as_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from numpy.typing import NDArray
+
+    from appulse.engines.bucket import Blobs
+    from appulse.engines.fences.call import FenceCall
+    from appulse.model.regions import Regions
+
+# Blocks of a snapshot: visits, sets of fences, and the names of fences that were removed.
+_HELD, _SETS, _GONE = b"h", b"v", b"g"
+_WORD = "visits"
+# Sets that a worker process keeps for its buckets.
+_MOST_KEPT = 4
+_KEPT: OrderedDict[bytes, tuple[FenceVersion, pa.Table]] = OrderedDict()
+
+
+@dataclass(frozen=True, eq=False)
+class FenceVersion:
+    """A set of fences, with their names and the rows that say what they are, in the order of the regions."""
+
+    standing: Standing
+    names: pa.Array
+    table: pa.Table
+    digest: bytes
+
+
+def first_version(call: FenceCall) -> FenceVersion:
+    """The set that a call begins with."""
+    held = call.fences.get()
+    number = np.arange(len(held.names), dtype=np.int64)
+    table = call.given_fences.take(pa.array(held.regions.rows))
+    digest = blake2b(call.fingerprint().encode(), digest_size=16).digest()
+    return FenceVersion(Standing(held.regions, number, len(number)), held.names, table, digest)
+
+
+def check_fences(schema: pa.Schema) -> None:
+    """Raise `BadArgument` unless these are the columns of changes of fences."""
+    for name in (QUERY,) if CHANGE in schema.names else (QUERY, REGION):
+        if name not in schema.names:
+            raise BadArgument(
+                f"Fences have no column {name!r}.{nearest(name, schema.names)} Give columns query, region and perhaps "
+                "radius and change."
+            )
+    unknown = [name for name in schema.names if name not in (QUERY, REGION, RADIUS, CHANGE)]
+    if unknown:
+        raise BadArgument(f"Fences have a column {unknown[0]!r}. Give query, region and perhaps radius and change.")
+
+
+def changed(version: FenceVersion, table: pa.Table, call: FenceCall) -> tuple[FenceVersion, pa.Table]:
+    """The set after changes, one after the other, and what cannot be used. What raises has changed nothing."""
+    check_fences(table.schema)
+    standing, names, rows = version.standing, version.names, version.table
+    arrays, number, known = standing.regions.arrays, standing.number, standing.known
+    rejects: list[pa.Table] = []
+    for kind, part in changes_of(table):
+        given = as_keys(plain_values(part[QUERY]), call.query_type)
+        null = np.asarray(given.is_null())
+        fresh: tuple[Regions, NDArray[np.int64]] | None = None
+        wrong = [(int(i), "query is null") for i in np.flatnonzero(null)]
+        if kind == ADD and REGION in part.column_names:
+            found = regions_of(geometries_of(part), radii_of(part, "fences"), call.plan.earth)
+            wrong += [(one.row, one.why) for one in found.bad if not null[one.row]]
+            good = np.flatnonzero(~null[found.rows])
+            fresh = taken(found.arrays, good), found.rows[good]
+        elif kind != REMOVE:
+            wrong = unknown_change(part) if kind != ADD else [(i, "region is null") for i in range(len(part))]
+        shown = part.drop_columns([REGION]) if REGION in part.column_names else part
+        rejects.append(refused_queries(shown, sorted(wrong), call.reject_schema, why.BAD_REGION))
+        bad = {i for i, _ in wrong}
+        at = fresh[1] if fresh is not None else np.array([i for i in range(len(part)) if i not in bad], np.int64)
+        if fresh is None and kind != REMOVE:
+            continue
+        before = {name: i for i, name in enumerate(encode(names).to_list())} if len(names) else {}
+        touched = encode(given.take(pa.array(at))).to_list() if len(at) else []
+        kept = np.setdiff1d(np.arange(len(names)), [before[name] for name in touched if name in before])
+        last = {name: i for i, name in enumerate(touched)}  # of several of one name the last stands
+        chosen = np.array(sorted(last.values()), np.int64)
+        parts, numbers = [taken(arrays, kept)], [number[kept]]
+        labels, tables = [names.take(pa.array(kept))], [rows.take(pa.array(kept))]
+        if fresh is not None:
+            own = [number[before[touched[i]]] if touched[i] in before else -1 for i in chosen.tolist()]
+            numbered = np.array(own, np.int64)
+            numbered[numbered < 0] = known + np.arange(int((numbered < 0).sum()))
+            known = max(known, int(numbered.max(initial=-1)) + 1)
+            some = taken(fresh[0], chosen)
+            rejects.append(never_entered(some, at[chosen], shown, call))
+            parts.append(some)
+            numbers.append(numbered)
+            labels.append(given.take(pa.array(at[chosen])))
+            usable = part.take(pa.array(at[chosen]))
+            tables.append(usable.drop_columns([CHANGE]) if CHANGE in usable.column_names else usable)
+        arrays, number = joined(parts), np.concatenate(numbers)
+        names = pa.concat_arrays([one.cast(call.query_type) for one in labels])
+        rows = pa.concat_tables([one for one in tables if len(one)] or tables[:1], promote_options="permissive")
+    digest = blake2b(version.digest + packed(table), digest_size=16).digest()
+    regions = RegionSet(arrays, index_of(arrays), np.arange(len(names)), (), "")
+    after = FenceVersion(Standing(regions, number, known), names, rows, digest)
+    return after, pa.concat_tables([call.reject_schema.empty_table(), *rejects])
+
+
+def _kept(version: FenceVersion, table: pa.Table, call: FenceCall) -> tuple[FenceVersion, pa.Table]:
+    """The same, worked out once by a worker process for all of its buckets."""
+    key = blake2b(version.digest + packed(table), digest_size=16).digest()
+    if key not in _KEPT:
+        _KEPT[key] = changed(version, table, call)
+        while len(_KEPT) > _MOST_KEPT:
+            _KEPT.popitem(last=False)
+    return _KEPT[key]
+
+
+class ChangingFenceBucket(ObjectsBucket):
+    """The state of some things. Of several buckets with the same changes, one ``reports`` what cannot be used."""
+
+    call: FenceCall
+
+    def __init__(self, call: FenceCall) -> None:
+        super().__init__(call)
+        self.operator = ChangingFences(call.plan)
+        self.version = first_version(call)
+        self.reports = True
+        self.waiting: list[tuple[FenceVersion, Waiting[Objects]]] = []
+        self._fresh: list[Objects] = []
+        self._changes: list[bytes] = []
+        self._gone: dict[int, Any] = {}  # names of fences that were removed, and may still be heard of
+        self._last: int | None = None
+
+    def __len__(self) -> int:
+        return sum(len(rows) for _, rows in self.waiting) + len(self.operator)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held, without the fences: those are shared."""
+        return sum(rows.nbytes for _, rows in self.waiting) + self.operator.nbytes
+
+    @property
+    def due(self) -> int | None:
+        """The least time that ticks have to be complete beyond for anything to be answered."""
+        times = [*(rows.due for _, rows in self.waiting), self.operator.due]
+        return min((time for time in times if time is not None), default=None)
+
+    def change(self, table: pa.Table) -> pa.Table:
+        """Take in changes of the fences, in order; those that cannot be used."""
+        before = self.version
+        self.version, rejects = _kept(before, table, self.call)
+        removed = np.flatnonzero(self.version.standing.places(before.standing.number) < 0)
+        for at in removed.tolist():
+            self._gone[int(before.standing.number[at])] = before.names[at]
+        return rejects
+
+    def hold(self, stream: int, rows: Objects) -> None:  # noqa: ARG002 - there is one
+        """Let readings wait for the changes that come with them, and for their ticks."""
+        self._fresh.append(rows)
+
+    def receive(self, given: Blobs) -> None:
+        """Take in changes of the fences, which count for the readings that came with them."""
+        self._changes = given[CHANGES]
+        refused = [self.change(unpacked(block[9:])) for block in self._changes]
+        if self.reports:
+            self.rejected += refused
+
+    def advance(self, limit: int | None = None, ended: int | None = None) -> list[pa.Table]:
+        """The answers of ticks that are complete now."""
+        self._last = ended
+        return super().advance(limit, ended)
+
+    def answer(self, *, ended: bool) -> list[pa.Table]:  # noqa: ARG002 - ``_last`` says it
+        """The events that follow from complete ticks."""
+        for fresh in self._fresh:
+            if not self.waiting or self.waiting[-1][0] is not self.version:
+                self.waiting.append((self.version, Waiting()))
+            self.waiting[-1][1].hold(fresh)
+        self._fresh = []
+        versions = [version for version, _ in self.waiting]
+        released = []
+        for version, rows in self.waiting:
+            if parts := rows.release(self.complete):
+                released.append((version.standing, in_canonical_order(Objects.concat(parts))))
+        self.waiting = [one for one in self.waiting if len(one[1])]
+        settled = all(version is self.version for version, _ in self.waiting)
+        current = self.version.standing
+        happened = self.operator.push(released, current, self.complete, self._last, settled=settled)
+        number, names = self._names([*versions, self.version])
+        happened = happened._replace(fence=np.searchsorted(number, happened.fence))
+        table = fence_table(happened, self.call, names)
+        self._tidy()
+        self.output.add(len(table))
+        return [table] if len(table) else []
+
+    def _names(self, versions: list[FenceVersion]) -> tuple[NDArray[np.int64], pa.Array]:
+        """The numbers of all fences there may be events of, in order, and their names."""
+        once = {id(version): version for version in versions}.values()
+        gone = np.array(list(self._gone), np.int64)
+        number = np.concatenate([*(version.standing.number for version in once), gone])
+        kind = self.call.query_type
+        labels = [version.names.cast(kind) for version in once]
+        names = pa.concat_arrays([*labels, pa.array([name.as_py() for name in self._gone.values()], kind)])
+        number, first = np.unique(number, return_index=True)
+        return number, names.take(pa.array(first))
+
+    def _tidy(self) -> None:
+        """Forget the names of fences that nobody will hear of."""
+        if self._gone and all(version is self.version for version, _ in self.waiting):
+            visits = self.operator.visits
+            heard = set() if visits is None else set(visits.fence.tolist())
+            self._gone = {number: name for number, name in self._gone.items() if number in heard}
+
+    # --- the log
+
+    def step(self) -> tuple[list[int], Mapping[str, NDArray[Any]]]:
+        """All ticks before ``complete`` were there."""
+        return [self.complete, self._last is not None, self._last or 0], {}
+
+    def blocks(self, batches: Iterable[tuple[int, Objects]]) -> list[bytes]:
+        """Rows and changes as blocks."""
+        return [*self._changes, *super().blocks(batches)]
+
+    def redo(self, numbers: list[int], arrays: Mapping[str, NDArray[Any]], given: Blobs) -> None:  # noqa: ARG002
+        """Take the same step; its answers are known."""
+        self.complete, ended, last = numbers
+        for block in given[CHANGES]:
+            self.change(unpacked(block[9:]))
+        for block in given[self.rows_tag]:
+            self.hold(*self.unpack(block))
+        self._last = last if ended else None
+        self.answer(ended=bool(ended))
+
+    def whole(self) -> tuple[list[int], Mapping[str, NDArray[Any]], list[bytes]]:
+        """Sets of fences, the readings that wait under each, and visits that have not ended."""
+        sets = [*self.waiting]
+        if not sets or sets[-1][0] is not self.version:
+            sets.append((self.version, Waiting()))
+        blocks = []
+        for i, (version, rows) in enumerate(sets):
+            digest = np.frombuffer(version.digest, np.uint8)
+            columns = {"table": version.table, "number": version.standing.number, "digest": digest}
+            blocks.append(_SETS + pack_columns("fences", columns, (i, version.standing.known), compression="zstd"))
+            blocks += [pack(part, 0, i) for part in rows.parts]
+        if self._gone:
+            names = pa.array([name.as_py() for name in self._gone.values()], self.call.query_type)
+            blocks.append(_GONE + packed(pa.table({"number": list(self._gone), "name": names})))
+        visits = self.operator.visits
+        if visits is not None and len(visits):
+            columns = {name: getattr(visits, name) for name in field_names(Visits)}
+            blocks.append(_HELD + pack_columns(_WORD, columns))
+        return [self.complete], {}, blocks
+
+    def resume(self, numbers: list[int], arrays: Mapping[str, NDArray[Any]], given: Blobs) -> None:  # noqa: ARG002
+        """Go on from a snapshot."""
+        (self.complete,) = numbers
+        self.waiting = []
+        for block in given[_SETS]:
+            columns, (_, known) = unpack_columns("fences", block[len(_SETS) :], copied=True)
+            self.version = self._version(columns["table"], columns["number"], known, columns["digest"].tobytes())
+            self.waiting.append((self.version, Waiting()))
+        for block in given[self.rows_tag]:
+            _, i, rows = unpack(block)
+            self.waiting[i][1].hold(rows)
+        self.waiting = [one for one in self.waiting if len(one[1])]
+        for block in given[_GONE]:
+            table = unpacked(block[len(_GONE) :])
+            self._gone = dict(zip(table["number"].to_pylist(), table["name"].combine_chunks(), strict=True))
+        for block in given[_HELD]:
+            columns, _ = unpack_columns(_WORD, block[len(_HELD) :], copied=True)
+            self.operator.visits = from_columns(Visits, columns)
+
+    def _version(self, table: pa.Table, number: NDArray[np.int64], known: int, digest: bytes) -> FenceVersion:
+        """A set again: that of this worker process if it has it."""
+        if digest == self.version.digest:
+            return self.version
+        if digest not in _KEPT:
+            regions = NO_REGIONS
+            if len(table):
+                regions = regions_of(geometries_of(table), radii_of(table, "fences"), self.call.plan.earth)
+            names = as_keys(plain_values(table[QUERY]), self.call.query_type)
+            version = FenceVersion(Standing(regions, number, known), names, table, digest)
+            _KEPT[digest] = version, self.call.reject_schema.empty_table()
+        return _KEPT[digest][0]
+
+    def follow(self, waiting: Waiting[Objects], visits: Visits | None) -> None:
+        """Go on from what was held as long as nothing had changed."""
+        if len(waiting):
+            self.waiting = [(self.version, waiting)]
+        self.operator.visits = visits

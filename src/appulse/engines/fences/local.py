@@ -1,0 +1,62 @@
+"""Fence events in process: fences may come and go between pushes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow.compute as pc
+
+from appulse.engines.bucket import fail_if_asked
+from appulse.engines.fences.bucket import FenceBucket
+from appulse.engines.fences.changing import ChangingFenceBucket, check_fences
+from appulse.engines.local import Local
+from appulse.errors import BadArgument
+from appulse.model import defects as why
+from appulse.model.objects import Objects
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from appulse.engines.fences.call import FenceCall
+
+
+class LocalFences(Local[Objects]):
+    """Fence events in process, push by push."""
+
+    def __init__(self, call: FenceCall, fences: pa.Table | None = None) -> None:
+        """``fences`` are those that the call has read, where they may change."""
+        super().__init__(FenceBucket(call))
+        self._fences = fences
+        if len(call.refused_fences):
+            self._rejects.append(call.refused_fences)
+
+    def change(self, table: pa.Table) -> None:
+        """Add, move and remove fences: the changes count for readings that are pushed from now on."""
+        bucket = self.bucket
+        assert isinstance(bucket, FenceBucket | ChangingFenceBucket)  # noqa: S101 - made here
+        if isinstance(bucket, FenceBucket):
+            if bucket.call.plan.crossing is not None:
+                raise BadArgument(
+                    "crossing= needs fences that do not change: a way between two readings passes one set. Leave "
+                    "crossing out, or make a new FenceEvents."
+                )
+            check_fences(table.schema)
+            bucket = self._following(bucket)
+        rejects = bucket.change(table)
+        wrong = rejects.filter(pc.not_equal(rejects["reason"], why.NEVER_TRUE))
+        fail_if_asked(self.call, [wrong])
+        self.bucket = bucket
+        self._rejects.append(rejects)
+
+    def _following(self, before: FenceBucket) -> ChangingFenceBucket:
+        """A bucket that goes on where nothing had changed so far."""
+        call = before.call
+        if self._fences is not None:
+            call = replace(call, given_fences=self._fences)
+        if call.fences.get().names.null_count:
+            raise BadArgument("Some fence has no name (query is null), so it cannot change. Name all of them.")
+        bucket = ChangingFenceBucket(call)
+        bucket.clock, bucket.complete = before.clock, before.complete
+        bucket.follow(before.waiting, before.operator.visits)
+        return bucket

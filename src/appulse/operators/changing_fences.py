@@ -1,0 +1,172 @@
+"""Fences that come, go and change place while things move: of each reading those count that stood when it came.
+
+Readings are taken in order of time, in runs that came under one set of fences. A visit goes on in a fence that has
+changed place. One that was removed is forgotten at the thing's next reading, and no event says so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from appulse.kernels.fences import DWELL
+from appulse.model.objects import Objects
+from appulse.model.strings import Bytes, Labels
+from appulse.operators.fences import Fences, Happened, Visits
+from appulse.operators.legs import things
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from appulse.model.regions import RegionSet
+    from appulse.operators.fences import FencePlan
+
+_FOREVER = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, eq=False)
+class Standing:
+    """A set of fences: each region with a ``number`` that it keeps when it changes place.
+
+    All numbers below ``known`` were given by then: those that are not here have been removed.
+    """
+
+    regions: RegionSet
+    number: NDArray[np.int64]
+    known: int
+
+    def places(self, number: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Which of the regions have these numbers; -1: none."""
+        if not len(self.number):
+            return np.full(len(number), -1)
+        order = np.argsort(self.number)
+        at = order[np.searchsorted(self.number[order], number).clip(max=len(order) - 1)]
+        return np.where(self.number[at] == number, at, -1)
+
+
+class ChangingFences:
+    """The state: visits that have not ended, with the numbers of their fences."""
+
+    def __init__(self, plan: FencePlan) -> None:
+        self.plan = plan
+        self.visits: Visits | None = None
+        self._made: list[tuple[Standing, Fences]] = []
+
+    def push(
+        self,
+        rows: Sequence[tuple[Standing, Objects]],
+        current: Standing,
+        complete: int,
+        last: int | None,
+        *,
+        settled: bool,
+    ) -> Happened:
+        """Take in the readings of complete ticks, in canonical order, by the sets that they came under.
+
+        ``last`` is the newest time of all, once the streams have ended. ``settled``: all that is to come is of
+        ``current`` sets or later ones. The fences of events are numbers.
+        """
+        runs: list[tuple[Standing, Objects | None]] = []
+        if rows:
+            whole = Objects.concat([part for _, part in rows])
+            owner = np.repeat(np.arange(len(rows)), [len(part) for _, part in rows])
+            order = np.argsort(whole.time, kind="stable")
+            cuts = np.flatnonzero(np.diff(owner[order])) + 1
+            pieces = np.split(order, cuts)
+            runs = [(rows[owner[at[0]]][0], whole if len(pieces) == 1 else whole.take(at)) for at in pieces]
+        else:
+            runs = [(current, None)]
+        found = []
+        for i, (standing, part) in enumerate(runs):
+            after = runs[i + 1][1] if i + 1 < len(runs) else None
+            ends = complete if after is None else int(after.time[0])
+            found += self._run(standing, part, ends, last if after is None else None)
+        if settled and self.visits is not None:
+            # Of fences that were removed, those of which no event can come any more.
+            over = (current.places(self.visits.fence) < 0) & (self.visits.fence < current.known)
+            if self.plan.dwell is not None:
+                over &= self.visits.dwelt != 0
+            self.visits = self.visits.filter(~over)
+        used = [standing for standing, _ in (*rows, (current, None))]
+        self._made = [one for one in self._made if any(one[0] is standing for standing in used)]
+        return _together(found)
+
+    def __len__(self) -> int:
+        return 0 if self.visits is None else len(self.visits)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return 0 if self.visits is None else self.visits.nbytes
+
+    @property
+    def due(self) -> int | None:
+        """The time at which the next visit will have dwelt."""
+        if self.visits is None or self.plan.dwell is None:
+            return None
+        waits = self.visits.since[self.visits.dwelt == 0]
+        return int(waits.min()) + self.plan.dwell if len(waits) else None
+
+    def _run(self, standing: Standing, rows: Objects | None, now: int, last: int | None) -> list[Happened]:
+        """The events of readings that came under one set, and of dwelling before ``now``."""
+        fences = next((made for own, made in self._made if own is standing), None)
+        if fences is None:
+            fences = Fences(self.plan, standing.regions)
+            self._made.append((standing, fences))
+        held, aside, found = self.visits, None, []
+        if held is not None and len(held):
+            place = standing.places(held.fence)
+            if (place < 0).any():
+                until = now if last is None else last
+                aside, said = self._apart(held.filter(place < 0), standing, rows, until, ended=last is not None)
+                found.append(said)
+            held = replace(held, fence=place).filter(place >= 0)
+        fences.visits = held
+        happened = fences.push([] if rows is None else [rows], now, last)
+        found.append(happened._replace(fence=standing.number[happened.fence]))
+        parts = [] if fences.visits is None else [replace(fences.visits, fence=standing.number[fences.visits.fence])]
+        fences.visits = None
+        parts += [] if aside is None else [aside]
+        self.visits = Visits.concat(parts) if parts else None
+        return found
+
+    def _apart(
+        self, visits: Visits, standing: Standing, rows: Objects | None, now: int, *, ended: bool
+    ) -> tuple[Visits, Happened]:
+        """Visits to fences that are not in the set: those that stay, and who has dwelt."""
+        n, until = len(visits), np.full(len(visits), now)
+        over = np.zeros(n, bool)
+        if rows is not None:
+            labels = [group for group in (visits.group, rows.group) if group is not None]
+            thing = things(Bytes.concat([visits.key, rows.key]), Labels.concat(labels) if labels else None)
+            first = np.full(int(thing.max()) + 1, _FOREVER)
+            np.minimum.at(first, thing[n:], rows.time)
+            over = (visits.fence < standing.known) & (first[thing[:n]] < _FOREVER)
+            until = np.where(over, first[thing[:n]], until)
+        dwells = np.zeros(n, bool)
+        if self.plan.dwell is not None:
+            due = visits.since + self.plan.dwell
+            dwells = (visits.dwelt == 0) & ((due < until) | (~over & ended & (due == now)))
+        own = visits.filter(dwells) if dwells.any() else visits.slice(0, 0)
+        many = np.arange(len(own))
+        due = own.since + (self.plan.dwell or 0)
+        kind = np.full(len(own), DWELL)
+        said = Happened(own.key, many, own.fence, kind, due, own.last, own.since, own.readings, own.highest)
+        return replace(visits, dwelt=visits.dwelt | dwells).filter(~over), said
+
+
+def _together(found: Sequence[Happened]) -> Happened:
+    """Events of several runs, in order of time."""
+    some = [one for one in found if len(one.time)] or list(found[:1])
+    if len(some) == 1:
+        return some[0]
+    before = np.cumsum([0, *(len(one.key) for one in some[:-1])]).tolist()
+    some = [one._replace(thing=one.thing + start) for one, start in zip(some, before, strict=True)]
+    key = Bytes.concat([one.key for one in some])
+    columns = [np.concatenate(own) for own in zip(*(one[1:] for one in some), strict=True)]
+    order = np.argsort(columns[3], kind="stable")
+    return Happened(key, *(column[order] for column in columns))

@@ -1,0 +1,258 @@
+"""Fences that come, go and change place: against the slow twin, by hand, in a played Spark, and on Spark."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import shapely
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import appulse as ap
+from appulse.engines.fences.changing import ChangingFenceBucket
+from appulse.engines.multi_queries.bucket import changes_block
+from appulse.engines.options import Options
+from appulse.engines.spark.fences import changing_call, fence_buckets
+from appulse.engines.spark.routing import ToThings, bucket_keys
+from appulse.engines.spark.stage import Stage
+from appulse.engines.spark.tiles import TilePlan
+from tests.fences.test_fence_events import Case, cases, rows_of, table_of
+from tests.helpers import naive_fences as naive
+from tests.helpers.fake_spark import FakeQuery
+from tests.helpers.streaming import drained, read_stream
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from appulse.engines.fences.call import FenceCall
+    from appulse.engines.spark.pipeline import Routing
+    from appulse.engines.spark.tiling import Tiling
+
+NAMES = ("a", "b", "c")
+
+
+@dataclass(frozen=True)
+class Changing:
+    """Batches of readings, each with changes: a name and which of the shapes it gets, or -1 where it goes."""
+
+    case: Case
+    batches: tuple[tuple[naive.Reading, ...], ...]
+    changes: tuple[tuple[tuple[str, int], ...], ...]
+
+    def table(self, batch: int) -> pa.Table:
+        own = self.changes[batch]
+        wkb = [None if k < 0 else shapely.to_wkb(self.case.shapes[k]) for _, k in own]
+        columns = {
+            "query": pa.array([name for name, _ in own], pa.string()),
+            "region": pa.array(wkb, pa.binary()),
+            "radius": pa.array([None if k < 0 else self.case.radii[k] for _, k in own], pa.float64()),
+            "change": pa.array(["remove" if k < 0 else "add" for _, k in own], pa.string()),
+        }
+        return pa.table(columns)
+
+    def expected(self) -> list[naive.Event]:
+        """A fence is a name from when it is added until it is removed, wherever it is in between."""
+        came = {row: i for i, batch in enumerate(self.batches) for row in batch}
+        fences: list[tuple[str, Any]] = []
+        for name in NAMES:
+            place = -1
+            spans: list[dict[int, int]] = []  # of each life: shapes by batch
+            for i, changes in enumerate(self.changes):
+                for own, k in changes:
+                    if own != name:
+                        continue
+                    if k >= 0 and place < 0:
+                        spans.append({})
+                    elif k < 0 and place >= 0:
+                        spans[-1][i] = -1
+                    place = k
+                if place >= 0:
+                    spans[-1][i] = place
+            fences += [(name, self._inside(span, came)) for span in spans]
+        rows = [row for batch in self.batches for row in batch]
+        return naive.events(rows, fences, self.case.enter, self.case.leave, self.case.dwell)
+
+    def _inside(self, span: dict[int, int], came: dict[naive.Reading, int]) -> Any:
+        def inside(row: naive.Reading) -> float:
+            batch = came[row]
+            if batch < min(span):
+                return naive.NOT_YET
+            k = span.get(batch, -1)
+            return naive.GONE if k < 0 else naive.chance(self.case.shapes[k], self.case.radii[k], row)
+
+        return inside
+
+
+@st.composite
+def changing(draw: st.DrawFn) -> Changing:
+    case = draw(cases())
+    count = draw(st.integers(1, 5))
+    at = [draw(st.integers(0, count - 1)) for _ in case.rows]
+    batches = [tuple(row for row, i in zip(case.rows, at, strict=True) if i == batch) for batch in range(count)]
+    change = st.tuples(st.sampled_from(NAMES), st.integers(-1, len(case.shapes) - 1))
+    # One change of a name a batch: what comes and goes within one has never been.
+    some = st.lists(change, max_size=3, unique_by=lambda one: one[0]).map(tuple)
+    begin = tuple((name, draw(st.integers(0, len(case.shapes) - 1))) for name in NAMES)
+    return Changing(case, tuple(batches), (begin, *(draw(some) for _ in range(count - 1))))
+
+
+def _plain(events: Sequence[naive.Event]) -> list[str]:
+    return sorted(repr((e.query, e.key, e.event, e.time, round(e.probability, 7), e.since)) for e in events)
+
+
+def _found(tables: Sequence[pa.Table]) -> list[str]:
+    return sorted(
+        repr((r["query"], r["key"], r["event"], r["time"], round(r["probability"], 7), r["since"]))
+        for table in tables
+        for r in table.to_pylist()
+    )
+
+
+@settings(deadline=None)
+@given(changing(), st.integers(1, 3), st.sampled_from((-(1 << 40), 1 << 18)))
+def test_changes_count_for_the_readings_that_come_with_them(given_: Changing, buckets: int, slack: int) -> None:
+    """By hand, and in a played Spark whose workers forget and fail, late readings and all."""
+    case = given_.case
+    if not case.sure():
+        return
+    expected = _plain(given_.expected())
+    none = given_.table(0).slice(0, 0).drop_columns(["change"])
+    watched = ap.FenceEvents(case.stream(None, lateness=100), none, **case.asked)
+    found = []
+    for i, batch in enumerate(given_.batches):
+        watched.change(given_.table(i))
+        found.append(watched.push(table_of(batch)))
+    found.append(watched.drain())
+    assert _found(found) == expected
+    asked: dict[str, Any] = case.asked | {"emit": "events", "on_reject": "collect", "options": Options()}
+    call = changing_call(
+        case.stream(None, lateness=100), case.table.schema, given_.table(0).schema, asked | {"crossing": None}
+    )
+    spark = FakeFences(call, TilePlan(buckets, 1.0, 0.0, 0.0), Random(slack + buckets))
+    played: list[pa.Table] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ChangingFenceBucket, "slack", slack)
+        for i, batch in enumerate(given_.batches):
+            spark.changes = given_.table(i)
+            played += spark.batch({call.encoding.name: table_of(batch)})[0]
+        spark.changes = None
+        played += spark.end()[0]
+    assert _found(played) == expected
+
+
+@dataclass
+class FakeFences(FakeQuery):
+    """Fences that change, on a played Spark."""
+
+    call: FenceCall
+    changes: pa.Table | None = field(default=None, kw_only=True)
+
+    def _routing(self, tiling: Tiling) -> Routing:
+        return ToThings(bucket_keys(tiling, grouped=self.call.grouped), self.call.encodings[:1])
+
+    def _stages(self, tiling: Tiling) -> Sequence[Stage]:
+        return [Stage(fence_buckets(self.call, bucket_keys(tiling, grouped=self.call.grouped)), "fences")]
+
+    def _shuffled(self, tables: Any) -> dict[int, list[bytes]]:
+        blocks = super()._shuffled(tables)
+        if self.changes is not None and len(self.changes):
+            for key in self.routing.keys:
+                blocks[key].append(changes_block(0, self.changes))
+        return blocks
+
+
+def _square(x: float) -> bytes:
+    return bytes(shapely.to_wkb(shapely.box(x, 0, x + 10, 10)))
+
+
+def _day() -> tuple[list[pa.Table], list[pa.Table]]:
+    """Vans that go to and fro, and squares of which one moves, one goes, one is wrong, one comes late."""
+    chance = np.random.default_rng(5)
+    rows, changes = [], []
+    names = [["moves", "goes", "wrong"], ["moves"], ["goes", "late"], ["moves"]]
+    places: list[list[Any]] = [
+        [_square(0), _square(20), b"\0"],
+        [_square(10)],
+        [None, _square(-10)],
+        [_square(0)],
+    ]
+    for i in range(4):
+        time = np.repeat(np.arange(100.0 * i, 100.0 * (i + 1), 5.0), 6)
+        van = np.tile(np.arange(6), 20)
+        x = 15 + 20 * np.sin(time / 30 + van) + chance.normal(0, 0.5, len(time))
+        rows.append(pa.table({"id": van, "at": time, "x": x, "y": np.full(len(time), 5.0)}))
+        kinds = ["remove" if place is None else "add" for place in places[i]]
+        changes.append(pa.table({"query": names[i], "region": pa.array(places[i], pa.binary()), "change": kinds}))
+    return rows, changes
+
+
+def _vans(frame: Any) -> ap.Stream[Any]:
+    return ap.Stream(frame, key="id", time="at", value=ap.Gaussian("x", "y", sigma=1.0), lateness=10)
+
+
+def test_on_spark_the_fences_may_be_a_stream(spark: SparkSession, tmp_path: Path) -> None:
+    """As by hand, each micro-batch with its changes, over the end and a second start."""
+    rows, changes = _day()
+    asked: dict[str, Any] = {"enter": 0.9, "leave": 0.5, "dwell": 12}
+    watched = ap.FenceEvents(_vans(None), changes[0].slice(0, 0).drop_columns(["change"]), **asked)
+    expected = []
+    for batch, change in zip(rows, changes, strict=True):
+        watched.change(change)
+        expected.append(watched.push(batch))
+    expected.append(watched.drain())
+    seen = {(row["query"], row["event"]) for table in expected for row in table.to_pylist()}
+    assert {query for query, _ in seen} == {"moves", "goes", "late"}
+    assert {event for _, event in seen} == {"enter", "dwell", "exit"}
+    for name, parts in (("rows", rows), ("changes", changes)):
+        _one_file_each(tmp_path / name, parts)
+    result = ap.fence_events(
+        _vans(read_stream(spark, tmp_path / "rows")), read_stream(spark, tmp_path / "changes"), **asked
+    )
+    found, rejects = drained(result, tmp_path / "out")
+    assert rows_of([found]) == rows_of(expected)
+    assert [(row["stream"], row["reason"]) for row in rejects.to_pylist()] == [("queries", "bad region")]
+    assert rejects["detail"].to_pylist() == watched.rejects()["detail"].to_pylist()
+
+
+def test_what_changes_cannot_be() -> None:
+    """Errors before anything is changed; a fence that is wrong leaves what stood as it was."""
+    rows, changes = _day()
+    first = changes[0].drop_columns(["change"]).slice(0, 2)
+    watched = ap.FenceEvents(_vans(None), first)
+    with pytest.raises(ap.BadArgument, match="no column 'query'"):
+        watched.change(pa.table({"name": ["a"]}))
+    with pytest.raises(ap.BadArgument, match="a column 'until'"):
+        watched.change(first.append_column("until", pa.array([1.0, 2.0])))
+    watched.push(rows[0])
+    watched.change(pa.table({"query": ["moves", None, "x"], "region": ["POINT", "POINT (0 0)", "POINT (0 0)"]}))
+    watched.change(pa.table({"query": ["moves"], "change": ["moved"]}))
+    assert [row["reason"] for row in watched.rejects().to_pylist()][:2] == ["bad region", "bad region"]
+    again = ap.FenceEvents(_vans(None), first)
+    again.push(rows[0])
+    left = [set(rows_of([one.push(rows[1])])) for one in (watched, again)]
+    assert left[0] == left[1]
+    crossing = ap.FenceEvents(
+        ap.Stream(None, "id", "at", ap.Exact("x", "y"), motion=ap.Straight("1 minute")), first, crossing=0.5
+    )
+    crossing.push(rows[0])
+    with pytest.raises(ap.BadArgument, match="crossing="):
+        crossing.change(first)
+
+
+def _one_file_each(folder: Path, tables: Sequence[pa.Table]) -> None:
+    import os
+
+    import pyarrow.parquet as pq
+
+    folder.mkdir()
+    for i, table in enumerate(tables):
+        pq.write_table(table, folder / f"{i}.parquet")
+        os.utime(folder / f"{i}.parquet", (1_700_000_000 + i, 1_700_000_000 + i))
