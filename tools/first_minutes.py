@@ -45,10 +45,8 @@ def main() -> int:
     text = PAGE.read_text(encoding="utf-8")
     cores = len(os.sched_getaffinity(0))
     lines = ["| step | seconds |", "|---|---|", *(f"| {name} | {seconds:.1f} |" for name, seconds in rows)]
-    lines += [
-        "",
-        f"Together {sum(seconds for _, seconds in rows):.0f} seconds on {cores} shared cores, {sys.version.split()[0]}.",
-    ]
+    whole, python = sum(seconds for _, seconds in rows), sys.version.split()[0]
+    lines += ["", f"Together {whole:.0f} seconds on {cores} shared cores, Python {python}."]
     before, after = text.partition(BEGIN)[0], text.partition(END)[2]
     PAGE.write_text("\n".join([before + BEGIN, "", *lines, "", END]) + after, encoding="utf-8")
     print("\n".join(lines))

@@ -301,7 +301,7 @@ def _checking(made: Callable[..., Any], name: str, module: str) -> Callable[...,
 
 @dataclass(frozen=True)
 class _Kinds:
-    """The kinds of a function's arguments, by place and by name; ``more`` and ``others`` are those of * and **, if any."""
+    """The kinds of a function's arguments, by place and by name; ``more`` and ``others`` are those of * and **."""
 
     name: str
     places: tuple[str, ...]
