@@ -8,6 +8,7 @@ Links to other hosts are not followed.
 
 from __future__ import annotations
 
+import re
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
@@ -50,6 +51,9 @@ def main(arguments: list[str]) -> int:
         for link in {*found.links, *found.loads}:
             if _is_local(link) and not _leads(page, link, pages):
                 wrong.append(f"{name}: {link} leads nowhere")
+    for sheet in sorted(site.rglob("*.css")):
+        if re.search(r"(?:url\(\s*['\"]?|@import\s+['\"])(?:https?:)?//", sheet.read_text(encoding="utf-8")):
+            wrong.append(f"{sheet.relative_to(site)} loads something from another host")
     print(*wrong, f"{len(pages)} pages in {site}, {len(wrong)} problems", sep="\n")
     return 1 if wrong else 0
 
