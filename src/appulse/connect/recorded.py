@@ -11,6 +11,8 @@ from appulse.connect.source import Taken
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from appulse.connect.source import Unreadable
+
 __all__ = ["Recorded"]
 
 #: Rows at a time where nothing has to wait.
@@ -20,8 +22,15 @@ _ROWS = 8_192
 class Recorded:
     """Recordings by stream; an offset is how many rows of a stream have come, in order of time."""
 
-    def __init__(self, recordings: Mapping[str, Recording], pace: Pace, rows: int = _ROWS) -> None:
+    def __init__(
+        self,
+        recordings: Mapping[str, Recording],
+        pace: Pace,
+        unreadable: Mapping[str, Sequence[tuple[int, Unreadable]]] | None = None,
+        rows: int = _ROWS,
+    ) -> None:
         self._recordings, self.pace, self._rows = dict(recordings), pace, rows
+        self._unreadable = dict(unreadable or {})  # with how many rows come before each
         self._at = dict.fromkeys(self._recordings, 0)
         self._last = 0.0
 
@@ -59,8 +68,9 @@ class Recorded:
         for name, one in self._recordings.items():
             rows = one.until(self._at[name], now, len(one))
             if len(rows):
+                before = self._at[name]
                 self._at[name] += len(rows)
-                found.append(Taken(name, rows, self._at[name]))
+                found.append(Taken(name, rows, self._at[name], self._between(name, before, self._at[name])))
         if found:
             self._last = time.monotonic()
         return found
@@ -70,6 +80,10 @@ class Recorded:
 
     def close(self) -> None:
         """There is nothing to close."""
+
+    def _between(self, name: str, before: int, after: int) -> list[Unreadable]:
+        """What is no row and comes with some rows: before the first one, or behind one of them."""
+        return [bad for at, bad in self._unreadable.get(name, ()) if before < at <= after or at == before == 0]
 
     def _next(self) -> int:
         """The time of the next row of all."""

@@ -439,7 +439,7 @@ def _as_files(job: Job, source: ReplayTable) -> FilesTable:
     """A recording as files that are read at once; raises `NotBuilt` where it has a speed."""
     files = source.files
     if source.speed != MAX or files is None:
-        wanted = "speed = 'max'" if files is not None else "Parquet, CSV, JSON or ORC"
+        wanted = "speed = 'max'" if files is not None else "Parquet, CSV, JSON or ORC, without decode"
         raise NotBuilt(
             f"{job.file}: on Spark a replay of {source.path} at speed {source.speed} is not built. Set engine = "
             f"'local' and use appulse serve, or give {wanted}, which Spark reads as files."

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from appulse.api.mqtt import MqttReader
 from appulse.api.replaying import MAX, Pace, Recording
+from appulse.connect.decoders import decode_lines
 from appulse.connect.folder import Folder, read_files
 from appulse.connect.messages import Messages
 from appulse.connect.recorded import Recorded
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from appulse.connect.sinks import Sink
-    from appulse.connect.source import Source
+    from appulse.connect.source import Source, Unreadable
     from appulse.jobs.job import Job
 
 __all__ = ["sinks_of", "sources_of"]
@@ -78,10 +79,29 @@ def _recorded(job: Job, tables: dict[str, ReplayTable]) -> Recorded:
         given = ", ".join(f"sources.{name}.speed is {table.speed}" for name, table in tables.items())
         raise JobError(f"{job.file}: {given}. Replayed streams share one clock: give them one speed.")
     (speed,) = speeds
-    recordings = {
-        name: Recording.of(Path(job.place(table.path)), table.time, table.unit) for name, table in tables.items()
-    }
-    return Recorded(recordings, Pace(speed if speed == MAX else float(speed)))
+    recordings: dict[str, Recording] = {}
+    unreadable: dict[str, list[tuple[int, Unreadable]]] = {}
+    for name, table in tables.items():
+        place = Path(job.place(table.path))
+        if table.decode is None:
+            recordings[name] = Recording.of(place, table.time, table.unit)
+        else:
+            recordings[name], unreadable[name] = _decoded(job, name, table, place)
+    return Recorded(recordings, Pace(speed if speed == MAX else float(speed)), unreadable)
+
+
+def _decoded(job: Job, name: str, table: ReplayTable, place: Path) -> tuple[Recording, list[tuple[int, Unreadable]]]:
+    """The rows of a file of lines, and what is none, each with how many rows come before it."""
+    where = f"{job.file}: sources.{name}.path"
+    try:
+        with place.open(encoding="utf-8", errors="replace") as lines:
+            decoded = decode_lines(table.decode or "", lines)
+    except OSError as error:
+        raise JobError(f"{where}: {place} cannot be read: {error}") from error
+    if not len(decoded.rows):
+        first = f" The first line that is none: {decoded.unreadable[0][1].detail}." if decoded.unreadable else ""
+        raise JobError(f"{where}: {place} has no position of {table.decode}.{first}")
+    return Recording.of(decoded.rows, table.time, table.unit), decoded.unreadable
 
 
 def _sink(job: Job, table: Any, run: str) -> Sink:

@@ -280,11 +280,12 @@ class ReplayTable(StreamTable):
     format: Literal["replay"]
     path: Place
     speed: Annotated[Annotated[Number, Field(gt=0)] | Literal["max"], BeforeValidator(_as_speed)] = 1.0
+    decode: Literal["ais", "sbs"] | None = None
 
     @property
     def files(self) -> DataTable | None:
         """The same rows as files, which come as fast as they can be read; None where Spark has no such format."""
-        kind: Any = ENDINGS.get(Path(self.path).suffix.lower())
+        kind: Any = None if self.decode else ENDINGS.get(Path(self.path).suffix.lower())
         return None if kind in (None, "ipc") else DataTable(format=kind, path=self.path)
 
 
