@@ -42,8 +42,8 @@ def match_queries(
     or ``region``, a geometry that rows lie in (as in `fence_events`, perhaps with a ``radius``), or both;
     perhaps ``change`` (``"add"`` or ``"remove"``, taken in order), ``until``, the time of the last row that a query is
     asked of, and ``select``, columns to bring along, divided by commas. A query given twice stands as given last. A
-    row satisfies a query where its condition is true; an uncertain row does so with a probability, and is told if that
-    is at least ``probability``, which only certain rows can do without.
+    row satisfies a query where its condition is true; an uncertain row does so with a probability, and is an answer if
+    that is at least ``probability``, which only certain rows can do without.
 
     Over several streams conditions name columns as ``stream.column`` and end with a window of their own, such as
     ``WITHIN 30 SECONDS`` or ``WITHIN 100 ROWS``, or take ``window``: rows, one of each stream, satisfy a query if they
@@ -63,7 +63,7 @@ def match_queries(
     order of rows. Over two streams ``query, left_key, left_time, right_key, right_time, probability``, over more of
     them keys and times by their names. Rows and queries that cannot be used are in `rejects`, those of queries under
     the stream name ``queries`` with the position and the reason, or raise `BadInput` with ``on_reject="fail"``;
-    queries that no row can ever satisfy are told there, too. Spark frames give a Spark frame (streaming if they are),
+    queries that no row can ever satisfy are listed there, too. Spark frames give a Spark frame (streaming if they are),
     others a `pyarrow.Table`.
 
     Lim et al. 2006, sections 4 and 5.

@@ -103,7 +103,7 @@ def start(
 
 @checked
 def listen(spark: Session, on_batch: _OnBatch | None = None, prometheus: _Port | None = None) -> Any:
-    """Tell of every micro-batch of the streaming queries of a session, those of `start` and of ``writeStream``.
+    """Report every micro-batch of the streaming queries of a session, those of `start` and of ``writeStream``.
 
     ``on_batch`` is a function of a dict: ``query_id, name, batch_id, timestamp`` (ISO 8601, the start of the batch),
     ``input_rows``, ``batch_seconds``, and the figures that docs/semantics.md lists under Metrics, as numbers. It runs

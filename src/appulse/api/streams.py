@@ -106,7 +106,7 @@ def discover_dependencies(
     *,
     conditional: bool = False,
 ) -> list[DifferentialDependency]:
-    """Rules by which the columns of a table tell each other, for a `DependencyImputer` over it.
+    """Find rules by which columns of a table determine others, for a `DependencyImputer` over it.
 
     ``repository`` is any frame of complete rows, ``columns`` those to look at (default: all numbers). Every rule holds
     on at least the share ``confidence`` of its close pairs of rows. Of each attribute the determinants are those by

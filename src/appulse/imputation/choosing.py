@@ -42,14 +42,14 @@ _SHIFTS = (0.381966, 0.618034, 0.236068, 0.763932)
 
 @checked
 class AutoImputer:
-    """Chooses an imputer for each stream: values that are there are taken out, and the best at filling them is it.
+    """Chooses an imputer for each stream: known values are masked, and the imputer that fills them best is taken.
 
-    ``repository`` is any frame of complete rows, default the stream's own rows, complete or not. ``sample`` rows of the
-    stream, one after the other, tell; what is taken out is what rows some way off lack, so that gaps are as they come.
-    Each round learns anew, from what it has left: an imputer learns from the rows that have what it needs, and copies
-    of rows that something is taken out of are left out of the repository. The score is the mean CRPS in deviations
-    (`Score`), and what is far behind is tried no further; of those within 2 % of the best, that with the narrowest
-    fills is taken, for of two that foretell a value as well, it tells apart better what is close to it. ``scores`` has
+    ``repository`` is any frame of complete rows, default the stream's own rows, complete or not. ``sample`` consecutive
+    rows of the stream are tested; masked is what rows some way off lack, so that gaps are as they occur. Each round
+    learns anew from what is left: an imputer learns from the rows that have what it needs, and copies of masked rows
+    are left out of the repository. The score is the mean CRPS in deviations (`Score`); an imputer that is far behind is
+    not tried further. Of those within 2 % of the best the one with the narrowest fills is taken: of two that predict a
+    value equally well, it separates close values better. ``scores`` has
     them by name after a call, ``dropped`` the imputers that could not be tried, with the reason, and `explain` both.
 
     Several holes of a row are filled together. Attributes that are never there are filled with values of the

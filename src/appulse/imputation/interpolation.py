@@ -28,8 +28,8 @@ _MOST_SAMPLES = 1024  # of a row: quantiles of few holes, coarser ones of many
 class InterpolationImputer:
     """Fills a hole on the line between the values before and after it in the stream, give or take the errors of that.
 
-    The errors are those that values of the stream show which are there, foretold from neighbours as far off as those of
-    the hole, in rows: ``k`` quantiles of them. Where there is a neighbour on one side only, it is taken as it is; where
+    The errors are those of known values of the stream, each predicted from neighbours as far off, in rows, as those of
+    the hole: ``k`` quantiles of them. Where there is a neighbour on one side only, it is taken as it is; where
     hardly any value has neighbours so far off, the hole is filled with quantiles of all values of the attribute. An
     attribute without any value in its partition makes a reject. Attributes are filled independently, within their
     partition, by at most 1,024 samples together; with ``joint=True`` together, by errors made in the same rows. It
@@ -121,7 +121,7 @@ class _Column:
         self._marginal = np.quantile(there, _shares(k)) - self._middle if len(there) else np.full(k, np.nan)
 
     def line(self, at: Ints, back: Ints, ahead: Ints) -> Floats:
-        """What values at some places are foretold to be, from those so many rows before and after."""
+        """What values at some places are predicted to be, from those so many rows before and after."""
         blind = [self._is_blind(b, a) for b, a in zip(back.tolist(), ahead.tolist(), strict=True)]
         found: Floats = np.where(np.array(blind, bool), self._middle, self._line(at, back, ahead))
         return np.where((back == 0) & (ahead == 0), np.nan, found)

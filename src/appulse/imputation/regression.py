@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @checked
 class RegressionImputer:
-    """Fills holes with what a linear regression on the observed attributes foretells, give or take its errors nearby.
+    """Fills holes with what a linear regression on the observed attributes predicts, give or take its errors nearby.
 
     The regression is of least squares over a repository, for each set of holes; the errors are those it makes at the
     ``3 * k`` rows nearest in the observed attributes, each in units of its deviation: every third of them in order, so

@@ -34,7 +34,7 @@ class SpatialImputer:
 
     ``locations`` maps attributes to coordinates in a plane, in any unit: the stations whose readings they are. Weights
     are 1 / distance to the power of ``power``; stations at no distance leave nothing to the others. The errors are
-    those that this makes at values which are there, of the same attribute, where it foretold much the same: ``k``
+    those that this makes at values which are there, of the same attribute, where it predicted much the same: ``k``
     quantiles of the ``3 * k`` nearest. All holes of a row are filled together. An attribute that is hardly ever there
     makes a reject. It needs whole frames.
 
@@ -114,11 +114,11 @@ class _Between:
 
         return expanded(values, choices, wanted=wanted)
 
-    def _errors(self, foretold: Floats, errors: Floats, asked: Floats) -> Floats:
-        """Quantiles of the errors made where much the same was foretold, (n, k)."""
-        order = np.argsort(foretold, kind="stable")
+    def _errors(self, predicted: Floats, errors: Floats, asked: Floats) -> Floats:
+        """Quantiles of the errors made where much the same was predicted, (n, k)."""
+        order = np.argsort(predicted, kind="stable")
         n, near = len(order), min(3 * self.k, len(order))
-        begin = np.clip(np.searchsorted(foretold[order], asked) - near // 2, 0, n - near)
+        begin = np.clip(np.searchsorted(predicted[order], asked) - near // 2, 0, n - near)
         found = np.sort(errors[order][begin[:, None] + np.arange(near)], axis=1)
         kept: Floats = found[:, (2 * np.arange(self.k) + 1) * near // (2 * self.k)]
         return kept

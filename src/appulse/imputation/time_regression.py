@@ -45,7 +45,7 @@ _Beside: TypeAlias = Annotated[
 class TimeRegressionImputer:
     """Fills a hole between its neighbours in time, corrected by the observed attributes, give or take errors nearby.
 
-    Foretold is how far a value lies off the line between those before and after it: by ridge regression on how far the
+    Predicted is how far a value lies off the line between those before and after it: by ridge regression on how far the
     observed attributes of the row lie off theirs, their values, and the line's. It is learned from those rows of the
     stream that have what is asked for, with neighbours as many rows off as those of the hole; where hardly any have
     neighbours so far off, by the observed attributes alone. The errors are those made (each row left out of its own
@@ -226,7 +226,7 @@ class _Series:
         return lines, given, np.column_stack([given, apart])
 
     def _line(self, columns: Floats, at: Ints, back: Ints, ahead: Ints) -> Floats:
-        """Rows of columns foretold from those so many rows before and after; 0 rows: there is none."""
+        """Rows of columns predicted from those so many rows before and after; 0 rows: there is none."""
         low, high = columns[at - back], columns[at + ahead]
         first, last = self.time[at - back], self.time[at + ahead]
         share = (self.time[at] - first) / np.where(last > first, last - first, 1.0)
