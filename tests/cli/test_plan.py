@@ -12,8 +12,9 @@ import pytest
 from typer.testing import CliRunner
 
 from appulse.cli import app
-from appulse.errors import StateLimit
+from appulse.errors import BadArgument, StateLimit
 from appulse.jobs.limits import bytes_of
+from tests.engines.test_alerts import hook
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -139,3 +140,38 @@ def test_a_job_in_process_that_holds_too_many_rows_ends(job: Path) -> None:
     with pytest.raises(StateLimit, match=r"rows, and \[limits\] has state_rows = 150"):
         Resident(load(job)).run(once=True)
     assert not list((job.parent / "out").glob("*.parquet"))
+
+
+def test_a_job_in_process_posts_its_answers(job: Path) -> None:
+    from appulse.jobs import load
+    from appulse.jobs.resident import Resident
+
+    with hook(lambda name, count: (500, {}) if count == 1 and name.endswith("-1") else (200, {})) as server:
+        alert = f'[[alerts]]\nformat = "webhook"\nurl = "{server.url}"\nonly = {{ left_key = [5, 6] }}\n'
+        job.write_text(JOB.replace("checkpoint", "engine", 1).replace('"checkpoint"', '"local"', 1) + alert)
+        Resident(load(job)).run(drain=True)
+        posted = [(body["left_key"], body["right_key"]) for body in server.bodies.values()]
+        assert sorted(posted) == [(i, i + 40 * n) for i in (5, 6) for n in range(1, 6)]
+        ids = set(server.taken)
+        Resident(load(job)).run(drain=True)
+        assert set(server.taken) == ids  # the same ones again
+    job.write_text(job.read_text().replace("left_key", "lift_key"))
+    with pytest.raises(BadArgument, match="only= names 'lift_key'"):
+        Resident(load(job)).run(drain=True)
+
+
+def test_a_job_that_serves_is_planned_in_process_and_not_started_beyond_its_limits(job: Path) -> None:
+    job.write_text(JOB.replace("checkpoint", "engine", 1).replace('"checkpoint"', '"local"', 1))
+    done = appulse("plan", job, "--json")
+    assert json.loads(done.stdout)["engine"] == "process"
+    job.write_text(job.read_text() + '[limits]\nmemory = "100 MB"\n')
+    assert appulse("serve", job, "--once", "--no-page").exit_code == 3
+
+
+def test_a_replay_is_planned_from_its_file(job: Path) -> None:
+    file = job.parent / "all.parquet"
+    pq.write_table(pq.read_table(job.parent / "fixes"), file)
+    job.write_text(JOB.replace('format = "parquet"\npath = "fixes"', f'format = "replay"\npath = "{file}"'))
+    done = appulse("plan", job, "--json", "--engine", "process")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["state_rows"] == 201

@@ -32,7 +32,9 @@ def plan(
         list[str] | None,
         typer.Option(metavar="NAME=FILE", help="A file of typical rows of a source; for topics, say."),
     ] = None,
-    engine: Annotated[str, typer.Option(help="spark, or process: where the job will run.")] = "spark",
+    engine: Annotated[
+        str | None, typer.Option(help="spark, or process; default: as the job has it.", show_default=False)
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="The plan as one JSON object on stdout.")] = False,
 ) -> None:
     """Estimate rows held, answers a second, state, memory and cores of a job; exit code 3 if it does not fit."""
@@ -43,7 +45,7 @@ def plan(
         from appulse.jobs.limits import bytes_of
         from appulse.jobs.planning import plan_job
 
-        if engine not in ENGINES:
+        if engine is not None and engine not in ENGINES:
             raise BadArgument(f"--engine {engine}: give one of {', '.join(ENGINES)}.")
         try:
             room = None if memory is None else bytes_of(memory)

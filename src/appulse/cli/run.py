@@ -14,7 +14,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from appulse.cli.console import NO_ROOM, errors_told
+from appulse.cli.console import errors_told
+from appulse.cli.fitting import must_fit
 from appulse.cli.following import ProgressFile, progress_file
 from appulse.cli.running import interrupts, log_file, stderr_to, watch
 from appulse.engines.spark.installation import need_spark
@@ -68,7 +69,7 @@ def run(
         elif given := [name for name, value in of_spark.items() if value]:
             raise BadArgument(f"--{given[0]} is for Spark, and {job} has engine = 'local'. Leave it out.")
         _must_have_input(checked)
-        _must_fit(checked, console)
+        must_fit(checked, console)
         settings = _settings(conf or [], {"master": master, "jars.packages": packages, "jars": jars})
     if here:
         from appulse.cli.serve import carry_out_here
@@ -174,19 +175,6 @@ def _served(spark: SparkSession, prometheus: str | None, console: Console) -> It
     with api.listen(spark, prometheus=prometheus) as listening:
         console.print(f"Figures for Prometheus: {listening.address}", soft_wrap=True)
         yield
-
-
-def _must_fit(job: Job, console: Console) -> None:
-    """Exit where the limits of a job are less than it will need."""
-    if job.table.limits is None:
-        return
-    from appulse.jobs.planning import plan_job
-
-    plan = plan_job(job)
-    console.print(str(plan), markup=False, soft_wrap=True)
-    if not plan.fits:
-        console.print(f"Not started: {job.file} needs more than its [limits].", markup=False, soft_wrap=True)
-        raise typer.Exit(NO_ROOM)
 
 
 def _must_have_input(job: Job) -> None:

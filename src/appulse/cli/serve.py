@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 
 from appulse.cli.console import errors_told
+from appulse.cli.fitting import must_fit
 from appulse.cli.following import ProgressFile, progress_file
 from appulse.cli.progress import Batch
 from appulse.cli.running import interrupts
@@ -60,6 +61,7 @@ def serve(
                     f"{job.file} has engine = {job.table.engine!r}, which appulse run runs. Set engine = 'local' to "
                     "serve it in this process."
                 )
+            must_fit(job, console)
     own = port if page else None
     carry_out_here(checked, console, port=own, once=once, drain=drain, checkpoint=checkpoint, json=json)
 

@@ -15,7 +15,7 @@ from appulse.engines.planning import Plan
 from appulse.errors import JobError, nearest
 from appulse.jobs.by_hand import by_hand, dataset_of
 from appulse.jobs.files import files_at
-from appulse.jobs.sources import DataTable
+from appulse.jobs.sources import DataTable, ReplayTable
 from appulse.model.times import to_micros
 
 if TYPE_CHECKING:
@@ -37,14 +37,15 @@ def plan_job(
     rate: float | Mapping[str, float] | None = None,
     memory: float | None = None,
     cores: int | None = None,
-    engine: str = "spark",
+    engine: str | None = None,
 ) -> Plan:
     """The plan of a job, tried in this process on rows of its files; see `appulse.plan`.
 
     ``samples`` are files in place of those of sources, by name: for topics, and for folders that are empty yet. What is
-    not given is taken from the job's ``[limits]``. Raises `JobError` where a source has no rows to try.
+    not given is taken from the job's ``[limits]`` and ``engine``. Raises `JobError` where a source has no rows to try.
     """
     limits = job.table.limits
+    engine = engine or ("process" if job.table.engine == "local" else "spark")
     if limits is not None:
         rate, memory, cores = rate or limits.rate, memory or limits.bytes, cores or limits.cores
     plan = planned(by_hand(job), _Files(job, samples or {}), rate=rate, memory=memory, cores=cores, engine=engine)
@@ -107,8 +108,10 @@ class _Part:
 
 
 def _dataset(job: Job, name: str, sample: Path | None) -> ds.Dataset:
-    source = job.table.sources[name]
+    source: Any = job.table.sources[name]
     if sample is None:
+        if isinstance(source, ReplayTable) and source.files is not None:
+            source = source.files
         if not isinstance(source, DataTable):
             raise JobError(
                 f"sources.{name} is no files: nothing can be tried before it runs. Give a file of typical rows: "

@@ -10,11 +10,13 @@ import pyarrow as pa
 
 from appulse.api.mqtt import MqttReader
 from appulse.api.replaying import MAX, Pace, Recording
+from appulse.connect.alerting import Alerting
 from appulse.connect.decoders import decode_lines
 from appulse.connect.folder import Folder, read_files
 from appulse.connect.messages import Messages
 from appulse.connect.recorded import Recorded
 from appulse.connect.sinks import FORMATS, FolderSink
+from appulse.engines.alerts import Webhook
 from appulse.errors import JobError, NotBuilt
 from appulse.jobs.by_hand import arrow_format
 from appulse.jobs.fields import options_of
@@ -55,9 +57,20 @@ def sources_of(job: Job) -> list[Source]:
 
 def sinks_of(job: Job, run: str) -> tuple[Sink, Sink | None]:
     """Where answers and rejects of a job go; ``run`` is a part of the names of files."""
-    if job.table.alerts:
-        raise NotBuilt(f"{job.file}: [[alerts]] are not built in process. {_INSTEAD}, or leave them out.")
-    return _sink(job, job.table.sink, run), None if job.table.rejects is None else _sink(job, job.table.rejects, run)
+    rejects = None if job.table.rejects is None else _sink(job, job.table.rejects, run)
+    return _alerting(job, _sink(job, job.table.sink, run)), rejects
+
+
+def _alerting(job: Job, sink: Sink) -> Sink:
+    """The sink of a job's answers, which also posts them where the job has alerts."""
+    hooks = []
+    for kind, given in job.alerts:
+        options = dict(given)
+        only = options.pop("only")
+        if kind != "webhook":
+            raise NotBuilt(f"{job.file}: alerts to {kind} are not built in process. {_INSTEAD}.")
+        hooks.append((only, Webhook.of(options, f"{job.checkpoint or job.file.with_suffix('')}.dead.jsonl")))
+    return Alerting(sink, job.file.stem, hooks) if hooks else sink
 
 
 def _folder(job: Job, name: str, table: SourceTable) -> Folder:
