@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 #: What a row does: it is added; it withdraws a row that has its values, any row of its key and time, or another row
 #: than one of its own values.
 ADDED, WITHDRAWS, WITHDRAWS_ANY, WITHDRAWS_OTHER = 1, -1, -2, -3
-_ADD, _REMOVE, _UPDATE, _UNKNOWN = "add", "remove", "update", "unknown"
+_ADD, _REMOVE, _UPDATE, _UNKNOWN = range(4)
 _WORDS = {
     "add": _ADD,
     "remove": _REMOVE,
@@ -73,7 +73,7 @@ def encode_changes(table: pa.Table, encoding: Encoding) -> tuple[Objects, pa.Tab
     words = given.dictionary_encode()
     known = [_WORDS.get((word or "").strip().lower(), _UNKNOWN) for word in words.dictionary.to_pylist()]
     codes = np.asarray(words.indices.fill_null(len(known)))
-    does = np.array([*known, _UNKNOWN], object)[codes]
+    does = np.array([*known, _UNKNOWN], np.int8)[codes]
     if UNDECODED in table.column_names:  # a reject of its own, whatever it does
         does[np.asarray(table[UNDECODED].is_valid())] = _ADD
     added, bad = encode(table.filter(pa.array((does == _ADD) | (does == _UPDATE))), plain)

@@ -348,7 +348,7 @@ def same_rows(
     """Where a store holds rows that are the same as some others, one for each that it has."""
     near = some_like(_among(store.time.view, rows.time), store.keys, rows)
     at: NDArray[np.int64] = near[store.group.view[near] != GONE]
-    if len(at) == 0:
+    if len(at) == 0 or _one_each(at, store, rows):
         return at
     held = store.objects(form, at, *labels)
     places: dict[Identity, list[int]] = defaultdict(list)
@@ -364,6 +364,23 @@ def same_rows(
             found.append(own.pop(0))
     same: NDArray[np.int64] = np.sort(at[np.array(found, np.int64)])
     return same
+
+
+def _one_each(at: NDArray[np.int64], store: WindowBuffer, rows: Objects) -> bool:
+    """Whether as many rows of a store as are wanted are the only ones of their times and keys."""
+    if len(at) != len(rows) or rows.group is not None:
+        return False
+    sides = (store.time.view[at], store.keys(at)), (rows.time, rows.key)
+    found = []
+    for time, keys in sides:
+        numbers = np.empty(len(time), np.int64)
+        key_numbers(keys.offsets, keys.data, numbers)
+        order = np.lexsort((numbers, time))
+        found.append((time[order], numbers[order], keys.take(order)))
+    (time, numbers, keys), (times, others, wanted) = found
+    alone = (time[1:] != time[:-1]) | (numbers[1:] != numbers[:-1])
+    same = np.array_equal(time, times) and np.array_equal(numbers, others) and bool(alone.all())
+    return same and np.array_equal(keys.offsets, wanted.offsets) and np.array_equal(keys.data, wanted.data)
 
 
 def of_no_row(asked: Withdrawals) -> Withdrawals:
