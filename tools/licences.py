@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import sys
+import tomllib
 from importlib.metadata import PackageNotFoundError, metadata, requires
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "licences.md"
-EXTRAS = ("spark", "geo", "demo", "prometheus", "dev")
 ELSEWHERE = "not installed on Linux"
 
 #: Licences of packages whose metadata has none, or a whole text, read in their files.
@@ -89,32 +89,32 @@ def licence(name: str) -> str:
 
 
 def needed_by() -> dict[str, str]:
-    """For each package the first extra of appulse that needs it, by what is installed."""
+    """For each package the first extra of appulse that needs it, by pyproject.toml and what is installed."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras: dict[str, list[str]] = {"core": project["dependencies"]} | project["optional-dependencies"]
     found: dict[str, str] = {}
-    for extra in ("", *EXTRAS):
-        _follow("appulse", extra, extra or "core", found)
-    found.pop("appulse", None)
+    for extra in sorted(extras, key=lambda name: (name != "core", name == "dev")):
+        for requirement in extras[extra]:
+            _take(requirement, "", extra, found)
     return found
 
 
-def _follow(name: str, extra: str, by: str, found: dict[str, str]) -> None:
+def _take(requirement: str, extra: str, by: str, found: dict[str, str]) -> None:
+    """Note a requirement, of a package with an extra, and what it needs itself."""
+    condition = re.search(r"extra == ['\"]([\w-]+)['\"]", requirement)
+    part = re.match(r"([\w.-]+)(?:\[([\w,-]+)\])?", requirement)
+    if part is None or (condition[1] if condition else "") not in {"", extra}:
+        return
+    name = re.sub(r"[-_.]+", "-", part[1]).lower()
+    if name == "appulse" or name in found:
+        return
+    found[name] = by
     try:
         wanted = requires(name) or []
     except PackageNotFoundError:
         return
-    for requirement in wanted:
-        condition = re.search(r"extra == ['\"]([\w-]+)['\"]", requirement)
-        if (condition[1] if condition else "") not in {"", extra}:
-            continue
-        part = re.match(r"([\w.-]+)(?:\[([\w,-]+)\])?", requirement)
-        if part is None:
-            continue
-        other = re.sub(r"[-_.]+", "-", part[1]).lower()
-        if other == "appulse":
-            continue
-        if other not in found:
-            found[other] = by
-            _follow(other, part[2] or "", by, found)
+    for other in wanted:
+        _take(other, part[2] or "", by, found)
 
 
 if __name__ == "__main__":

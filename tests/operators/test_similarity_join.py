@@ -455,7 +455,7 @@ def test_two_gaussians_among_other_models_are_not_ruled_out_by_their_few_points(
         for table, sigma in zip(tables, (0.5, 0.001), strict=True)
     )
     ball = ap.Stream(tables[0].slice(0, 0), key="id", time="ts", value=ap.Ball("x", "y", "z", radius=1.0))
-    question = {"epsilon": 2.5, "probability": 0.2, "window": FOREVER}
+    question: dict[str, Any] = {"epsilon": 2.5, "probability": 0.2, "window": FOREVER}
     found = ap.similarity_join(left, right, ball, **question)["probability"].to_pylist()
     assert found == ap.similarity_join(left, right, **question)["probability"].to_pylist() != []
 

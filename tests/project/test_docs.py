@@ -10,7 +10,7 @@ from appulse import errors
 from appulse.jobs import validate
 from appulse.model import defects
 from tools import errors as error_pages
-from tools import figures, reference
+from tools import figures, licences, reference
 from tools.measure import documented
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -55,6 +55,10 @@ def test_every_reason_of_a_reject_has_a_cause_and_a_remedy() -> None:
     named = {value for name, value in vars(defects).items() if name.isupper() and isinstance(value, str)}
     assert set(defects.REASONS) == named - {defects.UNDECODED}
     assert all(cause and remedy for cause, remedy in defects.REASONS.values())
+
+
+def test_every_locked_requirement_has_a_licence_that_we_may_use() -> None:
+    assert not list(licences.wrong())
 
 
 def test_every_public_function_and_class_has_an_example() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import appulse as ap
-from tools import check_docs, licences
+from tools import check_docs
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 900
@@ -46,10 +46,6 @@ def test_the_conda_recipe_needs_what_the_package_needs(project: dict[str, Any]) 
     )
     extras = {plain(one) for extra in ("spark", "geo") for one in project["optional-dependencies"][extra]}
     assert set(map(plain, constrained)) <= extras
-
-
-def test_every_locked_requirement_has_a_licence_that_we_may_use() -> None:
-    assert not list(licences.wrong())
 
 
 @pytest.mark.long
