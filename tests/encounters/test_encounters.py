@@ -262,14 +262,14 @@ class FakeEncounters(FakeQuery):
     st.integers(1, 4),
     st.sampled_from((-(1 << 40), 1 << 18)),
     st.sampled_from((0.7, 2.0, 50.0)),
-    st.sampled_from((1 << 20, 1 << 23)),
+    st.sampled_from((0, 1 << 20, 1 << 23)),
     st.sampled_from(("closed", "legs")),
     st.booleans(),
 )
 def test_a_played_spark_answers_as_in_process(
     case: Case, cut: int, tiles: int, slack: int, side: float, slot: int, emit: str, ordered: bool
 ) -> None:
-    """Any tiles, workers that forget, attempts that fail, logs that begin anew; and time that moves on, or does not."""
+    """Any tiles or one stage, workers that forget, attempts that fail, logs that begin anew; time that moves on."""
     expected = case.found(emit=emit)
     streams = [case.stream(None, "ab"[i], lateness=0 if ordered else 100) for i in range(len(case.streams))]
     settings = case.settings | {"emit": emit, "on_reject": "collect", "options": Options()}
@@ -385,6 +385,9 @@ def test_spark_answers_as_in_process(spark: SparkSession, tmp_path: Path) -> Non
     assert answers.schema.names == found.schema.names
     assert _rows([answers]) == expected
     assert _rows([ap.rejects(batch).toArrow()]) == _rows([refused])
+    groups = {"partition_by": "room"}  # by one stage
+    batch = ap.encounters(_moving(spark.read.parquet(str(folder)), **groups), **SETTINGS)
+    assert _rows([batch.toArrow()]) == _rows([ap.encounters(_moving(table, **groups), **SETTINGS)])
     streamed = ap.encounters(_moving(read_stream(spark, folder), lateness=900, **changes), **SETTINGS)
     written, rejects = drained(streamed, tmp_path / "out")
     assert _rows([written]) == expected

@@ -9,7 +9,6 @@ import numpy as np
 
 from appulse.engines.spark.tiles import group_hashes, hashed_plan, label_hash
 from appulse.engines.spark.tiling import Tiling, Version
-from appulse.errors import CheckpointError
 from appulse.kernels.leg_tiles import LegCut, leg_pair_owners, leg_tiles
 from appulse.operators.leg_pairs import swept_legs
 
@@ -40,13 +39,6 @@ class LegTiles:
 
     call: EncounterCall
     tiling: Tiling
-
-    def __post_init__(self) -> None:
-        if not self.tiling.span:
-            raise CheckpointError(
-                "The checkpoint was written by an earlier version, which found all encounters of a group in one task. "
-                "Drain it with that version, by ap.start(..., drain=True), and go on with a new checkpoint."
-            )
 
     @property
     def cut(self) -> LegCut:
