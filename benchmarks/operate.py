@@ -9,7 +9,9 @@
   ``serve_p50_ms`` is the median; the first seconds, in which code is compiled, are left out.
 * ``serve_rss_growth``: memory of that process at its end over that after its first third.
 
-``--only`` names parts: replay, engines, page.
+* ``mqtt_lost``, ``mqtt_doubled``: see `benchmarks.mqtt`; ``plan_factor_worst``: see `benchmarks.planning`.
+
+``--only`` names parts: replay, engines, page, mqtt, plan.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ import pyarrow.parquet as pq
 import appulse as ap
 from appulse import jobs
 from appulse.jobs.resident import Resident
+from benchmarks import mqtt, planning
 from benchmarks.harness import arguments, report, say, scratch
 from examples.data_folder import data_at
 
@@ -243,10 +246,23 @@ def _write_fences(path: Path) -> None:
     pq.write_table(pa.table({"query": names, "region": regions}), path)
 
 
+def mqtt_part(_: Path, *, quick: bool) -> dict[str, float | None]:
+    """Messages over kills of their reader and their broker."""
+    return mqtt.figures(quick=quick)
+
+
+def plan_part(_: Path, *, quick: bool) -> dict[str, float | None]:
+    """Plans of eight jobs against what is then measured."""
+    found = planning.figures(quick=quick)
+    return {name: value for name, value in found.items() if name.startswith("plan_")}
+
+
 PARTS: dict[str, Callable[..., dict[str, float | None]]] = {
     "replay": replay_part,
     "engines": engines_part,
     "page": page_part,
+    "mqtt": mqtt_part,
+    "plan": plan_part,
 }
 
 

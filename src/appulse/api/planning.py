@@ -218,7 +218,7 @@ def _tried(call: ByHand[Any], supply: Supply, growth: Growth) -> Trial:
             break
         span = span * 5 // 2
     others = []
-    if (end - begin) >= 3 * span and (count <= MOST_ROWS or keep):
+    if (end - begin) >= (_OTHERS + 2) * span and (count <= MOST_ROWS or keep):
         starts = np.linspace(begin, end - span, 2 * _OTHERS + 1)[1::2].astype(np.int64)
         others = [_stretch(call, supply, int(start), span, keep) for start in starts]
     bins = max(1, min(_BINS, (end - begin) // span))
