@@ -247,7 +247,7 @@ def install_appulse(venv: Environment) -> None:
     pip(venv, "--no-deps", "--no-build-isolation", "--editable", str(ROOT))
     say("compiling the kernels")
     # Only to save time later: what is not compiled now is on first use.
-    subprocess.run([venv.python, "-m", "appulse.engines.warm"], check=False, capture_output=True)
+    subprocess.run([venv.python, "-m", "appulse.cli", "warm"], check=False, capture_output=True)
 
 
 def install_requirements(venv: Environment) -> None:

@@ -19,6 +19,7 @@ from appulse.cli.run import run
 from appulse.cli.serve import serve
 from appulse.cli.top import top
 from appulse.cli.validate import validate
+from appulse.cli.warm import warm
 
 __all__ = ["app", "main"]
 
@@ -48,6 +49,7 @@ EXAMPLES = {
     demo: ("appulse demo", "appulse demo aircraft"),
     doctor: ("appulse doctor", "appulse doctor --deep --json"),
     pack: ("appulse pack appulse.zip",),
+    warm: ("appulse warm",),
 }
 
 app = typer.Typer(
@@ -58,7 +60,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for command in (run, serve, validate, plan, top, explain, match, discover, report, demo, doctor, pack):
+for command in (run, serve, validate, plan, top, explain, match, discover, report, demo, doctor, pack, warm):
     shown = ["Examples:", *EXAMPLES[command]] if command in EXAMPLES else []
     app.command(epilog="\n\n".join(shown) or None)(command)
 

@@ -9,13 +9,17 @@ import sys
 import threading
 from collections import deque
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyspark
 from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 
-from appulse.engines.spark.java import find_java
+from appulse.engines.spark.java import cache_folder, find_java
 from appulse.errors import SessionError
+from appulse.model.meaning import digest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +27,14 @@ if TYPE_CHECKING:
     from py4j.java_gateway import JavaGateway
     from pyspark import SparkConf
 
-__all__ = ["environment", "start_jvm"]
+    from appulse.engines.spark.java import Java
+
+__all__ = ["JAVA_OPTIONS", "SILENT", "Archives", "environment", "start_jvm"]
+
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+
+#: What the JVM reports of classes that it cannot archive, and of an archive that does not fit, helps nobody.
+SILENT = ("-Xlog:cds*=off", "-Xlog:class+path=off")
 
 _PATIENCE = 5.0  # seconds: a Java that failed has said all it had to say, unless a child of it lives on
 
@@ -31,6 +42,29 @@ _PATIENCE = 5.0  # seconds: a Java that failed has said all it had to say, unles
 _CHATTER = re.compile(
     r"\s*$|(Starting )?Streaming TransformWithState\w+ Python worker|WARNING: Using incubator modules"
 )
+
+
+@dataclass(frozen=True)
+class Archives:
+    """Where classes are that the JVM need not load one by one: Java's own, and on top of them Spark's."""
+
+    java: Path
+    spark: Path
+
+    @classmethod
+    def of(cls, java: Java) -> Archives:
+        """Those of a Java, for the PySpark that is installed; they go with its environment, if it has one."""
+        name = digest([str(java.home), java.version, pyspark.__version__, pyspark.__file__])
+        place = cache_folder() if sys.prefix == sys.base_prefix else Path(sys.prefix) / "cache"
+        folder = place / f"classes-{name}"
+        return cls(folder / "java.jsa", folder / "spark.jsa")
+
+    @property
+    def option(self) -> str:
+        """The options of a JVM that takes them; empty where `appulse.engines.spark.class_archive` has not run."""
+        if not (self.java.exists() and self.spark.exists()):
+            return ""
+        return " ".join([f"-XX:SharedArchiveFile={self.java}:{self.spark}", *SILENT])
 
 
 @contextmanager
@@ -54,6 +88,9 @@ def start_jvm(conf: SparkConf) -> JavaGateway:
     Lines go through ``sys.stderr``, so that whoever draws a progress line can put it back below them.
     """
     java = find_java()
+    options = conf.get(JAVA_OPTIONS, "") or ""
+    if "-XX:SharedArchiveFile" not in options:
+        conf.set(JAVA_OPTIONS, f"{Archives.of(java).option} {options}".strip())
     last_words: deque[str] = deque(maxlen=5)
     read, write = os.pipe()
     listener = threading.Thread(target=_listen, args=(read, last_words), name="appulse-jvm-stderr", daemon=True)

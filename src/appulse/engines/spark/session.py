@@ -15,7 +15,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from appulse.engines.spark.gateway import environment, start_jvm
+from appulse.engines.spark.gateway import JAVA_OPTIONS, environment, start_jvm
 from appulse.engines.spark.installation import available_cores, available_memory, foreign_spark_home, release
 from appulse.errors import BadArgument, SessionError
 
@@ -35,7 +35,6 @@ _POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
 _PARTITIONS = "spark.sql.shuffle.partitions"
 _ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _REUSE = "spark.python.worker.reuse"
-_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _CHECKPOINTS = "spark.sql.streaming.checkpointFileManagerClass"
 
 # On a local disk Spark's default manager starts some fifty processes a micro-batch (readlink) and deletes a file before
@@ -72,7 +71,7 @@ def session(cores: int | None = None, **settings: Setting) -> SparkSession:
     defaults = _defaults() | (_local_defaults(cores or available_cores()) if local else {})
     for name, value in (defaults | asked).items():
         conf.set(name, value)
-    conf.set(_JAVA_OPTIONS, f"{_java_options()} {asked.get(_JAVA_OPTIONS, '')}".strip())
+    conf.set(JAVA_OPTIONS, f"{_java_options()} {asked.get(JAVA_OPTIONS, '')}".strip())
     with environment(**_pythons(asked, local=local)):
         gateway = SparkContext._gateway or start_jvm(conf)  # noqa: SLF001 - a JVM outlives its sessions
         made = SparkSession(SparkContext(conf=conf, gateway=gateway))

@@ -224,7 +224,7 @@ def _batch_writer(
     def write(given: DataFrame, number: int) -> None:
         batch = given if judge is None else judge(given, number)
         if rejects is not None or alerts or max_state is not None or not once:
-            batch = batch.persist()
+            batch = (_without_metrics(batch) if once and max_state is None else batch).persist()
         metrics = cache(lambda: _observed(result, query()) if once else _collected(batch, before))
         try:
             if max_state is not None:  # known before anything is written
@@ -262,6 +262,12 @@ def _check_state(rows: int, most: int, number: int) -> None:
             "was written. Shorten windows or lateness, or raise max_state, and start again with the same checkpoint: "
             "no row is lost or doubled."
         )
+
+
+def _without_metrics(batch: DataFrame) -> DataFrame:
+    """What is to be written: the metrics are observed as it is read, and are most of the columns."""
+    kept = [name for name in batch.columns if not name.startswith("metric_")]
+    return batch.where(F.col("tag") != "metric").select(*kept)
 
 
 def _together(frames: Sequence[DataFrame]) -> DataFrame:
