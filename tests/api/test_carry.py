@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import appulse as ap
 from appulse.model.carried import carried_columns, split_carried, with_carried
 from appulse.model.strings import encode
-from tests.helpers.streaming import drained, files, read_stream
+from tests.helpers.streaming import drained_answers, files, read_stream
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -232,7 +232,7 @@ def test_spark_brings_them_in_batch_and_streaming(spark: SparkSession, tmp_path:
     assert _rows(batch.toArrow()) == _rows(expected)
     frames = [read_stream(spark, folder) for folder in folders]
     left, right = (_stream(f, own, lateness=60) for f, own in zip(frames, (tuple(KINDS), ["whole"]), strict=True))
-    found, _ = drained(ap.similarity_join(left, right, **settings), tmp_path / "out")
+    found = drained_answers(ap.similarity_join(left, right, **settings), tmp_path / "out")
     assert _rows(found) == _rows(expected)
 
 
@@ -243,7 +243,7 @@ def test_spark_brings_them_with_queries(spark: SparkSession, tmp_path: Path) -> 
     folder = files(tmp_path / "in", table, 60)
     found = ap.match_queries(_stream(spark.read.parquet(str(folder))), queries, probability=0.3).toArrow()
     assert _rows(found) == _rows(expected)
-    answers, _ = drained(
+    answers = drained_answers(
         ap.match_queries(_stream(read_stream(spark, folder)), queries, probability=0.3), tmp_path / "out"
     )
     assert _rows(answers) == _rows(expected)

@@ -16,7 +16,7 @@ from appulse.engines.join.assign import resolve_assign
 from appulse.engines.options import Options
 from appulse.engines.spark.tiles import TilePlan
 from tests.helpers.fake_spark import FakeAssign
-from tests.helpers.streaming import assume_rows, drained, few, read_stream
+from tests.helpers.streaming import assume_rows, drained_answers, few, read_stream
 from tests.operators.test_assignment import ASSIGN, arguments, check, scans, streams
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def test_spark_chooses_at_once_and_batch_by_batch(
     whole = ASSIGN(*frames, **arguments(asked), options=TWO).toArrow()
     check(whole.to_pylist(), tables, asked)
     frames = streams([read_stream(spark, folder) for folder in folders], **own, lateness=100)
-    answers, _ = drained(ASSIGN(*frames, **arguments(asked), options=TWO), tmp_path / "out")
+    answers = drained_answers(ASSIGN(*frames, **arguments(asked), options=TWO), tmp_path / "out")
     check(answers.to_pylist(), tables, asked)
     assert sorted(map(str, answers.to_pylist())) == sorted(map(str, whole.to_pylist()))
 

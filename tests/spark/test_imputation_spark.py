@@ -13,7 +13,7 @@ import pytest
 
 import appulse as ap
 from benchmarks.harness import write_stream
-from tests.helpers.streaming import drained, read_stream
+from tests.helpers.streaming import drained, drained_answers, read_stream
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -151,7 +151,7 @@ def test_batch_frames_take_the_newest_version_and_count_windows_tell_it(spark: S
     metrics: list[dict[str, Any]] = []
     with ap.listen(spark, metrics.append):
         read = [stream(read_stream(spark, folder)) for folder in folders]
-        answers, _ = drained(ap.similarity_join(*read, imputer=saved, **settings), tmp_path / "out")
+        answers = drained_answers(ap.similarity_join(*read, imputer=saved, **settings), tmp_path / "out")
     assert rows_of(answers) == rows_of(expected)
     assert max(told["repository"] for told in metrics) == 1
 
@@ -180,6 +180,6 @@ def test_auto_is_chosen_by_the_driver_once(spark: SparkSession, tmp_path: Path) 
         ap.similarity_join(*read, imputer="auto", **settings)
     pairs = ap.similarity_join(*read, imputer=ap.AutoImputer(repository), **settings)
     assert any("by CRPS" in text for text in ap.explain(pairs).steps.values())
-    answers, _ = drained(pairs, tmp_path / "out")
+    answers = drained_answers(pairs, tmp_path / "out")
     assert rows_of(answers) == rows_of(expected)
     assert len(expected) > 10

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import appulse as ap
 from tests.helpers.fake_spark import FakeSpark
 from tests.helpers.strategies import pushes
-from tests.helpers.streaming import assume_rows, drained, few, read_stream, read_written
+from tests.helpers.streaming import assume_rows, drained_answers, few, read_stream, read_written
 from tests.operators.test_nearest import NEAREST, call_of, expected, questions, reported, stream, table
 from tests.spark.test_spark_join import save_batches, streams_of
 from tests.spark.test_tiles import plans
@@ -63,7 +63,7 @@ def test_spark_finds_them_at_once_and_batch_by_batch(spark: SparkSession, tmp_pa
         unlimited: dict[str, Any] = {"epsilon": None, "by": "distance", "probability": 0.0}
         found = on_spark(whole, **unlimited).toArrow()
         assert reported([found], case, "distance") == expected(case, asked | unlimited)
-    answers, _ = drained(on_spark([read_stream(spark, folder) for folder in folders]), tmp_path / "out")
+    answers = drained_answers(on_spark([read_stream(spark, folder) for folder in folders]), tmp_path / "out")
     assert reported([answers], case, asked["by"]) == expected(case, asked)
 
 
@@ -78,7 +78,7 @@ def test_a_restart_loses_no_pair(spark: SparkSession, tmp_path: Path) -> None:
         asked: dict[str, Any] = {"k": 2, "epsilon": 30.0, "window": window, "how": "left"}
         expected = ap.nearest(stream(lefts), stream(rights), **asked)
         root = tmp_path / type(window).__name__
-        sinks = [("parquet", {"path": str(root / name)}) for name in ("answers", "rejects")]
+        sink = "parquet", {"path": str(root / "answers")}
         for part in range(2):
             folders = []
             for name, rows in (("left", lefts), ("right", rights)):
@@ -89,7 +89,7 @@ def test_a_restart_loses_no_pair(spark: SparkSession, tmp_path: Path) -> None:
             result: Any = ap.nearest(*(stream(read_stream(spark, f)) for f in folders), **asked, options=TWO)
             drain = part == 1
             trigger: Any = {} if drain else {"trigger": {"availableNow": True}}
-            query = ap.start(result, *sinks, checkpoint=str(root / "checkpoint"), drain=drain, **trigger)
+            query = ap.start(result, sink, checkpoint=str(root / "checkpoint"), drain=drain, **trigger)
             query.awaitTermination()
         found = read_written(root / "answers")
         assert sorted(map(str, found.to_pylist())) == sorted(map(str, expected.to_pylist()))

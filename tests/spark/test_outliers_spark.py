@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import appulse as ap
 from tests.helpers.fake_spark import FakeSpark
 from tests.helpers.strategies import pushes
-from tests.helpers.streaming import assume_rows, drained, few, read_stream, read_written
+from tests.helpers.streaming import assume_rows, drained_answers, few, read_stream, read_written
 from tests.operators.test_outliers import call_of, expected, questions, reported
 from tests.spark.test_spark_join import save_batches, streams_of
 from tests.spark.test_tiles import plans
@@ -57,7 +57,7 @@ def test_spark_finds_them_at_once_and_batch_by_batch(spark: SparkSession, tmp_pa
 
     whole = on_spark([spark.read.parquet(str(folder)) for folder in folders]).toArrow()
     assert reported([whole], case) == expected(case, asked)
-    answers, _ = drained(on_spark([read_stream(spark, folder) for folder in folders]), tmp_path / "out")
+    answers = drained_answers(on_spark([read_stream(spark, folder) for folder in folders]), tmp_path / "out")
     assert reported([answers], case) == expected(case, asked)
 
 

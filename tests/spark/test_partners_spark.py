@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import appulse as ap
 from tests.helpers.fake_spark import FakeSpark
 from tests.helpers.strategies import Case, cases, pushes
-from tests.helpers.streaming import assume_rows, drained, few, read_stream, read_written
+from tests.helpers.streaming import assume_rows, drained_answers, few, read_stream, read_written
 from tests.operators.test_partners import HOW, WINDOWS, alone, reported
 from tests.spark.test_spark_join import save_batches, streams_of
 from tests.spark.test_tiles import call_of, plans, rows_of
@@ -77,7 +77,7 @@ def test_spark_reports_them_at_once_and_batch_by_batch(
     expected = alone(case, how)
     whole = on_spark(case, how, [spark.read.parquet(str(folder)) for folder in folders]).toArrow()
     assert reported([whole], case) == expected
-    answers, _ = drained(on_spark(case, how, [read_stream(spark, folder) for folder in folders]), tmp_path / "out")
+    answers = drained_answers(on_spark(case, how, [read_stream(spark, folder) for folder in folders]), tmp_path / "out")
     assert reported([answers], case) == expected
     if how != "left_anti":
         pairs = [table.filter(pc.is_valid(table["probability"])) for table in (whole, answers)]
@@ -98,7 +98,7 @@ def test_a_restart_reports_no_row_twice_and_forgets_none(spark: SparkSession, tm
         asked: Any = {"epsilon": 0.25, "probability": 0.5, "window": window, "how": "full"}
         expected = ap.similarity_join(*(ap.Stream(t, key="k", time="t", value=value) for t in (lefts, rights)), **asked)
         root = tmp_path / type(window).__name__
-        sinks = [("parquet", {"path": str(root / name)}) for name in ("answers", "rejects")]
+        sink = "parquet", {"path": str(root / "answers")}
         for part in range(2):
             folders = []
             for name, table in (("left", lefts), ("right", rights)):
@@ -110,7 +110,7 @@ def test_a_restart_reports_no_row_twice_and_forgets_none(spark: SparkSession, tm
             result: Any = ap.similarity_join(*streams, **asked, options=ap.Options(partitions=2))
             drain = part == 1
             trigger: Any = {} if drain else {"trigger": {"availableNow": True}}
-            query = ap.start(result, *sinks, checkpoint=str(root / "checkpoint"), drain=drain, **trigger)
+            query = ap.start(result, sink, checkpoint=str(root / "checkpoint"), drain=drain, **trigger)
             query.awaitTermination()
         found = read_written(root / "answers")
         assert sorted(map(str, found.to_pylist())) == sorted(map(str, expected.to_pylist()))

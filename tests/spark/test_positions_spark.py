@@ -19,7 +19,7 @@ from appulse.engines.spark.tiles import TilePlan, hashed_plan, planned
 from appulse.model.encode import encode
 from tests.helpers.fake_spark import FakeSpark
 from tests.helpers.strategies import ALTITUDES, PLACES, Case, cases, pushes
-from tests.helpers.streaming import assume_rows, drained, few, read_stream
+from tests.helpers.streaming import assume_rows, drained_answers, few, read_stream
 from tests.spark.test_spark_join import call_spark, save_batches
 from tests.spark.test_tiles import call_of, rows_of
 
@@ -98,7 +98,7 @@ def test_streaming_on_spark_answers_as_pushes_in_process(
     cut = data.draw(pushes(case, late=data.draw(st.booleans()), most=2))
     save_batches(tmp_path / "in", case, cut)
     frames = [read_stream(spark, tmp_path / "in" / str(s)) for s in range(len(case.tables))]
-    answers, _ = drained(call_spark(case, frames, Options(partitions=2)), tmp_path / "out")
+    answers = drained_answers(call_spark(case, frames, Options(partitions=2)), tmp_path / "out")
     join = case.by_hand()
     assert rows_of([answers]) == rows_of([*(join.push(**case.frames(push)) for push in cut), join.drain()])
 

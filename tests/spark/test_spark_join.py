@@ -20,7 +20,7 @@ import appulse as ap
 from appulse.engines.options import Options
 from appulse.engines.spark.checkpoint import Checkpoint
 from tests.helpers.strategies import Case, cases, pushes
-from tests.helpers.streaming import assume_rows, drained, few, read_stream, read_written
+from tests.helpers.streaming import assume_rows, drained, drained_answers, few, read_stream, read_written
 from tests.spark.test_tiles import WINDOWS, rows_of
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ def test_rows_of_a_megabyte(spark: SparkSession, tmp_path: Path, window: Any) ->
     case = Case(tuple(tables), (stream, replace(stream)), 3, 2.0, 0.2, window)
     save_batches(tmp_path / "in", case, [{s: list(range(k * 8, k * 8 + 8)) for s in range(2)} for k in range(2)])
     frames = [read_stream(spark, tmp_path / "in" / str(s)) for s in range(2)]
-    answers, _ = drained(call_spark(case, frames, Options(partitions=2)), tmp_path / "out")
+    answers = drained_answers(call_spark(case, frames, Options(partitions=2)), tmp_path / "out")
     expected = case.run()
     assert 0 < len(expected) < n * n / 4
     assert rows_of([answers]) == rows_of([expected])

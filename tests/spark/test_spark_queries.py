@@ -19,7 +19,7 @@ from pyspark.sql import types as T  # noqa: N812 - as in the engine
 
 import appulse as ap
 from tests.helpers import naive_queries, query_strategies
-from tests.helpers.streaming import assume_rows, drained, few, read_stream, read_written
+from tests.helpers.streaming import assume_rows, drained, drained_answers, few, read_stream, read_written
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -172,7 +172,7 @@ def test_keys_and_times_keep_their_types(spark: SparkSession, tmp_path: Path) ->
         assert kinds == wanted
         assert _rows(result.toArrow()) == _rows(local)
     assert [field.dataType for field in ap.rejects(result).schema][1:3] == [T.IntegerType(), T.DateType()]
-    answers, _ = drained(ap.match_queries(_stream(_frames(spark, folder)[1]), queries), tmp_path / "out")
+    answers = drained_answers(ap.match_queries(_stream(_frames(spark, folder)[1]), queries), tmp_path / "out")
     assert _rows(answers) == _rows(local)
     assert ap.ask(_stream(_frames(spark, folder)[0]), queries).count() == 3
 
