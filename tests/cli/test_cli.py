@@ -14,11 +14,12 @@ from typer.testing import CliRunner
 
 import appulse as ap
 from appulse.cli import app
-from appulse.cli.console import errors_told, size, span
+from appulse.cli.console import errors_told, span
 from appulse.cli.progress import batch_of
 from appulse.cli.running import interrupts, log_file, stderr_to, watch
 from appulse.errors import BadArgument, BadInput
 from appulse.lab.results import read_results
+from appulse.model.sizes import size
 from tests.cli.test_jobs import in_order, in_process, job, wrong
 
 if TYPE_CHECKING:

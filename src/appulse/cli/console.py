@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-__all__ = ["FAILED", "INTERRUPTED", "MISUSED", "NO_ROOM", "errors_told", "size", "span"]
+__all__ = ["FAILED", "INTERRUPTED", "MISUSED", "NO_ROOM", "errors_told", "span"]
 
 #: Exit codes. ``NO_ROOM``: a job would not fit, and was not started.
 FAILED, MISUSED, NO_ROOM, INTERRUPTED = 1, 2, 3, 130
@@ -56,15 +56,6 @@ def errors_told(console: Console, log: Path | None = None) -> Iterator[None]:
 
 def _tell(console: Console, message: str) -> None:
     console.print(f"[bold red]Error:[/] {escape(message)}", soft_wrap=True, highlight=False)
-
-
-def size(count: float) -> str:
-    """Bytes as people say them: ``1.4 MB``."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}" if unit == "B" or count >= 100 else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.1f} TB"
 
 
 def span(seconds: float) -> str:

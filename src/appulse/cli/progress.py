@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from appulse.cli.console import size, span
+from appulse.cli.console import span
 from appulse.engines.results import names_of_metrics
+from appulse.model.sizes import size
 
 __all__ = ["Batch", "Totals", "batch_of"]
 

@@ -9,8 +9,9 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from appulse.cli.console import errors_told, size
+from appulse.cli.console import errors_told
 from appulse.errors import StorageError
+from appulse.model.sizes import size
 
 __all__ = ["report"]
 

@@ -20,9 +20,10 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from appulse.cli.console import errors_told, size, span
+from appulse.cli.console import errors_told, span
 from appulse.cli.following import Run, followed
 from appulse.errors import StorageError
+from appulse.model.sizes import size
 
 __all__ = ["figures", "top", "view"]
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from appulse.model.sizes import size
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
@@ -19,7 +21,7 @@ __all__ = ["Growth", "Plan", "Step", "Stretch", "Trial", "estimate", "most_answe
 #: Of the cores, what a job may use: the rest is for bursts.
 _LOAD = 0.8
 #: Bytes of memory beside the state: of the process, of each core's worker, and how often the state is there while it
-#: is worked on. Measured by `benchmarks.planning`.
+#: is worked on. Rules of thumb, on the safe side; what a job really takes depends on its session.
 _FIXED = {"process": 250e6, "spark": 1_100e6}
 _EACH_CORE = {"process": 0.0, "spark": 300e6}
 _COPIES = {"process": 2.0, "spark": 3.0}
@@ -152,13 +154,13 @@ class Plan:
         peak = f", {_number(self.peak_rate)} where most come" if self.peak_rate > 1.05 * self.rate else ""
         yield "rows a second", f"{_number(self.rate)}{peak}"
         yield "rows held", f"{self.state_rows:,}"
-        yield "state", _bytes(self.state_bytes)
+        yield "state", size(self.state_bytes)
         peak = f", {_number(self.peak_answers_per_second)} where most rows come"
         more = self.peak_answers_per_second > 1.05 * self.answers_per_second
         yield "answers a second", f"{_number(self.answers_per_second)}{peak if more else ''}"
         yield "rows a second and core", f"{_number(self.rows_per_core)}"
         yield "cores", f"{self.cores}"
-        yield "memory", _bytes(self.memory)
+        yield "memory", size(self.memory)
         yield "tried on", f"{self.sample_rows:,} rows"
 
     def __str__(self) -> str:
@@ -202,7 +204,7 @@ def estimate(
         longer *= _on_spark(trial, growth)
     grown = float((more * here).sum() / max(here.sum(), 1e-12)) ** growth.rows * longer * _thinned(busiest, growth)
     held = max(step.state_rows for step in busiest.later) * grown
-    size = max(step.state_bytes for step in busiest.later) * grown
+    state = max(step.state_bytes for step in busiest.later) * grown
 
     power = 1 if growth.nearest else growth.answers
     increase = float(more[0]) if growth.nearest else _chances(more, power)
@@ -218,14 +220,14 @@ def estimate(
     cost = _cost([step for one in (busiest, *trial.others) for step in one.steps[1:]])(held)
     rate, top = float((more * usual).sum()), float((more * np.maximum(here, usual)).sum())
     asked = max(1, ceil(top * cost / _LOAD))
-    total = _FIXED[engine] + _EACH_CORE[engine] * asked + _COPIES[engine] * size
+    total = _FIXED[engine] + _EACH_CORE[engine] * asked + _COPIES[engine] * state
     return Plan(
         call,
         engine,
         rate,
         top,
         round(held),
-        round(size),
+        round(state),
         usual_answers,
         peak,
         1 / cost if cost else float("inf"),
@@ -234,7 +236,7 @@ def estimate(
         sum(sum(step.rows) for one in (busiest, *trial.others) for step in one.steps),
         trial.steady,
         tuple(_notes(trial, drawn)),
-        tuple(_refusals(asked, total, size, top, cost, memory, cores)),
+        tuple(_refusals(asked, total, state, top, cost, memory, cores)),
     )
 
 
@@ -252,10 +254,10 @@ def _notes(trial: Trial, longer: float) -> Iterator[str]:
 
 
 def _refusals(
-    asked: int, total: float, size: float, rate: float, cost: float, memory: float | None, cores: int | None
+    asked: int, total: float, state: float, rate: float, cost: float, memory: float | None, cores: int | None
 ) -> Iterator[str]:
     if memory is not None and total > memory:
-        yield f"it needs {_bytes(total)} of memory, of which {_bytes(size)} are state, and {_bytes(memory)} are there"
+        yield f"it needs {size(total)} of memory, of which {size(state)} are state, and {size(memory)} are there"
     if cores is not None and asked > cores:
         yield (
             f"it needs {asked} cores for {_number(rate)} rows a second at {_number(1 / cost)} a core and {_LOAD:.0%} "
@@ -342,11 +344,3 @@ def most_answers(mean: float, k: int) -> float:
 
 def _number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
-
-
-def _bytes(count: float) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}" if unit == "B" or count >= 100 else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.1f} TB"
