@@ -222,7 +222,8 @@ def _type(kind: Any) -> str:
         return f"Callable[[{', '.join(map(_type, taken))}], {_type(given)}]"
     parts = ["..." if part is ... else _type(part) for part in get_args(kind)]
     if origin in (Union, UnionType):
-        return " | ".join(dict.fromkeys(sorted(parts, key="None".__eq__)))
+        # In an order of their own: that of a union depends on which equal one was made first.
+        return " | ".join(sorted(set(parts), key=lambda part: (part == "None", part)))
     name = "None" if kind is type(None) else getattr(origin or kind, "__name__", str(kind))
     return f"{name}[{', '.join(parts)}]" if parts else name
 

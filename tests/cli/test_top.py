@@ -34,7 +34,6 @@ def written(folder: Path, count: int = 30) -> Path:
     progress = ProgressFile(file)
     for number in range(count):
         progress.add(batch(number))
-    progress.close()
     return file
 
 
@@ -78,14 +77,12 @@ def test_a_file_is_followed_as_it_grows_and_goes_on_in_a_new_one(
         torn.write('{"at": "2026-')
     assert following.look().count == 30
     assert file.with_name("c.progress.jsonl.1").exists()
-    progress.close()
 
 
 def test_what_cannot_be_written_does_not_stop_a_run(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     progress = ProgressFile(tmp_path / "file" / "c.progress.jsonl")
     progress.add(batch(0))
-    progress.close()
 
 
 def page_of(count: int) -> Page:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
 
 import pyarrow as pa
 
 from appulse.api.by_hand import Bare, ByHand
 from appulse.api.results import Framed, is_spark, remember
-from appulse.arguments import Count, OnReject, Probabilities, Probability, Seed, checked
+from appulse.arguments import OnReject, Probabilities, Probability, Seed, checked, whole
 from appulse.engines.fences.call import EmitFences, resolve_fences
 from appulse.engines.options import Options, options_of
 from appulse.errors import AppulseError, BadArgument
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from appulse.api.by_hand import Frames, Types
     from appulse.engines.fences.local import LocalFences
+
+_Draws: TypeAlias = Annotated[int, whole(1, 1_000)]
 
 
 @checked
@@ -105,7 +107,7 @@ def fence_advice(
     enter: Probabilities = (0.5, 0.7, 0.9, 0.95),
     leave: Probabilities = (0.5, 0.1, 0.01, 0.0001),
     tolerance: Duration = "1 minute",
-    draws: Count = 4,
+    draws: _Draws = 4,
     seed: Seed = 0,
 ) -> pa.Table:
     """How many false and missed events to expect of each choice of ``enter`` and ``leave`` of `fence_events`.

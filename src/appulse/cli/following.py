@@ -15,8 +15,6 @@ from urllib.request import urlopen
 from appulse.errors import BadArgument, JobError
 
 if TYPE_CHECKING:
-    from typing import TextIO
-
     from appulse.cli.progress import Batch
 
 __all__ = ["Endpoint", "ProgressFile", "Run", "Tail", "followed", "progress_file"]
@@ -39,7 +37,6 @@ class ProgressFile:
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
-        self._file: TextIO | None = None
 
     def add(self, batch: Batch) -> None:
         """Note a micro-batch; what cannot be written is left out, for the run is worth more."""
@@ -47,22 +44,13 @@ class ProgressFile:
             return
         line = json.dumps({"at": datetime.now(UTC).isoformat(timespec="milliseconds"), **batch.as_dict()})
         try:
-            if self._file is None:
-                self._path.parent.mkdir(parents=True, exist_ok=True)
-                self._file = self._path.open("a", encoding="utf-8")
-            if self._file.tell() > _MOST_BYTES:
-                self._file.close()
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            if self._path.exists() and self._path.stat().st_size > _MOST_BYTES:
                 self._path.replace(self._path.with_name(f"{self._path.name}.1"))
-                self._file = self._path.open("a", encoding="utf-8")
-            self._file.write(f"{line}\n")
-            self._file.flush()
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(f"{line}\n")
         except OSError:
             self._path = None
-
-    def close(self) -> None:
-        """Close the file."""
-        if self._file is not None:
-            self._file.close()
 
 
 @dataclass
