@@ -2,6 +2,8 @@
 """Write the figures of a benchmark into docs/performance.md, between the marks of its run, and some into README.md.
 
     python -m benchmarks.bulk --quick --json | python -m tools.figures
+    python -m benchmarks.micro_batches --quick --json | python -m tools.figures
+    python -m benchmarks.corrections --quick --json | python -m tools.figures
     python -m benchmarks.encounters --quick --json | python -m tools.figures
     python -m benchmarks.earth --quick --json | python -m tools.figures
     python -m benchmarks.association --quick --json | python -m tools.figures
@@ -71,6 +73,33 @@ RUNS = (
             "push_20_us": ("microseconds of a push of 20 rows", "≤ 300"),
             "pushes_per_second": ("pushes of one row a second, on one core", "≥ 5,000"),
             "push_p99_over_p50": ("the slowest push in a hundred / the median", "≤ 4"),
+        },
+    ),
+    Run(
+        "micro_batches",
+        "python -m benchmarks.micro_batches --quick --json",
+        {
+            "batch_fixed_of_empty": (
+                "time of our micro-batch of 2,000 rows, two sinks included / of an empty stateful query's",
+                "≤ 1.3",
+            ),
+            "batch_fixed_of_equijoin": ("the same / of Spark's own join of two streams by key", "reported"),
+            "batch_without_rejects_of_empty": ("the first without a sink for rejects", "reported"),
+            "batch_ms": ("milliseconds of our micro-batch", "reported"),
+            "pass_ms": ("milliseconds of one that only reads and writes", "reported"),
+        },
+    ),
+    Run(
+        "corrections",
+        "python -m benchmarks.corrections --quick --json",
+        {
+            "outliers_of_join": ("time of outliers / of the join with the same epsilon, worst of three", "≤ 1.5"),
+            "withdrawals_of_none": ("time with a tenth of the rows withdrawn / with none", "≤ 1.5"),
+            "vs_recompute": ("time of DuckDB joining the window again after each batch of corrections / ours", "≥ 20"),
+            "bursts_of_independent": ("time with existences that fail in runs / with independent ones", "≤ 3"),
+            "audit_cost": ("time with a thousandth of the pruned pairs audited / without", "≤ 1.05"),
+            "false_dismissals": ("audited pairs that were pruned wrongly", "0"),
+            "converges": ("share of random interleavings that end as a batch over the rows that stand", "1"),
         },
     ),
     Run(
