@@ -186,15 +186,15 @@ def _watched(address: str, process: psutil.Process, seconds: float) -> tuple[lis
     memory: list[int] = []
     clocks: list[Any] = []
     end, looked = time.time() + seconds - 3.0, 0.0
-    for arrived, told in _messages(address):
-        if told["type"] == "hello":
-            clocks = [job["clock"] for job in told["jobs"]]
-        elif clocks[told["job"]] is None:
+    for arrived, message in _messages(address):
+        if message["type"] == "hello":
+            clocks = [job["clock"] for job in message["jobs"]]
+        elif clocks[message["job"]] is None:
             break
         else:
-            zero, since, speed = clocks[told["job"]]
-            due = [since + (event["time"] * 1000 - zero) / 1000 / speed for event in told["events"]]
-            late += [(told["job"], arrived - one) for one in due if one > since + WARM]
+            zero, since, speed = clocks[message["job"]]
+            due = [since + (event["time"] * 1000 - zero) / 1000 / speed for event in message["events"]]
+            late += [(message["job"], arrived - one) for one in due if one > since + WARM]
         if arrived - looked > 1.0:
             looked = arrived
             if clocks and arrived > (clocks[0] or [0, arrived])[1] + WARM:

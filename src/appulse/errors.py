@@ -42,6 +42,7 @@ __all__ = [
     "StateLimit",
     "StorageError",
     "bad_rows",
+    "likely",
     "nearest",
     "tell_capped",
     "tell_exploding",
@@ -205,5 +206,10 @@ def bad_rows(count: int, first: Mapping[str, object]) -> BadInput:
 def nearest(wrong: str, known: Iterable[str]) -> str:
     """A hint such as ``" Did you mean 'epsilon'?"`` for a misspelt name, or the list of known names."""
     known = sorted(known)
+    return likely(wrong, known) or f" Known: {', '.join(known) or 'none'}."
+
+
+def likely(wrong: str, known: Iterable[str]) -> str:
+    """The hint alone, or nothing: for a message that lists what is known."""
     close = get_close_matches(wrong, known, n=1)
-    return f" Did you mean {close[0]!r}?" if close else f" Known: {', '.join(known) or 'none'}."
+    return f" Did you mean {close[0]!r}?" if close else ""

@@ -17,10 +17,10 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_explain_says_how_a_job_is_carried_out(job: Path) -> None:
-    told = call("explain", job)
-    assert told.exit_code == 0, told.output
-    assert "similarity_join into" in told.output
-    assert "window: rows at most" in told.output
+    result = call("explain", job)
+    assert result.exit_code == 0, result.output
+    assert "similarity_join into" in result.output
+    assert "window: rows at most" in result.output
     found = json.loads(call("explain", job, "--json", "--rows", 5).stdout)
     assert (found["call"], found["rows"]) == ("similarity_join", {"near": 5, "far": 5})
     assert list(found["streams"]) == ["near", "far"]
@@ -28,15 +28,15 @@ def test_explain_says_how_a_job_is_carried_out(job: Path) -> None:
 
 def test_explain_of_what_cannot_run_is_told(job: Path) -> None:
     wrong(job, 'path = "near"', 'path = "nowhere"')
-    told = call("explain", job)
-    assert (told.exit_code, "there are no files" in told.output) == (2, True)
+    result = call("explain", job)
+    assert (result.exit_code, "there are no files" in result.output) == (2, True)
 
 
 def test_validate_and_demo_as_json(job: Path) -> None:
     assert json.loads(call("validate", job, "--json").stdout) == {"job": str(job), "problems": [], "missing": []}
     wrong(job, "epsilon =", "epsilom =")
-    told = call("validate", job, "--json")
-    assert (told.exit_code, "epsilom" in str(json.loads(told.stdout)["problems"])) == (2, True)
+    result = call("validate", job, "--json")
+    assert (result.exit_code, "epsilom" in str(json.loads(result.stdout)["problems"])) == (2, True)
     assert [one["demo"] for one in json.loads(call("demo", "--json").stdout)] == ["weather", "aircraft"]
     assert "appulse demo aircraft" in call("demo").output
 
@@ -44,8 +44,8 @@ def test_validate_and_demo_as_json(job: Path) -> None:
 def test_match_and_discover_as_json(tmp_path: Path) -> None:
     (tmp_path / "rules.csv").write_text("query,condition\n1,x > 5\n")
     (tmp_path / "rows.csv").write_text("key,time,x,y\n" + "".join(f"{i},{i},{i},{2 * i}\n" for i in range(60)))
-    told = call("match", tmp_path / "rules.csv", tmp_path / "rows.csv", "--json")
-    assert {"query": 1, "key": 6}.items() <= json.loads(told.stdout.splitlines()[0]).items()
+    result = call("match", tmp_path / "rules.csv", tmp_path / "rows.csv", "--json")
+    assert {"query": 1, "key": 6}.items() <= json.loads(result.stdout.splitlines()[0]).items()
     rules = json.loads(call("discover", tmp_path / "rows.csv", "--columns", "x,y", "--json").stdout)
     assert {rule["dependent"] for rule in rules} == {"x", "y"}
 
@@ -58,6 +58,6 @@ def test_the_page_of_the_command_line_has_every_command_and_code() -> None:
 
 @pytest.mark.parametrize("command", [one.__name__ for one in EXAMPLES])
 def test_help_has_examples_and_no_colours_in_a_pipe(command: str) -> None:
-    told = call(command, "--help").output
-    assert "Examples:" in told
-    assert "\x1b[" not in told
+    shown = call(command, "--help").output
+    assert "Examples:" in shown
+    assert "\x1b[" not in shown

@@ -182,8 +182,8 @@ def test_commands_run_a_job_by_its_engine(tmp_path: Path) -> None:
     assert (ran.exit_code, "60 rows" in ran.stdout) == (0, True)
     served = CliRunner().invoke(app, ["serve", str(job.file), "--drain", "--json"])
     assert served.exit_code == 0
-    told = json.loads(served.stdout.splitlines()[0])
-    assert (told["job"], told["input_rows"]) == ("job", 60)
+    message = json.loads(served.stdout.splitlines()[0])
+    assert (message["job"], message["input_rows"]) == ("job", 60)
     refused = CliRunner().invoke(app, ["run", str(job.file), "--master", "local[2]"])
     assert (refused.exit_code, "--master is for Spark" in refused.stdout) == (2, True)
     job.file.write_text(job.file.read_text().replace('engine = "local"', 'engine = "spark"'))

@@ -21,9 +21,9 @@ PUBLIC = documented()
 def test_the_example_of_a_docstring_runs(name: str) -> None:
     made = doctest.DocTestFinder(recurse=False).find(PUBLIC[name], name, globs=dict(NAMES))
     runner = doctest.DocTestRunner(verbose=False, optionflags=doctest.NORMALIZE_WHITESPACE)
-    told: list[str] = []
+    printed: list[str] = []
     for one in made:
-        assert runner.run(one, out=told.append).failed == 0, "".join(told)
+        assert runner.run(one, out=printed.append).failed == 0, "".join(printed)
 
 
 def test_help_names_the_arguments_and_columns_of_a_join() -> None:

@@ -1,4 +1,4 @@
-"""The live page: what it is told of steps, who may see it, and what a browser makes of it."""
+"""The live page: what it shows of steps, who may see it, and what a browser makes of it."""
 
 from __future__ import annotations
 
@@ -61,11 +61,11 @@ def test_messages_are_bounded_and_plain() -> None:
     many = pa.table(
         {"query": ["q"] * 500, "key": [float("nan")] * 500, "time": pa.array([0] * 500, pa.timestamp("us", "UTC"))}
     )
-    told = shown.step({}, many, None)
-    assert len(told["events"]) == MOST_EVENTS
-    assert told["totals"]["answers"] == 500
-    json.dumps(told, allow_nan=False)
-    assert told["events"][0]["text"] == "nan matches q"
+    message = shown.step({}, many, None)
+    assert len(message["events"]) == MOST_EVENTS
+    assert message["totals"]["answers"] == 500
+    json.dumps(message, allow_nan=False)
+    assert message["events"][0]["text"] == "nan matches q"
 
 
 def test_fences_have_outlines_in_degrees_and_radii_in_metres() -> None:

@@ -32,7 +32,7 @@ def test_a_session_goes_without_until_both_are_there(found: Archives) -> None:
     found.java.touch()
     assert found.option == ""
     found.spark.touch()
-    assert found.option.startswith(f"-XX:SharedArchiveFile={found.java}:{found.spark} ")
+    assert found.option.startswith(f'"-XX:SharedArchiveFile={found.java}:{found.spark}" ')
 
 
 def test_every_java_has_its_own(found: Archives, tmp_path: Path) -> None:
@@ -51,6 +51,12 @@ def test_a_java_that_writes_none_is_an_error(
     with pytest.raises(SessionError, match=f"{said}.*start without"):
         class_archive.archive_classes()
     assert found.option == ""
+
+
+def test_a_path_that_java_would_cut_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "a:b"))
+    with pytest.raises(SessionError, match="cannot read archives"):
+        class_archive.archive_classes()
 
 
 def test_the_session_maps_what_the_set_up_archived(spark: SparkSession) -> None:

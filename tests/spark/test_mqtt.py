@@ -1,4 +1,4 @@
-"""Messages of a real broker, Mosquitto: none lost, none twice, whoever is killed; offsets that replay."""
+"""Messages of a real broker, Mosquitto: none lost, none twice, whichever side is killed; offsets that replay."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ import time
 from rich.console import Console
 
 from appulse.cli.console import errors_told
+from appulse.errors import SessionError
 
 __all__ = ["warm"]
 
@@ -25,5 +26,9 @@ def warm() -> None:
             from appulse.engines.spark.class_archive import archive_classes
 
             begun = time.perf_counter()
-            place = archive_classes()
+            try:
+                place = archive_classes()
+            except SessionError as problem:  # sessions start all the same
+                console.print(str(problem), soft_wrap=True, markup=False)
+                return
             console.print(f"classes of Spark archived in {time.perf_counter() - begun:.0f} s: {place}", soft_wrap=True)

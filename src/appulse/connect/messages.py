@@ -23,7 +23,7 @@ _MOST = 10_000
 
 
 class Messages:
-    """What a reader of MQTT has, as rows with a schema; what cannot be decoded is told apart."""
+    """What a reader of MQTT has, as rows with a schema; what cannot be decoded is kept apart."""
 
     def __init__(self, stream: str, reader: MqttReader, schema: pa.Schema, most: int | None) -> None:
         self._stream, self._reader, self._schema, self._most = stream, reader, schema, most or _MOST

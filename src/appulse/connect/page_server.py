@@ -47,10 +47,10 @@ class Feed:
         with self._lock:
             if not self._listeners:
                 return
-            told = _event(message)
+            event = _event(message)
             for one in list(self._listeners):
                 try:
-                    one.put_nowait(told)
+                    one.put_nowait(event)
                 except Full:
                     self._listeners.discard(one)
                     self._end(one)
@@ -67,12 +67,12 @@ class Feed:
             yield from first
             while True:
                 try:
-                    told = queue.get(timeout=_ALIVE)
+                    event = queue.get(timeout=_ALIVE)
                 except Empty:
-                    told = b": alive\n\n"
-                if told is None:
+                    event = b": alive\n\n"
+                if event is None:
                     return
-                yield told
+                yield event
         finally:
             with self._lock:
                 self._listeners.discard(queue)
@@ -195,8 +195,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _stream(self) -> None:
         self.close_connection = True
         try:
-            told = self.server.feed.listen()
-            first = next(told, b": nothing\n\n")
+            events = self.server.feed.listen()
+            first = next(events, b": nothing\n\n")
         except BadArgument as error:
             self._say(HTTPStatus.SERVICE_UNAVAILABLE, str(error).encode())
             return
@@ -207,7 +207,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         with suppress(OSError):  # the browser has gone
             self.wfile.write(first)
-            for message in told:
+            for message in events:
                 self.wfile.write(message)
 
     def log_message(self, *_: Any) -> None:

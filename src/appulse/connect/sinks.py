@@ -76,8 +76,8 @@ def _write_csv(rows: pa.Table, file: Any, header: bool) -> None:  # noqa: FBT001
 def _write_json(rows: pa.Table, file: Any, _: bool) -> None:  # noqa: FBT001 - one of three writers
     """Lines of JSON as Spark writes them: without nulls, times in ISO 8601."""
     for row in rows.to_pylist():
-        told = {name: value for name, value in row.items() if value is not None}
-        file.write(json.dumps(told, default=_as_text, ensure_ascii=False).encode() + b"\n")
+        known = {name: value for name, value in row.items() if value is not None}
+        file.write(json.dumps(known, default=_as_text, ensure_ascii=False).encode() + b"\n")
 
 
 def _as_text(value: Any) -> str:

@@ -237,7 +237,7 @@ class Receiver:
     # --- what is known already
 
     def _name_of(self, message: Message) -> bytes | None:
-        """What another delivery of a message has in common with it; None where nothing tells it apart."""
+        """What another delivery of a message has in common with it; None where there is nothing."""
         if self.broker.distinct == "none" or (self.broker.distinct == "redelivered" and not message.packet):
             return None
         packet = message.packet if self.broker.distinct == "redelivered" else 0

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from appulse.errors import BadArgument, NotBuilt, nearest
+from appulse.errors import BadArgument, NotBuilt, likely
 from appulse.model import structs, uncertainty
 from appulse.model.columns import is_text
 from appulse.model.encoding import Encoding, check_columns
@@ -150,7 +150,7 @@ def column_type(schema: pa.Schema, column: str, stream: str) -> pa.DataType:
     """The type of a stream's column; `BadArgument` if there is none."""
     if column not in schema.names:
         raise BadArgument(
-            f"Stream {stream!r} has no column {column!r}.{nearest(column, schema.names)} "
+            f"Stream {stream!r} has no column {column!r}.{likely(column, schema.names)} "
             f"It has: {', '.join(schema.names)}."
         )
     kind = schema.field(column).type

@@ -62,17 +62,17 @@ class Board:
         if time.monotonic() - at > _STATE_EVERY:
             state = resident.call.state()
             self._states[number] = time.monotonic(), state
-        told = self._shown[number].step(step.rows, step.answers, step.rejects, resident.call.counted(), state)
-        told |= {"type": "step", "job": number}
+        message = self._shown[number].step(step.rows, step.answers, step.rejects, resident.call.counted(), state)
+        message |= {"type": "step", "job": number}
         with self._lock:
             things = self._things[number]
-            for one in told["things"]:
+            for one in message["things"]:
                 things[one[0], one[1]] = one
             while len(things) > _MOST_THINGS:
                 del things[next(iter(things))]
-            self._events[number] = [*self._events[number], *told["events"]][-_MOST_EVENTS:]
-            self._last[number] = told
-        self.feed.publish(told)
+            self._events[number] = [*self._events[number], *message["events"]][-_MOST_EVENTS:]
+            self._last[number] = message
+        self.feed.publish(message)
 
     def _hellos(self) -> list[Any]:
         """What there is to know of each job.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
-from appulse.errors import BadArgument, nearest
+from appulse.errors import BadArgument, likely
 from appulse.model import geography, structs, uncertainty
 from appulse.model.columns import is_list, is_numeric, is_text
 from appulse.model.defects import no_rejects
@@ -166,8 +166,7 @@ def check_columns(encoding: Encoding, schema: pa.Schema) -> None:
     for column in encoding.columns():
         if column not in names:
             raise BadArgument(
-                f"Stream {encoding.name!r} has no column {column!r}.{nearest(column, names)}"
-                f" It has: {', '.join(names)}."
+                f"Stream {encoding.name!r} has no column {column!r}.{likely(column, names)} It has: {', '.join(names)}."
             )
         if names.count(column) > 1:
             raise BadArgument(f"Stream {encoding.name!r} has several columns {column!r}. Rename all but one.")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from appulse.errors import BadArgument, nearest
+from appulse.errors import BadArgument, likely
 from appulse.kernels.bins import bin_keys
 from appulse.model import defects as why
 from appulse.model.batch import SHARED, Batch
@@ -127,7 +127,7 @@ def check_reading_columns(encoding: ReadingsEncoding, schema: pa.Schema) -> None
     for column in encoding.columns():
         if column not in schema.names:
             raise BadArgument(
-                f"The readings have no column {column!r}.{nearest(column, schema.names)} "
+                f"The readings have no column {column!r}.{likely(column, schema.names)} "
                 f"They have: {', '.join(schema.names)}."
             )
         if schema.names.count(column) > 1:

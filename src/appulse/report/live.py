@@ -58,7 +58,7 @@ class Shown:
     @cached_property
     def hello(self) -> dict[str, Any]:
         """What a page has to know before the first step."""
-        told: dict[str, Any] = {
+        message: dict[str, Any] = {
             "name": self.name,
             "operator": self.operator.replace("_", " "),
             "streams": [stream.name for stream in self.streams],
@@ -66,7 +66,7 @@ class Shown:
             "fences": [] if self.fences is None else outlines_of(self.fences, earth=self.earth),
             "sensors": [] if self.sensors is None else self._sensors(*self.sensors),
         }
-        return told
+        return message
 
     def step(
         self,
@@ -87,7 +87,7 @@ class Shown:
         for name, count in (counted or {}).items():
             self._counted[name] = self._counted.get(name, 0) + count
         things = [one for stream in self.streams if stream.name in rows for one in self._things(stream, rows)]
-        told: dict[str, Any] = {
+        message: dict[str, Any] = {
             "things": things,
             "now": self._now(rows),
             "events": self._events(answers),
@@ -97,7 +97,7 @@ class Shown:
             "counted": self._counted,
             "state": dict(state or {}),
         }
-        return told
+        return message
 
     def _now(self, rows: Mapping[str, pa.Table]) -> Any:
         """The newest time of some rows, in milliseconds, and whether it is one of a clock; None without rows."""
@@ -134,30 +134,30 @@ class Shown:
         time = next((row[name] for name in _TIMES if row.get(name) is not None), None)
         if "closest_time" not in row and time is not None and time == row.get("left_time"):
             time = max(time, row.get("right_time") or time)  # of a pair the later row
-        told: dict[str, Any] = {"p": row.get("probability"), "time": time, "change": row.get("change")}
+        fields: dict[str, Any] = {"p": row.get("probability"), "time": time, "change": row.get("change")}
         if "left_key" in row:
             sides = [(row.get(f"{side}_stream"), row.get(f"{side}_key")) for side in ("left", "right")]
             numbers = [names.index(str(own)) if own in names else -1 for own, _ in sides]
             numbers = [min(i, len(names) - 1) if number < 0 else number for i, number in enumerate(numbers)]
             pairs = [(number, key) for number, (_, key) in zip(numbers, sides, strict=True) if key is not None]
-            told["things"] = [[number, str(key)] for number, key in pairs]
-            told["past"] = "closest_time" in row and row.get("change") != 1  # where they met, they are no more
-            told["text"] = " and ".join(str(key) for _, key in pairs)
+            fields["things"] = [[number, str(key)] for number, key in pairs]
+            fields["past"] = "closest_time" in row and row.get("change") != 1  # where they met, they are no more
+            fields["text"] = " and ".join(str(key) for _, key in pairs)
         elif "phenomenon" in row:
             hull = row.get("hull")
-            told |= {"region": row["phenomenon"], "hull": hull, "ends": row.get("event") in ("disappears", "merges")}
-            told["things"] = [[0, str(key)] for key in row.get("sensors") or []]
-            told["text"] = f"region {row['phenomenon']} {row.get('event', '')}, value {row.get('value')}"
+            fields |= {"region": row["phenomenon"], "hull": hull, "ends": row.get("event") in ("disappears", "merges")}
+            fields["things"] = [[0, str(key)] for key in row.get("sensors") or []]
+            fields["text"] = f"region {row['phenomenon']} {row.get('event', '')}, value {row.get('value')}"
         else:
             key = row.get("key")
-            told["things"] = [] if key is None else [[0, str(key)]]
-            told["fence"] = None if row.get("query") is None else str(row["query"])
+            fields["things"] = [] if key is None else [[0, str(key)]]
+            fields["fence"] = None if row.get("query") is None else str(row["query"])
             text = [key, row.get("event") or ("matches" if "query" in row else None), row.get("query")]
-            told["text"] = " ".join(str(part) for part in text if part is not None) or _all_of(row)
+            fields["text"] = " ".join(str(part) for part in text if part is not None) or _all_of(row)
         unit = " m" if self.earth else ""
         facts = [form.format(row[name], unit) for name, form in _FACTS if row.get(name) is not None]
-        told["facts"] = " · ".join(facts)
-        shown: dict[str, Any] = plain(told)
+        fields["facts"] = " · ".join(facts)
+        shown: dict[str, Any] = plain(fields)
         return shown
 
     @staticmethod

@@ -20,10 +20,10 @@
   const count = (value) => Number(value).toLocaleString("en", { maximumFractionDigits: value < 10 ? 1 : 0 });
   const job = () => jobs[shown];
 
-  function begin(told) {
+  function begin(message) {
     jobs.length = 0;
     $("job").replaceChildren();
-    for (const one of told.jobs) {
+    for (const one of message.jobs) {
       jobs.push({
         ...one, things: new Map(), marks: [], standing: new Map(), regions: new Map(), events: [], bad: [],
         box: [Infinity, Infinity, -Infinity, -Infinity], view: null, totals: { rows: 0, answers: 0, rejects: 0 },
@@ -49,10 +49,10 @@
     if (y > box[3]) box[3] = y;
   }
 
-  function step(told) {
-    const own = jobs[told.job];
+  function step(message) {
+    const own = jobs[message.job];
     if (!own) return;
-    for (const [stream, key, x, y, error] of told.things) {
+    for (const [stream, key, x, y, error] of message.things) {
       const id = `${stream} ${key}`;
       let thing = own.things.get(id);
       if (!thing) {
@@ -66,17 +66,17 @@
       thing.seen = performance.now();
       grow(own, x, y);
     }
-    for (const event of told.events) happen(own, event);
-    for (const bad of told.rejects) {
+    for (const event of message.events) happen(own, event);
+    for (const bad of message.rejects) {
       own.bad.unshift(`${bad.reason}: ${bad.stream} ${bad.key ?? ""} ${bad.detail}`);
       own.bad.length = Math.min(own.bad.length, 20);
     }
-    if (told.now) {
-      own.now = told.now;
-      if (own.clock) own.behind = Date.now() / 1000 - own.clock[1] - (told.now[0] - own.clock[0]) / (1000 * own.clock[2]);
+    if (message.now) {
+      own.now = message.now;
+      if (own.clock) own.behind = Date.now() / 1000 - own.clock[1] - (message.now[0] - own.clock[0]) / (1000 * own.clock[2]);
     }
-    Object.assign(own, { totals: told.totals, histogram: told.histogram, counted: told.counted, state: told.state });
-    own.rates.push([performance.now(), told.totals.rows, told.totals.answers]);
+    Object.assign(own, { totals: message.totals, histogram: message.histogram, counted: message.counted, state: message.state });
+    own.rates.push([performance.now(), message.totals.rows, message.totals.answers]);
     while (own.rates.length > 2 && own.rates[0][0] < performance.now() - 5000) own.rates.shift();
     dirty = true;
   }
@@ -355,11 +355,11 @@
   });
 
   const source = new EventSource("feed");
-  source.onmessage = (message) => {
-    const told = JSON.parse(message.data);
-    if (told.type === "hello") begin(told);
-    else if (told.type === "step") step(told);
-    else if (told.type === "end") $("state").textContent = told.text;
+  source.onmessage = (event) => {
+    const message = JSON.parse(event.data);
+    if (message.type === "hello") begin(message);
+    else if (message.type === "step") step(message);
+    else if (message.type === "end") $("state").textContent = message.text;
   };
   source.onerror = () => { $("state").textContent = "No connection: the job has ended, or begins anew. Trying again."; };
 })();

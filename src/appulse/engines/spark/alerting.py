@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the usual name of this mo
 
 from appulse.engines.alerts import NO_FILE, DeadLetters, Failure, Webhook, from_environment
 from appulse.engines.spark.messages import MESSAGE_ID, encoded
-from appulse.errors import BadArgument, nearest
+from appulse.errors import BadArgument, likely, nearest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -41,7 +41,7 @@ def _alert(given: Any, query: str, dead_letter: str | None, answers: T.StructTyp
         raise BadArgument(f"alerts= has {given!r}: give pairs such as ('webhook', {{'url': 'https://host/hook'}}).")
     kind, options = str(given[0]).lower(), dict(given[1])
     if kind not in _KINDS:
-        raise BadArgument(f"alerts= has the kind {given[0]!r}.{nearest(kind, _KINDS)} Known: {', '.join(_KINDS)}.")
+        raise BadArgument(f"alerts= has the kind {given[0]!r}.{likely(kind, _KINDS)} Known: {', '.join(_KINDS)}.")
     only = _only(options.pop("only", {}), answers)
     send = _to_webhook(options, dead_letter, query) if kind == "webhook" else _to_topic(options, dead_letter, query)
 

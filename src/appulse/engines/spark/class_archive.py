@@ -28,12 +28,15 @@ _PATIENCE = 300.0  # seconds
 def archive_classes() -> Path:
     """Run a small streaming query and archive the classes that it loads, unless that has been done.
 
-    Raises `SessionError` where Java writes no archive.
+    Raises `SessionError` where Java writes no archive, or does not take the one that it wrote: Java 21 refuses Spark's
+    class path, which names a jar twice.
     """
     java = find_java()
     found = Archives.of(java)
     if found.option:
         return found.spark
+    if ":" in str(found.java):
+        raise SessionError(f"Java cannot read archives of classes from {found.java.parent}. Sessions start without.")
     found.spark.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=found.spark.parent) as scratch:
         made = Archives(found.java, Path(scratch) / "spark.jsa")
@@ -41,6 +44,10 @@ def archive_classes() -> Path:
         _run([sys.executable, "-m", __name__, str(made.java), str(made.spark)])
         if not made.spark.exists():
             raise SessionError(f"Java wrote no archive of classes to {made.spark}. Sessions start without.")
+        try:
+            _run([sys.executable, "-m", __name__, str(made.java), str(made.spark)])
+        except SessionError:
+            raise SessionError(f"{java} does not take an archive of Spark's classes. Sessions start without.") from None
         made.spark.rename(found.spark)
     return found.spark
 
@@ -55,11 +62,13 @@ def _run(program: list[str]) -> None:
         raise SessionError(f"{program[0]} wrote no archive of classes ({said[-2:][0]}). Sessions start without.")
 
 
-def _load(base: str, out: str) -> None:
-    """Make a session, have it run a query, and end its JVM, which then writes the archive."""
-    options = [f"-XX:SharedArchiveFile={base}", f"-XX:ArchiveClassesAtExit={out}", *SILENT]
-    spark = session(1, **{JAVA_OPTIONS: " ".join(options)})
-    run_probe(spark)
+def _use(archives: Archives) -> None:
+    """Run a query in a session whose JVM writes the archive as it ends; with one that is there, only start it."""
+    there = archives.option
+    write = [f'"-XX:SharedArchiveFile={archives.java}"', f'"-XX:ArchiveClassesAtExit={archives.spark}"', *SILENT]
+    spark = session(1, **{JAVA_OPTIONS: f"{there} -Xshare:on" if there else " ".join(write)})
+    if not there:
+        run_probe(spark)
     gateway: Any = SparkContext._gateway  # noqa: SLF001 - there is no public way to end a JVM
     spark.stop()
     gateway.shutdown()
@@ -68,4 +77,4 @@ def _load(base: str, out: str) -> None:
 
 
 if __name__ == "__main__":
-    _load(*sys.argv[1:])
+    _use(Archives(*map(Path, sys.argv[1:])))

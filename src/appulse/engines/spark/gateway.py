@@ -64,7 +64,7 @@ class Archives:
         """The options of a JVM that takes them; empty where `appulse.engines.spark.class_archive` has not run."""
         if not (self.java.exists() and self.spark.exists()):
             return ""
-        return " ".join([f"-XX:SharedArchiveFile={self.java}:{self.spark}", *SILENT])
+        return " ".join([f'"-XX:SharedArchiveFile={self.java}:{self.spark}"', *SILENT])
 
 
 @contextmanager
