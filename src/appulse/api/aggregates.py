@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from appulse.api.by_hand import Bare, ByHand
-from appulse.api.results import Framed, is_spark, remember
+from appulse.api.calls import answers_of, settings_of
+from appulse.api.results import Framed
 from appulse.arguments import OnReject, checked
 from appulse.engines.aggregates.call import Aggregates
-from appulse.engines.options import Options, options_of
+from appulse.engines.options import Options
 from appulse.model.stream import Result
 from appulse.model.uncertainty import names
 from appulse.windows.definitions import GivenWindow
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from appulse.api.by_hand import Frames, Types
     from appulse.engines.aggregates.call import AggregateCall, LocalAggregate
@@ -65,28 +66,25 @@ def window_aggregate(
     >>> ap.window_aggregate(stream, {"port": "frequent50"}, window=10)["port_frequent50"].to_pylist()[-1]
     [{'value': 80.0, 'count': 1.5}]
     """
-    settings: dict[str, Any] = {
-        "window": window,
-        "distribution": distribution,
-        "single_valued": single_valued,
-        "on_reject": on_reject,
-        "options": options_of(options, "window_aggregate"),
-    }
-    if is_spark(stream.frame):
+    settings = settings_of("window_aggregate", locals())
+    streams = (stream,)
+
+    def on_spark() -> Any:
         from appulse.engines.aggregates.call import AggregateBucket, resolve_unseen
         from appulse.engines.spark.grouped import spark_grouped
 
         def resolve(streams: Sequence[Stream], schemas: Sequence[pa.Schema]) -> AggregateCall:
-            return resolve_unseen(streams[0], schemas[0], aggregates, **settings)
+            return resolve_unseen(streams[0], schemas[0], **settings)
 
-        return cast("Result", spark_grouped([stream], resolve, AggregateBucket, "aggregate", settings["options"]))
-    from appulse.engines.aggregates.call import resolve_aggregate, run_local
-    from appulse.engines.local import as_table
+        return spark_grouped(streams, resolve, AggregateBucket, "aggregate", settings["options"])
 
-    table = as_table(stream.frame)
-    call = resolve_aggregate(stream, table, aggregates, **settings)
-    result, rejected = run_local(call, table)
-    return cast("Result", remember(result, rejected, call))
+    return answers_of(streams, lambda tables: _engine(stream, tables[0], settings), on_spark)
+
+
+def _engine(stream: Stream, table: pa.Table, settings: Mapping[str, Any]) -> LocalAggregate:
+    from appulse.engines.aggregates.call import LocalAggregate, resolve_aggregate
+
+    return LocalAggregate(resolve_aggregate(stream, table, **settings))
 
 
 @checked
@@ -115,14 +113,7 @@ class WindowAggregate(ByHand["LocalAggregate"]):
         on_reject: OnReject = "collect",
         options: Options | None = None,
     ) -> None:
-        self._settings: dict[str, Any] = {
-            "aggregates": aggregates,
-            "window": window,
-            "distribution": distribution,
-            "single_valued": single_valued,
-            "on_reject": on_reject,
-            "options": options_of(options, "window_aggregate"),
-        }
+        self._settings = settings_of("window_aggregate", locals())
         super().__init__((stream,), "stream")
 
     def _may_start(self, held: Sequence[Frames], types: Types, *, ended: bool) -> bool:
@@ -130,14 +121,12 @@ class WindowAggregate(ByHand["LocalAggregate"]):
         return self._telling(held) is not None and super()._may_start(held, types, ended=ended)
 
     def _make(self, held: Sequence[Frames], types: Types) -> tuple[LocalAggregate, Types]:
-        from appulse.engines.aggregates.call import LocalAggregate, resolve_aggregate
-
         ((name, stream),) = self._streams.items()
         told, settings = self._telling(held), self._settings
         if told is None:  # the rows so far can only be rejects
             told = self._schema(name, held).empty_table()
             settings = settings | {"aggregates": {names(stream.value, 1)[0]: ("sum",)}}
-        return LocalAggregate(resolve_aggregate(stream, types[name].fit(told), **settings)), types
+        return _engine(stream, types[name].fit(told), settings), types
 
     def _checked(self, held: Sequence[Frames], types: Types) -> pa.Table:
         answers = super()._checked(held, types)

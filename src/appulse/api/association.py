@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
-from appulse.api.by_hand import Bare, ByHand, refuse_twice
-from appulse.api.results import Framed, is_spark, remember
+from appulse.api.by_hand import Bare, ByHand
+from appulse.api.calls import answers_of, schemas_of, settings_of
+from appulse.api.results import Framed
 from appulse.arguments import Count, OnReject, Positive, Probability, checked, number
 from appulse.engines.join.assign import AssignBy, AssignMethod, Blocks, resolve_assign
 from appulse.engines.join.call import How
 from appulse.engines.join.nearest import NearestBy, NearestHow, resolve_nearest
-from appulse.engines.options import Options, options_of
+from appulse.engines.options import Options
 from appulse.engines.thresholds import Epsilon, NearestMetric
-from appulse.errors import BadArgument
 from appulse.model.stream import Result
 from appulse.windows.definitions import GivenWindow
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from appulse.api.by_hand import Frames, Types
+    import pyarrow as pa
+
     from appulse.engines.join.assign import LocalAssign
     from appulse.engines.join.local import LocalJoin
+    from appulse.model.stream import Stream
 
 _AtLeast = Annotated[float, number(least=0.0, most=1.0)]
 
@@ -65,36 +67,23 @@ def nearest(
     >>> [(row["right_key"], round(row["distance"]), row["rank"]) for row in best.to_pylist()]
     [('Ryde', 3349, 1)]
     """
-    settings: dict[str, Any] = {
-        "k": k,
-        "epsilon": epsilon,
-        "window": window,
-        "by": by,
-        "probability": probability,
-        "how": how,
-        "metric": metric,
-        "on_reject": on_reject,
-        "options": options_of(options, "nearest"),
-    }
+    settings = settings_of("nearest", locals())
     streams = (left, right)
-    refuse_twice(streams)
-    spark = [is_spark(stream.frame) for stream in streams]
-    if all(spark):
+
+    def on_spark() -> Any:
         from appulse.engines.spark.join.nearest import spark_nearest
 
-        return cast("Result", spark_nearest(streams, settings))
-    if any(spark):
-        raise BadArgument(
-            "The call mixes Spark frames with others. Convert them: spark.createDataFrame(...) or .toArrow()."
-        )
-    from appulse.engines.join.local import LocalJoin
-    from appulse.engines.local import as_table
+        return spark_nearest(streams, settings)
 
-    tables = [as_table(stream.frame) for stream in streams]
-    call = resolve_nearest(streams, [table.schema for table in tables], **settings, whole=True)
-    engine = LocalJoin(call)
-    result = engine.answers(dict(zip(call.plan.streams, tables, strict=True)))
-    return cast("Result", remember(result, engine.rejects(), engine.observed()))
+    return answers_of(streams, lambda tables: _nearest(streams, schemas_of(tables), settings, whole=True), on_spark)
+
+
+def _nearest(
+    streams: Sequence[Stream], schemas: Sequence[pa.Schema], settings: Mapping[str, Any], *, whole: bool
+) -> LocalJoin:
+    from appulse.engines.join.local import LocalJoin
+
+    return LocalJoin(resolve_nearest(streams, schemas, **settings, whole=whole))
 
 
 @checked
@@ -127,25 +116,11 @@ class Nearest(ByHand["LocalJoin"]):
         on_reject: OnReject = "collect",
         options: Options | None = None,
     ) -> None:
-        self._settings: dict[str, Any] = {
-            "k": k,
-            "epsilon": epsilon,
-            "window": window,
-            "by": by,
-            "probability": probability,
-            "how": how,
-            "metric": metric,
-            "on_reject": on_reject,
-            "options": options_of(options, "nearest"),
-        }
+        self._settings = settings_of("nearest", locals())
         super().__init__((left, right), "left")
 
-    def _make(self, held: Sequence[Frames], types: Types) -> tuple[LocalJoin, Types]:
-        from appulse.engines.join.local import LocalJoin
-
-        schemas = [self._schema(name, held) for name in self._streams]
-        call = resolve_nearest(list(self._streams.values()), schemas, **self._settings, whole=False)
-        return LocalJoin(call), types
+    def _engine_of(self, streams: Sequence[Stream], schemas: Sequence[pa.Schema]) -> LocalJoin:
+        return _nearest(streams, schemas, self._settings, whole=False)
 
 
 @checked
@@ -189,36 +164,21 @@ def assign(
     >>> pairs.sort_by("left_key").select(["left_key", "right_key"]).to_pylist()
     [{'left_key': 1, 'right_key': 11}, {'left_key': 2, 'right_key': 12}]
     """
-    settings: dict[str, Any] = {
-        "epsilon": epsilon,
-        "probability": probability,
-        "window": window,
-        "by": by,
-        "method": method,
-        "density": density,
-        "how": how,
-        "on_reject": on_reject,
-        "options": options_of(options, "assign"),
-    }
+    settings = settings_of("assign", locals())
     streams = (left, right)
-    refuse_twice(streams)
-    spark = [is_spark(stream.frame) for stream in streams]
-    if all(spark):
+
+    def on_spark() -> Any:
         from appulse.engines.spark.join.assign import spark_assign
 
-        return cast("Result", spark_assign(streams, settings))
-    if any(spark):
-        raise BadArgument(
-            "The call mixes Spark frames with others. Convert them: spark.createDataFrame(...) or .toArrow()."
-        )
-    from appulse.engines.join.assign import LocalAssign
-    from appulse.engines.local import as_table
+        return spark_assign(streams, settings)
 
-    tables = [as_table(stream.frame) for stream in streams]
-    call = resolve_assign(streams, [table.schema for table in tables], **settings)
-    engine = LocalAssign(call)
-    result = engine.answers(dict(zip(call.plan.streams, tables, strict=True)))
-    return cast("Result", remember(result, engine.rejects(), engine.observed()))
+    return answers_of(streams, lambda tables: _assign(streams, schemas_of(tables), settings), on_spark)
+
+
+def _assign(streams: Sequence[Stream], schemas: Sequence[pa.Schema], settings: Mapping[str, Any]) -> LocalAssign:
+    from appulse.engines.join.assign import LocalAssign
+
+    return LocalAssign(resolve_assign(streams, schemas, **settings))
 
 
 @checked
@@ -252,21 +212,8 @@ class Assign(ByHand["LocalAssign"]):
         on_reject: OnReject = "collect",
         options: Options | None = None,
     ) -> None:
-        self._settings: dict[str, Any] = {
-            "epsilon": epsilon,
-            "probability": probability,
-            "window": window,
-            "by": by,
-            "method": method,
-            "density": density,
-            "how": how,
-            "on_reject": on_reject,
-            "options": options_of(options, "assign"),
-        }
+        self._settings = settings_of("assign", locals())
         super().__init__((left, right), "left")
 
-    def _make(self, held: Sequence[Frames], types: Types) -> tuple[LocalAssign, Types]:
-        from appulse.engines.join.assign import LocalAssign
-
-        schemas = [self._schema(name, held) for name in self._streams]
-        return LocalAssign(resolve_assign(list(self._streams.values()), schemas, **self._settings)), types
+    def _engine_of(self, streams: Sequence[Stream], schemas: Sequence[pa.Schema]) -> LocalAssign:
+        return _assign(streams, schemas, self._settings)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import replace
 from threading import Lock
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Self, TypeAlias, TypeVar
@@ -39,7 +38,7 @@ def _bare(stream: Any) -> Stream:
 Bare: TypeAlias = Annotated[Stream, Kind("a Stream. Describe the stream: ap.Stream(None, ...)", _bare)]
 
 
-class ByHand(ABC, Generic[Engine]):
+class ByHand(Generic[Engine]):
     """A call without Spark, push by push.
 
     The types of keys, times and partitions are those of the first push that has some. Until every stream has them
@@ -175,9 +174,14 @@ class ByHand(ABC, Generic[Engine]):
 
         return Explanation.of(engine.call, None)
 
-    @abstractmethod
     def _make(self, held: Sequence[Frames], types: Types) -> tuple[Engine, Types]:
         """The engine for pushes such as these, and the types that are settled with it."""
+        schemas = [self._schema(name, held) for name in self._streams]
+        return self._engine_of(list(self._streams.values()), schemas), types
+
+    def _engine_of(self, streams: Sequence[Stream], schemas: Sequence[pa.Schema]) -> Engine:
+        """The engine for streams with these columns."""
+        raise NotImplementedError
 
     def _feed(self, engine: Any, tables: Frames) -> pa.Table:
         """The answers of a push."""

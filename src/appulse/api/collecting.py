@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from appulse.api.by_hand import Bare, ByHand
-from appulse.api.results import Framed, is_spark, remember
+from appulse.api.calls import answers_of, settings_of
+from appulse.api.results import Framed
 from appulse.arguments import OnReject, checked
 from appulse.engines.collecting.call import resolve_collect
-from appulse.engines.options import Options, options_of
+from appulse.engines.options import Options
 from appulse.model.stream import Result
 from appulse.model.times import Duration
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from appulse.api.by_hand import Frames, Types
+    import pyarrow as pa
+
     from appulse.engines.collecting.call import LocalCollect
+    from appulse.model.stream import Stream
 
 
 @checked
@@ -46,31 +49,29 @@ def collect_samples(
     >>> rows.select(["key", "time", "samples", "weights"]).to_pylist()
     [{'key': 'a', 'time': 4, 'samples': [0.0, 2.0], 'weights': [0.5, 0.5]}]
     """
-    settings: dict[str, Any] = {
-        "every": every,
-        "on_reject": on_reject,
-        "options": options_of(options, "collect_samples"),
-    }
-    if is_spark(stream.frame):
+    settings = settings_of("collect_samples", locals())
+    streams = (stream,)
+
+    def on_spark() -> Any:
         from appulse.engines.collecting.call import CollectBucket
         from appulse.engines.spark.grouped import spark_grouped
 
-        result = spark_grouped(
-            [stream],
+        return spark_grouped(
+            streams,
             lambda streams, schemas: resolve_collect(streams[0], schemas[0], **settings),
             CollectBucket,
             "collect",
             settings["options"],
             by_key=True,
         )
-        return cast("Result", result)
-    from appulse.engines.collecting.call import LocalCollect
-    from appulse.engines.local import as_table
 
-    table = as_table(stream.frame)
-    engine = LocalCollect(resolve_collect(stream, table.schema, **settings))
-    found = engine.answers({engine.call.encodings[0].name: table})
-    return cast("Result", remember(found, engine.rejects(), engine.call))
+    return answers_of(streams, lambda tables: _engine(stream, tables[0].schema, settings), on_spark)
+
+
+def _engine(stream: Stream, schema: pa.Schema, settings: Mapping[str, Any]) -> LocalCollect:
+    from appulse.engines.collecting.call import LocalCollect
+
+    return LocalCollect(resolve_collect(stream, schema, **settings))
 
 
 @checked
@@ -89,15 +90,8 @@ class SampleCollector(ByHand["LocalCollect"]):
     def __init__(
         self, stream: Bare, *, every: Duration, on_reject: OnReject = "collect", options: Options | None = None
     ) -> None:
-        self._settings: dict[str, Any] = {
-            "every": every,
-            "on_reject": on_reject,
-            "options": options_of(options, "collect_samples"),
-        }
+        self._settings = settings_of("collect_samples", locals())
         super().__init__([stream], "stream")
 
-    def _make(self, held: Sequence[Frames], types: Types) -> tuple[LocalCollect, Types]:
-        from appulse.engines.collecting.call import LocalCollect
-
-        (name,) = self._streams
-        return LocalCollect(resolve_collect(self._streams[name], self._schema(name, held), **self._settings)), types
+    def _engine_of(self, streams: Sequence[Stream], schemas: Sequence[pa.Schema]) -> LocalCollect:
+        return _engine(streams[0], schemas[0], self._settings)

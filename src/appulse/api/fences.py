@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import pyarrow as pa
 
 from appulse.api.by_hand import Bare, ByHand
-from appulse.api.results import Framed, is_spark, remember
+from appulse.api.calls import answers_of, settings_of
+from appulse.api.results import Framed, is_spark
 from appulse.arguments import OnReject, Probabilities, Probability, Seed, checked, whole
 from appulse.engines.fences.call import EmitFences, resolve_fences
 from appulse.engines.options import Options, options_of
@@ -75,28 +76,20 @@ def fence_events(
     >>> ap.fence_events(stream, fences, enter=0.9, leave=0.1).select(["event", "time"]).to_pylist()
     [{'event': 'enter', 'time': 20}, {'event': 'exit', 'time': 30}]
     """
-    from appulse.engines.local import as_table
+    settings = settings_of("fence_events", locals())
+    regions = fences if is_spark(stream.frame) and is_spark(fences) else _regions(fences)
 
-    settings: dict[str, Any] = {
-        "enter": enter,
-        "leave": leave,
-        "dwell": dwell,
-        "crossing": crossing,
-        "emit": emit,
-        "on_reject": on_reject,
-        "options": options_of(options, "fence_events"),
-    }
-    if is_spark(stream.frame):
+    def on_spark() -> Any:
         from appulse.engines.spark.fences import spark_fences
 
-        return cast("Result", spark_fences(stream, fences if is_spark(fences) else _regions(fences), settings))
-    regions = _regions(fences)
-    from appulse.engines.fences.local import LocalFences
+        return spark_fences(stream, regions, settings)
 
-    table = as_table(stream.frame)
-    engine = LocalFences(resolve_fences(stream, table.schema, regions, **settings))
-    result = engine.answers({engine.call.encodings[0].name: table})
-    return cast("Result", remember(result, engine.rejects(), engine.call))
+    def in_process(tables: list[pa.Table]) -> LocalFences:
+        from appulse.engines.fences.local import LocalFences
+
+        return LocalFences(resolve_fences(stream, tables[0].schema, regions, **settings))
+
+    return answers_of((stream,), in_process, on_spark)
 
 
 @checked
@@ -173,16 +166,8 @@ class FenceEvents(ByHand["LocalFences"]):
         on_reject: OnReject = "collect",
         options: Options | None = None,
     ) -> None:
+        self._settings = settings_of("fence_events", locals())
         self._fences = _regions(fences)
-        self._settings: dict[str, Any] = {
-            "enter": enter,
-            "leave": leave,
-            "dwell": dwell,
-            "crossing": crossing,
-            "emit": emit,
-            "on_reject": on_reject,
-            "options": options_of(options, "fence_events"),
-        }
         self._waiting: list[pa.Table] = []
         super().__init__([stream], "stream")
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 
 from appulse.api.by_hand import Bare, ByHand, fitted, refuse_twice
-from appulse.api.results import Described, Framed, is_spark, remember
+from appulse.api.calls import answers_of, schemas_of, settings_of
+from appulse.api.results import Described, Framed
 from appulse.arguments import Name, OnReject, Positive, Probability, checked
 from appulse.engines.encounters.joining import moves, resolve_moving
 from appulse.engines.imputing import Imputers
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from appulse.api.by_hand import Frames, Types
+    from appulse.engines.encounters.bucket import LocalEncounters
     from appulse.engines.encounters.joining import MovingJoinCall
     from appulse.engines.join.local import LocalJoin
 
@@ -108,44 +110,15 @@ def similarity_join(
     >>> ap.similarity_join(left, right, epsilon=50, metric="manhattan", probability=1, window=0).num_rows
     0
     """
+    settings = settings_of("similarity_join", locals())
     if right is left:
         if more:
             refuse_twice((left, right, *more))
         if how != "inner":
             raise BadArgument(f"how={how!r} is of two streams, and this is one twice. Leave it out.")
-        return self_join(
-            left,
-            epsilon=epsilon,
-            probability=probability,
-            window=window,
-            emit=emit,
-            probabilities=probabilities,
-            values=values,
-            on_reject=on_reject,
-            options=options,
-            imputer=imputer,
-            metric=metric,
-            scale=scale,
-        )
-    return _join(
-        (left, right, *more),
-        epsilon=epsilon,
-        probability=probability,
-        window=window,
-        self_join=False,
-        different=None,
-        on_reject=on_reject,
-        options=options,
-        emit=emit,
-        probabilities=probabilities,
-        values=values,
-        imputer=imputer,
-        how=how,
-        likelihood=likelihood,
-        density=density,
-        metric=metric,
-        scale=scale,
-    )
+        del settings["how"], settings["likelihood"], settings["density"]
+        return self_join(left, **settings)
+    return _join((left, right, *more), settings | {"self_join": False, "different": None})
 
 
 @checked
@@ -176,22 +149,7 @@ def self_join(
     >>> [(p["left_key"], p["right_key"], round(p["probability"], 3)) for p in pairs.to_pylist()]
     [(1, 3, 0.983)]
     """
-    return _join(
-        (stream,),
-        epsilon=epsilon,
-        probability=probability,
-        window=window,
-        self_join=True,
-        different=different,
-        on_reject=on_reject,
-        options=options,
-        emit=emit,
-        probabilities=probabilities,
-        values=values,
-        imputer=imputer,
-        metric=metric,
-        scale=scale,
-    )
+    return _join((stream,), settings_of("self_join", locals()) | {"self_join": True})
 
 
 @checked
@@ -231,23 +189,7 @@ class SimilarityJoin(ByHand["LocalJoin"]):
         metric: Metric = "euclidean",
         scale: Scale | None = None,
     ) -> None:
-        self._settings: dict[str, Any] = {
-            "epsilon": epsilon,
-            "probability": probability,
-            "window": window,
-            "different": different,
-            "how": how,
-            "likelihood": likelihood,
-            "density": density,
-            "emit": emit,
-            "probabilities": probabilities,
-            "values": values,
-            "on_reject": on_reject,
-            "options": options_of(options, "similarity_join"),
-            "imputer": imputer,
-            "metric": metric,
-            "scale": scale,
-        }
+        self._settings = settings_of("similarity_join", locals())
         super().__init__(streams, "left")
         self._moves = moves(list(self._streams.values()))
         check_how(how, list(self._streams), emit=emit, values=values)
@@ -402,51 +344,44 @@ def explain_pair(
     return text
 
 
-def _join(streams: tuple[Stream[Result], ...], *, options: Options | None, **settings: Any) -> Result:
+def _join(streams: tuple[Stream[Result], ...], settings: dict[str, Any]) -> Result:
     refuse_twice(streams)
     stream_names(streams, self_join=settings["self_join"])
-    options = options_of(options, "self_join" if settings["self_join"] else "similarity_join")
-    spark = [is_spark(stream.frame) for stream in streams]
-    if moves(streams) and (all(spark) or not any(spark)):
-        return _join_moving(streams, all(spark), settings | {"options": options})
-    if all(spark):
+    if moves(streams):
+        return _join_moving(streams, settings)
+
+    def on_spark() -> Any:
         from appulse.engines.spark.join.call import spark_join
 
-        return cast("Result", spark_join(streams, options=options, **settings))
-    if any(spark):
-        raise BadArgument(
-            "The call mixes Spark frames with others. Convert them: spark.createDataFrame(...) or .toArrow()."
-        )
-    from appulse.engines.join.local import LocalJoin
-    from appulse.engines.local import as_table
+        return spark_join(streams, **settings)
 
-    tables = [as_table(stream.frame) for stream in streams]
-    if settings["imputer"] is not None:
+    def in_process(tables: list[pa.Table]) -> LocalJoin:
         from appulse.engines.imputing import all_chosen
+        from appulse.engines.join.local import LocalJoin
 
-        settings["imputer"] = all_chosen(settings["imputer"], streams, tables, self_join=settings["self_join"])
-    call = resolve(streams, [table.schema for table in tables], options=options, **settings)
-    engine = LocalJoin(call)
-    result = engine.answers(dict(zip(call.plan.streams, tables, strict=True)))
-    return cast("Result", remember(result, engine.rejects(), engine.observed()))
+        asked = settings
+        if settings["imputer"] is not None:
+            chosen = all_chosen(settings["imputer"], streams, tables, self_join=settings["self_join"])
+            asked = settings | {"imputer": chosen}
+        return LocalJoin(resolve(streams, schemas_of(tables), **asked))
+
+    return answers_of(streams, in_process, on_spark)
 
 
-def _join_moving(streams: tuple[Stream[Result], ...], spark: bool, settings: dict[str, Any]) -> Result:  # noqa: FBT001
+def _join_moving(streams: tuple[Stream[Result], ...], settings: dict[str, Any]) -> Result:
     """Rows at one instant, by the legs of their things."""
 
     def resolve_call(streams: Sequence[Stream], schemas: Sequence[pa.Schema]) -> MovingJoinCall:
         return resolve_moving(streams, schemas, **settings)
 
-    if spark:
+    def on_spark() -> Any:
         from appulse.engines.spark.encounters.call import spark_legs
 
-        return cast("Result", spark_legs(streams, resolve_call, settings["options"]))
-    from appulse.engines.encounters.bucket import LocalEncounters
-    from appulse.engines.local import as_table
+        return spark_legs(streams, resolve_call, settings["options"])
 
-    tables = [as_table(stream.frame) for stream in streams]
-    call = resolve_call(streams, [table.schema for table in tables])
-    engine = LocalEncounters(call)
-    names = [encoding.name for encoding in call.encodings]
-    result = engine.answers(dict(zip(names, tables, strict=True)))
-    return cast("Result", remember(result, engine.rejects(), call))
+    def in_process(tables: list[pa.Table]) -> LocalEncounters:
+        from appulse.engines.encounters.bucket import LocalEncounters
+
+        return LocalEncounters(resolve_call(streams, schemas_of(tables)))
+
+    return answers_of(streams, in_process, on_spark)

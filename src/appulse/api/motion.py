@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from appulse.api.by_hand import Bare, ByHand, refuse_twice
-from appulse.api.results import Framed, is_spark, remember
+from appulse.api.by_hand import Bare, ByHand
+from appulse.api.calls import answers_of, schemas_of, settings_of
+from appulse.api.results import Framed
 from appulse.arguments import OnReject, Probability, checked
 from appulse.engines.encounters.call import EmitEncounters, resolve_encounters
-from appulse.engines.options import Options, options_of
+from appulse.engines.options import Options
 from appulse.engines.thresholds import Epsilon
 from appulse.errors import BadArgument
 from appulse.model.stream import Result
 from appulse.model.times import Duration
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from appulse.api.by_hand import Frames, Types
+    import pyarrow as pa
+
     from appulse.engines.encounters.bucket import LocalEncounters
+    from appulse.model.stream import Stream
 
 
 @checked
@@ -65,35 +68,21 @@ def encounters(
     >>> {name: round(met[name][0].as_py(), 2) for name in ("closest_distance", "seconds_within", "probability")}
     {'closest_distance': 30.0, 'seconds_within': 3.75, 'probability': 0.92}
     """
-    settings: dict[str, Any] = {
-        "epsilon": epsilon,
-        "probability": probability,
-        "gap": gap,
-        "min_seconds": min_seconds,
-        "emit": emit,
-        "on_reject": on_reject,
-        "options": options_of(options, "encounters"),
-    }
+    settings = settings_of("encounters", locals())
     streams = (left,) if right is None else (left, right)
-    refuse_twice(streams)
-    spark = [is_spark(stream.frame) for stream in streams]
-    if all(spark):
+
+    def on_spark() -> Any:
         from appulse.engines.spark.encounters.call import spark_encounters
 
-        return cast("Result", spark_encounters(streams, settings))
-    if any(spark):
-        raise BadArgument(
-            "The call mixes Spark frames with others. Convert them: spark.createDataFrame(...) or .toArrow()."
-        )
-    from appulse.engines.encounters.bucket import LocalEncounters
-    from appulse.engines.local import as_table
+        return spark_encounters(streams, settings)
 
-    tables = [as_table(stream.frame) for stream in streams]
-    call = resolve_encounters(streams, [table.schema for table in tables], **settings)
-    engine = LocalEncounters(call)
-    names = [encoding.name for encoding in call.encodings]
-    result = engine.answers(dict(zip(names, tables, strict=True)))
-    return cast("Result", remember(result, engine.rejects(), call))
+    return answers_of(streams, lambda tables: _engine(streams, schemas_of(tables), settings), on_spark)
+
+
+def _engine(streams: Sequence[Stream], schemas: Sequence[pa.Schema], settings: Mapping[str, Any]) -> LocalEncounters:
+    from appulse.engines.encounters.bucket import LocalEncounters
+
+    return LocalEncounters(resolve_encounters(streams, schemas, **settings))
 
 
 @checked
@@ -124,19 +113,8 @@ class Encounters(ByHand["LocalEncounters"]):
     ) -> None:
         if len(streams) > 2:
             raise BadArgument(f"Encounters() got {len(streams)} streams. Give one, or two.")
-        self._settings: dict[str, Any] = {
-            "epsilon": epsilon,
-            "probability": probability,
-            "gap": gap,
-            "min_seconds": min_seconds,
-            "emit": emit,
-            "on_reject": on_reject,
-            "options": options_of(options, "encounters"),
-        }
+        self._settings = settings_of("encounters", locals())
         super().__init__(streams, "left")
 
-    def _make(self, held: Sequence[Frames], types: Types) -> tuple[LocalEncounters, Types]:
-        from appulse.engines.encounters.bucket import LocalEncounters
-
-        schemas = [self._schema(name, held) for name in self._streams]
-        return LocalEncounters(resolve_encounters(list(self._streams.values()), schemas, **self._settings)), types
+    def _engine_of(self, streams: Sequence[Stream], schemas: Sequence[pa.Schema]) -> LocalEncounters:
+        return _engine(streams, schemas, self._settings)

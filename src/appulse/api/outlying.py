@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from appulse.api.by_hand import Bare, ByHand, refuse_twice
-from appulse.api.results import Framed, is_spark, remember
+from appulse.api.by_hand import Bare, ByHand
+from appulse.api.calls import answers_of, schemas_of, settings_of
+from appulse.api.results import Framed
 from appulse.arguments import Count, OnReject, Probability, checked
 from appulse.engines.join.outliers import resolve_outliers
-from appulse.engines.options import Options, options_of
+from appulse.engines.options import Options
 from appulse.engines.thresholds import Epsilon
 from appulse.errors import BadArgument
 from appulse.model.stream import Result
 from appulse.windows.definitions import GivenWindow
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from appulse.api.by_hand import Frames, Types
+    import pyarrow as pa
+
     from appulse.engines.join.local import LocalJoin
+    from appulse.model.stream import Stream
 
 
 @checked
@@ -54,33 +57,21 @@ def outliers(
     >>> ap.outliers(stream, epsilon=2, fewer_than=1, probability=0.9, window="1 minute")["key"].to_pylist()
     [3]
     """
-    settings: dict[str, Any] = {
-        "epsilon": epsilon,
-        "fewer_than": fewer_than,
-        "probability": probability,
-        "window": window,
-        "on_reject": on_reject,
-        "options": options_of(options, "outliers"),
-    }
+    settings = settings_of("outliers", locals())
     streams = (stream,) if reference is None else (stream, reference)
-    refuse_twice(streams)
-    spark = [is_spark(one.frame) for one in streams]
-    if all(spark):
+
+    def on_spark() -> Any:
         from appulse.engines.spark.join.call import spark_join
 
-        return cast("Result", spark_join(streams, resolved=resolve_outliers, **settings))
-    if any(spark):
-        raise BadArgument(
-            "The call mixes Spark frames with others. Convert them: spark.createDataFrame(...) or .toArrow()."
-        )
-    from appulse.engines.join.local import LocalJoin
-    from appulse.engines.local import as_table
+        return spark_join(streams, resolved=resolve_outliers, **settings)
 
-    tables = [as_table(one.frame) for one in streams]
-    call = resolve_outliers(streams, [table.schema for table in tables], **settings, tiled=False)
-    engine = LocalJoin(call)
-    result = engine.answers(dict(zip(call.plan.streams, tables, strict=True)))
-    return cast("Result", remember(result, engine.rejects(), engine.observed()))
+    return answers_of(streams, lambda tables: _engine(streams, schemas_of(tables), settings), on_spark)
+
+
+def _engine(streams: Sequence[Stream], schemas: Sequence[pa.Schema], settings: Mapping[str, Any]) -> LocalJoin:
+    from appulse.engines.join.local import LocalJoin
+
+    return LocalJoin(resolve_outliers(streams, schemas, **settings, tiled=False))
 
 
 @checked
@@ -109,18 +100,8 @@ class Outliers(ByHand["LocalJoin"]):
     ) -> None:
         if len(streams) > 2:
             raise BadArgument(f"Outliers() got {len(streams)} streams. Give one, or one and a reference.")
-        self._settings: dict[str, Any] = {
-            "epsilon": epsilon,
-            "fewer_than": fewer_than,
-            "probability": probability,
-            "window": window,
-            "on_reject": on_reject,
-            "options": options_of(options, "outliers"),
-        }
+        self._settings = settings_of("outliers", locals())
         super().__init__(streams, "left")
 
-    def _make(self, held: Sequence[Frames], types: Types) -> tuple[LocalJoin, Types]:
-        from appulse.engines.join.local import LocalJoin
-
-        schemas = [self._schema(name, held) for name in self._streams]
-        return LocalJoin(resolve_outliers(list(self._streams.values()), schemas, **self._settings, tiled=False)), types
+    def _engine_of(self, streams: Sequence[Stream], schemas: Sequence[pa.Schema]) -> LocalJoin:
+        return _engine(streams, schemas, self._settings)

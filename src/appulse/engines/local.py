@@ -78,6 +78,10 @@ class Local(Generic[R]):
         """What the last step counted: candidates, and which test decided about them."""
         return dict(self.bucket.counts)
 
+    def observed(self) -> Call[R]:
+        """The call, with what it did so far where that is known."""
+        return self.call
+
     def _admit(self, tables: Mapping[str, pa.Table]) -> None:
         """Take in rows; nothing is kept before all of it is known to be good."""
         call = self.call

@@ -1,0 +1,56 @@
+"""What calls of the front door share: their arguments by name, and one way to Spark or to this process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from appulse.api.by_hand import refuse_twice
+from appulse.api.results import is_spark, remember
+from appulse.engines.options import options_of
+from appulse.errors import BadArgument
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from appulse.engines.local import Local
+    from appulse.model.stream import Result, Stream
+
+# Arguments that are the streams of a call, and what else a method knows.
+_NO_SETTINGS = {"left", "right", "more", "stream", "streams", "reference", "readings", "fences", "self", "__class__"}
+
+
+def settings_of(call: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a call beside its streams, its options checked; ``arguments`` are all of them, by name."""
+    settings = {name: value for name, value in arguments.items() if name not in _NO_SETTINGS}
+    return settings | {"options": options_of(settings["options"], call)}
+
+
+def answers_of(
+    streams: Sequence[Stream[Result]], in_process: Callable[[list[pa.Table]], Local[Any]], on_spark: Callable[[], Any]
+) -> Result:
+    """The answers of a call: those that ``on_spark`` gives, if frames are Spark's, else those of an engine.
+
+    ``in_process`` makes the engine from the tables of the streams.
+    """
+    refuse_twice(streams)
+    spark = [is_spark(stream.frame) for stream in streams]
+    if all(spark):
+        return cast("Result", on_spark())
+    if any(spark):
+        raise BadArgument(
+            "The call mixes Spark frames with others. Convert them: spark.createDataFrame(...) or .toArrow()."
+        )
+    from appulse.engines.local import as_table
+
+    tables = [as_table(stream.frame) for stream in streams]
+    engine = in_process(tables)
+    names = [encoding.name for encoding in engine.call.encodings]
+    result = engine.answers(dict(zip(names, tables, strict=True)))
+    return cast("Result", remember(result, engine.rejects(), engine.observed()))
+
+
+def schemas_of(tables: Sequence[pa.Table]) -> list[pa.Schema]:
+    """The columns of tables."""
+    return [table.schema for table in tables]
