@@ -19,8 +19,6 @@ from appulse.engines.multi_queries.call import resolve_window_queries
 from appulse.engines.options import USED_BY
 from appulse.engines.queries import call as query_engine
 from appulse.engines.queries.call import resolve_queries
-from appulse.engines.sensors.call import resolve_sensors
-from appulse.engines.sensors.phenomena import resolve_phenomena
 from appulse.model.degrees import degrees_hint, named_as_degrees
 from appulse.operators import output, pairs
 from tests.helpers import hands, query_strategies, sensing, strategies
@@ -258,9 +256,9 @@ def test_no_option_is_part_of_a_fingerprint() -> None:
     two = [_stream("a"), _stream("b")]
     made: dict[str, Callable[[ap.Options], Any]] = {
         "self_join": lambda o: resolve([_stream()], [schema], **joined, options=o),
-        "sensor_join": lambda o: resolve_sensors(schema, **_SENSED, options=o),
-        "phenomena": lambda o: resolve_phenomena(
-            schema, sensor="s", time="t", value="v", strength=1, span=1, options=o
+        "sensor_join": lambda o: sensing.resolved_sensors(schema.empty_table(), **_SENSED, options=o),
+        "phenomena": lambda o: sensing.resolved_phenomena(
+            schema.empty_table(), sensor="s", time="t", value="v", strength=1, span=1, options=o
         ),
         "window_aggregate": lambda o: resolve_aggregate(
             _stream(), _TABLE, {"v": "sum"}, window=FOREVER, **aggregate, options=o

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import appulse as ap
+from appulse.engines.sensors.call import SensorCall, SensorsAsked, resolve_sensors
+from appulse.engines.sensors.phenomena import PhenomenaAsked, PhenomenaCall, resolve_phenomena
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _OF_STREAMS = ("key", "time", "value", "partition_by", "lateness", "ahead", "unit", "name", "carry")
 
@@ -32,3 +37,15 @@ def by_hand(make: Any, **arguments: Any) -> Any:
     """`appulse.SensorJoin` or `appulse.Phenomena`."""
     stream, others = split(None, arguments)
     return make(stream, **others)
+
+
+def resolved_sensors(table: pa.Table, **arguments: Any) -> SensorCall:
+    """A checked sensor join of a table."""
+    stream, others = split(table, arguments)
+    return resolve_sensors(stream, table.schema, SensorsAsked(**others))
+
+
+def resolved_phenomena(table: pa.Table, **arguments: Any) -> PhenomenaCall:
+    """Checked phenomena of a table."""
+    stream, others = split(table, arguments)
+    return resolve_phenomena(stream, table.schema, PhenomenaAsked(**others))

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from scipy.spatial import ConvexHull
 
 import appulse as ap
-from appulse.engines.sensors.phenomena import resolve_phenomena
 from appulse.engines.spark.sensors.routing import GroupRouting
 from appulse.engines.spark.tiles import TilePlan
 from appulse.operators import phenomena as operator
@@ -153,7 +152,7 @@ def check_stage(data: st.DataObject, case: Case) -> None:
     emit = data.draw(st.sampled_from(("events", "regions")))
     by = data.draw(st.sampled_from(({}, {}, {"similar": "slope", "over": 5})))
     settings_ = case.arguments() | by | {"partition_by": ("room",), "emit": emit}
-    call = resolve_phenomena(case.table.schema, **settings_, lateness=15)
+    call = sensing.resolved_phenomena(case.table, **settings_, lateness=15)
     buckets = data.draw(st.sampled_from((1, 2, 3)))
     spark = FakeReadings(
         call=call,
@@ -184,7 +183,7 @@ def check_released(data: st.DataObject, case: Case) -> None:
     rows.sort(key=lambda row: row[1] + data.draw(st.integers(0, 2)))
     table = table_of(rows)
     settings_ = case.arguments() | {"partition_by": ("room",), "emit": emit}
-    call = resolve_phenomena(table.schema, **settings_, lateness=2)
+    call = sensing.resolved_phenomena(table, **settings_, lateness=2)
     buckets = data.draw(st.sampled_from((1, 2)))
     spark = FakeReadings(
         call=call,

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from appulse.engines.sensors.call import resolve_sensors
 from appulse.engines.spark.readings_codec import pack_readings, unpack_readings
 from appulse.engines.spark.sensors.routing import value_routing
 from appulse.engines.spark.tiles import TilePlan
@@ -43,8 +42,8 @@ def _check(data: st.DataObject) -> None:
     case = _later(data.draw(cases()))
     buckets = data.draw(st.sampled_from((1, 2, 3, 5)))
     grouped = data.draw(st.booleans())
-    call = resolve_sensors(
-        case.table.schema, **case.arguments(), lateness=13, partition_by=("room",) if grouped else None, carry=["note"]
+    call = sensing.resolved_sensors(
+        case.table, **case.arguments(), lateness=13, partition_by=("room",) if grouped else None, carry=["note"]
     )
     sample = encode_readings(case.table.slice(0, 12), call.encoding)[0] if data.draw(st.booleans()) else None
     spark = FakeReadings(
@@ -77,7 +76,7 @@ def _check_released(data: st.DataObject) -> None:
     alike = {} if by else case.alike()
     arguments: dict[str, Any] = {"sensor": "mote", "time": "ts", "value": "v", "window": window, **alike, **by}
     rows = sorted(case.rows, key=lambda row: row[1] + data.draw(st.integers(0, 2)))
-    call = resolve_sensors(case.table.schema, **arguments, lateness=2)
+    call = sensing.resolved_sensors(case.table, **arguments, lateness=2)
     buckets = 1 if by else data.draw(st.sampled_from((1, 2, 3)))
     spark = FakeReadings(
         call=call,
@@ -123,7 +122,7 @@ def test_buckets_answer_as_the_twin_long(data: st.DataObject) -> None:
 def test_a_log_is_as_long_as_its_window() -> None:
     """Readings leave the log by time; a worker that knows nothing reads no more than a window."""
     schema = table_of([]).schema
-    call = resolve_sensors(schema, sensor="mote", time="ts", value="v", window=20)
+    call = sensing.resolved_sensors(schema.empty_table(), sensor="mote", time="ts", value="v", window=20)
     spark = FakeReadings(
         call=call, plan=TilePlan(1, 1.0, 0.0, 0.0), random=Random(1), by=value_routing(call.plan, 1, None)
     )
@@ -139,7 +138,7 @@ def test_a_value_that_most_sensors_hold_is_answered_by_all_buckets() -> None:
     rng = np.random.default_rng(2)
     rows = [(SENSORS[rng.integers(5)], LATER + t // 4, 1.0 if t % 10 else float(t), "x", t) for t in range(400)]
     case = Case(tuple(rows), 5, None, None)
-    call = resolve_sensors(case.table.schema, **case.arguments())
+    call = sensing.resolved_sensors(case.table, **case.arguments())
     readings = encode_readings(case.table, call.encoding)[0]
     plain, split = (dict(value_routing(call.plan, 4, sample).parts(readings)) for sample in (None, readings))
     assert max(map(len, plain.values())) > 350
@@ -159,7 +158,7 @@ def test_a_value_that_most_sensors_hold_is_answered_by_all_buckets() -> None:
 @settings(max_examples=40, deadline=None)
 @given(cases())
 def test_blocks_say_what_was_packed(case: Case) -> None:
-    call = resolve_sensors(case.table.schema, **case.arguments(), partition_by=("room",), carry=["note"])
+    call = sensing.resolved_sensors(case.table, **case.arguments(), partition_by=("room",), carry=["note"])
     readings = encode_readings(case.table, call.encoding)[0]
     if len(readings) == 0:
         return

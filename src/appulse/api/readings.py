@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from appulse.api.by_hand import Bare, ByHand
-from appulse.api.results import Framed, is_spark, remember
+from appulse.api.calls import answers_of, settings_of
+from appulse.api.results import Framed, is_spark
 from appulse.arguments import Count, NotNegative, OnReject, Positive, checked
 from appulse.engines.carrying import refuse_carry
-from appulse.engines.options import Options, options_of
+from appulse.engines.options import Options
 from appulse.engines.schemas import refuse_changes
 from appulse.engines.sensors.call import SensorWindow, Similar
 from appulse.engines.sensors.phenomena import EmitPhenomena, Reach
 from appulse.errors import BadArgument
 from appulse.model.stream import Result, Stream
 from appulse.model.times import Duration
-from appulse.model.uncertainty import Exact, Position
+from appulse.model.uncertainty import Exact, Position, columns
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from appulse.api.by_hand import Frames, Types
-    from appulse.engines.sensors.readings import LocalReadings, ReadingsCall
+    from appulse.engines.sensors.readings import LocalReadings
 
 
-_CALLS = {"SensorJoin": "sensor_join", "Phenomena": "phenomena"}
 _PAIRS = ("sensor_join", "SensorJoin")
 #: What readings have no use for, and why: they are certain values of one stream.
 _USELESS = {
@@ -39,8 +38,8 @@ _USELESS = {
 }
 
 
-def columns_of(readings: Stream, call: str) -> dict[str, Any]:
-    """What a stream of readings says of its columns, as arguments of a call; `BadArgument` for what it cannot have."""
+def check_readings(readings: Stream, call: str) -> None:
+    """Raise `BadArgument` for what a stream of readings cannot have."""
     value = readings.value
     if not isinstance(value, Exact) or len(value.columns) > 1:
         raise BadArgument(
@@ -52,19 +51,8 @@ def columns_of(readings: Stream, call: str) -> dict[str, Any]:
         given = getattr(readings, setting)
         if given not in (None, (), "time", 0.0):
             raise BadArgument(f"{call}() has no use for Stream({setting}={given!r}): {reason}. Leave it out.")
-    carry = {"carry": readings.carry} if call in _PAIRS else {}
-    if not carry:
+    if call not in _PAIRS:
         refuse_carry([readings], call, "an event is about many readings")
-    return carry | {
-        "name": readings.name or "readings",
-        "sensor": readings.key,
-        "time": readings.time,
-        "value": value.columns[0],
-        "unit": readings.unit,
-        "partition_by": readings.partitions,
-        "lateness": readings.lateness,
-        "ahead": readings.ahead,
-    }
 
 
 @checked
@@ -106,29 +94,23 @@ def sensor_join(
     >>> ap.sensor_join(stream, resolution=0.5, window="10 seconds", expand=True).to_pylist()
     [{'value': 20.3, 'sensor': 2, 'time': 1, 'matches': [{'sensor': 1, 'time': 0}]}]
     """
-    settings: dict[str, Any] = {
-        **columns_of(readings, "sensor_join"),
-        "resolution": resolution,
-        "within": within,
-        "window": window,
-        "expand": expand,
-        "similar": similar,
-        "over": over,
-        "on_reject": on_reject,
-        "options": options,
-    }
-    if is_spark(readings.frame):
+    settings = settings_of("sensor_join", locals())
+    check_readings(readings, "sensor_join")
+
+    def on_spark() -> Any:
+        from appulse.engines.sensors.call import SensorsAsked
         from appulse.engines.spark.sensors.call import spark_sensors
 
-        return cast("Result", spark_sensors(readings.frame, **settings))
-    from appulse.engines.local import as_table
-    from appulse.engines.sensors.call import resolve_sensors
+        return spark_sensors(readings, SensorsAsked(**settings))
+
+    return answers_of((readings,), lambda tables: _joined(readings, tables[0].schema, settings), on_spark)
+
+
+def _joined(readings: Stream, schema: pa.Schema, settings: Mapping[str, Any]) -> LocalReadings:
+    from appulse.engines.sensors.call import SensorsAsked, resolve_sensors
     from appulse.engines.sensors.readings import LocalReadings
 
-    table = as_table(readings.frame)
-    engine = LocalReadings(resolve_sensors(table.schema, **settings))
-    result = engine.answers({engine.call.encodings[0].name: table})
-    return cast("Result", remember(result, engine.rejects(), engine.call))
+    return LocalReadings(resolve_sensors(readings, schema, SensorsAsked(**settings)))
 
 
 @checked
@@ -187,61 +169,42 @@ def phenomena(
     >>> events.select(["event", "time", "sensors"]).to_pylist()
     [{'event': 'appears', 'time': 3, 'sensors': [1, 2]}]
     """
-    settings: dict[str, Any] = {
-        **columns_of(readings, "phenomena"),
-        "resolution": resolution,
-        "within": within,
-        "strength": strength,
-        "span": span,
-        "min_sensors": min_sensors,
-        "locations": _table_of(locations),
-        "place": place,
-        "reach": reach,
-        "horizon": horizon,
-        "similar": similar,
-        "over": over,
-        "emit": emit,
-        "on_reject": on_reject,
-        "options": options,
-    }
-    if is_spark(readings.frame):
+    settings = settings_of("phenomena", locals()) | {"locations": _table_of(locations)}
+    check_readings(readings, "phenomena")
+
+    def on_spark() -> Any:
+        from appulse.engines.sensors.phenomena import PhenomenaAsked
         from appulse.engines.spark.sensors.call import spark_phenomena
 
-        return cast("Result", spark_phenomena(readings.frame, **settings))
-    from appulse.engines.local import as_table
-    from appulse.engines.sensors.phenomena import resolve_phenomena
+        return spark_phenomena(readings, PhenomenaAsked(**settings))
+
+    return answers_of((readings,), lambda tables: _watched(readings, tables[0].schema, settings), on_spark)
+
+
+def _watched(readings: Stream, schema: pa.Schema, settings: Mapping[str, Any]) -> LocalReadings:
+    from appulse.engines.sensors.phenomena import PhenomenaAsked, resolve_phenomena
     from appulse.engines.sensors.readings import LocalReadings
 
-    table = as_table(readings.frame)
-    engine = LocalReadings(resolve_phenomena(table.schema, **settings))
-    result = engine.answers({engine.call.encodings[0].name: table})
-    return cast("Result", remember(result, engine.rejects(), engine.call))
+    return LocalReadings(resolve_phenomena(readings, schema, PhenomenaAsked(**settings)))
 
 
 class _OverReadings(ByHand["LocalReadings"]):
     """An operator over readings by hand."""
 
-    def __init__(self, readings: Stream, options: Options | None, **settings: Any) -> None:
-        call = type(self).__name__
-        self._settings: dict[str, Any] = columns_of(readings, call) | settings
-        self._settings["options"] = options_of(options, _CALLS[call])
+    def __init__(self, readings: Stream, settings: dict[str, Any]) -> None:
+        check_readings(readings, type(self).__name__)
+        self._settings = settings
         super().__init__((readings,), "readings")
 
-    @abstractmethod
-    def _resolve(self, schema: pa.Schema) -> ReadingsCall:
-        """The call over readings of these columns."""
-
     def _identity(self, name: str) -> tuple[str, ...]:
-        return *super()._identity(name), self._settings["value"]
+        return *super()._identity(name), *columns(self._streams[name].value)
 
     def _make(self, held: Sequence[Frames], types: Types) -> tuple[LocalReadings, Types]:
-        from appulse.engines.sensors.readings import LocalReadings
-
-        (name,) = self._streams
-        call = self._resolve(self._schema(name, held))
-        if types[name].knows(call.encoding.identity):  # what is carried stays without a type if it had none
-            types = {name: types[name].and_rather(dict.fromkeys(call.encoding.carry, pa.null()))}
-        return LocalReadings(call), types
+        engine, types = super()._make(held, types)
+        ((name, stream),) = self._streams.items()
+        if types[name].knows(self._identity(name)):  # what is carried stays without a type if it had none
+            types = {name: types[name].and_rather(dict.fromkeys(stream.carry, pa.null()))}
+        return engine, types
 
 
 @checked
@@ -273,22 +236,10 @@ class SensorJoin(_OverReadings):
         on_reject: OnReject = "collect",
         options: Options | None = None,
     ) -> None:
-        super().__init__(
-            readings,
-            options,
-            resolution=resolution,
-            within=within,
-            window=window,
-            expand=expand,
-            similar=similar,
-            over=over,
-            on_reject=on_reject,
-        )
+        super().__init__(readings, settings_of("sensor_join", locals()))
 
-    def _resolve(self, schema: pa.Schema) -> ReadingsCall:
-        from appulse.engines.sensors.call import resolve_sensors
-
-        return resolve_sensors(schema, live=True, **self._settings)
+    def _engine_of(self, streams: Sequence[Stream], schemas: Sequence[pa.Schema]) -> LocalReadings:
+        return _joined(streams[0], schemas[0], self._settings)
 
 
 @checked
@@ -326,28 +277,10 @@ class Phenomena(_OverReadings):
         on_reject: OnReject = "collect",
         options: Options | None = None,
     ) -> None:
-        super().__init__(
-            readings,
-            options,
-            resolution=resolution,
-            within=within,
-            strength=strength,
-            span=span,
-            min_sensors=min_sensors,
-            locations=_table_of(locations),
-            place=place,
-            reach=reach,
-            horizon=horizon,
-            similar=similar,
-            over=over,
-            emit=emit,
-            on_reject=on_reject,
-        )
+        super().__init__(readings, settings_of("phenomena", locals()) | {"locations": _table_of(locations)})
 
-    def _resolve(self, schema: pa.Schema) -> ReadingsCall:
-        from appulse.engines.sensors.phenomena import resolve_phenomena
-
-        return resolve_phenomena(schema, live=True, **self._settings)
+    def _engine_of(self, streams: Sequence[Stream], schemas: Sequence[pa.Schema]) -> LocalReadings:
+        return _watched(streams[0], schemas[0], self._settings)
 
 
 def _table_of(locations: Any) -> pa.Table | None:

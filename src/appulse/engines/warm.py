@@ -26,8 +26,8 @@ from appulse.engines.join.nearest import resolve_nearest
 from appulse.engines.join.outliers import resolve_outliers
 from appulse.engines.options import Options
 from appulse.engines.queries.call import LocalQueries, resolve_queries
-from appulse.engines.sensors.call import resolve_sensors
-from appulse.engines.sensors.phenomena import resolve_phenomena
+from appulse.engines.sensors.call import SensorsAsked, resolve_sensors
+from appulse.engines.sensors.phenomena import PhenomenaAsked, resolve_phenomena
 from appulse.engines.sensors.readings import LocalReadings
 from appulse.engines.spark.codec import pack, unpack
 from appulse.engines.spark.installation import available_cores
@@ -247,10 +247,10 @@ def _match(table: pa.Table) -> None:
 
 
 def _sense(table: pa.Table) -> None:
-    columns: dict[str, Any] = {"sensor": "id", "time": "ts", "value": "x", "window": "x", "partition_by": "y"}
+    stream = Stream(table, key="id", time="ts", value="x", partition_by="y", carry="w")
     kinds: tuple[dict[str, Any], ...] = ({"resolution": 0.5}, {"within": 0.5})
     for alike in kinds:
-        call = resolve_sensors(table.schema, **columns, **alike, expand=True, carry=["w"])
+        call = resolve_sensors(stream, table.schema, SensorsAsked(**alike, window="x", expand=True))
         local = LocalReadings(call)
         readings, _ = encode_readings(table, call.encoding)
         SensorJoin(call.plan).probe([readings])
@@ -261,11 +261,12 @@ def _sense(table: pa.Table) -> None:
 
 
 def _watch(table: pa.Table) -> None:
-    columns: dict[str, Any] = {"sensor": "id", "time": "ts", "value": "x", "strength": 1, "span": 1}
+    stream = Stream(table, key="id", time="ts", value="x")
     where = pa.table({"id": table["id"], "a": table["x"], "b": table["y"]})
     kinds: tuple[dict[str, Any], ...] = ({"similar": "summary", "resolution": 0.5}, {"within": 0.5})
     for alike in kinds:
-        call = resolve_phenomena(table.schema, **columns, **alike, locations=where, reach=1.0)
+        asked = PhenomenaAsked(**alike, strength=1, span=1, locations=where, reach=1.0)
+        call = resolve_phenomena(stream, table.schema, asked)
         stage = call.operator()
         readings, _ = encode_readings(table, call.encoding)
         for found in call.tables(stage.push([readings])):

@@ -14,7 +14,6 @@ import pyarrow as pa
 from pydantic import ValidationError
 
 from appulse import api
-from appulse.api.readings import columns_of
 from appulse.api.replaying import MAX
 from appulse.engines.aggregates.call import resolve_unseen
 from appulse.engines.encounters.call import resolve_encounters
@@ -28,8 +27,8 @@ from appulse.engines.multi_queries.queries import WindowQueries
 from appulse.engines.options import Options
 from appulse.engines.queries.call import LocalQueries, resolve_queries
 from appulse.engines.schemas import column_type
-from appulse.engines.sensors.call import resolve_sensors
-from appulse.engines.sensors.phenomena import resolve_phenomena
+from appulse.engines.sensors.call import SensorsAsked, resolve_sensors
+from appulse.engines.sensors.phenomena import PhenomenaAsked, resolve_phenomena
 from appulse.errors import BadArgument, JobError, NotBuilt
 from appulse.jobs.fields import options_of
 from appulse.jobs.files import files_at
@@ -374,17 +373,18 @@ def _sensed(job: Job, readings: Stream, spark: SparkSession) -> DataFrame:
 def _check_readings(job: Job, stream: Stream, schema: pa.Schema) -> list[Problem]:
     """Arguments that do not go with the columns of Parquet files that are there."""
     table = job.table
-    columns = columns_of(stream, table.operator)
     try:
         if table.sensor_join is not None:
             if (column := table.sensor_join.window_column) is not None:
-                column_type(schema, column, columns["name"])
-            resolve_sensors(schema, **columns, **table.sensor_join.settings())
+                column_type(schema, column, stream.name or "readings")
+            resolve_sensors(stream, schema, SensorsAsked(**table.sensor_join.settings()))
         elif table.phenomena is not None:
             where = table.phenomena.locations
             places = [] if where is None or where.format != "parquet" else files_at(job.place(where.path))
-            settings = columns | table.phenomena.settings(_rows_of(places[0]) if places else None)
-            resolve_phenomena(schema, **settings if places or where is None else settings | {"reach": None})
+            settings = table.phenomena.settings(_rows_of(places[0]) if places else None)
+            if where is not None and not places:
+                settings["reach"] = None
+            resolve_phenomena(stream, schema, PhenomenaAsked(**settings))
     except BadArgument as problem:
         return [Problem(table.operator, str(problem))]
     return []

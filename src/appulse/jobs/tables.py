@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from appulse.api.readings import columns_of
+from appulse.api.readings import check_readings
 from appulse.engines.options import Options
 from appulse.errors import nearest
 from appulse.jobs.alerts import Alerts
@@ -194,7 +194,7 @@ class JobTable(Table):
         name = self.operator
         if len(self.sources) != 1:
             raise ValueError(f"[{name}] reads one source with all sensors, and there are {len(self.sources)}.")
-        columns_of(self.streams()[0], name)
+        check_readings(self.streams()[0], name)
         if self.imputer is not None or self.imputers:
             raise ValueError(f"[imputer] fills the sources of a join, and [{name}] has none.")
         if self.phenomena is not None and self.sample is not None:

@@ -10,24 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from appulse.arguments import NAMES, Kind, Unfit, one_of
+from appulse.arguments import Kind, Unfit, one_of
 from appulse.engines.meaning import READINGS, of_alike, of_call, of_readings, types_of_readings
-from appulse.engines.options import Options, options_of
-from appulse.engines.schemas import column_type
-from appulse.engines.sensors.readings import ReadingsCall
-from appulse.engines.thresholds import TOLERANCE
+from appulse.engines.options import options_of
+from appulse.engines.sensors.readings import Asked, ReadingsCall, encoding_of_readings, typed
 from appulse.errors import BadArgument
 from appulse.kernels.sensor_join import expand
 from appulse.model.columns import as_array
 from appulse.model.meaning import digest_of, seconds, without_defaults
-from appulse.model.readings import (
-    ReadingsEncoding,
-    check_reading_columns,
-    values_of,
-)
-from appulse.model.stream import ahead_micros
+from appulse.model.readings import ReadingsEncoding, values_of
 from appulse.model.strings import Bytes, Labels, decode, encode, label_parts
 from appulse.model.times import DURATION, duration, from_micros
+from appulse.model.uncertainty import columns
 from appulse.operators.output import Output, Watch
 from appulse.operators.properties import KINDS, Property
 from appulse.operators.sensor_join import SensorJoin, SensorPlan
@@ -39,6 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appulse.model.meaning import Meaning
+    from appulse.model.stream import Stream
     from appulse.operators.names import Names
     from appulse.operators.sensor_join import Matches
 
@@ -168,81 +163,54 @@ class SensorCall(ReadingsCall):
         return of_call("sensor_join", arguments, READINGS | {"expand": False})
 
 
-def resolve_sensors(
-    schema: pa.Schema,
-    *,
-    name: str = "readings",
-    sensor: str,
-    time: str,
-    value: str,
-    resolution: float | None = None,
-    within: float | None = None,
-    window: Any = None,
-    lateness: Any = None,
-    ahead: Any = "1 hour",
-    live: bool = False,
-    partition_by: Sequence[str] | None = None,
-    carry: Sequence[str] = (),
-    expand: bool = False,
-    unit: str = "s",
-    on_reject: str = "collect",
-    similar: str = "value",
-    over: Any = None,
-    options: Options | None = None,
-) -> SensorCall:
+@dataclass(frozen=True, kw_only=True)
+class SensorsAsked(Asked):
+    """The arguments of a sensor join."""
+
+    window: Any = None
+    expand: bool = False
+
+
+def resolve_sensors(readings: Stream, schema: pa.Schema, asked: SensorsAsked) -> SensorCall:
     """Check a call against the columns there are, and settle everything that follows from its arguments."""
-    options = options_of(options, "sensor_join")
-    if similar == "summary" and within is not None:
-        raise BadArgument("within= goes with values and slopes. For summaries give resolution=.")
-    if resolution is not None and within is not None:
-        raise BadArgument("resolution= and within= are given both. Bins, or values at most so far apart: give one.")
-    partitions, carried = NAMES(partition_by or (), "partition_by="), NAMES(carry, "carry=")
-    _check_carried(carried, (sensor, time, *partitions))
-    for column in (sensor, time, value):
-        column_type(schema, column, name)
-    length, lengths = _windows(window, schema, column_type(schema, sensor, name))
-    reach = None if within is None else within + TOLERANCE * max(1.0, within)
-    width = resolution if resolution is not None else None if reach is None else 3.0 * reach
-    by = property_of(similar, over, width, column_type(schema, value, name))
-    encoding = ReadingsEncoding(
-        name=name,
-        sensor=sensor,
-        time=time,
-        value=value,
-        unit=unit,
-        partition_by=partitions,
-        carry=carried,
-        key_type=column_type(schema, sensor, name),
-        time_type=column_type(schema, time, name),
-        value_type=column_type(schema, value, name),
+    options = options_of(asked.options, "sensor_join")
+    asked.check()
+    _check_carried(readings.carry, (readings.key, readings.time, *readings.partitions))
+    key_type, value_type = (kind for _, kind in typed((readings.key, *columns(readings.value)), schema, readings))
+    length, lengths = _windows(asked.window, schema, key_type)
+    reach = asked.apart
+    width = asked.resolution if reach is None else 3.0 * reach
+    by = property_of(asked.similar, asked.over, width, value_type)
+    encoding = encoding_of_readings(
+        readings,
+        schema,
+        carry=readings.carry,
         width=width if by is None else None,
         numeric=by is not None,
         length=length,
         lengths=lengths,
     )
-    check_reading_columns(encoding, schema)
     known = [own for _, own in lengths] if not isinstance(lengths, str) else []
     plan = SensorPlan(
         span=max([*known, *([] if length is None else [length])], default=0),
-        value_type=encoding.value_type if by is None else by.result_type,
+        value_type=value_type if by is None else by.result_type,
         own=bool(lengths),
         reach=reach,
         width=width or 1.0,
         by=by,
-        carries=bool(carried),
+        carries=bool(readings.carry),
         sweep=options.sweep,
     )
     return SensorCall(
         encoding,
-        tuple((column, column_type(schema, column, name)) for column in partitions),
+        typed(readings.partitions, schema, readings),
         plan,
-        tuple((column, column_type(schema, column, name)) for column in carried),
-        expand,
-        None if resolution is None else float(resolution),
-        None if within is None else float(within),
-        lateness=(0 if lateness is None else duration(lateness, "lateness"),),
-        ahead=(ahead_micros(ahead, live=live),),
-        on_reject=on_reject,
+        typed(readings.carry, schema, readings),
+        asked.expand,
+        *(None if given is None else float(given) for given in (asked.resolution, asked.within)),
+        lateness=(readings.lateness_micros,),
+        ahead=(readings.ahead_micros,),
+        on_reject=asked.on_reject,
         max_output=options.max_output,
     )
 

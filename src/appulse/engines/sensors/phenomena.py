@@ -8,27 +8,21 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from appulse.arguments import NAMES, number, one_of
+from appulse.arguments import number, one_of
 from appulse.engines.meaning import READINGS, of_alike, of_call, of_readings, types_of_readings
-from appulse.engines.options import Options, options_of
-from appulse.engines.schemas import column_type
+from appulse.engines.options import options_of
 from appulse.engines.sensors.call import SensorNames, group_columns, property_of
 from appulse.engines.sensors.places import places_of, sites_of
-from appulse.engines.sensors.readings import ReadingsCall
-from appulse.engines.thresholds import TOLERANCE
+from appulse.engines.sensors.readings import Asked, ReadingsCall, encoding_of_readings, typed
 from appulse.errors import BadArgument
 from appulse.kernels.bins import bin_floors
 from appulse.kernels.identities import APPEARS, DISAPPEARS
 from appulse.kernels.tracks import hulls
 from appulse.model.meaning import real, seconds
-from appulse.model.readings import (
-    ReadingsEncoding,
-    check_reading_columns,
-    values_of,
-)
-from appulse.model.stream import ahead_micros
+from appulse.model.readings import values_of
 from appulse.model.strings import Labels
 from appulse.model.times import duration, from_micros
+from appulse.model.uncertainty import columns
 from appulse.operators.happenings import PhenomenaPlan, PhenomenonEvents
 from appulse.operators.phenomena import Phenomena
 from appulse.operators.phenomena_within import PhenomenaWithin
@@ -39,7 +33,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appulse.model.meaning import Meaning
+    from appulse.model.stream import Stream
     from appulse.model.uncertainty import Position
+    from appulse.operators.happenings import Sites
 
 
 EMITS = ("events", "regions")
@@ -116,81 +112,47 @@ class PhenomenaCall(ReadingsCall):
         return of_call("phenomena", arguments, READINGS | _DEFAULTS)
 
 
-def resolve_phenomena(
-    schema: pa.Schema,
-    *,
-    name: str = "readings",
-    sensor: str,
-    time: str,
-    value: str,
-    resolution: float | None = None,
-    within: float | None = None,
-    strength: int,
-    span: Any,
-    min_sensors: int = 2,
-    locations: pa.Table | None = None,
-    place: Position | None = None,
-    reach: float | None = None,
-    horizon: Any = None,
-    similar: str = "value",
-    over: Any = None,
-    emit: str = "events",
-    lateness: Any = None,
-    ahead: Any = "1 hour",
-    live: bool = False,
-    partition_by: Sequence[str] | None = None,
-    unit: str = "s",
-    on_reject: str = "collect",
-    options: Options | None = None,
-) -> PhenomenaCall:
+@dataclass(frozen=True, kw_only=True)
+class PhenomenaAsked(Asked):
+    """The arguments of phenomena."""
+
+    strength: int
+    span: Any
+    min_sensors: int = 2
+    locations: pa.Table | None = None
+    place: Position | None = None
+    reach: float | None = None
+    horizon: Any = None
+    emit: str = "events"
+
+
+def resolve_phenomena(readings: Stream, schema: pa.Schema, asked: PhenomenaAsked) -> PhenomenaCall:
     """Check a call against the columns there are, and settle everything that follows from its arguments."""
-    options = options_of(options, "phenomena")
-    if similar == "summary" and within is not None:
-        raise BadArgument("within= goes with values and slopes. For summaries give resolution=.")
-    if resolution is not None and within is not None:
-        raise BadArgument("resolution= and within= are given both. Bins, or values at most so far apart: give one.")
-    if place is not None and locations is None:
-        raise BadArgument("place= says which columns of locations= are degrees. Give both, or neither.")
-    if (locations is None) != (reach is None):
-        raise BadArgument("locations= and reach= go together: where sensors are, and how far neighbours are apart.")
-    partitions = NAMES(partition_by or (), "partition_by=")
-    key_type = column_type(schema, sensor, name)
-    sites = None
-    if locations is not None and reach is not None:
-        sites = (
-            sites_of(locations, sensor, key_type, reach)
-            if place is None
-            else places_of(locations, sensor, key_type, reach, place)
-        )
-    reached = duration(span, "span")
-    near = None if within is None else within + TOLERANCE * max(1.0, within)
-    width = near if resolution is None else resolution
-    value_type = column_type(schema, value, name)
-    by = property_of(similar, span if over is None and similar != "value" else over, width, value_type)
-    encoding = ReadingsEncoding(
-        name=name,
-        sensor=sensor,
-        time=time,
-        value=value,
-        unit=unit,
-        partition_by=partitions,
+    options = options_of(asked.options, "phenomena")
+    asked.check()
+    reached = duration(asked.span, "span")
+    sites = _sites(readings, schema, asked)
+    near = asked.apart
+    width = near if asked.resolution is None else asked.resolution
+    ((_, value_type),) = typed(columns(readings.value), schema, readings)
+    over = asked.span if asked.over is None and asked.similar != "value" else asked.over
+    by = property_of(asked.similar, over, width, value_type)
+    encoding = encoding_of_readings(
+        readings,
+        schema,
         carry=(),
-        key_type=key_type,
-        time_type=column_type(schema, time, name),
-        value_type=value_type,
         width=width if by is None and near is None else None,
         numeric=by is not None or near is not None,
         length=None,
         located=None if sites is None else frozenset(sites.sensors),
     )
-    check_reading_columns(encoding, schema)
     plan = PhenomenaPlan(
-        regions=emit == "regions",
-        strength=strength,
+        regions=asked.emit == "regions",
+        strength=asked.strength,
         span=reached,
-        least=min_sensors,
-        horizon=reached if horizon is None else duration(horizon, "horizon"),
-        binned=resolution is not None if by is None else by.binned and near is None,
+        least=asked.min_sensors,
+        horizon=reached if asked.horizon is None else duration(asked.horizon, "horizon"),
+        binned=asked.resolution is not None if by is None else by.binned and near is None,
         width=width or 1.0,
         within=near,
         value_type=value_type if by is None else by.result_type,
@@ -199,15 +161,29 @@ def resolve_phenomena(
     )
     return PhenomenaCall(
         encoding,
-        tuple((column, column_type(schema, column, name)) for column in partitions),
+        typed(readings.partitions, schema, readings),
         plan,
-        emit,
-        *(None if given is None else float(given) for given in (resolution, within, reach)),
-        lateness=(0 if lateness is None else duration(lateness, "lateness"),),
-        ahead=(ahead_micros(ahead, live=live),),
-        on_reject=on_reject,
+        asked.emit,
+        *(None if given is None else float(given) for given in (asked.resolution, asked.within, asked.reach)),
+        lateness=(readings.lateness_micros,),
+        ahead=(readings.ahead_micros,),
+        on_reject=asked.on_reject,
         max_output=options.max_output,
     )
+
+
+def _sites(readings: Stream, schema: pa.Schema, asked: PhenomenaAsked) -> Sites | None:
+    """Where sensors are, if that is known."""
+    if asked.place is not None and asked.locations is None:
+        raise BadArgument("place= says which columns of locations= are degrees. Give both, or neither.")
+    if (asked.locations is None) != (asked.reach is None):
+        raise BadArgument("locations= and reach= go together: where sensors are, and how far neighbours are apart.")
+    if asked.locations is None or asked.reach is None:
+        return None
+    ((sensor, kind),) = typed((readings.key,), schema, readings)
+    if asked.place is None:
+        return sites_of(asked.locations, sensor, kind, asked.reach)
+    return places_of(asked.locations, sensor, kind, asked.reach, asked.place)
 
 
 def table_of(found: PhenomenonEvents, names: SensorNames, call: PhenomenaCall) -> pa.Table:

@@ -10,9 +10,19 @@ import numpy as np
 from appulse.engines.base import Call, behind_frontier
 from appulse.engines.bucket import LAST, ROWS, Bucket
 from appulse.engines.local import Local
+from appulse.engines.schemas import column_type
 from appulse.engines.spark.readings_codec import pack_readings, unpack_readings
+from appulse.engines.thresholds import TOLERANCE
+from appulse.errors import BadArgument
 from appulse.model import defects as why
-from appulse.model.readings import Readings, check_reading_columns, encode_readings, refused_readings
+from appulse.model.readings import (
+    Readings,
+    ReadingsEncoding,
+    check_reading_columns,
+    encode_readings,
+    refused_readings,
+)
+from appulse.model.uncertainty import columns
 from appulse.operators.numbering import END
 from appulse.operators.output import Output
 from appulse.operators.waiting import Waiting
@@ -24,7 +34,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from appulse.engines.bucket import Blobs
-    from appulse.model.readings import ReadingsEncoding
+    from appulse.engines.options import Options
+    from appulse.model.stream import Stream
     from appulse.model.strings import Bytes
 
 # A block is one value of Spark's, held whole in several places on its way.
@@ -46,6 +57,30 @@ class Operator(Protocol):
     def forget(self, before: int) -> None: ...
     def standing(self) -> dict[str, NDArray[Any]]: ...
     def restore(self, standing: dict[str, NDArray[Any]]) -> None: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """The arguments that calls over readings share, beside their stream."""
+
+    resolution: float | None = None
+    within: float | None = None
+    similar: str = "value"
+    over: Any = None
+    on_reject: str = "collect"
+    options: Options | None = None
+
+    def check(self) -> None:
+        """Raise `BadArgument` where it is not said in one way which readings are alike."""
+        if self.similar == "summary" and self.within is not None:
+            raise BadArgument("within= goes with values and slopes. For summaries give resolution=.")
+        if self.resolution is not None and self.within is not None:
+            raise BadArgument("resolution= and within= are given both. Bins, or values at most so far apart: give one.")
+
+    @property
+    def apart(self) -> float | None:
+        """``within``, with its tolerance."""
+        return None if self.within is None else self.within + TOLERANCE * max(1.0, self.within)
 
 
 @dataclass(frozen=True)
@@ -179,6 +214,31 @@ class LocalReadings(Local[Readings]):
         """The operator itself."""
         assert isinstance(self.bucket, ReadingsBucket)  # noqa: S101 - made above
         return self.bucket.operator
+
+
+def encoding_of_readings(readings: Stream, schema: pa.Schema, **others: Any) -> ReadingsEncoding:
+    """How the columns of a stream of readings are read; the others say what of it."""
+    name = readings.name or "readings"
+    (value,) = columns(readings.value)
+    encoding = ReadingsEncoding(
+        name=name,
+        sensor=readings.key,
+        time=readings.time,
+        value=value,
+        unit=readings.unit,
+        partition_by=readings.partitions,
+        key_type=column_type(schema, readings.key, name),
+        time_type=column_type(schema, readings.time, name),
+        value_type=column_type(schema, value, name),
+        **others,
+    )
+    check_reading_columns(encoding, schema)
+    return encoding
+
+
+def typed(names: Sequence[str], schema: pa.Schema, readings: Stream) -> tuple[tuple[str, pa.DataType], ...]:
+    """Columns of a stream with their types."""
+    return tuple((column, column_type(schema, column, readings.name or "readings")) for column in names)
 
 
 def blocks_of(readings: Readings) -> Iterable[bytes]:

@@ -3,63 +3,61 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 from pyspark.sql import types as T  # noqa: N812 - the usual name of this module
 
 from appulse.engines.options import options_of
-from appulse.engines.sensors.call import SensorCall, resolve_sensors
-from appulse.engines.sensors.phenomena import resolve_phenomena
+from appulse.engines.sensors.call import SensorCall, SensorsAsked, resolve_sensors
+from appulse.engines.sensors.phenomena import PhenomenaAsked, resolve_phenomena
 from appulse.engines.sensors.readings import ReadingsBucket, blocks_of
 from appulse.engines.spark.inputs import quoted
 from appulse.engines.spark.pipeline import Operator, built
 from appulse.engines.spark.results import remember
 from appulse.engines.spark.routing import bucket_keys, plain_tiling
 from appulse.engines.spark.sensors.routing import GroupRouting, ValueRouting, value_routing
-from appulse.engines.spark.sources import Sources, watermark_delay
+from appulse.engines.spark.sources import Sources, with_watermark_delay
 from appulse.engines.spark.stage import GroupBuckets, Stage
 from appulse.engines.spark.tagged import arrow_schema, reject_type, spark_type
-from appulse.errors import BadArgument
 from appulse.model.readings import encode_readings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from pyspark.sql import DataFrame
 
-    from appulse.engines.options import Options
-    from appulse.engines.sensors.readings import ReadingsCall
+    from appulse.engines.sensors.readings import Asked, ReadingsCall
     from appulse.engines.spark.tiling import Tiling
     from appulse.model.readings import Readings
+    from appulse.model.stream import Stream
 
 Routing = ValueRouting | GroupRouting
+C = TypeVar("C", bound="ReadingsCall")
 
 
-def spark_sensors(frame: DataFrame, *, options: Options | None, **settings: Any) -> DataFrame:
+def spark_sensors(readings: Stream, asked: SensorsAsked) -> DataFrame:
     """The matches of a Spark frame of readings, lazily; streaming if it is."""
-    sources, options, settings = (
-        Sources.of([frame], [settings["lateness"]]),
-        options_of(options, "sensor_join"),
-        with_lateness(frame, settings),
-    )
-    call = resolve_sensors(arrow_schema(frame.schema), options=options, live=frame.isStreaming, **settings)
+    options = options_of(asked.options, "sensor_join")
+    sources, call = _resolved(readings, resolve_sensors, asked)
     buckets = sources.partitions(options)
     if call.plan.by is not None:  # what a sensor did of late, no bucket of values knows
         return readings_result(sources, call, GroupRouting(buckets if call.partitions else 1))
     return readings_result(sources, call, value_routing(call.plan, buckets, _sampled(options.sample, call)))
 
 
-def spark_phenomena(frame: DataFrame, *, options: Options | None, **settings: Any) -> DataFrame:
+def spark_phenomena(readings: Stream, asked: PhenomenaAsked) -> DataFrame:
     """The phenomena of a Spark frame of readings, lazily; streaming if it is."""
-    sources, options, settings = (
-        Sources.of([frame], [settings["lateness"]]),
-        options_of(options, "phenomena"),
-        with_lateness(frame, settings),
-    )
-    call = resolve_phenomena(arrow_schema(frame.schema), options=options, live=frame.isStreaming, **settings)
-    buckets = sources.partitions(options)
+    sources, call = _resolved(readings, resolve_phenomena, asked)
+    buckets = sources.partitions(options_of(asked.options, "phenomena"))
     return readings_result(sources, call, GroupRouting(buckets if call.grouped else 1))
+
+
+def _resolved(readings: Stream, resolve: Callable[[Stream, pa.Schema, Any], C], asked: Asked) -> tuple[Sources, C]:
+    """The frame of readings, and the call over it."""
+    sources = Sources.of([readings.frame], [readings.lateness])
+    named = with_watermark_delay(replace(readings, name=readings.name or "readings"))
+    return sources, resolve(named, arrow_schema(readings.frame.schema), asked)
 
 
 def _sampled(sample: Any, call: SensorCall) -> Readings | None:
@@ -71,18 +69,6 @@ def _sampled(sample: Any, call: SensorCall) -> Readings | None:
 
     table = sample.select(*map(quoted, call.encoding.columns())).toArrow() if isinstance(sample, DataFrame) else sample
     return encode_readings(as_table(table), call.encoding)[0]
-
-
-def with_lateness(frame: DataFrame, settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings with the delay of a `withWatermark` on the frame as lateness."""
-    delay = watermark_delay(frame, "the readings", settings["lateness"]) if frame.isStreaming else None
-    if delay is None:
-        return settings
-    if settings["lateness"] is not None:
-        raise BadArgument(
-            f"The readings have lateness={settings['lateness']!r} and a withWatermark on their frame. Give one of them."
-        )
-    return settings | {"lateness": delay}
 
 
 def readings_result(sources: Sources, call: ReadingsCall, routing: Routing) -> DataFrame:
