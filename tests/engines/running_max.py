@@ -10,9 +10,10 @@ import pyarrow as pa
 
 from appulse.engines.local import Local, as_table
 from appulse.engines.meaning import of_call, of_stream, of_types
-from appulse.engines.objects import ObjectsCall, TickBucket
+from appulse.engines.objects import ObjectsCall
 from appulse.engines.options import Options
 from appulse.engines.schemas import encoding_of
+from appulse.engines.waiting import TickBucket
 from appulse.model.strings import Bytes, decode
 from appulse.model.times import from_micros
 

@@ -151,7 +151,7 @@ def changes(case: Case, pushes: Sequence[Step]) -> list[Change]:
     )
     after = frontiers(case, rows, pushes)
     timed = isinstance(case.window, ap.TimeWindow)
-    found = (_by_time if timed else _by_rows)(case, rows, pushes, after)
+    found = _by_time(case, rows, pushes, after) if timed else by_rows(case, rows, pushes, after)[0]
     out = []
     for a, b, since, until, factor in found:
         if (a.stream == b.stream) is not case.self_join:
@@ -165,6 +165,14 @@ def changes(case: Case, pushes: Sequence[Step]) -> list[Change]:
             out.append(naive.Change(1, since, answer))
             out += [naive.Change(-1, until, answer)] if until is not None else []
     return out
+
+
+def held(case: Case, pushes: Sequence[Step]) -> tuple[list[Row], list[naive.Meeting]]:
+    """Under windows that go by rows: the rows that leave their windows, and whom they have met when they do."""
+    dimension = naive.dimension_of(case.window)
+    rows, _ = naive.rows_of(case.rows, case.streams, case.d, None, case.attribute, dimension)
+    met, lost = by_rows(case, rows, pushes, frontiers(case, rows, pushes))
+    return [row for row in rows if row not in lost], [one for one in met if one.since != one.until]
 
 
 def _by_time(
@@ -194,10 +202,11 @@ def _by_time(
     return found
 
 
-def _by_rows(
+def by_rows(
     case: Case, rows: Sequence[Row], pushes: Sequence[Step], after: Sequence[int | None]
-) -> list[naive.Meeting]:
-    """Tick by tick, as they are complete; rows that are withdrawn before theirs is never come."""
+) -> tuple[list[naive.Meeting], set[Row]]:
+    """Tick by tick, as they are complete, and the rows that are withdrawn; before their tick they never come."""
+    lost: set[Row] = set()
     known = {(row.stream, row.number): row for row in rows}
     groups = sorted({row.group for row in rows})
     held = {group: [Held(case.window, name) for name in case.names] for group in groups}
@@ -213,8 +222,10 @@ def _by_rows(
             if row in waiting:
                 waiting.remove(row)
                 wanted.remove(own)
+                lost.add(row)
             elif row in [other for _, other in store.rows]:
                 wanted.remove(own)
+                lost.add(row)
                 store.withdraw(row)
                 for pair, meeting in met.items():
                     if (
@@ -231,7 +242,7 @@ def _by_rows(
         if meeting[1] is None:
             ends = [held[one.group][one.stream].gone.get(one) for one in pair]
             meeting[1] = min((end for end in ends if end is not None), default=None)
-    return [naive.Meeting(*pair, *meeting) for pair, meeting in met.items()]
+    return [naive.Meeting(*pair, *meeting) for pair, meeting in met.items()], lost
 
 
 def _ticks(held: list[Held], ready: list[Row], window: Any, met: dict[tuple[Row, Row], list[Any]]) -> None:

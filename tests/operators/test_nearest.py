@@ -22,10 +22,11 @@ from tests.helpers import naive
 from tests.helpers.strategies import Case, cases, pushes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from fractions import Fraction
 
     from appulse.engines.join.call import JoinCall
+    from tests.helpers.naive import Row
 
 NEAREST: Any = ap.nearest
 WINDOWS = ("time", "time", "time", "count", "delta", "tumble", "uncertain")
@@ -50,13 +51,18 @@ def questions(draw: st.DrawFn, /, **kinds: Any) -> tuple[Case, dict[str, Any]]:
 
 
 def expected(case: Case, asked: dict[str, Any]) -> Found:
-    """By the twin: each left row with its best right rows, by a search through all that it meets."""
+    """By the twin, of all rows."""
     rows, _ = naive.rows_of(case.rows, case.streams, case.d, None, case.attribute, naive.dimension_of(case.window))
-    near = defaultdict(list)
     last = max((row.micros for row in rows), default=0)
+    return expected_of(rows, naive.meetings(rows, case.names, case.window, last), asked)
+
+
+def expected_of(rows: Sequence[Row], meetings: Sequence[naive.Meeting], asked: dict[str, Any]) -> Found:
+    """By the twin: each left row with its best right rows, by a search through all that it meets."""
+    near = defaultdict(list)
     by_means = asked["by"] == "distance" and asked["probability"] == 0.0
     least = naive.threshold_of(asked["probability"]) if asked["probability"] else 1e-9
-    for a, b, _, _, factor in naive.meetings(rows, case.names, case.window, last):
+    for a, b, _, _, factor in meetings:
         if a.stream == b.stream:
             continue
         left, right = (a, b) if a.stream == 0 else (b, a)

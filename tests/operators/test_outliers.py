@@ -24,9 +24,10 @@ from tests.helpers import naive
 from tests.helpers.strategies import Case, cases, pushes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from appulse.engines.join.call import JoinCall
+    from tests.helpers.naive import Row
 
 WINDOWS = ("time", "time", "time", "count", "delta", "tumble", "uncertain")
 Found = Counter[tuple[Any, ...]]
@@ -41,10 +42,16 @@ def questions(draw: st.DrawFn, /, **kinds: Any) -> tuple[Case, dict[str, Any]]:
 
 
 def expected(case: Case, asked: dict[str, Any]) -> Found:
-    """By the twin: the distribution of how many partners each row has, as exact fractions where chances are exact."""
+    """By the twin, of all rows."""
     rows, _ = naive.rows_of(case.rows, case.streams, case.d, None, case.attribute, naive.dimension_of(case.window))
+    last = max((row.micros for row in rows), default=0)
+    return expected_of(rows, naive.meetings(rows, case.names, case.window, last), case, asked)
+
+
+def expected_of(rows: Sequence[Row], meetings: Sequence[naive.Meeting], case: Case, asked: dict[str, Any]) -> Found:
+    """By the twin: the distribution of how many partners each row has, as exact fractions where chances are exact."""
     chances = defaultdict(list)
-    for a, b, _, _, factor in naive.meetings(rows, case.names, case.window, max((r.micros for r in rows), default=0)):
+    for a, b, _, _, factor in meetings:
         if len(case.streams) == 2 and a.stream == b.stream:
             continue
         chance = Fraction(naive.probability(a.value, b.value, asked["epsilon"]) * factor)

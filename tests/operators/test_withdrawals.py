@@ -184,8 +184,6 @@ def test_what_cannot_be_withdrawn_is_an_error_that_says_so() -> None:
     other = ap.Stream(table, key="k", time="t", value="x", name="b")
     calls: list[Any] = [
         lambda: ap.similarity_join(stream, other, epsilon=1.0, probability=0.5, window=5, how="left"),
-        lambda: ap.nearest(stream, other, epsilon=1.0, window=ap.CountWindow(5)),
-        lambda: ap.outliers(stream, epsilon=1.0, fewer_than=2, probability=0.5, window=ap.TumblingWindow(5)),
         lambda: ap.match_queries(stream, pa.table({"query": ["a"], "condition": ["x > 0"]}), probability=0.5),
         lambda: ap.sensor_join(stream, resolution=1.0, window=5),
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -10,6 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import appulse as ap
+from appulse.engines.join.local import LocalJoin
+from appulse.engines.join.nearest import resolve_nearest
+from appulse.engines.join.outliers import resolve_outliers
+from tests.helpers import naive_withdrawals as twin
+from tests.operators import test_nearest, test_outliers
+
+if TYPE_CHECKING:
+    from appulse.engines.join.call import JoinCall
+    from tests.helpers.strategies import Case
 
 Row = dict[str, Any]
 KINDS = {"k": pa.int64(), "t": pa.int64(), "x": pa.float64(), "p": pa.float64(), "op": pa.string()}
@@ -94,5 +103,47 @@ def test_a_call_on_tables_is_that_of_the_rows_that_stand(name: str) -> None:
     sides = SIDES[: 1 if name == "outliers" else 2]
     found = call(*(stream(side, frame, change="op") for side in sides), **ASKED, **more)
     assert rows_of(found) == rows_of(call(*(stream(side, stand) for side in sides), **ASKED, **more))
-    with pytest.raises(ap.NotBuilt, match="goes by rows"):
-        call(*(stream(side, frame, change="op") for side in sides), **ASKED | {"window": ap.CountWindow(3)}, **more)
+
+
+def call_of(name: str, case: Case, asked: dict[str, Any]) -> JoinCall:
+    """The resolved call of a corrected case."""
+    op = pa.array([], pa.string())
+    schemas = [table.slice(0, 0).append_column("op", op).schema for table in case.tables]
+    more: dict[str, Any] = {"on_reject": "collect", "options": ap.Options()}
+    if name == "outliers":
+        return resolve_outliers(twin.corrected(case), schemas, **asked, **more, tiled=False)
+    return resolve_nearest(twin.corrected(case), schemas, **asked, **more, whole=False)
+
+
+BY_ROWS = ("count", "count", "delta", "tumble", "uncertain")
+
+
+@settings(max_examples=80)
+@given(st.sampled_from(("nearest", "outliers")), st.data())
+def test_under_windows_of_rows_those_behind_move_up(name: str, data: st.DataObject) -> None:
+    """The twin: tick by tick, what a row that leaves has met and was not withdrawn."""
+    module = test_nearest if name == "nearest" else test_outliers
+    case, asked = data.draw(module.questions(windows=BY_ROWS, lateness=True, bad=False, most=8))
+    steps = data.draw(twin.steps(case, share=1))
+    _check_by_rows(name, case, asked, steps)
+
+
+@settings(max_examples=60)
+@given(st.sampled_from((1, 2)), st.data())
+def test_rows_of_a_window_are_withdrawn_one_by_one(fewer_than: int, data: st.DataObject) -> None:
+    """Withdrawals of rows that windows hold, with rows before and after them."""
+    case = data.draw(twin.small().filter(lambda case: not isinstance(case.window, ap.TimeWindow)))
+    asked = {"epsilon": case.epsilon, "window": case.window, "fewer_than": fewer_than, "probability": 0.3}
+    _check_by_rows("outliers", case, asked, data.draw(twin.one_by_one(case)))
+
+
+def _check_by_rows(name: str, case: Case, asked: dict[str, Any], steps: list[twin.Step]) -> None:
+    engine = LocalJoin(call_of(name, case, asked))
+    tables = [*(engine.push(twin.frames(case, step)) for step in steps), engine.drain()]
+    rows, meetings = twin.held(case, steps)
+    if name == "nearest":
+        expected = test_nearest.expected_of(rows, meetings, asked)
+        assert test_nearest.reported(tables, case, asked["by"]) == expected
+    else:
+        assert test_outliers.reported(tables, case) == test_outliers.expected_of(rows, meetings, case, asked)
+    assert engine.bucket.pairs is None or not len(engine.bucket.pairs)

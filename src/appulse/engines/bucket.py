@@ -183,8 +183,13 @@ class Bucket(Generic[R]):
 
     def delta(self) -> tuple[list[bytes], int] | None:
         """What this step did, as blocks for the log, and the newest time among them; None: nothing worth a record."""
-        newest = max((int(rows.time.max()) for _, rows in self.came), default=self.complete)
-        return [self._state("step", *self.step()), *self.blocks(self.came)], min(newest, LAST)
+        newest = max((int(rows.time.max()) for _, rows in self.logged), default=self.complete)
+        return [self._state("step", *self.step()), *self.blocks(self.logged)], min(newest, LAST)
+
+    @property
+    def logged(self) -> list[tuple[int, R]]:
+        """The rows of this step that go into the log."""
+        return self.came
 
     def snapshot(self) -> list[bytes]:
         """All there is, as blocks for the log."""

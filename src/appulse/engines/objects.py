@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -21,15 +21,10 @@ from appulse.model.objects import Objects
 from appulse.model.positions import EARTHS, degrees_of
 from appulse.model.strings import decode
 from appulse.model.times import from_micros
-from appulse.operators.numbering import in_canonical_order
-from appulse.operators.waiting import Waiting
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from numpy.typing import NDArray
-
-    from appulse.engines.bucket import Blobs
     from appulse.model.encoding import Encoding
     from appulse.model.strings import Bytes
 
@@ -45,6 +40,11 @@ class ObjectsCall(Call[Objects]):
     def encodings(self) -> Sequence[Encoding]:
         """How the columns of each stream are read."""
         raise NotImplementedError
+
+    @property
+    def corrected(self) -> bool:
+        """Whether rows may be withdrawn."""
+        return any(encoding.change is not None for encoding in self.encodings)
 
     def encode(self, stream: int, table: pa.Table) -> tuple[Objects, pa.Table]:
         """The good rows of a stream, and its bad rows as rejects."""
@@ -111,73 +111,14 @@ class ObjectsBucket(Bucket[Objects]):
         stream, _, objects = unpack(block)
         return stream, objects
 
+    @property
+    def logged(self) -> list[tuple[int, Objects]]:
+        """The rows that came, and those that withdraw others."""
+        return [*self.came, *self.asked]
+
     def blocks(self, batches: Iterable[tuple[int, Objects]]) -> list[bytes]:
         """Rows by stream as blocks."""
         return [block for stream, rows in batches if len(rows) for block, _ in packed(rows, stream)]
-
-
-class TickBucket(ObjectsBucket):
-    """The bucket of an operator that takes whole ticks: rows wait for theirs, and come in canonical order.
-
-    A subclass says what a batch of them makes, by `push`, and what it knows beyond them, by `state` and `recall`.
-    """
-
-    def __init__(self, call: ObjectsCall) -> None:
-        super().__init__(call)
-        self.waiting: Waiting[Objects] = Waiting()
-
-    def __len__(self) -> int:
-        return len(self.waiting)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes held."""
-        return self.waiting.nbytes
-
-    @property
-    def due(self) -> int | None:
-        """The oldest time that waits."""
-        return self.waiting.due
-
-    def push(self, rows: Objects) -> pa.Table:
-        """The answers of the rows of complete ticks."""
-        raise NotImplementedError
-
-    def state(self) -> Mapping[str, NDArray[Any]]:
-        """What the bucket knows beyond rows that wait."""
-        raise NotImplementedError
-
-    def recall(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Take in what `state` gave."""
-        raise NotImplementedError
-
-    def hold(self, stream: int, rows: Objects) -> None:  # noqa: ARG002 - there is one
-        """Let rows wait for their ticks."""
-        self.waiting.hold(rows)
-
-    def answer(self, *, ended: bool) -> list[pa.Table]:  # noqa: ARG002 - all ticks are complete then
-        """The answers of complete ticks."""
-        released = self.waiting.release(self.complete)
-        return [self.push(in_canonical_order(Objects.concat(released)))] if released else []
-
-    def redo(self, numbers: list[int], arrays: Mapping[str, NDArray[Any]], given: Blobs) -> None:  # noqa: ARG002
-        """Take the same step; its answers are known."""
-        (self.complete,) = numbers
-        self._hold_again(given)
-        self.answer(ended=False)
-
-    def whole(self) -> tuple[list[int], Mapping[str, NDArray[Any]], list[bytes]]:
-        """Rows that wait, and what is known beyond them."""
-        return [self.complete], self.state(), self.blocks((0, part) for part in self.waiting.parts)
-
-    def resume(self, numbers: list[int], arrays: Mapping[str, NDArray[Any]], given: Blobs) -> None:  # noqa: ARG002
-        """Go on from a snapshot."""
-        self.recall(arrays)
-        self._hold_again(given)
-
-    def _hold_again(self, given: Blobs) -> None:
-        for block in given[self.rows_tag]:
-            self.hold(*self.unpack(block))
 
 
 def own_keys(objects: Objects, encoding: Encoding) -> Bytes:

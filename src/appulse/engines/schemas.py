@@ -18,7 +18,7 @@ from appulse.model.uncertainty import dimensions
 from appulse.model.vectors import coordinates_of_type
 from appulse.queries.condition import parse
 from appulse.queries.places import place_of
-from appulse.windows.definitions import TimeWindow, UncertainCountWindow
+from appulse.windows.definitions import UncertainCountWindow
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -38,12 +38,6 @@ def refuse_changes(streams: Sequence[Stream], call: str) -> None:
                 f"{call} does not take change={stream.change!r}: rows cannot be withdrawn from it yet. Leave out the "
                 "rows that were withdrawn before the call. See docs/index.md."
             )
-
-
-def refuse_late_changes(streams: Sequence[Stream], window: Window, call: str) -> None:
-    """Raise `NotBuilt` where rows may be withdrawn from pairs that wait, under windows that go by rows."""
-    if not isinstance(window, TimeWindow):
-        refuse_changes(streams, f"{call} under a window that goes by rows")
 
 
 def refuse_bursts(streams: Sequence[Stream], call: str) -> None:

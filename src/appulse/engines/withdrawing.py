@@ -44,8 +44,7 @@ class Corrections:
     @staticmethod
     def of(call: ObjectsCall, windows: Sequence[int] | None, counts: Counter[str]) -> Corrections | None:
         """None: no rows of the call are withdrawn."""
-        some = any(encoding.change is not None for encoding in call.encodings)
-        return Corrections(call, windows, counts) if some else None
+        return Corrections(call, windows, counts) if call.corrected else None
 
     def settle(
         self,

@@ -62,7 +62,7 @@ class JoinWindows:
         self.partners: Partners | None = None
         if any(self.plan.followed):
             self.partners = Partners(self.plan, tiled=self.ownership is not None)
-        self.gone = np.empty(0, np.int64)  # numbers of the rows that the last `withdraw` forgot
+        self.gone = np.empty(0, np.int64)  # numbers of the rows that the last `withdraw`, or `renumber`, forgot
         self.past = _NEVER  # of time windows: rows whose window was over before this have left
         self._present = Windows(len(self.plan.streams))
         n = len(self.plan.streams) * self.lanes
@@ -202,11 +202,17 @@ class JoinWindows:
             store, form = self._stores[own], self.plan.models[int(self._stream_of[own])].form
             gone = same_rows(store, form, Objects.concat(several), (self._groups, self._differs))
             if len(gone):
-                assert store.serial is not None  # noqa: S101 - rows may be withdrawn
-                serials.append(store.serial.view[gone] * len(self._stores) + own)
+                serials.append(self._serials_of(own, gone))
                 self._forget(store, gone)
         self.gone = np.concatenate([np.empty(0, np.int64), *serials])
         return self._left(self.standing.without(self.gone)) if serials else NO_ANSWERS
+
+    def _serials_of(self, own: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Numbers of rows of a store that never change."""
+        serial = self._stores[own].serial
+        assert serial is not None  # noqa: S101 - rows may be withdrawn
+        numbers: NDArray[np.int64] = serial.view[rows] * len(self._stores) + own
+        return numbers
 
     def _forget(self, store: WindowBuffer, rows: NDArray[np.int64]) -> None:
         """Rows of a store meet nobody any more; they are left out once they are many, or the index is another."""
@@ -218,14 +224,16 @@ class JoinWindows:
     def renumber(self, withdrawn: WindowStarts) -> Answers:
         """Under windows that go by rows: forget rows by their numbers; those behind them move up."""
         groups = self._groups.of(withdrawn.group, len(withdrawn))
-        gone = Withdrawn(groups, withdrawn.stream, withdrawn.floor)
+        gone, serials = Withdrawn(groups, withdrawn.stream, withdrawn.floor), []
         for own, store in enumerate(self._stores):
             stream = np.full(len(store), self._stream_of[own])
             mine, store.rank.view[:] = gone.renumber(store.group.view, stream, store.rank.view)
             if store.frame is not None:
                 gone.reframe(store.group.view, store.frame.view)
             if mine.any():
+                serials.append(self._serials_of(own, np.flatnonzero(mine)))
                 store.keep(np.flatnonzero(~mine))
+        self.gone = np.concatenate([np.empty(0, np.int64), *serials])
         return self._left(self.standing.renumbered(gone))
 
     def _left(self, pairs: Answers) -> Answers:

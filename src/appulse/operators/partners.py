@@ -153,6 +153,8 @@ class Partners:
         if not self.told[stream] or len(rows) == 0:
             return None
         notes, n = notes_of(stream, rows, LEFT), len(rows)
+        if self.like.held and self.like.withdrawn:
+            notes = replace(notes, rank=-1 - notes.rank)  # others have numbers of their own, from 0
         return replace(notes, expected=np.zeros(n), few=np.ones(n)) if self.counted else notes
 
     def taken(self) -> list[RowNotes]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -46,6 +48,11 @@ class Waiting(Generic[R]):
         """Take in rows."""
         if len(rows):
             self.parts.append(rows)
+
+    def keep(self, masks: Sequence[NDArray[np.bool_]]) -> None:
+        """Drop rows, part by part."""
+        kept = [part.filter(mask) for part, mask in zip(self.parts, masks, strict=True)]
+        self.parts = [part for part in kept if len(part)]
 
     def release(self, before: int | None = None) -> list[R]:
         """Hand over what is older than a time (None: all there is)."""

@@ -40,7 +40,7 @@ from appulse.windows.definitions import DeltaWindow, TimeWindow, Window
 from appulse.windows.frames import meaning_of, rule_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
@@ -280,10 +280,6 @@ class AggregateBucket(ObjectsBucket):
             return came
         self.operator.keep(stands[: len(held)])
         return [rows.filter(mask) for rows, mask in zip(came, stands[len(held) :], strict=True) if mask.any()]
-
-    def blocks(self, batches: Iterable[tuple[int, Objects]]) -> list[bytes]:
-        """Rows by stream as blocks, and those that withdraw others."""
-        return [*super().blocks(batches), *super().blocks(self.asked)]
 
     def step(self) -> tuple[list[int], Mapping[str, NDArray[Any]]]:
         """All ticks before ``complete`` were there."""

@@ -12,8 +12,9 @@ import pyarrow as pa
 from appulse.engines.carrying import carried_by, carried_of, refuse_repeated
 from appulse.engines.local import Local
 from appulse.engines.meaning import of_call, of_stream, of_types
-from appulse.engines.objects import ObjectsCall, TickBucket, own_keys
+from appulse.engines.objects import ObjectsCall, own_keys
 from appulse.engines.schemas import column_type, encoding_of, group_columns
+from appulse.engines.waiting import TickBucket
 from appulse.errors import BadArgument
 from appulse.model.meaning import seconds
 from appulse.model.objects import Objects
@@ -21,7 +22,6 @@ from appulse.model.strings import decode
 from appulse.model.times import duration, from_micros
 from appulse.model.uncertainty import Exact
 from appulse.operators.collecting import collect
-from appulse.operators.numbering import in_canonical_order
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -93,7 +93,7 @@ def resolve_collect(
     if span <= 0:
         raise BadArgument(f"every={every!r} is no interval. Give more than 0, such as '10 seconds'.")
     call = CollectCall(
-        replace(encoding_of(stream, schema), carry=carried_of(stream, schema, name)),
+        replace(encoding_of(stream, schema, changes=True), carry=carried_of(stream, schema, name)),
         span,
         tuple((column, column_type(schema, column, name)) for column in stream.partitions),
         lateness=(stream.lateness_micros,),
@@ -117,11 +117,10 @@ class CollectBucket(TickBucket):
         first, every = super().due, self.call.every
         return None if first is None else (first // every + 1) * every - 1
 
-    def answer(self, *, ended: bool) -> list[pa.Table]:
-        """The samples of intervals that have ended."""
+    def complete_before(self, *, ended: bool) -> int | None:
+        """Intervals that end before this have ended."""
         every = self.call.every
-        released = self.waiting.release(None if ended else self.complete // every * every)
-        return [self.push(in_canonical_order(Objects.concat(released)))] if released else []
+        return None if ended else self.complete // every * every
 
     def push(self, rows: Objects) -> pa.Table:
         """The samples of readings of whole intervals, in canonical order."""

@@ -6,17 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 from appulse.engines.encounters.bucket import packed_state, unpacked_state
 from appulse.engines.fences.call import FenceCall, fence_table
-from appulse.engines.objects import ObjectsBucket
+from appulse.engines.waiting import WaitingBucket
 from appulse.model.batch import field_names
 from appulse.model.codec import from_columns, pack_columns, unpack_columns
 from appulse.model.objects import Objects
 from appulse.operators.fences import Fences, Visits
 from appulse.operators.legs import Pending
 from appulse.operators.numbering import in_canonical_order
-from appulse.operators.waiting import Waiting
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
     from numpy.typing import NDArray
@@ -32,7 +31,7 @@ _WORD = "visits"
 _LEGS, _PENDING = b"l", "pending0"
 
 
-class FenceBucket(ObjectsBucket):
+class FenceBucket(WaitingBucket):
     """The state of some things."""
 
     call: FenceCall
@@ -40,25 +39,20 @@ class FenceBucket(ObjectsBucket):
     def __init__(self, call: FenceCall) -> None:
         super().__init__(call)
         self.operator = Fences(call.plan, call.fences.get().regions)
-        self.waiting: Waiting[Objects] = Waiting()
         self._last: int | None = None  # the newest time of all, once the streams have ended
 
     def __len__(self) -> int:
-        return len(self.waiting) + len(self.operator)
+        return super().__len__() + len(self.operator)
 
     @property
     def nbytes(self) -> int:
         """Bytes held."""
-        return self.waiting.nbytes + self.operator.nbytes
+        return super().nbytes + self.operator.nbytes
 
     @property
     def due(self) -> int | None:
         """The least time that ticks have to be complete beyond for anything to be answered."""
-        return min((time for time in (self.waiting.due, self.operator.due) if time is not None), default=None)
-
-    def hold(self, stream: int, rows: Objects) -> None:  # noqa: ARG002 - there is one
-        """Let readings wait for their ticks."""
-        self.waiting.hold(rows)
+        return min((time for time in (super().due, self.operator.due) if time is not None), default=None)
 
     def advance(self, limit: int | None = None, ended: int | None = None) -> list[pa.Table]:
         """The answers of ticks that are complete now."""
@@ -67,7 +61,7 @@ class FenceBucket(ObjectsBucket):
 
     def answer(self, *, ended: bool) -> list[pa.Table]:  # noqa: ARG002 - ``_last`` says it
         """The events that follow from complete ticks."""
-        released = self.waiting.release(self.complete)
+        released = self.waiting[0].release(self.complete)
         rows = [in_canonical_order(Objects.concat(released))] if released else []
         table = fence_table(self.operator.push(rows, self.complete, self._last), self.call)
         self.output.add(len(table))
@@ -83,16 +77,15 @@ class FenceBucket(ObjectsBucket):
         """All ticks before ``complete`` were there."""
         return [self.complete, self._last is not None, self._last or 0], {}
 
-    def redo(self, numbers: list[int], arrays: Mapping[str, NDArray[Any]], given: Blobs) -> None:  # noqa: ARG002
+    def again(self, numbers: Sequence[int], arrays: Mapping[str, NDArray[Any]]) -> None:  # noqa: ARG002
         """Take the same step; its answers are known."""
-        self.complete, ended, last = numbers
-        self._hold_again(given)
+        ended, last = numbers
         self._last = last if ended else None
         self.answer(ended=bool(ended))
 
     def whole(self) -> tuple[list[int], Mapping[str, NDArray[Any]], list[bytes]]:
         """Readings that wait, and visits that have not ended."""
-        rows = self.blocks((0, part) for part in self.waiting.parts)
+        rows = self.blocks_held()
         crossings = self.operator.crossings
         if crossings is not None and crossings.pending is not None and len(crossings.pending):
             rows = [*rows, _LEGS + packed_state(_PENDING, crossings.pending)]
@@ -102,10 +95,9 @@ class FenceBucket(ObjectsBucket):
         columns = {name: getattr(visits, name) for name in field_names(Visits)}
         return [self.complete], {}, [*rows, _HELD + pack_columns(_WORD, columns)]
 
-    def resume(self, numbers: list[int], arrays: Mapping[str, NDArray[Any]], given: Blobs) -> None:  # noqa: ARG002
+    def resume(self, numbers: list[int], arrays: Mapping[str, NDArray[Any]], given: Blobs) -> None:
         """Go on from a snapshot."""
-        (self.complete,) = numbers
-        self._hold_again(given)
+        super().resume(numbers, arrays, given)
         for block in given[_HELD]:
             columns, _ = unpack_columns(_WORD, block[len(_HELD) :], copied=True)
             self.operator.visits = from_columns(Visits, columns)
@@ -113,7 +105,3 @@ class FenceBucket(ObjectsBucket):
             _, pending = unpacked_state(block[len(_LEGS) :])
             if self.operator.crossings is not None and isinstance(pending, Pending):
                 self.operator.crossings.pending = pending
-
-    def _hold_again(self, given: Blobs) -> None:
-        for block in given[self.rows_tag]:
-            self.hold(*self.unpack(block))

@@ -12,10 +12,11 @@ import pyarrow as pa
 
 from appulse.engines.fences.call import fence_table, never_entered
 from appulse.engines.multi_queries.bucket import CHANGES
-from appulse.engines.objects import ObjectsBucket
 from appulse.engines.queries.call import ADD, CHANGE, REMOVE, changes_of, refused_queries, unknown_change
 from appulse.engines.spark.codec import pack, unpack
 from appulse.engines.spark.tables import packed, unpacked
+from appulse.engines.waiting import WaitingBucket
+from appulse.engines.withdrawing import WAITING
 from appulse.errors import BadArgument, nearest
 from appulse.model import defects as why
 from appulse.model.batch import field_names
@@ -43,11 +44,12 @@ from appulse.operators.waiting import Waiting
 from appulse.queries.slots import as_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from appulse.engines.bucket import Blobs
+    from appulse.engines.fences.bucket import FenceBucket
     from appulse.engines.fences.call import FenceCall
     from appulse.model.regions import Regions
 
@@ -153,7 +155,7 @@ def _kept(version: FenceVersion, table: pa.Table, call: FenceCall) -> tuple[Fenc
     return _KEPT[key]
 
 
-class ChangingFenceBucket(ObjectsBucket):
+class ChangingFenceBucket(WaitingBucket):
     """The state of some things. Of several buckets with the same changes, one ``reports`` what cannot be used."""
 
     call: FenceCall
@@ -163,24 +165,23 @@ class ChangingFenceBucket(ObjectsBucket):
         self.operator = ChangingFences(call.plan)
         self.version = first_version(call)
         self.reports = True
-        self.waiting: list[tuple[FenceVersion, Waiting[Objects]]] = []
-        self._fresh: list[Objects] = []
+        self.known: list[tuple[FenceVersion, Waiting[Objects]]] = []  # readings, by the fences that they came to
         self._changes: list[bytes] = []
         self._gone: dict[int, Any] = {}  # names of fences that were removed, and may still be heard of
         self._last: int | None = None
 
     def __len__(self) -> int:
-        return sum(len(rows) for _, rows in self.waiting) + len(self.operator)
+        return sum(map(len, self.waits(0))) + len(self.operator)
 
     @property
     def nbytes(self) -> int:
         """Bytes held, without the fences: those are shared."""
-        return sum(rows.nbytes for _, rows in self.waiting) + self.operator.nbytes
+        return sum(one.nbytes for one in self.waits(0)) + self.operator.nbytes
 
     @property
     def due(self) -> int | None:
         """The least time that ticks have to be complete beyond for anything to be answered."""
-        times = [*(rows.due for _, rows in self.waiting), self.operator.due]
+        times = [super().due, *(rows.due for _, rows in self.known), self.operator.due]
         return min((time for time in times if time is not None), default=None)
 
     def change(self, table: pa.Table) -> pa.Table:
@@ -192,9 +193,9 @@ class ChangingFenceBucket(ObjectsBucket):
             self._gone[int(before.standing.number[at])] = before.names[at]
         return rejects
 
-    def hold(self, stream: int, rows: Objects) -> None:  # noqa: ARG002 - there is one
-        """Let readings wait for the changes that come with them, and for their ticks."""
-        self._fresh.append(rows)
+    def waits(self, stream: int) -> list[Waiting[Objects]]:
+        """Readings whose fences are known, and those that came."""
+        return [*(rows for _, rows in self.known), *super().waits(stream)]
 
     def receive(self, given: Blobs) -> None:
         """Take in changes of the fences, which count for the readings that came with them."""
@@ -210,18 +211,17 @@ class ChangingFenceBucket(ObjectsBucket):
 
     def answer(self, *, ended: bool) -> list[pa.Table]:  # noqa: ARG002 - ``_last`` says it
         """The events that follow from complete ticks."""
-        for fresh in self._fresh:
-            if not self.waiting or self.waiting[-1][0] is not self.version:
-                self.waiting.append((self.version, Waiting()))
-            self.waiting[-1][1].hold(fresh)
-        self._fresh = []
-        versions = [version for version, _ in self.waiting]
+        for fresh in self.waiting[0].release():
+            if not self.known or self.known[-1][0] is not self.version:
+                self.known.append((self.version, Waiting()))
+            self.known[-1][1].hold(fresh)
+        versions = [version for version, _ in self.known]
         released = []
-        for version, rows in self.waiting:
+        for version, rows in self.known:
             if parts := rows.release(self.complete):
                 released.append((version.standing, in_canonical_order(Objects.concat(parts))))
-        self.waiting = [one for one in self.waiting if len(one[1])]
-        settled = all(version is self.version for version, _ in self.waiting)
+        self.known = [one for one in self.known if len(one[1])]
+        settled = all(version is self.version for version, _ in self.known)
         current = self.version.standing
         happened = self.operator.push(released, current, self.complete, self._last, settled=settled)
         number, names = self._names([*versions, self.version])
@@ -244,7 +244,7 @@ class ChangingFenceBucket(ObjectsBucket):
 
     def _tidy(self) -> None:
         """Forget the names of fences that nobody will hear of."""
-        if self._gone and all(version is self.version for version, _ in self.waiting):
+        if self._gone and all(version is self.version for version, _ in self.known):
             visits = self.operator.visits
             heard = set() if visits is None else set(visits.fence.tolist())
             self._gone = {number: name for number, name in self._gone.items() if number in heard}
@@ -259,19 +259,21 @@ class ChangingFenceBucket(ObjectsBucket):
         """Rows and changes as blocks."""
         return [*self._changes, *super().blocks(batches)]
 
-    def redo(self, numbers: list[int], arrays: Mapping[str, NDArray[Any]], given: Blobs) -> None:  # noqa: ARG002
-        """Take the same step; its answers are known."""
-        self.complete, ended, last = numbers
+    def hold_again(self, given: Blobs) -> None:
+        """Take in changes of the fences, and readings that came with them."""
         for block in given[CHANGES]:
             self.change(unpacked(block[9:]))
-        for block in given[self.rows_tag]:
-            self.hold(*self.unpack(block))
+        super().hold_again(given)
+
+    def again(self, numbers: Sequence[int], arrays: Mapping[str, NDArray[Any]]) -> None:  # noqa: ARG002
+        """Take the same step; its answers are known."""
+        ended, last = numbers
         self._last = last if ended else None
         self.answer(ended=bool(ended))
 
     def whole(self) -> tuple[list[int], Mapping[str, NDArray[Any]], list[bytes]]:
         """Sets of fences, the readings that wait under each, and visits that have not ended."""
-        sets = [*self.waiting]
+        sets = [*self.known]
         if not sets or sets[-1][0] is not self.version:
             sets.append((self.version, Waiting()))
         blocks = []
@@ -287,20 +289,24 @@ class ChangingFenceBucket(ObjectsBucket):
         if visits is not None and len(visits):
             columns = {name: getattr(visits, name) for name in field_names(Visits)}
             blocks.append(_HELD + pack_columns(_WORD, columns))
+        if self.corrections is not None:
+            blocks += self.corrections.blocks()
         return [self.complete], {}, blocks
 
     def resume(self, numbers: list[int], arrays: Mapping[str, NDArray[Any]], given: Blobs) -> None:  # noqa: ARG002
         """Go on from a snapshot."""
         (self.complete,) = numbers
-        self.waiting = []
+        self.known = []
         for block in given[_SETS]:
             columns, (_, known) = unpack_columns("fences", block[len(_SETS) :], copied=True)
             self.version = self._version(columns["table"], columns["number"], known, columns["digest"].tobytes())
-            self.waiting.append((self.version, Waiting()))
+            self.known.append((self.version, Waiting()))
         for block in given[self.rows_tag]:
             _, i, rows = unpack(block)
-            self.waiting[i][1].hold(rows)
-        self.waiting = [one for one in self.waiting if len(one[1])]
+            self.known[i][1].hold(rows)
+        self.known = [one for one in self.known if len(one[1])]
+        if self.corrections is not None:
+            self.corrections.recall(given[WAITING])
         for block in given[_GONE]:
             table = unpacked(block[len(_GONE) :])
             self._gone = dict(zip(table["number"].to_pylist(), table["name"].combine_chunks(), strict=True))
@@ -321,8 +327,10 @@ class ChangingFenceBucket(ObjectsBucket):
             _KEPT[digest] = version, self.call.reject_schema.empty_table()
         return _KEPT[digest][0]
 
-    def follow(self, waiting: Waiting[Objects], visits: Visits | None) -> None:
+    def follow(self, before: FenceBucket) -> None:
         """Go on from what was held as long as nothing had changed."""
-        if len(waiting):
-            self.waiting = [(self.version, waiting)]
-        self.operator.visits = visits
+        self.clock, self.complete = before.clock, before.complete
+        self.corrections, self.counts = before.corrections, before.counts
+        if len(before.waiting[0]):
+            self.known = [(self.version, before.waiting[0])]
+        self.operator.visits = before.operator.visits

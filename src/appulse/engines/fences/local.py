@@ -57,6 +57,5 @@ class LocalFences(Local[Objects]):
         if call.fences.get().names.null_count:
             raise BadArgument("Some fence has no name (query is null), so it cannot change. Name all of them.")
         bucket = ChangingFenceBucket(call)
-        bucket.clock, bucket.complete = before.clock, before.complete
-        bucket.follow(before.waiting, before.operator.visits)
+        bucket.follow(before)
         return bucket

@@ -9,9 +9,9 @@ from appulse.arguments import Kind, Unfit, one_of
 from appulse.engines.join.call import JoinCall, Observed, resolve, to_table
 from appulse.engines.local import Local
 from appulse.engines.meaning import of_call, of_stream
-from appulse.engines.objects import ObjectsBucket
-from appulse.engines.schemas import refuse_bursts, refuse_changes, refuse_margin
+from appulse.engines.schemas import refuse_bursts, refuse_margin
 from appulse.engines.thresholds import refuse_groups
+from appulse.engines.waiting import WaitingBucket
 from appulse.errors import BadArgument
 from appulse.model.encode import infer_dimensions
 from appulse.model.meaning import real, seconds
@@ -20,7 +20,6 @@ from appulse.model.times import duration
 from appulse.model.uncertainty import Incomplete, in_closed_form, is_certain
 from appulse.operators.assignment import BY, METHODS
 from appulse.operators.blocks import ALWAYS, BlockPlan, partners
-from appulse.operators.waiting import Waiting
 from appulse.windows.definitions import TimeWindow, TumblingWindow
 
 if TYPE_CHECKING:
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from appulse.engines.bucket import Blobs
     from appulse.engines.options import Options
     from appulse.model.meaning import Meaning
     from appulse.model.stream import Stream
@@ -107,7 +105,6 @@ def resolve_assign(
     options: Options,
 ) -> AssignCall:
     """Check a call against the columns there are."""
-    refuse_changes(streams, "assign()")
     refuse_bursts(streams, "assign()")
     refuse_margin(streams, "assign")
     refuse_groups(epsilon, "assign()")
@@ -127,10 +124,9 @@ def resolve_assign(
         different=None,
         on_reject=on_reject,
         options=options,
-        how=how,
         likelihood=by == "likelihood",
     )
-    plan = replace(call.plan, windows=(ALWAYS, ALWAYS), grouped=True, assigned=True)
+    plan = replace(call.plan, windows=(ALWAYS, ALWAYS), grouped=True, assigned=True, withdrawn=False, how=how)
     span = duration(window.length, "TumblingWindow") if isinstance(window, TumblingWindow) else 0
     return AssignCall(
         plan,
@@ -164,33 +160,16 @@ def _check_gains(streams: Sequence[Stream], *, by: str, density: float | None, e
         )
 
 
-class AssignBucket(ObjectsBucket):
+class AssignBucket(WaitingBucket):
     """The rows of some blocks."""
 
     call: AssignCall
 
-    def __init__(self, call: AssignCall) -> None:
-        super().__init__(call)
-        self.waiting: list[Waiting[Objects]] = [Waiting() for _ in call.streams]
-
-    def __len__(self) -> int:
-        return sum(map(len, self.waiting))
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes held."""
-        return sum(one.nbytes for one in self.waiting)
-
     @property
     def due(self) -> int | None:
         """The end of the first block."""
-        first = min((one.due for one in self.waiting if one.due is not None), default=None)
-        span = self.call.blocks.span
+        first, span = super().due, self.call.blocks.span
         return first if first is None or span == 0 else (first // span + 1) * span - 1
-
-    def hold(self, stream: int, rows: Objects) -> None:
-        """Let rows wait for the end of their block."""
-        self.waiting[stream].hold(rows)
 
     def answer(self, *, ended: bool) -> list[pa.Table]:
         """The partners of rows whose blocks have ended."""
@@ -210,29 +189,9 @@ class AssignBucket(ObjectsBucket):
             return []
         return [Objects.concat(several) if several else some.slice(0, 0) for several in parts]
 
-    def step(self) -> tuple[list[int], Mapping[str, NDArray[Any]]]:
-        """All ticks before ``complete`` were there."""
-        return [self.complete], {}
-
-    def redo(self, numbers: list[int], arrays: Mapping[str, NDArray[Any]], given: Blobs) -> None:  # noqa: ARG002
-        """Take the same step; its answers are known."""
-        (self.complete,) = numbers
-        self._hold_again(given)
+    def again(self, numbers: Sequence[int], arrays: Mapping[str, NDArray[Any]]) -> None:  # noqa: ARG002
+        """Let go of the same blocks."""
         self._release(ended=False)
-
-    def whole(self) -> tuple[list[int], Mapping[str, NDArray[Any]], list[bytes]]:
-        """Rows that wait."""
-        rows = self.blocks((i, part) for i, one in enumerate(self.waiting) for part in one.parts)
-        return [self.complete], {}, rows
-
-    def resume(self, numbers: list[int], arrays: Mapping[str, NDArray[Any]], given: Blobs) -> None:  # noqa: ARG002
-        """Go on from a snapshot."""
-        (self.complete,) = numbers
-        self._hold_again(given)
-
-    def _hold_again(self, given: Blobs) -> None:
-        for block in given[self.rows_tag]:
-            self.hold(*self.unpack(block))
 
 
 class LocalAssign(Local[Objects]):

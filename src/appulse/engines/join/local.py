@@ -167,7 +167,10 @@ class JoinBucket(ObjectsBucket):
             return []
         notes = numbering.withdraw(gone)
         ledger.renumber(partial(numbering.renumbered, notes))
-        return [self.operator.renumber(notes)]
+        ended = self.operator.renumber(notes)
+        if self.pairs is not None:
+            self.pairs.withdraw(self.operator.gone)
+        return [ended]
 
     def _end(self, before: int) -> Answers:
         """Under time windows: pairs that this ends; nothing before it will be asked for any more."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 from appulse.arguments import one_of
 from appulse.engines.join.call import resolve
-from appulse.engines.schemas import refuse_bursts, refuse_late_changes, refuse_margin
+from appulse.engines.schemas import refuse_bursts, refuse_margin
 from appulse.engines.thresholds import refuse_groups
 from appulse.errors import BadArgument
 from appulse.model.uncertainty import Incomplete
@@ -65,7 +65,6 @@ def resolve_nearest(
         )
     if epsilon is None:
         _check_unlimited(window, by_means=by_means, whole=whole)
-    refuse_late_changes(streams, window, "nearest()")
     refuse_bursts(streams, "nearest()")
     threshold = _POSSIBLE if probability == 0.0 else probability
     call = resolve(

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from appulse.engines.join.call import resolve
-from appulse.engines.schemas import refuse_bursts, refuse_late_changes, refuse_margin
+from appulse.engines.schemas import refuse_bursts, refuse_margin
 from appulse.engines.thresholds import refuse_groups, within_tolerance
 from appulse.errors import BadArgument
 from appulse.model.uncertainty import Incomplete
@@ -39,7 +39,6 @@ def resolve_outliers(
     tiled: bool = True,
 ) -> JoinCall:
     """Check a call against the columns there are; ``tiled``, rows have copies in several tiles."""
-    refuse_late_changes(streams, window, "outliers()")
     refuse_bursts(streams, "outliers()")
     refuse_margin(streams, "outliers")
     refuse_groups(epsilon, "outliers()")

@@ -70,5 +70,6 @@ def spark_grouped(
         changes=changes,
         answers=as_struct(call.answer_schema, own),
         rejects=reject_type(key, time),
+        refuses=call.corrected,
     )
     return remember(built(operator, sources.buckets(options)))

@@ -35,6 +35,7 @@ def spark_assign(streams: Sequence[Stream], settings: Mapping[str, Any]) -> Data
         stages=lambda _: assign_stages(call),
         answers=answers,
         rejects=rejects,
+        refuses=call.corrected,
     )
     return remember(built(operator, sources.buckets(settings["options"])))
 
