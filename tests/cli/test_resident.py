@@ -187,8 +187,8 @@ def test_commands_run_a_job_by_its_engine(tmp_path: Path) -> None:
     refused = CliRunner().invoke(app, ["run", str(job.file), "--master", "local[2]"])
     assert (refused.exit_code, "--master is for Spark" in refused.stdout) == (2, True)
     job.file.write_text(job.file.read_text().replace('engine = "local"', 'engine = "spark"'))
-    refused = CliRunner().invoke(app, ["serve", str(job.file)])
-    assert (refused.exit_code, "which appulse run runs" in refused.stdout) == (2, True)
+    refused = CliRunner().invoke(app, ["serve", str(job.file), str(job.file)])
+    assert (refused.exit_code, "runs on Spark, and is served alone" in refused.stdout) == (2, True)
 
 
 def test_replayed_streams_have_one_clock(tmp_path: Path) -> None:

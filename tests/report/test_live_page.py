@@ -21,7 +21,7 @@ from appulse import jobs
 from appulse.connect.page_server import Feed, PageServer
 from appulse.jobs.live import Board
 from appulse.jobs.resident import Resident
-from appulse.report.live import MOST_EVENTS, Shown, outlines_of
+from appulse.report.live import MOST_EVENTS, Shown, outlines_of, place_columns
 from appulse.report.live_page import live_page
 from tests.helpers.pages import HOSTILE, read
 
@@ -40,15 +40,17 @@ ROWS = pa.table(
 )
 
 
-def test_a_step_has_the_newest_place_of_each_thing_and_sums() -> None:
+def test_a_message_has_the_newest_place_of_each_thing_and_sums() -> None:
     shown = Shown("job", "encounters", [SHIPS])
     pairs = pa.table({"left_key": ["a"], "right_key": ["b"], "probability": [0.96], "closest_time": [2.5]})
-    first = shown.step({"ships": ROWS}, pairs, None, {"candidates": 3, "pruned_reach": 2}, {"state_rows": 3})
+    shown.count({"rows": 3, "answers": 1, "rejects": 0}, {"candidates": 3, "pruned_reach": 2})
+    first = shown.message({"ships": ROWS}, pairs, None, {"state_rows": 3})
     assert first["things"] == [[0, "a", 1.5, 50.5, 5], [0, "b", 2, 51, 5]]
     assert first["now"] == [3000, False]
     assert first["events"][0]["text"] == "a and b"
     assert first["events"][0]["things"] == [[0, "a"], [0, "b"]]
-    second = shown.step({"ships": ROWS}, pairs, pa.table({"reason": ["late"], "detail": ["by 3 s"]}), {"candidates": 4})
+    shown.count({"rows": 3, "answers": 1, "rejects": 1}, {"candidates": 4})
+    second = shown.message({"ships": ROWS}, pairs, pa.table({"reason": ["late"], "detail": ["by 3 s"]}))
     assert second["totals"] == {"rows": 6, "answers": 2, "rejects": 1}
     assert second["histogram"][19] == 2
     assert second["counted"] == {"candidates": 7, "pruned_reach": 2}
@@ -61,11 +63,16 @@ def test_messages_are_bounded_and_plain() -> None:
     many = pa.table(
         {"query": ["q"] * 500, "key": [float("nan")] * 500, "time": pa.array([0] * 500, pa.timestamp("us", "UTC"))}
     )
-    message = shown.step({}, many, None)
+    message = shown.message({}, many, None)
     assert len(message["events"]) == MOST_EVENTS
-    assert message["totals"]["answers"] == 500
     json.dumps(message, allow_nan=False)
     assert message["events"][0]["text"] == "nan matches q"
+
+
+def test_a_map_needs_few_columns() -> None:
+    assert place_columns(SHIPS) == ["ship", "at", "lon", "lat", "error"]
+    assert place_columns(ap.Stream(None, key="k", time="t", value=ap.Gaussian("x", "y", "z", sigma=1))) == [*"ktxy"]
+    assert place_columns(ap.Stream(None, key="k", time="t", value="x")) == []
 
 
 def test_fences_have_outlines_in_degrees_and_radii_in_metres() -> None:

@@ -17,6 +17,7 @@ from rich.text import Text
 from appulse.cli.console import errors_told
 from appulse.cli.fitting import must_fit
 from appulse.cli.following import ProgressFile, progress_file
+from appulse.cli.here import carry_out_here
 from appulse.cli.running import interrupts, log_file, stderr_to, watch
 from appulse.engines.spark.installation import need_spark
 from appulse.errors import BadArgument, JobError
@@ -28,8 +29,9 @@ if TYPE_CHECKING:
 
     from appulse.cli.progress import Batch, Totals
     from appulse.jobs import Job
+    from appulse.jobs.watching import Watcher
 
-__all__ = ["carry_out", "run"]
+__all__ = ["carry_out", "must_have_input", "run"]
 
 
 def run(
@@ -68,12 +70,10 @@ def run(
             need_spark()
         elif given := [name for name, value in of_spark.items() if value]:
             raise BadArgument(f"--{given[0]} is for Spark, and {job} has engine = 'local'. Leave it out.")
-        _must_have_input(checked)
+        must_have_input(checked)
         must_fit(checked, console)
         settings = _settings(conf or [], {"master": master, "jars.packages": packages, "jars": jars})
     if here:
-        from appulse.cli.serve import carry_out_here
-
         carry_out_here([checked], console, once=once, drain=drain, checkpoint=checkpoint, json=json)
         return
     carry_out(
@@ -91,8 +91,9 @@ def carry_out(
     checkpoint: str | None = None,
     json: bool = False,
     prometheus: str | None = None,
+    port: int | None = None,
 ) -> Totals:
-    """Run a job to its end on a session with some settings, showing each batch.
+    """Run a job to its end on a session with some settings, showing each batch; ``port`` is that of a page.
 
     Exits with 130 on Ctrl-C and with 143 on SIGTERM, once the query has stopped.
     """
@@ -108,6 +109,8 @@ def carry_out(
 
     def show(batch: Batch) -> None:
         progress.add(batch)
+        if watcher is not None:
+            watcher.measured(batch.rows, batch.metrics)
         if json:
             typer.echo(js.dumps(batch.as_dict()))
         elif console.is_terminal:
@@ -118,9 +121,9 @@ def carry_out(
     with errors_told(console, log), stderr_to(log), line, _session(settings) as spark, interrupts() as asked_to_stop:
         from appulse.jobs import run as start
 
-        with _served(spark, prometheus, console):
+        with _served(spark, prometheus, console), _page(job, port, console) as watcher:
             _say(line, "starting the query")
-            query = start(job, spark, once=once, drain=drain, checkpoint=checkpoint)
+            query = start(job, spark, once=once, drain=drain, checkpoint=checkpoint, watcher=watcher)
             if not (once or drain):
                 console.print("Running until Ctrl-C; new files are taken as they come.")
             totals = watch(query, show, asked_to_stop)
@@ -165,6 +168,24 @@ def _session(settings: dict[str, Any]) -> Iterator[SparkSession]:
 
 
 @contextmanager
+def _page(job: Job, port: int | None, console: Console) -> Iterator[Watcher | None]:
+    """The page of a job while it runs, if it has a port, and what shows the job there."""
+    if port is None:
+        yield None
+        return
+    from appulse.connect.page_server import PageServer
+    from appulse.jobs.live import Board
+    from appulse.jobs.watching import Watcher
+    from appulse.report.live_page import live_page
+
+    title = job.file.stem
+    board = Board([job], title)
+    with PageServer(live_page(title), board.feed, port) as server:
+        console.print(f"The page: {server.address}", soft_wrap=True, markup=False)
+        yield Watcher(board, 0, job)
+
+
+@contextmanager
 def _served(spark: SparkSession, prometheus: str | None, console: Console) -> Iterator[None]:
     """Figures for Prometheus while a job runs, if a port was given."""
     from appulse import api
@@ -177,7 +198,8 @@ def _served(spark: SparkSession, prometheus: str | None, console: Console) -> It
         yield
 
 
-def _must_have_input(job: Job) -> None:
+def must_have_input(job: Job) -> None:
+    """Raise `JobError` where a source has no files yet."""
     if missing := job.missing():
         told = "".join(f"\n  {problem}" for problem in missing)
         hint = f"\nPrepare it first:  {job.table.prepare}" if job.table.prepare else ""

@@ -11,6 +11,8 @@ from appulse.connect.source import Taken
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import pyarrow as pa
+
     from appulse.connect.source import Unreadable
 
 __all__ = ["Recorded"]
@@ -27,9 +29,9 @@ class Recorded:
         recordings: Mapping[str, Recording],
         pace: Pace,
         unreadable: Mapping[str, Sequence[tuple[int, Unreadable]]] | None = None,
-        rows: int = _ROWS,
+        rows: int | None = None,
     ) -> None:
-        self._recordings, self.pace, self._rows = dict(recordings), pace, rows
+        self._recordings, self.pace, self._rows = dict(recordings), pace, rows or _ROWS
         self._unreadable = dict(unreadable or {})  # with how many rows come before each
         self._at = dict.fromkeys(self._recordings, 0)
         self._last = 0.0
@@ -38,6 +40,10 @@ class Recorded:
     def streams(self) -> Sequence[str]:
         """The names of its streams."""
         return list(self._recordings)
+
+    def schema(self, name: str) -> pa.Schema:
+        """The columns of a stream."""
+        return self._recordings[name].table.schema
 
     @property
     def ended(self) -> bool:

@@ -3,7 +3,8 @@
 Nothing in a job file is ever evaluated; ``~`` at the beginning of a path is the one thing that is expanded.
 """
 
-from appulse.jobs.job import Job, build, load, run, validate
+from appulse.jobs.job import Job, build, load, validate
+from appulse.jobs.on_spark import run
 from appulse.jobs.problems import Problem
 
 __all__ = ["Job", "Problem", "build", "load", "run", "validate"]

@@ -14,7 +14,6 @@ import pyarrow as pa
 from pydantic import ValidationError
 
 from appulse import api
-from appulse.api.replaying import MAX
 from appulse.engines.aggregates.call import resolve_unseen
 from appulse.engines.encounters.call import resolve_encounters
 from appulse.engines.fences.call import resolve_fences
@@ -40,15 +39,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
 
     from appulse.jobs.imputers import RepositoryTable
     from appulse.model.stream import Stream
 
-__all__ = ["Job", "build", "load", "run", "validate"]
+__all__ = ["Job", "build", "frame_of", "load", "validate"]
 
 _MOST_TOLD = 10  # conditions that cannot be used
-_AVAILABLE_NOW = {"availableNow": True}
 
 
 @dataclass(frozen=True)
@@ -117,11 +114,17 @@ def validate(path: str | Path) -> list[Problem]:
     return _read(Path(path))[1]
 
 
-def build(job: Job, spark: SparkSession, *, streaming: bool = True) -> DataFrame:
-    """The answers of a job as a Spark frame, streaming or of the files that are there now."""
+def build(
+    job: Job, spark: SparkSession, *, streaming: bool = True, played: Mapping[str, Path] | None = None
+) -> DataFrame:
+    """The answers of a job as a Spark frame, streaming or of the files that are there now.
+
+    ``played`` are folders where the rows of replays come, by source.
+    """
     table = job.table
     streams = [
-        source.stream(_frame(job, source, spark, streaming=streaming), name) for name, source in table.sources.items()
+        source.stream(frame_of(job, name, spark, streaming=streaming, played=played), name)
+        for name, source in table.sources.items()
     ]
     if table.sensor_join is not None or table.phenomena is not None:
         return _sensed(job, streams[0], spark)
@@ -166,27 +169,6 @@ def build(job: Job, spark: SparkSession, *, streaming: bool = True) -> DataFrame
         join: Any = api.similarity_join
         answers = join(*streams, **table.of_two, **arguments)
     return answers
-
-
-def run(
-    job: Job, spark: SparkSession, *, once: bool = False, drain: bool = False, checkpoint: str | None = None
-) -> StreamingQuery:
-    """Start a job as a streaming query; ``once`` takes what is there now, ``drain`` also closes the checkpoint."""
-    checkpoint = checkpoint or job.checkpoint
-    if checkpoint is None:
-        raise JobError(f'{job.file} names no checkpoint. Add checkpoint = "folder" to it, or give --checkpoint.')
-    query: StreamingQuery = api.start(
-        build(job, spark),
-        job.sink,
-        job.rejects,
-        alerts=job.alerts,
-        max_state=None if job.table.limits is None else job.table.limits.state_rows,
-        checkpoint=checkpoint,
-        partitions=job.table.partitions,
-        drain=drain,
-        trigger=_AVAILABLE_NOW if once or drain else None,
-    )
-    return query
 
 
 def _read(path: Path) -> tuple[Job | None, list[Problem]]:
@@ -405,11 +387,20 @@ def _inferring(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
     return {"inferSchema": True, **options} if kind == "csv" else dict(options)
 
 
-def _frame(
-    job: Job, source: FilesTable | TopicsTable | MqttTable | ReplayTable, spark: SparkSession, *, streaming: bool
+def frame_of(
+    job: Job, name: str, spark: SparkSession, *, streaming: bool, played: Mapping[str, Path] | None = None
 ) -> DataFrame:
+    """The rows of a source."""
+    source: Any = job.table.sources[name]
     if isinstance(source, ReplayTable):
-        source = _as_files(job, source)
+        folder = (played or {}).get(name)
+        source = _as_files(job, source) if folder is None else FilesTable(format="parquet", path=str(folder))
+    return _frame(job, source, spark, streaming=streaming)
+
+
+def _frame(
+    job: Job, source: FilesTable | TopicsTable | MqttTable, spark: SparkSession, *, streaming: bool
+) -> DataFrame:
     if isinstance(source, MqttTable):
         if not streaming:
             raise JobError("Messages of MQTT come once: nothing of them can be read beforehand. Leave out sample.")
@@ -436,13 +427,12 @@ def _frame(
 
 
 def _as_files(job: Job, source: ReplayTable) -> FilesTable:
-    """A recording as files that are read at once; raises `NotBuilt` where it has a speed."""
+    """A recording as files that are read at once."""
     files = source.files
-    if source.speed != MAX or files is None:
-        wanted = "speed = 'max'" if files is not None else "Parquet, CSV, JSON or ORC, without decode"
+    if files is None:
         raise NotBuilt(
-            f"{job.file}: on Spark a replay of {source.path} at speed {source.speed} is not built. Set engine = "
-            f"'local' and use appulse serve, or give {wanted}, which Spark reads as files."
+            f"{job.file}: Spark cannot read {source.path} beforehand: it has no such format. Leave out sample, or give "
+            "Parquet, CSV, JSON or ORC, without decode."
         )
     place = Path(job.place(files.path))
     if place.is_dir():
@@ -454,15 +444,15 @@ def _as_files(job: Job, source: ReplayTable) -> FilesTable:
 
 def _sample_of_readings(job: Job, spark: SparkSession) -> DataFrame:
     """Readings that are there now, from which buckets are planned."""
-    (source,) = job.table.sources.values()
-    return _frame(job, source, spark, streaming=False).limit(job.table.sample or 0)
+    (name,) = job.table.sources
+    return frame_of(job, name, spark, streaming=False).limit(job.table.sample or 0)
 
 
 def _sample(job: Job, name: str, spark: SparkSession) -> Any:
     """Rows of a source that are there now, from which tiles are planned."""
     table = job.table
     source, different = table.sources[name], getattr(table.self_join, "different", None)
-    frame = _frame(job, source, spark, streaming=False)
+    frame = frame_of(job, name, spark, streaming=False)
     # A name in a condition may be a dimension's, which is no column.
     filtered = [column for column in source.conditions_columns if column in frame.columns]
     columns = source.stream(None, name).columns(different, table.join.window.delta, *filtered)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from appulse.connect.page_server import Feed
 from appulse.connect.recorded import Recorded
@@ -22,8 +23,10 @@ if TYPE_CHECKING:
     from appulse.jobs.job import Job
     from appulse.jobs.resident import Resident, Step
 
-__all__ = ["Board"]
+__all__ = ["Board", "Clock"]
 
+#: Of a replay: the time of its first row (microseconds) and when that was due (seconds since 1970), and its speed.
+Clock: TypeAlias = "tuple[tuple[int, float], float] | None"
 #: Seconds between two looks at what a job holds, which takes a while.
 _STATE_EVERY = 0.5
 #: Things and events of a job that a browser gets when it comes.
@@ -39,32 +42,39 @@ class Board:
         self._things: list[dict[tuple[int, str], list[Any]]] = [{} for _ in jobs]
         self._events: list[list[Any]] = [[] for _ in jobs]
         self._last: list[dict[str, Any] | None] = [None for _ in jobs]
-        self._clocks: list[Resident | None] = [None for _ in jobs]
-        self._states: list[tuple[float, dict[str, int]]] = [(0.0, {}) for _ in jobs]
+        self._clocks: list[Callable[[], Clock] | None] = [None for _ in jobs]
         self._lock = Lock()
         self.feed = Feed(self._first)
 
     def watcher(self, number: int, resident: Resident) -> Callable[[Step], None]:
-        """What a job calls with each of its steps."""
-        self._clocks[number] = resident
+        """What a job in process calls with each of its steps."""
+        self._clocks[number] = partial(_clock_of, resident)
+        looked, state = 0.0, resident.call.state()
 
         def seen(step: Step) -> None:
-            self._seen(number, step, resident)
+            nonlocal looked, state
+            if time.monotonic() - looked > _STATE_EVERY:
+                looked, state = time.monotonic(), resident.call.state()
+            rejects = 0 if step.rejects is None else len(step.rejects)
+            counts = {"rows": sum(map(len, step.rows.values())), "answers": len(step.answers), "rejects": rejects}
+            counted = resident.call.counted()
+
+            def message(shown: Shown) -> dict[str, Any]:
+                shown.count(counts, counted)
+                return shown.message(step.rows, step.answers, step.rejects, state)
+
+            self.update(number, message)
 
         return seen
 
-    def end(self, text: str) -> None:
-        """Say that nothing more comes."""
-        self.feed.publish({"type": "end", "text": text})
+    def clocked(self, number: int, clock: Clock) -> None:
+        """Say how a replay goes."""
+        self._clocks[number] = lambda: clock
 
-    def _seen(self, number: int, step: Step, resident: Resident) -> None:
-        at, state = self._states[number]
-        if time.monotonic() - at > _STATE_EVERY:
-            state = resident.call.state()
-            self._states[number] = time.monotonic(), state
-        message = self._shown[number].step(step.rows, step.answers, step.rejects, resident.call.counted(), state)
-        message |= {"type": "step", "job": number}
+    def update(self, number: int, make: Callable[[Shown], dict[str, Any]]) -> None:
+        """Publish the message that is made of what is shown of a job, which one thread at a time may change."""
         with self._lock:
+            message = {"type": "step", "job": number, **make(self._shown[number])}
             things = self._things[number]
             for one in message["things"]:
                 things[one[0], one[1]] = one
@@ -74,19 +84,20 @@ class Board:
             self._last[number] = message
         self.feed.publish(message)
 
+    def end(self, text: str) -> None:
+        """Say that nothing more comes."""
+        self.feed.publish({"type": "end", "text": text})
+
     def _hellos(self) -> list[Any]:
         """What there is to know of each job.
 
         ``clock`` is that of a replay: a time in milliseconds, when it was due (seconds since 1970), and the speed.
         """
-        found = []
-        for shown, resident in zip(self._shown, self._clocks, strict=True):
-            sources = [] if resident is None else resident.sources
-            paces = [source.pace for source in sources if isinstance(source, Recorded) and source.pace.waits]
-            began = next(((pace.began, pace.speed) for pace in paces if pace.began is not None), None)
-            clock = None if began is None else [began[0][0] / 1000, began[0][1], began[1]]
-            found.append(shown.hello | {"clock": clock})
-        return found
+        clocks = [None if one is None else one() for one in self._clocks]
+        return [
+            shown.hello | {"clock": None if one is None else [one[0][0] / 1000, one[0][1], one[1]]}
+            for shown, one in zip(self._shown, clocks, strict=True)
+        ]
 
     def _first(self) -> list[Any]:
         """What a browser that comes gets."""
@@ -98,6 +109,11 @@ class Board:
                 if last is not None
             ]
         return [hello, *known]
+
+
+def _clock_of(resident: Resident) -> Clock:
+    paces = [source.pace for source in resident.sources if isinstance(source, Recorded) and source.pace.waits]
+    return next(((pace.began, pace.speed) for pace in paces if pace.began is not None), None)
 
 
 def _shown(job: Job) -> Shown:

@@ -25,13 +25,13 @@ from appulse.jobs.sinks import FilesSink
 from appulse.jobs.sources import MqttTable, ReplayTable, SourceTable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from appulse.connect.sinks import Sink
     from appulse.connect.source import Source, Unreadable
     from appulse.jobs.job import Job
 
-__all__ = ["sinks_of", "sources_of"]
+__all__ = ["recorded", "sinks_of", "sources_of"]
 
 _LOCAL = ("parquet", "csv", "json", "orc")
 _INSTEAD = "Set engine = 'spark' to run the job on Spark"
@@ -40,10 +40,10 @@ _INSTEAD = "Set engine = 'spark' to run the job on Spark"
 def sources_of(job: Job) -> list[Source]:
     """What the streams of a job read; raises `JobError` and `NotBuilt`."""
     found: list[Source] = []
-    recorded: dict[str, ReplayTable] = {}
+    replayed: dict[str, ReplayTable] = {}
     for name, table in job.table.sources.items():
         if isinstance(table, ReplayTable):
-            recorded[name] = table
+            replayed[name] = table
         elif isinstance(table, MqttTable):
             schema = schema_of_ddl(table.schema_, f"sources.{name}.schema")
             reader = MqttReader(**table.reading(), spool=job.place(table.spool))
@@ -52,7 +52,7 @@ def sources_of(job: Job) -> list[Source]:
             found.append(_folder(job, name, table))
         else:
             raise NotBuilt(f"{job.file}: sources.{name} of format {table.format} is not built in process. {_INSTEAD}.")
-    return [*found, *([_recorded(job, recorded)] if recorded else [])]
+    return [*found, *([recorded(job, replayed)] if replayed else [])]
 
 
 def sinks_of(job: Job, run: str) -> tuple[Sink, Sink | None]:
@@ -86,7 +86,8 @@ def _folder(job: Job, name: str, table: SourceTable) -> Folder:
     return Folder(name, partial(files_at, place), read, table.max_files_per_trigger)
 
 
-def _recorded(job: Job, tables: dict[str, ReplayTable]) -> Recorded:
+def recorded(job: Job, tables: Mapping[str, ReplayTable], rows: int | None = None) -> Recorded:
+    """The recordings of a job, by one clock; ``rows`` are read at a time where nothing has to wait."""
     speeds = {table.speed for table in tables.values()}
     if len(speeds) > 1:
         given = ", ".join(f"sources.{name}.speed is {table.speed}" for name, table in tables.items())
@@ -100,7 +101,7 @@ def _recorded(job: Job, tables: dict[str, ReplayTable]) -> Recorded:
             recordings[name] = Recording.of(place, table.time, table.unit)
         else:
             recordings[name], unreadable[name] = _decoded(job, name, table, place)
-    return Recorded(recordings, Pace(speed if speed == MAX else float(speed)), unreadable)
+    return Recorded(recordings, Pace(speed if speed == MAX else float(speed)), unreadable, rows)
 
 
 def _decoded(job: Job, name: str, table: ReplayTable, place: Path) -> tuple[Recording, list[tuple[int, Unreadable]]]:

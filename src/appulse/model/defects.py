@@ -178,6 +178,8 @@ def check_decoded(table: pa.Table, defects: Defects) -> None:
 def _place_of(message: Any) -> str:
     if not isinstance(message, dict):
         return str(message)
+    if "detail" in message:
+        return str(message["detail"])
     return ", ".join(f"{name} {message[name]}" for name in ("topic", "partition", "offset") if name in message)
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from appulse.model.stream import Stream
 
-__all__ = ["BINS", "Shown", "outlines_of"]
+__all__ = ["BINS", "MOST_THINGS", "Shown", "outlines_of", "place_columns"]
 
 #: Of the histogram of probabilities.
 BINS = 20
@@ -68,36 +68,34 @@ class Shown:
         }
         return message
 
-    def step(
+    def count(self, more: Mapping[str, int], counted: Mapping[str, int] | None = None) -> None:
+        """Add to the sums: of rows, answers and rejects, and of what was counted as pairs were looked for."""
+        for totals, given in ((self._totals, more), (self._counted, counted or {})):
+            for name, count in given.items():
+                totals[name] = totals.get(name, 0) + count
+
+    def message(
         self,
         rows: Mapping[str, pa.Table],
-        answers: pa.Table,
-        rejects: pa.Table | None,
-        counted: Mapping[str, int] | None = None,
+        answers: pa.Table | None = None,
+        rejects: pa.Table | None = None,
         state: Mapping[str, int] | None = None,
     ) -> dict[str, Any]:
-        """The message of a step, with sums since the first."""
-        self._totals["rows"] += sum(map(len, rows.values()))
-        self._totals["answers"] += len(answers)
-        self._totals["rejects"] += 0 if rejects is None else len(rejects)
-        if "probability" in answers.column_names and len(answers):
+        """What a page shows of rows by stream, answers and rejects, with the sums so far."""
+        if answers is not None and "probability" in answers.column_names and len(answers):
             chance = floats(answers["probability"])
             chance = chance[np.isfinite(chance)]
             self._histogram += np.histogram(chance, BINS, (0.0, 1.0))[0]
-        for name, count in (counted or {}).items():
-            self._counted[name] = self._counted.get(name, 0) + count
-        things = [one for stream in self.streams if stream.name in rows for one in self._things(stream, rows)]
-        message: dict[str, Any] = {
-            "things": things,
+        return {
+            "things": [one for stream in self.streams if stream.name in rows for one in self._things(stream, rows)],
             "now": self._now(rows),
-            "events": self._events(answers),
+            "events": [] if answers is None else self._events(answers),
             "rejects": [] if rejects is None else _some(rejects, MOST_REJECTS),
             "totals": dict(self._totals),
             "histogram": self._histogram.tolist(),
-            "counted": self._counted,
+            "counted": dict(self._counted),
             "state": dict(state or {}),
         }
-        return message
 
     def _now(self, rows: Mapping[str, pa.Table]) -> Any:
         """The newest time of some rows, in milliseconds, and whether it is one of a clock; None without rows."""
@@ -171,6 +169,19 @@ class Shown:
             return []
         x, y = (rounded(floats(table[name]), 8) for name in names)
         return [[str(one), *spot] for one, *spot in zip(table[key].to_pylist(), x, y, strict=True)]
+
+
+def place_columns(stream: Stream) -> list[str]:
+    """The columns of a stream that a map shows: its key, its time, and where a row is; empty where it is nowhere."""
+    value = stream.value
+    if isinstance(value, Position) and value.geography is None:
+        named: list[Any] = [value.lon, value.lat, value.sigma]
+    elif isinstance(value, Exact | Gaussian | Ball) and len(value.columns) >= 2:
+        error = value.radius if isinstance(value, Ball) else getattr(value, "sigma", None)
+        named = [*value.columns[:2], *(error[:1] if isinstance(error, tuple | list) else [error])]
+    else:
+        return []
+    return list(dict.fromkeys([stream.key, stream.time, *(name for name in named if isinstance(name, str))]))
 
 
 def _places(stream: Stream, table: pa.Table) -> tuple[list[str | None], tuple[NDArray[np.float64], ...]] | None:

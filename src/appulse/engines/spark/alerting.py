@@ -7,7 +7,7 @@ import logging
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -37,6 +37,8 @@ def alerts_of(given: Sequence[Any], query: str, *, checkpoint: str, answers: T.S
 
 
 def _alert(given: Any, query: str, dead_letter: str | None, answers: T.StructType) -> Alert:
+    if callable(given):
+        return cast("Alert", given)
     if not (isinstance(given, tuple | list) and len(given) == 2 and isinstance(given[1], Mapping)):
         raise BadArgument(f"alerts= has {given!r}: give pairs such as ('webhook', {{'url': 'https://host/hook'}}).")
     kind, options = str(given[0]).lower(), dict(given[1])

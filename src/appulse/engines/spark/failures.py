@@ -110,12 +110,18 @@ class Query:
 
     def __init__(self, query: StreamingQuery, checkpoint: str) -> None:
         self._query, self._checkpoint = query, checkpoint
-        self._closing: Thread | None = None
+        self._closing: list[Thread] = []
+        self._ended_by: Exception | None = None
+
+    def fail(self, error: Exception) -> None:
+        """End the query; `awaitTermination` raises the error."""
+        self._ended_by = error
+        self._query.stop()
 
     def close_with(self, close: Callable[[], None]) -> None:
         """Call ``close`` when the query has ended, before `awaitTermination` or `stop` returns."""
-        self._closing = Thread(target=self._close, args=(close,), name="appulse-close", daemon=True)
-        self._closing.start()
+        self._closing.append(Thread(target=self._close, args=(close,), name="appulse-close", daemon=True))
+        self._closing[-1].start()
 
     def _close(self, close: Callable[[], None]) -> None:
         try:
@@ -124,21 +130,26 @@ class Query:
         finally:
             close()
 
+    def _closed(self) -> None:
+        for thread in self._closing:
+            thread.join()
+
     def awaitTermination(self, timeout: float | None = None) -> bool | None:  # noqa: N802 - as Spark has it
         """Wait for the end; with ``timeout`` (seconds) whether it came. Raises what the query failed with."""
         ended: bool | None = True
         try:
             ended = self._wait(timeout)
         finally:
-            if ended is not False and self._closing is not None:
-                self._closing.join()
+            if ended is not False:
+                self._closed()
+        if ended is not False and self._ended_by is not None:
+            raise self._ended_by
         return ended
 
     def stop(self) -> None:
         """Stop, and wait until it has."""
         self._query.stop()
-        if self._closing is not None:
-            self._closing.join()
+        self._closed()
 
     def _wait(self, timeout: float | None) -> bool | None:
         try:

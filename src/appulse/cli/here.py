@@ -1,0 +1,117 @@
+"""Jobs in this process, with progress and perhaps a page."""
+
+from __future__ import annotations
+
+import json as js
+import time
+from contextlib import ExitStack
+from threading import Thread
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from appulse.cli.console import errors_told
+from appulse.cli.following import ProgressFile, progress_file
+from appulse.cli.progress import Batch
+from appulse.cli.running import interrupts
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Callable, Sequence
+
+    from rich.console import Console
+
+    from appulse.cli.running import StopSignal
+    from appulse.jobs import Job
+    from appulse.jobs.resident import Resident, Summary
+
+__all__ = ["carry_out_here"]
+
+_LOOK_EVERY = 0.1  # seconds
+
+
+def carry_out_here(
+    jobs: Sequence[Job],
+    console: Console,
+    *,
+    port: int | None = None,
+    once: bool = False,
+    drain: bool = False,
+    checkpoint: str | None = None,
+    json: bool = False,
+) -> None:
+    """Run jobs in this process to their end, or until asked to stop; ``port`` is that of a page.
+
+    Exits with 130 on Ctrl-C and with 143 on SIGTERM.
+    """
+    begun = time.perf_counter()
+    with errors_told(console), interrupts() as asked_to_stop, ExitStack() as stack:
+        from appulse.jobs.live import Board
+        from appulse.jobs.resident import Resident
+
+        residents = [Resident(job, checkpoint=checkpoint) for job in jobs]
+        if port is not None:
+            from appulse.connect.page_server import PageServer
+            from appulse.report.live_page import live_page
+
+            title = ", ".join(job.file.stem for job in jobs)
+            board = Board(jobs, title)
+            for number, resident in enumerate(residents):
+                resident.on_step = board.watcher(number, resident)
+            server = stack.enter_context(PageServer(live_page(title), board.feed, port))
+            console.print(f"The page: {server.address}", soft_wrap=True, markup=False)
+        for resident in residents:
+            resident.on_write = _shower(resident, console, json=json, several=len(jobs) > 1)
+        failed = _run_all(residents, asked_to_stop, once=once, drain=drain, stay=port is not None)
+        if failed is not None:
+            raise failed
+    for resident in residents:
+        console.print(f"{_sums(resident.totals)} Answers: {resident.job.answers}", soft_wrap=True, markup=False)
+    console.print(f"Ended after {time.perf_counter() - begun:.1f} s.")
+    if asked_to_stop.is_set():
+        raise typer.Exit(asked_to_stop.exit_code)
+
+
+def _run_all(
+    residents: Sequence[Resident], stop: StopSignal, *, once: bool, drain: bool, stay: bool
+) -> BaseException | None:
+    """Run each in a thread of its own until all have ended; the first failure stops the others."""
+    failures: list[BaseException] = []
+
+    def run(resident: Resident) -> None:
+        try:
+            resident.run(stop, once=once, drain=drain, stay=stay and not (once or drain))
+        except BaseException as error:  # noqa: BLE001 - raised by the thread that waits
+            failures.append(error)
+
+    threads = [Thread(target=run, args=(one,), name=f"appulse-{one.job.file.stem}") for one in residents]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        if failures and not stop.is_set():
+            stop.set()
+        for thread in threads:
+            thread.join(_LOOK_EVERY)
+    return failures[0] if failures else None
+
+
+def _shower(resident: Resident, console: Console, *, json: bool, several: bool) -> Callable[[Summary], object]:
+    """What shows each write of a job, and notes it beside the checkpoint, if there is one."""
+    progress = ProgressFile(progress_file(resident.checkpoint))
+
+    def show(done: Summary) -> None:
+        metrics: dict[str, Any] = {"answers": done.answers, "rejected": done.rejected, **done.state}
+        rate = done.rows / done.seconds if done.seconds > 0 else None
+        batch = Batch(done.number, done.rows, done.seconds, rate, None, None, metrics)
+        progress.add(batch)
+        if json:
+            typer.echo(js.dumps({"job": resident.job.file.stem, **batch.as_dict()}))
+        else:
+            name = f"{resident.job.file.stem}: " if several else ""
+            console.print(f"{name}{batch}", soft_wrap=True, markup=False)
+
+    return show
+
+
+def _sums(totals: Counter[str]) -> str:
+    return f"{totals['rows']:,} rows, {totals['answers']:,} answers, {totals['rejected']:,} rejects."
