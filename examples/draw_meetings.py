@@ -11,15 +11,12 @@ from pathlib import Path
 
 import pandas as pd
 import prepare_cabs
-import prepare_geolife
 from meetings import at_places, draw_meetings, meetings
-from tracks import project
 
 from appulse.errors import AppulseError
 from appulse.lab.results import read_results
 
 OUT = Path(__file__).resolve().parent.parent / "out"
-CITIES = {"cabs": prepare_cabs.CITY, "geolife": prepare_geolife.CITY}
 ZONES = {"cabs": "America/Los_Angeles", "geolife": "Asia/Shanghai"}
 WHO = {"cabs": "cab", "geolife": "user"}
 WHAT = {
@@ -32,14 +29,9 @@ def main(job: str) -> None:
     """Read the answers of a job, group them to meetings, say the longest and draw all."""
     folder = OUT / job
     rows = pd.concat(pd.read_parquet(file) for file in sorted((folder / "input").rglob("*.parquet"))).set_index("fix")
-    rows["x"], rows["y"] = project(rows["latitude"], rows["longitude"], CITIES[job])  # for the map
     pairs = read_results(folder / "pairs")
     met = meetings(pairs, rows, WHO[job])
-    places = {}
-    if job == "cabs":
-        for name, (latitude, longitude) in prepare_cabs.PLACES.items():
-            x, y = project(latitude, longitude, CITIES[job])
-            places[name] = (x / 1000, y / 1000)
+    places = prepare_cabs.PLACES if job == "cabs" else {}
     lasting = met.assign(minutes=((met["end"] - met["begin"]).dt.total_seconds() / 60).round(1))
     print(f"{len(met):,} meetings of {len(pairs):,} pairs of positions; the longest (UTC):")
     longest = lasting.nlargest(10, "minutes")[["first", "second", "begin", "minutes", "pairs"]]

@@ -18,7 +18,7 @@ import pandas as pd
 import prepare_cabs
 from data_folder import data_at
 from reliability import draw_reliability, reliability
-from tracks import project
+from tracks import ways
 
 import appulse as ap
 
@@ -97,12 +97,11 @@ def trust(fixes: pd.DataFrame) -> pd.DataFrame:
     """
     rows = fixes.sort_values(["time", "cab"], ignore_index=True)
     rows["fix"] = rows.index
-    rows["x"], rows["y"] = project(rows["latitude"], rows["longitude"], prepare_cabs.CITY)
     rows["seconds"] = (rows["time"] - rows["time"].min()).dt.total_seconds()
-    cabs = rows.groupby("cab")[["x", "y", "seconds"]]
+    cabs = rows.groupby("cab")[["latitude", "longitude", "seconds"]]
     before, after = cabs.shift(1), cabs.shift(-1)
     legs = [(before, rows), (rows, after), (before, after)]
-    long = [np.hypot(b["x"] - a["x"], b["y"] - a["y"]) for a, b in legs]
+    long = [np.hypot(*ways(a, b).T) for a, b in legs]
     detour = np.maximum(long[0] + long[1] - long[2], 0) / (after["seconds"] - before["seconds"])
     rows["real"] = 0.95 / (1 + (detour.fillna(0) / 2) ** 2)
     return rows
@@ -142,11 +141,11 @@ def thresholded(rows: pd.DataFrame) -> pd.DataFrame:
 
 def candidates(rows: pd.DataFrame) -> NDArray[np.int64]:
     """Two rows: the earlier and the later fix of every pair that may be one in some world; found without the join."""
-    x, y, cab = rows["x"].to_numpy(), rows["y"].to_numpy(), rows["cab"].astype("category").cat.codes.to_numpy()
+    cab = rows["cab"].astype("category").cat.codes.to_numpy()
     reach = SAFE + 6 * GPS * np.sqrt(2)
     found = []
     for lag in range(1, FAR + 1):
-        near = np.hypot(x[lag:] - x[:-lag], y[lag:] - y[:-lag]) <= reach
+        near = np.hypot(*ways(rows[:-lag], rows[lag:]).T) <= reach
         first = np.flatnonzero(near & (cab[lag:] != cab[:-lag]))
         found.append(np.stack([first, first + lag]))
     return np.concatenate(found, axis=1)
@@ -162,7 +161,7 @@ def worlds(rows: pd.DataFrame, near: NDArray[np.int64], count: int, seed: int = 
     first, second = near
     used, places = np.unique(near, return_inverse=True)
     left, right = places.reshape(near.shape)
-    where, real = rows[["x", "y"]].to_numpy()[used], rows["real"].to_numpy()
+    way, real = ways(rows.iloc[first], rows.iloc[second]), rows["real"].to_numpy()
     times = rows["time"].to_numpy()
     tick = np.searchsorted(times, times[second], side="right")  # behind the last fix of the later one's time
     happened = np.zeros((count, near.shape[1]), bool)
@@ -170,8 +169,8 @@ def worlds(rows: pd.DataFrame, near: NDArray[np.int64], count: int, seed: int = 
         exists = chance.random(len(rows)) < real
         before = np.concatenate([[0], np.cumsum(exists)])
         newer = before[tick] - before[first + 1]
-        d = where + chance.normal(0, GPS, where.shape)
-        d = d[left] - d[right]
+        error = chance.normal(0, GPS, (len(used), 2))
+        d = way + error[right] - error[left]
         world[:] = exists[first] & exists[second] & (newer < NEWEST) & ((d**2).sum(axis=1) <= SAFE**2)
     return happened
 
@@ -235,8 +234,7 @@ def limits(rows: pd.DataFrame, found: pd.DataFrame) -> str:
     """What such sparse fixes cannot show: how long the window is in time, and how many pairs are of waiting cabs."""
     seconds = rows["seconds"].to_numpy()
     span = np.median(seconds[NEWEST - 1 :] - seconds[: 1 - NEWEST])
-    moved = rows.groupby("cab")[["x", "y"]].diff()
-    waits = np.hypot(moved["x"].to_numpy(), moved["y"].to_numpy()) < 2 * GPS
+    waits = np.hypot(*ways(rows.groupby("cab")[["latitude", "longitude"]].shift(), rows).T) < 2 * GPS
     both = waits[found["left_key"].to_numpy(int)] & waits[found["right_key"].to_numpy(int)]
     share = found["probability"][both].sum() / found["probability"].sum()
     return (

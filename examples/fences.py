@@ -3,7 +3,7 @@
     python examples/fences.py [--tracks FILE] [--fences N]
 
 Five cabs of San Francisco (Cabspotting, 24 days of 2008), or, where that file is not there, a generated twin. Fences
-are squares side by side, as SQL conditions over metres east and north of the centre.
+are cells of the map side by side, as SQL conditions over degrees: of a million each is some 22 by 18 metres.
 """
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ import numpy as np
 import prepare_cabs
 import pyarrow as pa
 from data_folder import data_at
-from tracks import project
 
 import appulse as ap
 
-HALF = 10_000.0  # metres from the centre to each side of the grid
+HALF = 0.1  # degrees from the centre to each side of the grid
 GPS = 15.0  # metres, the standard deviation east and north
-LEAST = 0.1  # a fence of 20 metres holds no such fix with more than a quarter
+LEAST = 0.1  # a fence of 22 by 18 metres holds no such fix with more than a quarter
 
 
 def main() -> None:
@@ -35,12 +34,11 @@ def main() -> None:
     real = asked.tracks.exists()
     source = str(asked.tracks) if real else f"a generated twin, as there is no {asked.tracks}"
     fixes = prepare_cabs.read(asked.tracks) if real else prepare_cabs.twin(3, 1)
-    fixes["x"], fixes["y"] = project(fixes["latitude"], fixes["longitude"], prepare_cabs.CITY)
     rows, fences = pa.Table.from_pandas(fixes, preserve_index=False), grid(round(asked.fences**0.5))
     print(f"{len(rows):,} fixes from {source}; {len(fences):,} fences, such as {fences['condition'][0]}")
-    models: dict[str, tuple[ap.Exact | ap.Gaussian, float | None]] = {
-        "as they are": (ap.Exact("x", "y"), None),
-        f"good to {GPS:g} metres": (ap.Gaussian("x", "y", sigma=GPS), LEAST),
+    models = {
+        "as they are": (ap.Position("latitude", "longitude"), None),
+        f"good to {GPS:g} metres": (ap.Position("latitude", "longitude", sigma=GPS), LEAST),
     }
     for name, (model, probability) in models.items():
         standing = ap.QueryMatch(ap.Stream(None, key="cab", time="time", value=model), probability=probability)
@@ -59,11 +57,11 @@ def main() -> None:
 
 def grid(side: int) -> pa.Table:
     """Fences side by side, so many to a side."""
-    ends = np.linspace(-HALF, HALF, side + 1).round(1).tolist()
+    latitude, longitude = (np.linspace(at - HALF, at + HALF, side + 1).round(7).tolist() for at in prepare_cabs.CITY)
     texts = [
-        f"x >= {west} AND x < {east} AND y >= {south} AND y < {north}"
-        for west, east in pairwise(ends)
-        for south, north in pairwise(ends)
+        f"longitude >= {west} AND longitude < {east} AND latitude >= {south} AND latitude < {north}"
+        for west, east in pairwise(longitude)
+        for south, north in pairwise(latitude)
     ]
     return pa.table({"query": np.arange(len(texts)), "condition": texts})
 

@@ -3,7 +3,7 @@
     python examples/suez.py [--tracks FILE] [--picture FILE] [--page FILE]
 
 Positions of ships around the canal, 20 to 24 March 2021 (AIS, every 12 minutes or so); on 23 March at 05:40 UTC the
-Ever Given ran aground. Where that file is not there, a generated twin. A cell of 2 km reads "standing" in each hour in
+Ever Given ran aground. Where that file is not there, a generated twin. A cell of 0.02 degrees reads "standing" in each hour in
 which a ship in it has moved less than 1 km in 3 hours. A phenomenon is at least two such cells, each at most 4 km from
 the next, in 2 hours of 3. Ships also stand at the anchorages before the canal on any day: what is new is a phenomenon
 in the canal.
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 from data_folder import data_at
-from tracks import project
+from tracks import ways
 
 import appulse as ap
 from appulse.lab.style import INK, QUIET, style, titled
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 OUT = Path(__file__).resolve().parent.parent / "out" / "suez"
-CENTRE = (30.45, 32.45)
-CELL, STILL, HOURS = 2.0, 1.0, 3  # km, km, hours
-REACH = 4.0  # km between neighbouring cells
-CANAL = (-53.0, 28.0)  # km north of the centre: between the anchorages
+CELL, STILL, HOURS = 0.02, 1000.0, 3  # degrees, metres, hours
+PLACE, REACH = ap.Position("lat", "lon"), 4500.0  # metres between neighbouring cells
+CANAL = (29.97, 30.70)  # degrees north: between the anchorages
+SOUTH, SPEED = 29.775, 0.108  # where ships of the twin begin, and degrees an hour
 AGROUND = pd.Timestamp("2021-03-23 05:40", tz="UTC")
 
 
@@ -59,18 +59,17 @@ def main() -> None:
         )
     draw(rows, standing, regions, new(events), asked.picture)
     asked.page.parent.mkdir(parents=True, exist_ok=True)
-    told = {"title": "Where ships stand around the Suez Canal", "unit": "km", "value_unit": "", "note": ""}
-    asked.page.write_text(phenomena_page(events, readings.drop(columns="ships"), cells, **told), encoding="utf-8")
+    texts = {"title": "Where ships stand around the Suez Canal", "unit": "m", "value_unit": "", "note": ""}
+    page = phenomena_page(events, readings.drop(columns="ships"), cells, place=PLACE, **texts)
+    asked.page.write_text(page, encoding="utf-8")
     print(f"The picture: {asked.picture}\nThe page: {asked.page}")
 
 
 def read(file: Path) -> pd.DataFrame:
-    """Positions: ``ship, at, x, y``, in km; of two in one minute the first."""
+    """Positions: ``ship, at, lat, lon``; of two in one minute the first."""
     known = {"ID": "ship", "ais_pos_timestamp": "at", "latitude": "lat", "longitude": "lon"}
     rows = pd.read_parquet(file, columns=list(known)).rename(columns=known).drop_duplicates(["ship", "at"])
-    x, y = project(rows["lat"], rows["lon"], CENTRE)
-    rows = rows.assign(x=x / 1000.0, y=y / 1000.0)
-    return rows[["ship", "at", "x", "y"]][rows["y"].between(-100.0, 150.0)].reset_index(drop=True)
+    return rows[["ship", "at", "lat", "lon"]][rows["lat"].between(29.55, 31.8)].reset_index(drop=True)
 
 
 def twin(seed: int = 0) -> pd.DataFrame:
@@ -80,44 +79,47 @@ def twin(seed: int = 0) -> pd.DataFrame:
     for ship in range(90):
         at = np.sort(chance.uniform(0.0, 60.0, 300))  # hours
         start = chance.uniform(-10.0, 55.0)
-        y = -75.0 + 12.0 * np.clip(at - start, 0.0, None)
-        stop = -48.0 - 1.5 * (ship % 12)
+        lat = SOUTH + SPEED * np.clip(at - start, 0.0, None)
+        stop = 30.2 - 0.0135 * (ship % 12)
         late = at > 29.7
-        y = np.where(late, np.minimum(y, max(stop, -75.0 + 12.0 * max(0.0, 29.7 - start))), y)
-        x = 10.0 + 0.05 * ship % 3 + chance.normal(0.0, 0.01, len(at))
-        parts.append(
-            pd.DataFrame({"ship": ship, "at": begin + pd.to_timedelta(np.round(at * 60), "min"), "x": x, "y": y})
-        )
+        lat = np.where(late, np.minimum(lat, max(stop, SOUTH + SPEED * max(0.0, 29.7 - start))), lat)
+        lon = 32.55 + 0.0005 * ship % 0.03 + chance.normal(0.0, 0.0001, len(at))
+        times = begin + pd.to_timedelta(np.round(at * 60), "min")
+        parts.append(pd.DataFrame({"ship": ship, "at": times, "lat": lat, "lon": lon}))
     rows = pd.concat(parts).drop_duplicates(["ship", "at"])
-    return rows[rows["y"] < 150.0].reset_index(drop=True)
+    return rows[rows["lat"] < 31.8].reset_index(drop=True)
 
 
 def still(rows: pd.DataFrame) -> pd.DataFrame:
-    """Ships by hour, where they have moved less than a kilometre in six hours: ``ship, at, x, y``."""
+    """Ships by hour, where they have moved less than a kilometre in three: ``ship, at, lat, lon``."""
     parts = []
     for ship, track in rows.sort_values("at").groupby("ship"):
-        hourly = track.set_index("at")[["x", "y"]].resample("1h").median().interpolate(limit=3)
+        hourly = track.set_index("at")[["lat", "lon"]].resample("1h").median().interpolate(limit=3)
         over = hourly.rolling(HOURS + 1, min_periods=3)
-        moved = np.hypot(*(over.max() - over.min()).to_numpy().T)
+        corners = [
+            corner.rename(columns={"lat": "latitude", "lon": "longitude"}) for corner in (over.min(), over.max())
+        ]
+        moved = np.hypot(*ways(*corners).T)
         parts.append(hourly[moved < STILL].assign(ship=ship).reset_index())
     return pd.concat(parts, ignore_index=True).dropna()
 
 
 def cells_of(standing: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Readings of cells, ``cell, at, state, ships``, and where the cells are."""
-    place = np.floor(standing[["x", "y"]].to_numpy() / CELL).astype(int)
-    named = standing.assign(cell=[f"{x}/{y}" for x, y in place])
+    place = np.floor(standing[["lat", "lon"]].to_numpy() / CELL).astype(int)
+    named = standing.assign(cell=[f"{lat}/{lon}" for lat, lon in place])
     readings = named.groupby(["at", "cell"], as_index=False).agg(ships=("ship", "nunique"))
     names = readings["cell"].unique()
     at = np.array([[int(part) for part in name.split("/")] for name in names])
-    cells = pd.DataFrame({"cell": names, "km east": CELL * (at[:, 0] + 0.5), "km north": CELL * (at[:, 1] + 0.5)})
+    cells = pd.DataFrame({"cell": names, "lat": CELL * (at[:, 0] + 0.5), "lon": CELL * (at[:, 1] + 0.5)})
     return readings.assign(state=1.0)[["cell", "at", "state", "ships"]], cells
 
 
 def jams(readings: pd.DataFrame, cells: pd.DataFrame) -> Any:
     """The phenomena of cells in which ships stand."""
     stream = ap.Stream(readings[["cell", "at", "state"]], key="cell", time="at", value="state")
-    return ap.phenomena(stream, strength=2, span="3 hours", min_sensors=2, locations=cells, reach=REACH)
+    near = {"locations": cells, "place": PLACE, "reach": REACH}
+    return ap.phenomena(stream, strength=2, span="3 hours", min_sensors=2, **near)
 
 
 def new(events: Any) -> dict[int, pd.Timestamp]:
@@ -159,12 +161,12 @@ def draw(rows: pd.DataFrame, standing: pd.DataFrame, regions: pd.DataFrame, jams
             f"Ships that have moved less than 1 km in 3 hours, in phenomena; {len(jams_)} of them appear in the canal.",
         )
         for i, when in enumerate([AGROUND - pd.Timedelta("12h"), AGROUND + pd.Timedelta("10h"), rows["at"].max()]):
-            axes = figure.add_axes((0.05 + 0.15 * i, 0.1, 0.13, 0.74))
+            axes = figure.add_axes((0.06 + 0.15 * i, 0.1, 0.13, 0.74))
             _map(axes, rows, standing, when.floor("1h"))
             if i:
                 axes.set_yticklabels([])
             else:
-                axes.set_ylabel("km north of 30.45° N")
+                axes.yaxis.set_major_formatter("{x:.1f}° N")
         axes = figure.add_axes((0.57, 0.1, 0.4, 0.74))
         for (zone, counts), colour in zip(table.items(), ("#D55E00", "#0072B2", "#009E73"), strict=False):
             axes.step(counts.index, counts, where="post", color=colour, label=zone)
@@ -178,14 +180,14 @@ def draw(rows: pd.DataFrame, standing: pd.DataFrame, regions: pd.DataFrame, jams
 
 
 def _map(axes: Axes, rows: pd.DataFrame, standing: pd.DataFrame, when: pd.Timestamp) -> None:
-    axes.scatter(rows["x"], rows["y"], s=0.4, color="#d5d9e0", rasterized=True)
+    axes.scatter(rows["lon"], rows["lat"], s=0.4, color="#d5d9e0", rasterized=True)
     some = standing[standing["at"] == when]
-    inside = some["y"].between(*CANAL)
-    axes.scatter(some["x"][~inside], some["y"][~inside], s=12, color=QUIET)
-    axes.scatter(some["x"][inside], some["y"][inside], s=14, color="#D55E00", zorder=3)
+    inside = some["lat"].between(*CANAL)
+    axes.scatter(some["lon"][~inside], some["lat"][~inside], s=12, color=QUIET)
+    axes.scatter(some["lon"][inside], some["lat"][inside], s=14, color="#D55E00", zorder=3)
     axes.set_title(f"{when:%d %b %H:%M}: {int(inside.sum())} in it", fontsize=10)
-    axes.set_xlim(-30, 40)
-    axes.set_ylim(-80, 120)
+    axes.set_xlim(32.14, 32.87)
+    axes.set_ylim(29.73, 31.53)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the examples share: positions on a flat map, to draw them, and tables to streams of files."""
+"""What the examples share: the way between positions, and tables to streams of files."""
 
 from __future__ import annotations
 
@@ -9,18 +9,22 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyproj
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-EARTH = 6_371_000.0  # metres
+    from numpy.typing import NDArray
+
+EARTH = pyproj.Geod(ellps="WGS84")
 
 
-def project(latitude: pd.Series, longitude: pd.Series, centre: tuple[float, float]) -> tuple[pd.Series, pd.Series]:
-    """Metres east and north of a centre: good to a part in a thousand over a city."""
-    x = EARTH * np.cos(np.radians(centre[0])) * np.radians(longitude - centre[1])
-    y = EARTH * np.radians(latitude - centre[0])
-    return x, y
+def ways(begin: pd.DataFrame, end: pd.DataFrame) -> NDArray[np.float64]:
+    """The way from each row's ``latitude, longitude`` to that of the other's: metres east and north, a row each."""
+    ends = (frame[name].to_numpy() for frame in (begin, end) for name in ("longitude", "latitude"))
+    azimuth, _, metres = EARTH.inv(*ends)
+    angle = np.radians(azimuth)
+    return np.column_stack([metres * np.sin(angle), metres * np.cos(angle)])
 
 
 def write_stream(rows: pd.DataFrame, folder: Path, stretches: pd.DatetimeIndex, by: str = "time") -> None:

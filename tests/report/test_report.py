@@ -23,7 +23,8 @@ def fixes() -> pd.DataFrame:
     """Two cabs together at minutes 0, 1, 12 and 30, somewhere else each time."""
     minutes = [0, 1, 12, 30]
     time = pd.Timestamp("2008-05-17", tz="UTC") + pd.to_timedelta(minutes * 2, unit="min")
-    rows = pd.DataFrame({"cab": ["b"] * 4 + ["a"] * 4, "time": time, "x": [0.0, 10, 900, 5000] * 2, "y": 0.0})
+    where = {"latitude": 0.0, "longitude": [0.0, 0.0001, 0.009, 0.05] * 2}
+    rows = pd.DataFrame({"cab": ["b"] * 4 + ["a"] * 4, "time": time, **where})
     return rows.rename_axis("fix")
 
 
@@ -36,7 +37,7 @@ def test_meetings_are_runs_of_pairs() -> None:
     met = meetings(pairs(), fixes(), "cab", gap="10 minutes")
     assert met[["first", "second"]].drop_duplicates().to_numpy().tolist() == [["a", "b"]]
     assert met["pairs"].tolist() == [2, 1, 1]
-    assert met["x"].tolist() == [0.005, 0.9, 5.0]
+    assert met["longitude"].tolist() == [0.00005, 0.009, 0.05]
     assert (met["end"] - met["begin"]).dt.total_seconds().tolist() == [60, 0, 0]
     assert meetings(pairs(), fixes(), "cab", gap="11 minutes")["pairs"].tolist() == [3, 1]
 
@@ -49,7 +50,7 @@ def test_places_count_what_is_near() -> None:
 
 
 def test_meetings_are_drawn(tmp_path: Path) -> None:
-    file, places = tmp_path / "met.png", {"rank": (0.0, 0.0), "corner": (0.1, 0.0)}
+    file, places = tmp_path / "met.png", {"rank": (0.0, 0.0), "corner": (0.0, 0.001)}
     met = meetings(pairs(), fixes(), "cab")
     draw_meetings(met, fixes(), places, file, finding="Two met", what="of 8", zone="America/Los_Angeles")
     assert file.read_bytes()[:4] == PNG
