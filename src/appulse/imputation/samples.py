@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from appulse.errors import BadArgument
 from appulse.kernels import neighbours as kernels
+from appulse.model.batch import SHARED, Batch
 from appulse.model.filled import OBSERVED, Filled
 
 if TYPE_CHECKING:
@@ -23,23 +24,19 @@ MOST_COMBINED, _MOST_TOGETHER = 1 << 24, 1 << 27
 
 
 @dataclass(frozen=True)
-class Choices:
+class Choices(Batch):
     """What some attributes of each of n rows may be, together.
 
     Row i has ``count[i]`` choices from ``values[begin[i]]`` on, (total, attributes), with ``shares`` that sum to 1.
     ``columns`` are the attributes, ``way`` (n) what filled them.
     """
 
-    columns: NDArray[np.int64]
+    columns: NDArray[np.int64] = field(metadata=SHARED)
     begin: Ints
     count: Ints
-    values: Floats
-    shares: Floats
+    values: Floats = field(metadata=SHARED)
+    shares: Floats = field(metadata=SHARED)
     way: Ints
-
-    def of(self, rows: NDArray[np.bool_]) -> Choices:
-        """Those of some rows."""
-        return replace(self, begin=self.begin[rows], count=self.count[rows], way=self.way[rows])
 
     def thinned(self, most: int) -> Choices:
         """At most so many choices for each row, at evenly spaced quantiles."""
@@ -110,7 +107,7 @@ def expanded(
                 "stand there. Fill them together (joint=True), or cap them (instances=10_000)."
             )
         if not over.all():
-            known.append((rows[~over], [part.of(~over) for part in parts] if over.any() else parts))
+            known.append((rows[~over], [part.filter(~over) for part in parts]))
         if over.any() and together is not None:
             known.append((rows[over], list(together(values[rows[over]], holes, rows[over]))))
     for rows, parts in known:

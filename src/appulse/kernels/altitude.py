@@ -164,7 +164,7 @@ def altitude_pairs(
     left, right = pairs
     for i in range(left.shape[0]):
         a, b = left[i], right[i]
-        asked = widened(near, i)
+        asked = widened(near, near.margin[i]) if near.margin.shape[0] > 0 else near
         mass = one.mass[a] * other.mass[b]
         px, py, pz = one.centre[a, 0], one.centre[a, 1], one.centre[a, 2]
         qx, qy, qz = other.centre[b, 0], other.centre[b, 1], other.centre[b, 2]

@@ -109,7 +109,7 @@ def ellipse_pairs(
     gap, covariance = np.zeros(3), np.zeros(6)
     for i in range(left.shape[0]):
         a, b = left[i], right[i]
-        asked = widened(near, i)
+        asked = widened(near, near.margin[i]) if near.margin.shape[0] > 0 else near
         probability[i] = np.nan
         mass = one.mass[a] * other.mass[b]
         if mass < asked.threshold:

@@ -195,11 +195,9 @@ class Near(NamedTuple):
 
 
 @exact_kernel
-def widened(near: Near, pair: int) -> Near:
-    """What is asked of a pair, its margin added."""
-    if near.margin.shape[0] == 0:
-        return near
-    epsilon = near.epsilon + near.margin[pair]
+def widened(near: Near, margin: float) -> Near:
+    """What is asked of a pair with this margin."""
+    epsilon = near.epsilon + margin
     return Near(
         epsilon,
         tolerated(epsilon),

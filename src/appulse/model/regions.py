@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from appulse.errors import BadArgument
 from appulse.kernels.regions import BLOCK, RegionIndex, Regions, entries, fill_slots, rasterise
-from appulse.model.batch import Ragged
+from appulse.model.batch import Batch, Ragged
 from appulse.model.geometries import REGION, cut, read, shapely_module, troubles, widened
 from appulse.model.meaning import digest_of
 from appulse.model.positions import centred, degree_scale
@@ -142,33 +142,39 @@ def most_inside(regions: Regions, sigma: float, earth: Earth | None) -> NDArray[
 
 def taken(regions: Regions, rows: NDArray[np.int64]) -> Regions:
     """Some of the regions, in this order."""
-    blocks = Ragged(regions.first, np.arange(len(regions.bounds))).take(rows)
-    edges = Ragged(regions.start, np.arange(len(regions.edges))).take(blocks.values)
-    rest = regions.box[rows], regions.radius[rows], regions.centre[rows], regions.raster[rows]
-    return Regions(blocks.offsets, edges.offsets, regions.bounds[blocks.values], regions.edges[edges.values], *rest)
+    return _Rows.of(regions).take(rows).arrays()
 
 
 def joined(parts: Sequence[Regions]) -> Regions:
     """The regions of several sets, one after the other."""
-    if len(parts) == 1:
-        return parts[0]
-    if not parts:
-        return _NOTHING
-    return Regions(
-        _end_to_end([part.first for part in parts]),
-        _end_to_end([part.start for part in parts]),
-        np.concatenate([part.bounds for part in parts]),
-        np.concatenate([part.edges for part in parts]),
-        np.concatenate([part.box for part in parts]),
-        np.concatenate([part.radius for part in parts]),
-        np.concatenate([part.centre for part in parts]),
-        np.concatenate([part.raster for part in parts]),
-    )
+    return _Rows.concat([_Rows.of(part) for part in parts]).arrays() if parts else _NOTHING
 
 
-def _end_to_end(offsets: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
-    """Offsets of arrays that are put one after the other."""
-    return np.concatenate([[0], np.cumsum(np.concatenate([np.diff(one) for one in offsets]))])
+@dataclass(frozen=True, slots=True)
+class _Block(Batch):
+    bounds: NDArray[np.float64]
+    edges: Ragged[NDArray[np.float64]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows(Batch):
+    """Regions, row by row."""
+
+    blocks: Ragged[_Block]
+    box: NDArray[np.float64]
+    radius: NDArray[np.float64]
+    centre: NDArray[np.float64]
+    raster: NDArray[np.uint64]
+
+    @staticmethod
+    def of(regions: Regions) -> _Rows:
+        blocks = Ragged(regions.first, _Block(regions.bounds, Ragged(regions.start, regions.edges)))
+        return _Rows(blocks, regions.box, regions.radius, regions.centre, regions.raster)
+
+    def arrays(self) -> Regions:
+        block = self.blocks.values
+        outline = self.blocks.offsets, block.edges.offsets, block.bounds, block.edges.values
+        return Regions(*outline, self.box, self.radius, self.centre, self.raster)
 
 
 def index_of(regions: Regions) -> RegionIndex:

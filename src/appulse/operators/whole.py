@@ -371,8 +371,7 @@ class _Table:
         take_rows(self.rows.centre, order, done["centre"])
         nothing: dict[str, Any] = dict.fromkeys(done)
         rows = replace(replace(self.rows, **nothing).take(order), **done)
-        extent = self.extent if _is_one(self.extent) else self.extent[order]
-        return _Table(rows, extent, self.group if _is_one(self.group) else self.group[order])
+        return _Table(rows, _moved(self.extent, order), _moved(self.group, order))
 
 
 @dataclass(frozen=True)
@@ -464,6 +463,11 @@ def _pays(tables: Sequence[_Table], reach: NDArray[np.float64], window: int) -> 
     both = near & (apart <= 1.5 * window)
     looked = float(near.mean()) * len(other)
     return looked > _MANY and float(near.sum()) > _FEWER * float(both.sum())
+
+
+def _moved(column: NDArray[Any], order: NDArray[np.int64]) -> NDArray[Any]:
+    """A column in another order; one that is the same in all rows stays as it is."""
+    return column if _is_one(column) else column[order]
 
 
 def _is_one(column: NDArray[np.float64] | NDArray[np.int64]) -> bool:

@@ -11,12 +11,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from appulse.kernels import boxes as kernels
 from appulse.kernels.simd import LANES
+from appulse.model.batch import Batch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,28 +80,14 @@ class Scale:
         )
 
 
-class Met(NamedTuple):
-    """Rows, the entries whose boxes they meet, and the bounds of these (axes, n)."""
+@dataclass(frozen=True, slots=True)
+class Met(Batch):
+    """Rows, the entries whose boxes they meet, and the bounds of these, axis by axis."""
 
     rows: NDArray[np.int32]
     entries: NDArray[np.int32]
-    lows: NDArray[np.int64]
-    highs: NDArray[np.int64]
-
-    def take(self, at: NDArray[np.int64] | NDArray[np.bool_]) -> Met:
-        """Some of them."""
-        return Met(self.rows[at], self.entries[at], self.lows[:, at], self.highs[:, at])
-
-    @staticmethod
-    def concat(parts: Sequence[Met], axes: int) -> Met:
-        """Those of several trees, along so many axes."""
-        none = np.empty(0, np.int32), np.empty((axes, 0), np.int64)
-        return Met(
-            np.concatenate([none[0], *(part.rows for part in parts)]),
-            np.concatenate([none[0], *(part.entries for part in parts)]),
-            np.concatenate([none[1], *(part.lows for part in parts)], axis=1),
-            np.concatenate([none[1], *(part.highs for part in parts)], axis=1),
-        )
+    lows: list[NDArray[np.int64]]
+    highs: list[NDArray[np.int64]]
 
 
 class Tree:
@@ -239,7 +226,7 @@ class Tree:
                 bounds[side][axis] = scale.join(self.blocks[at], self.rests[at])
         # Coarse keys may meet where keys do not.
         stays = np.logical_and.reduce((bounds[0] <= highs[:, met]) & (bounds[1] >= lows[:, met]))
-        return Met(met, self.entries[place], *bounds).take(np.flatnonzero(stays))
+        return Met(met, self.entries[place], *map(list, bounds)).filter(stays)
 
     @cached_property
     def _roots(self) -> int:
@@ -321,9 +308,9 @@ class BoxIndex:
     def meeting(self, lows: NDArray[np.int64], highs: NDArray[np.int64], alive: NDArray[np.bool_] | None = None) -> Met:
         """The boxes that rows, boxes of keys (axes, n) themselves, meet: those of entries that are alive."""
         self._settle(len(lows), alive)
-        found = Met.concat([tree.meeting(lows, highs) for tree in self._trees], len(lows))
-        stays = _staying(found.entries, alive)
-        return found if stays.all() else found.take(stays)
+        none, bounds = np.empty(0, np.int32), [np.empty(0, np.int64)] * len(lows)
+        found = Met.concat([Met(none, none, bounds, bounds), *(tree.meeting(lows, highs) for tree in self._trees)])
+        return found.filter(_staying(found.entries, alive))
 
     def boxes(self, axes: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]:
         """All boxes along that many axes, and their entries."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from appulse.kernels.near_regions import Curve, Reach, Readings, curve_of
 from appulse.kernels.region_matches import matches
+from appulse.model.batch import Batch
 from appulse.model.positions import EARTHS, centred
 from appulse.model.regions import NO_REGIONS, index_of, joined, regions_of, taken
 from appulse.queries.index import MOST, NULL
@@ -38,16 +40,13 @@ class GivenRegions(NamedTuple):
         return GivenRegions([self.shapes[i] for i in at], [self.radii[i] for i in at])
 
 
-class Found(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Found(Batch):
     """Rows, by slot the queries in whose regions each lies, and with what probability."""
 
     row: NDArray[np.int32]
     slot: NDArray[np.int32]
     probability: NDArray[np.float64]
-
-    def take(self, at: NDArray[np.intp]) -> Found:
-        """Some of them."""
-        return Found(self.row[at], self.slot[at], self.probability[at])
 
 
 class _Part:
@@ -171,7 +170,7 @@ class QueryRegions:
             row, region, probability = matches(index, part.arrays, curve, readings, *given)
             parts.append(Found(row, self._slots[before + region], probability))
             before += len(part.arrays.radius)
-        return Found(*(np.concatenate(own) for own in zip(*parts, strict=True)))
+        return Found.concat(parts)
 
     def hold(self, slots: NDArray[np.int32], rows_of: Rows, rows: NDArray[np.int32]) -> NDArray[np.bool_]:
         """Whether exact rows lie in the regions of queries, pair by pair; in those that have none they do."""
