@@ -3,10 +3,10 @@
     python examples/suez.py [--tracks FILE] [--picture FILE] [--page FILE]
 
 Positions of ships around the canal, 20 to 24 March 2021 (AIS, every 12 minutes or so); on 23 March at 05:40 UTC the
-Ever Given ran aground. Where that file is not there, a generated twin. A cell of 0.02 degrees reads "standing" in each hour in
-which a ship in it has moved less than 1 km in 3 hours. A phenomenon is at least two such cells, each at most 4 km from
-the next, in 2 hours of 3. Ships also stand at the anchorages before the canal on any day: what is new is a phenomenon
-in the canal.
+Ever Given ran aground. Where that file is not there, a generated twin. A cell of 0.02 degrees reads "standing" in each
+hour in which a ship in it has moved less than 1 km in 3 hours. A phenomenon is at least two such cells, each at most
+4.5 km from the next, in 2 hours of 3. Ships also stand at the anchorages before the canal on any day: what is new is
+a phenomenon in the canal.
 """
 
 from __future__ import annotations

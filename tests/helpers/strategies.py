@@ -590,6 +590,28 @@ def cases(
 
 
 @st.composite
+def groups(draw: DrawFn, case: Case) -> Any:
+    """An epsilon for each of some groups of a case's dimensions."""
+    known = list(naive.dimension_names(case.streams[0].value, case.d))
+    group = [draw(st.integers(0, case.d - 1)) for _ in known]
+    own = [tuple(name for name, g in zip(known, group, strict=True) if g == k) for k in sorted(set(group))]
+    bounds = (case.epsilon, case.epsilon, 0.5, 1.0, 2.0)
+    return {
+        names[0] if len(names) == 1 and draw(st.booleans()) else names: draw(st.sampled_from(bounds)) for names in own
+    }
+
+
+@st.composite
+def wider(draw: DrawFn, /, **kinds: Any) -> Case:
+    """A case of which some have margins, and others groups of dimensions."""
+    case = draw(cases(**{"margins": draw(st.booleans()), **kinds}))
+    planar = isinstance(case.epsilon, float) and not isinstance(case.streams[0].value, ap.Position)
+    if planar and not any(stream.margin for stream in case.streams) and draw(st.booleans()):
+        case = replace(case, epsilon=draw(groups(case)))
+    return case
+
+
+@st.composite
 def measured(draw: DrawFn, /, **kinds: Any) -> Case:
     """A case with a metric, groups of dimensions, or units of their own, or all of them."""
     case = draw(cases(**kinds))
@@ -599,13 +621,7 @@ def measured(draw: DrawFn, /, **kinds: Any) -> Case:
     if "metric" in how:
         changes["metric"] = draw(st.sampled_from(("manhattan", "chebyshev")))
     if "groups" in how and not any(stream.margin for stream in case.streams):
-        group = [draw(st.integers(0, case.d - 1)) for _ in known]
-        own = [tuple(name for name, g in zip(known, group, strict=True) if g == k) for k in sorted(set(group))]
-        bounds = (case.epsilon, case.epsilon, 0.5, 1.0, 2.0)
-        changes["epsilon"] = {
-            names[0] if len(names) == 1 and draw(st.booleans()) else names: draw(st.sampled_from(bounds))
-            for names in own
-        }
+        changes["epsilon"] = draw(groups(case))
     if "scale" in how:
         units = st.sampled_from((0.5, 2.0, 1.0, 4.0))
         changes["scale"] = {name: draw(units) for name in known if draw(st.booleans())} or {known[0]: 2.0}

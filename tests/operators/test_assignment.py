@@ -84,17 +84,21 @@ def scans(draw: st.DrawFn, /, spread: bool = True) -> tuple[list[pa.Table], dict
     tables = []
     for first in (0, 100):
         n = draw(st.integers(0, 9))
-        row = st.tuples(st.integers(0, 12), st.integers(0, 6), st.integers(0, 6), st.sampled_from("ab"))
+        sizes = st.sampled_from([0.0, 0.5, 2.0])
+        row = st.tuples(st.integers(0, 12), st.integers(0, 6), st.integers(0, 6), st.sampled_from("ab"), sizes)
         rows = draw(st.lists(row, min_size=n, max_size=n))
-        columns = list(zip(*rows, strict=True)) if rows else [(), (), (), ()]
-        kinds = [pa.float64()] * 3 + [pa.string()]
-        named = {name: pa.array(list(own), kind) for name, own, kind in zip("txyg", columns, kinds, strict=True)}
+        columns = list(zip(*rows, strict=True)) if rows else [(), (), (), (), ()]
+        kinds = [pa.float64()] * 3 + [pa.string(), pa.float64()]
+        named = {name: pa.array(list(own), kind) for name, own, kind in zip("txygm", columns, kinds, strict=True)}
         tables.append(pa.table({"k": pa.array(range(first, first + n), pa.int64()), **named}))
     by = draw(st.sampled_from(["likelihood", "probability", "distance"]))
     window = draw(st.sampled_from(["tick", ap.TumblingWindow("4 seconds"), ap.TumblingWindow("100 seconds")]))
     asked = {"epsilon": 3.0, "probability": draw(st.sampled_from([0.1, 0.6])), "window": window, "by": by}
     asked |= {"density": draw(st.sampled_from([0.01, 0.2]))} if by == "likelihood" else {}
     asked["how"] = draw(st.sampled_from(["inner", "left", "right", "full", "left_anti"]))
+    asked |= {"margin": "m"} if (wide := draw(st.booleans())) else {}
+    if by != "distance" and not wide and draw(st.booleans()):
+        asked["epsilon"] = {"x": 3.0, "y": 1.0}
     return tables, asked | {"sigma": draw(st.sampled_from([0.5, 1.0])), "grouped": draw(st.booleans()) and spread}
 
 
@@ -115,11 +119,11 @@ def block_of(time: float, window: Any) -> float:
 def check(found: Sequence[dict[str, Any]], tables: Sequence[pa.Table], asked: dict[str, Any]) -> None:
     """In each block the greatest sum of the gains of its pairs, margins, and the rows that are left."""
     rows = [{row["k"]: row for row in table.to_pylist()} for table in tables]
-    own = {name: asked[name] for name in ("sigma", "grouped")}
+    own = of_streams(asked)
     likely = asked["by"] == "likelihood"
     every: Any = ap.similarity_join
     pairs = every(
-        *streams(tables, own["sigma"], grouped=own["grouped"]),
+        *streams(tables, **own),
         epsilon=asked["epsilon"],
         probability=asked["probability"],
         window=1000,
@@ -132,7 +136,9 @@ def check(found: Sequence[dict[str, Any]], tables: Sequence[pa.Table], asked: di
         if block_of(left["t"], asked["window"]) != block_of(right["t"], asked["window"]):
             continue
         gain = pair["log_likelihood_ratio"] if likely else pair["probability"]
-        gain = asked["epsilon"] - pair["distance"] if asked["by"] == "distance" else gain
+        if asked["by"] == "distance":
+            wider = left["m"] + right["m"] if "margin" in asked else 0.0
+            gain = asked["epsilon"] + wider - pair["distance"]
         block = block_of(left["t"], asked["window"]), left["g"] if own["grouped"] else None
         blocks[block].append((left["k"], right["k"], gain))
     chosen = [row for row in found if row["left_key"] is not None and row.get("right_key") is not None]
@@ -160,18 +166,25 @@ def check(found: Sequence[dict[str, Any]], tables: Sequence[pa.Table], asked: di
 _SIDES = (("left", "right"), ("right", "left"))
 
 
+_OF_STREAMS = ("sigma", "grouped", "margin")
+
+
+def of_streams(asked: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in asked.items() if name in _OF_STREAMS}
+
+
 def arguments(asked: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in asked.items() if name not in ("sigma", "grouped")}
+    return {name: value for name, value in asked.items() if name not in _OF_STREAMS}
 
 
 @settings(max_examples=80)
 @given(scans())
 def test_each_block_has_the_greatest_sum(scan: tuple[list[pa.Table], dict[str, Any]]) -> None:
     tables, asked = scan
-    found = ASSIGN(*streams(tables, asked["sigma"], grouped=asked["grouped"]), **arguments(asked))
+    found = ASSIGN(*streams(tables, **of_streams(asked)), **arguments(asked))
     check(found.to_pylist(), tables, asked)
     if asked["how"] == "left_anti":
-        full = ASSIGN(*streams(tables, asked["sigma"], grouped=asked["grouped"]), **arguments(asked | {"how": "left"}))
+        full = ASSIGN(*streams(tables, **of_streams(asked)), **arguments(asked | {"how": "left"}))
         lone = [row["left_key"] for row in full.to_pylist() if row["right_key"] is None]
         assert sorted(found["left_key"].to_pylist()) == sorted(lone)
 
@@ -182,9 +195,7 @@ def test_pushed_in_any_cut_a_block_is_answered_once_it_has_ended(
     scan: tuple[list[pa.Table], dict[str, Any]], data: st.DataObject
 ) -> None:
     tables, asked = scan
-    by_hand = ap.Assign(
-        *streams([None, None], asked["sigma"], grouped=asked["grouped"], lateness=100), **arguments(asked)
-    )
+    by_hand = ap.Assign(*streams([None, None], **of_streams(asked), lateness=100), **arguments(asked))
     rows = [(side, i) for side, table in enumerate(tables) for i in range(len(table))]
     order = data.draw(st.permutations(rows))
     found, cut = [], data.draw(st.integers(1, 5))

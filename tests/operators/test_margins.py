@@ -112,9 +112,7 @@ def stream(value: Any = None, **settings: Any) -> ap.Stream:
     [
         (lambda: stream(margin=-1.0), "at least 0"),
         (lambda: stream(margin=float("nan")), "at least 0"),
-        (lambda: ap.nearest(stream(), stream(), epsilon=1, window=1), "no use in nearest"),
-        (lambda: ap.assign(stream(), stream(), epsilon=1, probability=0.5, window="tick", by="distance"), "in assign"),
-        (lambda: ap.outliers(stream(), epsilon=1, fewer_than=1, probability=0.5, window=1), "no use in outliers"),
+        (lambda: ap.nearest(stream(), stream(), epsilon=None, window=1), "epsilon=None sets no limit"),
         (lambda: ap.encounters(stream(motion=ap.Straight(5)), epsilon=1, probability=0.5), "no use in the call"),
         (lambda: ap.fence_events(stream(), pa.table({"query": [1], "region": ["POINT (0 0)"]})), "in the call"),
         (lambda: ap.match_queries(stream(), pa.table({"query": [1], "condition": ["x > 0"]})), "in the call"),

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import appulse as ap
 from appulse.engines.join.local import LocalJoin
+from appulse.jobs.association import OutliersTable
 from appulse.jobs.tables import JoinTable
 from appulse.operators.plan import BOUNDS
 from tests.helpers import naive, normal
@@ -256,6 +257,8 @@ def test_a_job_file_has_them() -> None:
     table = JoinTable.model_validate(asked | {"epsilon": {"x, y": 50.0, "z": 10.0}})
     groups = {("x", "y"): 50.0, "z": 10.0}
     assert table.measured == {"epsilon": groups, "metric": "chebyshev", "scale": {"x": 2.0}}
+    few = {"window": 1, "probability": 0.5, "fewer_than": 2, "epsilon": {"x, y": 50.0, "z": 10.0}}
+    assert OutliersTable.model_validate(few).settings()["epsilon"] == groups
     for wrong in ({"metric": "haversine"}, {"metric": "angle"}, {"scale": {"x": 0.0}}, {"epsilon": {"x": -1.0}}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             JoinTable.model_validate(asked | {"epsilon": 1.0} | wrong)

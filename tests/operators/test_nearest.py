@@ -19,7 +19,7 @@ from appulse.kernels.geodesic import Earth
 from appulse.kernels.nearest import Search, grow, nearest
 from appulse.operators import nearest_search
 from tests.helpers import naive
-from tests.helpers.strategies import Case, cases, pushes
+from tests.helpers.strategies import Case, pushes, wider
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -36,7 +36,7 @@ Found = Counter[tuple[Any, ...]]
 @st.composite
 def questions(draw: st.DrawFn, /, **kinds: Any) -> tuple[Case, dict[str, Any]]:
     """A case of two streams, and what is asked beside it."""
-    case = draw(cases(**({"windows": WINDOWS} | kinds)).filter(lambda case: len(case.streams) == 2))
+    case = draw(wider(**({"windows": WINDOWS} | kinds)).filter(lambda case: len(case.streams) == 2))
     by = draw(st.sampled_from(["distance", "distance", "probability"]))
     probability = draw(st.sampled_from([0.0, 0.0, case.probability]))
     by_means = by == "distance" and probability == 0.0
@@ -54,7 +54,8 @@ def expected(case: Case, asked: dict[str, Any]) -> Found:
     """By the twin, of all rows."""
     rows, _ = naive.rows_of(case.rows, case.streams, case.d, None, case.attribute, naive.dimension_of(case.window))
     last = max((row.micros for row in rows), default=0)
-    return expected_of(rows, naive.meetings(rows, case.names, case.window, last), asked)
+    within = naive.groups_by_number(asked["epsilon"], case.streams, case.d)
+    return expected_of(rows, naive.meetings(rows, case.names, case.window, last), asked | {"epsilon": within})
 
 
 def expected_of(rows: Sequence[Row], meetings: Sequence[naive.Meeting], asked: dict[str, Any]) -> Found:
@@ -70,7 +71,10 @@ def expected_of(rows: Sequence[Row], meetings: Sequence[naive.Meeting], asked: d
         chance: Fraction | float | None = None
         if asked["epsilon"] is not None:
             chance = naive.probability(left.value, right.value, asked["epsilon"]) * factor
-        if by_means and (asked["epsilon"] is None or away <= naive.limit_of(asked["epsilon"])):
+        if by_means and (
+            asked["epsilon"] is None
+            or away <= naive.limit_of(asked["epsilon"] + left.value.margin + right.value.margin)
+        ):
             near[left].append((away, right, chance))
         elif not by_means and chance is not None and chance >= least:
             near[left].append((away if asked["by"] == "distance" else -float(chance), right, chance))
@@ -118,7 +122,7 @@ def test_the_nearest_rows_are_those_of_the_twin(question: tuple[Case, dict[str, 
 
 
 @settings(max_examples=40)
-@given(questions(windows=("time",)))
+@given(questions(windows=("time",), margins=False))
 def test_without_a_limit_the_nearest_of_all_in_the_window(question: tuple[Case, dict[str, Any]]) -> None:
     case, asked = question
     asked |= {"epsilon": None, "by": "distance", "probability": 0.0}

@@ -21,7 +21,7 @@ from appulse.engines.join.outliers import LEAST, resolve_outliers
 from appulse.engines.options import Options
 from appulse.kernels.few_partners import fewer_than
 from tests.helpers import naive
-from tests.helpers.strategies import Case, cases, pushes
+from tests.helpers.strategies import Case, pushes, wider
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -36,7 +36,7 @@ Found = Counter[tuple[Any, ...]]
 @st.composite
 def questions(draw: st.DrawFn, /, **kinds: Any) -> tuple[Case, dict[str, Any]]:
     """A case of a stream, or of one and a reference, and what is asked beside it."""
-    case = draw(cases(**({"windows": WINDOWS} | kinds)).filter(lambda case: len(case.streams) < 3))
+    case = draw(wider(**({"windows": WINDOWS} | kinds)).filter(lambda case: len(case.streams) < 3))
     asked = {"epsilon": case.epsilon, "window": case.window, "fewer_than": draw(st.integers(1, 4) | st.just(65))}
     return case, asked | {"probability": draw(st.sampled_from([case.probability, 0.5, 0.05]))}
 
@@ -50,11 +50,11 @@ def expected(case: Case, asked: dict[str, Any]) -> Found:
 
 def expected_of(rows: Sequence[Row], meetings: Sequence[naive.Meeting], case: Case, asked: dict[str, Any]) -> Found:
     """By the twin: the distribution of how many partners each row has, as exact fractions where chances are exact."""
-    chances = defaultdict(list)
+    chances, within = defaultdict(list), naive.groups_by_number(asked["epsilon"], case.streams, case.d)
     for a, b, _, _, factor in meetings:
         if len(case.streams) == 2 and a.stream == b.stream:
             continue
-        chance = Fraction(naive.probability(a.value, b.value, asked["epsilon"]) * factor)
+        chance = Fraction(naive.probability(a.value, b.value, within) * factor)
         if chance >= LEAST:
             for row in (a, b):
                 chances[row].append(min(Fraction(1), chance / row.value.mass))

@@ -17,7 +17,7 @@ from appulse.engines.options import Options
 from appulse.engines.spark.tiles import TilePlan
 from tests.helpers.fake_spark import FakeAssign
 from tests.helpers.streaming import assume_rows, drained_answers, few, read_stream
-from tests.operators.test_assignment import ASSIGN, arguments, check, scans, streams
+from tests.operators.test_assignment import ASSIGN, arguments, check, of_streams, scans, streams
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,7 +38,7 @@ def test_buckets_choose_what_one_process_does(scan: tuple[list[pa.Table], dict[s
     """Any number of buckets, any cut into batches, lost caches and failed attempts."""
     tables, asked = [later(table) for table in scan[0]], scan[1]
     call = resolve_assign(
-        streams([None, None], asked["sigma"], grouped=asked["grouped"], lateness=100),
+        streams([None, None], **of_streams(asked), lateness=100),
         [table.schema for table in tables],
         **({"method": "optimal", "density": None} | arguments(asked)),
         on_reject="collect",
@@ -72,7 +72,7 @@ def test_spark_chooses_at_once_and_batch_by_batch(
             old.unlink()
         for begin in range(0, max(1, len(table)), cut):
             pq.write_table(table.slice(begin, cut), folder / f"{begin:03d}.parquet")
-    own: Any = {"sigma": asked["sigma"], "grouped": asked["grouped"]}
+    own = of_streams(asked)
     frames = streams([spark.read.parquet(str(folder)) for folder in folders], **own)
     whole = ASSIGN(*frames, **arguments(asked), options=TWO).toArrow()
     check(whole.to_pylist(), tables, asked)

@@ -146,8 +146,8 @@ def assign(
     the difference of the two rows under the sum of their errors, over ``density``, the expected number of unrelated
     right rows per unit of length, area or volume. Unless given, that is the number of right rows of the block over the
     volume of the box around its rows, no side of which is less than twice ``epsilon``. It is ``by="probability"`` the
-    probability of the pair, and ``by="distance"`` how much less than ``epsilon`` their means are apart. Pairs that gain
-    nothing are left out: a row may have no partner.
+    probability of the pair, and ``by="distance"`` how much less than ``epsilon`` and their margins their means are
+    apart. Pairs that gain nothing are left out: a row may have no partner.
 
     Columns: those of `similarity_join`, by likelihood ``log_likelihood_ratio``, and ``margin``: how much the greatest
     sum falls if the pair is forbidden; small where another choice is about as good. ``method="greedy"`` takes the best

@@ -168,15 +168,6 @@ def of_groups(groups: Groups, named: Sequence[str]) -> list[Any]:
     return [[[named[k] for k in own], real(distance)] for own, distance in groups]
 
 
-def refuse_groups(epsilon: Any, call: str) -> None:
-    """Raise `BadArgument` where a call measures all dimensions as one."""
-    if isinstance(epsilon, Mapping) and set(epsilon) != _CYLINDER:
-        raise BadArgument(
-            f"epsilon={dict(epsilon)!r}: {call} measures one distance over all dimensions. Give one number, or of "
-            "positions with an altitude 'horizontal' and 'vertical'."
-        )
-
-
 def check_places(streams: Sequence[Stream], labels: Sequence[str]) -> None:
     """Refuse conditions over coordinates that are uncertain: what they leave of a position is no position."""
     for stream, name in zip(streams, labels, strict=True):

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from appulse.jobs.fields import CylinderTable, Epsilon, Number, Table
+from appulse.jobs.fields import GroupedEpsilon, Number, Table
 from appulse.jobs.windows import WindowTable, as_window
 
 __all__ = ["AssignTable", "NearestTable", "OutliersTable"]
@@ -15,13 +15,12 @@ __all__ = ["AssignTable", "NearestTable", "OutliersTable"]
 class _AssociationTable(Table):
     """What they have in common."""
 
-    epsilon: Epsilon
+    epsilon: GroupedEpsilon
     on_reject: Literal["collect", "fail"] = "collect"
 
     def settings(self) -> dict[str, Any]:
         """The keyword arguments of a call."""
-        within = self.epsilon.model_dump() if isinstance(self.epsilon, CylinderTable) else self.epsilon
-        return {name: getattr(self, name) for name in type(self).model_fields} | {"epsilon": within}
+        return {name: getattr(self, name) for name in type(self).model_fields}
 
 
 class NearestTable(_AssociationTable):

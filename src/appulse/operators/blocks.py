@@ -71,9 +71,10 @@ def partners(plan: BlockPlan, streams: Sequence[Objects], counts: Counter[str]) 
         densities = np.log(_densities(plan, sides))
         join = replace(join, least_ratio=float(densities.min()))
     pairs, left, right = _pairs(join, sides, counts)
+    margins = _margin(sides[0].rows, left) + _margin(sides[1].rows, right)
     ratio = None if pairs.ratio is None else pairs.ratio - densities[sides[0].block[left]]
     chosen, margin = assigned(
-        left, right, _gains(plan, pairs, ratio), greedy=plan.greedy, most=plan.most, counts=counts
+        left, right, _gains(plan, pairs, ratio, margins), greedy=plan.greedy, most=plan.most, counts=counts
     )
     counts["answers"] += len(chosen)
     ours, theirs = left[chosen], right[chosen]
@@ -93,10 +94,16 @@ def partners(plan: BlockPlan, streams: Sequence[Objects], counts: Counter[str]) 
     return Answers.concat([*answers, *alone]) if answers or alone else NO_ANSWERS
 
 
-def _gains(plan: BlockPlan, pairs: Answers, ratio: NDArray[np.float64] | None) -> NDArray[np.float64]:
+def _margin(rows: Objects, at: NDArray[np.int64]) -> NDArray[np.float64]:
+    return np.zeros(len(at)) if rows.margin is None else rows.margin[at]
+
+
+def _gains(
+    plan: BlockPlan, pairs: Answers, ratio: NDArray[np.float64] | None, margins: NDArray[np.float64]
+) -> NDArray[np.float64]:
     if plan.by == "likelihood" and ratio is not None:
         return np.nan_to_num(ratio, nan=0.0)
-    return pairs.probability if plan.by == "probability" else plan.join.limit - pairs.distance
+    return pairs.probability if plan.by == "probability" else plan.join.limit + margins - pairs.distance
 
 
 def _in_blocks(plan: BlockPlan, streams: Sequence[Objects]) -> list[_Rows]:
@@ -160,7 +167,8 @@ def _volumes(plan: JoinPlan, centre: NDArray[np.float64], first: NDArray[np.int6
     least = 2.0 * plan.epsilon
     if plan.earth is None:
         sides = np.maximum.reduceat(centre, first) - np.minimum.reduceat(centre, first)
-        volumes: NDArray[np.float64] = np.prod(np.maximum(sides, least), axis=1)
+        group, epsilon = plan.within(centre.shape[1])
+        volumes: NDArray[np.float64] = np.prod(np.maximum(sides, 2.0 * np.array(epsilon)[group]), axis=1)
         return volumes
     degrees = degrees_of(centre, plan.earth)
     radius = plan.earth.a

@@ -154,7 +154,8 @@ def by_means(plan: JoinPlan, pairs: CandidatePairs) -> tuple[CandidatePairs, NDA
     a, b = pairs.left_store, pairs.right_store
     distance = np.empty(len(pairs.left))
     mean_distances(pairs.rows, a.centre.view, b.centre.view, plan.earth or STRAIGHT, distance)
-    near = distance <= plan.limit
+    limits = _limits(plan, pairs)
+    near = distance <= (limits if len(limits) else plan.limit)
     return pairs.filter(near), distance[near]
 
 

@@ -9,8 +9,7 @@ from appulse.arguments import Kind, Unfit, one_of
 from appulse.engines.join.call import JoinCall, Observed, resolve, to_table
 from appulse.engines.local import Local
 from appulse.engines.meaning import of_call, of_stream
-from appulse.engines.schemas import refuse_bursts, refuse_margin
-from appulse.engines.thresholds import refuse_groups
+from appulse.engines.schemas import refuse_bursts
 from appulse.engines.waiting import WaitingBucket
 from appulse.errors import BadArgument
 from appulse.model.encode import infer_dimensions
@@ -106,8 +105,6 @@ def resolve_assign(
 ) -> AssignCall:
     """Check a call against the columns there are."""
     refuse_bursts(streams, "assign()")
-    refuse_margin(streams, "assign")
-    refuse_groups(epsilon, "assign()")
     for stream in streams:
         if isinstance(stream.value, Incomplete):
             raise BadArgument(f"assign() needs whole values, and got {stream.value!r}. Fill holes by ap.impute first.")
@@ -149,7 +146,9 @@ def _check_gains(streams: Sequence[Stream], *, by: str, density: float | None, e
         if density is not None:
             raise BadArgument(f"density={density:g} is that of by='likelihood', and by={by!r}. Leave it out.")
         if by == "distance" and not isinstance(epsilon, float | int):
-            raise BadArgument("A cylinder does not say which distance is less. Give by='likelihood' or 'probability'.")
+            raise BadArgument(
+                "Several epsilons do not say which distance is less. Give by='likelihood' or 'probability'."
+            )
         return
     models = [stream.value for stream in streams]
     if not all(map(in_closed_form, models)) or all(map(is_certain, models)):

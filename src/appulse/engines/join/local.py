@@ -111,7 +111,7 @@ class JoinBucket(ObjectsBucket):
         plan = self.call.plan
         fresh = len(self.operator) == 0 and self.pairs is not None and len(self.pairs) == 0
         plain = (self.unfilled, self.corrections) == (None, None)
-        return plan.by_means and plan.rule is None and fresh and plain
+        return plan.by_means and plan.rule is None and not plan.margins and fresh and plain
 
     def _in_cells(self) -> list[pa.Table] | None:
         """The answers of whole tables, part by part; None where their rows are better taken one after the other."""

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 from appulse.arguments import one_of
 from appulse.engines.join.call import resolve
-from appulse.engines.schemas import refuse_bursts, refuse_margin
-from appulse.engines.thresholds import refuse_groups
+from appulse.engines.schemas import refuse_bursts
 from appulse.errors import BadArgument
 from appulse.model.uncertainty import Incomplete
 from appulse.operators.held_pairs import BY
@@ -47,8 +46,6 @@ def resolve_nearest(
     metric: str = "euclidean",
 ) -> JoinCall:
     """Check a call against the columns there are; ``whole`` where all rows are there from the start."""
-    refuse_margin(streams, "nearest")
-    refuse_groups(epsilon, "nearest()")
     for stream in streams:
         if isinstance(stream.value, Incomplete):
             raise BadArgument(f"nearest() needs whole values, and got {stream.value!r}. Fill holes by ap.impute first.")
@@ -60,11 +57,11 @@ def resolve_nearest(
         )
     if by_means and not isinstance(epsilon, float | int | None):
         raise BadArgument(
-            "A cylinder does not say which distance is less. Give one epsilon, a probability= above 0, or "
+            "Several epsilons do not say which distance is less. Give one epsilon, a probability= above 0, or "
             "by='probability'."
         )
     if epsilon is None:
-        _check_unlimited(window, by_means=by_means, whole=whole)
+        _check_unlimited(streams, window, by_means=by_means, whole=whole)
     refuse_bursts(streams, "nearest()")
     threshold = _POSSIBLE if probability == 0.0 else probability
     call = resolve(
@@ -88,12 +85,12 @@ def resolve_nearest(
         encodings = tuple(replace(one, quantile=0.0, gaussian_reach=reach) for one in encodings)
         if epsilon is None:
             plan = replace(plan, epsilon=math.inf)
-    if not (whole and by_means and isinstance(window, TimeWindow)) or plan.withdrawn:
+    if not (whole and by_means and isinstance(window, TimeWindow)) or plan.withdrawn or plan.margins:
         encodings = tuple(replace(one, told_apart=True) for one in encodings)
     return replace(call, plan=plan, streams=encodings, probability=probability)
 
 
-def _check_unlimited(window: Window, *, by_means: bool, whole: bool) -> None:
+def _check_unlimited(streams: Sequence[Stream], window: Window, *, by_means: bool, whole: bool) -> None:
     """Raise `BadArgument` where there has to be an epsilon."""
     if not whole:
         raise BadArgument("epsilon=None is for whole tables. Say how far away a row may be: epsilon=<number>.")
@@ -101,3 +98,5 @@ def _check_unlimited(window: Window, *, by_means: bool, whole: bool) -> None:
         raise BadArgument("epsilon=None goes with by='distance' and without probability=. Give an epsilon.")
     if not isinstance(window, TimeWindow):
         raise BadArgument(f"epsilon=None goes with a time window, and the window is {window!r}. Give an epsilon.")
+    if any(stream.margin != 0.0 for stream in streams):
+        raise BadArgument("Stream(margin=) is added to epsilon, and epsilon=None sets no limit. Give an epsilon.")

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from appulse.engines.join.call import resolve
-from appulse.engines.schemas import refuse_bursts, refuse_margin
-from appulse.engines.thresholds import refuse_groups, within_tolerance
+from appulse.engines.schemas import refuse_bursts
+from appulse.engines.thresholds import within_tolerance
 from appulse.errors import BadArgument
 from appulse.model.uncertainty import Incomplete
 from appulse.operators.partners import MOST_COUNTED
@@ -40,8 +40,6 @@ def resolve_outliers(
 ) -> JoinCall:
     """Check a call against the columns there are; ``tiled``, rows have copies in several tiles."""
     refuse_bursts(streams, "outliers()")
-    refuse_margin(streams, "outliers")
-    refuse_groups(epsilon, "outliers()")
     for stream in streams:
         if isinstance(stream.value, Incomplete):
             raise BadArgument(
