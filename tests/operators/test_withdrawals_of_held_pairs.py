@@ -47,13 +47,13 @@ def rows_of(found: pa.Table) -> list[tuple[Any, ...]]:
 
 
 @st.composite
-def stories(draw: st.DrawFn, sides: int) -> list[dict[str, tuple[list[Row], list[Row]]]]:
+def stories(draw: st.DrawFn, sides: int, first: int = 0) -> list[dict[str, tuple[list[Row], list[Row]]]]:
     """Rows of some streams in order of time, some a push, and some of them withdrawn, with their push or later."""
     pushes = draw(st.integers(1, 5))
     story: list[dict[str, tuple[list[Row], list[Row]]]] = [
         {name: ([], []) for name in SIDES[:sides]} for _ in range(pushes + 3)
     ]
-    t = 0
+    t = first
     for k, push in enumerate(sorted(draw(st.lists(st.integers(0, pushes - 1), min_size=2, max_size=10)))):
         t += draw(st.integers(0, 2))
         name, x = draw(st.sampled_from(SIDES[:sides])), draw(st.sampled_from((0.0, 0.5, 1.0, 2.0)))
@@ -63,6 +63,11 @@ def stories(draw: st.DrawFn, sides: int) -> list[dict[str, tuple[list[Row], list
         if draw(st.booleans()):
             story[push + draw(st.integers(0, 3))][name][1].append(row)
     return story
+
+
+def frames_of(push: dict[str, tuple[list[Row], list[Row]]]) -> dict[str, pa.Table]:
+    """A push of rows that are added, and rows that are withdrawn."""
+    return {side: pa.concat_tables([table(own[0], "add"), table(own[1], "remove")]) for side, own in push.items()}
 
 
 @settings(max_examples=80)
@@ -79,8 +84,7 @@ def test_rows_that_leave_are_answered_by_those_that_stand(name: str, lateness: i
         if push is None:
             found, over_now = engine.drain(), 1 << 40
         else:
-            frames = {s: pa.concat_tables([table(own[0], "add"), table(own[1], "remove")]) for s, own in push.items()}
-            found = engine.push(**frames)
+            found = engine.push(**frames_of(push))
             for side, (added, gone) in push.items():
                 stand[side] += added
                 newest[side] = max([newest[side], *(row["t"] for row in added)])

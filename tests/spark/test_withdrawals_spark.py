@@ -19,10 +19,12 @@ from appulse.engines.bucket import Bucket
 from appulse.engines.join.call import JoinCall, resolve
 from appulse.engines.join.local import LocalJoin
 from appulse.engines.spark.join.tile_bucket import Tile
+from appulse.engines.spark.tiles import TilePlan, hashed_plan
 from tests.helpers import naive_withdrawals as twin
 from tests.helpers import strategies
 from tests.helpers.fake_spark import FakeSpark
 from tests.helpers.streaming import read_stream, read_written
+from tests.operators import test_withdrawals_of_held_pairs as held
 from tests.spark.test_tiles import plans, rows_of
 
 if TYPE_CHECKING:
@@ -163,6 +165,33 @@ def test_a_batch_of_spark_rejects_what_withdraws_no_row(spark: SparkSession) -> 
         assert _pairs(found.toArrow()) == _pairs(_joined(whole, window))
 
 
+def _outliers(frame: Any, **more: Any) -> Any:
+    stream = ap.Stream(frame, key="k", time="t", value=ap.Exact("x"), change="op", lateness="1 minute")
+    return ap.outliers(stream, epsilon=1.0, fewer_than=12, probability=0.7, window=12, **more)
+
+
+def test_a_batch_of_spark_withdraws_pairs_that_wait(spark: SparkSession) -> None:
+    whole = _table([row for batch in _BATCHES for row in batch])
+    found = _outliers(spark.createDataFrame(whole), options=TWO).toArrow()
+    assert sorted(map(str, found.to_pylist())) == sorted(map(str, _outliers(whole).to_pylist()))
+
+
+@pytest.mark.long
+def test_a_restart_of_spark_withdraws_pairs_that_wait(spark: SparkSession, tmp_path: Path) -> None:
+    """Three starts of a query: rows and pairs of before a stop are withdrawn after it."""
+    expected = _outliers(_table([row for batch in _BATCHES for row in batch])).to_pylist()
+    (tmp_path / "in").mkdir()
+    for i, batch in enumerate(_BATCHES):
+        pq.write_table(_table(batch), tmp_path / "in" / f"{i}.parquet")
+        drain = i == len(_BATCHES) - 1
+        trigger: Any = {} if drain else {"trigger": {"availableNow": True}}
+        sink = "parquet", {"path": str(tmp_path / "answers")}
+        result = _outliers(read_stream(spark, tmp_path / "in"), options=TWO)
+        ap.start(result, sink, checkpoint=str(tmp_path / "checkpoint"), drain=drain, **trigger).awaitTermination()
+    assert 0 < len(expected) < 73  # all that stand
+    assert sorted(map(str, read_written(tmp_path / "answers").to_pylist())) == sorted(map(str, expected))
+
+
 @pytest.mark.long
 def test_a_restart_of_spark_withdraws_rows_of_windows(spark: SparkSession, tmp_path: Path) -> None:
     """Aggregates over two starts of a query, and of a batch: those of the rows that stand."""
@@ -184,3 +213,46 @@ def test_a_restart_of_spark_withdraws_rows_of_windows(spark: SparkSession, tmp_p
     found, rejects = (read_written(tmp_path / name) for name in ("answers", "rejects"))
     assert sorted(found.to_pylist(), key=str) == sorted(expected, key=str)
     assert [(row["key"], row["reason"]) for row in rejects.to_pylist()] == [(99, "no such row")]
+
+
+@settings(max_examples=60)
+@given(st.sampled_from([*held.CALLS, "reference"]), st.integers(0, 3), st.data())
+def test_pairs_that_wait_are_withdrawn_with_their_rows(name: str, lateness: int, data: st.DataObject) -> None:
+    """Tiles that forget, lag and fail, and whose plan changes; the twin is a batch over what stands as rows leave."""
+    call, by_hand, more = held.CALLS["outliers" if name == "reference" else name]
+    sides = held.SIDES[: 1 if name == "outliers" else 2]
+    engine = by_hand(*(held.stream(side, change="op", lateness=lateness) for side in sides), **held.ASKED, **more)
+    engine.push(**{side: held.table([], "add") for side in sides})
+    tiles = data.draw(st.integers(1, 4))
+    asked: JoinCall = engine._engine.call
+
+    def plan(side: float | None) -> TilePlan:
+        return hashed_plan(asked.plan, tiles, asked.encodings[0].gaussian_reach, side)
+
+    played = FakeSpark(asked, plan(None), Random(data.draw(st.integers(0, 1 << 30))))
+    stand: dict[str, list[held.Row]] = {side: [] for side in sides}
+    time, over = 1 if len(call(*map(_empty, sides), **held.ASKED, **more).column_names) == 4 else 2, -1
+    slack = data.draw(st.sampled_from((-(1 << 40), 1 << 18)))
+    with patch.object(Tile, "slack", slack), patch.object(Bucket, "slack", slack):
+        for push in [*data.draw(held.stories(len(sides), first=1000)), None]:
+            limit = max(over, (played._watermark() or -1) // 1_000_000) if push is not None else 1 << 40
+            whole = {side: held.table(rows, "add") for side, rows in stand.items()}
+            expected = call(*(held.stream(side, rows) for side, rows in whole.items()), **held.ASKED, **more)
+            leave = [row for row in held.rows_of(expected) if over <= row[time] + 3 < limit]
+            if push is None:
+                answers = played.end()[0]
+            else:
+                answers = played.batch(held.frames_of(push))[0]
+                for side, (added, gone) in push.items():
+                    stand[side] += added
+                    for row in gone:
+                        if row["t"] + 3 >= limit:  # else it has left its window
+                            stand[side].remove(row)
+            assert held.rows_of(pa.concat_tables([expected.schema.empty_table(), *answers])) == leave
+            over = limit
+            if data.draw(st.integers(0, 5)) == 0:
+                played.replan(plan(data.draw(st.sampled_from((1.0, 3.0)))))
+
+
+def _empty(side: str) -> ap.Stream:
+    return held.stream(side, held.table([], "add"))

@@ -107,6 +107,26 @@ class HeldPairs(ABC):
         stay = ~(np.isin(pairs.left_rank, rows) | np.isin(pairs.right_rank, rows))
         self._pairs, self._hashes = pairs.filter(stay), self._hashes[stay]
 
+    def cancel(self, withdrawn: Answers) -> None:
+        """Forget as many pairs as are withdrawn, of each kind: those that are alike are as good as each other."""
+        if not len(withdrawn):
+            return
+        pairs = self.pairs
+        at = np.flatnonzero(np.isin(self._hashes, _hashes(withdrawn.left_key, withdrawn.left_time)))
+        both = Answers.concat([withdrawn, pairs.take(at)])
+        columns = _codes(both.left_key), both.left_time, _codes(both.right_key), both.right_time
+        order = np.lexsort(columns)
+        kind = np.empty(len(both), np.int64)
+        kind[order] = np.cumsum(~_same_as_before(*(column[order] for column in columns))) - 1
+        wanted = np.bincount(kind[: len(withdrawn)], minlength=len(both))
+        held = kind[len(withdrawn) :]
+        own = np.argsort(held, kind="stable")
+        gone = np.empty(len(held), bool)
+        gone[own] = _places(held[own]) < wanted[held[own]]
+        stay = np.ones(len(pairs), bool)
+        stay[at[gone]] = False
+        self._pairs, self._hashes = pairs.filter(stay), self._hashes[stay]
+
     @abstractmethod
     def answer(
         self,

@@ -83,6 +83,11 @@ class JoinWindows:
         return sum(store.nbytes for store in self._stores) + self.standing.nbytes
 
     @property
+    def remembers(self) -> bool:
+        """Whether pairs wait elsewhere, and are known here to be withdrawn with their rows."""
+        return self.plan.held and self.plan.withdrawn and self.ownership is not None
+
+    @property
     def presence(self) -> ExistenceTable | None:
         """What is known of the rows in uncertain windows."""
         return self._present.known
@@ -117,7 +122,8 @@ class JoinWindows:
         # Before the first rows there are no stores.
         for store, window in zip(self._stores, self._windows.tolist(), strict=False):
             store.drop_before(frontier - window)
-        return Answers.concat([self._left(self.standing.until(frontier)), alone])
+        ended = self.standing.until(frontier)
+        return alone if self.remembers else Answers.concat([self._left(ended), alone])
 
     @property
     def next_expiry(self) -> int | None:
@@ -192,7 +198,7 @@ class JoinWindows:
     def withdraw(self, batches: Sequence[tuple[int, int, Objects]]) -> Answers:
         """Under time windows: forget rows, by stream and lane, as if they had never come. Others are not held here.
 
-        Returns the pairs that this ends, where the plan asks for changes.
+        Returns the pairs that this ends, where the plan asks for changes, or pairs wait elsewhere.
         """
         parts: dict[int, list[Objects]] = {}
         for stream, lane, rows in batches:

@@ -103,7 +103,7 @@ class Partners:
         self.told = plan.followed
         # A partner that is withdrawn cannot be taken out of what was counted up.
         self.counted = 0 if tiled or plan.withdrawn or plan.fewer_than > MOST_COUNTED else plan.fewer_than
-        self.apart, self.like = tiled or (plan.held and not self.counted), plan
+        self.apart, self.like, self.tiled = tiled or (plan.held and not self.counted), plan, tiled
         self.notes: list[RowNotes] = []
 
     def count(self, stream: int, store: WindowBuffer, rows: NDArray[np.int64], chance: NDArray[np.float64]) -> None:
@@ -144,7 +144,7 @@ class Partners:
             rows = rows[sure]
             return replace(_of_store(stream, store, rows, LEFT), expected=counts[rows, -1], few=few[sure])
         notes = _of_store(stream, store, rows if self.apart else rows[~store.met.view[rows]], LEFT)
-        if not self.like.held or store.serial is None:
+        if not self.like.held or self.tiled or store.serial is None:
             return notes
         return replace(notes, rank=store.serial.view[rows] * len(self.like.streams) + stream)
 

@@ -110,7 +110,7 @@ class SimilarityJoin(JoinWindows):
 
     def apply(self, batches: Sequence[tuple[int, int, Objects]], presence: Sequence[ExistenceTable] = ()) -> None:
         """Keep the rows without answering: the state is then as if they had been pushed."""
-        if self.plan.changes:  # the pairs that stand are state
+        if self.plan.changes or self.remembers:  # the pairs that stand are state
             self.push(batches, presence)
             return
         arrivals = self._admit(batches)
@@ -356,7 +356,10 @@ class SimilarityJoin(JoinWindows):
                 value = values_of(self.plan.by, found.distances, found.probability)
                 kept = self._leading(left, found.pairs, value)
                 found, factor = found.filter(kept), factor[kept]
-            return self._held(left, right, found, factor)
+            answers = self._held(left, right, found, factor)
+            if self.remembers:
+                self._remember(left, right, found.pairs, answers)
+            return answers
         if self.partners is not None:
             self.partners.met(int(self._stream_of[left]), found.pairs.left_store, found.pairs.left)
             self.partners.met(int(self._stream_of[right]), found.pairs.right_store, found.pairs.right)
@@ -397,6 +400,12 @@ class SimilarityJoin(JoinWindows):
                 for one, other, own in ((*ends, mine), (ends[1], ends[0], theirs))
             ]
         )
+
+    def _remember(self, left: int, right: int, pairs: CandidatePairs, answers: Answers) -> None:
+        """Pairs stand until their left row leaves; of a stream with itself each has a pair."""
+        end = answers.left_time + np.array(self.plan.windows, np.int64)[answers.left_stream]
+        rows = self._serials(left, right, pairs, np.zeros(len(pairs), bool))
+        self.standing.add_timed(answers, (end, end), np.tile(rows, (len(answers) // max(1, len(pairs)), 1)))
 
     def _likely(self, pairs: CandidatePairs) -> CandidatePairs:
         """The pairs that are likely enough, where that is asked for: a density costs far less than a probability."""
@@ -477,7 +486,7 @@ class SimilarityJoin(JoinWindows):
 
     def _ends(self, own: int, store: WindowBuffer, rows: NDArray[np.int64]) -> _Ends:
         """These rows of a store; where pairs wait for rows that may be withdrawn, by numbers that never change."""
-        serial = store.serial if self.plan.held else None
+        serial = store.serial if self.plan.held and not self.remembers else None
         rank = store.rank.view[rows] if serial is None else serial.view[rows] * len(self._stores) + own
         return _Ends(np.full(len(rows), self._stream_of[own]), store.keys(rows), store.time.view[rows], rank)
 

@@ -54,8 +54,8 @@ def spark_join(
     if settings.get("imputer") is not None:
         settings["imputer"] = sampled_imputer(settings["imputer"], streams, self_join=settings["self_join"])
     call = sources.chained(resolved(streams, schemas, options=options, **settings))
-    if call.plan.held:
-        refuse_changes(streams, "nearest() and outliers(), on Spark,")
+    if call.plan.held and call.plan.rule is not None:
+        refuse_changes(streams, "nearest() and outliers() under a window that goes by rows, on Spark,")
     # Values are seen by workers only, whose warnings few read.
     named = names(call.plan.models[0], call.encodings[0].dimensions or 1)
     if call.plan.earth is None and (hint := degrees_hint(named, call.plan.epsilon)):

@@ -37,7 +37,7 @@ def spark_nearest(streams: Sequence[Stream], settings: Mapping[str, Any]) -> Dat
     sources = Sources.of([stream.frame for stream in streams], [stream.lateness for stream in streams])
     if settings["epsilon"] is not None or sources.streaming:
         return spark_join(streams, resolved=partial(resolve_nearest, whole=False), **settings)
-    refuse_changes(streams, "nearest(), on Spark,")
+    refuse_changes(streams, "nearest() without an epsilon, on Spark,")
     schemas = [arrow_schema(frame.schema) for frame in sources.frames]
     call = sources.chained(resolve_nearest(streams, schemas, whole=True, **settings))
     right = read(sources.frames[1], call.columns_of(1)).toArrow()

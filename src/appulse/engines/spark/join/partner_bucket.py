@@ -9,12 +9,13 @@ import numpy as np
 
 from appulse.engines.bucket import Bucket
 from appulse.engines.join.call import JoinCall, to_table
-from appulse.engines.spark.blobs import NOTES, PAIRS
+from appulse.engines.spark.blobs import NOTES, PAIRS, WITHDRAWN
 from appulse.engines.spark.codec import pack_notes, pack_pairs, unpack_notes, unpack_pairs
 from appulse.engines.spark.stage import Buckets
 from appulse.kernels.strings import hash_rows
 from appulse.model.codec import pack_columns, unpack_columns
 from appulse.model.strings import Bytes
+from appulse.operators.answers import Answers
 from appulse.operators.held_pairs import HeldPairs
 from appulse.operators.partners import LEFT, RowNotes
 
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
     from appulse.engines.bucket import Blobs
     from appulse.engines.spark.tiling import Tiling
-    from appulse.operators.answers import Answers
 
 _WORD = "partners"
 
@@ -42,10 +42,10 @@ def sent_on(notes: RowNotes, tiling: Tiling) -> list[tuple[int, bytes]]:
     return [(key, NOTES + pack_notes(notes.take(np.flatnonzero(own == key)))) for key in np.unique(own).tolist()]
 
 
-def pairs_on(pairs: Answers, tiling: Tiling) -> list[tuple[int, bytes]]:
+def pairs_on(pairs: Answers, tiling: Tiling, tag: bytes = PAIRS) -> list[tuple[int, bytes]]:
     """Pairs as blobs, under the key that notes of their left rows have."""
     own = _places(pairs.left_key, pairs.left_time, tiling)
-    return [(key, PAIRS + pack_pairs(pairs.take(np.flatnonzero(own == key)))) for key in np.unique(own).tolist()]
+    return [(key, tag + pack_pairs(pairs.take(np.flatnonzero(own == key)))) for key in np.unique(own).tolist()]
 
 
 def _places(keys: Bytes, time: NDArray[np.int64], tiling: Tiling) -> NDArray[np.int64]:
@@ -162,8 +162,8 @@ class HeldBucket(Bucket[Any]):
         return self.rows.nbytes
 
     def receive(self, given: Blobs) -> None:
-        """Take in pairs, and notes of rows that leave."""
-        self._given = [*given[PAIRS], *given[NOTES]]
+        """Take in pairs, those that are withdrawn, and notes of rows that leave."""
+        self._given = [*given[PAIRS], *given[WITHDRAWN], *given[NOTES]]
 
     def answer(self, *, ended: bool) -> list[pa.Table]:  # noqa: ARG002 - the tiles say when rows leave
         """The answers of rows that leave."""
@@ -172,6 +172,7 @@ class HeldBucket(Bucket[Any]):
         return [to_table(found, self.call)] if len(found) else []
 
     def _take(self, blobs: Sequence[bytes]) -> Answers:
+        self.rows.cancel(Answers.concat([unpack_pairs(blob[1:]) for blob in blobs if blob[:1] == WITHDRAWN]))
         pairs = [unpack_pairs(blob[1:]) for blob in blobs if blob[:1] == PAIRS]
         return self.rows.take(pairs, [unpack_notes(blob[1:]) for blob in blobs if blob[:1] == NOTES])
 

@@ -81,6 +81,7 @@ class Tile(Bucket["Objects"]):
         self.operator = SimilarityJoin(call.plan, lanes=lanes, ownership=tiling.ownership(place))
         self.batches: list[Laned] = []
         self.notes: list[RowNotes] = []  # of rows that met no tile
+        self.ended = NO_ANSWERS  # pairs that wait elsewhere, and are withdrawn
 
     def __len__(self) -> int:
         return len(self.operator)
@@ -95,7 +96,7 @@ class Tile(Bucket["Objects"]):
         super().begin(limit)
         self.operator.counts.clear()
         self.operator.output = self.output
-        self.batches, self.notes = [], []
+        self.batches, self.notes, self.ended = [], [], NO_ANSWERS
 
     def admit(self, batches: Iterable[tuple[int, Objects]], limit: int | None = None) -> None:  # noqa: ARG002
         """Begin a step; a tile receives its rows as blocks, by lane."""
@@ -109,7 +110,7 @@ class Tile(Bucket["Objects"]):
             notes = [*self.notes, *self.operator.partners.taken()]
             self.sent = sent_on(RowNotes.concat(notes), self.tiling) if notes else []
         if self.call.plan.held:
-            self.sent += pairs_on(answers, self.tiling)
+            self.sent += [*pairs_on(answers, self.tiling), *pairs_on(self.ended, self.tiling, WITHDRAWN)]
             answers = NO_ANSWERS
         self.counts.update(self.operator.counts)
         self.counts["left"] = len(answers) - self.operator.counts["answers"]
@@ -165,6 +166,8 @@ class TimedTile(Tile):
         """Begin a step: pairs that have left are not reported again."""
         super().begin(limit)
         self._limit, self._blocks, self._gone = limit, [], []
+        if self.operator.remembers:
+            self.operator.standing.until(self.settled)
         if self.call.plan.changes:
             self.operator.output = Output()
             self.operator.advance(self.settled)
@@ -198,7 +201,11 @@ class TimedTile(Tile):
         if self._gone:
             # What time has ended by now, no withdrawal ends.
             answers += [self.operator.advance(limit)] if limit is not None else []
-            answers.append(self.withdraw(self._gone))
+            parted = self.withdraw(self._gone)
+            if self.operator.remembers:
+                self.ended = replace(parted, change=None, at=None, at_stream=None)
+            else:
+                answers.append(parted)
         answers.append(self.operator.push(self.batches))
         self._newest = max([self._newest, *(int(objects.time.max()) for _, _, objects in self.batches)])
         for until in (limit, ended):
@@ -209,7 +216,9 @@ class TimedTile(Tile):
 
     def forget(self) -> int:
         """Rows that have expired are of no use in the log."""
-        return NEVER if self._limit is None else self._limit - max(self.call.plan.windows)
+        # Pairs that stand are made again of both their rows, of which one may have left before.
+        span = (1 + self.operator.remembers) * max(self.call.plan.windows)
+        return NEVER if self._limit is None else self._limit - span
 
     def delta(self) -> tuple[list[bytes], int] | None:
         """The rows that came, and those that went."""
