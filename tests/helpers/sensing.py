@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import appulse as ap
-from appulse.engines.sensors.call import SensorCall, SensorsAsked, resolve_sensors
-from appulse.engines.sensors.phenomena import PhenomenaAsked, PhenomenaCall, resolve_phenomena
+from appulse.engines.sensors.call import SensorCall, SensorSettings, resolve_sensors
+from appulse.engines.sensors.phenomena import PhenomenaCall, PhenomenaSettings, resolve_phenomena
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,10 +42,10 @@ def by_hand(make: Any, **arguments: Any) -> Any:
 def resolved_sensors(table: pa.Table, **arguments: Any) -> SensorCall:
     """A checked sensor join of a table."""
     stream, others = split(table, arguments)
-    return resolve_sensors(stream, table.schema, SensorsAsked(**others))
+    return resolve_sensors(stream, table.schema, SensorSettings(**others))
 
 
 def resolved_phenomena(table: pa.Table, **arguments: Any) -> PhenomenaCall:
     """Checked phenomena of a table."""
     stream, others = split(table, arguments)
-    return resolve_phenomena(stream, table.schema, PhenomenaAsked(**others))
+    return resolve_phenomena(stream, table.schema, PhenomenaSettings(**others))

@@ -17,7 +17,7 @@ from hypothesis.extra.numpy import arrays
 from appulse.kernels import bounds, grid, strings
 from appulse.kernels.arrays import Moments, RowPairs, Sampled, Samples
 from appulse.kernels.ball_table import NO_TABLE, ball_table, looked_up
-from appulse.kernels.gaussian import Gaussians, ball_probability, phi
+from appulse.kernels.gaussian import Gaussians, WithinBall, ball_probability, phi
 from appulse.kernels.gaussian_pairs import gaussian_pairs
 from appulse.kernels.moments import Summaries, attained_radius, shapes, summarise
 from appulse.kernels.one_dimension import refine_line
@@ -164,7 +164,12 @@ def test_pairs_of_gaussians_equal_the_definition(data: st.DataObject) -> None:
         limit2 = naive.limit_of(epsilon) ** 2
         left, right = Gaussians(x, np.array([p]), np.array([[s]])), Gaussians(y, np.array([q]), np.array([[t]]))
         gaussian_pairs(
-            RowPairs(one, one), epsilon, limit2, np.empty(0), threshold, use_bounds, left, right, NO_TABLE, found
+            RowPairs(one, one),
+            WithinBall(epsilon, limit2, np.empty(0), threshold, use_bounds),
+            left,
+            right,
+            NO_TABLE,
+            found,
         )
         if math.isnan(found[0]):
             assert truth < threshold
@@ -204,7 +209,8 @@ def test_pairs_by_a_table_are_those_without(data: st.DataObject) -> None:
     found = []
     for table in (NO_TABLE, ball_table(epsilon, math.hypot(s, t), d)):
         out = np.empty(n)
-        gaussian_pairs(RowPairs(rows, rows), epsilon, epsilon**2, np.empty(0), threshold, True, left, right, table, out)
+        within = WithinBall(epsilon, epsilon**2, np.empty(0), threshold, True)
+        gaussian_pairs(RowPairs(rows, rows), within, left, right, table, out)
         found.append(out)
     assert found[1] == pytest.approx(found[0], abs=1e-12, nan_ok=True)
 
@@ -347,8 +353,8 @@ def _check_meeting(left: _Side, right: _Side, epsilon: float, alpha: float) -> N
     for use_moment, use_square in product((True, False), repeat=2):
         for use_accept in (True, False):
             verdict = np.empty(len(a), np.int8)
-            use = bounds.Use(use_moment, use_square, use_accept, use_accept)
-            bounds.judge(pairs, limit, np.empty(0), threshold, use, left.summary(), right.summary(), verdict, upper)
+            limits = bounds.Limits(limit, np.empty(0), threshold, use_moment, use_square, use_accept, use_accept)
+            bounds.judge(pairs, limits, left.summary(), right.summary(), verdict, upper)
             for i, j, v, q, at_least in zip(a, b, verdict, truth, upper, strict=True):
                 whole = left.objects[i].mass * right.objects[j].mass
                 if v == bounds.LIKELY:

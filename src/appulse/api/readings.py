@@ -98,19 +98,19 @@ def sensor_join(
     check_readings(readings, "sensor_join")
 
     def on_spark() -> Any:
-        from appulse.engines.sensors.call import SensorsAsked
+        from appulse.engines.sensors.call import SensorSettings
         from appulse.engines.spark.sensors.call import spark_sensors
 
-        return spark_sensors(readings, SensorsAsked(**settings))
+        return spark_sensors(readings, SensorSettings(**settings))
 
     return answers_of((readings,), lambda tables: _joined(readings, tables[0].schema, settings), on_spark)
 
 
 def _joined(readings: Stream, schema: pa.Schema, settings: Mapping[str, Any]) -> LocalReadings:
-    from appulse.engines.sensors.call import SensorsAsked, resolve_sensors
+    from appulse.engines.sensors.call import SensorSettings, resolve_sensors
     from appulse.engines.sensors.readings import LocalReadings
 
-    return LocalReadings(resolve_sensors(readings, schema, SensorsAsked(**settings)))
+    return LocalReadings(resolve_sensors(readings, schema, SensorSettings(**settings)))
 
 
 @checked
@@ -173,19 +173,19 @@ def phenomena(
     check_readings(readings, "phenomena")
 
     def on_spark() -> Any:
-        from appulse.engines.sensors.phenomena import PhenomenaAsked
+        from appulse.engines.sensors.phenomena import PhenomenaSettings
         from appulse.engines.spark.sensors.call import spark_phenomena
 
-        return spark_phenomena(readings, PhenomenaAsked(**settings))
+        return spark_phenomena(readings, PhenomenaSettings(**settings))
 
     return answers_of((readings,), lambda tables: _watched(readings, tables[0].schema, settings), on_spark)
 
 
 def _watched(readings: Stream, schema: pa.Schema, settings: Mapping[str, Any]) -> LocalReadings:
-    from appulse.engines.sensors.phenomena import PhenomenaAsked, resolve_phenomena
+    from appulse.engines.sensors.phenomena import PhenomenaSettings, resolve_phenomena
     from appulse.engines.sensors.readings import LocalReadings
 
-    return LocalReadings(resolve_phenomena(readings, schema, PhenomenaAsked(**settings)))
+    return LocalReadings(resolve_phenomena(readings, schema, PhenomenaSettings(**settings)))
 
 
 class _OverReadings(ByHand["LocalReadings"]):

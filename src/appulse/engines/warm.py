@@ -26,8 +26,8 @@ from appulse.engines.join.nearest import resolve_nearest
 from appulse.engines.join.outliers import resolve_outliers
 from appulse.engines.options import Options
 from appulse.engines.queries.call import LocalQueries, resolve_queries
-from appulse.engines.sensors.call import SensorsAsked, resolve_sensors
-from appulse.engines.sensors.phenomena import PhenomenaAsked, resolve_phenomena
+from appulse.engines.sensors.call import SensorSettings, resolve_sensors
+from appulse.engines.sensors.phenomena import PhenomenaSettings, resolve_phenomena
 from appulse.engines.sensors.readings import LocalReadings
 from appulse.engines.spark.codec import pack, unpack
 from appulse.engines.spark.installation import available_cores
@@ -250,7 +250,7 @@ def _sense(table: pa.Table) -> None:
     stream = Stream(table, key="id", time="ts", value="x", partition_by="y", carry="w")
     kinds: tuple[dict[str, Any], ...] = ({"resolution": 0.5}, {"within": 0.5})
     for alike in kinds:
-        call = resolve_sensors(stream, table.schema, SensorsAsked(**alike, window="x", expand=True))
+        call = resolve_sensors(stream, table.schema, SensorSettings(**alike, window="x", expand=True))
         local = LocalReadings(call)
         readings, _ = encode_readings(table, call.encoding)
         SensorJoin(call.plan).probe([readings])
@@ -265,8 +265,8 @@ def _watch(table: pa.Table) -> None:
     where = pa.table({"id": table["id"], "a": table["x"], "b": table["y"]})
     kinds: tuple[dict[str, Any], ...] = ({"similar": "summary", "resolution": 0.5}, {"within": 0.5})
     for alike in kinds:
-        asked = PhenomenaAsked(**alike, strength=1, span=1, locations=where, reach=1.0)
-        call = resolve_phenomena(stream, table.schema, asked)
+        settings = PhenomenaSettings(**alike, strength=1, span=1, locations=where, reach=1.0)
+        call = resolve_phenomena(stream, table.schema, settings)
         stage = call.operator()
         readings, _ = encode_readings(table, call.encoding)
         for found in call.tables(stage.push([readings])):

@@ -26,8 +26,8 @@ from appulse.engines.multi_queries.queries import WindowQueries
 from appulse.engines.options import Options
 from appulse.engines.queries.call import LocalQueries, resolve_queries
 from appulse.engines.schemas import column_type
-from appulse.engines.sensors.call import SensorsAsked, resolve_sensors
-from appulse.engines.sensors.phenomena import PhenomenaAsked, resolve_phenomena
+from appulse.engines.sensors.call import SensorSettings, resolve_sensors
+from appulse.engines.sensors.phenomena import PhenomenaSettings, resolve_phenomena
 from appulse.errors import BadArgument, JobError, NotBuilt
 from appulse.jobs.fields import options_of
 from appulse.jobs.files import files_at
@@ -359,14 +359,14 @@ def _check_readings(job: Job, stream: Stream, schema: pa.Schema) -> list[Problem
         if table.sensor_join is not None:
             if (column := table.sensor_join.window_column) is not None:
                 column_type(schema, column, stream.name or "readings")
-            resolve_sensors(stream, schema, SensorsAsked(**table.sensor_join.settings()))
+            resolve_sensors(stream, schema, SensorSettings(**table.sensor_join.settings()))
         elif table.phenomena is not None:
             where = table.phenomena.locations
             places = [] if where is None or where.format != "parquet" else files_at(job.place(where.path))
             settings = table.phenomena.settings(_rows_of(places[0]) if places else None)
             if where is not None and not places:
                 settings["reach"] = None
-            resolve_phenomena(stream, schema, PhenomenaAsked(**settings))
+            resolve_phenomena(stream, schema, PhenomenaSettings(**settings))
     except BadArgument as problem:
         return [Problem(table.operator, str(problem))]
     return []

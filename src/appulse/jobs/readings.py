@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 import pyarrow as pa
 from pydantic import BeforeValidator, Field, model_validator
 
-from appulse.engines.sensors.call import SensorsAsked, resolve_sensors
-from appulse.engines.sensors.phenomena import PhenomenaAsked, resolve_phenomena
+from appulse.engines.sensors.call import SensorSettings, resolve_sensors
+from appulse.engines.sensors.phenomena import PhenomenaSettings, resolve_phenomena
 from appulse.jobs.fields import Duration, Number, Table, Text
 from appulse.jobs.sources import DataTable, PositionTable
 from appulse.jobs.windows import WindowTable, as_window
@@ -56,7 +56,7 @@ class SensorJoinTable(SensorsTable):
             raise ValueError("a sensor join has a window: give window or window_column, one of them.")
         if self.window is not None and not isinstance(self.window.build(), TimeWindow):
             raise ValueError("window is one of time: text such as '10 seconds', or { time = ..., per_stream = ... }.")
-        resolve_sensors(_STREAM, _presumed(self.window_column), SensorsAsked(**self.settings()))
+        resolve_sensors(_STREAM, _presumed(self.window_column), SensorSettings(**self.settings()))
         return self
 
     def settings(self) -> dict[str, Any]:
@@ -87,7 +87,7 @@ class PhenomenaTable(SensorsTable):
         if self.place is not None:  # a geometry is read from a list of two numbers, too
             at = {name: [[0.0, 0.0]] if name == self.place.geography else [0.0] for name in columns(self.place.build())}
         somewhere = None if self.locations is None else pa.table({_SENSOR: [""], **at})
-        resolve_phenomena(_STREAM, _presumed(), PhenomenaAsked(**self.settings(somewhere)))
+        resolve_phenomena(_STREAM, _presumed(), PhenomenaSettings(**self.settings(somewhere)))
         return self
 
     def settings(self, locations: Any) -> dict[str, Any]:

@@ -89,9 +89,12 @@ def cantelli_on_square(
     return variance / (variance + gap * gap)
 
 
-class Use(NamedTuple):
-    """Which bounds are used."""
+class Limits(NamedTuple):
+    """When pairs match, and which bounds decide about them."""
 
+    epsilon: float  # with its tolerance
+    of_pairs: Floats  # that of each pair, or empty
+    threshold: float
     moment: bool
     square: bool
     accept: bool
@@ -101,10 +104,7 @@ class Use(NamedTuple):
 @kernel
 def judge(
     pairs: RowPairs,
-    epsilon: float,  # with its tolerance
-    limits: Floats,  # of each pair, in its place; or empty
-    threshold: float,
-    use: Use,
+    limits: Limits,
     one: Moments,
     other: Moments,
     verdict: NDArray[np.int8],
@@ -112,7 +112,7 @@ def judge(
 ) -> None:
     """One verdict per pair: to refine, pruned (by which bound), or accepted (then Pr is the product of masses)."""
     left, right = pairs
-    use_moment, use_square, use_accept, early = use
+    epsilon, of_pairs, threshold, use_moment, use_square, use_accept, early = limits
     left_mass, left_centre, left_radius, left_covariance, left_shape = one
     right_mass, right_centre, right_radius, right_covariance, right_shape = other
     d = left_centre.shape[1]
@@ -120,8 +120,8 @@ def judge(
     for i in range(left.shape[0]):
         a = left[i]
         b = right[i]
-        if limits.shape[0] > 0:
-            epsilon = limits[i]
+        if of_pairs.shape[0] > 0:
+            epsilon = of_pairs[i]
         if i + _AHEAD < left.shape[0]:
             # Partners lie anywhere in the window: have what is read of later ones on its way.
             later = right[i + _AHEAD]

@@ -28,7 +28,7 @@ from appulse.kernels.quadrature import COARSE, FINE, NODES
 
 if TYPE_CHECKING:
     from appulse.kernels.arrays import Floats, RowPairs
-    from appulse.kernels.gaussian import Gaussians
+    from appulse.kernels.gaussian import Gaussians, WithinBall
 
 # Beyond this many deviations a normal tail is below 1e-18.
 _TAIL = 9.0
@@ -316,11 +316,7 @@ def add_covariance(spread: Floats, row: int, d: int, out: Floats) -> None:
 @kernel
 def normal_pairs(
     pairs: RowPairs,
-    epsilon: float,
-    limit2: float,  # the squared epsilon with its tolerance, for pairs without error
-    margin: Floats,  # what each pair adds to epsilon, or empty
-    threshold: float,
-    use_bounds: bool,
+    within: WithinBall,
     one: Gaussians,
     other: Gaussians,
     probability: Floats,
@@ -331,10 +327,11 @@ def normal_pairs(
     several columns is the upper triangle of a covariance.
     """
     left, right = pairs
+    asked, limit2, margin, threshold, use_bounds = within
+    epsilon = asked
     d = one.centre.shape[1]
     full = one.sigma.shape[1] > 1 or other.sigma.shape[1] > 1
     gap, covariance = np.empty(d), np.zeros(d * (d + 1) // 2)
-    asked = epsilon
     for i in range(left.shape[0]):
         a, b = left[i], right[i]
         mass = one.mass[a] * other.mass[b]

@@ -161,6 +161,16 @@ def ball_probability(distance: float, deviation: float, epsilon: float, d: int) 
     return _narrow_ball(big_r, big_d, ahead, d)
 
 
+class WithinBall(NamedTuple):
+    """When pairs match: how near they have to be, and with what probability."""
+
+    epsilon: float
+    limit2: float  # the squared epsilon with its tolerance, for pairs without error
+    margin: Floats  # what each pair adds to epsilon, or empty
+    threshold: float
+    use_bounds: bool
+
+
 class Gaussians(NamedTuple):
     """Isotropic Gaussians, one a row; ``sigma`` has one column."""
 

@@ -14,17 +14,13 @@ from appulse.kernels.jit import kernel
 if TYPE_CHECKING:
     from appulse.kernels.arrays import Floats, RowPairs
     from appulse.kernels.ball_table import BallTable
-    from appulse.kernels.gaussian import Gaussians
+    from appulse.kernels.gaussian import Gaussians, WithinBall
 
 
 @kernel
 def gaussian_pairs(
     pairs: RowPairs,
-    epsilon: float,
-    limit2: float,  # the squared epsilon with its tolerance, for pairs without deviation
-    margin: Floats,  # what each pair adds to epsilon, or empty
-    threshold: float,
-    use_bounds: bool,
+    within: WithinBall,
     one: Gaussians,
     other: Gaussians,
     table: BallTable,
@@ -35,13 +31,14 @@ def gaussian_pairs(
     Where there is a ``table``, it is that of the deviation of all pairs, and of their one epsilon.
     """
     if table.pieces.shape[0]:
-        _pairs_by_table(pairs, threshold, use_bounds, one, other, table, probability)
+        _pairs_by_table(pairs, within, one, other, table, probability)
         return
     left, right = pairs
+    asked, limit2, margin, threshold, use_bounds = within
+    epsilon = asked
     left_centre, left_mass, left_sigma = one
     right_centre, right_mass, right_sigma = other
     d = left_centre.shape[1]
-    asked = epsilon
     for i in range(left.shape[0]):
         a = left[i]
         b = right[i]
@@ -70,8 +67,7 @@ def gaussian_pairs(
 @kernel
 def _pairs_by_table(
     pairs: RowPairs,
-    threshold: float,
-    use_bounds: bool,
+    within: WithinBall,
     one: Gaussians,
     other: Gaussians,
     table: BallTable,
@@ -79,6 +75,7 @@ def _pairs_by_table(
 ) -> None:
     """As `gaussian_pairs`, where all pairs have one deviation: the half-space rules out all beyond one distance."""
     left, right = pairs
+    threshold, use_bounds = within.threshold, within.use_bounds
     d = one.centre.shape[1]
     farthest = np.inf
     if use_bounds and threshold > 1e-12:

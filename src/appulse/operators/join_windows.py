@@ -21,7 +21,7 @@ from appulse.operators.numbering import Withdrawn
 from appulse.operators.output import Output
 from appulse.operators.partners import Partners
 from appulse.operators.presence import Windows
-from appulse.operators.store import WindowBuffer
+from appulse.operators.store import Further, WindowBuffer
 from appulse.operators.withdrawals import GONE, same_rows
 
 if TYPE_CHECKING:
@@ -293,7 +293,13 @@ class JoinWindows:
         d = batches[0][2].d
         if not self._stores:
             numbered = self.plan.rule is not None
-            framed = self.plan.frame_width if self.plan.uncertain else 0
+            further = Further(
+                framed=self.plan.frame_width if self.plan.uncertain else 0,
+                paired=self.partners is not None,
+                counted=0 if self.partners is None else self.partners.counted,
+                serial=self.plan.withdrawn,
+                margins=self.plan.margins,
+            )
             self._stores = [
                 WindowBuffer(
                     d,
@@ -302,11 +308,7 @@ class JoinWindows:
                     self.plan.threshold,
                     numbered=numbered,
                     grouped=self.plan.grouped,
-                    framed=framed,
-                    paired=self.partners is not None,
-                    counted=0 if self.partners is None else self.partners.counted,
-                    serial=self.plan.withdrawn,
-                    margins=self.plan.margins,
+                    further=further,
                 )
                 for _ in self._stream_of
             ]

@@ -16,7 +16,7 @@ from appulse.kernels.axes import refine_on_axes
 from appulse.kernels.ball_table import NO_TABLE, BallTable, ball_table
 from appulse.kernels.earth_ellipses import ellipse_pairs
 from appulse.kernels.ellipses import normal_pairs
-from appulse.kernels.gaussian import Gaussians
+from appulse.kernels.gaussian import Gaussians, WithinBall
 from appulse.kernels.gaussian_pairs import gaussian_pairs
 from appulse.kernels.geodesic import Earth, Near, earth_pairs
 from appulse.kernels.grid import squared_distances
@@ -221,14 +221,15 @@ def _normal(
     a, b = pairs.left_store, pairs.right_store
     probability = np.empty(len(pairs.left))
     left, right = (_NO_SPREAD if store.spread is None else store.spread.view for store in (a, b))
-    asked = plan.epsilon, plan.limit**2, _margins(pairs), plan.threshold, "projection" in plan.bounds
+    use_bounds = "projection" in plan.bounds
+    within = WithinBall(plan.epsilon, plan.limit**2, _margins(pairs), plan.threshold, use_bounds)
     one, other = Gaussians(a.centre.view, a.mass.view, left), Gaussians(b.centre.view, b.mass.view, right)
     if not plan.euclidean:
-        normal_pairs_within(pairs.rows, _within(plan, pairs), *asked[3:], one, other, probability)
+        normal_pairs_within(pairs.rows, _within(plan, pairs), plan.threshold, use_bounds, one, other, probability)
     elif left.shape[1] == right.shape[1] == 1:
-        gaussian_pairs(pairs.rows, *asked, one, other, table_of(plan, kinds, a.d), probability)
+        gaussian_pairs(pairs.rows, within, one, other, table_of(plan, kinds, a.d), probability)
     else:
-        normal_pairs(pairs.rows, *asked, one, other, probability)
+        normal_pairs(pairs.rows, within, one, other, probability)
     pruned = int(np.isnan(probability).sum())
     counts["pruned_projection"] += pruned
     counts["refined"] += len(probability) - pruned
@@ -314,9 +315,9 @@ def _samples(plan: JoinPlan, pairs: CandidatePairs, counts: Counter[str]) -> Sco
     verdict, at_least = np.empty(len(pairs.left), np.int8), np.empty(len(pairs.left) if early else 0)
     # That all samples are within the limit is enough where it is a single one.
     accept = "accept" in plan.bounds and plan.euclidean
-    use = bound_kernels.Use("moment" in plan.bounds, "square" in plan.bounds, accept, early and accept)
-    limits = _limits(plan, pairs)
-    bound_kernels.judge(pairs.rows, plan.limit, limits, plan.threshold, use, a.moments, b.moments, verdict, at_least)
+    use = "moment" in plan.bounds, "square" in plan.bounds, accept, early and accept
+    limits = bound_kernels.Limits(plan.limit, _limits(plan, pairs), plan.threshold, *use)
+    bound_kernels.judge(pairs.rows, limits, a.moments, b.moments, verdict, at_least)
     tally = np.bincount(verdict, minlength=len(_TALLIES)).tolist()
     for code, name in _TALLIES.items():
         counts[name] += tally[code]

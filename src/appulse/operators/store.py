@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -45,12 +45,21 @@ class LineIndex(Protocol):
         ...
 
 
+class Further(NamedTuple):
+    """What is kept of rows beyond what all joins need: ``framed`` columns of windows, and ``counted`` partners."""
+
+    framed: int = 0
+    paired: bool = False
+    counted: int = 0
+    serial: bool = False
+    margins: bool = False
+
+
 class WindowBuffer:
     """Rows in order of arrival, known by position among the live ones; dropping shifts positions.
 
     ``d`` dimensions; ``index`` is "grid", "dense" or "auto". The rank of a row is its time, or its number where rows
-    are ``numbered``; numbers of several groups do not compare, ``grouped`` says that there may be some. Frames are
-    kept if they have ``framed`` columns.
+    are ``numbered``; numbers of several groups do not compare, ``grouped`` says that there may be some.
     """
 
     def __init__(
@@ -62,13 +71,10 @@ class WindowBuffer:
         *,
         numbered: bool = False,
         grouped: bool = False,
-        framed: int = 0,
-        paired: bool = False,
-        counted: int = 0,
-        serial: bool = False,
-        margins: bool = False,
+        further: Further | None = None,
     ) -> None:
         self.d, self._numbered, self._comparable = d, numbered, not (numbered and grouped)
+        framed, paired, counted, serial, margins = further or Further()
         self.rows = Rows()
         self.time, self.rank, self.rank_max = self._column(), self._column(), self._column()
         self.mass, self.reach, self.radius = (self._column(np.float64) for _ in range(3))
@@ -113,7 +119,7 @@ class WindowBuffer:
 
         They are to be read, and forgotten all together.
         """
-        store = cls(objects.d, "dense", 0.0, paired=paired, counted=counted)
+        store = cls(objects.d, "dense", 0.0, further=Further(paired=paired, counted=counted))
         given = (objects.time, objects.mass, objects.reach, objects.radius, extent, group, differ, objects.centre)
         columns = [Column.of(_writable(column)) for column in given]
         store.time, store.mass, store.reach, store.radius, store.extent, store.group, store.differ, store.centre = (

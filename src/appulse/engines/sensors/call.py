@@ -13,7 +13,7 @@ import pyarrow as pa
 from appulse.arguments import Kind, Unfit, one_of
 from appulse.engines.meaning import READINGS, of_alike, of_call, of_readings, types_of_readings
 from appulse.engines.options import options_of
-from appulse.engines.sensors.readings import Asked, ReadingsCall, encoding_of_readings, typed
+from appulse.engines.sensors.readings import ReadingsCall, ReadingsSettings, encoding_of_readings, typed
 from appulse.errors import BadArgument
 from appulse.kernels.sensor_join import expand
 from appulse.model.columns import as_array
@@ -164,23 +164,23 @@ class SensorCall(ReadingsCall):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SensorsAsked(Asked):
+class SensorSettings(ReadingsSettings):
     """The arguments of a sensor join."""
 
     window: Any = None
     expand: bool = False
 
 
-def resolve_sensors(readings: Stream, schema: pa.Schema, asked: SensorsAsked) -> SensorCall:
+def resolve_sensors(readings: Stream, schema: pa.Schema, settings: SensorSettings) -> SensorCall:
     """Check a call against the columns there are, and settle everything that follows from its arguments."""
-    options = options_of(asked.options, "sensor_join")
-    asked.check()
+    options = options_of(settings.options, "sensor_join")
+    settings.check()
     _check_carried(readings.carry, (readings.key, readings.time, *readings.partitions))
     key_type, value_type = (kind for _, kind in typed((readings.key, *columns(readings.value)), schema, readings))
-    length, lengths = _windows(asked.window, schema, key_type)
-    reach = asked.apart
-    width = asked.resolution if reach is None else 3.0 * reach
-    by = property_of(asked.similar, asked.over, width, value_type)
+    length, lengths = _windows(settings.window, schema, key_type)
+    reach = settings.apart
+    width = settings.resolution if reach is None else 3.0 * reach
+    by = property_of(settings.similar, settings.over, width, value_type)
     encoding = encoding_of_readings(
         readings,
         schema,
@@ -206,11 +206,11 @@ def resolve_sensors(readings: Stream, schema: pa.Schema, asked: SensorsAsked) ->
         typed(readings.partitions, schema, readings),
         plan,
         typed(readings.carry, schema, readings),
-        asked.expand,
-        *(None if given is None else float(given) for given in (asked.resolution, asked.within)),
+        settings.expand,
+        *(None if given is None else float(given) for given in (settings.resolution, settings.within)),
         lateness=(readings.lateness_micros,),
         ahead=(readings.ahead_micros,),
-        on_reject=asked.on_reject,
+        on_reject=settings.on_reject,
         max_output=options.max_output,
     )
 

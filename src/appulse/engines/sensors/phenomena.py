@@ -13,7 +13,7 @@ from appulse.engines.meaning import READINGS, of_alike, of_call, of_readings, ty
 from appulse.engines.options import options_of
 from appulse.engines.sensors.call import SensorNames, group_columns, property_of
 from appulse.engines.sensors.places import places_of, sites_of
-from appulse.engines.sensors.readings import Asked, ReadingsCall, encoding_of_readings, typed
+from appulse.engines.sensors.readings import ReadingsCall, ReadingsSettings, encoding_of_readings, typed
 from appulse.errors import BadArgument
 from appulse.kernels.bins import bin_floors
 from appulse.kernels.identities import APPEARS, DISAPPEARS
@@ -113,7 +113,7 @@ class PhenomenaCall(ReadingsCall):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PhenomenaAsked(Asked):
+class PhenomenaSettings(ReadingsSettings):
     """The arguments of phenomena."""
 
     strength: int
@@ -126,17 +126,17 @@ class PhenomenaAsked(Asked):
     emit: str = "events"
 
 
-def resolve_phenomena(readings: Stream, schema: pa.Schema, asked: PhenomenaAsked) -> PhenomenaCall:
+def resolve_phenomena(readings: Stream, schema: pa.Schema, settings: PhenomenaSettings) -> PhenomenaCall:
     """Check a call against the columns there are, and settle everything that follows from its arguments."""
-    options = options_of(asked.options, "phenomena")
-    asked.check()
-    reached = duration(asked.span, "span")
-    sites = _sites(readings, schema, asked)
-    near = asked.apart
-    width = near if asked.resolution is None else asked.resolution
+    options = options_of(settings.options, "phenomena")
+    settings.check()
+    reached = duration(settings.span, "span")
+    sites = _sites(readings, schema, settings)
+    near = settings.apart
+    width = near if settings.resolution is None else settings.resolution
     ((_, value_type),) = typed(columns(readings.value), schema, readings)
-    over = asked.span if asked.over is None and asked.similar != "value" else asked.over
-    by = property_of(asked.similar, over, width, value_type)
+    over = settings.span if settings.over is None and settings.similar != "value" else settings.over
+    by = property_of(settings.similar, over, width, value_type)
     encoding = encoding_of_readings(
         readings,
         schema,
@@ -147,12 +147,12 @@ def resolve_phenomena(readings: Stream, schema: pa.Schema, asked: PhenomenaAsked
         located=None if sites is None else frozenset(sites.sensors),
     )
     plan = PhenomenaPlan(
-        regions=asked.emit == "regions",
-        strength=asked.strength,
+        regions=settings.emit == "regions",
+        strength=settings.strength,
         span=reached,
-        least=asked.min_sensors,
-        horizon=reached if asked.horizon is None else duration(asked.horizon, "horizon"),
-        binned=asked.resolution is not None if by is None else by.binned and near is None,
+        least=settings.min_sensors,
+        horizon=reached if settings.horizon is None else duration(settings.horizon, "horizon"),
+        binned=settings.resolution is not None if by is None else by.binned and near is None,
         width=width or 1.0,
         within=near,
         value_type=value_type if by is None else by.result_type,
@@ -163,27 +163,27 @@ def resolve_phenomena(readings: Stream, schema: pa.Schema, asked: PhenomenaAsked
         encoding,
         typed(readings.partitions, schema, readings),
         plan,
-        asked.emit,
-        *(None if given is None else float(given) for given in (asked.resolution, asked.within, asked.reach)),
+        settings.emit,
+        *(None if given is None else float(given) for given in (settings.resolution, settings.within, settings.reach)),
         lateness=(readings.lateness_micros,),
         ahead=(readings.ahead_micros,),
-        on_reject=asked.on_reject,
+        on_reject=settings.on_reject,
         max_output=options.max_output,
     )
 
 
-def _sites(readings: Stream, schema: pa.Schema, asked: PhenomenaAsked) -> Sites | None:
+def _sites(readings: Stream, schema: pa.Schema, settings: PhenomenaSettings) -> Sites | None:
     """Where sensors are, if that is known."""
-    if asked.place is not None and asked.locations is None:
+    if settings.place is not None and settings.locations is None:
         raise BadArgument("place= says which columns of locations= are degrees. Give both, or neither.")
-    if (asked.locations is None) != (asked.reach is None):
+    if (settings.locations is None) != (settings.reach is None):
         raise BadArgument("locations= and reach= go together: where sensors are, and how far neighbours are apart.")
-    if asked.locations is None or asked.reach is None:
+    if settings.locations is None or settings.reach is None:
         return None
     ((sensor, kind),) = typed((readings.key,), schema, readings)
-    if asked.place is None:
-        return sites_of(asked.locations, sensor, kind, asked.reach)
-    return places_of(asked.locations, sensor, kind, asked.reach, asked.place)
+    if settings.place is None:
+        return sites_of(settings.locations, sensor, kind, settings.reach)
+    return places_of(settings.locations, sensor, kind, settings.reach, settings.place)
 
 
 def table_of(found: PhenomenonEvents, names: SensorNames, call: PhenomenaCall) -> pa.Table:

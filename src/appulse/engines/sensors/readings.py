@@ -60,7 +60,7 @@ class Operator(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class ReadingsSettings:
     """The arguments that calls over readings share, beside their stream."""
 
     resolution: float | None = None

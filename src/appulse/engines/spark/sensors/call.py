@@ -9,8 +9,8 @@ import pyarrow as pa
 from pyspark.sql import types as T  # noqa: N812 - the usual name of this module
 
 from appulse.engines.options import options_of
-from appulse.engines.sensors.call import SensorCall, SensorsAsked, resolve_sensors
-from appulse.engines.sensors.phenomena import PhenomenaAsked, resolve_phenomena
+from appulse.engines.sensors.call import SensorCall, SensorSettings, resolve_sensors
+from appulse.engines.sensors.phenomena import PhenomenaSettings, resolve_phenomena
 from appulse.engines.sensors.readings import ReadingsBucket, blocks_of
 from appulse.engines.spark.inputs import quoted
 from appulse.engines.spark.pipeline import Operator, built
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from appulse.engines.sensors.readings import Asked, ReadingsCall
+    from appulse.engines.sensors.readings import ReadingsCall, ReadingsSettings
     from appulse.engines.spark.tiling import Tiling
     from appulse.model.readings import Readings
     from appulse.model.stream import Stream
@@ -36,28 +36,30 @@ Routing = ValueRouting | GroupRouting
 C = TypeVar("C", bound="ReadingsCall")
 
 
-def spark_sensors(readings: Stream, asked: SensorsAsked) -> DataFrame:
+def spark_sensors(readings: Stream, settings: SensorSettings) -> DataFrame:
     """The matches of a Spark frame of readings, lazily; streaming if it is."""
-    options = options_of(asked.options, "sensor_join")
-    sources, call = _resolved(readings, resolve_sensors, asked)
+    options = options_of(settings.options, "sensor_join")
+    sources, call = _resolved(readings, resolve_sensors, settings)
     buckets = sources.partitions(options)
     if call.plan.by is not None:  # what a sensor did of late, no bucket of values knows
         return readings_result(sources, call, GroupRouting(buckets if call.partitions else 1))
     return readings_result(sources, call, value_routing(call.plan, buckets, _sampled(options.sample, call)))
 
 
-def spark_phenomena(readings: Stream, asked: PhenomenaAsked) -> DataFrame:
+def spark_phenomena(readings: Stream, settings: PhenomenaSettings) -> DataFrame:
     """The phenomena of a Spark frame of readings, lazily; streaming if it is."""
-    sources, call = _resolved(readings, resolve_phenomena, asked)
-    buckets = sources.partitions(options_of(asked.options, "phenomena"))
+    sources, call = _resolved(readings, resolve_phenomena, settings)
+    buckets = sources.partitions(options_of(settings.options, "phenomena"))
     return readings_result(sources, call, GroupRouting(buckets if call.grouped else 1))
 
 
-def _resolved(readings: Stream, resolve: Callable[[Stream, pa.Schema, Any], C], asked: Asked) -> tuple[Sources, C]:
+def _resolved(
+    readings: Stream, resolve: Callable[[Stream, pa.Schema, Any], C], settings: ReadingsSettings
+) -> tuple[Sources, C]:
     """The frame of readings, and the call over it."""
     sources = Sources.of([readings.frame], [readings.lateness])
     named = with_watermark_delay(replace(readings, name=readings.name or "readings"))
-    return sources, resolve(named, arrow_schema(readings.frame.schema), asked)
+    return sources, resolve(named, arrow_schema(readings.frame.schema), settings)
 
 
 def _sampled(sample: Any, call: SensorCall) -> Readings | None:
