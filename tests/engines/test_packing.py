@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tarfile
+from importlib.util import cache_from_source
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,8 @@ def test_kernels_that_were_packed_are_known_again(tmp_path: Path, monkeypatch: p
     with tarfile.open(out) as archive:
         assert not [member.name for member in archive if not member.isfile()]
         archive.extractall(tmp_path / "there", filter="data")
+    bytecode = tmp_path / "there" / cache_from_source("appulse/errors.py")
+    assert int.from_bytes(bytecode.read_bytes()[4:8], "little") == 1  # known by nothing but its place
     there = tmp_path / "there" / "appulse" / "kernels" / "__pycache__" / "compiled"
     there.parent.mkdir(exist_ok=True)
     there.write_text(mark.read_text())

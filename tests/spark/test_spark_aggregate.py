@@ -253,3 +253,10 @@ def test_a_watermark_on_the_frame_is_its_lateness(spark: SparkSession, tmp_path:
     assert result_of(result).call.lateness == (86_405_000_000,)
     with pytest.raises(ap.BadArgument, match="Give one of them"):
         ap.window_aggregate(_stream(frame, lateness=1), {"load": "sum"}, **settings)
+    renamed = ap.window_aggregate(_stream(frame.filter("load is not null")), {"load": "sum"}, **settings)
+    expected = ap.window_aggregate(_stream(_table()), {"load": "sum"}, **settings)
+    found = drained_answers(renamed, tmp_path / "out").select(expected.column_names)
+    assert len(found) > 200
+    assert _rows(found) == _rows(expected)
+    with pytest.raises(ap.BadArgument, match="withWatermark below DeduplicateWithinWatermark"):
+        ap.window_aggregate(_stream(frame.dropDuplicatesWithinWatermark(["ts"])), {"load": "sum"}, **settings)

@@ -1,7 +1,7 @@
 """An archive for workers of a cluster: appulse, what it needs beside Spark, and kernels compiled for this processor.
 
 It holds plain folders, no interpreter and no links, so it can be unpacked anywhere; times of files are kept, by which
-Numba knows its machine code again.
+Numba knows its machine code again. Python's bytecode is in it, too: a bare worker would compile thousands of files.
 """
 
 from __future__ import annotations
@@ -10,7 +10,11 @@ import re
 import sys
 import tarfile
 from importlib.metadata import PackageNotFoundError, distribution
+from importlib.util import cache_from_source
 from pathlib import Path
+from py_compile import PycInvalidationMode
+from py_compile import compile as compile_file
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from appulse.engines.warm import compile_all, is_compiled
@@ -33,9 +37,11 @@ def pack(out: Path) -> int:
     if not is_compiled():
         compile_all()
     try:
-        with tarfile.open(out, "w:gz", compresslevel=1) as archive:
+        with tarfile.open(out, "w:gz", compresslevel=1) as archive, TemporaryDirectory() as scratch:
             for place, file in sorted(_files()):
                 archive.add(file, place, recursive=False)
+                if file.suffix == ".py" and (bytecode := _bytecode(place, file, Path(scratch) / "bytecode")):
+                    archive.add(bytecode, cache_from_source(place), recursive=False)
         return out.stat().st_size
     except OSError as problem:
         raise StorageError(f"Could not write {out}: {problem}. Make room there, or name another path.") from problem
@@ -44,13 +50,18 @@ def pack(out: Path) -> int:
 def _files() -> Iterator[tuple[str, Path]]:
     """Every file with its place in the archive."""
     for file in _HOME.rglob("*"):
-        if file.is_file():
+        if file.is_file() and file.suffix != ".pyc":
             yield str(file.relative_to(_HOME.parent)), file
     for name in sorted(needed("appulse", frozenset({"spark"})) - {"appulse"}):
         for known in distribution(name).files or ():
             file = Path(str(known.locate()))
-            if ".." not in known.parts and file.is_file():
+            if file.is_file() and file.suffix != ".pyc" and not {"..", "tests"} & set(known.parts):
                 yield str(known), file
+
+
+def _bytecode(place: str, file: Path, out: Path) -> str | None:
+    """The file compiled, for wherever it is unpacked; None for a file that is no Python of this version."""
+    return compile_file(str(file), str(out), place, quiet=2, invalidation_mode=PycInvalidationMode.UNCHECKED_HASH)
 
 
 def needed(package: str, extras: frozenset[str] = frozenset()) -> set[str]:

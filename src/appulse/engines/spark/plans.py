@@ -6,9 +6,12 @@ There is no public door to a logical plan, so this is where the private ones are
 from __future__ import annotations
 
 import json
+from operator import is_
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
+
+from appulse.errors import BadArgument
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -16,6 +19,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _OBSERVED = "CollectMetrics"
+_WATERMARK = "EventTimeWatermark"
+#: How the names of operators with state begin, a join of two streams aside.
+_STATEFUL = ("Aggregate", "Deduplicate", "FlatMapGroups", "TransformWithState", "GlobalLimit")
 
 
 def observations(frame: DataFrame) -> list[str]:
@@ -47,7 +53,7 @@ def _is_alias(wanted: Callable[[str], bool]) -> Callable[[Any], bool]:
 
 def watermark_millis(frame: DataFrame) -> int | None:
     """The greatest delay of a `withWatermark` on a frame, above any that was observed; None without one."""
-    found = [_delay(node, frame) for node in _above(frame) if node.nodeName() == "EventTimeWatermark"]
+    found = [_delay(node, frame) for node in _above(frame) if node.nodeName() == _WATERMARK]
     return max(found, default=None)
 
 
@@ -59,7 +65,7 @@ def grafted(frame: DataFrame, pieces: Mapping[str, DataFrame]) -> DataFrame:
     catalyst = jvm.org.apache.spark.sql.catalyst
 
     def seq(values: list[Any]) -> Any:
-        return jvm.org.apache.spark.api.python.PythonUtils.toSeq(values)
+        return _seq(jvm, values)
 
     def instead(node: Any, piece: Any) -> Any:
         """A plan with the columns of a node, by its own identifiers."""
@@ -70,31 +76,84 @@ def grafted(frame: DataFrame, pieces: Mapping[str, DataFrame]) -> DataFrame:
         ]
         return catalyst.plans.logical.Project(seq(columns), piece)
 
-    def rebuilt(node: Any) -> Any:
-        if node.nodeName() == _OBSERVED and node.name() in pieces:
-            return instead(node, _plan(pieces[node.name()]))
-        children = _items(node.children())
-        others = [rebuilt(child) for child in children]
-        if all(other is child for other, child in zip(others, children, strict=True)):
-            return node
-        return node.withNewChildren(seq(others))
+    def piece_of(node: Any) -> Any:
+        known = node.nodeName() == _OBSERVED and node.name() in pieces
+        return instead(node, _plan(pieces[node.name()])) if known else None
 
-    session = frame.sparkSession._jsparkSession  # noqa: SLF001
-    return DataFrame(
-        jvm.org.apache.spark.sql.classic.Dataset.ofRows(session, rebuilt(_plan(frame))), frame.sparkSession
-    )
+    return _rebuilt(frame, piece_of)
+
+
+def without_watermarks(frame: DataFrame) -> DataFrame:
+    """The same frame without the `withWatermark` of its user: Spark refuses a second one, and the call sets its own.
+
+    Raises `BadArgument` where an operator of Spark with state lies above it, which cannot do without.
+    """
+    if not hasattr(frame, "_jdf"):
+        return frame
+
+    def below(node: Any) -> Any:
+        name = node.nodeName()
+        if name == _OBSERVED:
+            return node
+        if name == _WATERMARK:
+            return _rebuilt_plan(frame.sparkSession._jvm, node.child(), below)  # noqa: SLF001
+        if _keeps_state(node) and any(part.nodeName() == _WATERMARK for part in _walk(node, _is_observed)):
+            raise BadArgument(
+                f"A frame has a withWatermark below {name}, an operator of Spark with state, and Spark sets a "
+                "watermark once. Leave withWatermark out and give lateness=, or write what that operator answers and "
+                "read it as a stream."
+            )
+        return None
+
+    return _rebuilt(frame, below)
+
+
+def _keeps_state(node: Any) -> bool:
+    name = str(node.nodeName())
+    if name == "Join":
+        return all(child.isStreaming() for child in _items(node.children()))
+    return name.startswith(_STATEFUL) and bool(node.isStreaming())
+
+
+def _rebuilt(frame: DataFrame, other: Callable[[Any], Any]) -> DataFrame:
+    """The frame of another plan: of each node what ``other`` puts in its place, if not None."""
+    spark, plan = frame.sparkSession, _plan(frame)
+    jvm: Any = spark._jvm  # noqa: SLF001 - see above
+    made = _rebuilt_plan(jvm, plan, other)
+    if made is plan:
+        return frame
+    return DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, made), spark)  # noqa: SLF001
+
+
+def _rebuilt_plan(jvm: Any, node: Any, other: Callable[[Any], Any]) -> Any:
+    if (place := other(node)) is not None:
+        return place
+    children = _items(node.children())
+    made = [_rebuilt_plan(jvm, child, other) for child in children]
+    return node if all(map(is_, made, children)) else node.withNewChildren(_seq(jvm, made))
+
+
+def _seq(jvm: Any, values: list[Any]) -> Any:
+    return jvm.org.apache.spark.api.python.PythonUtils.toSeq(values)
 
 
 def _above(frame: DataFrame) -> Iterator[Any]:
     """The nodes of a frame's plan down to the observed ones."""
-    return _down_to(frame, lambda node: bool(node.nodeName() == _OBSERVED))
+    return _down_to(frame, _is_observed)
+
+
+def _is_observed(node: Any) -> bool:
+    return bool(node.nodeName() == _OBSERVED)
 
 
 def _down_to(frame: DataFrame, last: Callable[[Any], bool]) -> Iterator[Any]:
     """The nodes of a frame's plan from the top down to the last on each way."""
-    if not hasattr(frame, "_jdf"):
-        return
-    waiting = [_plan(frame)]
+    if hasattr(frame, "_jdf"):
+        yield from _walk(_plan(frame), last)
+
+
+def _walk(plan: Any, last: Callable[[Any], bool]) -> Iterator[Any]:
+    waiting = [plan]
     while waiting:
         node = waiting.pop()
         yield node

@@ -162,6 +162,8 @@ def _defaults() -> dict[str, str]:
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        # On, stateless and stateful stages get workers of different environments, each from a daemon of its own.
+        "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
         _ARROW_ROWS: str(_ROWS_PER_BATCH),
         _CHANGELOG: "true",
         _PROVIDER: _ROCKSDB,

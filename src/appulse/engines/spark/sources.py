@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pyspark.sql import DataFrame
 
 from appulse.engines.base import Call
-from appulse.engines.spark.plans import grafted, observations, watermark_millis
+from appulse.engines.spark.plans import grafted, observations, watermark_millis, without_watermarks
 from appulse.engines.spark.results import SparkResult, observed_result
 from appulse.engines.spark.routing import plain_tiling
 from appulse.engines.spark.session import check_session
@@ -45,9 +45,10 @@ class Sources:
                 "The call mixes streaming and batch frames, which Spark cannot union. Read the batch side as a stream "
                 "(spark.readStream), or collect it and use it in a batch call."
             )
-        if found.streaming:
-            check_session(found.spark)
-        return found
+        if not found.streaming:
+            return found
+        check_session(found.spark)
+        return replace(found, frames=tuple(map(without_watermarks, frames)))
 
     @property
     def streaming(self) -> bool:
