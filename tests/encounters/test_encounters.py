@@ -60,7 +60,16 @@ class Case:
         if not self.asked.straight:
             motion = ap.Velocity(*speeds, horizon=self.asked.longest, noise=self.asked.noise)
         changes |= {"partition_by": "group"} if self.grouped else {}
-        return ap.Stream(frame, key="key", time="time", value=values[self.model], motion=motion, name=name, **changes)
+        return ap.Stream(
+            frame,
+            key="key",
+            time="time",
+            value=values[self.model],
+            motion=motion,
+            name=name,
+            margin="margin",
+            **changes,
+        )
 
     @property
     def tables(self) -> list[pa.Table]:
@@ -73,6 +82,7 @@ class Case:
             "time": pa.array([row.time for row in rows], pa.float64()),
             "group": pa.array([row.group for row in rows], pa.string()),
             "sigma": pa.array([row.sigma for row in rows], pa.float64()),
+            "margin": pa.array([row.margin for row in rows], pa.float64()),
             "samples": pa.array([[_plus(row.mean, x) for x, _ in row.errors] for row in rows], samples),
             "weights": pa.array([[w for _, w in row.errors] for row in rows], pa.list_(pa.float64())),
         }
@@ -106,7 +116,7 @@ def _plus(mean: Sequence[float], error: Sequence[float]) -> list[float]:
 
 def _in_order(rows: Sequence[naive.Reading]) -> list[naive.Reading]:
     """Canonical: by time, key, value."""
-    spread = [(row.time, row.key.encode(), row.mean, row.sigma or 0.0, row.errors) for row in rows]
+    spread = [(row.time, row.key.encode(), row.mean, row.sigma or 0.0, row.errors, row.margin) for row in rows]
     return [rows[i] for i in sorted(range(len(rows)), key=spread.__getitem__)]
 
 
@@ -118,7 +128,7 @@ def cases(draw: st.DrawFn, most: int = 14) -> Case:
     d = draw(st.integers(1, 3))
     model = draw(st.sampled_from(MODELS))
     straight = draw(st.booleans())
-    grouped = draw(st.booleans())
+    grouped, wide = draw(st.booleans()), draw(st.booleans())
     errors = st.tuples(st.tuples(*[HALVES.map(lambda v: v / 4)] * d))
 
     def reading() -> st.SearchStrategy[naive.Reading]:
@@ -134,6 +144,7 @@ def cases(draw: st.DrawFn, most: int = 14) -> Case:
             if model == "samples"
             else st.just(()),
             velocity=st.tuples(*[st.integers(-2, 2).map(float)] * d),
+            margin=st.sampled_from((0.0, 0.5)) if wide else st.just(0.0),
         )
 
     streams = draw(

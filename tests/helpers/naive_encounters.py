@@ -33,6 +33,7 @@ class Reading:
     errors: tuple[tuple[tuple[float, ...], float], ...] = ()
     exists: float = 1.0
     velocity: tuple[float, ...] = ()
+    margin: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,9 @@ def joined(
     sides = []
     for i, readings in enumerate(streams):
         first: dict[tuple[str, str, float], Reading] = {}
-        for reading in sorted(readings, key=lambda r: (r.time, r.key.encode(), r.mean, r.sigma or 0.0, r.errors)):
+        for reading in sorted(
+            readings, key=lambda r: (r.time, r.key.encode(), r.mean, r.sigma or 0.0, r.errors, r.margin)
+        ):
             first.setdefault((reading.group, reading.key, reading.time), reading)
         sides.append(
             [(one, None if still and i else _leg_of(one, list(first.values()), asked)) for one in first.values()]
@@ -153,7 +156,8 @@ def _moved(one: Reading, leg: Leg | None, time: float) -> np.ndarray:
 def _within(
     gap: np.ndarray, one: tuple[Reading, Leg | None], other: tuple[Reading, Leg | None], at: float, asked: Asked
 ) -> float:
-    limit = (asked.epsilon + 1e-9 * max(1.0, asked.epsilon)) * (1 + 1e-15)
+    epsilon = asked.epsilon + one[0].margin + other[0].margin
+    limit = (epsilon + 1e-9 * max(1.0, epsilon)) * (1 + 1e-15)
     if one[0].errors and other[0].errors:
         return sum(
             v * w
@@ -167,7 +171,7 @@ def _within(
         variance += (reading.sigma or 0.0) ** 2 + asked.noise**2 * max(0.0, age)
     if not variance:
         return float(np.linalg.norm(gap) <= limit)
-    return capsule(gap, gap, math.sqrt(variance), asked.epsilon) if asked.epsilon else 0.0
+    return capsule(gap, gap, math.sqrt(variance), epsilon) if epsilon else 0.0
 
 
 def closest(begin: np.ndarray, end: np.ndarray) -> tuple[float, float]:
@@ -213,21 +217,22 @@ def meeting(one: Leg, other: Leg, asked: Asked) -> dict[str, Any] | None:
     distance, share = closest(begin, end)
     moment = first + share * (last - first)
     a, b = one.reading, other.reading
+    epsilon = asked.epsilon + a.margin + b.margin
     if a.errors or b.errors:
         nothing = (((0.0,) * len(begin), 1.0),)
         probability = 0.0
         for x, p in a.errors or nothing:
             for y, q in b.errors or nothing:
                 shift = np.array(x) - np.array(y)
-                if closest(begin + shift, end + shift)[0] <= asked.epsilon * (1 + 1e-9) + 1e-9:
+                if closest(begin + shift, end + shift)[0] <= epsilon * (1 + 1e-9) + 1e-9:
                     probability += p * q
     else:
         ages = (moment - a.time) + (moment - b.time)
         variance = (a.sigma or 0.0) ** 2 + (b.sigma or 0.0) ** 2 + asked.noise**2 * ages
         if variance:
-            probability = capsule(begin, end, math.sqrt(variance), asked.epsilon)
+            probability = capsule(begin, end, math.sqrt(variance), epsilon)
         else:
-            probability = float(distance <= asked.epsilon + 1e-9 * max(1.0, asked.epsilon))
+            probability = float(distance <= epsilon + 1e-9 * max(1.0, epsilon))
     inside = np.linspace(0.0, 1.0, 2001)
     places = np.linalg.norm(begin + inside[:, None] * (end - begin), axis=1)
     return {
@@ -236,7 +241,7 @@ def meeting(one: Leg, other: Leg, asked: Asked) -> dict[str, Any] | None:
         "start": first,
         "end": last,
         "closest": (distance, moment),
-        "within": float(np.mean(places <= asked.epsilon)) * (last - first),
+        "within": float(np.mean(places <= epsilon)) * (last - first),
         "probability": probability * a.exists * b.exists,
     }
 

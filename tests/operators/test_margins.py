@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -99,6 +100,32 @@ def test_thousands_of_discs_that_touch(index: str) -> None:
     assert sorted(pairs) == sorted(zip(*(side.tolist() for side in np.nonzero(touching)), strict=True))
 
 
+@pytest.mark.parametrize("sigma", [0.0, 40.0])
+def test_on_the_earth_each_pair_of_tracks_has_an_epsilon_of_its_own(sigma: float) -> None:
+    """As without margins for each pair alone, with that much more of epsilon; legs that are cut among them."""
+    chance, n = np.random.default_rng(3), 4
+    radius = dict(zip("abcdef", (0.0, 50.0, 200.0, 900.0, 0.0, 20.0), strict=True))
+    rows = pa.Table.from_pylist(
+        [
+            {"id": name, "ts": 600.0 * step, "lat": 1.2 * step + y, "lon": 179.99 + x, "hull": radius[name]}
+            for name in radius
+            for step, (x, y) in enumerate(chance.normal(0.0, 0.008, (n, 2)).tolist())
+        ]
+    )
+    value = ap.Position("lat", "lon", sigma=sigma)
+    moving: dict[str, Any] = {"key": "id", "time": "ts", "value": value, "motion": ap.Straight("1 hour")}
+    asked: dict[str, Any] = {"probability": 0.2, "emit": "legs"}
+    found = ap.encounters(ap.Stream(rows, margin="hull", **moving), epsilon=100.0, **asked)
+    expected = []
+    for i, one in enumerate(radius):
+        for other in list(radius)[i + 1 :]:
+            both = rows.filter(pa.compute.is_in(rows["id"], pa.array([one, other])))
+            within = 100.0 + radius[one] + radius[other]
+            expected += ap.encounters(ap.Stream(both, **moving), epsilon=within, **asked).to_pylist()
+    assert len(expected) > n
+    assert sorted(map(str, found.to_pylist())) == sorted(map(str, expected))
+
+
 ROW = {"id": 1, "ts": 0.0, "x": 0.0, "y": 0.0, "hull": 0.5, "region": "POINT (0 0)", "condition": "x > 0"}
 
 
@@ -113,10 +140,9 @@ def stream(value: Any = None, **settings: Any) -> ap.Stream:
         (lambda: stream(margin=-1.0), "at least 0"),
         (lambda: stream(margin=float("nan")), "at least 0"),
         (lambda: ap.nearest(stream(), stream(), epsilon=None, window=1), "epsilon=None sets no limit"),
-        (lambda: ap.encounters(stream(motion=ap.Straight(5)), epsilon=1, probability=0.5), "no use in the call"),
-        (lambda: ap.fence_events(stream(), pa.table({"query": [1], "region": ["POINT (0 0)"]})), "in the call"),
-        (lambda: ap.match_queries(stream(), pa.table({"query": [1], "condition": ["x > 0"]})), "in the call"),
-        (lambda: ap.window_aggregate(stream(), {"x": "sum"}, window=1), "no use in the call"),
+        (lambda: ap.fence_events(stream(), pa.table({"query": [1], "region": ["POINT (0 0)"]})), "the call has none"),
+        (lambda: ap.match_queries(stream(), pa.table({"query": [1], "condition": ["x > 0"]})), "the call has none"),
+        (lambda: ap.window_aggregate(stream(), {"x": "sum"}, window=1), "the call has none"),
         (lambda: ap.sensor_join(stream("x"), resolution=1, window=1), "not places"),
         (lambda: ap.self_join(stream(margin="name"), epsilon=1, probability=1, window=1), "no column 'name'"),
         (

@@ -21,7 +21,7 @@ from appulse.queries.places import place_of
 from appulse.windows.definitions import UncertainCountWindow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from appulse.model.motion import Motion
     from appulse.model.stream import Stream
@@ -75,17 +75,20 @@ def encoding_of(
     *,
     bursts: bool = False,
     changes: bool = False,
+    margins: bool = False,
 ) -> Encoding:
     """How the rows of one stream are read that looks for no partners; ``measure`` is the column of a delta window.
 
-    Rows may exist in ``bursts``, and be withdrawn by ``changes``, only where the call knows what to make of that.
+    Rows may exist in ``bursts``, be withdrawn by ``changes`` and have ``margins``, only where the call knows what to
+    make of that.
     """
     if not changes:
         refuse_changes([stream], "This call")
     if not bursts:
         refuse_bursts([stream], "This call")
     name = stream.name or "stream"
-    refuse_margin([stream])
+    if not margins:
+        refuse_margin(stream)
     encoding = Encoding(
         name=name,
         model=stream.value,
@@ -105,6 +108,7 @@ def encoding_of(
         where=conditions_of(stream),
         motion=motion,
         change=stream.change,
+        margin=stream.margin,
     )
     check_columns(encoding, schema)
     return encoding
@@ -116,14 +120,13 @@ def conditions_of(stream: Stream) -> tuple[Condition, ...]:
     return tuple(parse(text, place=place) for text in stream.where)
 
 
-def refuse_margin(streams: Iterable[Stream], call: str = "the call") -> None:
+def refuse_margin(stream: Stream) -> None:
     """Raise `BadArgument` where rows have a margin and the call would not add it to an epsilon."""
-    for stream in streams:
-        if stream.margin != 0.0:
-            raise BadArgument(
-                f"Stream(margin={stream.margin!r}) has no use in {call}: it is added to the epsilon of "
-                "similarity_join and self_join. Leave it out."
-            )
+    if stream.margin != 0.0:
+        raise BadArgument(
+            f"Stream(margin={stream.margin!r}) is added to the epsilon of joins and encounters, and the call has none. "
+            "Leave it out; a region has its radius."
+        )
 
 
 def group_columns(group: Labels | None, partitions: Sequence[tuple[str, pa.DataType]]) -> list[pa.Array]:

@@ -81,6 +81,17 @@ def thresholds(epsilon: float | Mapping[Any, float], streams: Sequence[Stream]) 
     return epsilon["horizontal"], epsilon["vertical"]
 
 
+def check_margins(streams: Sequence[Stream], *, several: bool) -> bool:
+    """Whether rows have margins; raise `BadArgument` where there are ``several`` epsilons that they may add to."""
+    margins = any(stream.margin != 0.0 for stream in streams)
+    if margins and several:
+        raise BadArgument(
+            "Stream(margin=) is added to one epsilon, and the call has several. Leave it out, or give one number for "
+            "epsilon."
+        )
+    return margins
+
+
 def groups_of(epsilon: Any, streams: Sequence[Stream], d: int | None) -> Groups:
     """Dimensions by group with their epsilons, in the order of their first ones; none where there is one for all."""
     if not isinstance(epsilon, Mapping) or any(isinstance(stream.value, Position) for stream in streams):

@@ -16,7 +16,7 @@ import numpy as np
 from appulse.kernels.capsule import capsule_probability, segment_distance, share_within, stretch_within
 from appulse.kernels.cylinder import cylinder_probability, rising_within
 from appulse.kernels.jit import exact_kernel
-from appulse.kernels.legs import Legs, Meetings, overlap, place
+from appulse.kernels.legs import Legs, Meetings, overlap, place, widened
 from appulse.kernels.tangent import lead, on_surface, way
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Errors(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """Epsilon, with its tolerance, horizontal and vertical, and the probability that a pair has to reach."""
+    """Epsilon, horizontal and vertical, without and with its tolerance, and the probability to be reached."""
 
     epsilon: tuple[float, float]
     limit: tuple[float, float]
@@ -167,11 +167,13 @@ def earth_meetings(
         found.distance[p], found.within[p], found.closest_time[p] = np.inf, 0.0, first
         if _far(legs, i, j, wanted, first, last):
             continue
+        epsilon, limit = widened(legs, i, j, wanted.epsilon[0])
+        asked = Wanted((epsilon, wanted.epsilon[1]), (limit, wanted.limit[1]), wanted.cylinder, wanted.threshold)
         time = float(first)
         while True:
             until = _next_cut(legs, routes, j, time, _next_cut(legs, routes, i, time, float(last)))
             _relative(earth, legs, routes, i, j, time, until, begin, end)
-            _meet(legs, errors, i, j, wanted, begin, end, time, until, p, found)
+            _meet(legs, errors, i, j, asked, begin, end, time, until, p, found)
             time = until
             if time >= last:
                 break

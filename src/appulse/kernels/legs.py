@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from appulse.kernels.capsule import capsule_probability, segment_distance, share_within
+from appulse.kernels.gaussian import tolerated
 from appulse.kernels.jit import exact_kernel
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ class Legs(NamedTuple):
 
     ``side`` is 0 for legs of the left stream, 1 for those of the right one; legs of one stream have 0 and meet each
     other. ``thing`` numbers what moves, ``group`` the partition. ``reach`` is how far beyond epsilon a leg must be
-    looked for; ``fresh`` legs are those that have been compared with none.
+    looked for, ``margin`` what it adds to epsilon; ``fresh`` legs are those that have been compared with none.
     """
 
     begin: Ints
@@ -32,6 +33,7 @@ class Legs(NamedTuple):
     at: Floats
     to: Floats
     reach: Floats
+    margin: Floats
     side: Ints
     thing: Ints
     group: Ints
@@ -211,16 +213,24 @@ def _relative(legs: Legs, i: int, j: int, begin: Floats, end: Floats) -> tuple[i
 
 
 @exact_kernel
+def widened(legs: Legs, i: int, j: int, epsilon: float) -> tuple[float, float]:
+    """Epsilon with the margins of two legs, without and with its tolerance."""
+    epsilon += legs.margin[i] + legs.margin[j]
+    return epsilon, tolerated(epsilon)
+
+
+@exact_kernel
 def approach(legs: Legs, pairs: RowPairs, epsilon: float, found: Meetings) -> None:
     """Overlap and closest approach of the means of each pair, and how long these are within epsilon."""
     d = legs.at.shape[1]
     begin, end = np.empty(d), np.empty(d)
     for p in range(pairs.left.shape[0]):
-        first, last = _relative(legs, pairs.left[p], pairs.right[p], begin, end)
+        i, j = pairs.left[p], pairs.right[p]
+        first, last = _relative(legs, i, j, begin, end)
         distance, at = segment_distance(begin, end)
         found.begin[p], found.end[p], found.distance[p] = first, last, distance
         found.closest_time[p] = first + at * (last - first)
-        found.within[p] = share_within(begin, end, epsilon) * (last - first)
+        found.within[p] = share_within(begin, end, widened(legs, i, j, epsilon)[1]) * (last - first)
 
 
 class Noise(NamedTuple):
@@ -233,16 +243,14 @@ class Noise(NamedTuple):
 
 @exact_kernel
 def gaussian_meetings(
-    legs: Legs, noise: Noise, pairs: RowPairs, epsilon: float, limit: float, threshold: float, found: Meetings
+    legs: Legs, noise: Noise, pairs: RowPairs, asked: float, threshold: float, found: Meetings
 ) -> None:
-    """Probability that each pair comes within epsilon; NaN where a half-space already bounds it below the threshold.
-
-    ``limit`` is epsilon with its tolerance, for pairs without error.
-    """
+    """Probability that each pair comes within epsilon; NaN where a half-space already bounds it below the threshold."""
     d = legs.at.shape[1]
     begin, end = np.empty(d), np.empty(d)
     for p in range(pairs.left.shape[0]):
         i, j = pairs.left[p], pairs.right[p]
+        epsilon, limit = widened(legs, i, j, asked)
         variance = 0.0
         for leg in (i, j):
             age = max(0.0, min(found.closest_time[p], float(legs.end[leg])) - noise.since[leg])
@@ -269,14 +277,15 @@ class Displacements(NamedTuple):
 
 @exact_kernel
 def sampled_meetings(
-    legs: Legs, errors: Displacements, pairs: RowPairs, limit: float, threshold: float, found: Meetings
+    legs: Legs, errors: Displacements, pairs: RowPairs, epsilon: float, threshold: float, found: Meetings
 ) -> None:
-    """Probability that each pair comes within ``limit``, over all pairs of samples of their errors; NaN below it."""
+    """Probability that each pair comes within epsilon, over all pairs of samples of their errors; NaN below it."""
     d = legs.at.shape[1]
     begin, end, low, high = np.empty(d), np.empty(d), np.empty(d), np.empty(d)
     for p in range(pairs.left.shape[0]):
         i, j = pairs.left[p], pairs.right[p]
         _relative(legs, i, j, begin, end)
+        limit = widened(legs, i, j, epsilon)[1]
         total = 0.0
         for s in range(errors.first[i], errors.first[i + 1]):
             for t in range(errors.first[j], errors.first[j + 1]):

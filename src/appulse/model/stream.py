@@ -128,8 +128,8 @@ class Stream(Generic[Result]):
     readings, for `encounters` and joins of two streams: `Straight`, `Velocity` or `Course`. ``change`` is a column that
     says of each row whether it is an addition or withdraws one that came: ``"add"`` or ``"remove"``, or what change
     streams of Delta and Debezium have. ``margin`` (a column or a number, at least 0, in the unit of distance) is a
-    row's own size: joins add those of both rows of a pair to ``epsilon``. Two ``Stream`` objects are two streams, even
-    over one frame.
+    row's own size: joins, encounters and what else looks for partners add those of both rows of a pair to ``epsilon``.
+    Two ``Stream`` objects are two streams, even over one frame.
 
     >>> import appulse as ap
     >>> ap.Stream(None, key="ship", time="at", value=ap.Position("lat", "lon"), margin="hull_radius").margin

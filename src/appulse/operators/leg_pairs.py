@@ -199,13 +199,13 @@ class LegPairs:
         if plan.earth is not None:
             self._met_on_earth(plan.earth, parts, swept, pairs, found)
         else:
-            kernels.approach(swept, pairs, plan.limit, found)
+            kernels.approach(swept, pairs, plan.epsilon, found)
             if plan.reach is None:
                 errors = kernels.Displacements(*_displacements(rows))
-                kernels.sampled_meetings(swept, errors, pairs, plan.limit, plan.threshold, found)
+                kernels.sampled_meetings(swept, errors, pairs, plan.epsilon, plan.threshold, found)
             else:
                 noise = kernels.Noise(*self._noise(swept.side, rows), swept.begin)
-                kernels.gaussian_meetings(swept, noise, pairs, plan.epsilon, plan.limit, plan.threshold, found)
+                kernels.gaussian_meetings(swept, noise, pairs, plan.epsilon, plan.threshold, found)
         if plan.reach is not None:
             mass = np.concatenate([own.mass for own in rows])
             found.probability[:] *= mass[pairs.left] * mass[pairs.right]
@@ -250,10 +250,11 @@ def swept_legs(plan: EncounterPlan, stream: int, legs: Legs) -> kernels.Legs:
     """Where legs of a stream are to be looked for, the same in every process; things and groups are left open."""
     rows, to = legs.rows, legs.to
     at, reach = rows.centre, rows.reach
+    margin = np.zeros(len(rows)) if rows.margin is None else rows.margin
     noise = plan.motions[stream].noise
     if noise and plan.reach is not None:
         variance = np.square(_sigma(rows)) + noise * noise * (legs.end - rows.time) * 1e-6
-        reach = plan.reach * np.sqrt(variance)
+        reach = plan.reach * np.sqrt(variance) + margin * (1.0 + 1e-9)
     if plan.earth is not None:
         bulge = np.empty(len(at))
         flat = np.ascontiguousarray(at[:, :3]), np.ascontiguousarray(to[:, :3])
@@ -263,7 +264,9 @@ def swept_legs(plan: EncounterPlan, stream: int, legs: Legs) -> kernels.Legs:
             at, to = flat
     none = np.zeros(len(at), np.int64)
     side = np.full(len(at), stream)
-    return kernels.Legs(rows.time, legs.over, at, to, reach, side, none, none, none == 0, plan.windows is not None)
+    return kernels.Legs(
+        rows.time, legs.over, at, to, reach, margin, side, none, none, none == 0, plan.windows is not None
+    )
 
 
 def swept_groups(group: Labels | None, n: int) -> NDArray[np.int64]:

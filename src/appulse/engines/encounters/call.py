@@ -13,7 +13,7 @@ from appulse.engines.carrying import carried_of, refuse_repeated
 from appulse.engines.meaning import of_call, of_stream, of_types
 from appulse.engines.objects import ObjectsCall
 from appulse.engines.schemas import check_partitions, common_key_type, common_time_type, encoding_of, known_dimensions
-from appulse.engines.thresholds import check_places, of_epsilon, thresholds, within_tolerance
+from appulse.engines.thresholds import check_margins, check_places, of_epsilon, thresholds, within_tolerance
 from appulse.errors import BadArgument
 from appulse.kernels.capsule import MOST_DIMENSIONS
 from appulse.model.carried import carried_columns
@@ -211,6 +211,7 @@ def resolve_legs(
     motions = tuple(Still() if stream.motion is None else stream.motion for stream in streams)
     earth = earth_of([stream.value for stream in streams])
     within, vertical = thresholds(epsilon, streams)
+    check_margins(streams, several=vertical is not None)
     if earth is not None and vertical is None:
         _check_ball(streams, names)
     closed = earth is not None or (d <= MOST_DIMENSIONS and all(_has_closed_form(stream) for stream in streams))
@@ -239,7 +240,7 @@ def resolve_legs(
     key_type, time_type = common_key_type(streams, schemas, names), common_time_type(streams, schemas, names)
     encodings = tuple(
         replace(
-            encoding_of(replace(stream, name=name), schema, motion=stream.motion),
+            encoding_of(replace(stream, name=name), schema, motion=stream.motion, margins=True),
             key_type=key_type,
             time_type=time_type,
             quantile=plan.quantile,

@@ -30,6 +30,7 @@ from appulse.engines.schemas import (
 from appulse.engines.thresholds import (
     COSINE,
     as_directions,
+    check_margins,
     check_metric,
     check_places,
     groups_of,
@@ -304,12 +305,7 @@ def resolve(
     d = sum(len(own) for own, _ in groups) or d
     within, vertical = (groups[0][1], None) if groups else thresholds(epsilon, streams)
     groups = groups if len(groups) > 1 else ()
-    margins = any(stream.margin != 0.0 for stream in streams)
-    if margins and (vertical is not None or groups):
-        raise BadArgument(
-            "Stream(margin=) is added to one epsilon, and the call has several. Leave it out, or give one number for "
-            "epsilon."
-        )
+    margins = check_margins(streams, several=vertical is not None or bool(groups))
     plan = JoinPlan(
         streams=names,
         models=models,
