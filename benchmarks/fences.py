@@ -6,6 +6,9 @@ Polygons of 5 to 500 corners are made around the readings of five cabs of San Fr
 
 * ``vs_strtree``: a shapely tree of the points of a batch, queried with all polygons, and runs of fixes in NumPy: its
   time over ours, for the same visits of exact fixes. All polygons are read, indexed and prepared before.
+* ``vs_sedonadb``, ``vs_duckdb_spatial``, ``vs_geopandas``: their seconds for all matches of a batch of exact fixes, on
+  one thread and from tables in memory, over those of `QueryMatch` that has its fences; beside us, in an environment of
+  their own.
 * ``gaussian_of_exact``: our time with normal errors of 10 m over that without; ``gaussian_of_exact_visits`` with the
   highest probability of each visit, for which every fix inside has its own computed.
 * ``flicker_ratio``: false events a day of point in polygon over ours, where true entries are reported as promptly, on
@@ -20,15 +23,18 @@ Polygons of 5 to 500 corners are made around the readings of five cabs of San Fr
 
 from __future__ import annotations
 
+import statistics
 import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import shapely
 
 import appulse as ap
+from benchmarks.aside import aside
 from benchmarks.fence_zones import dense, make_zones, score, visits_by_rule
 from benchmarks.harness import arguments, read_stream, report, say, scratch, timed, write_stream
 from examples.data_folder import data_at
@@ -178,6 +184,40 @@ def in_bulk(track: pd.DataFrame, *, quick: bool) -> dict[str, float | None]:
     }
 
 
+_RIVALS = (
+    *("sedonadb==0.5.0", "geoarrow-pyarrow==0.3.0", "pyarrow>=18", "numpy"),
+    *("duckdb==1.5.5", "duckdb-extension-spatial==1.5.5", "geopandas==1.1.1", "shapely>=2.1"),
+)
+
+
+def against_rivals(track: pd.DataFrame, folder: Path, *, quick: bool) -> dict[str, float | None]:
+    """One batch of exact fixes, matched by others in environments of their own."""
+    zones = make_zones(track["x"].to_numpy(), track["y"].to_numpy(), _POLYGONS[quick])
+    fences, batch = fences_of(zones), fleet(track, _BATCH)
+    batch = batch.append_column("fix", pa.array(np.arange(len(batch))))
+    pq.write_table(fences.rename_columns(["zone", "region"]), folder / "zones.parquet")
+    pq.write_table(batch.select(["fix", "x", "y"]), folder / "points.parquet")
+    standing = ap.QueryMatch(ap.Stream(None, key="fix", time="t", value=ap.Exact("x", "y")))
+    standing.change(fences)
+    standing.push(batch.slice(0, 10_000))
+    spent = []
+    for _ in range(3):
+        begin = time.perf_counter()
+        found = standing.push(batch)
+        spent.append(time.perf_counter() - begin)
+    ours = statistics.median(spent)
+    zone, fix = (found[name].to_numpy().astype(np.uint64) for name in ("query", "key"))
+    total = int((zone * np.uint64(2654435761) ^ fix * np.uint64(40503)).sum(dtype=np.uint64))
+    figures: dict[str, float | None] = {}
+    for engine, name in (("sedonadb", "sedonadb"), ("duckdb", "duckdb_spatial"), ("geopandas", "geopandas")):
+        other = aside("polygon_matches", _RIVALS, engine, folder / "zones.parquet", folder / "points.parquet", 3)
+        if other is not None and (other["matches"], other["total"]) != (len(found), total):
+            raise RuntimeError(f"{engine} finds {other['matches']:,} matches, we {len(found):,}, or others")
+        figures[f"vs_{name}"] = None if other is None else other["seconds"] / ours
+        say(f"{engine}: {len(found):,} matches, {'none' if other is None else other['seconds']} s, ours {ours:.2f} s")
+    return figures
+
+
 def flicker(track: pd.DataFrame) -> dict[str, float | None]:
     """Rules on tracks with errors, against the truth."""
     chance = np.random.default_rng(1)
@@ -248,11 +288,14 @@ def on_spark(spark: SparkSession, track: pd.DataFrame, folder: Path, *, quick: b
 def main() -> None:
     """Run the parts asked for."""
     given = arguments(__doc__ or "")
-    only = set((given.only or "bulk,flicker,spark").split(","))
+    only = set((given.only or "bulk,rivals,flicker,spark").split(","))
     track = tracks()
     figures: dict[str, float | None] = {}
     if "bulk" in only:
         figures |= in_bulk(track, quick=given.quick)
+    if "rivals" in only:
+        with scratch() as folder:
+            figures |= against_rivals(track, folder, quick=given.quick)
     if "flicker" in only:
         figures |= flicker(track)
     if "spark" in only:

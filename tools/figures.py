@@ -163,6 +163,9 @@ RUNS = (
         "python -m benchmarks.fences --quick --json",
         {
             "vs_strtree": ("time of shapely's STRtree and runs of fixes in NumPy / ours, 20,000 polygons", "≥ 3"),
+            "vs_sedonadb": ("time of SedonaDB / ours, matches of a batch, one thread", "≥ 2"),
+            "vs_duckdb_spatial": ("of DuckDB spatial / ours, the same", "≥ 5"),
+            "vs_geopandas": ("of GeoPandas / ours, the same", "≥ 3.5"),
             "gaussian_of_exact": ("our time with errors of 10 m / without", "≤ 5"),
             "gaussian_of_exact_visits": ("the same, with the highest probability of each visit", "≤ 5"),
             "flicker_ratio": (
