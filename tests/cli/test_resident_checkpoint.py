@@ -18,6 +18,8 @@ import pytest
 import appulse as ap
 from appulse import jobs
 from appulse.connect.recorded import Recorded
+from appulse.engines import frozen
+from appulse.engines import saving as states
 from appulse.jobs import saver as saving
 from appulse.jobs.resident import Resident
 from tests.cli.test_resident import SINKS, rows, written
@@ -30,10 +32,43 @@ speed = "max"
 key = "id"
 time = "time"
 lateness = "2 seconds"
-value = {{ model = "Gaussian", columns = ["x", "y"], sigma = 0.5 }}
+value = {value}
 {more}
 """
+NORMAL = '{ model = "Gaussian", columns = ["x", "y"], sigma = 0.5 }'
+HOLES = '{ model = "Incomplete", columns = ["x", "y"] }'
+#: Rows of the log are their state.
+BY_ROWS = (
+    "join",
+    "left join",
+    "changes",
+    "nearest",
+    "outliers",
+    "imputer",
+    "queries",
+)  # rows of the log are their state
 MOTION = 'motion = { kind = "Straight", max_gap = "10 seconds" }'
+SMALL: Any = {"epsilon": 1, "probability": 0.5, "window": ap.CountWindow(3)}
+TIME = '"3 seconds"'
+FILLED = '[imputer]\nkind = "NearestImputer"\nk = 3\nrepository = { format = "parquet", path = "history.parquet" }\n'
+LAZILY = """\
+[imputer]
+kind = "DependencyImputer"
+repository = { format = "parquet", path = "history.parquet" }
+[[imputer.dependency]]
+determinants = { y = 1.0 }
+dependent = "x"
+tolerance = 1.0
+"""
+REGIONS = """\
+[phenomena]
+within = 1.5
+strength = 2
+span = "8 seconds"
+min_sensors = 2
+reach = 3.0
+locations = { format = "parquet", path = "places.parquet" }
+"""
 JOIN = '[similarity_join]\nepsilon = 2.0\nprobability = 0.5\nwindow = "3 seconds"\n'
 OPERATORS = {
     "join": (JOIN, 2, ""),
@@ -51,6 +86,32 @@ OPERATORS = {
         "",
     ),
     "encounters": ("[encounters]\nepsilon = 1.0\nprobability = 0.5\n", 1, MOTION),
+    "count windows": (JOIN.replace(TIME, "{ count = 5 }"), 2, ""),
+    "left join of count windows": (JOIN.replace(TIME, "{ count = 5 }") + 'how = "left"\n', 2, ""),
+    "uncertain windows": (
+        JOIN.replace(TIME, "{ uncertain_count = 4, confidence = 0.9 }"),
+        2,
+        'existence = "p"',
+    ),
+    "changes of delta windows": (
+        JOIN.replace(TIME, '{ delta = "x", bound = 4.0 }') + 'emit = "changes"\n',
+        2,
+        "",
+    ),
+    "imputer": (JOIN + FILLED, 2, ""),
+    "imputer under count windows": (JOIN.replace(TIME, "{ count = 5 }") + FILLED, 2, ""),
+    "lazy imputer": (JOIN + LAZILY, 2, ""),
+    "lazy imputer under count windows": (JOIN.replace(TIME, "{ count = 5 }") + LAZILY, 2, ""),
+    "withdrawals": (JOIN, 2, 'change = "op"'),
+    "withdrawals under count windows": (JOIN.replace(TIME, "{ count = 5 }"), 2, 'change = "op"'),
+    "sensors": ('[sensor_join]\nwithin = 1.0\nwindow = "5 seconds"\n', 1, ""),
+    "sensors by slope": (
+        '[sensor_join]\nwithin = 0.4\nwindow = "9 seconds"\nsimilar = "slope"\nover = "8 seconds"\n',
+        1,
+        "",
+    ),
+    "phenomena": (REGIONS, 1, ""),
+    "phenomena in bins": (REGIONS.replace("within = 1.5", "resolution = 3.0"), 1, ""),
 }
 
 
@@ -58,26 +119,50 @@ class CrashError(Exception):
     """The process is gone."""
 
 
+def corrected(table: pa.Table, *, holes: bool, withdrawals: bool) -> pa.Table:
+    """The rows out of order, with how likely they exist; some have holes, or are withdrawn a little later."""
+    i = np.arange(len(table))
+    if holes:
+        x = np.where(i % 11 == 7, np.nan, table["x"].to_numpy())
+        table = table.set_column(table.column_names.index("x"), "x", pa.array(x))
+    table = table.append_column("p", pa.array(0.3 + i % 3 * 0.3))
+    later = i // 2 * 2 - i % 2 * 1.5
+    again = table.filter(pa.array(i % 5 == 1)) if withdrawals else table.slice(0, 0)
+    op = pa.array(["add"] * len(table) + ["remove"] * len(again))
+    both = pa.concat_tables([table, again]).append_column("op", op)
+    return both.take(pa.array(np.argsort(np.concatenate([later, later[i % 5 == 1][: len(again)] + 3]), kind="stable")))
+
+
 def make(folder: Path, operator: str) -> Any:
     text, count, more = OPERATORS[operator]
     folder.mkdir(exist_ok=True)
     names = ["near", "far"][:count]
     for i, name in enumerate(names):
-        shuffled = rows(i).take(pa.array(np.argsort(np.arange(60) // 2 * 2 + np.arange(60) % 2 * -1.5)))
+        shuffled = corrected(rows(i), holes="imputer" in operator, withdrawals="withdrawals" in operator)
         pq.write_table(shuffled, folder / f"{name}.parquet")
+    known = rows(9)["y"]
+    pq.write_table(pa.table({"x": known, "y": known}), folder / "history.parquet")
+    places = pa.table({"id": list(range(7)), "east": [2.0 * i for i in range(7)], "north": [0.0, 1.0] * 3 + [0.0]})
+    pq.write_table(places, folder / "places.parquet")
+    value = '"x"' if operator.startswith(("sensors", "phenomena")) else HOLES if "imputer" in operator else NORMAL
     head = 'engine = "local"\ncheckpoint = "state"\n'
     (folder / "job.toml").write_text(
-        head + "".join(SOURCE.format(name=name, more=more) for name in names) + text + SINKS, encoding="utf-8"
+        head + "".join(SOURCE.format(name=name, more=more, value=value) for name in names) + text + SINKS,
+        encoding="utf-8",
     )
     return jobs.load(folder / "job.toml")
 
 
-def run(job: Any) -> None:
+def step(job: Any, *, drain: bool = False) -> None:
     resident = Resident(job, commit_every=0.0)
     for source in resident.sources:
         assert isinstance(source, Recorded)
         source._rows = 7
-    resident.run(drain=True)
+    resident.run(once=not drain, drain=drain)
+
+
+def run(job: Any) -> None:
+    step(job, drain=True)
 
 
 def rejects(folder: Path) -> list[str]:
@@ -86,8 +171,9 @@ def rejects(folder: Path) -> list[str]:
 
 @pytest.fixture
 def small_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All that is held is saved often."""
-    monkeypatch.setattr(saving, "_LEAST_LOG", 3000)
+    """All that is held is saved with each write."""
+    monkeypatch.setattr(saving, "_LEAST_LOG", 0)
+    monkeypatch.setattr(saving, "_TIMES", 0)
 
 
 @pytest.mark.usefixtures("small_log")
@@ -110,6 +196,13 @@ def test_a_crash_anywhere_changes_no_row(tmp_path: Path, operator: str, monkeypa
         return moved
 
     monkeypatch.setattr(Path, "replace", breaks)
+    restored, restore = [0], states.restore
+
+    def counted(engine: Any, blocks: Any) -> None:
+        restored[0] += 1
+        restore(engine, blocks)
+
+    monkeypatch.setattr(states, "restore", counted)
     crashes = 0
     while crashes < 200:
         left[0] = int(chance.integers(2, 9))
@@ -120,6 +213,7 @@ def test_a_crash_anywhere_changes_no_row(tmp_path: Path, operator: str, monkeypa
             crashes += 1
     monkeypatch.undo()
     assert crashes > 3
+    assert restored[0] or operator in BY_ROWS
     assert written(tmp_path / "broken" / "out") == wanted
     assert rejects(tmp_path / "broken" / "bad") == bad
     assert len(wanted) > 5
@@ -160,11 +254,29 @@ def test_another_job_does_not_go_on(tmp_path: Path) -> None:
         Resident(job, checkpoint=str(tmp_path / "spark")).run(once=True)
 
 
-def test_what_cannot_be_saved_is_an_error(tmp_path: Path) -> None:
-    job = make(tmp_path / "job", "join")
-    job.file.write_text(job.file.read_text().replace('window = "3 seconds"', "window = { count = 5 }"))
-    with pytest.raises(ap.NotBuilt, match="window goes by rows"):
-        Resident(jobs.load(job.file)).run(once=True)
+@pytest.mark.usefixtures("small_log")
+def test_a_frozen_state_is_read_by_its_own_version_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = make(tmp_path / "job", "count windows")
+    with monkeypatch.context() as patch:
+        patch.setattr(frozen, "_version", lambda: b"0.0.9")
+        step(job)
+    with pytest.raises(ap.CheckpointError, match=r"written by appulse 0\.0\.9"):
+        Resident(job).run(once=True)
+
+
+def test_a_frozen_state_has_no_strange_classes() -> None:
+    class Evil:
+        def __reduce__(self) -> Any:
+            return os.system, ("true",)
+
+    call = ap.SimilarityJoin(*(ap.Stream(None, key="k", time="t", value="x", name=n) for n in "ab"), **SMALL)
+    call.push(a=pa.table({"k": [1], "t": [0.0], "x": [0.0]}), b=pa.table({"k": [1], "t": [0.0], "x": [0.0]}))
+    assert call.engine is not None
+    bucket: Any = call.engine.bucket
+    frozen.thaw(bucket, frozen.freeze(bucket))
+    bucket.evil = Evil()
+    with pytest.raises(ap.StateError, match=r"system is no part of a state"):
+        frozen.thaw(bucket, frozen.freeze(bucket))
 
 
 def test_a_process_that_is_killed_goes_on(tmp_path: Path) -> None:

@@ -6,10 +6,10 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from appulse.engines.bucket import NEVER, Bucket, clock_numbers, set_clock
+from appulse.engines.frozen import freeze, thaw
 from appulse.engines.join.local import JoinBucket
 from appulse.engines.local import Local
 from appulse.engines.queries.call import LocalQueries
-from appulse.errors import NotBuilt
 from appulse.model.columns import chunk
 from appulse.model.times import to_micros
 from appulse.windows.future import FutureGuard
@@ -39,22 +39,17 @@ WHOLE, ROWS, STATELESS = "whole", "rows", "stateless"
 
 
 def kind_of(engine: Any) -> str:
-    """What is saved of an engine; raises `NotBuilt` where that is not known."""
+    """What is saved of an engine."""
     if isinstance(engine, LocalQueries):
         return STATELESS
     bucket = engine.bucket
-    if type(bucket).whole is not Bucket.whole:
-        return WHOLE
-    if isinstance(bucket, JoinBucket):
-        if bucket.numbering is None and bucket.unfilled is None and bucket.corrections is None:
-            return ROWS
-        raise NotBuilt(
-            "A checkpoint in process of a join whose window goes by rows, with an imputer, or of streams with change=, "
-            "is not built. Leave checkpoint out, use a time window, or set engine = 'spark'."
-        )
-    raise NotBuilt(
-        "A checkpoint in process of this operator is not built. Leave checkpoint out, or set engine = 'spark'."
-    )
+    plain = isinstance(bucket, JoinBucket) and (bucket.numbering, bucket.unfilled, bucket.corrections) == (None,) * 3
+    return ROWS if plain and not _has_format(bucket) else WHOLE
+
+
+def _has_format(bucket: Bucket[Any]) -> bool:
+    """Whether the state of a bucket has a format of its own, which later versions read."""
+    return type(bucket).whole is not Bucket.whole
 
 
 def meaning_of(engine: Any) -> str:
@@ -109,9 +104,12 @@ def newest_time(engine: Local[Any], rows: Mapping[str, pa.Table]) -> int | None:
 
 def snapshot(engine: Local[Any]) -> list[bytes]:
     """All that a call holds."""
-    return engine.bucket.snapshot()
+    return engine.bucket.snapshot() if _has_format(engine.bucket) else freeze(engine.bucket)
 
 
 def restore(engine: Local[Any], blocks: Sequence[bytes]) -> None:
     """Take in a snapshot, before any row."""
-    engine.bucket.restore(blocks)
+    if _has_format(engine.bucket):
+        engine.bucket.restore(blocks)
+    else:
+        thaw(engine.bucket, blocks)

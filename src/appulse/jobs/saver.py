@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Saver"]
 
-#: Bytes of the log after which all that is held is saved, at least.
-_LEAST_LOG = 4 << 20
+#: Bytes of the log after which all that is held is saved: at least so many, and so many times those of the state.
+_LEAST_LOG, _TIMES = 4 << 20, 2
 _AGAIN = "Start with a new checkpoint, or restore the old job."
 
 
@@ -61,7 +61,7 @@ class Saver:
             epoch.needless = number
         elif kind == saving.ROWS:
             epoch.needless = self._needless(epoch, number)
-        elif not epoch.drained and logged > max(_LEAST_LOG, 2 * self._state_bytes):
+        elif not epoch.drained and logged >= max(_LEAST_LOG, _TIMES * self._state_bytes):
             blocks = saving.snapshot(engine)
             self._state_bytes = sum(map(len, blocks))
             epoch.state = Record(number, {"before": self._before(), "offsets": epoch.offsets}, blocks)
