@@ -3,6 +3,7 @@
 python -m benchmarks.kafka_job FOLDER SERVERS write    two topics with messages, a few of which cannot be decoded
 python -m benchmarks.kafka_job FOLDER SERVERS run      the job to its end; --kafka among SINKS writes answers there
 python -m benchmarks.kafka_job FOLDER SERVERS read     the messages that the job has written, as JSON lines
+python -m benchmarks.kafka_job FOLDER SERVERS alarms   the same of its alerts, where its file has some
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TOPICS = ("vans", "stops")
+#: A topic of alerts.
+ALARMS = "alarms"
 #: Of each topic: messages that can be used, and others.
 GOOD, BAD = 600, 12
 _JOB = """
@@ -110,7 +113,7 @@ def read(spark: SparkSession, servers: str, topic: str) -> list[tuple[str, dict[
 
 
 def main() -> None:
-    """Do one of the three."""
+    """Do what is wanted."""
     folder, servers, *wanted = sys.argv[1:]
     spark = session()
     for what in wanted:
@@ -119,8 +122,9 @@ def main() -> None:
         elif what == "run":
             jobs.run(jobs.load(Path(folder) / "job.toml"), spark, drain=True).awaitTermination()
         else:
-            lines = [json.dumps(message) for message in read(spark, servers, topic_of(Path(folder)))]
-            (Path(folder) / "pairs.jsonl").write_text("\n".join(lines))
+            topic, file = (ALARMS, "alarms.jsonl") if what == "alarms" else (topic_of(Path(folder)), "pairs.jsonl")
+            lines = [json.dumps(message) for message in read(spark, servers, topic)]
+            (Path(folder) / file).write_text("\n".join(lines))
     spark.stop()
 
 

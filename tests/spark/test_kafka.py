@@ -13,11 +13,23 @@ import pyarrow.dataset as ds
 import pytest
 
 import appulse as ap
-from benchmarks.kafka_job import BAD, TOPICS, job_file, values
+from benchmarks.kafka_job import ALARMS, BAD, TOPICS, job_file, values
 from benchmarks.servers import CONNECTOR, Broker, Unavailable, jars
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+ALERT = """
+[[alerts]]
+format = "kafka"
+servers = "{servers}"
+topic = "{topic}"
+key = "right_key"
+attempts = 1
+dead_letter = "lost.jsonl"
+only = {{ left_key = ["vans7", "vans70", "vans270"] }}
+"""
 
 
 def expected() -> set[tuple[str, str]]:
@@ -38,9 +50,21 @@ def test_a_job_from_topics_to_a_topic(tmp_path: Path) -> None:
         broker = Broker(tmp_path / "broker")
     except Unavailable as reason:
         pytest.skip(str(reason))
-    job_file(tmp_path, broker.servers, "kafka", most=700)
+    file = job_file(tmp_path, broker.servers, "kafka", most=700)
+    alert = ALERT.format(servers=broker.servers, topic=ALARMS)
+    file.write_text(file.read_text() + alert + alert.replace(ALARMS, "a topic that cannot be"))
     with broker:
-        run = [sys.executable, "-m", "benchmarks.kafka_job", str(tmp_path), broker.servers, "write", "run", "read"]
+        run = [
+            sys.executable,
+            "-m",
+            "benchmarks.kafka_job",
+            str(tmp_path),
+            broker.servers,
+            "write",
+            "run",
+            "read",
+            "alarms",
+        ]
         fast = os.environ | {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1"}
         done = subprocess.run(run, env=fast, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -51,6 +75,14 @@ def test_a_job_from_topics_to_a_topic(tmp_path: Path) -> None:
     assert {frozenset(pair) for pair in pairs} == {frozenset(pair) for pair in expected()}
     assert all(key == value["left_key"] for key, value in messages)
     assert len({value["message_id"] for _, value in messages}) == len(messages)
+    chosen = {pair for pair in pairs if pair[0] in ("vans7", "vans70", "vans270")}
+    alarms = [json.loads(line) for line in (tmp_path / "alarms.jsonl").read_text().splitlines()]
+    assert {(value["left_key"], value["right_key"]) for _, value in alarms} == chosen
+    assert len(alarms) == len(chosen) == len({value["message_id"] for _, value in alarms}) > 0
+    assert all(key == value["right_key"] for key, value in alarms)
+    # What the broker refuses is kept, under the same ids.
+    lost = [json.loads(line) for line in (tmp_path / "lost.jsonl").read_text().splitlines()]
+    assert {one["message_id"] for one in lost} == {value["message_id"] for _, value in alarms}
     bad = ds.dataset(tmp_path / "rejects", format="parquet").to_table().to_pylist()
     assert len(bad) == BAD * len(TOPICS)
     assert {row["reason"] for row in bad} == {"cannot be decoded"}
