@@ -13,6 +13,30 @@ from tests.cli.test_jobs import job, wrong
 
 __all__ = ["job"]
 
+MESSAGES = """
+[defaults]
+schema = "id STRING, at DOUBLE, x DOUBLE, y DOUBLE"
+key = "id"
+time = "at"
+value = { model = "Gaussian", columns = ["x", "y"], sigma = 0.2 }
+[sources.vans]
+format = "kafka"
+servers = "broker:9092"
+topics = "vans"
+message = "json"
+[sources.stops]
+format = "mqtt"
+host = "broker"
+topics = "stops"
+spool = "spool"
+[similarity_join]
+epsilon = 0.5
+probability = 0.5
+window = "10 seconds"
+[sink]
+format = "parquet"
+path = "out"
+"""
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -30,6 +54,16 @@ def test_explain_of_what_cannot_run_is_told(job: Path) -> None:
     wrong(job, 'path = "near"', 'path = "nowhere"')
     result = call("explain", job)
     assert (result.exit_code, "there are no files" in result.output) == (2, True)
+
+
+def test_explain_of_messages_goes_by_their_schema(tmp_path: Path) -> None:
+    (tmp_path / "job.toml").write_text(MESSAGES)
+    result = call("explain", tmp_path / "job.toml")
+    assert result.exit_code == 0, result.output
+    assert "rows looked at: 0 of vans, 0 of stops; 0 rejects" in result.output
+    wrong(tmp_path / "job.toml", 'message = "json"', 'message = "avro"')
+    result = call("explain", tmp_path / "job.toml")
+    assert (result.exit_code, "are not known before it runs" in result.output) == (2, True)
 
 
 def test_validate_and_demo_as_json(job: Path) -> None:

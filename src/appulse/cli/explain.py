@@ -11,7 +11,6 @@ import typer
 from rich.console import Console
 
 from appulse.cli.console import errors_told
-from appulse.errors import JobError
 
 __all__ = ["explain"]
 
@@ -22,19 +21,24 @@ def explain(
     rows: Annotated[int, typer.Option(help="How many of the first rows of each source to look at.", min=0)] = 1000,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
-    """Say how a job will be carried out, by the first rows of its files. No Spark is started, nothing is written."""
+    """Say how a job will be carried out, by the first rows of its files, or by the schema of messages.
+
+    No Spark is started, nothing is read from a broker, and nothing is written.
+    """
     console = Console(stderr=json, highlight=False, soft_wrap=True)
     with errors_told(console):
         from appulse.jobs import load
         from appulse.jobs.by_hand import by_hand, dataset_of
+        from appulse.jobs.resident_io import no_rows
 
         checked = load(job)
         call = by_hand(checked)
         data = checked.table.data
         places = {name: f"sources.{name}" for name in call.streams}
-        if wanting := [place for place in places.values() if place not in data]:
-            raise JobError(f"{', '.join(wanting)}: not files. explain reads files; a topic is known once it runs.")
-        heads = {name: dataset_of(checked, data[place], place).head(rows) for name, place in places.items()}
+        heads = {
+            name: dataset_of(checked, data[place], place).head(rows) if place in data else no_rows(checked, name)
+            for name, place in places.items()
+        }
         call.push(**heads)
         call.drain()
         explanation = call.explain()

@@ -22,7 +22,7 @@ from appulse.jobs.by_hand import arrow_format
 from appulse.jobs.fields import options_of
 from appulse.jobs.files import files_at
 from appulse.jobs.sinks import FilesSink
-from appulse.jobs.sources import MqttTable, ReplayTable, SourceTable
+from appulse.jobs.sources import MqttTable, ReplayTable, SourceTable, TopicsTable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from appulse.connect.source import Source, Unreadable
     from appulse.jobs.job import Job
 
-__all__ = ["recorded", "sinks_of", "sources_of"]
+__all__ = ["no_rows", "recorded", "sinks_of", "sources_of"]
 
 _LOCAL = ("parquet", "csv", "json", "orc")
 _INSTEAD = "Set engine = 'spark' to run the job on Spark"
@@ -125,6 +125,16 @@ def _sink(job: Job, table: Any, run: str) -> Sink:
     if "://" in place:
         raise NotBuilt(f"{job.file}: the sink {place} is not on this machine. {_INSTEAD}.")
     return FolderSink(table.format, place, run, options_of(table.options))
+
+
+def no_rows(job: Job, name: str) -> pa.Table:
+    """An empty table with the columns of a source that is no files: as its messages or lines have them."""
+    source = job.table.sources[name]
+    if isinstance(source, ReplayTable) and source.decode is not None:
+        return decode_lines(source.decode, ()).rows
+    if isinstance(source, MqttTable) or (isinstance(source, TopicsTable) and source.message == "json"):
+        return schema_of_ddl(source.schema_, f"sources.{name}.schema").empty_table()
+    raise JobError(f"{job.file}: the columns of sources.{name} are not known before it runs.")
 
 
 _TYPES = {
