@@ -635,7 +635,7 @@ def _readings() -> Iterator[Target]:
     usual["on_reject"] = "collect"
     readings = ap.Stream(READINGS, key="k", time="t", value="x")
     join = usual | {"window": 10, "expand": False, "options": None}
-    regions = usual | {"strength": 1, "span": 5, "min_sensors": 1, "locations": PLACES, "reach": 2.0, "horizon": None}
+    regions = usual | {"strength": 1, "span": 5, "min_sensors": 1, "locations": PLACES, "reach": 2.0}
     regions |= {"emit": "events"}
     yield Target("sensor_join", ap.sensor_join, {"readings": readings} | join)
     yield Target(

@@ -1,6 +1,8 @@
 """Readings unlike their neighbours, planted: the recipe of docs/unlike.md, a rolling z-score and a rolling median.
 
-Faults are of one sensor: off by a step, by spikes, or stuck. Events are of a whole region, and no faults.
+Faults are of one sensor: off by a step, or by spikes. Events are of a whole region, as large, and no faults. Sizes are
+what a user would call a fault: 5 to 10 degrees where the sensor is good to half a degree, and PM2.5 off by a factor of
+4 to 16. Settings of the recipe were chosen on seeds 7 and 8, which no figure is taken from.
 """
 
 from __future__ import annotations
@@ -26,8 +28,11 @@ if TYPE_CHECKING:
 
 QUERY = """
     own.sensor = usual.sensor
-    AND abs(own.off - usual.off_median) > 4 * greatest(usual.off_p75 - usual.off_p25, {least})
+    AND abs(own.off - usual.off_median) > 4 * greatest(usual.off_p75 - usual.off_p25, own.around / 2, {least})
 """
+
+
+SEEDS = (11, 12, 13, 14, 15)
 
 
 @dataclass(frozen=True)
@@ -56,13 +61,13 @@ def fields(*, quick: bool) -> Iterator[Field]:
     at = motes.drop([5, 15]).to_numpy(float)
     apart = np.sqrt(((at[:, None] - at) ** 2).sum(axis=2))
     near = {s: [int(o) for o in np.argsort(apart[s], kind="stable")[1:6]] for s in range(len(at))}
-    yield Field("intel_lab", values, near, np.exp(-((apart / 15.0) ** 2) / 2), 30.0 * every, "12 hours", 2.0, 10.0)
+    yield Field("intel_lab", values, near, np.exp(-((apart / 15.0) ** 2) / 2), 30.0 * every, "6 hours", 1.0, 5.0)
     air = pd.read_parquet(data_at("beijing_multisite_air/prsa_2013_2017.parquet"))
     wide = np.column_stack([part["PM2.5"].to_numpy(float) for _, part in air.groupby("station")])
     wide = np.log(wide[: 2000 if quick else 8000] + 20.0)  # errors of concentrations go with these
     n = wide.shape[1]
     around = {s: [o for o in range(n) if o != s] for s in range(n)}
-    yield Field("beijing_multisite_air", wide, around, np.ones((n, n)), 3600.0, "6 days", 0.5, 2.5)
+    yield Field("beijing_multisite_air", wide, around, np.ones((n, n)), 3600.0, "6 days", 0.28, np.log(4.0))
 
 
 def planted(field: Field, seed: int) -> tuple[Matrix, Flags]:
@@ -90,9 +95,9 @@ def recipe(field: Field, values: Matrix) -> Flags:
     pairs = pd.DataFrame([(s, o) for s, own in field.near.items() for o in own], columns=["sensor", "neighbour"])
     around = pairs.merge(readings.rename(columns={"sensor": "neighbour"}), on="neighbour")
     stream = ap.Stream(around, key="neighbour", time="time", value=ap.Exact("value"), partition_by="sensor")
-    typical = ap.window_aggregate(stream, {"value": "median"}, window=ap.TimeWindow(0)).to_pandas()
+    typical = ap.window_aggregate(stream, {"value": ["median", "p25", "p75"]}, window=ap.TimeWindow(0)).to_pandas()
     off = readings.merge(typical, on=["sensor", "time"])
-    off["off"] = off["value"] - off["value_median"]
+    off["off"], off["around"] = off["value"] - off["value_median"], off["value_p75"] - off["value_p25"]
     own = ap.Stream(off, key="sensor", time="time", value=ap.Exact("off"), name="own")
     history = ap.Stream(off, key="sensor", time="time", value=ap.Exact("off"), partition_by="sensor")
     usual = ap.window_aggregate(history, {"off": ["median", "p25", "p75"]}, window=field.usual)
@@ -124,7 +129,7 @@ def f_of(found: Flags, faults: Flags) -> float:
 def unlike(*, quick: bool) -> dict[str, float]:
     """The least F of the recipe, and the best that the others reach at any threshold and window."""
     ours, theirs = [], []
-    for field, seed in product(fields(quick=quick), (1, 2) if quick else (1, 2, 3, 4, 5)):
+    for field, seed in product(fields(quick=quick), SEEDS[:2] if quick else SEEDS):
         values, faults = planted(field, seed)
         own = f_of(recipe(field, values), faults)
         length = round(pd.Timedelta(field.usual).total_seconds() / field.step)

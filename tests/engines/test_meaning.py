@@ -113,7 +113,6 @@ EQUAL: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("window_aggregate", {"aggregates": {"x": "sum"}}, {"aggregates": {"x": ["sum"]}}),
     ("sensor_join", {"window": ap.TimeWindow("1 minute")}, {"window": {None: 60}}),
     ("sensor_join", {"window": {"a": 1, "b": 2}}, {"window": {"b": 2, "a": 1}}),
-    ("phenomena", {"horizon": None}, {"horizon": "1 minute"}),
 ]
 
 

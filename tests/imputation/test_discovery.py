@@ -21,7 +21,7 @@ from appulse.imputation.conditions import GAIN, LEAST_PAIRS, PARTS, conditions
 from appulse.imputation.dependencies import from_toml
 from appulse.imputation.discovery import described, discovered
 from appulse.imputation.repository import Repository
-from appulse.imputation.scores import Score, below, crps, mask, scored
+from appulse.imputation.scores import below, crps, mask, scored
 from tests.helpers import naive_imputation as naive
 
 if TYPE_CHECKING:
@@ -217,21 +217,12 @@ def test_the_imputer_that_suits_is_chosen(kind: str) -> None:
     lost[::10, 2] = True
     stream = stream_of(values, lost)
     told = {row[0]["rule"] for row in ap.impute(stream, "auto").frame["filled"].to_pylist() if row}
-    assert told == ({"interpolation"} if kind == "walk" else {"regression"})
+    (mixture,) = told  # "0.43 interpolation + ...", the heaviest first
+    assert mixture.split(" + ")[0].split(" ", 1)[1] == ("interpolation" if kind == "walk" else "regression")
     settings: dict[str, Any] = {"epsilon": 0.5, "probability": 0.5, "window": ap.CountWindow(10)}
     found = ap.self_join(stream, imputer="auto", **settings)
     expected = ap.self_join(ap.impute(stream, "auto"), **settings)
     assert found.num_rows == expected.num_rows > 0
-
-
-def test_of_imputers_as_good_the_narrowest_is_chosen() -> None:
-    auto = ap.AutoImputer()
-    auto.scores = {
-        "best": Score(1.0, 1.0, 0.0, 2.0, 9),
-        "as good": Score(1.015, 1.0, 0.0, 1.5, 9),
-        "narrow": Score(1.03, 1.0, 0.0, 0.1, 9),
-    }
-    assert auto.best() == "as good"
 
 
 def test_streams_that_are_joined_help_to_fill_each_other() -> None:

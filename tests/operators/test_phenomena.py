@@ -287,7 +287,6 @@ def test_a_front_that_moves() -> None:
         min_sensors=2,
         locations=LINE,
         reach=1.2,
-        horizon=10,
     ).to_pylist()
     events = [row for row in result if row["value"] == 30.0]
     assert {row["phenomenon"] for row in events} == {events[0]["phenomenon"]}
@@ -297,8 +296,6 @@ def test_a_front_that_moves() -> None:
     assert centres == sorted(centres)
     last = [row for row in events if row["event"] == "moves"][-1]
     assert last["velocity"][0] == pytest.approx(0.1, rel=0.2)
-    assert last["predicted"][0] == pytest.approx(last["centroid"][0] + 1.0, abs=0.5)
-    assert 0.0 <= last["error"] < 1.0
 
 
 def test_merging_and_splitting_are_told() -> None:
@@ -324,7 +321,7 @@ def test_merging_and_splitting_are_told() -> None:
     ]
 
 
-def test_velocity_and_error_are_those_of_a_straight_line() -> None:
+def test_velocity_is_that_of_a_straight_line() -> None:
     rng = np.random.default_rng(4)
     n = 40
     at = rng.uniform(0, 10, (n, 2))
@@ -332,7 +329,7 @@ def test_velocity_and_error_are_those_of_a_straight_line() -> None:
     rows = [(int(s), t, 5.0) for t in range(12) for s in rng.choice(n, 25, replace=False)]
     table = pa.table(dict(zip(("mote", "ts", "v"), map(list, zip(*rows, strict=True)), strict=True)))
     events = ap.phenomena(
-        ap.Stream(table, key="mote", time="ts", value="v"), strength=1, span=0, locations=where, reach=20.0, horizon=3
+        ap.Stream(table, key="mote", time="ts", value="v"), strength=1, span=0, locations=where, reach=20.0
     ).to_pylist()
     track = []
     for row in events:
@@ -344,16 +341,8 @@ def test_velocity_and_error_are_those_of_a_straight_line() -> None:
         if len(track) < 3:
             continue
         time, *place = np.array(track[-8:]).T
-        residual, predicted = 0.0, []
-        for c in range(2):
-            slope, base = np.polyfit(time, place[c], 1)
-            assert row["velocity"][c] == pytest.approx(slope, abs=1e-9)
-            predicted.append(base + slope * (time[-1] + 3))
-            residual += float(((place[c] - base - slope * time) ** 2).sum())
-        assert row["predicted"] == pytest.approx(predicted)
-        spread = ((time - time.mean()) ** 2).sum()
-        variance = residual / (len(time) - 2) * (1 + 1 / len(time) + (time[-1] + 3 - time.mean()) ** 2 / spread)
-        assert row["error"] == pytest.approx(math.sqrt(variance))
+        slopes = [np.polyfit(time, along, 1)[0] for along in place]
+        assert row["velocity"] == pytest.approx(slopes, abs=1e-9)
 
 
 def test_sensors_without_a_place_are_rejects() -> None:

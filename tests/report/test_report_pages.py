@@ -197,7 +197,7 @@ def test_without_locations_regions_are_outlined_by_their_sensors() -> None:
     data = read(phenomena_page(found, readings, locations)).data
     states = [state for one in data["phenomena"] for state in one["states"]]
     assert states
-    assert all(state[2] and state[3] == state[4] == [] and state[5] is None for state in states)
+    assert all(state[2] and state[3] == state[4] == [] and len(state) == 7 for state in states)
 
 
 def test_values_may_be_names() -> None:

@@ -125,7 +125,6 @@ def phenomena(
     locations: Any = None,
     place: Position | None = None,
     reach: Reach | None = None,
-    horizon: Duration | None = None,
     similar: Similar = "value",
     over: Duration | None = None,
     emit: EmitPhenomena = "events",
@@ -139,7 +138,7 @@ def phenomena(
     ``strength`` times within ``span`` of the tick at hand. A phenomenon is a value and a connected region of at least
     ``min_sensors`` active sensors: neighbours are at most ``reach`` apart, by ``locations``, a frame with the stream's
     key and two columns of coordinates; without these all sensors are neighbours. ``place=ap.Position("lat", "lon")``
-    says that they are degrees: ``reach`` is then metres along the Earth, and centroids, hulls and predictions are
+    says that they are degrees: ``reach`` is then metres along the Earth, and centroids and hulls are
     longitude and latitude, taken in the plane around the middle of all sensors (azimuthal equidistant); ``velocity`` is
     metres a second east and north there. Ticks are the times of readings.
     ``similar`` is as in `sensor_join`, ``over`` by default ``span``.
@@ -152,10 +151,9 @@ def phenomena(
     Columns of events: those of ``partition_by``, ``phenomenon`` (a number, kept while the region changes), ``event``
     ("appears", "moves", "disappears", at the first tick at which that is so), ``time``, ``value`` (the lower end of the
     bin; with ``within`` the mean of the readings when the sensors last changed), ``sensors``, ``centroid``, ``hull``
-    (its corners), ``velocity`` (units of the locations a second, by least squares over the last 8 centroids),
-    ``predicted`` (the centroid ``horizon``, by default ``span``, later) and ``error`` (its standard error); ``merged``,
-    the phenomena that one which disappears goes on in, and ``split``, those that one which appears comes from. A region
-    that joins others takes the number of that with which it shares most sensors, the older of two.
+    (its corners), ``velocity`` (units of the locations a second, by least squares over the last 8 centroids);
+    ``merged``, the phenomena that one which disappears goes on in, and ``split``, those that one which appears comes
+    from. A region that joins others takes the number of that with which it shares most sensors, the older of two.
     ``emit="regions"`` gives all that stand at each tick that changed any of them. Bad rows, among them those of sensors
     without a location, are in `rejects`, or raise `BadInput` with ``on_reject="fail"``.
     Spark frames give a Spark frame (streaming if they are), others a `pyarrow.Table`; on Spark groups are spread, and
@@ -270,7 +268,6 @@ class Phenomena(_OverReadings):
         locations: Any = None,
         place: Position | None = None,
         reach: Reach | None = None,
-        horizon: Duration | None = None,
         similar: Similar = "value",
         over: Duration | None = None,
         emit: EmitPhenomena = "events",

@@ -1,4 +1,4 @@
-"""Which imputer suits a stream: the one that best fills values taken out of it."""
+"""Which imputers suit a stream: those that best fill values taken out of it."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from appulse.imputation.imputer import DependencyImputer, Rules
 from appulse.imputation.in_time import LastValueImputer, SpeedImputer
 from appulse.imputation.interpolation import InterpolationImputer
 from appulse.imputation.marginal import OrMarginal
+from appulse.imputation.mixture import Mixture, weights_of
 from appulse.imputation.regression import RegressionImputer
 from appulse.imputation.repository import Repository
 from appulse.imputation.scores import Score, pooled, scored
@@ -33,24 +34,24 @@ if TYPE_CHECKING:
     Others = Mapping[str, tuple[Floats, Ints]]
 
 _LEAST_ROWS = 16
-_SAME = 1.02  # scores whose ratio is less tell no difference: that of 64 samples is 1/64 above their distribution's
 # Times the best score after so many rounds: further ones are not going to make up for that.
-_HOPELESS = (np.inf, 4.0, 2.0, 1.5)
+_HOPELESS = (np.inf, 2.5, 2.0, 1.7)
 # Shares of the stream that no period is likely to have.
 _SHIFTS = (0.381966, 0.618034, 0.236068, 0.763932)
 
 
 @checked
 class AutoImputer:
-    """Chooses an imputer for each stream: known values are masked, and the imputer that fills them best is taken.
+    """Chooses imputers for each stream: known values are masked, and those that fill them best fill the holes together.
 
     ``repository`` is any frame of complete rows, default the stream's own rows, complete or not. ``sample`` consecutive
     rows of the stream are tested; masked is what rows some way off lack, so that gaps are as they occur. Each round
     learns anew from what is left: an imputer learns from the rows that have what it needs, and copies of masked rows
     are left out of the repository. The score is the mean CRPS in deviations (`Score`); an imputer that is far behind is
-    not tried further. Of those within 2 % of the best the one with the narrowest fills is taken: of two that predict a
-    value equally well, it separates close values better. ``scores`` has
-    them by name after a call, ``dropped`` the imputers that could not be tried, with the reason, and `explain` both.
+    not tried further. The best four, as far as their scores are within 1.5 times the best one, fill each hole together:
+    samples of all, each with a weight that falls with the fourth power of the score. Which one is best by a few
+    masked values is often chance; their mixture is rarely worse than the best of them. ``scores`` and ``weights`` are
+    by name after a call, ``dropped`` has the imputers that could not be tried, and why; `explain` has all of it.
 
     Several holes of a row are filled together. Attributes that are never there are filled with values of the
     repository, or of the stream's other partitions; without any they make rejects. ``rules`` are the dependencies to
@@ -77,6 +78,7 @@ class AutoImputer:
         self.sample, self.rules = sample, rules
         self.spatial = None if locations is None else SpatialImputer(locations)
         self.scores: dict[str, Score] = {}
+        self.weights: dict[str, float] = {}
         self.dropped: dict[str, str] = {}
         self.copies = 0
         self._rules: dict[tuple[tuple[str, ...], str], Rules] = {}
@@ -125,21 +127,25 @@ class AutoImputer:
         if not self.scores:
             told = " ".join(f"{name}: {reason}." for name, reason in self.dropped.items())
             raise BadArgument(f"imputer='auto' found nothing that fills {', '.join(attributes)}. {told}")
+        # A fill that is not finite has no score, and that of a perfect one may be below 0 by rounding.
+        self.weights = weights_of(
+            {n: np.inf if np.isnan(score.crps) else max(0.0, score.crps) for n, score in self.scores.items()}
+        )
         known = self._known(attributes, values, values[:0])
-        imputer = self.candidates(attributes, *known[:2], beside, whole=whole)[self.best()]()
-        return OrMarginal(imputer, known[2], self.report())
+        makers = self.candidates(attributes, *known[:2], beside, whole=whole)
+        parts = {name: makers[name]() for name in self.weights}
+        chosen: Imputer = parts[self.best()] if len(parts) == 1 else Mixture(parts, self.weights)
+        return OrMarginal(chosen, known[2], self.report())
 
     def best(self) -> str:
-        """The name of the one that was chosen last."""
-        # A fill that is not finite has no score, and that of a perfect one may be below 0 by rounding.
-        scores = {name: max(0.0, min(np.inf, score.crps)) for name, score in self.scores.items()}
-        close = [name for name, score in scores.items() if score <= _SAME * min(scores.values())]
-        return min(close, key=lambda name: self.scores[name].spread)
+        """The name of the one with the greatest weight among those chosen last."""
+        return max(self.weights, key=lambda name: self.weights[name])
 
     def report(self) -> str:
-        """Which one was chosen last, the scores of all, and which could not be tried."""
+        """Which ones were chosen last, the scores of all, and which could not be tried."""
         order = sorted(self.scores, key=lambda name: self.scores[name].crps)
-        told = [f"{self.best()}, by CRPS in deviations: " + ", ".join(f"{n} {self.scores[n].crps:.3f}" for n in order)]
+        chosen = " + ".join(f"{weight:.2f} {name}" for name, weight in self.weights.items())
+        told = [f"{chosen}, by CRPS in deviations: " + ", ".join(f"{n} {self.scores[n].crps:.3f}" for n in order)]
         told += [f"{name} was not tried: {reason}" for name, reason in self.dropped.items()]
         if self.copies:
             told.append(f"{self.copies:,} rows of the repository are the stream's own and were left out of the scores")

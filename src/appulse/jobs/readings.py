@@ -78,7 +78,6 @@ class PhenomenaTable(SensorsTable):
     locations: LocationsTable | None = None
     place: PositionTable | None = None
     reach: Annotated[Number, Field(ge=0)] | None = None
-    horizon: Duration | None = None
     emit: Literal["events", "regions"] = "events"
 
     @model_validator(mode="after")
@@ -93,7 +92,7 @@ class PhenomenaTable(SensorsTable):
     def settings(self, locations: Any) -> dict[str, Any]:
         """The keyword arguments of a call, with the frame of locations."""
         place = None if self.place is None else self.place.build()
-        names = ("strength", "span", "min_sensors", "reach", "horizon", "emit")
+        names = ("strength", "span", "min_sensors", "reach", "emit")
         return {
             **self.shared(),
             **{name: getattr(self, name) for name in names},

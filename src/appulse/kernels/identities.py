@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import numpy as np
 
 from appulse.kernels.jit import exact_kernel
-from appulse.kernels.tracks import TRACK, motion, spread
+from appulse.kernels.tracks import TRACK, motion
 
 if TYPE_CHECKING:
     from appulse.kernels.arrays import Floats, Ints, Whole
@@ -53,8 +53,6 @@ class Events(NamedTuple):
     others: Ints
     centroid: Floats  # (n, d)
     velocity: Floats  # (n, d), NaN where there is none
-    predicted: Floats  # (n, d)
-    error: Floats
 
 
 class Place(NamedTuple):
@@ -67,12 +65,11 @@ class Place(NamedTuple):
 
 
 class Criteria(NamedTuple):
-    """What makes a phenomenon, and how far ahead its motion is predicted."""
+    """What makes a phenomenon."""
 
     strength: Whole  # readings in the span that make a sensor count
     span: Whole
     least: Whole  # sensors
-    horizon: Whole
 
 
 class Lineage(NamedTuple):
@@ -174,7 +171,7 @@ def give_up(field: Known, slot: Whole, key: Whole, events: Events) -> None:
     """The rest of the event that a phenomenon disappears, and its slot to be used again."""
     last = (field.phenomena[slot, POINTS] - 1) % TRACK
     events.centroid[events.counts[EVENTS]] = field.track[slot, last, 1:]
-    close(field, key, slot, DISAPPEARS, 0, events)
+    close(field, key, slot, DISAPPEARS, events)
     field.free[field.counts[FREE]] = slot
     field.counts[FREE] += 1
 
@@ -199,12 +196,11 @@ def tell_others(field: Known, lineage: Lineage, one: Whole, events: Events, spli
 
 
 @exact_kernel
-def close(field: Known, key: Whole, slot: Whole, kind: Whole, horizon: Whole, events: Events) -> None:
+def close(field: Known, key: Whole, slot: Whole, kind: Whole, events: Events) -> None:
     """The rest of an event, whose members, others and centroid are there; ``key`` is its value."""
     e = events.counts[EVENTS]
     events.time[e], events.key[e] = field.counts[NOW], key
     events.number[e], events.kind[e] = field.phenomena[slot, NUMBER], kind
-    motion(field.track[slot], field.phenomena[slot, POINTS], horizon, events.velocity[e], events.predicted[e])
-    events.error[e] = spread(field.track[slot], field.phenomena[slot, POINTS], horizon)
+    motion(field.track[slot], field.phenomena[slot, POINTS], events.velocity[e])
     events.counts[EVENTS] = e + 1
     events.first[e + 1], events.first_other[e + 1] = events.counts[MEMBERS], events.counts[OTHERS]

@@ -216,7 +216,7 @@ def observe(
     counts = field.counts
     while True:
         while counts[DONE] < counts[PENDING]:
-            if not _told(field, place, field.pending[counts[DONE]], criteria.least, criteria.horizon, events):
+            if not _told(field, place, field.pending[counts[DONE]], criteria.least, events):
                 return begin
             counts[DONE] += 1
         if begin == len(readings.time):
@@ -229,7 +229,7 @@ def observe(
 
 
 @exact_kernel
-def _told(field: Field, place: Place, value: Whole, least: Whole, horizon: Whole, events: Events) -> bool:
+def _told(field: Field, place: Place, value: Whole, least: Whole, events: Events) -> bool:
     """Report what became of one value's phenomena at the tick at hand; False without room."""
     cells = _listed(field, value)
     if (
@@ -247,7 +247,7 @@ def _told(field: Field, place: Place, value: Whole, least: Whole, horizon: Whole
     pairs, shared = _shared(field, active, part, old, many)
     slots = inherited(field, pairs, shared, old, many)
     lineage = Lineage(old, slots, pairs, shared)
-    _tell_events(field, place, value, cells, Parts(active, part), lineage, horizon, events)
+    _tell_events(field, place, value, cells, Parts(active, part), lineage, events)
     _settle(field, value, cells, active, part, slots)
     return True
 
@@ -343,7 +343,6 @@ def _tell_events(
     cells: Ints,
     parts: Parts,
     lineage: Lineage,
-    horizon: Whole,
     events: Events,
 ) -> None:
     """Events in the order of phenomena's numbers."""
@@ -355,7 +354,7 @@ def _tell_events(
             field.phenomena[field.cells[cell, SLOT], SIZE] += 1
     for one in by_number(field, lineage.old, lineage.slots):
         if one < many:
-            _tell_part(field, place, value, parts, one, lineage, horizon, events)
+            _tell_part(field, place, value, parts, one, lineage, events)
         else:
             _tell_gone(field, place, value, cells, one - many, lineage, events)
 
@@ -368,7 +367,6 @@ def _tell_part(
     parts: Parts,
     p: Whole,
     lineage: Lineage,
-    horizon: Whole,
     events: Events,
 ) -> None:
     """A part that appears, or moves if its cells are others than they were."""
@@ -391,7 +389,7 @@ def _tell_part(
     if fresh:
         tell_others(field, lineage, p, events, split=True)
     move_on(field, place, slot, low, events)
-    close(field, field.values[value, KEY], slot, APPEARS if fresh else MOVES, horizon, events)
+    close(field, field.values[value, KEY], slot, APPEARS if fresh else MOVES, events)
 
 
 @exact_kernel

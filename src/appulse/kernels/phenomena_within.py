@@ -93,7 +93,7 @@ def observe_within(
     time, sensor, value = readings
     while True:
         if field.counts[PENDING]:
-            if not _settled(field, place, order, criteria.least, criteria.horizon, reach, events):
+            if not _settled(field, place, order, criteria.least, reach, events):
                 return begin
             field.counts[PENDING] = 0
         if begin == len(time):
@@ -105,9 +105,7 @@ def observe_within(
 
 
 @exact_kernel
-def _settled(
-    field: Chained, place: Place, order: Ints, least: Whole, horizon: Whole, reach: float, events: Events
-) -> bool:
+def _settled(field: Chained, place: Place, order: Ints, least: Whole, reach: float, events: Events) -> bool:
     """Find all regions anew and report what became of them; False without room, having changed nothing."""
     chains, owner = _in_order(field, order)
     part = _parts(field, place, chains, owner, reach)
@@ -139,7 +137,7 @@ def _settled(
                 tell_others(field, Lineage(old, slots, pairs[some], shared[some]), one, events, split=True)
             move_on(field, place, slots[one], low, events)
             field.told[slots[one]] = mean[one]
-            close(field, _bits(mean[one]), slots[one], MOVES if stays else APPEARS, horizon, events)
+            close(field, _bits(mean[one]), slots[one], MOVES if stays else APPEARS, events)
         else:
             i = one - len(slots)
             _tell_members(old_members[old_first[i] : old_first[i + 1]], events)

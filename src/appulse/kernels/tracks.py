@@ -1,4 +1,4 @@
-"""Tracks of phenomena: how fast their centroids move, where they will be, and how far that may be off; their hulls."""
+"""Tracks of phenomena: how fast their centroids move; their hulls."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from appulse.kernels.jit import exact_kernel
 if TYPE_CHECKING:
     from appulse.kernels.arrays import Floats, Ints, Whole
 
-#: Points of a track that velocity and prediction go by.
+#: Points of a track that the velocity goes by.
 TRACK = 8
 
 
 @exact_kernel
-def _moments(track: Floats, points: Whole) -> tuple[Whole, float, float]:
-    """How many points there are, their mean time before the last in seconds, and the sum of squares around it."""
+def motion(track: Floats, points: Whole, velocity: Floats) -> None:
+    """Least squares of a straight track: its velocity a second, NaN below two points."""
     n = min(points, TRACK)
     last = track[(points - 1) % TRACK, 0]
     mean = 0.0
@@ -27,17 +27,9 @@ def _moments(track: Floats, points: Whole) -> tuple[Whole, float, float]:
     squares = 0.0
     for k in range(n):
         squares += ((track[k, 0] - last) * 1e-6 - mean) ** 2
-    return n, mean, squares
-
-
-@exact_kernel
-def motion(track: Floats, points: Whole, horizon: Whole, velocity: Floats, predicted: Floats) -> None:
-    """Least squares of a straight track: its velocity a second, and where it is ``horizon`` after the last point."""
-    n, mean, squares = _moments(track, points)
-    last = track[(points - 1) % TRACK, 0]
     for c in range(len(velocity)):
         if n < 2:
-            velocity[c] = predicted[c] = np.nan
+            velocity[c] = np.nan
             continue
         centre, slope = 0.0, 0.0
         for k in range(n):
@@ -46,30 +38,6 @@ def motion(track: Floats, points: Whole, horizon: Whole, velocity: Floats, predi
         for k in range(n):
             slope += ((track[k, 0] - last) * 1e-6 - mean) * (track[k, 1 + c] - centre)
         velocity[c] = slope / squares
-        predicted[c] = centre + velocity[c] * (horizon * 1e-6 - mean)
-
-
-@exact_kernel
-def spread(track: Floats, points: Whole, horizon: Whole) -> float:
-    """The standard error of that prediction, over all dimensions; NaN below three points."""
-    n, mean, squares = _moments(track, points)
-    if n < 3:
-        return np.nan
-    d = track.shape[1] - 1
-    last = track[(points - 1) % TRACK, 0]
-    residual = 0.0
-    for c in range(d):
-        centre, slope = 0.0, 0.0
-        for k in range(n):
-            centre += track[k, 1 + c]
-        centre /= n
-        for k in range(n):
-            slope += ((track[k, 0] - last) * 1e-6 - mean) * (track[k, 1 + c] - centre)
-        slope /= squares
-        for k in range(n):
-            residual += (track[k, 1 + c] - centre - slope * ((track[k, 0] - last) * 1e-6 - mean)) ** 2
-    ahead = horizon * 1e-6 - mean
-    return float(np.sqrt(residual / (n - 2) * (1.0 + 1.0 / n + ahead * ahead / squares)))
 
 
 @exact_kernel

@@ -1,8 +1,8 @@
 """What phenomena are good for: telling what is going on, where to look, what to leave out, what to ask.
 
 Everything here goes by the events of `phenomena`, of one group, in this process: pyarrow, pandas or Polars. Ali et al.
-2005 name the uses: a description of the field, guided acquisition, compression, prediction (columns of the events
-themselves), and queries asked only where a phenomenon is.
+2005 name the uses: a description of the field, guided acquisition, compression, prediction (by the velocity of events),
+and queries asked only where a phenomenon is.
 
 >>> rows = {"mote": [1, 2, 1, 2, 3], "t": [0, 1, 2, 3, 4], "celsius": [20.1, 20.3, 20.2, 20.4, 27.0]}
 >>> stream = ap.Stream(pa.table(rows), key="mote", time="t", value="celsius")

@@ -21,7 +21,7 @@ from appulse.kernels.identities import (
     Place,
 )
 from appulse.kernels.tangent import leads
-from appulse.kernels.tracks import TRACK, motion, spread
+from appulse.kernels.tracks import TRACK, motion
 from appulse.model.meaning import digest_of
 from appulse.model.positions import degrees_of
 from appulse.model.readings import Readings
@@ -81,7 +81,6 @@ class PhenomenaPlan:
     strength: int
     span: int
     least: int
-    horizon: int
     binned: bool  # keys are those of bins, in the order of these
     width: float
     value_type: pa.DataType  # of what regions hold
@@ -93,7 +92,7 @@ class PhenomenaPlan:
     @property
     def criteria(self) -> Criteria:
         """As kernels take them."""
-        return Criteria(self.strength, self.span, self.least, self.horizon)
+        return Criteria(self.strength, self.span, self.least)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +115,6 @@ class PhenomenonEvents:
     other: NDArray[np.int64]
     centroid: NDArray[np.float64]
     velocity: NDArray[np.float64]
-    predicted: NDArray[np.float64]
-    error: NDArray[np.float64]
 
     def __len__(self) -> int:
         return len(self.time)
@@ -130,8 +127,7 @@ class Region:
     number: int
     key: int
     sensors: NDArray[np.int64]
-    places: NDArray[np.float64]  # (3, d): centroid, velocity, prediction
-    error: float
+    places: NDArray[np.float64]  # (2, d): centroid, velocity
 
     @staticmethod
     def of(happened: PhenomenonEvents, e: int) -> Region:
@@ -139,19 +135,17 @@ class Region:
             int(happened.number[e]),
             int(happened.key[e]),
             happened.sensor[happened.first[e] : happened.first[e + 1]],
-            np.stack([happened.centroid[e], happened.velocity[e], happened.predicted[e]]),
-            float(happened.error[e]),
+            np.stack([happened.centroid[e], happened.velocity[e]]),
         )
 
     @staticmethod
-    def last_told(known: Known, slot: int, key: int, sensors: Ints, horizon: int) -> Region:
+    def last_told(known: Known, slot: int, key: int, sensors: Ints) -> Region:
         """What was last told of a phenomenon, from its track."""
         track, points = known.track[slot], int(known.phenomena[slot, POINTS])
-        places = np.empty((3, track.shape[1] - 1))
+        places = np.empty((2, track.shape[1] - 1))
         places[0] = track[(points - 1) % TRACK, 1:]
-        motion(track, points, horizon, places[1], places[2])
-        error = float(spread(track, points, horizon))
-        return Region(int(known.phenomena[slot, NUMBER]), key, sensors, places, error)
+        motion(track, points, places[1])
+        return Region(int(known.phenomena[slot, NUMBER]), key, sensors, places)
 
 
 @dataclass
@@ -200,7 +194,7 @@ class OpenRegions:
 
 def _of_regions(rows: Sequence[tuple[int, Region]], happened: PhenomenonEvents) -> PhenomenonEvents:
     n, d = len(rows), happened.centroid.shape[1]
-    places = np.stack([region.places for _, region in rows]) if rows else np.empty((0, 3, d))
+    places = np.stack([region.places for _, region in rows]) if rows else np.empty((0, 2, d))
     none = np.empty(0, np.int64)
     return replace(
         happened,
@@ -214,8 +208,6 @@ def _of_regions(rows: Sequence[tuple[int, Region]], happened: PhenomenonEvents) 
         other=none,
         centroid=places[:, 0],
         velocity=places[:, 1],
-        predicted=places[:, 2],
-        error=np.array([region.error for _, region in rows]),
     )
 
 
@@ -297,8 +289,6 @@ def happened_of(events: Events, group: bytes, sensors: Names, labels: LabelNumbe
         events.others[:others],
         events.centroid[:n],
         events.velocity[:n],
-        events.predicted[:n],
-        events.error[:n],
     )
 
 
@@ -335,7 +325,7 @@ def as_bytes(arrays: dict[str, NDArray[Any]], name: str) -> list[bytes]:
 def room_for(room: int, d: int) -> Events:
     """No events yet, and room for some."""
     whole = [np.empty(room, np.int64) for _ in range(8)]
-    wide = [np.empty((room, d)) for _ in range(3)]
+    wide = [np.empty((room, d)) for _ in range(2)]
     whole[4][0] = whole[6][0] = 0
     return Events(
         np.zeros(3, np.int64),
@@ -349,6 +339,4 @@ def room_for(room: int, d: int) -> Events:
         whole[7],
         wide[0],
         wide[1],
-        wide[2],
-        np.empty(room),
     )

@@ -177,7 +177,7 @@ class Phenomena(Observer):
                 if self.plan.regions:
                     mine = np.sort(sensor_numbers[member : member + size])
                     mine = mine[np.argsort(self._known_place().rank[mine], kind="stable")]
-                    self._standing.put(number, Region.last_told(known, k, key, mine, self.plan.horizon))
+                    self._standing.put(number, Region.last_told(known, k, key, mine))
                 known.counts[SLOTS] += 1
                 slot, member, point = slot + 1, member + size, point + width
 

@@ -143,7 +143,7 @@ class PhenomenaWithin(Observer):
             mine = np.unique(sensors[place == slot])
             mine = mine[np.argsort(rank[mine], kind="stable")]
             key = int(known.told[slot : slot + 1].view(np.int64)[0])
-            self._standing.put(number, Region.last_told(known, slot, key, mine, self.plan.horizon))
+            self._standing.put(number, Region.last_told(known, slot, key, mine))
 
     def _chains(self, known: Chained, slots: Ints) -> list[tuple[int, bytes, tuple[float, float]]]:
         """The chains of what stands, by sensor and value: which phenomenon of these, sensor, ends."""

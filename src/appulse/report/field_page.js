@@ -104,17 +104,6 @@
     event.target.firstElementChild.textContent = `${data.sensors[i]}: ${value === null ? "no reading" : text(value)}`;
   }
 
-  function drawArrow(one, from, to, error, parent) {
-    const length = Math.hypot(to[0] - from[0], to[1] - from[1]);
-    if (error) make("circle", { class: "error", cx: to[0], cy: to[1], r: each * error, stroke: ink(one) }, parent);
-    if (length < 5) return;
-    const [ux, uy] = [(to[0] - from[0]) / length, (to[1] - from[1]) / length];
-    const tip = (back, side) => [to[0] - back * ux - side * uy, to[1] - back * uy + side * ux];
-    const look = error === null ? "arrow guess" : "arrow";
-    make("path", { class: look, stroke: ink(one), d: line([from, tip(6, 0)]) }, parent);
-    make("path", { fill: ink(one), d: `${line([to, tip(9, 5), tip(9, -5)])}Z` }, parent);
-  }
-
   // A name above its region, moved down for as long as it would stand on another.
   function drawName(said, x, y, fill) {
     const drawn = make("text", { class: "name", x, y, "text-anchor": "middle" }, $("names"), said);
@@ -131,7 +120,7 @@
     }
   }
 
-  function drawRegion(one, [, , sensors, centroid, hull, predicted, error]) {
+  function drawRegion(one, [, , sensors, centroid, hull]) {
     const regions = $("regions"), dash = DASHES[one.dash % DASHES.length];
     const spot = (i) => ["cx", "cy"].map((name) => +circles[i].getAttribute(name));
     const corners = hull.length ? hull.map(at) : sensors.map(spot);
@@ -140,7 +129,6 @@
     const shape = { class: "hull", stroke: ink(one), fill: ink(one), "stroke-dasharray": dash, d: `${line(around)}Z` };
     const drawn = make("path", shape, regions);
     make("title", {}, drawn, `${one.name}: ${one.value}, ${sensors.length} sensors`);
-    if (centroid.length && predicted) drawArrow(one, at(centroid), at(predicted), error, regions);
     if (centroid.length) {
       const [cx, cy] = at(centroid);
       make("circle", { cx, cy, r: 3, fill: ink(one) }, regions);
@@ -166,7 +154,7 @@
       const row = make("tr", {}, body), first = make("th", { scope: "row" }, row);
       make("span", { class: "swatch", style: `color:${ink(one)}` }, first);
       first.append(one.name);
-      for (const cell of [one.value, its[2].length, its[7], its[8]]) make("td", {}, row, cell);
+      for (const cell of [one.value, its[2].length, its[5], its[6]]) make("td", {}, row, cell);
     }
     box.replaceChildren(table);
   }

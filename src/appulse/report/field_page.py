@@ -187,14 +187,7 @@ def _legend(clip: Film, said: str) -> str:
     sizes = ((86_400, "days"), (3_600, "h"), (60, "min"), (1, "s"))
     size, name = next((pair for pair in sizes if hold >= 2 * pair[0]), (1, "s"))
     text = f"{hold / size:.3g} {name}"
-    predicted = any(event.row["predicted"] is not None for one in clip.phenomena for event in one.events)
-    arrow = (
-        '<span><svg class="key" viewBox="0 0 34 12" aria-hidden="true"><path d="M2 6H26" stroke="currentColor" '
-        'stroke-width="2.4"/><path d="M24 1l9 5l-9 5z" fill="currentColor"/></svg> from the centroid to where it is '
-        "expected later; dots around: its standard error; dashed: not known</span>"
-    )
     return (
         f'<div class="legend"><span>{escape(said)}</span><span id="ramp"></span><span>hollow, dashed: no reading for '
-        f"{text}</span><span>outline: the sensors of a phenomenon; line: the track of its centroid</span>"
-        f"{arrow if predicted else ''}</div>"
+        f"{text}</span><span>outline: the sensors of a phenomenon; line: the track of its centroid</span></div>"
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from appulse.report.chart import LEFT, RIGHT, WIDTH, Clock, Scale
-from appulse.report.page import plain, rounded
+from appulse.report.page import rounded
 from appulse.report.phenomena import COLOURS, Phenomenon
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def film_data(clip: Film) -> dict[str, Any]:
 def _phenomenon(clip: Film, one: Phenomenon, place: dict[str, int]) -> dict[str, Any]:
     """A phenomenon and its states.
 
-    A state is: frames from and until, places of sensors, centroid, hull, prediction, its error, speed, speed by axis.
+    A state is: frames from and until, places of sensors, centroid, hull, speed, speed by axis.
     """
     ends = [event.time for event in one.events[1:]]
     states = []
@@ -104,7 +104,6 @@ def _phenomenon(clip: Film, one: Phenomenon, place: dict[str, int]) -> dict[str,
             continue
         row = event.row
         sensors = [place[str(name)] for name in row["sensors"] or () if str(name) in place]
-        predicted = rounded(row["predicted"]) if row["predicted"] is not None else None
         states.append(
             [
                 clip.frame(event.time),
@@ -112,8 +111,6 @@ def _phenomenon(clip: Film, one: Phenomenon, place: dict[str, int]) -> dict[str,
                 sensors,
                 rounded(row["centroid"] or (), 5),
                 [rounded(corner, 5) for corner in row["hull"] or ()],
-                predicted,
-                plain(row["error"]),
                 *_speed(clip, row["velocity"]),
             ]
         )

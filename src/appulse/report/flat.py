@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["flattened"]
 
 _METRES = 1000.0  # of a kilometre
-_PLACES = ("centroid", "hull", "predicted")
+_PLACES = ("centroid", "hull")
 
 
 def flattened(events: pa.Table, locations: pa.Table, place: Position) -> tuple[pa.Table, pa.Table]:
@@ -50,9 +50,6 @@ def flattened(events: pa.Table, locations: pa.Table, place: Position) -> tuple[p
         if name in events.column_names:
             at = events.column_names.index(name)
             events = events.set_column(at, name, _changed(chunk(events[name]), change))
-    if "error" in events.column_names:
-        at = events.column_names.index("error")
-        events = events.set_column(at, "error", pc.divide(events["error"], _METRES))
     return events, locations.drop_columns([place.lat, place.lon])
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Happening", "Phenomenon", "coloured", "lanes", "largest", "phenomena_of", "thinned"]
 
-NEEDED = ("phenomenon", "time", "value", "sensors", "centroid", "hull", "velocity", "predicted", "error")
+NEEDED = ("phenomenon", "time", "value", "sensors", "centroid", "hull", "velocity")
 COLOURS = 5  # of the page's style; more at once are told apart by their dashes
 
 

@@ -79,8 +79,6 @@ class PhenomenaCall(ReadingsCall):
                 ("centroid", _POINT),
                 ("hull", pa.list_(_POINT)),
                 ("velocity", _POINT),
-                ("predicted", _POINT),
-                ("error", pa.float64()),
                 *others,
             ]
         )
@@ -105,7 +103,7 @@ class PhenomenaCall(ReadingsCall):
             "min_sensors": plan.least,
             "locations": None if plan.sites is None else plan.sites.meaning(),
             "reach": None if self.reach is None else real(self.reach),
-            "horizon": seconds(plan.horizon),
+            "horizon": seconds(plan.span),  # of a prediction there was: checkpoints made with it go on
             "emit": self.emit,
             "types": types_of_readings(self.encoding, self.partitions),
         }
@@ -122,7 +120,6 @@ class PhenomenaSettings(ReadingsSettings):
     locations: pa.Table | None = None
     place: Position | None = None
     reach: float | None = None
-    horizon: Any = None
     emit: str = "events"
 
 
@@ -151,7 +148,6 @@ def resolve_phenomena(readings: Stream, schema: pa.Schema, settings: PhenomenaSe
         strength=settings.strength,
         span=reached,
         least=settings.min_sensors,
-        horizon=reached if settings.horizon is None else duration(settings.horizon, "horizon"),
         binned=settings.resolution is not None if by is None else by.binned and near is None,
         width=width or 1.0,
         within=near,
@@ -222,10 +218,10 @@ def _values(found: PhenomenonEvents, call: PhenomenaCall) -> pa.Array:
 
 
 def _places(found: PhenomenonEvents, call: PhenomenaCall) -> Iterator[pa.Array]:
-    """Centroid, hull, velocity, prediction and its error; null without locations."""
+    """Centroid, hull and velocity; null without locations."""
     n, sites = len(found), call.plan.sites
     if sites is None:
-        for name in ("centroid", "hull", "velocity", "predicted", "error"):
+        for name in ("centroid", "hull", "velocity"):
             yield pa.nulls(n, call.answer_schema.field(name).type)
         return
     at = np.concatenate([np.zeros((1, sites.at.shape[1])), sites.at])
@@ -234,8 +230,6 @@ def _places(found: PhenomenonEvents, call: PhenomenaCall) -> Iterator[pa.Array]:
     yield _points(sites.on_map(found.centroid))
     yield _lists(first, _points(sites.on_map(at[corners[: first[-1]]])))
     yield _points(found.velocity)
-    yield _points(sites.on_map(found.predicted))
-    yield pa.array(found.error, mask=np.isnan(found.error))
 
 
 def _points(points: NDArray[np.float64]) -> pa.Array:
