@@ -205,6 +205,23 @@ def test_inverse_distances_weigh_as_by_hand() -> None:
     assert filled.rows[-4:, 1] == pytest.approx([between + (2.0 - between)] * 4)
 
 
+def test_errors_of_the_holes_of_a_row_are_those_of_one_row() -> None:
+    """Two stations rise together, and the third, by which they are filled, does not: their samples keep together."""
+    chance = np.random.default_rng(8)
+    n = 300
+    together = chance.normal(size=n)
+    values = np.column_stack([together, together + 0.01 * chance.normal(size=n), 0.1 * chance.normal(size=n)])
+    lost = np.zeros(values.shape, bool)
+    lost[::6, :2] = True
+    imputer = ap.SpatialImputer({"a": (0.0, 0.0), "b": (1.0, 0.0), "c": (2.0, 1.0)})
+    filled = ap.impute(stream_of(values, lost), imputer).frame
+    points = np.concatenate([np.array(filled["imputed"][row].as_py()) for row in range(0, n, 6)])
+    assert len(points) == 16 * n // 6
+    assert np.corrcoef(points[:, 0], points[:, 1])[0, 1] > 0.99
+    made = values[~lost.any(axis=1)]
+    assert set(np.round(points[:, 0] - points[:, 2], 9)) <= set(np.round(made[:, 0] - made[:, 2], 9))
+
+
 def test_auto_says_where_nothing_fills() -> None:
     values = np.full((4, 1), np.nan)
     with pytest.raises(ap.BadArgument, match="No imputer has been chosen"):

@@ -16,6 +16,8 @@ from appulse.model.filled import Fill
 from appulse.model.meaning import real, without_defaults
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from appulse.imputation.repository import Floats, Ints
     from appulse.model.filled import Filled
     from appulse.model.meaning import Meaning
@@ -34,9 +36,10 @@ class SpatialImputer:
 
     ``locations`` maps attributes to coordinates in a plane, in any unit: the stations whose readings they are. Weights
     are 1 / distance to the power of ``power``; stations at no distance leave nothing to the others. The errors are
-    those that this makes at values which are there, of the same attribute, where it predicted much the same: ``k``
-    quantiles of the ``3 * k`` nearest. All holes of a row are filled together. An attribute that is hardly ever there
-    makes a reject. It needs whole frames.
+    those that this makes without the attributes of the holes, in rows that have these, where it predicted much the
+    same: ``k`` of the ``3 * k`` nearest, evenly. All holes of a row are filled together, with errors made in one row;
+    where hardly any row has all of them, independently. An attribute that is hardly ever there makes a reject. It
+    needs whole frames.
 
     >>> a = [float(i) for i in range(30)]
     >>> rows = pa.table({"id": range(30), "t": range(30), "a": a, "b": [x + 1 for x in a[:-1]] + [None]})
@@ -91,34 +94,52 @@ class _Between:
 
     def __call__(self, values: Floats, _time: Ints, _group: Ints, wanted: Wanted) -> Filled:
         there = ~np.isnan(values)
-        total = there @ self.weights.T
-        with np.errstate(invalid="ignore", divide="ignore"):
-            between = np.where(there, values, 0.0) @ self.weights.T / total
-        between = np.where(total > 0.0, between, np.nan)
-        samples = np.full((*values.shape, self.k), np.nan)
-        for column in range(values.shape[1]):
-            lacks = np.flatnonzero(~there[:, column] & ~np.isnan(between[:, column]))
-            known = np.flatnonzero(there[:, column] & ~np.isnan(between[:, column]))
-            if len(lacks) and len(known) >= _LEAST:
-                errors = self._errors(between[known, column], (values - between)[known, column], between[lacks, column])
-                samples[lacks, column] = between[lacks, column][:, None] + errors
 
         def choices(holed: Floats, holes: Ints, rows: Ints) -> list[Choices]:
             n, k = len(holed), self.k
-            # Errors of attributes are independent of each other: each goes by an order of its own.
-            orders = [np.random.default_rng(hole).permutation(k) for hole in holes.tolist()]
-            parts = [samples[rows, hole][:, order] for hole, order in zip(holes, orders, strict=True)]
-            table = np.stack(parts, axis=2).reshape(-1, len(holes))
+            between = self._means(values, there, holes)
+            known = np.flatnonzero(there[:, holes].all(axis=1) & ~np.isnan(between).any(axis=1))
+            if len(known) < _LEAST:
+                return [self._apart(values, between, rows, holes)]
+            errors = self._errors(between[known], (values[:, holes] - between)[known], between[rows])
+            table = (between[rows][:, None] + errors).reshape(-1, len(holes))
             begin, count = np.arange(n) * k, np.full(n, k)
             return [Choices(holes, begin, count, table, np.full(n * k, 1.0 / k), np.zeros(n, np.int64))]
 
         return expanded(values, choices, wanted=wanted)
 
+    def _means(self, values: Floats, there: NDArray[np.bool_], holes: Ints) -> Floats:
+        """What the others say of some attributes in every row, (n, holes), as if all of these were missing."""
+        weights = self.weights[holes].copy()
+        weights[:, holes] = 0.0
+        total = there @ weights.T
+        with np.errstate(invalid="ignore", divide="ignore"):
+            between = np.where(there, values, 0.0) @ weights.T / total
+        return np.where(total > 0.0, between, np.nan)
+
+    def _apart(self, values: Floats, between: Floats, rows: Ints, holes: Ints) -> Choices:
+        """Errors of each attribute by itself, where hardly any rows have all of them: independent of each other."""
+        n, k = len(rows), self.k
+        table = np.full((n, k, len(holes)), np.nan)
+        for i, hole in enumerate(holes.tolist()):
+            known = np.flatnonzero(~np.isnan(values[:, hole] + between[:, i]))
+            if len(known) >= _LEAST:
+                own = between[:, i : i + 1]
+                errors = self._errors(own[known], values[known, hole][:, None] - own[known], own[rows])[:, :, 0]
+                order = np.random.default_rng(hole).permutation(k)
+                table[:, :, i] = own[rows] + errors[:, order]
+        begin, count = np.arange(n) * k, np.full(n, k)
+        flat = table.reshape(-1, len(holes))
+        return Choices(holes, begin, count, flat, np.full(n * k, 1.0 / k), np.zeros(n, np.int64))
+
     def _errors(self, predicted: Floats, errors: Floats, asked: Floats) -> Floats:
-        """Quantiles of the errors made where much the same was predicted, (n, k)."""
-        order = np.argsort(predicted, kind="stable")
+        """Errors (n, k, attributes) made in one row each, where much the same was predicted: evenly by the first."""
+        level = predicted.mean(axis=1)
+        order = np.argsort(level, kind="stable")
         n, near = len(order), min(3 * self.k, len(order))
-        begin = np.clip(np.searchsorted(predicted[order], asked) - near // 2, 0, n - near)
-        found = np.sort(errors[order][begin[:, None] + np.arange(near)], axis=1)
-        kept: Floats = found[:, (2 * np.arange(self.k) + 1) * near // (2 * self.k)]
-        return kept
+        begin = np.clip(np.searchsorted(level[order], asked.mean(axis=1)) - near // 2, 0, n - near)
+        found = errors[order][begin[:, None] + np.arange(near)]
+        evenly = np.argsort(found[:, :, 0], axis=1, kind="stable")[
+            :, (2 * np.arange(self.k) + 1) * near // (2 * self.k)
+        ]
+        return np.take_along_axis(found, evenly[:, :, None], axis=1)
