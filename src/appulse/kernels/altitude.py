@@ -19,7 +19,7 @@ import numpy as np
 from appulse.kernels.gaussian import Gaussians, ball_probability, interval, phi
 from appulse.kernels.geodesic import Earth, Near, geodesic, widened
 from appulse.kernels.jit import kernel
-from appulse.kernels.quadrature import COARSE, FINE, NODES
+from appulse.kernels.quadrature import integral
 
 if TYPE_CHECKING:
     from appulse.kernels.arrays import Floats, RowPairs
@@ -30,7 +30,6 @@ _TAIL = 9.0
 _ERROR = 1e-8
 # Rims sharper than that may lie between all nodes.
 _SHARP = 0.25
-_MOST_PARTS = 64
 
 
 @kernel
@@ -44,20 +43,11 @@ def _disc(distance: float, deviation: float, radius: float) -> float:
 
 
 @kernel
-def _part(
-    low: float, high: float, distance: float, flat: float, rise: float, steep: float, epsilon: float
-) -> tuple[float, float]:
-    """The integral from ``low`` to ``high``, by two rules."""
-    middle, half = 0.5 * (low + high), 0.5 * (high - low)
-    fine, coarse = 0.0, 0.0
-    for i in range(NODES.shape[0]):
-        v = middle + half * NODES[i]
-        z = (v - rise) / steep
-        value = math.exp(-0.5 * z * z) * _disc(distance, flat, math.sqrt(max(0.0, (epsilon - v) * (epsilon + v))))
-        fine += FINE[i] * value
-        coarse += COARSE[i] * value
-    scale = half / (steep * math.sqrt(2.0 * math.pi))
-    return fine * scale, coarse * scale
+def _slice(v: float, given: tuple[float, float, float, float, float]) -> float:
+    """What a vertical difference adds."""
+    distance, flat, rise, steep, epsilon = given
+    z = (v - rise) / steep
+    return math.exp(-0.5 * z * z) * _disc(distance, flat, math.sqrt(max(0.0, (epsilon - v) * (epsilon + v))))
 
 
 @kernel
@@ -91,22 +81,8 @@ def ball_and_height(distance: float, flat: float, rise: float, steep: float, eps
             v = math.sqrt((epsilon - rim) * (epsilon + rim))
             cuts[count], cuts[count + 1] = min(max(-v, first), last), min(max(v, first), last)
             count += 2
-    cuts = np.sort(cuts)
-    total = 0.0
-    lows, highs = np.empty(_MOST_PARTS), np.empty(_MOST_PARTS)
-    for c in range(cuts.shape[0] - 1):
-        lows[0], highs[0] = cuts[c], cuts[c + 1]
-        left = 1 if cuts[c + 1] > cuts[c] else 0
-        while left > 0:
-            left -= 1
-            low, high = lows[left], highs[left]
-            fine, coarse = _part(low, high, distance, flat, rise, steep, epsilon)
-            if abs(fine - coarse) <= _ERROR or left + 2 > _MOST_PARTS or high - low <= 1e-12 * (last - first):
-                total += fine
-            else:
-                middle = 0.5 * (low + high)
-                lows[left], highs[left], lows[left + 1], highs[left + 1] = low, middle, middle, high
-                left += 2
+    scale = 1.0 / (steep * math.sqrt(2.0 * math.pi))
+    total = integral(_slice, (distance, flat, rise, steep, epsilon), np.sort(cuts), scale, _ERROR)
     return min(1.0, max(0.0, total))
 
 

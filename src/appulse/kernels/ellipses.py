@@ -24,7 +24,7 @@ import numpy as np
 
 from appulse.kernels.gaussian import ball_probability, interval, phi, tolerated
 from appulse.kernels.jit import exact_kernel, kernel
-from appulse.kernels.quadrature import COARSE, FINE, NODES
+from appulse.kernels.quadrature import integral
 
 if TYPE_CHECKING:
     from appulse.kernels.arrays import Floats, RowPairs
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 _TAIL = 9.0
 # Two rules that differ by this agree with the integral to some thousandth of it.
 _ERROR = 1e-9
-_MOST_PARTS = 48
 # Of the largest variance, what rounding leaves of one that is zero.
 _NOTHING = 1e-15
 _INVERSE_ROOT = 1.0 / math.sqrt(2.0 * math.pi)
@@ -76,21 +75,12 @@ def _range(mean: float, deviation: float, rim: float, epsilon: float, cuts: Floa
 
 
 @kernel
-def _part_of_chords(
-    low: float, high: float, m1: float, m2: float, s1: float, s2: float, epsilon: float
-) -> tuple[float, float]:
-    """The integral over angles from ``low`` to ``high``, by two rules."""
-    middle, half = 0.5 * (low + high), 0.5 * (high - low)
-    fine, coarse = 0.0, 0.0
-    for i in range(NODES.shape[0]):
-        theta = middle + half * NODES[i]
-        h = epsilon * math.cos(theta)
-        z = (epsilon * math.sin(theta) - m2) / s2
-        value = h * math.exp(-0.5 * z * z) * interval((-h - m1) / s1, (h - m1) / s1)
-        fine += FINE[i] * value
-        coarse += COARSE[i] * value
-    scale = half * _INVERSE_ROOT / s2
-    return fine * scale, coarse * scale
+def _chord(theta: float, given: tuple[float, float, float, float, float]) -> float:
+    """What the chord at an angle adds."""
+    m1, m2, s1, s2, epsilon = given
+    h = epsilon * math.cos(theta)
+    z = (epsilon * math.sin(theta) - m2) / s2
+    return h * math.exp(-0.5 * z * z) * interval((-h - m1) / s1, (h - m1) / s1)
 
 
 @kernel
@@ -150,41 +140,19 @@ def along_axes(m1: float, m2: float, s1: float, s2: float, epsilon: float) -> fl
         if over_minor <= over_major:
             return _by_steps(math.ceil(over_minor), m2, s2, m1, s1, epsilon)
         return _by_steps(math.ceil(over_major), m1, s1, m2, s2, epsilon)
-    cuts, stack = np.empty(5), np.empty((_MOST_PARTS, 2))
+    cuts = np.empty(5)
     _range(m2, s2, m1, epsilon, cuts)
-    total = 0.0
-    for c in range(4):
-        if cuts[c + 1] <= cuts[c]:
-            continue
-        stack[0, 0], stack[0, 1] = cuts[c], cuts[c + 1]
-        count = 1
-        while count > 0:
-            count -= 1
-            low, high = stack[count, 0], stack[count, 1]
-            fine, coarse = _part_of_chords(low, high, m1, m2, s1, s2, epsilon)
-            if abs(fine - coarse) <= _ERROR or count + 2 > _MOST_PARTS:
-                total += fine
-                continue
-            middle = 0.5 * (low + high)
-            stack[count, 0], stack[count, 1] = low, middle
-            stack[count + 1, 0], stack[count + 1, 1] = middle, high
-            count += 2
+    total = integral(_chord, (m1, m2, s1, s2, epsilon), cuts, _INVERSE_ROOT / s2, _ERROR)
     return min(1.0, max(0.0, total))
 
 
 @kernel
-def _part_of_discs(low: float, high: float, mean: Floats, deviation: Floats, epsilon: float) -> tuple[float, float]:
-    middle, half = 0.5 * (low + high), 0.5 * (high - low)
-    fine, coarse = 0.0, 0.0
-    for i in range(NODES.shape[0]):
-        theta = middle + half * NODES[i]
-        h = epsilon * math.cos(theta)
-        z = (epsilon * math.sin(theta) - mean[2]) / deviation[2]
-        value = h * math.exp(-0.5 * z * z) * along_axes(mean[0], mean[1], deviation[0], deviation[1], h)
-        fine += FINE[i] * value
-        coarse += COARSE[i] * value
-    scale = half * _INVERSE_ROOT / deviation[2]
-    return fine * scale, coarse * scale
+def _section(theta: float, given: tuple[Floats, Floats, float]) -> float:
+    """What the disc at an angle adds."""
+    mean, deviation, epsilon = given
+    h = epsilon * math.cos(theta)
+    z = (epsilon * math.sin(theta) - mean[2]) / deviation[2]
+    return h * math.exp(-0.5 * z * z) * along_axes(mean[0], mean[1], deviation[0], deviation[1], h)
 
 
 @kernel
@@ -207,25 +175,9 @@ def along_three_axes(mean: Floats, deviation: Floats, epsilon: float) -> float:
         far += (mean[k] + _TAIL * deviation[k]) ** 2
     if math.sqrt(far) <= epsilon:
         return 1.0
-    cuts, stack = np.empty(5), np.empty((_MOST_PARTS, 2))
+    cuts = np.empty(5)
     _range(mean[2], s3, math.hypot(mean[0], mean[1]), epsilon, cuts)
-    total = 0.0
-    for c in range(4):
-        if cuts[c + 1] <= cuts[c]:
-            continue
-        stack[0, 0], stack[0, 1] = cuts[c], cuts[c + 1]
-        count = 1
-        while count > 0:
-            count -= 1
-            low, high = stack[count, 0], stack[count, 1]
-            fine, coarse = _part_of_discs(low, high, mean, deviation, epsilon)
-            if abs(fine - coarse) <= _ERROR or count + 2 > _MOST_PARTS:
-                total += fine
-                continue
-            middle = 0.5 * (low + high)
-            stack[count, 0], stack[count, 1] = low, middle
-            stack[count + 1, 0], stack[count + 1, 1] = middle, high
-            count += 2
+    total = integral(_section, (mean, deviation, epsilon), cuts, _INVERSE_ROOT / s3, _ERROR)
     return min(1.0, max(0.0, total))
 
 

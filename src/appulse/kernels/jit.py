@@ -56,6 +56,11 @@ def exact_kernel(function: F) -> F:
     return cast("F", numba.njit(cache=True, nogil=True, error_model="numpy")(function))
 
 
+def template(function: F) -> F:
+    """A kernel that takes a kernel: it is written out in each of its callers, and compiled with them."""
+    return cast("F", numba.njit(inline="always", error_model="numpy")(function))
+
+
 def inlined_kernel(function: F) -> F:
     """As `exact_kernel`, put into its callers: a call that takes ten arrays may cost as much as what is done."""
     return cast("F", numba.njit(cache=True, nogil=True, error_model="numpy", forceinline=True)(function))

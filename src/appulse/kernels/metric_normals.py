@@ -18,19 +18,20 @@ import numpy as np
 from appulse.kernels.ellipses import add_covariance, plane_probability, space_probability
 from appulse.kernels.gaussian import ball_probability, interval, phi, tolerated
 from appulse.kernels.jit import exact_kernel, kernel
-from appulse.kernels.quadrature import COARSE, FINE, NODES
+from appulse.kernels.quadrature import integral
 
 if TYPE_CHECKING:
     from appulse.kernels.arrays import Floats, Ints, RowPairs
     from appulse.kernels.gaussian import Gaussians
     from appulse.kernels.metrics import Within
 
+    Point = tuple[float, float, float]
+
 # What two coordinates have to lie in: a rectangle, a diamond, a disc.
 RECTANGLE, DIAMOND, DISC = 0, 1, 2
 # Beyond this many deviations a normal tail is below 1e-18.
 _TAIL = 9.0
 _ERROR, _COARSE_ERROR = 1e-11, 1e-10
-_MOST_PARTS = 60
 # Of a variance, what rounding leaves of one that is zero.
 _NOTHING = 1e-14
 _INVERSE_ROOT = 1.0 / math.sqrt(2.0 * math.pi)
@@ -64,39 +65,24 @@ def _left(variance: float, of: float) -> float:
 
 
 @kernel
+def _along(x: float, given: tuple[float, float, float, float, float, float]) -> float:
+    """What a first coordinate adds to `in_rectangle`."""
+    mx, s, my, slope, rest, ey = given
+    z = (x - mx) / s
+    return math.exp(-0.5 * z * z) * on_line(my + slope * (x - mx), rest, ey)
+
+
+@kernel
 def _strip(low: float, high: float, mx: float, s: float, my: float, slope: float, rest: float, ey: float) -> float:
     """`in_rectangle` from ``low`` to ``high`` along the first coordinate; the second is left with ``rest``."""
-    cuts, stack = np.empty(_MOST_CUTS), np.empty((_MOST_PARTS, 2))
+    cuts = np.empty(_MOST_CUTS)
     count = _cut(cuts, 0, mx, s)
     width = math.sqrt(rest) / abs(slope)
     count = _cut(cuts, count, mx + (ey - my) / slope, width)
     count = _cut(cuts, count, mx + (-ey - my) / slope, width)
     cuts[count], cuts[count + 1] = low, high
     edges = np.sort(np.minimum(np.maximum(cuts[: count + 2], low), high))
-    total = 0.0
-    for c in range(edges.shape[0] - 1):
-        if edges[c + 1] <= edges[c]:
-            continue
-        stack[0, 0], stack[0, 1] = edges[c], edges[c + 1]
-        parts = 1
-        while parts > 0:
-            parts -= 1
-            begin, end = stack[parts, 0], stack[parts, 1]
-            middle, half = 0.5 * (begin + end), 0.5 * (end - begin)
-            fine, coarse = 0.0, 0.0
-            for i in range(NODES.shape[0]):
-                x = middle + half * NODES[i]
-                z = (x - mx) / s
-                value = math.exp(-0.5 * z * z) * on_line(my + slope * (x - mx), rest, ey)
-                fine += FINE[i] * value
-                coarse += COARSE[i] * value
-            scale = half * _INVERSE_ROOT / s
-            if abs(fine - coarse) * scale <= _ERROR or parts + 2 > _MOST_PARTS:
-                total += fine * scale
-            else:
-                stack[parts, 0], stack[parts, 1] = begin, middle
-                stack[parts + 1, 0], stack[parts + 1, 1] = middle, end
-                parts += 2
+    total = integral(_along, (mx, s, my, slope, rest, ey), edges, _INVERSE_ROOT / s, _ERROR)
     return min(1.0, max(0.0, total))
 
 
@@ -131,6 +117,17 @@ def in_plane(shape: int, mx: float, my: float, sxx: float, sxy: float, syy: floa
 
 
 @kernel
+def _above(v: float, given: tuple[int, Point, Point, Point, tuple[float, float], bool]) -> float:
+    """What a third coordinate adds to `in_space`: its mean and deviation, the slopes and what is left of the others."""
+    shape, mean, rest, line, epsilon, shrinks = given
+    gap = v - mean[2]
+    z = gap / line[2]
+    radius = epsilon[0] - abs(v) if shrinks else epsilon[0]
+    x, y = mean[0] + line[0] * gap, mean[1] + line[1] * gap
+    return math.exp(-0.5 * z * z) * in_plane(shape, x, y, rest[0], rest[1], rest[2], radius, epsilon[1])
+
+
+@kernel
 def in_space(shape: int, mean: Floats, c: Floats, ex: float, ey: float, ez: float, shrinks: bool) -> float:
     """The first two of three coordinates in a shape, the third within ``ez``; ``c`` is the upper triangle.
 
@@ -150,7 +147,7 @@ def in_space(shape: int, mean: Floats, c: Floats, ex: float, ey: float, ez: floa
     low, high = max(-ez, mz - _TAIL * s), min(ez, mz + _TAIL * s)
     if high <= low:
         return 0.0
-    cuts, stack = np.empty(_MOST_CUTS), np.empty((_MOST_PARTS, 2))
+    cuts = np.empty(_MOST_CUTS)
     count = _cut(cuts, 0, mz, s)
     for m, slope, rest, e in ((mx, slope_x, rest_x, ex), (my, slope_y, rest_y, ey)):
         if slope != 0.0:
@@ -159,32 +156,8 @@ def in_space(shape: int, mean: Floats, c: Floats, ex: float, ey: float, ez: floa
             count = _cut(cuts, count, mz + (-e - m) / slope, width)
     cuts[count], cuts[count + 1], cuts[count + 2] = low, high, 0.0
     edges = np.sort(np.minimum(np.maximum(cuts[: count + 3], low), high))
-    total = 0.0
-    for k in range(edges.shape[0] - 1):
-        if edges[k + 1] <= edges[k]:
-            continue
-        stack[0, 0], stack[0, 1] = edges[k], edges[k + 1]
-        parts = 1
-        while parts > 0:
-            parts -= 1
-            begin, end = stack[parts, 0], stack[parts, 1]
-            middle, half = 0.5 * (begin + end), 0.5 * (end - begin)
-            fine, coarse = 0.0, 0.0
-            for i in range(NODES.shape[0]):
-                v = middle + half * NODES[i]
-                z = (v - mz) / s
-                radius = ex - abs(v) if shrinks else ex
-                x, y = mx + slope_x * (v - mz), my + slope_y * (v - mz)
-                value = math.exp(-0.5 * z * z) * in_plane(shape, x, y, rest_x, both, rest_y, radius, ey)
-                fine += FINE[i] * value
-                coarse += COARSE[i] * value
-            scale = half * _INVERSE_ROOT / s
-            if abs(fine - coarse) * scale <= _COARSE_ERROR or parts + 2 > _MOST_PARTS:
-                total += fine * scale
-            else:
-                stack[parts, 0], stack[parts, 1] = begin, middle
-                stack[parts + 1, 0], stack[parts + 1, 1] = middle, end
-                parts += 2
+    given = shape, (mx, my, mz), (rest_x, both, rest_y), (slope_x, slope_y, s), (ex, ey), shrinks
+    total = integral(_above, given, edges, _INVERSE_ROOT / s, _COARSE_ERROR)
     return min(1.0, max(0.0, total))
 
 
