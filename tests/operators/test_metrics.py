@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from random import Random
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,14 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import appulse as ap
-from appulse.engines.join.local import LocalJoin
 from appulse.jobs.association import OutliersTable
 from appulse.jobs.tables import JoinTable
 from appulse.operators.plan import BOUNDS
 from tests.helpers import naive, normal
-from tests.helpers.fake_spark import FakeSpark
 from tests.helpers.strategies import Case, measured, pushes
-from tests.spark.test_tiles import call_of, plans, rows_of
+from tests.spark.test_tiles import check_tiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,16 +82,7 @@ def test_pushed_by_hand_in_any_cut(data: st.DataObject) -> None:
 @given(st.data())
 def test_tiles_answer_as_one_process_does(data: st.DataObject) -> None:
     case = data.draw(measured(windows=WINDOWS, lateness=True, everywhere=True))
-    case = replace(case, emit=data.draw(st.sampled_from(("matches", "changes"))))
-    call = call_of(case)
-    spark = FakeSpark(call, data.draw(plans(case)), Random(data.draw(st.integers(0, 1 << 30))))
-    local, expected, found = LocalJoin(call), [], []
-    for push in data.draw(pushes(case)):
-        expected.append(local.push(case.frames(push)))
-        found += spark.batch(case.frames(push))[0]
-    expected.append(local.drain())
-    found += spark.end()[0]
-    assert rows_of(found) == rows_of(expected)
+    check_tiles(data, case)
 
 
 # --- bounds that do not hold ------------------------------------------------------------------------------------------

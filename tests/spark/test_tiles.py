@@ -56,6 +56,20 @@ def rows_of(tables: list[pa.Table]) -> list[tuple[Any, ...]]:
     return sorted(rows)
 
 
+def check_tiles(data: st.DataObject, case: Case) -> None:
+    """Tiles answer, over restarts, as one process does."""
+    case = replace(case, emit=data.draw(st.sampled_from(("matches", "changes"))))
+    call = call_of(case)
+    spark = FakeSpark(call, data.draw(plans(case)), Random(data.draw(st.integers(0, 1 << 30))))
+    local, expected, found = LocalJoin(call), [], []
+    for push in data.draw(pushes(case)):
+        expected.append(local.push(case.frames(push)))
+        found += spark.batch(case.frames(push))[0]
+    expected.append(local.drain())
+    found += spark.end()[0]
+    assert rows_of(found) == rows_of(expected)
+
+
 @st.composite
 def plans(draw: st.DrawFn, case: Case, tiles: int | None = None) -> TilePlan:
     """Hashed plans of many sides, with and without a coarse lane, and plans made from the rows themselves."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self, TypeAlias
 
@@ -25,9 +26,10 @@ _Offset: TypeAlias = Annotated[int, whole(0)]
 _BACKLOG = 10.0  # seconds
 
 
-def _broker(host: str, topics: tuple[str, ...], **given: Any) -> Broker:
+def _broker(arguments: dict[str, Any]) -> Broker:
+    """The broker that the arguments of a call name."""
     need_mqtt()
-    return Broker(host, topics, **given)
+    return Broker(**{field.name: arguments[field.name] for field in fields(Broker)})
 
 
 @checked
@@ -71,17 +73,7 @@ class MqttReader:
         distinct: _Distinct = "redelivered",
         most_bytes: Count = 1 << 30,
     ) -> None:
-        broker = _broker(
-            host,
-            topics,
-            port=port,
-            client_id=client_id,
-            username=username,
-            password_env=password_env,
-            tls=tls,
-            distinct=distinct,
-            most_bytes=most_bytes,
-        )
+        broker = _broker(locals())
         self._spool = Spool.within(spool, most_bytes)
         try:
             self._receiver = Receiver(broker, self._spool)
@@ -172,15 +164,5 @@ def mqtt_stream(
     """
     from appulse.engines.spark.mqtt import mqtt_frame
 
-    broker = _broker(
-        host,
-        topics,
-        port=port,
-        client_id=client_id,
-        username=username,
-        password_env=password_env,
-        tls=tls,
-        distinct=distinct,
-        most_bytes=most_bytes,
-    )
+    broker = _broker(locals())
     return mqtt_frame(spark, broker, str(Path(spool).resolve()), most)
