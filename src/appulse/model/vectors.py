@@ -80,20 +80,29 @@ def checked_vectors(table: pa.Table, model: Vectors, d: int | None, defects: Def
     d = max(1, int(counts.max(initial=1))) if d is None else d
     even = counts == d
     defects.mark(~even, why.WRONG_DIMENSION, lambda i: f"column {name!r} has {counts[i]} numbers, the call has {d}")
-    rows = np.full((len(table), d), np.nan)
-    if even.any():
-        rows[even] = floats(column.flatten())[np.repeat(even, counts)].reshape(-1, d)
-    defects.mark(
-        ~np.isfinite(rows).all(axis=1), why.NON_FINITE, lambda _: f"a number of {name!r} is null, NaN or infinite"
-    )
+    if len(even) and even.all():
+        rows = _numbers(column.flatten()).reshape(-1, d)
+    else:
+        rows = np.full((len(table), d), np.nan)
+        if even.any():
+            rows[even] = floats(column.flatten())[np.repeat(even, counts)].reshape(-1, d)
+    finite = np.isfinite(rows)
+    if not finite.all():
+        defects.mark(~finite.all(axis=1), why.NON_FINITE, lambda _: f"a number of {name!r} is null, NaN or infinite")
     return rows
 
 
+def _numbers(array: pa.Array) -> NDArray[np.float64]:
+    """A copy as float64, null as NaN."""
+    plain = pa.types.is_floating(array.type) and array.null_count == 0
+    return np.array(array.to_numpy() if plain else floats(array), np.float64)
+
+
 def directed(rows: NDArray[np.float64], defects: Defects) -> NDArray[np.float64]:
-    """The rows at length 1; those of length 0 are marked."""
-    largest = np.abs(rows).max(axis=1, initial=0.0)
+    """The rows at length 1, in place; those of length 0 are marked."""
+    largest = np.maximum(rows.max(axis=1, initial=0.0), -rows.min(axis=1, initial=0.0))
     defects.mark(largest == 0.0, why.NO_DIRECTION, lambda _: "all coordinates are 0")
-    unit = rows / np.where(largest > 0.0, largest, 1.0)[:, None]  # first by the largest, whose square may be no double
-    length = np.sqrt(np.einsum("ij,ij->i", unit, unit))
-    found: NDArray[np.float64] = unit / np.where(length > 0.0, length, 1.0)[:, None]
-    return found
+    rows /= np.where(largest > 0.0, largest, 1.0)[:, None]  # first by the largest, whose square may be no double
+    length = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+    rows /= np.where(length > 0.0, length, 1.0)[:, None]
+    return rows

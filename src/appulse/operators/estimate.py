@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from appulse.kernels.grid import squared_distances
 from appulse.operators.output import explodes
 from appulse.operators.pairs import CandidatePairs, evaluated, products
 
@@ -73,8 +74,8 @@ def estimated(
         met &= group == arrivals.group[at]
         drawn += int(met.sum())
         pairs += float(weight[met].sum())
-        gap = arrivals.centre[at] - store.centre.view[rows]
-        met &= np.square(gap).sum(axis=1) <= (plan.limit + arrivals.extent[at] + store.extent.view[rows]) ** 2
+        square = squared_distances(at, rows, arrivals.centre, store.centre.view)
+        met &= square <= (plan.limit + arrivals.extent[at] + store.extent.view[rows]) ** 2
         near += float(weight[met].sum())
         for other in np.unique(arrivals.store[at[met]]).tolist():
             mask = met & (arrivals.store[at] == other)

@@ -328,9 +328,10 @@ class JoinWindows:
                 objects = objects.take(np.argsort(ticks, kind="stable"))
             parts.append(self._extend(own, store, objects))
         arrivals = Arrivals.concat(parts)
-        if len(parts) == 1:
+        ticks = self._ticks(arrivals.time, arrivals.frame)
+        if (ticks[1:] >= ticks[:-1]).all():
             return arrivals
-        return arrivals.take(np.argsort(self._ticks(arrivals.time, arrivals.frame), kind="stable"))
+        return arrivals.take(np.argsort(ticks, kind="stable"))
 
     def _ticks(self, time: NDArray[np.int64], frame: NDArray[np.int64] | None) -> NDArray[np.int64]:
         """What says which of two rows of a group came at the earlier tick.

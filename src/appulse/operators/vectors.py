@@ -42,10 +42,10 @@ def close_vectors(
 
     Arrivals meet the rows that were there before them, those of their own push included.
     """
-    probing = np.flatnonzero(rule.meets[arrivals.store])
-    axes = _leading_axes(centre, probing, store.centre.view, limit)
     own = arrivals.store == rule.own
     upto = store.linked + np.cumsum(own) - own  # rows that are there when each arrival comes
+    probing = np.flatnonzero(rule.meets[arrivals.store] & (upto > 0))
+    axes = _leading_axes(centre, probing, store.centre.view, limit)
     for first in range(0, len(probing), _TOGETHER):
         some = probing[first : first + _TOGETHER]
         begin = int(np.searchsorted(store.rank_max.view, arrivals.oldest[some].min(), side="left"))
