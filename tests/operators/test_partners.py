@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import appulse as ap
@@ -19,7 +19,7 @@ from tests.helpers.strategies import Case, cases, pushes
 from tests.spark.test_tiles import call_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 HOW = ("left", "right", "full", "left_anti")
 WINDOWS = ("time", "time", "count", "delta", "tumble", "uncertain")
@@ -192,3 +192,100 @@ def test_what_makes_no_sense_is_an_error(settings: dict[str, Any], words: str) -
         join(*streams, **asked, how="left")
     with pytest.raises(ap.BadArgument, match="of two streams"):
         join(streams[0], streams[0], **asked, how="left")
+
+
+# Windows of rows that all exist, so that who is in a window when is certain.
+CERTAIN: Any = st.one_of(
+    st.integers(0, 4).map(ap.TimeWindow),
+    st.tuples(st.integers(0, 4), st.integers(0, 4)).map(
+        lambda widths: ap.TimeWindow(widths[0], per_stream={"b": widths[1]})
+    ),
+    st.integers(1, 3).map(ap.CountWindow),
+    st.integers(2, 5).map(ap.TumblingWindow),
+)
+_PLACE, _TIME, _LATE = st.integers(0, 5), st.integers(1, 12), 3
+Push = dict[str, pa.Table]
+
+
+def rows_at(rows: list[tuple[int, int]], first: int = 0) -> pa.Table:
+    """Rows by place and time; keys count from ``first``."""
+    keys = range(first, first + len(rows))
+    return pa.table(
+        {
+            "id": pa.array(keys, pa.int64()),
+            "ts": pa.array([t for _, t in rows], pa.int64()),
+            "x0": pa.array([float(x) for x, _ in rows], pa.float64()),
+        }
+    )
+
+
+@st.composite
+def streamed(draw: st.DrawFn) -> tuple[Case, list[Push]]:
+    """Two streams of exact rows, and pushes of them in which rows come late."""
+    cut: list[Push] = []
+    for first in range(0, 100 * draw(st.integers(1, 4)), 100):
+        rows = [draw(st.lists(st.tuples(_PLACE, _TIME), max_size=5)) for _ in range(2)]
+        cut.append({name: rows_at(own, first) for name, own in zip("ab", rows, strict=True)})
+    assume(any(len(table) for push in cut for table in push.values()))
+    streams = tuple(
+        ap.Stream(None, key="id", time="ts", value=ap.Exact("x0"), name=name, lateness=_LATE) for name in "ab"
+    )
+    tables = tuple(pa.concat_tables([push[name] for push in cut]) for name in "ab")
+    return Case(tables, streams, 1, 0.25, 0.5, draw(CERTAIN)), cut
+
+
+def sides_of(tables: Iterable[pa.Table]) -> tuple[set[tuple[str, int]], set[tuple[str, int]]]:
+    """The rows that answers report alone, and those of pairs, as (stream, key)."""
+    single, paired = set(), set()
+    for row in pa.concat_tables(tables, promote_options="permissive").to_pylist():
+        own = {(row[f"{side}_stream"], row[f"{side}_key"]) for side in ("left", "right") if row[f"{side}_stream"]}
+        (paired if len(own) == 2 else single).update(own)
+    return single, paired
+
+
+def check_when_alone(
+    cut: list[Push],
+    rejected: Iterable[dict[str, Any]],
+    reported_alone: set[tuple[str, int]],
+    complete: int,
+    paired_after: Callable[[list[Push]], set[tuple[str, int]]],
+) -> None:
+    """Try a partner of each row, as early as one may come: a row that was reported gets none, all others do.
+
+    Rows of that very time may push others out, which are reported once it is over.
+    """
+    paired, now = paired_after([]), max(0, complete // 1_000_000)
+    out = paired | {(one["stream"], one["key"]) for one in rejected}
+    for stream, other in ("ab", "ba"):
+        rows = [row for push in cut for row in push[stream].to_pylist() if (stream, row["id"]) not in out]
+        at_once = any(row["ts"] == now for push in cut for row in push[stream].to_pylist())
+        for place in {row["x0"] for row in rows}:
+            partner = {stream: rows_at([]), other: rows_at([(int(place), now)], 1000)}
+            gets_one = paired_after([partner])
+            for row in rows:
+                who = stream, row["id"]
+                if who in reported_alone:
+                    assert row["ts"] < now
+                    assert who not in gets_one
+                elif row["x0"] == place and row["ts"] < now and not at_once:
+                    assert who in gets_one
+
+
+@settings(max_examples=25)
+@given(streamed())
+def test_a_row_is_reported_alone_when_no_row_that_may_still_come_is_its_partner(
+    given: tuple[Case, list[Push]],
+) -> None:
+    """After any push: a row that has been reported gets no partner, whatever comes; one that has not can get one."""
+    case, cut = given
+    call = call_of(case)
+    call = replace(call, plan=replace(call.plan, how="full"))
+
+    def paired_after(more: list[Push]) -> set[tuple[str, int]]:
+        engine = LocalJoin(call)
+        tables = [engine.push(push) for push in [*cut, *more]]
+        return sides_of([*tables, engine.drain()])[1]
+
+    engine = LocalJoin(call)
+    single, _ = sides_of([engine.push(push) for push in cut])
+    check_when_alone(cut, engine.rejects().to_pylist(), single, engine.bucket.complete, paired_after)

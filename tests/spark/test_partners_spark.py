@@ -9,14 +9,23 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import appulse as ap
 from tests.helpers.fake_spark import FakeSpark
 from tests.helpers.strategies import Case, cases, pushes
 from tests.helpers.streaming import assume_rows, drained_answers, few, read_stream, read_written
-from tests.operators.test_partners import HOW, WINDOWS, alone, reported
+from tests.operators.test_partners import (
+    HOW,
+    WINDOWS,
+    Push,
+    alone,
+    check_when_alone,
+    reported,
+    sides_of,
+    streamed,
+)
 from tests.spark.test_spark_join import save_batches, streams_of
 from tests.spark.test_tiles import call_of, plans, rows_of
 
@@ -51,6 +60,30 @@ def test_tiles_report_the_rows_that_one_process_does(data: st.DataObject) -> Non
     answers, _ = spark.end()
     found += answers
     assert reported([call.no_answers, *found], case) == alone(case, how)
+
+
+@settings(max_examples=8)
+@given(streamed(), st.data())
+def test_tiles_report_a_row_alone_when_no_row_that_may_still_come_is_its_partner(
+    given: tuple[Case, list[Push]], data: st.DataObject
+) -> None:
+    """As in one process, with lost caches and failed attempts, and the watermark of the batch before."""
+    case, cut = given
+    call, plan, seed = asked(case, "full"), data.draw(plans(case, 2)), data.draw(st.integers(0, 1 << 30))
+
+    def played(more: list[Push]) -> tuple[FakeSpark, list[pa.Table], list[pa.Table]]:
+        spark = FakeSpark(call, plan, Random(seed))
+        batches = [spark.batch(push) for push in [*cut, {}, *more]]  # one without rows sees what all rows completed
+        return (spark, *([table for both in batches for table in both[i]] for i in range(2)))
+
+    def paired_after(more: list[Push]) -> set[tuple[str, int]]:
+        spark, answers, _ = played(more)
+        return sides_of([call.no_answers, *answers, *spark.end()[0]])[1]
+
+    spark, answers, rejects = played([])
+    late = [row for table in rejects for row in table.to_pylist()]
+    single, _ = sides_of([call.no_answers, *answers])
+    check_when_alone(cut, late, single, spark._watermark() or 0, paired_after)
 
 
 def on_spark(case: Case, how: str, frames: list[Any]) -> DataFrame:
