@@ -28,7 +28,8 @@ OUT = Path(__file__).resolve().parent.parent / "out" / "quakes" / "origins.png"
 NINETY = float(np.sqrt(-2.0 * np.log(0.1)))  # semi-axes of an ellipse that holds 90 %, over those at one deviation
 MODEL, UNKNOWN = 10_000.0, 30_000.0  # metres: what the model of the Earth adds, and an origin without an ellipse
 KILOMETRES = 111.0  # of a degree of latitude
-NEAR, APART = 100_000.0, 60.0  # metres and seconds
+NEAR, FAR, APART = 100_000.0, 300_000.0, 60.0  # metres and seconds
+WAVES, LATE = 6_000.0, 5.0  # metres a second, and seconds of error
 FIXED = ((50_000.0, 10.0), (100_000.0, 30.0), (100_000.0, 60.0), (150_000.0, 60.0))
 LEAST = (0.9, 0.5, 0.1, 0.01)
 
@@ -53,7 +54,52 @@ def main() -> None:
         found = matched(rows, ellipses, NEAR, APART, least)
         said(f"by ellipses, {NEAR / 1000:.0f} km and {APART:.0f} s with probability {least:g}", found, true)
     draw(rows, found, asked.picture)
+    between_agencies(rows)
     print(f"The picture: {asked.picture}")
+
+
+def between_agencies(rows: pd.DataFrame) -> None:
+    """Match the two catalogues with most origins: within fixed windows, the nearest, and one to one."""
+    one, other = (rows[rows["author"] == name] for name in rows["author"].value_counts().index[:2])
+    true = len(one.merge(other, on="event"))
+    names = f"{one['author'].iloc[0]} ({len(one)} origins) and {other['author'].iloc[0]} ({len(other)})"
+    print(f"{names} have {true} pairs of one quake")
+    event = rows["event"].to_numpy()
+    for how, found in agreed(one, other).items():
+        said(how, found.assign(same=event[found["left_key"]] == event[found["right_key"]]), true)
+
+
+def agreed(one: pd.DataFrame, other: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Pairs of two catalogues by each way."""
+    exact, shape = ap.Position("lat", "lon"), ("major", "minor", "azimuth")
+    ellipses = ap.Position("lat", "lon", ellipse=shape)
+    # In an hour there may be aftershocks: a second apart counts as far as waves run in it, in place of a height.
+    timed = ap.Position("lat", "lon", ellipse=shape, altitude="run", altitude_sigma=LATE * WAVES)
+    one, other = (
+        frame.assign(run=(frame["at"].dt.minute * 60.0 + frame["at"].dt.second) * WAVES) for frame in (one, other)
+    )
+
+    def streams(value: ap.Position) -> list[ap.Stream]:
+        return [ap.Stream(frame, key="row", time="at", value=value) for frame in (one, other)]
+
+    ways = {
+        f"within {metres / 1000:.0f} km and {seconds:.0f} s": ap.similarity_join(
+            *streams(exact), epsilon=metres, probability=1.0, window=seconds
+        )
+        for metres, seconds in FIXED
+    }
+    ways |= {
+        f"the nearest, within {FAR / 1000:.0f} km and {APART:.0f} s": ap.nearest(
+            *streams(exact), epsilon=FAR, window=APART
+        ),
+        "the likeliest to be within 100 km": ap.nearest(
+            *streams(ellipses), epsilon=NEAR, window=APART, by="probability", probability=LEAST[-1]
+        ),
+        f"one to one by likelihood, within {FAR / 1000:.0f} km": ap.assign(
+            *streams(timed), epsilon=FAR, probability=LEAST[-1], window=ap.TumblingWindow("1 hour")
+        ),
+    }
+    return {how: found.to_pandas() for how, found in ways.items()}
 
 
 def read(file: Path) -> pd.DataFrame:
@@ -82,12 +128,14 @@ def twin(events: int = 300, seed: int = 0) -> pd.DataFrame:
     along, across = major * chance.normal(size=n), minor * chance.normal(size=n)
     sine, cosine = np.sin(np.radians(azimuth)), np.cos(np.radians(azimuth))
     east, north = along * sine + across * cosine, along * cosine - across * sine
-    at = pd.Timestamp("1990-01-01", tz="UTC") + pd.to_timedelta(event * 6.0 * 3600.0 + chance.normal(0.0, 3.0, n), "s")
+    at = pd.Timestamp("1990-01-01", tz="UTC") + pd.to_timedelta(
+        (event * 6.0 + 0.5) * 3600.0 + chance.normal(0.0, 3.0, n), "s"
+    )
     return pd.DataFrame(
         {
             "row": np.arange(n),
             "event": event,
-            "author": chance.integers(0, 25, n).astype(str),
+            "author": np.concatenate([np.arange(origins) for origins in count]).astype(str),
             "at": at,
             "lat": lat + north / 111_000.0,
             "lon": lon + east / (111_000.0 * np.cos(np.radians(lat))),

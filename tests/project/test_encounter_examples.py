@@ -71,12 +71,20 @@ def test_a_jam_appears_in_the_canal(tmp_path: Path) -> None:
 @pytest.mark.data
 def test_origins_of_a_quake_are_matched_by_their_ellipses(tmp_path: Path) -> None:
     """More pairs than fixed windows of the same size find, and no wrong one."""
-    said = _said("quakes.py", tmp_path / "origins.png")
+    said, catalogues = _said("quakes.py", tmp_path / "origins.png").split(" have ")
     fixed = dict(re.findall(r"within (\d+) km and 60 s +([0-9.]+)% found", said))
     found = re.findall(r"probability ([0-9.]+) +([0-9.]+)% found, +([0-9.]+)% of", said)
     assert {right for _, _, right in found} == {"100.0"}
     assert float(found[-1][1]) > float(fixed["150"])
     assert [float(share) for _, share, _ in found] == sorted(float(share) for _, share, _ in found)
+    # Of two catalogues the nearest origins are more than any fixed window has.
+    ways = re.findall(r"^  (\S.*?) +([0-9.]+)% found, +([0-9.]+)% of", catalogues, re.MULTILINE)
+    assert {right for _, _, right in ways} == {"100.0"}
+    shares = {what.split(",")[0]: float(share) for what, share, _ in ways}
+    most = max(share for what, share in shares.items() if what.startswith("within"))
+    assert shares["the nearest"] >= most
+    assert shares["the likeliest to be within 100 km"] >= most
+    assert shares["one to one by likelihood"] > 98.0
 
 
 @pytest.mark.data
