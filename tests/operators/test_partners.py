@@ -236,7 +236,8 @@ def streamed(draw: st.DrawFn) -> tuple[Case, list[Push]]:
 
 def sides_of(tables: Iterable[pa.Table]) -> tuple[set[tuple[str, int]], set[tuple[str, int]]]:
     """The rows that answers report alone, and those of pairs, as (stream, key)."""
-    single, paired = set(), set()
+    single: set[tuple[str, int]] = set()
+    paired: set[tuple[str, int]] = set()
     for row in pa.concat_tables(tables, promote_options="permissive").to_pylist():
         own = {(row[f"{side}_stream"], row[f"{side}_key"]) for side in ("left", "right") if row[f"{side}_stream"]}
         (paired if len(own) == 2 else single).update(own)

@@ -74,7 +74,8 @@ def test_tiles_report_a_row_alone_when_no_row_that_may_still_come_is_its_partner
     def played(more: list[Push]) -> tuple[FakeSpark, list[pa.Table], list[pa.Table]]:
         spark = FakeSpark(call, plan, Random(seed))
         batches = [spark.batch(push) for push in [*cut, {}, *more]]  # one without rows sees what all rows completed
-        return (spark, *([table for both in batches for table in both[i]] for i in range(2)))
+        answers, rejects = ([table for both in batches for table in both[i]] for i in range(2))
+        return spark, answers, rejects
 
     def paired_after(more: list[Push]) -> set[tuple[str, int]]:
         spark, answers, _ = played(more)
