@@ -63,10 +63,11 @@ class NearestTrees:
 
     def _searched(self, right: Objects, rows: NDArray[np.int64]) -> _Find:
         """What finds the nearest of some rows."""
+        own = right if len(rows) == len(right) else right.take(rows)
         if right.d >= MANY_DIMENSIONS:
-            return partial(nearest_vectors, right.centre[rows])
+            return partial(nearest_vectors, own.centre)
         few = self._lefts < _FEW * len(rows)
-        return partial(nearest, grow(right.centre[rows], right.time[rows], max(self.plan.windows), few))
+        return partial(nearest, grow(own.centre, own.time, max(self.plan.windows), few))
 
     def search(self, left: Objects, counts: Counter[str]) -> Answers:
         """The nearest right rows of each left row; with how="left" those without any, too."""
@@ -118,6 +119,8 @@ class NearestTrees:
 
 def _by_number(numbers: NDArray[np.int64]) -> dict[int, NDArray[np.int64]]:
     """The rows of each number."""
+    if len(numbers) and (numbers == numbers[0]).all():
+        return {int(numbers[0]): np.arange(len(numbers))}
     order = np.argsort(numbers, kind="stable")
     known, first = np.unique(numbers[order], return_index=True)
     return dict(zip(known.tolist(), np.split(order, first[1:]), strict=True)) if len(known) else {}
