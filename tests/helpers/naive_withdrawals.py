@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
@@ -31,15 +32,22 @@ class Step:
 
 
 @st.composite
-def steps(draw: st.DrawFn, case: Case, share: int = 3) -> list[Step]:
-    """All rows of a case in some pushes, and some of them withdrawn: before they come, with them, or after them."""
+def steps(draw: st.DrawFn, case: Case, share: int = 3, *, sure: bool = False) -> list[Step]:
+    """All rows of a case in some pushes, and some of them withdrawn: before they come, with them, or after them.
+
+    Where it has to be ``sure`` which row is meant, none is withdrawn that has key and time of another: once its own
+    has left, a withdrawal means that one.
+    """
     cut = draw(strategies.pushes(case))
     # Before it comes, a row is known from others of its key and time by nothing.
     early = [-alone(table, stream) for table, stream in zip(case.tables, case.streams, strict=True)]
     at = [(p, s, i) for p, push in enumerate(cut) for s, numbers in push.items() for i in numbers]
     withdrawn: list[dict[int, list[int]]] = [{} for _ in range(len(cut) + 2)]
+    several = [
+        doubled(table, stream) if sure else set() for table, stream in zip(case.tables, case.streams, strict=True)
+    ]
     for p, s, i in at:
-        if draw(st.integers(0, share)) == 0:
+        if i not in several[s] and draw(st.integers(0, share)) == 0:
             when = min(max(0, p + draw(st.integers(early[s], 3))), len(cut))
             withdrawn[when].setdefault(s, []).append(i)
     cut = [*cut, {}, {}]
@@ -108,11 +116,17 @@ def frames(case: Case, step: Step, *, bare: bool = False) -> dict[str, pa.Table]
 
 def alone(table: pa.Table, stream: ap.Stream) -> bool:
     """Whether no two rows have one key and time."""
+    return not doubled(table, stream)
+
+
+def doubled(table: pa.Table, stream: ap.Stream) -> set[int]:
+    """The rows that have key and time of another."""
     rows = [
         (naive.plain(row[stream.key]), naive.plain(row[stream.time]), *(naive.plain(row[p]) for p in stream.partitions))
         for row in table.to_pylist()
     ]
-    return len(set(rows)) == len(rows)
+    known = Counter(rows)
+    return {i for i, row in enumerate(rows) if known[row] > 1}
 
 
 def frontiers(case: Case, rows: Sequence[Row], pushes: Sequence[Step]) -> list[int | None]:

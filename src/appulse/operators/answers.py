@@ -10,6 +10,7 @@ import numpy as np
 from appulse.model.batch import Batch
 from appulse.model.strings import Bytes
 from appulse.operators.numbering import NUMBERS
+from appulse.operators.withdrawals import expanded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,6 +85,7 @@ class _Part:
         self.stands = np.ones(len(pairs), bool)
         self.gone = 0
         self.first = int(ends[:, 0].min(initial=_NEVER))
+        self._by_row: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
 
     def __len__(self) -> int:
         return len(self.pairs) - self.gone
@@ -93,6 +95,16 @@ class _Part:
         self.stands[gone] = False
         self.gone += len(gone)
         return self.pairs.take(gone)
+
+    def of_rows(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The pairs of some rows, by numbers that never change; the part is sorted by them once."""
+        if self._by_row is None:
+            both = self.ends[:, 2:].ravel(order="F")
+            order = np.argsort(both)
+            self._by_row = both[order], order
+        numbers, order = self._by_row
+        begin, end = (np.searchsorted(numbers, np.unique(rows), side) for side in ("left", "right"))
+        return np.unique(order[expanded(begin, end)] % max(1, len(self.pairs)))
 
     def kept(self) -> _Part:
         """Those that stand alone."""
@@ -189,7 +201,7 @@ class OpenPairs:
 
     def without(self, rows: NDArray[np.int64]) -> Answers:
         """Under time windows, the pairs of rows that are withdrawn: they stood for no time."""
-        return self._withdrawn([_among(part.ends[:, 2], rows) | _among(part.ends[:, 3], rows) for part in self._parts])
+        return self._withdrawn([part.of_rows(rows) for part in self._parts])
 
     def renumbered(self, withdrawn: Withdrawn) -> Answers:
         """Under windows of rows, the pairs of rows that are withdrawn; the rows of others are renumbered."""
@@ -200,13 +212,13 @@ class OpenPairs:
                 own, ends[:, column] = withdrawn.renumber(ends[:, 0], stream, ends[:, column])
                 mine |= own
             part.ends = ends
-            gone.append(mine)
+            gone.append(np.flatnonzero(mine))
         return self._withdrawn(gone)
 
-    def _withdrawn(self, gone: Sequence[NDArray[np.bool_]]) -> Answers:
+    def _withdrawn(self, gone: Sequence[NDArray[np.int64]]) -> Answers:
         found = []
         for part, mine in zip(self._parts, gone, strict=True):
-            at = np.flatnonzero(mine & part.stands)
+            at = mine[part.stands[mine]]
             if len(at):
                 entered = part.drop(at).entering()
                 assert entered.at is not None and entered.at_stream is not None  # noqa: S101, PT018 - a moment ago
@@ -218,11 +230,6 @@ class OpenPairs:
         if found:
             self._settle()
         return Answers.concat(found)
-
-
-def _among(values: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.bool_]:
-    found: NDArray[np.bool_] = np.isin(values, wanted)
-    return found
 
 
 def _tick_of(

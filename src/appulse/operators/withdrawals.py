@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 GONE = -1
 _COMPACT_FROM = 4096
 _SORTED_FROM = 1024
+_LAST_BITS = (1 << 16) - 1
 
 
 @dataclass(frozen=True)
@@ -96,10 +97,12 @@ def some_like(
 
 
 def _among(values: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Where values are some of those that are wanted."""
-    known = np.sort(wanted)
-    found: NDArray[np.bool_] = known[np.minimum(np.searchsorted(known, values), len(known) - 1)] == values
-    at: NDArray[np.int64] = np.flatnonzero(found)
+    """Where values are some of those that are wanted; most are none by their last bits."""
+    some = np.zeros(_LAST_BITS + 1, bool)
+    some[wanted & _LAST_BITS] = True
+    near = np.flatnonzero(some[values & _LAST_BITS])
+    known, found = np.sort(wanted), values[near]
+    at: NDArray[np.int64] = near[known[np.minimum(np.searchsorted(known, found), len(known) - 1)] == found]
     return at
 
 
