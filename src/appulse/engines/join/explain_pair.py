@@ -213,6 +213,9 @@ def _numbers(left: _Side, right: _Side, call: JoinCall) -> Iterator[str]:
         if len(gap) > 3:
             wanted = "" if plan.vertical is None else f"; epsilon {plan.epsilon:.6g} and {plan.vertical:.6g}"
             yield f"geodesic {along:.6g}, difference of altitudes {abs(rise):.6g}{wanted}"
+            spreads = left.row.spread[0], right.row.spread[0]
+            if plan.vertical is not None and all(len(own) in (0, 2) for own in spreads):  # an ellipse has more numbers
+                yield _ways((along, abs(rise)), (plan.epsilon, plan.vertical), spreads)
     epsilon = plan.epsilon if plan.vertical is None else plan.limit
     reach = epsilon + float(left.row.reach[0] + right.row.reach[0])
     own = [0.0 if side.row.margin is None else float(side.row.margin[0]) for side in (left, right)]
@@ -278,6 +281,18 @@ def _half_space(left: _Side, right: _Side, gap: NDArray[np.float64], distance: f
         angle = math.degrees(math.acos(min(1.0, abs(float(axes[:, -1] @ line)))))
         yield f"ellipse of the difference: semi-axes {sizes}, the first at {angle:.3g} degrees to the line of centres"
         yield _axes(variances[::-1], distance * np.abs(line @ axes[:, ::-1]), mass, plan.epsilon)
+
+
+def _ways(
+    gap: tuple[float, float], epsilon: tuple[float, float], spreads: tuple[NDArray[np.float64], NDArray[np.float64]]
+) -> str:
+    """How much of the probability each way of a cylinder leaves, with a sigma along the Earth and one of altitudes."""
+    shares = []
+    for k, (apart, within) in enumerate(zip(gap, epsilon, strict=True)):
+        s = math.hypot(*(float(own[-k]) for own in spreads if len(own)))
+        shares.append(float(apart <= within) if s == 0.0 else interval((-within - apart) / s, (within - apart) / s))
+    decides = "horizontal" if shares[0] < shares[1] else "vertical"
+    return f"along each: horizontal at most {shares[0]:.6g}, vertical {shares[1]:.6g}; the {decides} one decides"
 
 
 def _axes(variances: NDArray[np.float64], means: NDArray[np.float64], mass: float, epsilon: float) -> str:
