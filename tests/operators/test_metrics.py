@@ -202,15 +202,6 @@ PLACE = ap.Position("x", "y")
         (lambda: joined(scale={"w": 1.0}), "'w', which is no dimension"),
         (lambda: joined(scale={"x": 0.0}), "scale"),
         (lambda: joined(ap.Samples("s"), scale={"x": 2.0}), "Name them"),
-        (lambda: ap.nearest(stream(), stream(), epsilon={("x", "y"): 1, "z": 1}, window=1), "nearest"),
-        (
-            lambda: ap.assign(stream(), stream(), epsilon={("x", "y"): 1, "z": 1}, probability=0.5, window="tick"),
-            "assign",
-        ),
-        (
-            lambda: ap.outliers(stream(), epsilon={("x", "y"): 1, "z": 1}, fewer_than=1, probability=0.5, window=1),
-            "outliers",
-        ),
         (
             lambda: ap.encounters(
                 replace(stream(), motion=ap.Straight(5)), epsilon={("x", "y"): 1, "z": 1}, probability=0.5
