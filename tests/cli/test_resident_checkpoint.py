@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -264,19 +267,63 @@ def test_a_frozen_state_is_read_by_its_own_version_alone(tmp_path: Path, monkeyp
         Resident(job).run(once=True)
 
 
-def test_a_frozen_state_has_no_strange_classes() -> None:
-    class Evil:
-        def __reduce__(self) -> Any:
-            return os.system, ("true",)
-
+def _bucket() -> Any:
     call = ap.SimilarityJoin(*(ap.Stream(None, key="k", time="t", value="x", name=n) for n in "ab"), **SMALL)
     call.push(a=pa.table({"k": [1], "t": [0.0], "x": [0.0]}), b=pa.table({"k": [1], "t": [0.0], "x": [0.0]}))
     assert call.engine is not None
-    bucket: Any = call.engine.bucket
+    return call.engine.bucket
+
+
+def test_a_frozen_state_keeps_what_is_shared_and_how_arrays_lie() -> None:
+    bucket = _bucket()
+    array, ring = np.arange(6.0).reshape(2, 3), [1]
+    ring.append(ring)  # type: ignore[arg-type]
+    fixed = np.frombuffer(b"abc", np.uint8)
+    held = {"a": array, "b": array, "turned": array.T, "fixed": fixed, "ring": ring, "big": 1 << 70, 3: (float("inf"),)}
+    bucket.held = held | {"number": np.int64(4), "type": pa.list_(pa.int8()), "table": pa.table({"x": [1, None]})}
     frozen.thaw(bucket, frozen.freeze(bucket))
-    bucket.evil = Evil()
-    with pytest.raises(ap.StateError, match=r"system is no part of a state"):
-        frozen.thaw(bucket, frozen.freeze(bucket))
+    found = bucket.held
+    assert found["a"] is found["b"] is not array
+    assert found["turned"].tolist() == array.T.tolist()
+    assert found["turned"].flags.f_contiguous
+    assert (found["a"].flags.writeable, found["fixed"].flags.writeable) == (True, False)
+    assert found["ring"][1] is found["ring"]
+    assert (found["big"], found[3], found["number"], type(found["number"])) == (1 << 70, (float("inf"),), 4, np.int64)
+    assert (found["type"], found["table"]) == (pa.list_(pa.int8()), pa.table({"x": [1, None]}))
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        ["function", "os", "system"],
+        ["function", "appulse.engines.frozen", "_version"],
+        ["function", "appulse.operators.output", "Lock"],
+        ["object", "subprocess", "Popen", {}],
+        ["object", "appulse.operators.output", "Lock", {}],
+        ["object", "appulse.engines.frozen", "zlib", {}],
+        ["method", [0], "__class__"],
+        ["method", "text", "format"],
+        ["nothing", 1],
+        ["__init__", 1],
+        ["list", [[7]]],
+        ["array", "|O", [1], "C", [0, 8]],
+        ["fixed", "<f8", [1 << 40], "C", [0, 8]],
+    ],
+)
+def test_a_state_that_was_changed_runs_nothing(node: list[Any]) -> None:
+    bucket = _bucket()
+    version, _, blobs = frozen.freeze(bucket)
+    nodes = json.dumps([[0], [["dict", [["bad", [1]]]], node]]).encode()
+    with pytest.raises(ap.StateError, match="cannot be read"):
+        frozen.thaw(bucket, [version, zlib.compress(nodes), blobs])
+    assert not hasattr(bucket, "bad")
+
+
+def test_what_has_no_place_in_a_state_is_refused() -> None:
+    bucket = _bucket()
+    bucket.strange = io.BytesIO()
+    with pytest.raises(ap.StateError, match=r"io\.BytesIO has no place in a checkpoint"):
+        frozen.freeze(bucket)
 
 
 def test_a_process_that_is_killed_goes_on(tmp_path: Path) -> None:
