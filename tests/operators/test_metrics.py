@@ -219,8 +219,6 @@ def test_rows_that_move_are_measured_by_no_metric_yet() -> None:
     moving = replace(stream(), motion=ap.Straight(5))
     with pytest.raises(ap.NotBuilt, match="metric='manhattan' is not built"):
         ap.self_join(moving, epsilon=1, probability=0.5, window=1, metric="manhattan")
-    with pytest.raises(ap.BadArgument, match="no use in the call"):
-        ap.self_join(replace(moving, margin=1.0), epsilon=1, probability=0.5, window=1)
 
 
 def test_samples_need_no_names_for_a_metric() -> None:

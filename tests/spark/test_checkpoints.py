@@ -16,6 +16,8 @@ from appulse.engines.spark.tiling import Tiling, Version
 from tests.fixtures.checkpoints import JOBS, run, unbroken, unpacked
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from pyspark.sql import SparkSession
 
 ARCHIVES = Path(__file__).resolve().parents[1] / "fixtures"
@@ -38,10 +40,11 @@ def test_a_kept_checkpoint_goes_on_exactly(spark: SparkSession, kept: Path, job:
     To nine digits, as the machine that wrote the first ones may have rounded otherwise. Probabilities of exact rows
     beside Gaussians, and of queries over Gaussians, went by 64 points in these formats, and are exact since.
     """
-    before = json.loads((kept / job / "answers.json").read_text())
+    whole = unbroken(job)
+    columns = json.loads(whole[0]).keys()  # some of before are gone: what phenomena predicted
+    before = [_of(row, columns) for row in json.loads((kept / job / "answers.json").read_text())]
     after = run(spark, job, kept / job, 1, drain=True)
     assert min(len(before), len(after)) > 0
-    whole = unbroken(job)
     assert not set(_rounded(after)) - set(_rounded(whole))
     assert _without_probability([*before, *after]) == _without_probability(whole)
     if job not in ("join", "queries"):
@@ -120,6 +123,10 @@ def test_tile_plans_are_read_as_they_were_written() -> None:
     assert plain.meaning() == {"tiles": 2, "side": 0.1, "margin": 1 / 3}
     # In the state of every tile.
     assert (plain.fingerprint(), cut.fingerprint()) == ("8873fd07656ec253", "32c6f09abe190a56")
+
+
+def _of(row: str, columns: Collection[str]) -> str:
+    return json.dumps({name: value for name, value in json.loads(row).items() if name in columns}, sort_keys=True)
 
 
 def _without_probability(rows: list[str]) -> list[str]:
