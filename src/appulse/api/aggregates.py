@@ -37,25 +37,32 @@ def window_aggregate(
 ) -> Result:
     """Aggregates of a stream's values over its window, at every tick, over all possible worlds.
 
-    ``aggregates`` maps dimensions of the value, by name, to one or several of ``"sum"``, ``"mean"``, ``"count"``,
-    ``"min"``, ``"max"``, ``"median"``, percentiles such as ``"p90"``, and, of rows that are certain, ``"std"``:
-    ``{"load": ["sum", "max"]}``. In each world a count window, uncertain or not, holds the
-    newest ``size`` existing rows of those it keeps, another window its existing rows. ``"frequent10"``, and so up to
-    ``"frequent99"``, lists the values that at least so many percent of the rows have.
+    In each world a count window, uncertain or not, holds the newest ``size`` existing rows of those it keeps, another
+    window its existing rows. There is a row per tick and group, under a `TumblingWindow` one per block, at its end.
 
-    Columns: those of ``partition_by``, ``time``, and of each aggregate its mean over the worlds,
-    ``<column>_<aggregate>``, and its standard deviation, ``..._std``. All but sums and counts are over the worlds
-    where a row exists, and ``..._exists`` is their probability. ``distribution=True`` adds
-    ``..._distribution``, a list of (value, probability), exact up to 4096 values; beyond that neighbours are put
-    together, and ``..._distribution_error`` is the root mean square of what values were moved by (0: exact). There is a
-    row per tick and group, under a `TumblingWindow` one per block, at its end. ``single_valued=True`` gives the sum
-    over the window's rows of their mean values, as if all of them existed. Bad rows are in `rejects`, or raise
-    `BadInput` with ``on_reject="fail"``. Spark frames give a Spark frame (streaming if they are), others a
-    `pyarrow.Table`. ``options`` are for the size of the output, and partitions: see `Options`.
+    Arguments:
+    * ``stream``: the rows.
+    * ``aggregates``: maps dimensions of the value, by name, to one or several of ``"sum"``, ``"mean"``, ``"count"``,
+      ``"min"``, ``"max"``, ``"median"``, percentiles such as ``"p90"``, and, of rows that are certain, ``"std"``:
+      ``{"load": ["sum", "max"]}``. ``"frequent10"``, and so up to ``"frequent99"``, lists the values that at least so
+      many percent of the rows have, of `Exact` and `Samples`, which may repeat.
+    * ``window``: a window, or a duration: text, a timedelta, or seconds.
+    * ``distribution``: adds ``..._distribution``, a list of (value, probability), exact up to 4096 values. Beyond that
+      neighbours are put together, and ``..._distribution_error`` is the root mean square of what values were moved by
+      (0: exact).
+    * ``single_valued``: gives the sum over the window's rows of their mean values, as if all of them existed.
+    * ``on_reject``: ``"collect"`` keeps bad rows for `rejects`, ``"fail"`` raises `BadInput` at the first.
+    * ``options``: for the size of the output, and partitions; see `Options`.
 
-    ``<column>_frequent10`` is a list of (value, count), most frequent first, without further columns. ``count`` is the
-    number of existing rows that have the value, in the mean over the worlds; the share is of the number of all existing
-    rows, in the same mean. Values are those of `Exact` and `Samples`, which may repeat.
+    Returns a Spark frame for Spark frames (streaming if they are), else a `pyarrow.Table`, with the columns of
+    ``partition_by``, ``time``, and of each aggregate its mean over the worlds, ``<column>_<aggregate>``, and its
+    standard deviation, ``..._std``. All but sums and counts are over the worlds where a row exists, and ``..._exists``
+    is their probability. ``<column>_frequent10`` is a list of (value, count), most frequent first, without further
+    columns: ``count`` is the number of existing rows that have the value, in the mean over the worlds; the share is of
+    the number of all existing rows, in the same mean.
+
+    Raises `BadArgument` for a wrong argument, `BadInput` with ``on_reject="fail"``, `OutputLimit` beyond
+    ``Options(max_output=)``, and `NotBuilt` for choices that do not go together yet.
 
     Dallachiesa et al. 2015, sections 3.3, 7.3 and 9.
 

@@ -45,19 +45,31 @@ def nearest(
 ) -> Result:
     """For each left row the ``k`` nearest rows of the right stream, within ``epsilon`` of it.
 
-    Both rows lie in their windows at some tick, as in `similarity_join`. ``by="distance"`` takes the rows whose means
-    are nearest: with ``probability=0`` those whose means are within ``epsilon``, else those that are within it with
-    that probability. ``by="probability"`` takes the rows that are likeliest to be within ``epsilon``, with at least
-    ``probability`` (0: 1e-9). Of equal rows the earliest is nearest, then the one with the least key.
-    ``epsilon=None`` sets no limit: for whole tables, time windows and ``by="distance"``. ``metric="cosine"`` goes by
-    the direction of `Exact` rows, as in `similarity_join`.
+    Both rows lie in their windows at some tick, as in `similarity_join`. Of equal rows the earliest is nearest, then
+    the one with the least key. A left row is answered once no nearer row can come: when its window is over, when it is
+    pushed out of a window that counts rows, or when the streams end.
 
-    Columns: those of `similarity_join`, and ``rank``, which counts from 1. ``probability`` is that of being within
-    ``epsilon``, null without one. With ``how="left"`` a left row without any has nulls on the right. A left row is
-    answered once no nearer row can come: when its window is over, when it is pushed out of a window that counts rows,
-    or when the streams end. Bad rows are in `rejects`, or raise `BadInput` with ``on_reject="fail"``. Spark frames give
-    a Spark frame (streaming if they are), others a `pyarrow.Table`. On Spark, without ``epsilon``, the right table has
-    to fit into the memory of every worker.
+    Arguments:
+    * ``left, right``: the streams.
+    * ``k``: how many right rows each left row gets at most.
+    * ``epsilon``: the greatest distance, as in `similarity_join`. None sets no limit: for whole tables, time windows
+      and ``by="distance"``. On Spark the right table then has to fit into the memory of every worker.
+    * ``window``: a window, or a duration: text, a timedelta, or seconds.
+    * ``by``: ``"distance"`` takes the rows whose means are nearest, ``"probability"`` those that are likeliest to be
+      within ``epsilon``.
+    * ``probability``: the least probability of being within ``epsilon``, in [0, 1]. With 0, the means have to be within
+      ``epsilon`` by distance; by probability it is 1e-9.
+    * ``how``: ``"left"`` gives a left row without any right row, with nulls on the right.
+    * ``metric``: ``"euclidean"``, or ``"cosine"``, the direction of `Exact` rows, as in `similarity_join`.
+    * ``on_reject``: ``"collect"`` keeps bad rows for `rejects`, ``"fail"`` raises `BadInput` at the first.
+    * ``options``: for speed and the size of the output; see `Options`.
+
+    Returns a Spark frame for Spark frames (streaming if they are), else a `pyarrow.Table`, with the columns of
+    `similarity_join`, and ``rank``, which counts from 1. ``probability`` is that of being within ``epsilon``, null
+    without one.
+
+    Raises `BadArgument` for a wrong argument, `BadInput` with ``on_reject="fail"``, `OutputLimit` beyond
+    ``Options(max_output=)``, and `NotBuilt` for choices that do not go together yet.
 
     >>> ships = pa.table({"ship": ["Anna"], "t": [0], "lat": [50.76], "lon": [-1.14]})
     >>> ports = pa.table({"port": ["Cowes", "Ryde"], "t": [0, 0], "lat": [50.762, 50.733], "lon": [-1.297, -1.161]})
@@ -140,22 +152,35 @@ def assign(
 ) -> Result:
     """One partner each: of the pairs of a block, those with the greatest sum of gains in which no row is twice.
 
-    Blocks are ``window=ap.TumblingWindow("10 seconds")``, or with ``"tick"`` the rows of one time, such as a scan. In
-    each block rows of ``left`` are assigned to rows of ``right`` that are within ``epsilon`` of them with at least
-    ``probability``. The gain of a pair is ``by="likelihood"`` the logarithm of a likelihood ratio: of the density of
-    the difference of the two rows under the sum of their errors, over ``density``, the expected number of unrelated
-    right rows per unit of length, area or volume. Unless given, that is the number of right rows of the block over the
-    volume of the box around its rows, no side of which is less than twice ``epsilon``. It is ``by="probability"`` the
-    probability of the pair, and ``by="distance"`` how much less than ``epsilon`` and their margins their means are
-    apart. Pairs that gain nothing are left out: a row may have no partner.
+    In each block rows of ``left`` are assigned to rows of ``right`` that are within ``epsilon`` of them with at least
+    ``probability``. Pairs that gain nothing are left out: a row may have no partner. A block is answered when it has
+    ended.
 
-    Columns: those of `similarity_join`, by likelihood ``log_likelihood_ratio``, and ``margin``: how much the greatest
-    sum falls if the pair is forbidden; small where another choice is about as good. ``method="greedy"`` takes the best
-    pair first, then the best of what is left, and knows no margins. ``how`` gives rows without a partner, as in
-    `similarity_join`. Rows that may be partners of each other's partners form a component; one of more than
-    ``Options(max_component=5000)`` rows is a `BadArgument`. `explain` has their number. A block is answered when it has
-    ended. Bad rows are in `rejects`, or raise `BadInput` with ``on_reject="fail"``. Spark frames give a Spark
-    frame (streaming if they are), others a `pyarrow.Table`.
+    Arguments:
+    * ``left, right``: the streams.
+    * ``epsilon``: the greatest distance, as in `similarity_join`.
+    * ``probability``: the least probability of being within epsilon, in (0, 1].
+    * ``window``: the blocks: ``ap.TumblingWindow("10 seconds")``, or ``"tick"``, the rows of one time, such as a scan.
+    * ``by``: the gain of a pair. ``"likelihood"``: the logarithm of the density of the difference of the two rows under
+      the sum of their errors, over ``density``. ``"probability"``: the probability of the pair. ``"distance"``: how
+      much less than ``epsilon`` and their margins their means are apart.
+    * ``method``: ``"optimal"``, or ``"greedy"``, which takes the best pair first, then the best of what is left, and
+      knows no margins.
+    * ``density``: the expected number of unrelated right rows per unit of length, area or volume. Unless given, the
+      number of right rows of the block over the volume of the box around its rows, no side of which is less than twice
+      ``epsilon``.
+    * ``how``: gives rows without a partner, as in `similarity_join`.
+    * ``on_reject``: ``"collect"`` keeps bad rows for `rejects`, ``"fail"`` raises `BadInput` at the first.
+    * ``options``: for the size of the output and of components; see `Options`.
+
+    Returns a Spark frame for Spark frames (streaming if they are), else a `pyarrow.Table`, with the columns of
+    `similarity_join`, by likelihood ``log_likelihood_ratio``, and ``margin``: how much the greatest sum falls if the
+    pair is forbidden; small where another choice is about as good.
+
+    Raises `BadArgument` for a wrong argument, or for a component of more than ``Options(max_component=5000)`` rows:
+    rows that may be partners of each other's partners (`explain` has their number). Raises `BadInput` with
+    ``on_reject="fail"``, `OutputLimit` beyond ``Options(max_output=)``, and `NotBuilt` for choices that do not go
+    together yet.
 
     >>> old = pa.table({"star": [1, 2], "scan": [0, 0], "x": [0.0, 1.0]})
     >>> new = pa.table({"star": [11, 12], "scan": [0, 0], "x": [0.9, 1.8]})

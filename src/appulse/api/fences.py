@@ -38,37 +38,39 @@ def fence_events(
     on_reject: OnReject = "collect",
     options: Options | None = None,
 ) -> Result:
-    """When things enter regions, stay, and leave them, without the flicker of errors at a border.
+    """When things enter regions, dwell in them and leave, without the flicker of errors at a border.
 
-    Values are places with normal errors, or none: `Position`, or `Exact` or `Gaussian` of two columns. Of each reading
-    the probability to be inside is exact. A thing outside *enters* by a reading with probability at least ``enter``; a
-    thing inside *exits* by one with less than ``leave``: between the two nothing changes. Once in a visit it has
-    *dwelt*, as soon as the readings' time has reached its entry and ``dwell``, and no exit has come; so a thing that
-    falls silent dwells, too.
+    A thing outside *enters* by a reading that is inside with probability at least ``enter``. A thing inside *exits* by
+    one with less than ``leave``; between the two nothing changes. The probabilities are exact.
 
-    With ``crossing`` and a stream with ``motion=ap.Straight(...)``: of two readings that it joins, both outside, the
-    way between *crosses* what it passes through with at least that probability, its error being that of the first
-    reading all along. The event is at the middle of the stretch inside of the straight way between the two, or where
-    this is closest.
+    Arguments:
+    * ``stream``: places with normal errors, or none: `Position`, or `Exact` or `Gaussian` of two columns.
+    * ``fences``: a pyarrow, pandas or Polars table of ``query`` (a name), ``region`` (polygons with holes, lines and
+      points, of one part or several: WKB, WKT or shapely geometries) and perhaps ``radius``, which widens a region: a
+      point becomes a disc, a line a corridor. Boundaries belong to regions. Of a `Position` coordinates are longitude
+      and latitude, radii metres; edges are straight in degrees, and regions over the 180th meridian are cut there, as
+      GeoJSON has it. On Spark it may be a Spark frame. A streaming one is a stream of changes, with a column ``change``
+      (``"add"`` or ``"remove"``); those of a micro-batch count for its readings and later ones, as in
+      `FenceEvents.change`.
+    * ``enter, leave``: the probabilities of entering and leaving, in (0, 1].
+    * ``dwell``: a duration. A thing has *dwelt*, once in a visit, as soon as the readings' time has reached its entry
+      and ``dwell``, and no exit has come; so a thing that falls silent dwells, too.
+    * ``crossing``: a probability, for a stream with ``motion=ap.Straight(...)``. Of two readings that it joins, both
+      outside, the way between *crosses* what it passes through with at least that probability, its error being that of
+      the first reading all along. The event is at the middle of the stretch inside of the straight way between the two,
+      or where this is closest.
+    * ``emit``: ``"events"``, or ``"visits"``: a row a visit, at its end.
+    * ``on_reject``: ``"collect"`` keeps bad rows for `rejects`, ``"fail"`` raises `BadInput` at the first.
+    * ``options``: see `Options`.
 
-    ``fences`` is a pyarrow, pandas or Polars table of ``query`` (a name), ``region`` (polygons with holes, lines and
-    points, of one part or several: WKB, WKT or shapely geometries) and perhaps ``radius``, which widens a region: a
-    point becomes a disc, a line a corridor. Boundaries belong to regions. Of a `Position` coordinates are longitude and
-    latitude, radii metres; edges are straight in degrees, and regions over the 180th meridian are cut there, as GeoJSON
-    has it.
+    Returns a Spark frame for Spark frames (streaming if they are), else a `pyarrow.Table`, with the columns ``query,
+    key, event, time, probability, since``. ``event`` is ``"enter"``, ``"dwell"``, ``"exit"`` or ``"cross"``;
+    ``probability`` is that of the reading, at ``"dwell"`` of the last one, at ``"cross"`` of having passed through;
+    ``since`` is the entry, null at ``"cross"``. ``emit="visits"`` has ``query, key, start, end, readings,
+    probability``, the highest. Fences that are no regions are in `rejects` under the stream name ``queries``.
 
-    Columns: ``query, key, event, time, probability, since``: ``event`` is ``"enter"``, ``"dwell"``, ``"exit"`` or
-    ``"cross"``, ``probability`` that of the reading, at ``"dwell"`` of the last one, at ``"cross"`` of having passed
-    through, ``since`` the entry, null at ``"cross"``. ``emit="visits"`` gives
-    a row a visit, at its end: ``query, key, start, end, readings, probability``, the highest.
-
-    On Spark ``fences`` may be a frame of Spark, too: a stream of changes, with a column ``change`` (``"add"`` or
-    ``"remove"``), if it is streaming. Those of a micro-batch count for its readings and later ones, as in
-    `FenceEvents.change`.
-
-    Fences that are no regions are in `rejects` under the stream name ``queries``, with what is wrong; bad rows are
-    there, too, or raise `BadInput` with ``on_reject="fail"``. Spark frames give a Spark frame (streaming if they are),
-    others a `pyarrow.Table`.
+    Raises `BadArgument` for a wrong argument, `BadInput` with ``on_reject="fail"``, and `NotBuilt` for choices that do
+    not go together yet.
 
     >>> fences = pa.table({"query": ["yard"], "region": ["POLYGON ((0 0, 100 0, 100 100, 0 100, 0 0))"]})
     >>> fixes = pa.table({"van": ["a"] * 4, "t": [0, 10, 20, 30], "x": [-50.0, 3.0, 50.0, 180.0], "y": [50.0] * 4})

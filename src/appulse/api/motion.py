@@ -39,26 +39,35 @@ def encounters(
 ) -> Result:
     """When moving things come within ``epsilon`` of each other, with probability at least ``probability``.
 
-    Streams have a ``motion``, which makes legs of their readings; with ``right=None`` the things of one stream meet
-    each other. Two legs that overlap in time come close if their things are within ``epsilon`` at any instant of the
-    overlap. The error of a leg is that of the reading that starts it, drawn once. An encounter is a run of such legs of
-    two keys, each overlap beginning at most ``gap`` after the one before has ended. ``min_seconds`` keeps encounters
-    whose means are within ``epsilon`` for at least that long.
+    Streams have a ``motion``, which makes legs of their readings. Two legs that overlap in time come close if their
+    things are within ``epsilon`` at any instant of the overlap. The error of a leg is that of the reading that starts
+    it, drawn once. An encounter is a run of such legs of two keys.
 
-    Things at a `Position` move along geodesics, and are compared in the azimuthal equidistant plane at the mean of the
-    ends of the overlap; of legs beyond 100 km each such part is. ``epsilon`` is in metres; with altitudes it may be
-    ``{"horizontal": 9260, "vertical": 300}``: both have to hold at one instant.
+    Arguments:
+    * ``left, right``: streams with ``motion``. With ``right=None`` the things of one stream meet each other.
+    * ``epsilon``: the greatest distance, in the unit of the coordinates, of a `Position` in metres. With altitudes it
+      may be ``{"horizontal": 9260, "vertical": 300}``: both have to hold at one instant.
+    * ``probability``: the least probability that two legs come close, in (0, 1].
+    * ``gap``: the longest time between the end of one overlap and the begin of the next in one encounter.
+    * ``min_seconds``: keeps encounters whose means are within ``epsilon`` for at least that long.
+    * ``emit``: ``"closed"`` reports an encounter once nothing that may come can lengthen it. ``"changes"`` adds
+      ``change``: +1 at the first legs, with the figures so far, -1 when it is final. ``"legs"`` gives a row a pair of
+      legs.
+    * ``on_reject``: ``"collect"`` keeps bad rows for `rejects`, ``"fail"`` raises `BadInput` at the first.
+    * ``options``: for speed and the size of the output; see `Options`.
 
-    Columns: ``left_key, right_key, start, end, closest_time, closest_distance, seconds_within, probability, legs``:
-    ``start`` and ``end`` of the overlaps, ``closest_*`` and ``seconds_within`` of the means, ``probability`` the
-    highest of any two legs, a lower bound of having met at all. An encounter is reported once nothing that may come
-    can lengthen it. ``emit="changes"`` adds ``change``: +1 at the first legs, with the figures so far, -1 when it is
-    final. ``emit="legs"`` gives a row a pair of legs: ``left_key, left_time, right_key, right_time, overlap_start,
+    Returns a Spark frame for Spark frames (streaming if they are), else a `pyarrow.Table`, with the columns ``left_key,
+    right_key, start, end, closest_time, closest_distance, seconds_within, probability, legs``: ``start`` and ``end`` of
+    the overlaps, ``closest_*`` and ``seconds_within`` of the means. ``probability`` is the highest of any two legs, a
+    lower bound of having met at all. ``emit="legs"`` has ``left_key, left_time, right_key, right_time, overlap_start,
     overlap_end, closest_time, closest_distance, probability``, with the times of the readings that start the legs.
 
-    Of readings with the same key and time one stays, the others are rejects ``same time``. Bad rows are in `rejects`,
-    or raise `BadInput` with ``on_reject="fail"``. Spark frames give a Spark frame (streaming if they are), others a
-    `pyarrow.Table`.
+    Things at a `Position` move along geodesics. They are compared in the azimuthal equidistant plane at the mean of the
+    ends of the overlap, or, for legs beyond 100 km, of each part of it. Of readings with the same key and time one
+    stays, the others are rejects ``same time``.
+
+    Raises `BadArgument` for a wrong argument, `BadInput` with ``on_reject="fail"``, `OutputLimit` beyond
+    ``Options(max_output=)``, and `NotBuilt` for choices that do not go together yet.
 
     >>> fixes = {"id": ["a", "a", "b", "b"], "t": [0, 60, 5, 58]}
     >>> fixes |= {"x": [0.0, 600.0, 600.0, 0.0], "y": [0.0, 0.0, 30.0, 30.0]}

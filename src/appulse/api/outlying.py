@@ -38,17 +38,28 @@ def outliers(
 ) -> Result:
     """Rows that have fewer than ``fewer_than`` partners within ``epsilon``, with at least that probability.
 
-    Partners are the other rows of the stream, or those of ``reference``, that are in their windows with the row at some
-    tick, as in `similarity_join`. Each is within ``epsilon`` with a probability, given that the row exists. Their
-    number has a Poisson-binomial distribution if they are independent of each other, as for a row whose own value is
-    certain.
-    Partners with a probability below 1e-12 are not counted.
+    Partners are rows that are in their windows with the row at some tick, as in `similarity_join`. Each is within
+    ``epsilon`` with a probability, given that the row exists. Their number has a Poisson-binomial distribution if they
+    are independent of each other, as for a row whose own value is certain. Partners with a probability below 1e-12 are
+    not counted.
 
-    Columns: ``key, time, expected, probability`` and those that ``carry=`` names: how many partners are expected, and
-    how likely it is that there are fewer. A row is reported once, as soon as no partner can come any more: when its
-    window is over, when it is pushed out of a window that counts rows, or when the streams end. Bad rows are in
-    `rejects`, or raise `BadInput` with ``on_reject="fail"``. Spark frames give a Spark frame (streaming if they are),
-    others a `pyarrow.Table`.
+    Arguments:
+    * ``stream``: the rows to judge.
+    * ``reference``: the stream of the partners. None: the other rows of ``stream``.
+    * ``epsilon``: the greatest distance of a partner, as in `similarity_join`.
+    * ``fewer_than``: the number of partners from which a row is no outlier.
+    * ``probability``: the least probability that there are fewer, in (0, 1].
+    * ``window``: a window, or a duration: text, a timedelta, or seconds.
+    * ``on_reject``: ``"collect"`` keeps bad rows for `rejects`, ``"fail"`` raises `BadInput` at the first.
+    * ``options``: for speed and the size of the output; see `Options`.
+
+    Returns a Spark frame for Spark frames (streaming if they are), else a `pyarrow.Table`, with the columns ``key,
+    time, expected, probability`` and those that ``carry=`` names: how many partners are expected, and how likely it is
+    that there are fewer. A row is reported once, as soon as no partner can come any more: when its window is over, when
+    it is pushed out of a window that counts rows, or when the streams end.
+
+    Raises `BadArgument` for a wrong argument, `BadInput` with ``on_reject="fail"``, `OutputLimit` beyond
+    ``Options(max_output=)``, and `NotBuilt` for choices that do not go together yet.
 
     Lian & Chen 2009, section 1; sensor quality control's test of neighbours.
 

@@ -37,34 +37,36 @@ def match_queries(
 ) -> Result:
     """Which of many standing queries each row of a stream satisfies, or each choice of rows of several streams.
 
-    ``queries`` (or the last positional argument) is a frame with the columns ``query``, of any type, and
-    ``condition``, a SQL boolean expression over the stream's columns and the dimensions of its value, as in `filter`,
-    or ``region``, a geometry that rows lie in (as in `fence_events`, perhaps with a ``radius``), or both;
-    perhaps ``change`` (``"add"`` or ``"remove"``, taken in order), ``until``, the time of the last row that a query is
-    asked of, and ``select``, columns to bring along, divided by commas. A query given twice stands as given last. A
-    row satisfies a query where its condition is true; an uncertain row does so with a probability, and is an answer if
-    that is at least ``probability``, which only certain rows can do without.
+    A row satisfies a query where its condition is true. An uncertain row does so with a probability. Over several
+    streams, rows, one of each, satisfy a query if they are all in their windows when the newest of them comes.
 
-    Over several streams conditions name columns as ``stream.column`` and end with a window of their own, such as
-    ``WITHIN 30 SECONDS`` or ``WITHIN 100 ROWS``, or take ``window``: rows, one of each stream, satisfy a query if they
-    are all in their windows when the newest of them comes.
+    Arguments:
+    * ``stream, *more``: the streams. Over several, conditions name columns as ``stream.column``.
+    * ``queries`` (or the last positional argument): a frame with the columns ``query``, of any type, and ``condition``,
+      a SQL boolean expression over the stream's columns and the dimensions of its value, as in `filter`, or ``region``,
+      a geometry that rows lie in (as in `fence_events`, perhaps with a ``radius``), or both. Perhaps with ``change``
+      (``"add"`` or ``"remove"``, taken in order), ``until``, the time of the last row that a query is asked of, and
+      ``select``, columns to bring along, divided by commas. A query given twice stands as given last.
+    * ``probability``: the least probability of an answer, in (0, 1]. Only certain rows can do without.
+    * ``window``, of several streams: the window of conditions that do not end with one of their own, such as ``WITHIN
+      30 SECONDS`` or ``WITHIN 100 ROWS``.
+    * ``aggregate``, of several streams: reports what the choices in each query's window add up to, in place of the
+      choices. A mapping of names to ``"count"``, ``("sum", "r.v")`` or ``("mean", "r.v")``, and where all rows are
+      certain ``("median", "r.v")``, percentiles (``"p90"``) and ``"std"``, too.
+    * ``on_reject``: ``"collect"`` keeps bad rows for `rejects`, ``"fail"`` raises `BadInput` at the first.
+    * ``options``: for the size of the output, and partitions; see `Options`. More queries over one Spark frame than a
+      worker can hold are held in parts that lie apart in space.
 
-    ``aggregate`` reports what the choices in each query's window add up to, in place of the choices: a mapping of names
-    to ``"count"``, ``("sum", "r.v")`` or ``("mean", "r.v")``, and where all rows are certain ``("median", "r.v")``,
-    percentiles (``"p90"``) and ``"std"``, too. There is a row ``query, time`` (with the columns of
-    ``partition_by`` between them) per tick at which something can match, with each name's value: expected ones, and
-    for a mean the mean over the worlds in which there is one, with ``<name>_exists`` its probability (so for the others
-    that need a value).
+    Returns a Spark frame for Spark frames (streaming if they are), else a `pyarrow.Table`, with the columns ``query,
+    key, time, probability``, and ``values`` (JSON) with ``select``: a row per (query, row), in the order of rows. Over
+    two streams they are ``query, left_key, left_time, right_key, right_time, probability``, over more keys and times by
+    their names. With ``aggregate`` there is a row ``query, time`` (with the columns of ``partition_by`` between them)
+    per tick at which something can match, with each name's expected value. A mean is over the worlds in which there is
+    one, with ``<name>_exists`` its probability (so for the others that need a value). Queries that cannot be used, or
+    that no row can ever satisfy, are in `rejects` under the stream name ``queries``, with the position and the reason.
 
-    ``options`` are for the size of the output, and partitions: see `Options`. More queries over one Spark frame than a
-    worker can hold are held in parts that lie apart in space, and rows go to the parts that they may match in.
-
-    Columns: ``query, key, time, probability``, and ``values`` (JSON) with ``select``; a row per (query, row), in the
-    order of rows. Over two streams ``query, left_key, left_time, right_key, right_time, probability``, over more of
-    them keys and times by their names. Rows and queries that cannot be used are in `rejects`, those of queries under
-    the stream name ``queries`` with the position and the reason, or raise `BadInput` with ``on_reject="fail"``;
-    queries that no row can ever satisfy are listed there, too. Spark frames give a Spark frame (streaming if they are),
-    others a `pyarrow.Table`.
+    Raises `BadArgument` for a wrong argument, `BadInput` with ``on_reject="fail"``, `OutputLimit` beyond
+    ``Options(max_output=)``, and `NotBuilt` for choices that do not go together yet.
 
     Lim et al. 2006, sections 4 and 5.
 
@@ -124,7 +126,7 @@ def ask(
 ) -> Result:
     """Which of the rows at hand satisfy new queries: `match_queries`, asked the other way round.
 
-    Data and queries are equals: the answers are the same whoever came first.
+    The answers are the same whether rows or queries come first.
 
     >>> conditions = ["celsius > 30", "celsius < 25 AND room = 'lab'"]
     >>> queries = pa.table({"query": ["hot", "cold"], "condition": conditions})
