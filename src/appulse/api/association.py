@@ -171,7 +171,7 @@ def assign(
       ``epsilon``.
     * ``how``: gives rows without a partner, as in `similarity_join`.
     * ``on_reject``: ``"collect"`` keeps bad rows for `rejects`, ``"fail"`` raises `BadInput` at the first.
-    * ``options``: for the size of the output and of components; see `Options`.
+    * ``options``: for partitions, the size of the output and of components; see `Options`.
 
     Returns a Spark frame for Spark frames (streaming if they are), else a `pyarrow.Table`, with the columns of
     `similarity_join`, by likelihood ``log_likelihood_ratio``, and ``margin``: how much the greatest sum falls if the

@@ -53,21 +53,23 @@ def fence_events(
       (``"add"`` or ``"remove"``); those of a micro-batch count for its readings and later ones, as in
       `FenceEvents.change`.
     * ``enter, leave``: the probabilities of entering and leaving, in (0, 1].
-    * ``dwell``: a duration. A thing has *dwelt*, once in a visit, as soon as the readings' time has reached its entry
-      and ``dwell``, and no exit has come; so a thing that falls silent dwells, too.
+    * ``dwell``: a duration: text, a timedelta, or seconds. A thing has *dwelt*, once in a visit, as soon as the
+      readings' time has reached its entry and ``dwell``, and no exit has come; so a thing that falls silent dwells,
+      too.
     * ``crossing``: a probability, for a stream with ``motion=ap.Straight(...)``. Of two readings that it joins, both
       outside, the way between *crosses* what it passes through with at least that probability, its error being that of
       the first reading all along. The event is at the middle of the stretch inside of the straight way between the two,
       or where this is closest.
     * ``emit``: ``"events"``, or ``"visits"``: a row a visit, at its end.
     * ``on_reject``: ``"collect"`` keeps bad rows for `rejects`, ``"fail"`` raises `BadInput` at the first.
-    * ``options``: see `Options`.
+    * ``options``: no option of `Options` applies to this call.
 
     Returns a Spark frame for Spark frames (streaming if they are), else a `pyarrow.Table`, with the columns ``query,
     key, event, time, probability, since``. ``event`` is ``"enter"``, ``"dwell"``, ``"exit"`` or ``"cross"``;
     ``probability`` is that of the reading, at ``"dwell"`` of the last one, at ``"cross"`` of having passed through;
     ``since`` is the entry, null at ``"cross"``. ``emit="visits"`` has ``query, key, start, end, readings,
-    probability``, the highest. Fences that are no regions are in `rejects` under the stream name ``queries``.
+    probability``, the highest. Fences that are no regions are bad rows, too: in `rejects` they are under the stream
+    name ``queries``, with what is wrong.
 
     Raises `BadArgument` for a wrong argument, `BadInput` with ``on_reject="fail"``, and `NotBuilt` for choices that do
     not go together yet.

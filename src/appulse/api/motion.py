@@ -48,8 +48,9 @@ def encounters(
     * ``epsilon``: the greatest distance, in the unit of the coordinates, of a `Position` in metres. With altitudes it
       may be ``{"horizontal": 9260, "vertical": 300}``: both have to hold at one instant.
     * ``probability``: the least probability that two legs come close, in (0, 1].
-    * ``gap``: the longest time between the end of one overlap and the begin of the next in one encounter.
-    * ``min_seconds``: keeps encounters whose means are within ``epsilon`` for at least that long.
+    * ``gap``: the longest time between the end of one overlap and the start of the next in one encounter, in seconds or
+      as a duration (text, a timedelta).
+    * ``min_seconds``: keeps encounters whose means are within ``epsilon`` for at least that long, as ``gap``.
     * ``emit``: ``"closed"`` reports an encounter once nothing that may come can lengthen it. ``"changes"`` adds
       ``change``: +1 at the first legs, with the figures so far, -1 when it is final. ``"legs"`` gives a row a pair of
       legs.

@@ -47,7 +47,7 @@ def outliers(
     * ``stream``: the rows to judge.
     * ``reference``: the stream of the partners. None: the other rows of ``stream``.
     * ``epsilon``: the greatest distance of a partner, as in `similarity_join`.
-    * ``fewer_than``: the number of partners from which a row is no outlier.
+    * ``fewer_than``: a row with at least this many partners is no outlier.
     * ``probability``: the least probability that there are fewer, in (0, 1].
     * ``window``: a window, or a duration: text, a timedelta, or seconds.
     * ``on_reject``: ``"collect"`` keeps bad rows for `rejects`, ``"fail"`` raises `BadInput` at the first.

@@ -62,8 +62,9 @@ def match_queries(
     two streams they are ``query, left_key, left_time, right_key, right_time, probability``, over more keys and times by
     their names. With ``aggregate`` there is a row ``query, time`` (with the columns of ``partition_by`` between them)
     per tick at which something can match, with each name's expected value. A mean is over the worlds in which there is
-    one, with ``<name>_exists`` its probability (so for the others that need a value). Queries that cannot be used, or
-    that no row can ever satisfy, are in `rejects` under the stream name ``queries``, with the position and the reason.
+    one, with ``<name>_exists`` its probability (so for the others that need a value). Queries that cannot be used are
+    bad rows, too: they are in `rejects` under the stream name ``queries``, with the position and the reason. Queries
+    that no row can ever satisfy are listed there and never raise.
 
     Raises `BadArgument` for a wrong argument, `BadInput` with ``on_reject="fail"``, `OutputLimit` beyond
     ``Options(max_output=)``, and `NotBuilt` for choices that do not go together yet.
