@@ -17,12 +17,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 from data_folder import data_at
+from pyproj import Geod
 
 import appulse as ap
 from appulse.lab.style import QUIET, style, titled
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from matplotlib.axes import Axes
+    from numpy.typing import NDArray
 
 OUT = Path(__file__).resolve().parent.parent / "out" / "quakes" / "origins.png"
 NINETY = float(np.sqrt(-2.0 * np.log(0.1)))  # semi-axes of an ellipse that holds 90 %, over those at one deviation
@@ -32,6 +36,7 @@ NEAR, FAR, APART = 100_000.0, 300_000.0, 60.0  # metres and seconds
 WAVES, LATE = 6_000.0, 5.0  # metres a second, and seconds of error
 FIXED = ((50_000.0, 10.0), (100_000.0, 30.0), (100_000.0, 60.0), (150_000.0, 60.0))
 LEAST = (0.9, 0.5, 0.1, 0.01)
+SHARES = (0.5, 0.9)
 
 
 def main() -> None:
@@ -54,8 +59,34 @@ def main() -> None:
         found = matched(rows, ellipses, NEAR, APART, least)
         said(f"by ellipses, {NEAR / 1000:.0f} km and {APART:.0f} s with probability {least:g}", found, true)
     draw(rows, found, asked.picture)
+    levels = {name: held(rows, beside) for name, beside in (("with 10 km beside", 0.0), ("as given", -MODEL))}
+    for name, level in levels.items():
+        inside = ", ".join(f"{np.mean(level <= share):.0%} within {share:.0%}" for share in SHARES)
+        print(f"  ellipses {name}: the other origin of the quake lies {inside}")
+    diagram = asked.picture.with_name("ellipses.png")
+    draw_held(levels, diagram)
     between_agencies(rows)
-    print(f"The picture: {asked.picture}")
+    print(f"The pictures: {asked.picture}, {diagram}")
+
+
+def held(rows: pd.DataFrame, beside: float) -> NDArray[np.float64]:
+    """For each pair of origins of one quake, the level of the ellipse of their difference on whose edge it lies.
+
+    ``beside`` is a deviation to add to both ellipses; a negative one is taken out.
+    """
+    pairs = rows.merge(rows, on="event", suffixes=("", "_other"))
+    pairs = pairs[pairs["row"] < pairs["row_other"]]
+    names = ("lat", "lon", "major", "minor", "azimuth")
+    one, other = (pairs[[f"{name}{end}" for name in names]].to_numpy() for end in ("", "_other"))
+    azimuth, _, metres = Geod(ellps="WGS84").inv(one[:, 1], one[:, 0], other[:, 1], other[:, 0])
+    gap = metres[:, None] * np.column_stack([np.sin(np.radians(azimuth)), np.cos(np.radians(azimuth))])
+    spread = np.zeros((len(gap), 2, 2))
+    for side in (one, other):
+        angle = np.radians(side[:, 4])
+        axes = np.array([[np.sin(angle), np.cos(angle)], [np.cos(angle), -np.sin(angle)]]).transpose(2, 1, 0)
+        square = np.maximum(side[:, 2:4] ** 2 + np.sign(beside) * beside**2, 1e6)
+        spread += axes @ (square[:, :, None] * axes.transpose(0, 2, 1))
+    return 1.0 - np.exp(-0.5 * np.einsum("ni,ni->n", gap, np.linalg.solve(spread, gap[:, :, None])[:, :, 0]))
 
 
 def between_agencies(rows: pd.DataFrame) -> None:
@@ -183,6 +214,24 @@ def draw(rows: pd.DataFrame, found: pd.DataFrame, file: Path) -> None:
         axes.set_xlabel("longitude")
         axes.set_ylabel("latitude")
         file.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(file)
+
+
+def draw_held(levels: Mapping[str, NDArray[np.float64]], file: Path) -> None:
+    """How often the ellipse of a level holds the difference of two origins of one quake."""
+    from matplotlib.figure import Figure
+
+    said = np.linspace(0.0, 1.0, 101)
+    with style():
+        figure = Figure(figsize=(6.5, 6.0))
+        titled(figure, "Do error ellipses hold what they say?", "Pairs of origins of one quake; on the line they do.")
+        axes = figure.add_axes((0.12, 0.1, 0.83, 0.74))
+        axes.plot((0, 1), (0, 1), color=QUIET, lw=1.0)
+        for (name, level), color in zip(levels.items(), ("#0072B2", "#D55E00"), strict=True):
+            axes.plot(said, [np.mean(level <= share) for share in said], color=color, lw=1.6, label=name)
+        axes.set_xlabel("level of the ellipse")
+        axes.set_ylabel("share of pairs inside")
+        axes.legend(frameon=False)
         figure.savefig(file)
 
 

@@ -77,6 +77,10 @@ def test_origins_of_a_quake_are_matched_by_their_ellipses(tmp_path: Path) -> Non
     assert {right for _, _, right in found} == {"100.0"}
     assert float(found[-1][1]) > float(fixed["150"])
     assert [float(share) for _, share, _ in found] == sorted(float(share) for _, share, _ in found)
+    if "generated twin" in said:  # whose ellipses are true
+        half, most = re.findall(r"10 km beside.* ([0-9]+)% within 50%, ([0-9]+)% within 90%", said)[0]
+        assert abs(int(half) - 50) <= 4
+        assert abs(int(most) - 90) <= 3
     # Of two catalogues the nearest origins are more than any fixed window has.
     ways = re.findall(r"^  (\S.*?) +([0-9.]+)% found, +([0-9.]+)% of", catalogues, re.MULTILINE)
     assert {right for _, _, right in ways} == {"100.0"}
