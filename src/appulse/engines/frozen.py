@@ -93,9 +93,9 @@ class _Writer:
         if type(value) in _PLAIN:
             return value
         if isinstance(value, Workers):
-            return {"shared": "workers"}
+            return {"known": "workers"}
         if (name := self._names.get(id(value))) is not None:
-            return {"shared": name}
+            return {"known": name}
         if id(value) not in self._places:
             self._places[id(value)] = place, _ = len(self.nodes), value
             self.nodes.append(None)
@@ -167,7 +167,7 @@ class _Reader:
     def value(self, value: Any) -> Any:
         """The value, or what is at its place."""
         if isinstance(value, dict):
-            return self._shared[value["shared"]]
+            return self._shared[value["known"]]
         if not isinstance(value, list):
             return value
         (place,) = value
