@@ -234,15 +234,15 @@ def setting(field: Field, share: float, kind: str) -> Found:
     epsilon = data.near(NEAR)
     truth_pairs = close_pairs(field.left, field.right, epsilon, WINDOW)
     streams = data.streams(*rows)
-    told = joined(streams, epsilon, LIKELY, dict(zip(("left", "right"), chosen, strict=True)))
-    ours, at_half = scores_of(told, truth_pairs)
+    pairs = joined(streams, epsilon, LIKELY, dict(zip(("left", "right"), chosen, strict=True)))
+    ours, at_half = scores_of(pairs, truth_pairs)
     made = [others(own) for own in rows]
     alone = f_score(ignoring(rows[0], rows[1], epsilon, WINDOW), truth_pairs)
     rates = {"ignore": (alone, alone)}
     for name in made[0].keys() & made[1].keys():
         pair = {"left": made[0][name], "right": made[1][name]}
         rates[name] = scores_of(joined(streams, epsilon, LIKELY, pair), truth_pairs)
-    reliable = Reliability.of(told, truth_pairs)
+    reliable = Reliability.of(pairs, truth_pairs)
     top = max(rates, key=lambda name: rates[name][0])
     found = Found(
         mine / best,

@@ -1,4 +1,4 @@
-"""Recordings that Spark reads as files: each row once and in order, however often whoever writes them is stopped."""
+"""Recordings that Spark reads as files: each row once and in order, however often their writer is stopped."""
 
 from __future__ import annotations
 

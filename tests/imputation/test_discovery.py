@@ -216,8 +216,8 @@ def test_the_imputer_that_suits_is_chosen(kind: str) -> None:
     lost = np.zeros(values.shape, bool)
     lost[::10, 2] = True
     stream = stream_of(values, lost)
-    told = {row[0]["rule"] for row in ap.impute(stream, "auto").frame["filled"].to_pylist() if row}
-    (mixture,) = told  # "0.43 interpolation + ...", the heaviest first
+    rules = {row[0]["rule"] for row in ap.impute(stream, "auto").frame["filled"].to_pylist() if row}
+    (mixture,) = rules  # "0.43 interpolation + ...", the heaviest first
     assert mixture.split(" + ")[0].split(" ", 1)[1] == ("interpolation" if kind == "walk" else "regression")
     settings: dict[str, Any] = {"epsilon": 0.5, "probability": 0.5, "window": ap.CountWindow(10)}
     found = ap.self_join(stream, imputer="auto", **settings)

@@ -125,8 +125,8 @@ class AutoImputer:
                     found.setdefault(name, []).append(score)
         self.scores = {name: pooled(scores) for name, scores in found.items() if name not in self.dropped}
         if not self.scores:
-            told = " ".join(f"{name}: {reason}." for name, reason in self.dropped.items())
-            raise BadArgument(f"imputer='auto' found nothing that fills {', '.join(attributes)}. {told}")
+            reasons = " ".join(f"{name}: {reason}." for name, reason in self.dropped.items())
+            raise BadArgument(f"imputer='auto' found nothing that fills {', '.join(attributes)}. {reasons}")
         # A fill that is not finite has no score, and that of a perfect one may be below 0 by rounding.
         self.weights = weights_of(
             {n: np.inf if np.isnan(score.crps) else max(0.0, score.crps) for n, score in self.scores.items()}
@@ -145,11 +145,11 @@ class AutoImputer:
         """Which ones were chosen last, the scores of all, and which could not be tried."""
         order = sorted(self.scores, key=lambda name: self.scores[name].crps)
         chosen = " + ".join(f"{weight:.2f} {name}" for name, weight in self.weights.items())
-        told = [f"{chosen}, by CRPS in deviations: " + ", ".join(f"{n} {self.scores[n].crps:.3f}" for n in order)]
-        told += [f"{name} was not tried: {reason}" for name, reason in self.dropped.items()]
+        parts = [f"{chosen}, by CRPS in deviations: " + ", ".join(f"{n} {self.scores[n].crps:.3f}" for n in order)]
+        parts += [f"{name} was not tried: {reason}" for name, reason in self.dropped.items()]
         if self.copies:
-            told.append(f"{self.copies:,} rows of the repository are the stream's own and were left out of the scores")
-        return "; ".join(told)
+            parts.append(f"{self.copies:,} rows of the repository are the stream's own and were left out of the scores")
+        return "; ".join(parts)
 
     def candidates(
         self,

@@ -42,7 +42,8 @@ class Feeder:
             )
         self.folders = {name: Path(checkpoint) / FOLDER / name for name in tables}
         self._recorded: Recorded = recorded(job, tables, rows=_ROWS)
-        self._stop, self._thread = Event(), None  # type: Event, Thread | None
+        self._stop = Event()
+        self._thread: Thread | None = None
         offsets = {}
         for name, folder in self.folders.items():
             folder.mkdir(parents=True, exist_ok=True)
