@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import appulse as ap
 from appulse.engines.aggregates.call import resolve_aggregate
+from appulse.engines.fences.call import resolve_fences
 from appulse.engines.join.call import resolve
 from appulse.engines.multi_queries.call import resolve_window_queries
 from appulse.engines.options import USED_BY
@@ -21,6 +22,7 @@ from appulse.engines.queries import call as query_engine
 from appulse.engines.queries.call import resolve_queries
 from appulse.model.degrees import degrees_hint, named_as_degrees
 from appulse.operators import output, pairs
+from tests.fences import test_fence_events
 from tests.helpers import hands, query_strategies, sensing, strategies
 from tests.helpers.streaming import files, read_stream
 from tests.operators import test_phenomena, test_relational, test_sensor_join
@@ -88,6 +90,14 @@ def test_queries_are_whole_or_stop(case: query_strategies.Case, most: int) -> No
     )
     stopped_or_whole(
         lambda options: ap.match_queries(*case.framed(), case.query_table, **settings_, options=options), most
+    )
+
+
+@FEW
+@given(test_fence_events.cases(), LIMITS)
+def test_fence_events_are_whole_or_stop(case: test_fence_events.Case, most: int) -> None:
+    stopped_or_whole(
+        lambda options: ap.fence_events(case.stream(case.table), case.fences, **case.asked, options=options), most
     )
 
 
@@ -160,6 +170,7 @@ def test_changes_that_leave_count_too() -> None:
 
 _TABLE = pa.table({"s": [1], "t": [0.0], "v": [0.0]})
 _QUERIES = pa.table({"query": [1], "condition": ["v > 0"]})
+_FENCES = pa.table({"query": [1], "region": ["POLYGON ((0 0, 9 0, 9 9, 0 9, 0 0))"]})
 _OTHERS: dict[str, Any] = {
     "bounds": frozenset({"reach"}),
     "index": "dense",
@@ -221,6 +232,10 @@ _CALLS: dict[str, list[Callable[[ap.Options], object]]] = {
             _stream("a"), _stream("b"), pa.table({"query": [1], "condition": ["a.v = b.v"]}), window=FOREVER, options=o
         ),
     ],
+    "fence_events": [
+        lambda o: ap.fence_events(replace(_stream(), value=ap.Exact("v", "t")), _FENCES, options=o),
+        lambda o: ap.FenceEvents(replace(_stream(), frame=None, value=ap.Exact("v", "t")), _FENCES, options=o),
+    ],
 }
 
 
@@ -253,6 +268,7 @@ def test_no_option_is_part_of_a_fingerprint() -> None:
     query: dict[str, Any] = {"probability": None, "on_reject": "collect"}
     aggregate: dict[str, Any] = {"distribution": False, "single_valued": False, "on_reject": "collect"}
     joined: dict[str, Any] = {**_NEAR, "self_join": True, "different": None, "on_reject": "collect"}
+    fenced: dict[str, Any] = {"enter": 0.9, "leave": 0.5, "dwell": None, "emit": "events", "on_reject": "collect"}
     two = [_stream("a"), _stream("b")]
     made: dict[str, Callable[[ap.Options], Any]] = {
         "self_join": lambda o: resolve([_stream()], [schema], **joined, options=o),
@@ -266,6 +282,9 @@ def test_no_option_is_part_of_a_fingerprint() -> None:
         "match_queries": lambda o: resolve_queries(_stream(), _TABLE, _QUERIES.schema, **query, options=o),
         "match_queries ": lambda o: resolve_window_queries(
             two, [_TABLE] * 2, windowed, window=FOREVER, **query, options=o
+        ),
+        "fence_events": lambda o: resolve_fences(
+            replace(_stream(), value=ap.Exact("v", "t")), schema, _FENCES, **fenced, options=o
         ),
     }
     for call, make in made.items():

@@ -11,7 +11,7 @@ from appulse.api.calls import answers_of, settings_of
 from appulse.api.results import Framed, is_spark
 from appulse.arguments import OnReject, Probabilities, Probability, Seed, checked, whole
 from appulse.engines.fences.call import EmitFences, resolve_fences
-from appulse.engines.options import Options, options_of
+from appulse.engines.options import Options
 from appulse.errors import AppulseError, BadArgument
 from appulse.model.stream import Result
 from appulse.model.times import Duration
@@ -62,7 +62,7 @@ def fence_events(
       or where this is closest.
     * ``emit``: ``"events"``, or ``"visits"``: a row a visit, at its end.
     * ``on_reject``: ``"collect"`` keeps bad rows for `rejects`, ``"fail"`` raises `BadInput` at the first.
-    * ``options``: no option of `Options` applies to this call.
+    * ``options``: for the size of the output, and partitions; see `Options`.
 
     Returns a Spark frame for Spark frames (streaming if they are), else a `pyarrow.Table`, with the columns ``query,
     key, event, time, probability, since``. ``event`` is ``"enter"``, ``"dwell"``, ``"exit"`` or ``"cross"``;
@@ -71,8 +71,8 @@ def fence_events(
     probability``, the highest. Fences that are no regions are bad rows, too: in `rejects` they are under the stream
     name ``queries``, with what is wrong.
 
-    Raises `BadArgument` for a wrong argument, `BadInput` with ``on_reject="fail"``, and `NotBuilt` for choices that do
-    not go together yet.
+    Raises `BadArgument` for a wrong argument, `BadInput` with ``on_reject="fail"``, `OutputLimit` beyond
+    ``Options(max_output=)``, and `NotBuilt` for choices that do not go together yet.
 
     >>> fences = pa.table({"query": ["yard"], "region": ["POLYGON ((0 0, 100 0, 100 100, 0 100, 0 0))"]})
     >>> fixes = pa.table({"van": ["a"] * 4, "t": [0, 10, 20, 30], "x": [-50.0, 3.0, 50.0, 180.0], "y": [50.0] * 4})
@@ -136,7 +136,7 @@ def fence_advice(
 
     if is_spark(sample.frame):
         raise BadArgument("fence_advice() takes a sample in this process. Give frame.limit(100_000).toArrow().")
-    table, some = as_table(sample.frame), options_of(None, "fence_events")
+    table, some = as_table(sample.frame), Options()
     high, low = ((one,) if isinstance(one, float) else one for one in (enter, leave))
     return advice_table(sample, table, _regions(fences), high, low, tolerance, draws, seed, some)
 

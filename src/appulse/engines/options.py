@@ -23,6 +23,7 @@ _ON_TILES = (
     "collect_samples",
     "window_aggregate",
     "match_queries",
+    "fence_events",
 )
 #: The calls that each option makes a difference to; a call by hand takes those of its function.
 USED_BY = {
