@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import appulse as ap
-from appulse.errors import BadArgument, BadInput, NotBuilt
+from appulse.errors import BadArgument, BadInput
 from tests.helpers import hands, naive, strategies
 from tests.helpers import naive_withdrawals as twin
 
@@ -178,17 +178,7 @@ def test_withdrawals_with_null_keys_are_rejects_and_rejects_may_fail() -> None:
         _self_join(_rows((1, 1, 0.0, "add"), (5, 1, 0.0, "remove")), on_reject="fail")
 
 
-def test_what_cannot_be_withdrawn_is_an_error_that_says_so() -> None:
+def test_a_column_of_changes_has_to_be_text() -> None:
     table = _rows((1, 1, 0.0, "add"))
-    stream = ap.Stream(table, key="k", time="t", value="x", change="op", name="a")
-    other = ap.Stream(table, key="k", time="t", value="x", name="b")
-    calls: list[Any] = [
-        lambda: ap.similarity_join(stream, other, epsilon=1.0, probability=0.5, window=5, how="left"),
-        lambda: ap.match_queries(stream, pa.table({"query": ["a"], "condition": ["x > 0"]}), probability=0.5),
-        lambda: ap.sensor_join(stream, resolution=1.0, window=5),
-    ]
-    for call in calls:
-        with pytest.raises(NotBuilt, match="change='op'"):
-            call()
     with pytest.raises(BadArgument, match="not text"):
         _self_join(table.set_column(3, "op", pa.array([1])))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -9,9 +10,11 @@ import pyarrow as pa
 from appulse.api.by_hand import Bare, ByHand
 from appulse.api.calls import answers_of, settings_of
 from appulse.api.results import Framed
+from appulse.api.survivors import over_survivors
 from appulse.arguments import OnReject, checked
 from appulse.engines.aggregates.call import Aggregates
 from appulse.engines.options import Options
+from appulse.model.existence import Bursts
 from appulse.model.stream import Result
 from appulse.model.uncertainty import names
 from appulse.windows.definitions import GivenWindow
@@ -74,9 +77,8 @@ def window_aggregate(
     [{'value': 80.0, 'count': 1.5}]
     """
     settings = settings_of("window_aggregate", locals())
-    streams = (stream,)
 
-    def on_spark() -> Any:
+    def on_spark(streams: Sequence[Stream]) -> Any:
         from appulse.engines.aggregates.call import AggregateBucket, resolve_unseen
         from appulse.engines.spark.grouped import spark_grouped
 
@@ -85,7 +87,10 @@ def window_aggregate(
 
         return spark_grouped(streams, resolve, AggregateBucket, "aggregate", settings["options"])
 
-    return answers_of(streams, lambda tables: _engine(stream, tables[0], settings), on_spark)
+    def call(left: Sequence[Stream[Result]]) -> Result:
+        return answers_of(left, lambda tables: _engine(left[0], tables[0], settings), partial(on_spark, left))
+
+    return over_survivors((stream,), "stream", settings, call, asked=isinstance(stream.existence, Bursts))
 
 
 def _engine(stream: Stream, table: pa.Table, settings: Mapping[str, Any]) -> LocalAggregate:
@@ -122,13 +127,14 @@ class WindowAggregate(ByHand["LocalAggregate"]):
     ) -> None:
         self._settings = settings_of("window_aggregate", locals())
         super().__init__((stream,), "stream")
+        self._withdraws_before = isinstance(stream.existence, Bursts)
 
     def _may_start(self, held: Sequence[Frames], types: Types, *, ended: bool) -> bool:
         """Whether there are types, and rows that show how many dimensions values have."""
         return self._telling(held) is not None and super()._may_start(held, types, ended=ended)
 
     def _make(self, held: Sequence[Frames], types: Types) -> tuple[LocalAggregate, Types]:
-        ((name, stream),) = self._streams.items()
+        (name,), (stream,) = self._streams, self._left()
         told, settings = self._telling(held), self._settings
         if told is None:  # the rows so far can only be rejects
             told = self._schema(name, held).empty_table()

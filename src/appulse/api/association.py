@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from appulse.api.by_hand import Bare, ByHand
 from appulse.api.calls import answers_of, schemas_of, settings_of
-from appulse.api.results import Framed
+from appulse.api.results import Framed, is_spark
+from appulse.api.survivors import answers_over_survivors
 from appulse.arguments import Count, OnReject, Positive, Probability, checked, number
 from appulse.engines.join.assign import AssignBy, AssignMethod, Blocks, resolve_assign
 from appulse.engines.join.call import How
@@ -14,7 +16,7 @@ from appulse.engines.join.nearest import NearestBy, NearestHow, resolve_nearest
 from appulse.engines.options import Options
 from appulse.engines.thresholds import Epsilon, NearestMetric
 from appulse.model.stream import Result
-from appulse.windows.definitions import GivenWindow
+from appulse.windows.definitions import GivenWindow, TimeWindow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -80,14 +82,15 @@ def nearest(
     [('Ryde', 3349, 1)]
     """
     settings = settings_of("nearest", locals())
-    streams = (left, right)
 
-    def on_spark() -> Any:
+    def on_spark(streams: Sequence[Stream]) -> Any:
         from appulse.engines.spark.join.nearest import spark_nearest
 
         return spark_nearest(streams, settings)
 
-    return answers_of(streams, lambda tables: _nearest(streams, schemas_of(tables), settings, whole=True), on_spark)
+    asked = is_spark(left.frame) and (epsilon is None or not isinstance(window, TimeWindow))
+    engine = partial(_nearest, settings=settings, whole=True)
+    return answers_over_survivors((left, right), "left", settings, engine, on_spark, asked=asked)
 
 
 def _nearest(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import replace
 from threading import Lock
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Self, TypeAlias, TypeVar
@@ -10,7 +11,8 @@ import pyarrow as pa
 
 from appulse.arguments import Kind, Unfit
 from appulse.engines.pushes import FirstTypes, schema_of
-from appulse.errors import BadArgument, ImpossibleBursts, OutputLimit
+from appulse.engines.surviving import Survivors, survivor
+from appulse.errors import AppulseError, BadArgument, ImpossibleBursts, OutputLimit
 from appulse.model.stream import Stream, stream_names
 
 if TYPE_CHECKING:
@@ -46,6 +48,7 @@ class ByHand(Generic[Engine]):
     """
 
     _keeps_rows = True
+    _withdraws_before = False  # whether rows are withdrawn before the engine has them
     _settings: dict[str, Any]
 
     def __init__(self, streams: Sequence[Stream], alone: str) -> None:
@@ -60,6 +63,7 @@ class ByHand(Generic[Engine]):
         self._types: Types = {name: FirstTypes(f"stream {name!r}", self._fixed(name)) for name in names}
         self._held: list[Frames] = []
         self._engine: Engine | None = None
+        self._survivors = Survivors({})
         self._drained = False
         self._turn = Turn(keeps_rows=self._keeps_rows)
 
@@ -83,7 +87,12 @@ class ByHand(Generic[Engine]):
                 name: one.and_those_of(tables[name].schema) if name in tables else one for name, one in known.items()
             }
             if self._engine is not None:
-                answers = self._feed(self._engine, fitted(tables, types))
+                before = copy(self._survivors) if self._settings["on_reject"] == "fail" else self._survivors
+                try:
+                    answers = self._feed(self._engine, self._survivors.push(fitted(tables, types)))
+                except AppulseError:
+                    self._survivors = before
+                    raise
                 self._types = types
                 return answers
             held = [*self._held, tables] if tables else self._held
@@ -101,13 +110,15 @@ class ByHand(Generic[Engine]):
                 parts.append(self._start(self._held, self._types))
             self._drained = True
             if self._engine is not None:
+                waited = self._survivors.drain()
+                parts += [self._feed(self._engine, waited)] if waited else []
                 return pa.concat_tables([*parts, self._finish(self._engine)])
             return self._checked(self._held, self._types) if self._held else pa.table({})
 
     def rejects(self) -> pa.Table:
         """Every row that could not be used so far."""
         if self._engine is not None:
-            return self._rejected(self._engine)
+            return self._survivors.with_rejects(self._rejected(self._engine))
         if not self._held:
             raise BadArgument("Nothing has been judged yet: push some rows first, if only an empty frame.")
         return self._early_rejects()
@@ -119,8 +130,7 @@ class ByHand(Generic[Engine]):
         """
         if self._engine is None:
             return self._early_rejects() if self._held and self._drained else None
-        found: pa.Table = self._taken_rejects(self._engine)
-        return found
+        return self._survivors.with_rejects(self._taken_rejects(self._engine), taken=True)
 
     def counted(self) -> dict[str, int]:
         """What a join or encounters counted in the last push: candidates, and which test decided about them."""
@@ -132,7 +142,8 @@ class ByHand(Generic[Engine]):
         if self._engine is None:
             held = [table for push in self._held for table in push.values()]
             return {"state_rows": sum(map(len, held)), "state_bytes": sum(table.nbytes for table in held)}
-        return self._state_of(self._engine)
+        waits = {"state_rows": len(self._survivors), "state_bytes": self._survivors.nbytes}
+        return {name: held + waits[name] for name, held in self._state_of(self._engine).items()}
 
     @property
     def engine(self) -> Engine | None:
@@ -159,6 +170,7 @@ class ByHand(Generic[Engine]):
         """What changes as rows are pushed, as it was before."""
         types = {name: FirstTypes(f"stream {name!r}", self._fixed(name)) for name in self._streams}
         fresh: dict[str, Any] = {"_types": types, "_held": [], "_engine": None, "_drained": False}
+        fresh["_survivors"] = Survivors({})
         return fresh | {"_turn": Turn(keeps_rows=self._keeps_rows)}
 
     def explain(self) -> Explanation:
@@ -177,7 +189,11 @@ class ByHand(Generic[Engine]):
     def _make(self, held: Sequence[Frames], types: Types) -> tuple[Engine, Types]:
         """The engine for pushes such as these, and the types that are settled with it."""
         schemas = [self._schema(name, held) for name in self._streams]
-        return self._engine_of(list(self._streams.values()), schemas), types
+        return self._engine_of(self._left(), schemas), types
+
+    def _left(self) -> list[Stream]:
+        """The streams as the engine takes them in: without withdrawals, where it keeps no rows."""
+        return [survivor(stream) if self._withdraws_before else stream for stream in self._streams.values()]
 
     def _engine_of(self, streams: Sequence[Stream], schemas: Sequence[pa.Schema]) -> Engine:
         """The engine for streams with these columns."""
@@ -217,11 +233,12 @@ class ByHand(Generic[Engine]):
 
     def _checked(self, held: Sequence[Frames], types: Types) -> pa.Table:
         """No answers, in their columns; raises where the last of the pushes cannot be taken in."""
-        return self._fed(held, types)[2]
+        return self._fed(held, types)[3]
 
     def _early_rejects(self) -> pa.Table:
         """The rows of held pushes that cannot be used."""
-        return self._rejected(self._fed(self._held, self._types)[0])
+        engine, survivors, *_ = self._fed(self._held, self._types)
+        return survivors.with_rejects(self._rejected(engine))
 
     # What they are made of.
 
@@ -236,17 +253,32 @@ class ByHand(Generic[Engine]):
 
     def _schema(self, name: str, held: Sequence[Frames]) -> pa.Schema:
         """The columns of a stream, with the types that any push has."""
-        return schema_of([push[name] for push in held if name in push])
+        schema = schema_of([push[name] for push in held if name in push])
+        at = schema.get_field_index(self._streams[name].change or "") if self._withdraws_before else -1
+        return schema.remove(at) if at >= 0 else schema
 
     def _start(self, held: Sequence[Frames], types: Types) -> pa.Table:
-        self._engine, self._types, answers = self._fed(held, types)
+        self._engine, self._survivors, self._types, answers = self._fed(held, types)
         self._held = []
         return answers
 
-    def _fed(self, held: Sequence[Frames], types: Types) -> tuple[Engine, Types, pa.Table]:
-        """An engine that has taken in pushes, the types settled with it, and the answers."""
+    def _fed(self, held: Sequence[Frames], types: Types) -> tuple[Engine, Survivors, Types, pa.Table]:
+        """An engine that has taken in pushes, what waits before it, the types settled with it, and the answers."""
         engine, types = self._make(held, types)
-        return engine, types, pa.concat_tables([self._feed(engine, fitted(push, types)) for push in held])
+        survivors = self._surviving(held, types)
+        parts = [self._feed(engine, survivors.push(fitted(push, types))) for push in held]
+        return engine, survivors, types, pa.concat_tables(parts)
+
+    def _surviving(self, held: Sequence[Frames], types: Types) -> Survivors:
+        """What withdraws rows before the engine has them."""
+        if not self._withdraws_before:
+            return Survivors({})
+        shown = self._shown(held)
+        schemas = [
+            schema_of([fitted({name: push[name]}, types)[name] for push in held if name in push]) for name in shown
+        ]
+        settings = {name: self._settings[name] for name in ("on_reject", "options")}
+        return Survivors.of([self._streams[name] for name in shown], schemas, **settings)
 
     def _tables(self, frame: tuple[Any, ...], frames: Mapping[str, Any]) -> Frames:
         """The frames of a push as tables, in the order of the call."""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
 from appulse.api.by_hand import Bare, ByHand, fitted, refuse_twice
 from appulse.api.calls import answers_of, schemas_of, settings_of
-from appulse.api.results import Described, Framed
+from appulse.api.results import Described, Framed, is_spark
+from appulse.api.survivors import over_survivors
 from appulse.arguments import Name, OnReject, Positive, Probability, checked
 from appulse.engines.encounters.joining import moves, resolve_moving
 from appulse.engines.imputing import Imputers
@@ -18,8 +20,9 @@ from appulse.engines.join.call import Emit, How, JoinCall, Probabilities, check_
 from appulse.engines.options import Options, options_of
 from appulse.engines.thresholds import Epsilon, Metric, Scale
 from appulse.errors import BadArgument, NotBuilt
+from appulse.model.existence import Bursts
 from appulse.model.stream import Result, Stream, stream_names
-from appulse.windows.definitions import GivenWindow, TimeWindow, as_window
+from appulse.windows.definitions import GivenWindow, TimeWindow, UncertainCountWindow, as_window
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -192,6 +195,8 @@ class SimilarityJoin(ByHand["LocalJoin"]):
         self._settings = settings_of("similarity_join", locals())
         super().__init__(streams, "left")
         self._moves = moves(list(self._streams.values()))
+        changes = any(stream.change is not None for stream in streams)
+        self._withdraws_before = changes and (self._moves or _withdraws_before(streams, self._settings))
         check_how(how, list(self._streams), emit=emit, values=values)
         if different is not None and len(streams) > 1:
             raise BadArgument(
@@ -231,7 +236,7 @@ class SimilarityJoin(ByHand["LocalJoin"]):
         return known and len(typed) >= least
 
     def _checked(self, held: Sequence[Frames], types: Types) -> pa.Table:
-        if self._moves:
+        if self._moves or self._withdraws_before:
             return super()._checked(held, types)
         from appulse.engines.join.local import check_rows
 
@@ -240,7 +245,7 @@ class SimilarityJoin(ByHand["LocalJoin"]):
         return call.answer_schema.empty_table()
 
     def _early_rejects(self) -> pa.Table:
-        if self._moves:
+        if self._moves or self._withdraws_before:
             return super()._early_rejects()
         from appulse.engines.join.local import rejected
 
@@ -270,7 +275,7 @@ class SimilarityJoin(ByHand["LocalJoin"]):
     def _made_moving(self, held: Sequence[Frames]) -> LocalJoin:
         from appulse.engines.encounters.bucket import LocalEncounters
 
-        streams = list(self._streams.values())
+        streams = self._left()
         schemas = [self._schema(name, held) for name in self._streams]
         call = resolve_moving(streams, schemas, self_join=len(streams) == 1, **self._settings)
         return cast("LocalJoin", LocalEncounters(call))  # which pushes and drains as that does
@@ -289,7 +294,8 @@ class SimilarityJoin(ByHand["LocalJoin"]):
         schemas = [self._schema(name, held) for name in shown]
         how, one = settings["how"], len(shown) == 1
         settings["how"] = "inner" if one else how
-        call = resolve([self._streams[name] for name in shown], schemas, self_join=one, **settings)
+        streams = [stream for stream in self._left() if stream.name in shown]
+        call = resolve(streams, schemas, self_join=one, **settings)
         return replace(call, plan=replace(call.plan, how=how)) if one and how != "inner" else call
 
 
@@ -347,8 +353,28 @@ def explain_pair(
 def _join(streams: tuple[Stream[Result], ...], settings: dict[str, Any]) -> Result:
     refuse_twice(streams)
     stream_names(streams, self_join=settings["self_join"])
-    if moves(streams):
-        return _join_moving(streams, settings)
+    moving = moves(streams)
+    join = partial(_join_moving if moving else _join_fixed, settings=settings)
+    before = (
+        moving
+        or _withdraws_before(streams, settings)
+        or (
+            settings["emit"] == "changes"
+            and isinstance(settings["window"], UncertainCountWindow)
+            and is_spark(streams[0].frame)
+        )
+    )
+    return over_survivors(streams, "left", settings, join, asked=before)
+
+
+def _withdraws_before(streams: Sequence[Stream], settings: Mapping[str, Any]) -> bool:
+    """Whether rows wait for their ticks, and are withdrawn before the join has them."""
+    chained = any(isinstance(stream.existence, Bursts) for stream in streams)
+    return chained or settings.get("how", "inner") != "inner" or settings["imputer"] is not None
+
+
+def _join_fixed(streams: Sequence[Stream[Result]], settings: dict[str, Any]) -> Result:
+    """Rows where they were."""
 
     def on_spark() -> Any:
         from appulse.engines.spark.join.call import spark_join
@@ -368,7 +394,7 @@ def _join(streams: tuple[Stream[Result], ...], settings: dict[str, Any]) -> Resu
     return answers_of(streams, in_process, on_spark)
 
 
-def _join_moving(streams: tuple[Stream[Result], ...], settings: dict[str, Any]) -> Result:
+def _join_moving(streams: Sequence[Stream[Result]], settings: dict[str, Any]) -> Result:
     """Rows at one instant, by the legs of their things."""
 
     def resolve_call(streams: Sequence[Stream], schemas: Sequence[pa.Schema]) -> MovingJoinCall:

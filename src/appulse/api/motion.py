@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from appulse.api.by_hand import Bare, ByHand
-from appulse.api.calls import answers_of, schemas_of, settings_of
+from appulse.api.calls import settings_of
 from appulse.api.results import Framed
+from appulse.api.survivors import answers_over_survivors
 from appulse.arguments import OnReject, Probability, checked
 from appulse.engines.encounters.call import EmitEncounters, resolve_encounters
 from appulse.engines.options import Options
@@ -79,14 +81,14 @@ def encounters(
     {'closest_distance': 30.0, 'seconds_within': 3.75, 'probability': 0.92}
     """
     settings = settings_of("encounters", locals())
-    streams = (left,) if right is None else (left, right)
 
-    def on_spark() -> Any:
+    def on_spark(streams: Sequence[Stream]) -> Any:
         from appulse.engines.spark.encounters.call import spark_encounters
 
         return spark_encounters(streams, settings)
 
-    return answers_of(streams, lambda tables: _engine(streams, schemas_of(tables), settings), on_spark)
+    streams = (left,) if right is None else (left, right)
+    return answers_over_survivors(streams, "left", settings, partial(_engine, settings=settings), on_spark)
 
 
 def _engine(streams: Sequence[Stream], schemas: Sequence[pa.Schema], settings: Mapping[str, Any]) -> LocalEncounters:
@@ -109,6 +111,8 @@ class Encounters(ByHand["LocalEncounters"]):
     >>> call.drain().select(["left_key", "right_key", "closest_time"]).to_pylist()
     [{'left_key': 'a', 'right_key': 'b', 'closest_time': 5.0}]
     """
+
+    _withdraws_before = True
 
     def __init__(
         self,

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from appulse.api.by_hand import Bare, ByHand
-from appulse.api.calls import answers_of, schemas_of, settings_of
-from appulse.api.results import Framed
+from appulse.api.calls import settings_of
+from appulse.api.results import Framed, is_spark
+from appulse.api.survivors import answers_over_survivors
 from appulse.arguments import Count, OnReject, Probability, checked
 from appulse.engines.join.outliers import resolve_outliers
 from appulse.engines.options import Options
 from appulse.engines.thresholds import Epsilon
 from appulse.errors import BadArgument
 from appulse.model.stream import Result
-from appulse.windows.definitions import GivenWindow
+from appulse.windows.definitions import GivenWindow, TimeWindow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -69,14 +71,16 @@ def outliers(
     [3]
     """
     settings = settings_of("outliers", locals())
-    streams = (stream,) if reference is None else (stream, reference)
 
-    def on_spark() -> Any:
+    def on_spark(streams: Sequence[Stream]) -> Any:
         from appulse.engines.spark.join.call import spark_join
 
         return spark_join(streams, resolved=resolve_outliers, **settings)
 
-    return answers_of(streams, lambda tables: _engine(streams, schemas_of(tables), settings), on_spark)
+    streams = (stream,) if reference is None else (stream, reference)
+    asked = is_spark(stream.frame) and not isinstance(window, TimeWindow)
+    engine = partial(_engine, settings=settings)
+    return answers_over_survivors(streams, "left", settings, engine, on_spark, asked=asked)
 
 
 def _engine(streams: Sequence[Stream], schemas: Sequence[pa.Schema], settings: Mapping[str, Any]) -> LocalJoin:

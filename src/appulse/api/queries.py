@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
 from appulse.api.by_hand import Bare, ByHand, fitted, refuse_twice
 from appulse.api.results import FRAMED, Framed, is_spark, remember
+from appulse.api.survivors import over_survivors
 from appulse.arguments import Count, OnReject, Probability, checked
 from appulse.engines.multi_queries.call import Aggregate
 from appulse.engines.options import Options, options_of
@@ -88,15 +90,21 @@ def match_queries(
     settings: dict[str, Any] = {"probability": probability, "on_reject": on_reject, "options": options}
     if len(given) == 1:
         _refuse_of_one(window=window, aggregate=aggregate)
+    else:
+        settings |= {"window": window, "aggregate": aggregate}
+    return cast("Result", over_survivors(given, "stream", settings, partial(_matched, frame=frame, settings=settings)))
+
+
+def _matched(given: Sequence[Stream[Any]], frame: Any, settings: dict[str, Any]) -> Any:
+    """The answers of a call over the rows that are left."""
     if any(is_spark(one.frame) for one in given):
         if len(given) > 1:
             from appulse.engines.spark.multi_queries.call import spark_window_queries
 
-            found = spark_window_queries(given, frame, window=window, aggregate=aggregate, **settings)
-            return cast("Result", found)
+            return spark_window_queries(given, frame, **settings)
         from appulse.engines.spark.queries.call import spark_queries
 
-        return cast("Result", spark_queries(given[0], frame, **settings))
+        return spark_queries(given[0], frame, **settings)
     from appulse.engines.local import as_table
     from appulse.engines.multi_queries.call import resolve_window_queries
     from appulse.engines.multi_queries.local import LocalWindowQueries
@@ -104,16 +112,15 @@ def match_queries(
 
     tables, asked = [as_table(one.frame) for one in given], as_table(frame)
     if len(given) > 1:
-        settings |= {"window": window, "aggregate": aggregate}
         several = LocalWindowQueries(resolve_window_queries(given, tables, asked.schema, **settings))
         several.change(asked)
         result = several.answers({one.name: table for one, table in zip(several.call.encodings, tables, strict=True)})
-        return cast("Result", remember(result, several.rejects(), several.call))
+        return remember(result, several.rejects(), several.call)
     call = resolve_queries(given[0], tables[0], asked.schema, **settings)
     engine = LocalQueries(call)
     engine.change(asked)
     result = engine.push(tables[0])
-    return cast("Result", remember(result, engine.rejects(), call))
+    return remember(result, engine.rejects(), call)
 
 
 @checked
@@ -155,6 +162,8 @@ class QueryMatch(ByHand["LocalQueries | LocalWindowQueries"]):
     >>> call.push(rows).select(["query", "key"]).to_pylist()
     [{'query': 'hot', 'key': 1}, {'query': 'cold', 'key': 2}]
     """
+
+    _withdraws_before = True
 
     def __init__(
         self,
@@ -226,7 +235,8 @@ class QueryMatch(ByHand["LocalQueries | LocalWindowQueries"]):
         # The first rows show how many dimensions a value has.
         shown = {name: table for push in reversed(held) for name, table in push.items() if not _untyped(table)}
         shown = fitted(held[-1] | shown, types)
-        tables, streams = [shown[name] for name in self._streams], list(self._streams.values())
+        streams = self._left()
+        tables = [shown[name].select(self._schema(name, [shown]).names) for name in self._streams]
         if len(streams) == 1:
             return LocalQueries(resolve_queries(streams[0], tables[0], self._first.schema, **self._settings))
         return LocalWindowQueries(resolve_window_queries(streams, tables, self._first.schema, **self._settings))
@@ -258,7 +268,8 @@ class QueryMatch(ByHand["LocalQueries | LocalWindowQueries"]):
         self._first  # noqa: B018 - raises where there are no queries
         if len(self._streams) > 1:
             return pa.table({})
-        return self._feed(self._fresh(held, types), fitted(held[-1], types))
+        rows = self._surviving(held, types).push(fitted(held[-1], types))
+        return self._feed(self._fresh(held, types), rows)
 
     def _early_rejects(self) -> pa.Table:
         return self._known.rejects()

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from appulse.api.by_hand import Bare, ByHand
-from appulse.api.calls import answers_of, settings_of
+from appulse.api.calls import settings_of
 from appulse.api.results import Framed, is_spark
+from appulse.api.survivors import answers_over_survivors
 from appulse.arguments import Count, NotNegative, OnReject, Positive, checked
 from appulse.engines.carrying import refuse_carry
 from appulse.engines.options import Options
-from appulse.engines.schemas import refuse_changes
 from appulse.engines.sensors.call import SensorWindow, Similar
 from appulse.engines.sensors.phenomena import EmitPhenomena, Reach
 from appulse.errors import BadArgument
@@ -46,7 +47,6 @@ def check_readings(readings: Stream, call: str) -> None:
             f"{call}() compares single values as they are, and the value of its stream is {value!r}. Give the name of "
             "a column: ap.Stream(..., value='celsius')."
         )
-    refuse_changes([readings], f"{call}()")
     for setting, reason in _USELESS.items():
         given = getattr(readings, setting)
         if given not in (None, (), "time", 0.0):
@@ -97,20 +97,21 @@ def sensor_join(
     settings = settings_of("sensor_join", locals())
     check_readings(readings, "sensor_join")
 
-    def on_spark() -> Any:
+    def on_spark(streams: Sequence[Stream]) -> Any:
         from appulse.engines.sensors.call import SensorSettings
         from appulse.engines.spark.sensors.call import spark_sensors
 
-        return spark_sensors(readings, SensorSettings(**settings))
+        return spark_sensors(streams[0], SensorSettings(**settings))
 
-    return answers_of((readings,), lambda tables: _joined(readings, tables[0].schema, settings), on_spark)
+    engine = partial(_joined, settings=settings)
+    return answers_over_survivors((readings,), "readings", settings, engine, on_spark)
 
 
-def _joined(readings: Stream, schema: pa.Schema, settings: Mapping[str, Any]) -> LocalReadings:
+def _joined(readings: Sequence[Stream], schemas: Sequence[pa.Schema], settings: Mapping[str, Any]) -> LocalReadings:
     from appulse.engines.sensors.call import SensorSettings, resolve_sensors
     from appulse.engines.sensors.readings import LocalReadings
 
-    return LocalReadings(resolve_sensors(readings, schema, SensorSettings(**settings)))
+    return LocalReadings(resolve_sensors(readings[0], schemas[0], SensorSettings(**settings)))
 
 
 @checked
@@ -170,24 +171,27 @@ def phenomena(
     settings = settings_of("phenomena", locals()) | {"locations": _table_of(locations)}
     check_readings(readings, "phenomena")
 
-    def on_spark() -> Any:
+    def on_spark(streams: Sequence[Stream]) -> Any:
         from appulse.engines.sensors.phenomena import PhenomenaSettings
         from appulse.engines.spark.sensors.call import spark_phenomena
 
-        return spark_phenomena(readings, PhenomenaSettings(**settings))
+        return spark_phenomena(streams[0], PhenomenaSettings(**settings))
 
-    return answers_of((readings,), lambda tables: _watched(readings, tables[0].schema, settings), on_spark)
+    engine = partial(_watched, settings=settings)
+    return answers_over_survivors((readings,), "readings", settings, engine, on_spark)
 
 
-def _watched(readings: Stream, schema: pa.Schema, settings: Mapping[str, Any]) -> LocalReadings:
+def _watched(readings: Sequence[Stream], schemas: Sequence[pa.Schema], settings: Mapping[str, Any]) -> LocalReadings:
     from appulse.engines.sensors.phenomena import PhenomenaSettings, resolve_phenomena
     from appulse.engines.sensors.readings import LocalReadings
 
-    return LocalReadings(resolve_phenomena(readings, schema, PhenomenaSettings(**settings)))
+    return LocalReadings(resolve_phenomena(readings[0], schemas[0], PhenomenaSettings(**settings)))
 
 
 class _OverReadings(ByHand["LocalReadings"]):
     """An operator over readings by hand."""
+
+    _withdraws_before = True
 
     def __init__(self, readings: Stream, settings: dict[str, Any]) -> None:
         check_readings(readings, type(self).__name__)
@@ -237,7 +241,7 @@ class SensorJoin(_OverReadings):
         super().__init__(readings, settings_of("sensor_join", locals()))
 
     def _engine_of(self, streams: Sequence[Stream], schemas: Sequence[pa.Schema]) -> LocalReadings:
-        return _joined(streams[0], schemas[0], self._settings)
+        return _joined(streams, schemas, self._settings)
 
 
 @checked
@@ -277,7 +281,7 @@ class Phenomena(_OverReadings):
         super().__init__(readings, settings_of("phenomena", locals()) | {"locations": _table_of(locations)})
 
     def _engine_of(self, streams: Sequence[Stream], schemas: Sequence[pa.Schema]) -> LocalReadings:
-        return _watched(streams[0], schemas[0], self._settings)
+        return _watched(streams, schemas, self._settings)
 
 
 def _table_of(locations: Any) -> pa.Table | None:

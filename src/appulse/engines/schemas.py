@@ -30,16 +30,6 @@ if TYPE_CHECKING:
     from appulse.windows.definitions import Window
 
 
-def refuse_changes(streams: Sequence[Stream], call: str) -> None:
-    """Raise `NotBuilt` where rows may be withdrawn from a call that cannot take that yet."""
-    for stream in streams:
-        if stream.change is not None:
-            raise NotBuilt(
-                f"{call} does not take change={stream.change!r}: rows cannot be withdrawn from it yet. Leave out the "
-                "rows that were withdrawn before the call. See docs/index.md."
-            )
-
-
 def refuse_bursts(streams: Sequence[Stream], call: str) -> None:
     """Raise `NotBuilt` where rows exist in bursts and a call would take them to exist independently."""
     for stream in streams:
@@ -53,7 +43,6 @@ def refuse_bursts(streams: Sequence[Stream], call: str) -> None:
 def check_bursts(streams: Sequence[Stream], window: Window) -> None:
     """Raise where rows exist in bursts and something else is asked that takes them to exist independently."""
     given = [stream for stream in streams if isinstance(stream.existence, Bursts)]
-    refuse_changes(given, "A stream of ap.Bursts")
     for stream in given:
         if stream.where:
             raise NotBuilt(
@@ -74,16 +63,12 @@ def encoding_of(
     motion: Motion | None = None,
     *,
     bursts: bool = False,
-    changes: bool = False,
     margins: bool = False,
 ) -> Encoding:
     """How the rows of one stream are read that looks for no partners; ``measure`` is the column of a delta window.
 
-    Rows may exist in ``bursts``, be withdrawn by ``changes`` and have ``margins``, only where the call knows what to
-    make of that.
+    Rows may exist in ``bursts`` and have ``margins`` only where the call knows what to make of that.
     """
-    if not changes:
-        refuse_changes([stream], "This call")
     if not bursts:
         refuse_bursts([stream], "This call")
     name = stream.name or "stream"

@@ -130,7 +130,7 @@ def resolve_aggregate(
     name, schema = stream.name or "stream", table.schema
     refuse_carry([stream], "window_aggregate", "an aggregate is about many rows")
     measure = window.column if isinstance(window, DeltaWindow) and window.confidence is None else None
-    encoding = encoding_of(stream, schema, measure, bursts=True, changes=True)
+    encoding = encoding_of(stream, schema, measure, bursts=True)
     check_bursts([stream], window)
     model = encoding.held_as
     if isinstance(stream.value, Position):

@@ -93,7 +93,7 @@ def resolve_collect(
     if span <= 0:
         raise BadArgument(f"every={every!r} is no interval. Give more than 0, such as '10 seconds'.")
     call = CollectCall(
-        replace(encoding_of(stream, schema, changes=True), carry=carried_of(stream, schema, name)),
+        replace(encoding_of(stream, schema), carry=carried_of(stream, schema, name)),
         span,
         tuple((column, column_type(schema, column, name)) for column in stream.partitions),
         lateness=(stream.lateness_micros,),

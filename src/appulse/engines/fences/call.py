@@ -179,7 +179,7 @@ def resolve_fences(
     waits = None if dwell is None else duration(dwell, "dwell")
     if waits == 0:
         raise BadArgument("dwell=0: a thing would dwell as it enters. Give a duration above 0, or leave it out.")
-    encoding = replace(encoding_of(replace(stream, name=name), schema, changes=True), degrees=True)
+    encoding = replace(encoding_of(replace(stream, name=name), schema), degrees=True)
     earth = earth_of([value])
     missing = next((column for column in (QUERY, REGION) if column not in fences.column_names), None)
     if missing is not None:

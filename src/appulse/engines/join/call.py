@@ -25,7 +25,6 @@ from appulse.engines.schemas import (
     is_joined,
     known_dimensions,
     refuse_bursts,
-    refuse_changes,
 )
 from appulse.engines.thresholds import (
     COSINE,
@@ -283,10 +282,6 @@ def resolve(
         raise BadArgument("values=True lists samples that match, and positions have none. Leave out values=True.")
     check_how(how, names, emit=emit, values=values)
     check_places(streams, names)
-    if how != "inner":
-        refuse_changes(streams, f"how={how!r}")
-    if imputer is not None:
-        refuse_changes(streams, "imputer=")
     if self_join:
         refuse_bursts(streams, "A self-join")
     check_bursts(streams, window)

@@ -35,13 +35,15 @@ def spark_grouped(
     by_key: bool = False,
     buckets: Callable[[Any, list[int]], Buckets] | None = None,
     changes: Callable[[Sequence[int]], DataFrame] | None = None,
+    whole: bool = False,
 ) -> DataFrame:
     """The answers of a call over Spark frames, lazily; streaming if they are.
 
     ``resolve`` makes the call, ``kind`` a bucket of it, ``name`` is that of its state. Rows are apart by group, or
     ``by_key``, too; in a batch query each bucket then receives the newest time of all. Answers that have columns
     ``key`` and ``time``, or those that name groups, have them in the types they came in. ``changes`` are blocks of a
-    further stream for all buckets, which ``buckets`` then makes, given their keys.
+    further stream for all buckets, which ``buckets`` then makes, given their keys. ``whole``: answers are rows as they
+    came.
     """
     sources = Sources.of([stream.frame for stream in streams], [stream.lateness for stream in streams])
     streams = [with_watermark_delay(stream) for stream in streams]
@@ -49,7 +51,7 @@ def spark_grouped(
     key, time = common_types(call, streams)
     given = streams[0].frame.schema
     own = dict.fromkeys(("key", "left_key", "right_key"), key) | {"time": time}
-    own |= {column: given[column].dataType for column in streams[0].partitions}
+    own |= {column: given[column].dataType for column in (given.names if whole else streams[0].partitions)}
 
     def routing(tiling: Tiling) -> ToGroups:
         keys = bucket_keys(tiling, grouped=call.grouped)

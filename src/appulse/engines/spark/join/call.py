@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame
 
 from appulse.engines.join.call import JoinCall, resolve
-from appulse.engines.schemas import refuse_changes
 from appulse.engines.spark.imputing import sampled_imputer, with_shared_fills
 from appulse.engines.spark.inputs import quoted
 from appulse.engines.spark.join.ledger_bucket import LedgerBucket, NumberedLedgerBucket
@@ -30,7 +29,6 @@ from appulse.engines.spark.tiling import Tiling
 from appulse.errors import warn_exploding
 from appulse.model.degrees import degrees_hint
 from appulse.model.uncertainty import names
-from appulse.windows.definitions import UncertainCountWindow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -46,16 +44,12 @@ def spark_join(
     streams: Sequence[Stream], *, options: Options, resolved: Callable[..., JoinCall] = resolve, **settings: Any
 ) -> DataFrame:
     """The join of Spark frames, lazily; streaming if its inputs are. ``resolved`` makes the call."""
-    if isinstance(settings["window"], UncertainCountWindow) and settings["emit"] == "changes":
-        refuse_changes(streams, "A join over an uncertain window that emits changes, on Spark,")
     sources = Sources.of([stream.frame for stream in streams], [stream.lateness for stream in streams])
     streams = [with_watermark_delay(stream) for stream in streams]
     schemas = [arrow_schema(frame.schema) for frame in sources.frames]
     if settings.get("imputer") is not None:
         settings["imputer"] = sampled_imputer(settings["imputer"], streams, self_join=settings["self_join"])
     call = sources.chained(resolved(streams, schemas, options=options, **settings))
-    if call.plan.held and call.plan.rule is not None:
-        refuse_changes(streams, "nearest() and outliers() under a window that goes by rows, on Spark,")
     # Values are seen by workers only, whose warnings few read.
     named = names(call.plan.models[0], call.encodings[0].dimensions or 1)
     if call.plan.earth is None and (hint := degrees_hint(named, call.plan.epsilon)):

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from appulse.engines.bucket import fail_if_asked
 from appulse.engines.join.call import to_table
 from appulse.engines.join.nearest import resolve_nearest
-from appulse.engines.schemas import refuse_changes
 from appulse.engines.spark.inputs import gathered, read
 from appulse.engines.spark.join.call import spark_join
 from appulse.engines.spark.pipeline import Operator, built
@@ -37,7 +36,6 @@ def spark_nearest(streams: Sequence[Stream], settings: Mapping[str, Any]) -> Dat
     sources = Sources.of([stream.frame for stream in streams], [stream.lateness for stream in streams])
     if settings["epsilon"] is not None or sources.streaming:
         return spark_join(streams, resolved=partial(resolve_nearest, whole=False), **settings)
-    refuse_changes(streams, "nearest() without an epsilon, on Spark,")
     schemas = [arrow_schema(frame.schema) for frame in sources.frames]
     call = sources.chained(resolve_nearest(streams, schemas, whole=True, **settings))
     right = read(sources.frames[1], call.columns_of(1)).toArrow()

@@ -1,0 +1,104 @@
+"""Calls that keep no rows to withdraw: they are made over the rows that are left once their ticks are complete."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+from appulse.api.calls import answers_of, schemas_of
+from appulse.api.results import is_spark, kept, remember
+from appulse.engines.surviving import LocalSurviving, SurvivingBucket, resolve_surviving, survivor
+from appulse.model.defects import concat_rejects
+from appulse.model.stream import stream_names
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from appulse.engines.local import Local
+    from appulse.model.stream import Result, Stream
+
+
+def answers_over_survivors(
+    streams: Sequence[Stream[Result]],
+    alone: str,
+    settings: Mapping[str, Any],
+    in_process: Callable[[Sequence[Stream], Sequence[pa.Schema]], Local[Any]],
+    on_spark: Callable[[Sequence[Stream]], Any],
+    *,
+    asked: bool = True,
+) -> Result:
+    """`answers_of` a call, as `over_survivors` has it."""
+
+    def call(left: Sequence[Stream[Result]]) -> Result:
+        return answers_of(left, lambda tables: in_process(left, schemas_of(tables)), partial(on_spark, left))
+
+    return over_survivors(streams, alone, settings, call, asked=asked)
+
+
+def over_survivors(
+    streams: Sequence[Stream[Result]],
+    alone: str,
+    settings: Mapping[str, Any],
+    call: Callable[[Sequence[Stream[Result]]], Result],
+    *,
+    asked: bool = True,
+) -> Result:
+    """The answers of a call over the rows that are not withdrawn; ``alone`` is the name of a single stream.
+
+    Unless that is ``asked`` the call itself withdraws rows.
+    """
+    if not asked or all(stream.change is None for stream in streams):
+        return call(streams)
+    names = stream_names(streams) if len(streams) > 1 else (streams[0].name or alone,)
+    given = [replace(stream, name=name) for stream, name in zip(streams, names, strict=True)]
+    own = {name: settings[name] for name in ("on_reject", "options")}
+    if any(is_spark(stream.frame) for stream in streams):
+        return cast("Result", _on_spark(given, own, call))
+    from appulse.engines.local import as_table
+
+    left, refused = [], []
+    for stream in given:
+        frame = stream.frame
+        if stream.change is not None:
+            table = as_table(frame)
+            engine = LocalSurviving(resolve_surviving(stream, table.schema, **own))
+            frame = engine.answers({str(stream.name): table})
+            refused.append(engine.rejects())
+        left.append(survivor(stream, frame))
+    found = cast("pa.Table", call(left))
+    behind = kept(found)
+    rejects = concat_rejects([*refused, behind.rejected], behind.rejected.schema)
+    return cast("Result", remember(found, rejects, behind.call))
+
+
+def _on_spark(given: Sequence[Stream], own: Mapping[str, Any], call: Callable[[Sequence[Stream]], Any]) -> Any:
+    from appulse.engines.spark.grouped import spark_grouped
+    from appulse.engines.spark.results import remember as remember_frame
+    from appulse.engines.spark.results import result_of
+
+    left, before = [], []
+    for stream in given:
+        frame = stream.frame
+        if stream.change is not None:
+            frame = spark_grouped(
+                [stream],
+                lambda streams, schemas: resolve_surviving(streams[0], schemas[0], **own),
+                SurvivingBucket,
+                "surviving",
+                own["options"],
+                by_key=True,
+                whole=True,
+            )
+            before.append(result_of(frame))
+        left.append(survivor(stream, frame, chained=bool(getattr(frame, "isStreaming", False))))
+    found = call(left)
+    behind = result_of(found)
+    if behind.bad_rows is None:  # a streaming query writes the rejects of all its calls
+        return found
+    rejects = behind.bad_rows
+    for result in before:
+        rejects = rejects if result.bad_rows is None else rejects.unionByName(result.bad_rows)
+    return remember_frame(replace(behind, bad_rows=rejects))

@@ -1,0 +1,204 @@
+"""The rows of a stream that are not withdrawn, for calls that keep no rows: each comes when its tick is complete.
+
+Rows are read without their values, which the call behind checks. All columns are carried.
+"""
+
+from __future__ import annotations
+
+import math
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from appulse.engines.carrying import carried_by, carried_of
+from appulse.engines.local import Local
+from appulse.engines.meaning import of_call, of_stream, of_types
+from appulse.engines.objects import ObjectsCall
+from appulse.engines.schemas import encoding_of
+from appulse.engines.waiting import TickBucket
+from appulse.kernels.strings import hash_rows
+from appulse.model.carried import with_carried
+from appulse.model.columns import chunk
+from appulse.model.defects import UNDECODED, as_json, concat_rejects
+from appulse.model.objects import Objects
+from appulse.model.strings import Bytes
+from appulse.model.uncertainty import Exact
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from typing import Any, Self
+
+    from numpy.typing import NDArray
+
+    from appulse.engines.options import Options
+    from appulse.model.encoding import Encoding
+    from appulse.model.meaning import Meaning
+    from appulse.model.stream import Stream
+
+#: A column beside the user's: a number of a row's values, by which a withdrawal finds the row that has the same ones.
+_VALUES = "appulse values"
+_SHOWN = f'"{_VALUES}": [^,}}]*(, )?'
+
+
+@dataclass(frozen=True)
+class SurvivingCall(ObjectsCall):
+    """A checked call without its frame: travels to workers. ``values`` are the columns that rows are compared by."""
+
+    encoding: Encoding
+    values: tuple[str, ...]
+
+    grouped = True  # things are apart
+
+    @property
+    def encodings(self) -> tuple[Encoding, ...]:
+        """The one stream's."""
+        return (self.encoding,)
+
+    @property
+    def answer_schema(self) -> pa.Schema:
+        """The columns of the frame, but for that of changes."""
+        return pa.schema(self.encoding.carry)
+
+    def columns_of(self, stream: int) -> list[str]:
+        """All columns of the frame."""
+        return [name for name in super().columns_of(stream) if name != _VALUES]
+
+    def encode(self, stream: int, table: pa.Table) -> tuple[Objects, pa.Table]:
+        """The rows that have a key and a time, and the others as rejects."""
+        if missing := [name for name in self.values if name not in table.column_names]:
+            table = table.append_column(missing[0], pa.nulls(len(table)))
+        rows, bad = super().encode(stream, table.append_column(_VALUES, pa.array(_numbers(table, self.values))))
+        shown = pc.replace_substring_regex(bad["values"], pattern=_SHOWN, replacement="")
+        return rows, bad.set_column(bad.schema.get_field_index("values"), "values", shown)
+
+    def refused(self, stream: int, rows: Objects, reason: str, details: Sequence[str]) -> pa.Table:
+        """Good rows as rejects all the same."""
+        refused = super().refused(stream, rows, reason, details)
+        values = [as_json(row) for row in self.table_of(rows).select(list(self.values)).to_pylist()]
+        return refused.set_column(refused.schema.get_field_index("values"), "values", pa.array(values, pa.string()))
+
+    def table_of(self, rows: Objects) -> pa.Table:
+        """Rows as they came."""
+        carry = self.encoding.carry
+        _, carried = carried_by(rows.key, np.zeros(len(rows), np.int64), self.encodings, carry)
+        return pa.Table.from_arrays(carried, schema=self.answer_schema)
+
+    def meaning(self) -> Meaning:
+        """What is asked, in plain JSON."""
+        arguments = {
+            "stream": of_stream(self.encoding, self.lateness[0], self.idle_after[0], arrival=self.arrival),
+            "types": of_types([("key", self.key_type), ("time", self.time_type)], self.encoding.carry),
+        }
+        return of_call("surviving", arguments, {})
+
+
+def resolve_surviving(stream: Stream, schema: pa.Schema, *, on_reject: str, options: Options) -> SurvivingCall:
+    """Check a call against the columns there are."""
+    columns = tuple(name for name in schema.names if name not in (stream.change, UNDECODED))
+    own = replace(stream, value=Exact(_VALUES), existence=None, where=(), carry=columns, motion=None, margin=0.0)
+    apart = (stream.key, stream.time, stream.change, *stream.partitions)
+    return SurvivingCall(
+        replace(
+            encoding_of(own, schema.append(pa.field(_VALUES, pa.float64()))),
+            carry=carried_of(own, schema, stream.name or "stream"),
+        ),
+        tuple(name for name in stream.columns() if name not in apart),
+        lateness=(stream.lateness_micros,),
+        idle_after=(stream.idle_after_micros,),
+        ahead=(stream.ahead_micros,),
+        arrival=stream.order == "arrival",
+        on_reject=on_reject,
+        max_output=options.max_output,
+    )
+
+
+def _numbers(table: pa.Table, columns: Sequence[str]) -> NDArray[np.float64]:
+    """A number of what each row has in some columns: the same where that is the same."""
+    n = len(table)
+    none = Bytes(np.zeros(n + 1, np.int64), np.empty(0, np.uint8))
+    packed = with_carried(none, np.empty((n, 0)), [chunk(table[name]) for name in columns])
+    hashed = hash_rows(packed.offsets, packed.data, np.zeros(n, np.int64))
+    return (hashed >> np.uint64(11)).astype(np.float64)
+
+
+class SurvivingBucket(TickBucket):
+    """The rows of some things."""
+
+    call: SurvivingCall
+
+    def push(self, rows: Objects) -> pa.Table:
+        """The rows of complete ticks."""
+        return self.call.table_of(rows)
+
+    def state(self) -> Mapping[str, NDArray[Any]]:
+        """Nothing beyond rows that wait."""
+        return {}
+
+    def recall(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """There is nothing to take in."""
+
+
+class LocalSurviving(Local[Objects]):
+    """The rows of a stream that survive in process, push by push."""
+
+    def __init__(self, call: SurvivingCall) -> None:
+        super().__init__(SurvivingBucket(call))
+
+
+class Survivors:
+    """The streams of a call that rows are withdrawn from, by name, push by push."""
+
+    def __init__(self, engines: Mapping[str, LocalSurviving]) -> None:
+        self._engines = engines
+
+    @classmethod
+    def of(cls, streams: Iterable[Stream], schemas: Iterable[pa.Schema], **settings: Any) -> Self:
+        """Those of some named streams."""
+        resolved = {
+            str(stream.name): LocalSurviving(resolve_surviving(stream, schema, **settings))
+            for stream, schema in zip(streams, schemas, strict=True)
+            if stream.change is not None
+        }
+        return cls(resolved)
+
+    def __len__(self) -> int:
+        """Rows that wait."""
+        return sum(len(engine.bucket) for engine in self._engines.values())
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return sum(engine.bucket.nbytes for engine in self._engines.values())
+
+    def push(self, tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+        """The rows that the call takes in."""
+        return {
+            name: self._engines[name].push({name: table}) if name in self._engines else table
+            for name, table in tables.items()
+        }
+
+    def drain(self) -> dict[str, pa.Table]:
+        """The rows that waited."""
+        return {name: engine.drain() for name, engine in self._engines.items()}
+
+    def with_rejects(self, rejects: pa.Table, *, taken: bool = False) -> pa.Table:
+        """These, and the rows that could not be used here."""
+        own = [engine.take_rejects() if taken else engine.rejects() for engine in self._engines.values()]
+        return concat_rejects([*own, rejects], rejects.schema)
+
+    def __copy__(self) -> Self:
+        engines = self._engines.values()
+        shared = {id(one): one for engine in engines for one in (engine.call, engine.bucket.output)}
+        return type(self)(deepcopy(self._engines, shared))
+
+
+def survivor(stream: Stream, frame: Any = None, *, chained: bool = False) -> Stream:
+    """The stream of the rows that survive; ``chained``: in a streaming query of Spark's."""
+    if stream.change is None:
+        return stream
+    idle = None if chained else stream.idle_after
+    return replace(stream, frame=frame, change=None, lateness=None, idle_after=idle, ahead=math.inf)
