@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 import appulse as ap
 from appulse.kernels.geodesic import Earth
 from appulse.kernels.nearest import Search, grow, nearest
+from appulse.kernels.products import Products, close_pairs
+from appulse.kernels.sweep import ArrivalRows, WindowRows
 from appulse.operators import vectors
 from tests.helpers.hands import similarity_join
 
@@ -96,10 +98,41 @@ def test_products_leave_every_close_pair(seed: int, d: int, scale: float, along_
     axes = np.linalg.svd(right, full_matrices=False)[2].T[:, :5] if along_axes else None
     a, b = vectors._Block(left, axes), vectors._Block(right, axes)
     distance = np.sqrt(((left[:, None] - right[None]) ** 2).sum(axis=2))
+    zeros, lefts = np.zeros(30, np.int64), np.arange(20)
+    asked = ArrivalRows(zeros[:20], zeros[:20], zeros[:20], zeros[:20], zeros[:20], np.ones(20))
     for limit in np.quantile(distance, [0.01, 0.1, 0.5]):
         need = vectors.needed(a.half, b.largest, float(limit), d)
-        open_pairs = a.points @ b.points.T >= need[:, None] + b.half
+        product = a.points @ b.points.T
+        open_pairs = product >= need[:, None] + b.half
         assert open_pairs[distance <= limit].all()
+        block = Products(product, need.astype("f4"), b.half.astype("f4"), lefts, np.full(20, 30), 0)
+        out = np.empty(600, np.int64), np.empty(600, np.int64)
+        n = close_pairs(block, asked, WindowRows(zeros, zeros, zeros, zeros), False, *out)
+        written = np.zeros((20, 30), bool)
+        written[out[0][:n], out[1][:n]] = True
+        assert written[distance <= limit].all()
+
+
+@given(st.integers(0, 1 << 30), st.integers(1, 200), st.integers(0, 200))
+def test_blocks_of_products_are_read_as_one_by_one(seed: int, n: int, upto: int) -> None:
+    """In stretches of 64, where a product is none that is too large, and up to the row that was there."""
+    chance = np.random.default_rng(seed)
+    product = chance.choice(np.array([-2.0, 0.5, 2.0, np.nan, np.inf], "f4"), (3, n), p=[0.9, 0.04, 0.02, 0.02, 0.02])
+    need, half = chance.choice(np.array([0.0, 1.0, -np.inf], "f4"), 3), chance.random(n).astype("f4")
+    ranks, zeros = chance.integers(0, 3, n), np.zeros(3, np.int64)
+    asked = ArrivalRows(zeros, zeros, zeros + 1, zeros, zeros, np.ones(3))
+    block = Products(product, need, half, np.arange(3), np.array([upto, n, n]), 0)
+    out = np.empty(3 * n, np.int64), np.empty(3 * n, np.int64)
+    window = WindowRows(ranks, ranks, np.zeros(n, np.int64), np.zeros(n, np.int64))
+    found = close_pairs(block, asked, window, False, *out)
+    want = [
+        (i, j)
+        for i in range(3)
+        for j in range(min(n, upto if i == 0 else n))
+        if not product[i, j] - half[j] < need[i] and ranks[j] <= 1
+    ]
+    assert list(zip(out[0][:found].tolist(), out[1][:found].tolist(), strict=True)) == want
+    assert close_pairs(block, asked, window, False, out[0][:1], out[1][:1]) == found
 
 
 def test_leading_axes_are_judged_by_other_rows_than_those_they_are_of(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,7 +141,7 @@ def test_leading_axes_are_judged_by_other_rows_than_those_they_are_of(monkeypatc
     monkeypatch.setattr(vectors, "_MANY_PRODUCTS", 1)
     unit = np.random.default_rng(4).normal(size=(400, 120))
     unit /= np.linalg.norm(unit, axis=1)[:, None]
-    assert vectors._leading_axes(unit, np.arange(400), unit, 1.2) is None
+    assert vectors._leading_axes(unit.__getitem__, np.arange(400), unit, 1.2) is None
 
 
 def test_leading_axes_are_chosen_where_they_save_products(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,8 +150,8 @@ def test_leading_axes_are_chosen_where_they_save_products(monkeypatch: pytest.Mo
     flat = chance.normal(size=(600, 3)) @ chance.normal(size=(3, 48)) * 10 + chance.normal(size=(600, 48)) * 0.01
     full = chance.normal(size=(600, 48)) * 10
     every = np.arange(600)
-    assert vectors._leading_axes(flat, every, flat, 1.0) is not None
-    assert vectors._leading_axes(full, every, full, 100.0) is None
+    assert vectors._leading_axes(flat.__getitem__, every, flat, 1.0) is not None
+    assert vectors._leading_axes(full.__getitem__, every, full, 100.0) is None
     data = pa.table({"k": every, "t": np.zeros(600), "v": pa.array(list(flat), pa.list_(pa.float64()))})
     found = ap.self_join(by_vectors(data, "a"), epsilon=20.0, probability=1.0, window=1)
     near = np.sqrt(((flat[:, None] - flat[None]) ** 2).sum(axis=2)) <= 20.0

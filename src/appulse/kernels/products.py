@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
 
 from appulse.kernels.jit import kernel
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from appulse.kernels.arrays import Floats, Ints, Whole
+    from appulse.kernels.arrays import Floats, Floats32, Ints, Whole
     from appulse.kernels.sweep import ArrivalRows, WindowRows
+
+
+# Products that are looked at together: most pairs are far apart, and 16 products at a time tell that of all of them.
+_TOGETHER = 64
 
 
 class Products(NamedTuple):
     """Scalar products of some arrivals with some rows of a store."""
 
-    product: NDArray[np.float32]  # (arrivals, rows)
-    need: Floats  # of each arrival: the least product of a pair that may be close is this and ``half`` of the row
-    half: Floats  # of each row: half its squared length
+    product: Floats32  # (arrivals, rows)
+    need: Floats32  # of each arrival: the least product of a pair that may be close is this and ``half`` of the row
+    half: Floats32  # of each row: half its squared length
     arrival: Ints  # the number of each arrival in the push
     upto: Ints  # of each arrival: rows of the store before this one were there when it came
     begin: Whole  # the first of the rows
@@ -39,23 +43,31 @@ def close_pairs(
     Only as many are written as there is room for. What is not a number counts as close, so that nothing is lost where
     products are too large for their type.
     """
-    n = 0
+    n, half = 0, block.half
     for i in range(block.product.shape[0]):
-        p, need = block.arrival[i], block.need[i]
+        p, need, product = block.arrival[i], block.need[i], block.product[i]
         oldest, newest, group, differ = arrivals.oldest[p], arrivals.newest[p], arrivals.group[p], arrivals.differ[p]
-        end = min(block.product.shape[1], block.upto[i] - block.begin)
-        for k in range(end):
-            if block.product[i, k] < need + block.half[k]:
+        end = min(len(product), block.upto[i] - block.begin)
+        for first in range(0, end, _TOGETHER):
+            last, far = min(first + _TOGETHER, end), np.int32(0)
+            # As slices and 32 bits: in other forms compilers find fewer or no products to take at once.
+            some, halves = product[first:last], half[first:last]
+            for k in range(len(some)):
+                far += np.int32(some[k] - halves[k] < need)
+            if far == last - first:
                 continue
-            j = block.begin + k
-            rank = window.rank[j]
-            if rank < oldest or rank > newest or window.group[j] != group:
-                continue
-            if check_differ and (window.differ[j] == 0 or differ == 0 or window.differ[j] == differ):
-                continue
-            if n < out_row.shape[0]:
-                out_arrival[n], out_row[n] = p, j
-            n += 1
+            for k in range(first, last):
+                if product[k] - half[k] < need:
+                    continue
+                j = block.begin + k
+                rank = window.rank[j]
+                if rank < oldest or rank > newest or window.group[j] != group:
+                    continue
+                if check_differ and (window.differ[j] == 0 or differ == 0 or window.differ[j] == differ):
+                    continue
+                if n < out_row.shape[0]:
+                    out_arrival[n], out_row[n] = p, j
+                n += 1
     return n
 
 
@@ -71,7 +83,7 @@ class Leaders(NamedTuple):
 
 @kernel
 def leading_pairs(
-    product: NDArray[np.float32],
+    product: Floats32,
     half: Floats,
     time: Ints,
     leaders: Leaders,
@@ -101,3 +113,21 @@ def leading_pairs(
                     at -= 1
                 best[at] = most
     return n
+
+
+@kernel
+def direct(rows: Floats, largest: Floats) -> None:
+    """Scale rows to length 1, in place; ``largest`` is set to the sizes of their largest coordinates. NaN stays."""
+    for i in range(rows.shape[0]):
+        row, most, square = rows[i], 0.0, 0.0
+        for k in range(len(row)):
+            most = max(most, abs(row[k]))
+        # First by the largest, whose square may be no double.
+        scale = most if most > 0.0 else 1.0
+        for k in range(len(row)):
+            row[k] /= scale
+            square += row[k] * row[k]
+        largest[i] = most if square == square else square  # noqa: PLR0124 - whether it is a number
+        length = math.sqrt(square) if square > 0.0 else 1.0
+        for k in range(len(row)):
+            row[k] /= length

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from appulse.errors import BadArgument
+from appulse.kernels.products import direct
 from appulse.model import defects as why
 from appulse.model.columns import chunk, floats, is_list, is_numeric, lengths
 from appulse.model.uncertainty import Exact, Model, Vectors
@@ -100,9 +101,7 @@ def _numbers(array: pa.Array) -> NDArray[np.float64]:
 
 def directed(rows: NDArray[np.float64], defects: Defects) -> NDArray[np.float64]:
     """The rows at length 1, in place; those of length 0 are marked."""
-    largest = np.maximum(rows.max(axis=1, initial=0.0), -rows.min(axis=1, initial=0.0))
+    largest = np.empty(len(rows))
+    direct(rows, largest)
     defects.mark(largest == 0.0, why.NO_DIRECTION, lambda _: "all coordinates are 0")
-    rows /= np.where(largest > 0.0, largest, 1.0)[:, None]  # first by the largest, whose square may be no double
-    length = np.sqrt(np.einsum("ij,ij->i", rows, rows))
-    rows /= np.where(length > 0.0, length, 1.0)[:, None]
     return rows

@@ -74,7 +74,7 @@ def estimated(
         met &= group == arrivals.group[at]
         drawn += int(met.sum())
         pairs += float(weight[met].sum())
-        square = squared_distances(at, rows, arrivals.centre, store.centre.view)
+        square = squared_distances(np.arange(len(at)), rows, arrivals.places(stores, at), store.centre.view)
         met &= square <= (plan.limit + arrivals.extent[at] + store.extent.view[rows]) ** 2
         near += float(weight[met].sum())
         for other in np.unique(arrivals.store[at[met]]).tolist():

@@ -22,6 +22,7 @@ from appulse.operators.output import Output
 from appulse.operators.partners import Partners
 from appulse.operators.presence import Windows
 from appulse.operators.store import Further, WindowBuffer
+from appulse.operators.vectors import by_products
 from appulse.operators.withdrawals import GONE, same_rows
 
 if TYPE_CHECKING:
@@ -312,7 +313,7 @@ class JoinWindows:
                 )
                 for _ in self._stream_of
             ]
-        parts = []
+        parts, many = [], self._by_products_of(d, sum(len(rows) for _, _, rows in batches))
         for own, store in enumerate(self._stores):
             mine = [rows for stream, lane, rows in batches if stream * self.lanes + lane == own]
             if not mine:
@@ -326,7 +327,7 @@ class JoinWindows:
             ticks = self._ticks(objects.time, objects.frame)
             if (ticks[1:] < ticks[:-1]).any():
                 objects = objects.take(np.argsort(ticks, kind="stable"))
-            parts.append(self._extend(own, store, objects))
+            parts.append(self._extend(own, store, objects, many=many))
         arrivals = Arrivals.concat(parts)
         ticks = self._ticks(arrivals.time, arrivals.frame)
         if (ticks[1:] >= ticks[:-1]).all():
@@ -344,7 +345,7 @@ class JoinWindows:
         newest: NDArray[np.int64] = frame[:, len(self.plan.streams) :].sum(axis=1)
         return newest
 
-    def _extend(self, own: int, store: WindowBuffer, objects: Objects) -> Arrivals:
+    def _extend(self, own: int, store: WindowBuffer, objects: Objects, *, many: bool) -> Arrivals:
         model = self.plan.models[int(self._stream_of[own])]
         if not self.plan.points_only and not self.plan.closed_form:
             # The reach of encode stands: tiles were chosen by it.
@@ -366,7 +367,14 @@ class JoinWindows:
             column.view[begin:] for column in (store.time, store.centre, store.extent, store.mass, store.variance)
         )
         rows = np.arange(begin, begin + n)
+        if many and not self.plan.audit:
+            centre = centre[:, :0]  # of vectors to copy them may take longer than to join them
         return Arrivals(time, np.full(n, own), rows, centre, extent, mass, variance, group, differ, frame)
+
+    def _by_products_of(self, d: int, arrivals: int) -> bool:
+        """Whether the pairs of so many arrivals in ``d`` dimensions are found by products."""
+        wanted = self.plan.points_only and self.plan.earth is None and self.plan.plain
+        return wanted and self.plan.index in ("auto", "dense") and by_products(d, arrivals)
 
     def extents(self, objects: Objects, model: Model) -> NDArray[np.float64]:
         """The radius within which each row is looked for."""

@@ -38,7 +38,7 @@ from appulse.operators.pairs import (
     sorts_after_partner,
 )
 from appulse.operators.presence import pair_factor
-from appulse.operators.vectors import by_products, close_vectors
+from appulse.operators.vectors import close_vectors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -122,7 +122,7 @@ class SimilarityJoin(JoinWindows):
     def _prepare_indexes(self, arrivals: Arrivals) -> None:
         """Let each store's index suit the rows that will probe it."""
         for own, store in enumerate(self._stores):
-            if self._by_product(store, arrivals):
+            if self._by_products_of(store.d, len(arrivals.time)):
                 store.use_none()
                 continue
             if self._lies_on_a_line and prepare(
@@ -220,7 +220,7 @@ class SimilarityJoin(JoinWindows):
         # Anew in every push: within the lateness rows may come that are older than those of the push before.
         low = int(store.rank_max.view.searchsorted(oldest[0]))
         rows = ArrivalRows(arrivals.store, oldest, newest, arrivals.group, arrivals.differ, arrivals.mass)
-        if self._by_product(store, arrivals):
+        if self._by_products_of(store.d, len(arrivals.time)):
             return self._by_products(own, store, arrivals, rows)
         rule, window, balls, grid = self._rule(own), store.window_rows, store.balls, store.grid
         probes = Balls(arrivals.centre, arrivals.extent, arrivals.variance)
@@ -264,17 +264,12 @@ class SimilarityJoin(JoinWindows):
             self.audit(other, own, ours)
         self.noted = NOTHING
 
-    def _by_product(self, store: WindowBuffer, arrivals: Arrivals) -> bool:
-        """Whether the pairs of these arrivals and the rows of a store are found by products."""
-        wanted = self.plan.points_only and self.plan.earth is None and self.plan.plain
-        wanted &= self.plan.index in ("auto", "dense")
-        return wanted and by_products(store, arrivals.centre)
-
     def _by_products(self, own: int, store: WindowBuffer, arrivals: Arrivals, asked: ArrivalRows) -> list[Answers]:
         """As `_sweep` does, in many dimensions."""
         found, rule = [], self._rule(own)
+        places = partial(arrivals.places, self._stores)
         self._note_windows(store, rule, arrivals, asked)
-        for at, rows, looked in close_vectors(store, rule, asked, arrivals.centre, self.plan.limit):
+        for at, rows, looked in close_vectors(store, rule, asked, places, self.plan.limit):
             self.counts["candidates"] += looked
             self.counts["pruned_product"] += looked - len(rows)
             found += self._resolve(own, store, arrivals, at, rows)

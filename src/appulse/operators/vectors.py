@@ -11,13 +11,15 @@ from appulse.kernels.nearest import mean_distances
 from appulse.kernels.products import Leaders, Products, close_pairs, leading_pairs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
     from appulse.kernels.nearest import Search
     from appulse.kernels.sweep import ArrivalRows, PairRule
     from appulse.operators.store import WindowBuffer
+
+    Places = Callable[[NDArray[np.int64]], NDArray[np.float64]]
 
 #: Dimensions, and arrivals of a push, from which on products cost less than distances one by one.
 MANY_DIMENSIONS, MANY_ARRIVALS = 24, 8
@@ -30,26 +32,27 @@ _ROUNDING = 2.0**-24  # of a float32
 _MOST = 1e36  # a product that is larger may not fit
 
 
-def by_products(store: WindowBuffer, centre: NDArray[np.float64]) -> bool:
-    """Whether candidates are to be found by products, for arrivals at these places."""
-    return store.d >= MANY_DIMENSIONS and len(centre) >= MANY_ARRIVALS
+def by_products(d: int, arrivals: int) -> bool:
+    """Whether candidates are to be found by products, of so many arrivals in ``d`` dimensions."""
+    return d >= MANY_DIMENSIONS and arrivals >= MANY_ARRIVALS
 
 
 def close_vectors(
-    store: WindowBuffer, rule: PairRule, arrivals: ArrivalRows, centre: NDArray[np.float64], limit: float
+    store: WindowBuffer, rule: PairRule, arrivals: ArrivalRows, places: Places, limit: float
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], int]]:
     """Arrivals and rows of a store that may be within the limit, in order, and how many pairs were looked at.
 
-    Arrivals meet the rows that were there before them, those of their own push included.
+    Arrivals meet the rows that were there before them, those of their own push included. ``places`` tells where some
+    of them are.
     """
     own = arrivals.store == rule.own
     upto = store.linked + np.cumsum(own) - own  # rows that are there when each arrival comes
     probing = np.flatnonzero(rule.meets[arrivals.store] & (upto > 0))
-    axes = _leading_axes(centre, probing, store.centre.view, limit)
+    axes = _leading_axes(places, probing, store.centre.view, limit)
     for first in range(0, len(probing), _TOGETHER):
         some = probing[first : first + _TOGETHER]
         begin = int(np.searchsorted(store.rank_max.view, arrivals.oldest[some].min(), side="left"))
-        lefts = [_Probes(part, upto[part], _Block(centre[part], axes)) for part in _parts(some)]
+        lefts = [_Probes(part, upto[part], _Block(places(part), axes)) for part in _parts(some)]
         found = [(np.empty(0, np.int64), np.empty(0, np.int64))]
         for row in range(begin, int(upto[some[-1]]), _ROWS):
             right = _Block(store.centre.view[row : row + _ROWS], axes)
@@ -105,7 +108,8 @@ def _close(
         need[:] = -np.inf  # looked at one by one
     with np.errstate(over="ignore", invalid="ignore"):
         product = left.block.points @ right.points.T
-    block = Products(product, need, right.half, left.arrival, left.upto, begin)
+        need32, half = need.astype(np.float32), right.half.astype(np.float32)
+    block = Products(product, need32, half, left.arrival, left.upto, begin)
     room = _ROWS
     while True:
         at, rows = np.empty(room, np.int64), np.empty(room, np.int64)
@@ -116,7 +120,7 @@ def _close(
 
 
 def _leading_axes(
-    centre: NDArray[np.float64], probing: NDArray[np.int64], right: NDArray[np.float64], limit: float
+    places: Places, probing: NDArray[np.int64], right: NDArray[np.float64], limit: float
 ) -> NDArray[np.float64] | None:
     """The axes along which most of the points lie, (d, k), where few pairs are close along them; None: all are needed.
 
@@ -125,7 +129,7 @@ def _leading_axes(
     d = right.shape[1]
     if len(right) < 2 or len(probing) * len(right) * d < _MANY_PRODUCTS:
         return None
-    rows, probes = right[:: 1 + len(right) // (2 * _SAMPLE)], centre[probing[:: 1 + len(probing) // _SAMPLE]]
+    rows, probes = right[:: 1 + len(right) // (2 * _SAMPLE)], places(probing[:: 1 + len(probing) // _SAMPLE])
     # Judged by other rows than those that they are of, which lie along them in any case.
     axes: NDArray[np.float64] = np.linalg.svd(rows[::2], full_matrices=False)[2].T
     rows = rows[1::2]
@@ -209,8 +213,8 @@ def needed(half: NDArray[np.float64], largest: float, limit: float, d: int) -> N
 def _slack(half: NDArray[np.float64], largest: float, d: int) -> NDArray[np.float64]:
     """How far half the squared distance of two points may be off, with at most ``largest`` for half a squared length.
 
-    A product of d float32 numbers is off by at most d + 8 roundings of the product of the lengths (Higham 2002, 3.5),
-    those of the coordinates and of the sums here among them.
+    A product of d float32 numbers is off by at most d + 12 roundings of the product of the lengths (Higham 2002, 3.5),
+    those of the coordinates and of the sums here among them, which may be float32 numbers themselves.
     """
-    slack: NDArray[np.float64] = (d + 8) * _ROUNDING * (2.0 * np.sqrt(half * largest) + half + largest) + 1e-30
+    slack: NDArray[np.float64] = (d + 12) * _ROUNDING * (2.0 * np.sqrt(half * largest) + half + largest) + 1e-30
     return slack
