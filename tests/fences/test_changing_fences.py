@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -39,22 +40,33 @@ if TYPE_CHECKING:
 NAMES = ("a", "b", "c")
 
 
+class Change(NamedTuple):
+    """A name, which of the shapes it gets, or -1 where it goes, until when it holds, and of which readings."""
+
+    name: str
+    shape: int
+    until: float | None
+    tag: str | None
+
+
 @dataclass(frozen=True)
 class Changing:
-    """Batches of readings, each with changes: a name and which of the shapes it gets, or -1 where it goes."""
+    """Batches of readings, each with changes."""
 
     case: Case
     batches: tuple[tuple[naive.Reading, ...], ...]
-    changes: tuple[tuple[tuple[str, int], ...], ...]
+    changes: tuple[tuple[Change, ...], ...]
 
     def table(self, batch: int) -> pa.Table:
         own = self.changes[batch]
-        wkb = [None if k < 0 else shapely.to_wkb(self.case.shapes[k]) for _, k in own]
+        shapes = [None if one.shape < 0 else self.case.shapes[one.shape] for one in own]
         columns = {
-            "query": pa.array([name for name, _ in own], pa.string()),
-            "region": pa.array(wkb, pa.binary()),
-            "radius": pa.array([None if k < 0 else self.case.radii[k] for _, k in own], pa.float64()),
-            "change": pa.array(["remove" if k < 0 else "add" for _, k in own], pa.string()),
+            "query": pa.array([one.name for one in own], pa.string()),
+            "region": pa.array([None if shape is None else shapely.to_wkb(shape) for shape in shapes], pa.binary()),
+            "radius": pa.array([self.case.radii[max(0, one.shape)] for one in own], pa.float64()),
+            "until": pa.array([one.until for one in own], pa.float64()),
+            "condition": pa.array([None if one.tag is None else f"tag = '{one.tag}'" for one in own], pa.string()),
+            "change": pa.array(["remove" if one.shape < 0 else "add" for one in own], pa.string()),
         }
         return pa.table(columns)
 
@@ -62,33 +74,46 @@ class Changing:
         """A fence is a name from when it is added until it is removed, wherever it is in between."""
         came = {row: i for i, batch in enumerate(self.batches) for row in batch}
         fences: list[tuple[str, Any]] = []
+        untils: list[Any] = []
         for name in NAMES:
-            place = -1
-            spans: list[dict[int, int]] = []  # of each life: shapes by batch
+            place: Change | None = None
+            spans: list[dict[int, Change | None]] = []  # of each life: what it is, by batch
             for i, changes in enumerate(self.changes):
-                for own, k in changes:
-                    if own != name:
+                for one in changes:
+                    if one.name != name:
                         continue
-                    if k >= 0 and place < 0:
+                    if one.shape >= 0 and place is None:
                         spans.append({})
-                    elif k < 0 and place >= 0:
-                        spans[-1][i] = -1
-                    place = k
-                if place >= 0:
+                    elif one.shape < 0 and place is not None:
+                        spans[-1][i] = None
+                    place = one if one.shape >= 0 else None
+                if place is not None:
                     spans[-1][i] = place
             fences += [(name, self._inside(span, came)) for span in spans]
+            untils += [self._until(span, came) for span in spans]
         rows = [row for batch in self.batches for row in batch]
-        return naive.events(rows, fences, self.case.enter, self.case.leave, self.case.dwell)
+        return naive.events(rows, fences, self.case.enter, self.case.leave, self.case.dwell, untils)
 
-    def _inside(self, span: dict[int, int], came: dict[naive.Reading, int]) -> Any:
+    def _inside(self, span: dict[int, Change | None], came: dict[naive.Reading, int]) -> Any:
         def inside(row: naive.Reading) -> float:
             batch = came[row]
             if batch < min(span):
                 return naive.NOT_YET
-            k = span.get(batch, -1)
-            return naive.GONE if k < 0 else naive.chance(self.case.shapes[k], self.case.radii[k], row)
+            own = span.get(batch)
+            if own is None or (own.until is not None and row.time > own.until):
+                return naive.GONE
+            if own.tag is not None and own.tag != row.tag:
+                return 0.0
+            return naive.chance(self.case.shapes[own.shape], self.case.radii[own.shape], row)
 
         return inside
+
+    def _until(self, span: dict[int, Change | None], came: dict[naive.Reading, int]) -> Any:
+        def until(row: naive.Reading) -> float:
+            own = span.get(came[row])
+            return math.inf if own is None or own.until is None else own.until
+
+        return until
 
 
 @st.composite
@@ -97,10 +122,11 @@ def changing(draw: st.DrawFn) -> Changing:
     count = draw(st.integers(1, 5))
     at = [draw(st.integers(0, count - 1)) for _ in case.rows]
     batches = [tuple(row for row, i in zip(case.rows, at, strict=True) if i == batch) for batch in range(count)]
-    change = st.tuples(st.sampled_from(NAMES), st.integers(-1, len(case.shapes) - 1))
+    until, tag = st.sampled_from((None, 8.0, 17.5, 30.0)), st.sampled_from((None, None, "u", "v"))
+    change = st.builds(Change, st.sampled_from(NAMES), st.integers(-1, len(case.shapes) - 1), until, tag)
     # One change of a name a batch: what comes and goes within one has never been.
-    some = st.lists(change, max_size=3, unique_by=lambda one: one[0]).map(tuple)
-    begin = tuple((name, draw(st.integers(0, len(case.shapes) - 1))) for name in NAMES)
+    some = st.lists(change, max_size=3, unique_by=lambda one: one.name).map(tuple)
+    begin = tuple(Change(name, draw(st.integers(0, len(case.shapes) - 1)), draw(until), draw(tag)) for name in NAMES)
     return Changing(case, tuple(batches), (begin, *(draw(some) for _ in range(count - 1))))
 
 
@@ -132,6 +158,9 @@ def test_changes_count_for_the_readings_that_come_with_them(given_: Changing, bu
         found.append(watched.push(table_of(batch)))
     found.append(watched.drain())
     assert _found(found) == expected
+    first = Changing(case, (case.rows,), given_.changes[:1])
+    stays = ap.fence_events(case.stream(case.table), first.table(0).drop_columns(["change"]), **case.asked)
+    assert _found([stays]) == _plain(first.expected())
     asked: dict[str, Any] = case.asked | {"emit": "events", "on_reject": "collect", "options": Options()}
     call = changing_call(
         case.stream(None, lateness=100), case.table.schema, given_.table(0).schema, asked | {"crossing": None}
@@ -190,7 +219,10 @@ def _day() -> tuple[list[pa.Table], list[pa.Table]]:
         x = 15 + 20 * np.sin(time / 30 + van) + chance.normal(0, 0.5, len(time))
         rows.append(pa.table({"id": van, "at": time, "x": x, "y": np.full(len(time), 5.0)}))
         kinds = ["remove" if place is None else "add" for place in places[i]]
-        changes.append(pa.table({"query": names[i], "region": pa.array(places[i], pa.binary()), "change": kinds}))
+        columns = {"query": names[i], "region": pa.array(places[i], pa.binary()), "change": kinds}
+        until = pa.array([305.0 if name == "moves" else None for name in names[i]], pa.float64())
+        condition = pa.array(["id <> 3" if name == "late" else None for name in names[i]], pa.string())
+        changes.append(pa.table({**columns, "until": until, "condition": condition}))
     return rows, changes
 
 
@@ -227,10 +259,12 @@ def test_what_changes_cannot_be() -> None:
     rows, changes = _day()
     first = changes[0].drop_columns(["change"]).slice(0, 2)
     watched = ap.FenceEvents(_vans(None), first)
+    with pytest.raises(ap.BadArgument, match="Column 'until' is string"):
+        ap.fence_events(_vans(rows[0]), first.set_column(2, "until", pa.array(["a", "b"])))
     with pytest.raises(ap.BadArgument, match="no column 'query'"):
         watched.change(pa.table({"name": ["a"]}))
-    with pytest.raises(ap.BadArgument, match="a column 'until'"):
-        watched.change(first.append_column("until", pa.array([1.0, 2.0])))
+    with pytest.raises(ap.BadArgument, match="a column 'colour'"):
+        watched.change(first.append_column("colour", pa.array([1.0, 2.0])))
     watched.push(rows[0])
     watched.change(pa.table({"query": ["moves", None, "x"], "region": ["POINT", "POINT (0 0)", "POINT (0 0)"]}))
     watched.change(pa.table({"query": ["moves"], "change": ["moved"]}))
@@ -239,6 +273,25 @@ def test_what_changes_cannot_be() -> None:
     again.push(rows[0])
     left = [set(rows_of([one.push(rows[1])])) for one in (watched, again)]
     assert left[0] == left[1]
+    terms = {"condition": ["id >", "colour = 1", "x > 0", None], "until": [1.0, 1.0, 1.0, math.nan]}
+    wrong = pa.table({"query": list("abcd"), "region": ["POINT (0 0)"] * 4, **terms})
+    watched.change(wrong)
+    stays = ap.fence_events(_vans(rows[0]), wrong)
+    for refused in (watched.rejects(), ap.rejects(stays)):
+        found = [(row["values"][11], row["reason"], row["detail"]) for row in refused.to_pylist()[-4:]]
+        assert [(name, reason) for name, reason, _ in found] == [(name, "bad condition") for name in "abcd"]
+        assert "no column 'colour'" in found[1][2]
+        assert "no column 'x'" in found[2][2]
+        assert "until is not a finite time" in found[3][2]
+    bare = ap.FenceEvents(_vans(None), first.select(["query", "region"]))
+    bare.push(rows[0])
+    with pytest.raises(ap.BadArgument, match="no column 'condition', and this one has"):
+        bare.change(first)
+    with pytest.raises(ap.BadArgument, match="crossing= is about the way"):
+        ap.fence_events(ap.Stream(rows[0], "id", "at", ap.Exact("x", "y"), motion=ap.Straight(60)), first, crossing=0.5)
+    with pytest.raises(ap.BadArgument, match="no use for the column 'condition'"):
+        ap.fence_advice(_vans(rows[0]), first)
+    first = first.select(["query", "region"])
     crossing = ap.FenceEvents(
         ap.Stream(None, "id", "at", ap.Exact("x", "y"), motion=ap.Straight("1 minute")), first, crossing=0.5
     )

@@ -83,7 +83,8 @@ class Case:
 def table_of(rows: Sequence[naive.Reading]) -> pa.Table:
     names = ("time", "x", "y", "sigma")
     columns = {name: pa.array([getattr(row, name) for row in rows], pa.float64()) for name in names}
-    return pa.table({"key": pa.array([row.key for row in rows], pa.string()), **columns})
+    texts = {name: pa.array([getattr(row, name) for row in rows], pa.string()) for name in ("key", "tag")}
+    return pa.table({**texts, **columns})
 
 
 HALVES = st.integers(-6, 6).map(lambda i: i / 2)
@@ -99,6 +100,7 @@ def cases(draw: st.DrawFn) -> Case:
         x=HALVES,
         y=HALVES,
         sigma=st.just(0.0) if exact else st.sampled_from((0.3, 1.0)),
+        tag=st.sampled_from("uv"),
     )
     rows = draw(st.lists(reading, max_size=25, unique_by=lambda row: (row.key, row.time)))
     shapes, radii = [], []

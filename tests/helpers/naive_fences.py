@@ -28,6 +28,7 @@ class Reading:
     x: float
     y: float
     sigma: float = 0.0
+    tag: str = ""
 
 
 @dataclass(frozen=True)
@@ -82,10 +83,12 @@ def events(
     enter: float,
     leave: float,
     dwell: float | None = None,
+    untils: Sequence[Callable[[Reading], float]] = (),
 ) -> list[Event]:
     """Key by key and fence by fence; at the end of the streams their newest time is reached.
 
     A fence says of a reading `NOT_YET` or `GONE` where that came before it was added, or after it was removed.
+    ``untils`` say until when each held as a reading came.
     """
     tracks = defaultdict(list)
     for reading in readings:
@@ -94,31 +97,48 @@ def events(
     found = []
     for key, track in tracks.items():
         rows: list[Reading | None] = [*sorted(track, key=lambda row: row.time), None]
-        for query, inside in fences:
-            since: float | None = None
-            dwelt, last = False, 0.0
-            for row in rows:
-                now = end if row is None else row.time
-                p = last if row is None else inside(row)
-                if p == NOT_YET:
-                    continue
-                if p == GONE:
-                    if since is not None and dwell is not None and not dwelt and since + dwell < now:
-                        found.append(Event(query, key, "dwell", since + dwell, last, since))
-                    since = None
-                    continue
-                if since is not None:
-                    due = math.inf if dwell is None or dwelt else since + dwell
-                    if due < now or (due == now and (row is None or p >= leave)):
-                        found.append(Event(query, key, "dwell", due, last if due < now else p, since))
-                        dwelt = True
-                    if row is not None and p < leave:
-                        found.append(Event(query, key, "exit", now, p, since))
-                        since = None
-                elif row is not None and p >= enter:
-                    since, dwelt = now, False
-                    found.append(Event(query, key, "enter", now, p, now))
-                last = p
+        for i, (query, inside) in enumerate(fences):
+            until = untils[i] if untils else lambda _: math.inf
+            found += _events_of(query, key, rows, inside, until, end, enter, leave, dwell)
+    return found
+
+
+def _events_of(
+    query: str,
+    key: str,
+    rows: Sequence[Reading | None],
+    inside: Callable[[Reading], float],
+    until: Callable[[Reading], float],
+    end: float,
+    enter: float,
+    leave: float,
+    dwell: float | None,
+) -> list[Event]:
+    found: list[Event] = []
+    since: float | None = None
+    waits, last, ends = False, 0.0, math.inf
+    for row in rows:
+        now = end if row is None else row.time
+        p = last if row is None else inside(row)
+        due = math.inf if since is None or dwell is None or not waits or since + dwell > ends else since + dwell
+        if since is not None and (ends < now or p == GONE):
+            if due < now:
+                found.append(Event(query, key, "dwell", due, last, since))
+            since = None
+        if p in (GONE, NOT_YET):
+            continue
+        if since is not None:
+            if due < now or (due == now and (row is None or p >= leave)):
+                found.append(Event(query, key, "dwell", due, last if due < now else p, since))
+                waits = False
+            if row is not None and p < leave:
+                found.append(Event(query, key, "exit", now, p, since))
+                since = None
+        elif row is not None and p >= enter:
+            since, waits = now, dwell is not None
+            found.append(Event(query, key, "enter", now, p, now))
+        last = p
+        ends = ends if row is None else until(row)
     return found
 
 

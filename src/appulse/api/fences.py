@@ -49,9 +49,11 @@ def fence_events(
       points, of one part or several: WKB, WKT or shapely geometries) and perhaps ``radius``, which widens a region: a
       point becomes a disc, a line a corridor. Boundaries belong to regions. Of a `Position` coordinates are longitude
       and latitude, radii metres; edges are straight in degrees, and regions over the 180th meridian are cut there, as
-      GeoJSON has it. On Spark it may be a Spark frame. A streaming one is a stream of changes, with a column ``change``
-      (``"add"`` or ``"remove"``); those of a micro-batch count for its readings and later ones, as in
-      `FenceEvents.change`.
+      GeoJSON has it. Perhaps also with ``condition``, SQL over other columns of the stream: a reading for which it is
+      not true is inside with probability 0; and with ``until``, the last time at which a fence holds: a visit that goes
+      on then is forgotten without an event. On Spark it may be a Spark frame. A streaming one is a stream of changes,
+      with a column ``change`` (``"add"`` or ``"remove"``); those of a micro-batch count for its readings and later
+      ones, as in `FenceEvents.change`.
     * ``enter, leave``: the probabilities of entering and leaving, in (0, 1].
     * ``dwell``: a duration: text, a timedelta, or seconds. A thing has *dwelt*, once in a visit, as soon as the
       readings' time has reached its entry and ``dwell``, and no exit has come; so a thing that falls silent dwells,
@@ -180,7 +182,7 @@ class FenceEvents(ByHand["LocalFences"]):
 
         (name,) = self._streams
         schema = self._schema(name, held)
-        call = resolve_fences(self._streams[name], schema, self._fences, **self._settings)
+        call = resolve_fences(self._streams[name], schema, self._fences, **self._settings, changing=True)
         engine = LocalFences(call, self._fences)
         for i, waiting in enumerate(self._waiting):
             try:
@@ -198,11 +200,12 @@ class FenceEvents(ByHand["LocalFences"]):
     def change(self, fences: Any) -> None:
         """Add, move and remove fences, which counts for the readings that are pushed from now on.
 
-        ``fences`` is a table of ``query``, ``region``, perhaps ``radius``, and perhaps ``change``: ``"add"`` or
+        ``fences`` is a table of the columns that `fence_events` takes, and perhaps ``change``: ``"add"`` or
         ``"remove"``. A fence that is added under the name of one that stands takes its place, and visits go on. One
         that is removed is forgotten at the next reading of each thing that is inside, without an event.
 
-        Raises `BadArgument` where the table has other columns, or with ``crossing``; what raises has changed nothing.
+        Raises `BadArgument` where the table has other columns, or conditions and the first one had none, or with
+        ``crossing``; what raises has changed nothing.
         Fences that are no regions are in `rejects`.
 
         >>> yard, moved = "POLYGON ((0 0, 9 0, 9 9, 0 9, 0 0))", "POLYGON ((50 0, 59 0, 59 9, 50 9, 50 0))"
@@ -215,10 +218,10 @@ class FenceEvents(ByHand["LocalFences"]):
         >>> call.push(fixes.slice(2, 2))["event"].to_pylist()
         ['exit']
         """
-        from appulse.engines.fences.changing import check_fences
+        from appulse.engines.fences.changing import check_changes
 
         table = _regions(fences)
-        check_fences(table.schema)
+        check_changes(table.schema)
         if self._engine is None:
             self._waiting.append(table)
         else:

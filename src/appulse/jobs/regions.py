@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 TABLES = (".csv", ".parquet")
 GEOJSON = (".geojson", ".json")
 GEOMETRY = "geometry"
-_CONDITION = "condition"
+_CONDITION, _UNTIL = "condition", "until"
 
 
 def read_fences(file: Path, name: str = QUERY) -> pa.Table:
     """The regions of a GeoJSON, GeoParquet or CSV file; ``name`` is the column or property that names them.
 
-    Geometries are in the column ``region`` or ``geometry``, in CSV as WKT. A ``radius`` is read, too, if there is one,
-    and of GeoJSON a ``condition``.
+    Geometries are in the column ``region`` or ``geometry``, in CSV as WKT. A ``radius`` and a ``condition`` are read,
+    too, if there are any, and of tables ``until``.
 
     Raises:
         JobError: The file cannot be read.
@@ -37,7 +37,7 @@ def read_fences(file: Path, name: str = QUERY) -> pa.Table:
             raise BadArgument(f"{file} has no column {column!r}.{nearest(column, table.column_names)}")
     fields = [table.schema.field(name).with_name(QUERY), table.schema.field(region).with_name(REGION)]
     columns = [table[name], table[region]]
-    for more in (RADIUS, _CONDITION) if file.suffix.lower() in GEOJSON else (RADIUS,):
+    for more in (RADIUS, _CONDITION, _UNTIL):
         if more in table.column_names:
             fields.append(table.schema.field(more))
             columns.append(table[more])

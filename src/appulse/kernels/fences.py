@@ -16,18 +16,33 @@ if TYPE_CHECKING:
     from appulse.kernels.regions import RegionIndex, Regions
 
 ENTER, DWELL, EXIT = 0, 1, 2
+#: After all times there are.
+NEVER = 1 << 62
 _MANY = 1 << 20
 
 
 class Visits(NamedTuple):
-    """Visits that have not ended, those of a thing together: (n, 5) and (n, 2).
+    """Visits that have not ended, those of a thing together: (n, 6) and (n, 2).
 
-    ``whole`` is thing, fence, begin, whether it has dwelt, and its readings; ``real`` the highest probability and the
-    last one.
+    ``whole`` is thing, fence, begin, whether it has dwelt, its readings, and the last time at which the fence holds;
+    ``real`` the highest probability and the last one.
     """
 
     whole: Ints
     real: Floats
+
+
+class Terms(NamedTuple):
+    """The last time at which each fence holds, and the number of its condition (-1: none); both empty without terms.
+
+    The conditions that hold of reading r are ``held[begin[row[r]] : begin[row[r] + 1]]``, in order.
+    """
+
+    ends: Ints
+    condition: Ints
+    row: Ints
+    begin: Ints
+    held: Ints
 
 
 class Rules(NamedTuple):
@@ -55,6 +70,24 @@ def _more(whole: Ints, real: Floats) -> tuple[Ints, Floats]:
 
 
 @exact_kernel
+def _holds(terms: Terms, fence: int, r: int, time: int) -> bool:
+    """Whether a fence holds for a reading."""
+    if time > terms.ends[fence]:
+        return False
+    wanted = terms.condition[fence]
+    if wanted < 0:
+        return True
+    low, high = terms.begin[terms.row[r]], terms.begin[terms.row[r] + 1]
+    while low < high:
+        middle = (low + high) >> 1
+        if terms.held[middle] < wanted:
+            low = middle + 1
+        else:
+            high = middle
+    return bool(low < terms.begin[terms.row[r] + 1] and terms.held[low] == wanted)
+
+
+@exact_kernel
 def watch(
     index: RegionIndex,
     regions: Regions,
@@ -62,21 +95,22 @@ def watch(
     readings: Readings,
     visits: Visits,
     rules: Rules,
+    terms: Terms,
     earth: Earth,
     on_earth: bool,
 ) -> tuple[Ints, Floats, Ints, Floats]:
-    """What happened, and the visits that go on, as `Visits`.
+    """What happened, and the visits that go on, as `Visits`. A visit to a fence that holds no longer is forgotten.
 
     Of each event: thing, fence, kind, time, begin of the visit and its readings; its probability and the highest one.
     """
     room = 64 + min(_MANY, 4 * readings.thing.shape[0])
     happened, chances, events = np.empty((room, 6), np.int64), np.empty((room, 2)), 0
-    kept, highest, going = np.empty((64, 5), np.int64), np.empty((64, 2)), 0
-    own, best, inside = np.empty((8, 5), np.int64), np.empty((8, 2)), 0
+    kept, highest, going = np.empty((64, 6), np.int64), np.empty((64, 2)), 0
+    own, best, inside = np.empty((8, 6), np.int64), np.empty((8, 2)), 0
     near, begin, upto = nearby(index, regions, curve, readings, 0, 0, rules.reach, earth, on_earth), 0, 0
     # Of each fence the last reading that it is near to, counted from 1, and where that stands; 0 once dealt with.
     mark, where = np.zeros(regions.radius.shape[0], np.int64), np.empty(regions.radius.shape[0], np.int64)
-    n, m = readings.thing.shape[0], visits.whole.shape[0]
+    n, m, limited = readings.thing.shape[0], visits.whole.shape[0], terms.ends.shape[0] > 0
     r, v = 0, 0
     while r < n or v < m:
         thing = readings.thing[r] if r < n else visits.whole[v, 0]
@@ -101,23 +135,31 @@ def watch(
                 last = first + near.many[r - begin]
                 exact, exists = readings.scale[r, 0] == np.inf, readings.exists[r]
             for at in range(first, last):
-                mark[near.region[at]], where[near.region[at]] = r + 1, at
+                if not limited or _holds(terms, near.region[at], r, time):
+                    mark[near.region[at]], where[near.region[at]] = r + 1, at
             # What was inside before: it may have dwelt by now, and have left.
             stay = 0
             for k in range(inside):
                 if events + 2 > happened.shape[0]:
                     happened, chances = _more(happened, chances)
                 due = own[k, 2] + rules.dwell
-                waits = rules.dwell >= 0 and own[k, 3] == 0
+                waits = rules.dwell >= 0 and own[k, 3] == 0 and due <= own[k, 5]
                 if waits and (due < time or (at_end and rules.last and due == time)):
                     _record(happened, chances, events, own, best, k, DWELL, due, best[k, 1])
                     events, own[k, 3], waits = events + 1, 1, False
+                if own[k, 5] < time:
+                    continue
                 if not at_end:
                     fence, decided, p = own[k, 1], 0, -1.0
+                    if limited:
+                        if terms.ends[fence] < time:
+                            continue
+                        own[k, 5] = terms.ends[fence]
+                        waits = waits and due <= own[k, 5]
                     if mark[fence] == r + 1:
                         free = near.free[where[fence]]
                         decided, p = decided_by(free, exists, rules.leave), exists if free == np.inf else -1.0
-                    elif exact:
+                    elif exact or (limited and not _holds(terms, fence, r, time)):
                         p = 0.0
                     mark[fence] = 0
                     if decided < 0:
@@ -139,7 +181,7 @@ def watch(
                         _record(happened, chances, events, own, best, k, DWELL, due, p)
                         events, own[k, 3] = events + 1, 1
                 if stay < k:
-                    for column in range(5):
+                    for column in range(6):
                         own[stay, column] = own[k, column]
                     best[stay, 0], best[stay, 1] = best[k, 0], best[k, 1]
                 stay += 1
@@ -163,6 +205,7 @@ def watch(
                     happened, chances = _more(happened, chances)
                 own[inside, 0], own[inside, 1], own[inside, 2] = thing, fence, time
                 own[inside, 3], own[inside, 4] = 0, 1
+                own[inside, 5] = terms.ends[fence] if limited else NEVER
                 best[inside, 0], best[inside, 1] = p, p
                 _record(happened, chances, events, own, best, inside, ENTER, time, p)
                 events, inside = events + 1, inside + 1

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from appulse.kernels.fences import DWELL
-from appulse.model.objects import Objects
+from appulse.kernels.fences import DWELL, NEVER
 from appulse.model.strings import Bytes, Labels
 from appulse.operators.fences import Fences, Happened, Visits
 from appulse.operators.legs import things
@@ -22,8 +21,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from appulse.model.objects import Objects
     from appulse.model.regions import RegionSet
-    from appulse.operators.fences import FencePlan
+    from appulse.operators.fences import FencePlan, Held, Terms
 
 _FOREVER = np.iinfo(np.int64).max
 
@@ -38,6 +38,7 @@ class Standing:
     regions: RegionSet
     number: NDArray[np.int64]
     known: int
+    terms: Terms | None = None
 
     def places(self, number: NDArray[np.int64]) -> NDArray[np.int64]:
         """Which of the regions have these numbers; -1: none."""
@@ -58,7 +59,7 @@ class ChangingFences:
 
     def push(
         self,
-        rows: Sequence[tuple[Standing, Objects]],
+        rows: Sequence[tuple[Standing, Objects, Held | None]],
         current: Standing,
         complete: int,
         last: int | None,
@@ -70,28 +71,35 @@ class ChangingFences:
         ``last`` is the newest time of all, once the streams have ended. ``settled``: all that is to come is of
         ``current`` sets or later ones. The fences of events are numbers.
         """
-        runs: list[tuple[Standing, Objects | None]] = []
+        runs: list[tuple[Standing, Objects | None, Held | None]] = []
         if rows:
-            whole = Objects.concat([part for _, part in rows])
-            owner = np.repeat(np.arange(len(rows)), [len(part) for _, part in rows])
-            order = np.argsort(whole.time, kind="stable")
-            cuts = np.flatnonzero(np.diff(owner[order])) + 1
-            pieces = np.split(order, cuts)
-            runs = [(rows[owner[at[0]]][0], whole if len(pieces) == 1 else whole.take(at)) for at in pieces]
+            counts = [len(part) for _, part, _ in rows]
+            owner, place = np.repeat(np.arange(len(rows)), counts), np.concatenate([np.arange(n) for n in counts])
+            order = np.argsort(np.concatenate([part.time for _, part, _ in rows]), kind="stable")
+            for at in np.split(order, np.flatnonzero(np.diff(owner[order])) + 1):
+                standing, part, held = rows[owner[at[0]]]
+                whole = len(at) == len(part)
+                runs.append(
+                    (
+                        standing,
+                        part if whole else part.take(place[at]),
+                        held if held is None or whole else held.take(place[at]),
+                    )
+                )
         else:
-            runs = [(current, None)]
+            runs = [(current, None, None)]
         found = []
-        for i, (standing, part) in enumerate(runs):
+        for i, (standing, part, held) in enumerate(runs):
             after = runs[i + 1][1] if i + 1 < len(runs) else None
             ends = complete if after is None else int(after.time[0])
-            found += self._run(standing, part, ends, last if after is None else None)
+            found += self._run(standing, part, held, ends, last if after is None else None)
         if settled and self.visits is not None:
             # Of fences that were removed, those of which no event can come any more.
             over = (current.places(self.visits.fence) < 0) & (self.visits.fence < current.known)
             if self.plan.dwell is not None:
                 over &= self.visits.dwelt != 0
             self.visits = self.visits.filter(~over)
-        used = [standing for standing, _ in (*rows, (current, None))]
+        used = [*(standing for standing, _, _ in rows), current]
         self._made = [one for one in self._made if any(one[0] is standing for standing in used)]
         return _together(found)
 
@@ -106,16 +114,15 @@ class ChangingFences:
     @property
     def due(self) -> int | None:
         """The time at which the next visit will have dwelt."""
-        if self.visits is None or self.plan.dwell is None:
-            return None
-        waits = self.visits.since[self.visits.dwelt == 0]
-        return int(waits.min()) + self.plan.dwell if len(waits) else None
+        return None if self.visits is None else self.visits.due(self.plan.dwell)
 
-    def _run(self, standing: Standing, rows: Objects | None, now: int, last: int | None) -> list[Happened]:
+    def _run(
+        self, standing: Standing, rows: Objects | None, holds: Held | None, now: int, last: int | None
+    ) -> list[Happened]:
         """The events of readings that came under one set, and of dwelling before ``now``."""
         fences = next((made for own, made in self._made if own is standing), None)
         if fences is None:
-            fences = Fences(self.plan, standing.regions)
+            fences = Fences(self.plan, standing.regions, standing.terms)
             self._made.append((standing, fences))
         held, aside, found = self.visits, None, []
         if held is not None and len(held):
@@ -126,7 +133,7 @@ class ChangingFences:
                 found.append(said)
             held = replace(held, fence=place).filter(place >= 0)
         fences.visits = held
-        happened = fences.push([] if rows is None else [rows], now, last)
+        happened = fences.push(rows, now, last, holds)
         found.append(happened._replace(fence=standing.number[happened.fence]))
         parts = [] if fences.visits is None else [replace(fences.visits, fence=standing.number[fences.visits.fence])]
         fences.visits = None
@@ -147,10 +154,11 @@ class ChangingFences:
             np.minimum.at(first, thing[n:], rows.time)
             over = (visits.fence < standing.known) & (first[thing[:n]] < _FOREVER)
             until = np.where(over, first[thing[:n]], until)
-        dwells = np.zeros(n, bool)
+        dwells, lasts = np.zeros(n, bool), np.full(n, NEVER) if visits.ends is None else visits.ends
         if self.plan.dwell is not None:
             due = visits.since + self.plan.dwell
-            dwells = (visits.dwelt == 0) & ((due < until) | (~over & ended & (due == now)))
+            dwells = (visits.dwelt == 0) & (due <= lasts) & ((due < until) | (~over & ended & (due == now)))
+        over |= lasts < until
         own = visits.filter(dwells) if dwells.any() else visits.slice(0, 0)
         many = np.arange(len(own))
         due = own.since + (self.plan.dwell or 0)

@@ -14,7 +14,7 @@ from appulse.kernels import fences as kernels
 from appulse.kernels.likely_tracks import Motion, compare_visits, draw_tracks
 from appulse.kernels.near_regions import Readings, curve_of
 from appulse.model.positions import centred
-from appulse.operators.fences import NO_EARTH, FencePlan, readings_of
+from appulse.operators.fences import NO_EARTH, NO_TERMS, FencePlan, readings_of
 from appulse.operators.legs import things
 
 if TYPE_CHECKING:
@@ -145,10 +145,11 @@ def _visits(
     plan = FencePlan(enter, leave, None, False, earth)  # noqa: FBT003 - the highest probability is not asked for
     last = int(readings.time.max(initial=0))
     rules = kernels.Rules(enter, leave, -1, plan.reach, False, last, True)  # noqa: FBT003
-    none = kernels.Visits(np.empty((0, 5), np.int64), np.empty((0, 2)))
+    none = kernels.Visits(np.empty((0, 6), np.int64), np.empty((0, 2)))
     arrays, index = regions.arrays, regions.index
     curve = curve_of(arrays, index.level)
-    found, _, kept, _ = kernels.watch(index, arrays, curve, readings, none, rules, earth or NO_EARTH, earth is not None)
+    around = earth or NO_EARTH, earth is not None
+    found, _, kept, _ = kernels.watch(index, arrays, curve, readings, none, rules, NO_TERMS, *around)
     over = found[found[:, 2] == kernels.EXIT][:, [0, 1, 4, 3]]
     going = np.column_stack([kept[:, :3], np.full(len(kept), last + 1)])
     whole = np.vstack([over, going])

@@ -7,8 +7,8 @@ thing that is outside of all fences has no state.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 from scipy.special import ndtri
@@ -17,7 +17,7 @@ from appulse.kernels import fences as kernels
 from appulse.kernels.cells import packed_order
 from appulse.kernels.geodesic import Earth
 from appulse.kernels.near_regions import TAIL, Reach, Readings, curve_of
-from appulse.model.batch import Batch
+from appulse.model.batch import Batch, Ragged
 from appulse.model.strings import Bytes, Labels
 from appulse.operators.crossings import Crossings, placed, stays_of
 from appulse.operators.legs import things
@@ -31,8 +31,10 @@ if TYPE_CHECKING:
     from appulse.model.objects import Objects
     from appulse.model.regions import RegionSet
 
-#: What kernels are given in a plane.
+#: What kernels are given in a plane, and of fences that hold at all times and for all readings.
 NO_EARTH = Earth(1.0, 1.0)
+_NONE = np.empty(0, np.int64)
+NO_TERMS = kernels.Terms(_NONE, _NONE, _NONE, _NONE, _NONE)
 _FOREVER, _WORD = np.iinfo(np.int64).max, 63
 
 
@@ -63,8 +65,23 @@ class FencePlan:
 
 
 @dataclass(frozen=True)
+class Terms(Batch):
+    """Of each fence the last time at which it holds, in microseconds, and the number of its condition, -1: none."""
+
+    ends: NDArray[np.int64]
+    condition: NDArray[np.int64]
+
+
+#: Of each reading the numbers of the conditions that hold, in order.
+Held: TypeAlias = Ragged["NDArray[np.int64]"]
+
+
+@dataclass(frozen=True)
 class Visits(Batch):
-    """Visits that have not ended; times in microseconds, ``fence`` by its place among the regions."""
+    """Visits that have not ended; times in microseconds, ``fence`` by its place among the regions.
+
+    ``ends`` is the last time at which the fence holds, as far as the last reading knew (None: they all hold on).
+    """
 
     key: Bytes
     fence: NDArray[np.int64]
@@ -74,6 +91,21 @@ class Visits(Batch):
     highest: NDArray[np.float64]
     last: NDArray[np.float64]
     group: Labels | None = None
+    ends: NDArray[np.int64] | None = None
+
+    def due(self, dwell: int | None) -> int | None:
+        """The time at which the next of them will have dwelt."""
+        if dwell is None:
+            return None
+        due = self.since[self.dwelt == 0] + dwell
+        if self.ends is not None:
+            due = due[due <= self.ends[self.dwelt == 0]]
+        return int(due.min()) if len(due) else None
+
+
+def whole_visits(visits: Visits) -> Visits:
+    """Visits that say of each until when its fence holds; earlier versions did not."""
+    return visits if visits.ends is not None else replace(visits, ends=np.full(len(visits), kernels.NEVER))
 
 
 class Happened(NamedTuple):
@@ -96,20 +128,21 @@ class Happened(NamedTuple):
 class Fences:
     """The state: visits that have not ended."""
 
-    def __init__(self, plan: FencePlan, regions: RegionSet) -> None:
-        self.plan, self.regions = plan, regions
+    def __init__(self, plan: FencePlan, regions: RegionSet, terms: Terms | None = None) -> None:
+        self.plan, self.regions, self.terms = plan, regions, terms
         self._curve = curve_of(regions.arrays, regions.index.level)
         self.visits: Visits | None = None
         self.crossings: Crossings | None = None
         if plan.motion is not None and plan.crossing is not None:
             self.crossings = Crossings(plan.motion, plan.crossing, regions, plan.earth)
 
-    def push(self, rows: Sequence[Objects], complete: int, last: int | None) -> Happened:
+    def push(self, rows: Objects | None, complete: int, last: int | None, held_of: Held | None = None) -> Happened:
         """Take in the readings of complete ticks, in canonical order; none before ``complete`` is to come.
 
-        ``last`` is the newest time of all, once the streams have ended.
+        ``last`` is the newest time of all, once the streams have ended. ``held_of`` are the conditions that hold of
+        each reading, where fences have any.
         """
-        plan, parts = self.plan, [part for part in rows if len(part)]
+        plan, parts = self.plan, [] if rows is None or not len(rows) else [rows]
         held = self.visits
         keys = ([] if held is None else [held.key]) + [part.key for part in parts]
         known = 0 if held is None else len(held)
@@ -130,7 +163,12 @@ class Fences:
         now = complete if last is None else last
         dwell = -1 if plan.dwell is None else plan.dwell
         rules = kernels.Rules(plan.enter, plan.leave, dwell, plan.reach, plan.highest, now, last is not None)
-        regions = self.regions
+        regions, terms = self.regions, NO_TERMS
+        if self.terms is not None:
+            begin, numbers = (
+                (np.zeros(len(order) + 1, np.int64), _NONE) if held_of is None else (held_of.offsets, held_of.values)
+            )
+            terms = kernels.Terms(self.terms.ends, self.terms.condition, order, begin, numbers)
         found, chances, kept, best = kernels.watch(
             regions.index,
             regions.arrays,
@@ -138,6 +176,7 @@ class Fences:
             readings,
             visits,
             rules,
+            terms,
             plan.earth or NO_EARTH,
             plan.earth is not None,
         )
@@ -160,6 +199,7 @@ class Fences:
             best[:, 0].copy(),
             best[:, 1].copy(),
             None if group is None else group.take(first[kept[:, 0]]),
+            kept[:, 5].copy(),
         )
         whose = key.take(first)
         if crossed is not None:
@@ -183,17 +223,15 @@ class Fences:
     @property
     def due(self) -> int | None:
         """The time at which the next visit will have dwelt."""
-        if self.visits is None or self.plan.dwell is None:
-            return None
-        waits = self.visits.since[self.visits.dwelt == 0]
-        return int(waits.min()) + self.plan.dwell if len(waits) else None
+        return None if self.visits is None else self.visits.due(self.plan.dwell)
 
 
 def _held(visits: Visits | None, thing: NDArray[np.int64]) -> kernels.Visits:
     if visits is None:
-        return kernels.Visits(np.empty((0, 5), np.int64), np.empty((0, 2)))
+        return kernels.Visits(np.empty((0, 6), np.int64), np.empty((0, 2)))
     order = np.argsort(thing, kind="stable")
-    whole = np.column_stack([thing, visits.fence, visits.since, visits.dwelt, visits.readings])[order]
+    ends = np.full(len(visits), kernels.NEVER) if visits.ends is None else visits.ends
+    whole = np.column_stack([thing, visits.fence, visits.since, visits.dwelt, visits.readings, ends])[order]
     return kernels.Visits(whole, np.column_stack([visits.highest, visits.last])[order])
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from appulse.engines.fences.call import EVENTS, resolve_fences
+from appulse.engines.queries.call import CONDITION, UNTIL
 from appulse.engines.thresholds import within_tolerance
 from appulse.errors import BadArgument
 from appulse.model.regions import most_inside
@@ -53,6 +54,8 @@ def advice_table(
             f"Each of leave={list(leave)} is above all of enter={list(enter)}: things would leave as they enter. "
             "Give leave at most enter."
         )
+    if said := {CONDITION, UNTIL} & set(fences.column_names):
+        raise BadArgument(f"fence_advice() has no use for the column {min(said)!r} of fences. Leave it out.")
     call = resolve_fences(
         replace(stream, frame=None),
         table.schema,

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from appulse.engines.encounters.bucket import packed_state, unpacked_state
 from appulse.engines.fences.call import FenceCall, fence_table
+from appulse.engines.fences.terms import judged
 from appulse.engines.waiting import WaitingBucket
 from appulse.model.batch import field_names
 from appulse.model.codec import from_columns, pack_columns, unpack_columns
 from appulse.model.objects import Objects
-from appulse.operators.fences import Fences, Visits
+from appulse.operators.fences import Fences, Visits, whole_visits
 from appulse.operators.legs import Pending
 from appulse.operators.numbering import in_canonical_order
 
@@ -38,7 +39,8 @@ class FenceBucket(WaitingBucket):
 
     def __init__(self, call: FenceCall) -> None:
         super().__init__(call)
-        self.operator = Fences(call.plan, call.fences.get().regions)
+        held = call.fences.get()
+        self.operator = Fences(call.plan, held.regions, None if held.terms is None else held.terms.terms)
         self._last: int | None = None  # the newest time of all, once the streams have ended
 
     def __len__(self) -> int:
@@ -62,8 +64,11 @@ class FenceBucket(WaitingBucket):
     def answer(self, *, ended: bool) -> list[pa.Table]:  # noqa: ARG002 - ``_last`` says it
         """The events that follow from complete ticks."""
         released = self.waiting[0].release(self.complete)
-        rows = [in_canonical_order(Objects.concat(released))] if released else []
-        table = fence_table(self.operator.push(rows, self.complete, self._last), self.call)
+        rows, held = None, None
+        if released:
+            call, whole = self.call, in_canonical_order(Objects.concat(released))
+            rows, held = judged(whole, call.encoding, call.types, call.fences.get().terms)
+        table = fence_table(self.operator.push(rows, self.complete, self._last, held), self.call)
         self.output.add(len(table))
         return [table] if len(table) else []
 
@@ -100,7 +105,7 @@ class FenceBucket(WaitingBucket):
         super().resume(numbers, arrays, given)
         for block in given[_HELD]:
             columns, _ = unpack_columns(_WORD, block[len(_HELD) :], copied=True)
-            self.operator.visits = from_columns(Visits, columns)
+            self.operator.visits = whole_visits(from_columns(Visits, columns))
         for block in given[_LEGS]:
             _, pending = unpacked_state(block[len(_LEGS) :])
             if self.operator.crossings is not None and isinstance(pending, Pending):

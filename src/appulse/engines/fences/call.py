@@ -12,9 +12,10 @@ import pyarrow.compute as pc
 from appulse.arguments import one_of
 from appulse.engines.carrying import refuse_carry
 from appulse.engines.encounters.call import of_motion
+from appulse.engines.fences.terms import check_terms, columns_of, terms_of, types_of
 from appulse.engines.meaning import of_call, of_stream, of_types
 from appulse.engines.objects import ObjectsCall
-from appulse.engines.queries.call import refused_queries
+from appulse.engines.queries.call import CHANGE, CONDITION, UNTIL, refused_queries
 from appulse.engines.schemas import check_partitions, encoding_of, known_dimensions
 from appulse.engines.thresholds import check_places, within_tolerance
 from appulse.errors import BadArgument, bad_rows, nearest
@@ -24,16 +25,20 @@ from appulse.model.geometries import geometries_of
 from appulse.model.meaning import digest_of, real, seconds
 from appulse.model.motion import Straight
 from appulse.model.positions import earth_of
-from appulse.model.regions import QUERY, RADIUS, REGION, most_inside, radii_of, regions_of
+from appulse.model.regions import QUERY, RADIUS, REGION, index_of, most_inside, radii_of, regions_of, taken
 from appulse.model.strings import decode
 from appulse.model.times import duration, from_micros
 from appulse.model.uncertainty import Exact, Gaussian, Position, dimensions
 from appulse.operators.fences import FencePlan
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
+    from appulse.engines.fences.terms import TermSet
     from appulse.engines.options import Options
+    from appulse.model.carried import Columns
     from appulse.model.encoding import Encoding
     from appulse.model.meaning import Meaning
     from appulse.model.regions import Regions, RegionSet
@@ -48,10 +53,11 @@ _DEFAULTS: Meaning = {"dwell": None, "emit": EVENTS, "crossing": None, "motion":
 
 
 class FenceSet(NamedTuple):
-    """Regions, and their names."""
+    """Regions, their names, and when they hold, where that is not always."""
 
     regions: RegionSet
     names: pa.Array
+    terms: TermSet | None = None
 
 
 class Held(Protocol):
@@ -87,6 +93,7 @@ class FenceCall(ObjectsCall):
     digest: str
     crossing: float | None = None
     given_fences: pa.Table = field(default_factory=lambda: pa.table({}))  # where they may change
+    types: Columns = ()  # of what conditions may name
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:
@@ -146,8 +153,12 @@ def resolve_fences(
     emit: str,
     on_reject: str,
     options: Options,
+    changing: bool = False,
 ) -> FenceCall:
-    """Check a call against the columns there are, read its fences, and settle all that follows."""
+    """Check a call against the columns there are, read its fences, and settle all that follows.
+
+    Where fences are ``changing``, later ones may have conditions of any column.
+    """
     name = stream.name or "stream"
     value = stream.value
     plane = isinstance(value, Exact | Gaussian) and dimensions(value) == _PLANE
@@ -181,15 +192,15 @@ def resolve_fences(
         raise BadArgument("dwell=0: a thing would dwell as it enters. Give a duration above 0, or leave it out.")
     encoding = replace(encoding_of(replace(stream, name=name), schema), degrees=True)
     earth = earth_of([value])
-    missing = next((column for column in (QUERY, REGION) if column not in fences.column_names), None)
-    if missing is not None:
+    check_fences(fences.schema, (QUERY, REGION))
+    conditional = CONDITION in fences.column_names
+    if crossing is not None and (conditional or UNTIL in fences.column_names):
         raise BadArgument(
-            f"Fences have no column {missing!r}.{nearest(missing, fences.column_names)} Give columns query, region and "
-            "perhaps radius."
+            "crossing= is about the way between two readings, and fences with a condition or until are about readings. "
+            "Leave crossing out, or these columns."
         )
-    unknown = [column for column in fences.column_names if column not in (QUERY, REGION, RADIUS)]
-    if unknown:
-        raise BadArgument(f"Fences have a column {unknown[0]!r}. Give query, region and perhaps radius.")
+    types = types_of(encoding, schema) if conditional else ()
+    encoding = replace(encoding, carry=types if changing else columns_of(fences, types))
     regions = regions_of(geometries_of(fences), radii_of(fences, "fences"), earth)
     names = plain_values(fences[QUERY]).take(pa.array(regions.rows))
     passes = None if crossing is None else within_tolerance(crossing)
@@ -202,21 +213,50 @@ def resolve_fences(
         enter,
         leave,
         emit,
-        digest_of([regions.digest.encode(), *(str(name).encode() for name in names.to_pylist())]),
+        digest_of([regions.digest.encode(), *(str(name).encode() for name in names.to_pylist()), *_said(fences)]),
         crossing,
         lateness=(stream.lateness_micros,),
         idle_after=(stream.idle_after_micros,),
         ahead=(stream.ahead_micros,),
         on_reject=on_reject,
         max_output=options.max_output,
+        types=types,
     )
-    wrong = [(one.row, one.why) for one in regions.bad]
+    check_terms(fences.schema, call.time_type, types)
     shown = fences.drop_columns([REGION]) if len(fences.column_names) > 1 else fences
+    wrong = [(one.row, one.why) for one in regions.bad]
     refused = refused_queries(shown, wrong, call.reject_schema, why.BAD_REGION)
+    terms, odd = terms_of(fences, encoding.unit, types)
+    if terms is not None:
+        refused = pa.concat_tables([refused, refused_queries(shown, odd, call.reject_schema)])
+        kept = np.flatnonzero(~np.isin(regions.rows, [row for row, _ in odd]))
+        if len(kept) < len(regions.rows):
+            some = taken(regions.arrays, kept)
+            regions = replace(regions, arrays=some, index=index_of(some), rows=regions.rows[kept])
+            names = names.take(pa.array(kept))
+        call = replace(call, fences=Own(FenceSet(regions, names, terms.take(regions.rows))))
     if len(refused) and on_reject == "fail":
         raise bad_rows(len(refused), refused.slice(0, 1).to_pylist()[0])
     refused = pa.concat_tables([refused, never_entered(regions.arrays, regions.rows, shown, call)])
     return replace(call, refused_fences=refused)
+
+
+def check_fences(schema: pa.Schema, needed: Sequence[str], more: str = "") -> None:
+    """Raise `BadArgument` unless these are the columns of fences."""
+    told = f"Give columns query, region and perhaps radius, condition, until{more}."
+    missing = next((name for name in needed if name not in schema.names), None)
+    if missing is not None:
+        raise BadArgument(f"Fences have no column {missing!r}.{nearest(missing, schema.names)} {told}")
+    known = (QUERY, REGION, RADIUS, CONDITION, UNTIL, *((CHANGE,) if more else ()))
+    unknown = [name for name in schema.names if name not in known]
+    if unknown:
+        raise BadArgument(f"Fences have a column {unknown[0]!r}. {told}")
+
+
+def _said(fences: pa.Table) -> list[bytes]:
+    """Until when fences hold and under which conditions, where that is said."""
+    said = [name for name in (CONDITION, UNTIL) if name in fences.column_names]
+    return [repr(fences.select(said).to_pydict()).encode()] if said else []
 
 
 def _motion_of(stream: Stream, name: str, crossing: float | None, emit: str) -> Straight | None:

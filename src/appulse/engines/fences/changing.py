@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from appulse.engines.fences.call import fence_table, never_entered
+from appulse.engines.fences.call import check_fences, fence_table, never_entered
+from appulse.engines.fences.terms import check_terms, judged, terms_of
 from appulse.engines.multi_queries.bucket import CHANGES
 from appulse.engines.queries.call import ADD, CHANGE, REMOVE, changes_of, refused_queries, unknown_change
 from appulse.engines.spark.codec import pack, unpack
 from appulse.engines.spark.tables import packed, unpacked
 from appulse.engines.waiting import WaitingBucket
 from appulse.engines.withdrawing import WAITING
-from appulse.errors import BadArgument, nearest
 from appulse.model import defects as why
 from appulse.model.batch import field_names
 from appulse.model.codec import from_columns, pack_columns, unpack_columns
@@ -27,7 +27,6 @@ from appulse.model.objects import Objects
 from appulse.model.regions import (
     NO_REGIONS,
     QUERY,
-    RADIUS,
     REGION,
     RegionSet,
     index_of,
@@ -38,7 +37,7 @@ from appulse.model.regions import (
 )
 from appulse.model.strings import encode
 from appulse.operators.changing_fences import ChangingFences, Standing
-from appulse.operators.fences import Visits
+from appulse.operators.fences import Visits, whole_visits
 from appulse.operators.numbering import in_canonical_order
 from appulse.operators.waiting import Waiting
 from appulse.queries.slots import as_keys
@@ -51,6 +50,7 @@ if TYPE_CHECKING:
     from appulse.engines.bucket import Blobs
     from appulse.engines.fences.bucket import FenceBucket
     from appulse.engines.fences.call import FenceCall
+    from appulse.engines.fences.terms import TermSet
     from appulse.model.regions import Regions
 
 # Blocks of a snapshot: visits, sets of fences, and the names of fences that were removed.
@@ -69,6 +69,7 @@ class FenceVersion:
     names: pa.Array
     table: pa.Table
     digest: bytes
+    terms: TermSet | None = None
 
 
 def first_version(call: FenceCall) -> FenceVersion:
@@ -77,25 +78,32 @@ def first_version(call: FenceCall) -> FenceVersion:
     number = np.arange(len(held.names), dtype=np.int64)
     table = call.given_fences.take(pa.array(held.regions.rows))
     digest = blake2b(call.fingerprint().encode(), digest_size=16).digest()
-    return FenceVersion(Standing(held.regions, number, len(number)), held.names, table, digest)
+    return _version(held.regions, number, len(number), held.names, table, digest, call)
 
 
-def check_fences(schema: pa.Schema) -> None:
+def _version(
+    regions: RegionSet,
+    number: NDArray[np.int64],
+    known: int,
+    names: pa.Array,
+    table: pa.Table,
+    digest: bytes,
+    call: FenceCall,
+) -> FenceVersion:
+    terms, _ = terms_of(table, call.encoding.unit, call.types)
+    standing = Standing(regions, number, known, None if terms is None else terms.terms)
+    return FenceVersion(standing, names, table, digest, terms)
+
+
+def check_changes(schema: pa.Schema) -> None:
     """Raise `BadArgument` unless these are the columns of changes of fences."""
-    for name in (QUERY,) if CHANGE in schema.names else (QUERY, REGION):
-        if name not in schema.names:
-            raise BadArgument(
-                f"Fences have no column {name!r}.{nearest(name, schema.names)} Give columns query, region and perhaps "
-                "radius and change."
-            )
-    unknown = [name for name in schema.names if name not in (QUERY, REGION, RADIUS, CHANGE)]
-    if unknown:
-        raise BadArgument(f"Fences have a column {unknown[0]!r}. Give query, region and perhaps radius and change.")
+    check_fences(schema, (QUERY,) if CHANGE in schema.names else (QUERY, REGION), " and change")
 
 
 def changed(version: FenceVersion, table: pa.Table, call: FenceCall) -> tuple[FenceVersion, pa.Table]:
     """The set after changes, one after the other, and what cannot be used. What raises has changed nothing."""
-    check_fences(table.schema)
+    check_changes(table.schema)
+    check_terms(table.schema, call.time_type, call.types)
     standing, names, rows = version.standing, version.names, version.table
     arrays, number, known = standing.regions.arrays, standing.number, standing.known
     rejects: list[pa.Table] = []
@@ -103,16 +111,18 @@ def changed(version: FenceVersion, table: pa.Table, call: FenceCall) -> tuple[Fe
         given = as_keys(plain_values(part[QUERY]), call.query_type)
         null = np.asarray(given.is_null())
         fresh: tuple[Regions, NDArray[np.int64]] | None = None
-        wrong = [(int(i), "query is null") for i in np.flatnonzero(null)]
+        wrong, odd = [(int(i), "query is null") for i in np.flatnonzero(null)], []
         if kind == ADD and REGION in part.column_names:
             found = regions_of(geometries_of(part), radii_of(part, "fences"), call.plan.earth)
             wrong += [(one.row, one.why) for one in found.bad if not null[one.row]]
-            good = np.flatnonzero(~null[found.rows])
+            odd = [(row, why) for row, why in terms_of(part, call.encoding.unit, call.types)[1] if not null[row]]
+            good = np.flatnonzero(~null[found.rows] & ~np.isin(found.rows, [row for row, _ in odd]))
             fresh = taken(found.arrays, good), found.rows[good]
         elif kind != REMOVE:
             wrong = unknown_change(part) if kind != ADD else [(i, "region is null") for i in range(len(part))]
         shown = part.drop_columns([REGION]) if REGION in part.column_names else part
         rejects.append(refused_queries(shown, sorted(wrong), call.reject_schema, why.BAD_REGION))
+        rejects.append(refused_queries(shown, odd, call.reject_schema))
         bad = {i for i, _ in wrong}
         at = fresh[1] if fresh is not None else np.array([i for i in range(len(part)) if i not in bad], np.int64)
         if fresh is None and kind != REMOVE:
@@ -141,7 +151,7 @@ def changed(version: FenceVersion, table: pa.Table, call: FenceCall) -> tuple[Fe
         rows = pa.concat_tables([one for one in tables if len(one)] or tables[:1], promote_options="permissive")
     digest = blake2b(version.digest + packed(table), digest_size=16).digest()
     regions = RegionSet(arrays, index_of(arrays), np.arange(len(names)), (), "")
-    after = FenceVersion(Standing(regions, number, known), names, rows, digest)
+    after = _version(regions, number, known, names, rows, digest, call)
     return after, pa.concat_tables([call.reject_schema.empty_table(), *rejects])
 
 
@@ -219,7 +229,8 @@ class ChangingFenceBucket(WaitingBucket):
         released = []
         for version, rows in self.known:
             if parts := rows.release(self.complete):
-                released.append((version.standing, in_canonical_order(Objects.concat(parts))))
+                call, whole = self.call, in_canonical_order(Objects.concat(parts))
+                released.append((version.standing, *judged(whole, call.encoding, call.types, version.terms)))
         self.known = [one for one in self.known if len(one[1])]
         settled = all(version is self.version for version, _ in self.known)
         current = self.version.standing
@@ -312,7 +323,7 @@ class ChangingFenceBucket(WaitingBucket):
             self._gone = dict(zip(table["number"].to_pylist(), table["name"].combine_chunks(), strict=True))
         for block in given[_HELD]:
             columns, _ = unpack_columns(_WORD, block[len(_HELD) :], copied=True)
-            self.operator.visits = from_columns(Visits, columns)
+            self.operator.visits = whole_visits(from_columns(Visits, columns))
 
     def _version(self, table: pa.Table, number: NDArray[np.int64], known: int, digest: bytes) -> FenceVersion:
         """A set again: that of this worker process if it has it."""
@@ -323,7 +334,7 @@ class ChangingFenceBucket(WaitingBucket):
             if len(table):
                 regions = regions_of(geometries_of(table), radii_of(table, "fences"), self.call.plan.earth)
             names = as_keys(plain_values(table[QUERY]), self.call.query_type)
-            version = FenceVersion(Standing(regions, number, known), names, table, digest)
+            version = _version(regions, number, known, names, table, digest, self.call)
             _KEPT[digest] = version, self.call.reject_schema.empty_table()
         return _KEPT[digest][0]
 

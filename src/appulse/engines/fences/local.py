@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from appulse.engines.bucket import fail_if_asked
 from appulse.engines.fences.bucket import FenceBucket
-from appulse.engines.fences.changing import ChangingFenceBucket, check_fences
+from appulse.engines.fences.changing import ChangingFenceBucket, check_changes
 from appulse.engines.local import Local
 from appulse.errors import BadArgument
 from appulse.model import defects as why
@@ -41,7 +41,7 @@ class LocalFences(Local[Objects]):
                     "crossing= needs fences that do not change: a way between two readings passes one set. Leave "
                     "crossing out, or make a new FenceEvents."
                 )
-            check_fences(table.schema)
+            check_changes(table.schema)
             bucket = self._following(bucket)
         rejects = bucket.change(table)
         wrong = rejects.filter(pc.not_equal(rejects["reason"], why.NEVER_TRUE))

@@ -223,7 +223,7 @@ class WindowQueries:
         conditions = (
             column_of(table, CONDITION).cast(pa.string()).to_pylist() if CONDITION in table.column_names else []
         )
-        until, wrong = until_of(table, self.call.streams[0])
+        until, wrong = until_of(table, self.call.streams[0].encoding.unit)
         selects = column_of(table, SELECT).to_pylist() if SELECT in table.column_names else [None] * len(table)
         texts: dict[int, str | None] = {}
         terms: dict[int, QueryWindow] = {}

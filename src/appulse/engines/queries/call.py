@@ -216,7 +216,7 @@ def checked_changes(table: pa.Table, call: QueryCall) -> pa.Table:
     if SELECT in table.column_names and not call.selecting:
         raise BadArgument("The first frame of queries had no column 'select', and this one has. Give it to all.")
     if UNTIL in table.column_names:
-        _check_until(table.schema.field(UNTIL).type, call.time_type)
+        check_until(table.schema.field(UNTIL).type, call.time_type)
     table = table.cast(without_views(table.schema)).combine_chunks()
     keys = column_of(table, QUERY)
     known = plain_key(keys.type) if pa.types.is_null(call.query_type) else call.query_type
@@ -336,7 +336,7 @@ class LocalQueries:
             column_of(table, CONDITION) if CONDITION in table.column_names else pa.nulls(len(table), pa.string())
         )
         wrong, labels = self._labels(table)
-        until, odd = until_of(table, self.call)
+        until, odd = until_of(table, self.call.encoding.unit)
         wrong += odd
         regions = given_regions(table)
         bad = {i for i, _ in wrong}
@@ -444,18 +444,18 @@ def last_changes(table: pa.Table) -> pa.Table:
     return kept.filter(pc.not_equal(pc.utf8_lower(kept[CHANGE]), REMOVE))
 
 
-def _check_until(kind: pa.DataType, own: pa.DataType) -> None:
+def check_until(kind: pa.DataType, own: pa.DataType) -> None:
     """Raise `BadArgument` unless queries may end at times of this type, beside those of the stream."""
     if not (pa.types.is_null(kind) or (is_time(own) and is_time(kind)) or (is_number(own) and is_number(kind))):
-        raise BadArgument(f"Column 'until' of the queries is {kind}, and the stream's times are {own}. Give such.")
+        raise BadArgument(f"Column 'until' is {kind}, and the stream's times are {own}. Give such.")
 
 
-def until_of(table: pa.Table, call: QueryCall) -> tuple[NDArray[np.int64] | None, list[tuple[int, str]]]:
+def until_of(table: pa.Table, unit: str) -> tuple[NDArray[np.int64] | None, list[tuple[int, str]]]:
     """The last time at which queries hold, as a stream has its times; and those where that is none."""
     if UNTIL not in table.column_names:
         return None, []
     column = column_of(table, UNTIL)
-    micros, null, strange = to_micros(column, call.encoding.unit)
+    micros, null, strange = to_micros(column, unit)
     wrong = [(i, "until is not a finite time in range") for i in np.flatnonzero(strange & ~null).tolist()]
     return np.where(null, MOST, micros), wrong
 

@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame
 
 from appulse.engines.fences.bucket import FenceBucket
 from appulse.engines.fences.call import resolve_fences
-from appulse.engines.fences.changing import ChangingFenceBucket, check_fences
-from appulse.engines.queries.call import CHANGE
+from appulse.engines.fences.changing import ChangingFenceBucket, check_changes
+from appulse.engines.queries.call import CHANGE, CONDITION, UNTIL
 from appulse.engines.spark.changes import changes_for_all
 from appulse.engines.spark.grouped import spark_grouped
 from appulse.engines.spark.shared import shared
@@ -68,7 +68,7 @@ def fence_buckets(call: Any, keys: list[int]) -> Buckets:
 
 def changing_call(stream: Stream, schema: pa.Schema, changes: pa.Schema, settings: Mapping[str, Any]) -> Any:
     """A call whose set of fences is empty at first; ``changes`` are the columns of what is to come."""
-    check_fences(changes)
+    check_changes(changes)
     if settings["crossing"] is not None:
         raise BadArgument(
             "crossing= needs fences that do not change: a way between two readings passes one set. Leave crossing out, "
@@ -76,7 +76,7 @@ def changing_call(stream: Stream, schema: pa.Schema, changes: pa.Schema, setting
         )
     none = changes.empty_table()
     table = none.drop_columns([CHANGE]) if CHANGE in none.column_names else none
-    call = resolve_fences(stream, schema, table, **settings)
+    call = resolve_fences(stream, schema, table, **settings, changing=True)
     return replace(call, given_fences=table, digest=_CHANGING)
 
 
@@ -97,5 +97,5 @@ def _over_changes(stream: Stream, fences: DataFrame, settings: Mapping[str, Any]
         settings["options"],
         by_key=True,
         buckets=fence_buckets,
-        changes=partial(changes_for_all, (QUERY, REGION, RADIUS, CHANGE), fences),
+        changes=partial(changes_for_all, (QUERY, REGION, RADIUS, CONDITION, UNTIL, CHANGE), fences),
     )

@@ -1,0 +1,114 @@
+"""The terms of fences: until when each holds, and for which readings."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from appulse.engines.carrying import carried_by
+from appulse.engines.queries.call import CONDITION, UNTIL, check_until, until_of
+from appulse.engines.queries.tables import column_of
+from appulse.errors import BadArgument
+from appulse.kernels.fences import NEVER
+from appulse.model.batch import Ragged
+from appulse.model.columns import plain_type
+from appulse.model.uncertainty import is_certain
+from appulse.operators.fences import Terms
+from appulse.queries.condition import parse
+from appulse.queries.sets import QuerySet
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from appulse.model.carried import Columns
+    from appulse.model.encoding import Encoding
+    from appulse.model.objects import Objects
+    from appulse.operators.fences import Held
+
+
+class TermSet(NamedTuple):
+    """The terms of some fences, and the texts of their conditions, each once."""
+
+    terms: Terms
+    texts: tuple[str, ...]
+
+    def take(self, rows: NDArray[np.int64]) -> TermSet:
+        """Those of some fences."""
+        return TermSet(self.terms.take(rows), self.texts)
+
+
+def types_of(encoding: Encoding, schema: pa.Schema) -> Columns:
+    """The columns that conditions may name: all but uncertain coordinates."""
+    certain = is_certain(encoding.model)
+    known = [field for field in schema if certain or not encoding.is_dimension(field.name)]
+    return tuple((field.name, plain_type(field.type)) for field in known)
+
+
+def columns_of(table: pa.Table, types: Columns) -> Columns:
+    """The columns that the conditions of fences name."""
+    if CONDITION not in table.column_names:
+        return ()
+    named: set[str] = set()
+    for text in column_of(table, CONDITION).drop_null().unique().to_pylist():
+        try:
+            named.update(parse(text).columns)
+        except BadArgument:  # reported with the other conditions that cannot be used
+            continue
+    return tuple((name, kind) for name, kind in types if name in named)
+
+
+def terms_of(table: pa.Table, unit: str, types: Columns) -> tuple[TermSet | None, list[tuple[int, str]]]:
+    """The terms of the fences of a table, None without any; and those that cannot be used, by row, and why."""
+    ends, wrong = until_of(table, unit)
+    condition, texts = np.full(len(table), -1), ()
+    if CONDITION in table.column_names:
+        encoded = column_of(table, CONDITION).cast(pa.string()).dictionary_encode()
+        condition, texts = np.asarray(encoded.indices.fill_null(-1), np.int64), tuple(encoded.dictionary.to_pylist())
+        refused = dict(_read(texts, types)[1])
+        wrong += [(i, refused[k]) for i, k in enumerate(condition.tolist()) if k in refused]
+    elif ends is None:
+        return None, wrong
+    ends = np.full(len(table), NEVER) if ends is None else np.minimum(ends, NEVER)
+    return TermSet(Terms(ends, condition), texts), sorted(wrong)
+
+
+def check_terms(schema: pa.Schema, time_type: pa.DataType, types: Columns) -> None:
+    """Raise `BadArgument` unless columns of terms have types that can serve."""
+    if UNTIL in schema.names:
+        check_until(schema.field(UNTIL).type, time_type)
+    if CONDITION not in schema.names:
+        return
+    kind = schema.field(CONDITION).type
+    if not (pa.types.is_null(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+        raise BadArgument(f"Column 'condition' of the fences is {kind}. It has to be text.")
+    if not types:
+        raise BadArgument("The first frame of fences had no column 'condition', and this one has. Give it to all.")
+
+
+def judged(rows: Objects, encoding: Encoding, types: Columns, held: TermSet | None) -> tuple[Objects, Held | None]:
+    """Rows with their own keys, and the conditions that hold of each."""
+    if not encoding.behind:
+        return rows, None
+    keys, columns = carried_by(rows.key, np.zeros(len(rows), np.int64), [encoding], encoding.carry)
+    rows = replace(rows, key=keys)
+    if held is None or not held.texts:
+        return rows, None
+    queries, _ = _read(held.texts, types)
+    names = [name for name, _ in encoding.carry]
+    row, slot = queries.match(dict(zip(names, columns, strict=True)), len(rows), counted=False)
+    number = np.asarray(queries.keys(slot), np.int64)
+    order = np.lexsort((number, row))
+    offsets = np.searchsorted(row[order], np.arange(len(rows) + 1))
+    return rows, Ragged(offsets, number[order])
+
+
+@lru_cache(maxsize=8)
+def _read(texts: tuple[str, ...], types: Columns) -> tuple[QuerySet, list[tuple[int, str]]]:
+    """Conditions by number, and those that cannot be used."""
+    queries = QuerySet(dict(types), pa.int64())
+    added = queries.add(pa.array(range(len(texts)), pa.int64()), pa.array(texts, pa.string()))
+    return queries, [(one.row, one.reason) for one in added.refused]
