@@ -8,6 +8,7 @@ from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+import duckdb
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -269,6 +270,33 @@ def test_types_are_plain_from_the_door_on(kind: str) -> None:
         assert values.type == plain, part
         assert len(values), part
         assert set(map(str, values.to_pylist())) <= set(map(str, column.to_pylist())), part
+
+
+class _Exports:
+    """A frame of a library that is not known here; it exports an Arrow stream."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self.__arrow_c_stream__ = table.__arrow_c_stream__
+
+
+@pytest.mark.parametrize("kind", ["duckdb", "polars", "lazy", "exports"])
+def test_frames_of_any_library_give_the_same_answers(kind: str) -> None:
+    """A DuckDB relation and a LazyFrame are run; what exports an Arrow stream is read."""
+    rows = pa.table({"id": ["a", "b", "c"], "ts": [0, 1, 2], "x": [0.0, 0.5, 9.0]})
+    known: dict[str, Callable[[], Any]] = {
+        "duckdb": lambda: duckdb.connect().from_arrow(rows),
+        "polars": lambda: pl.from_arrow(rows),
+        "lazy": lambda: pl.LazyFrame(rows),
+        "exports": lambda: _Exports(rows),
+    }
+
+    def pairs(frame: Any) -> pa.Table:
+        stream = ap.Stream(frame, key="id", time="ts", value="x")
+        return ap.self_join(stream, epsilon=1, probability=0.5, window=5)
+
+    found, wanted = pairs(known[kind]()), pairs(rows)
+    assert found.to_pylist() == wanted.to_pylist()
+    assert found.num_rows == 1
 
 
 def test_equal_values_of_sensors_may_be_of_any_type() -> None:

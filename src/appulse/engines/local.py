@@ -26,12 +26,13 @@ _MANY_ROWS = 1 << 15
 
 
 def as_table(frame: Any) -> pa.Table:
-    """A pyarrow, pandas or Polars frame as an Arrow table, in plain types."""
+    """Any frame of this process as an Arrow table, in plain types."""
     table = arrow_table(with_points(frame))
     if table is None:
         kind = f"{type(frame).__module__}.{type(frame).__name__}"
         raise BadArgument(
-            f"A stream's frame is a {kind}. Give a Spark DataFrame, or a pyarrow, pandas or Polars table."
+            f"A stream's frame is a {kind}. Give a Spark DataFrame, a pyarrow, pandas or Polars table, a DuckDB "
+            "relation, or another object that exports an Arrow stream; a RecordBatchReader to stream_batches()."
         )
     return table
 

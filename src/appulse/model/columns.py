@@ -100,20 +100,27 @@ def is_numeric(kind: pa.DataType) -> bool:
 
 
 def arrow_table(frame: Any) -> pa.Table | None:
-    """A pyarrow, pandas or Polars frame as a table of `plain_types`; None for anything else.
+    """A pyarrow, pandas, Polars or DuckDB frame as a table of `plain_types`; None for anything else.
 
-    Raises `BadArgument` for a frame that Arrow cannot hold.
+    So is what exports an Arrow stream; a reader is not, since it is empty when it is read a second time. Raises
+    `BadArgument` for a frame that Arrow cannot hold.
     """
     if isinstance(frame, pa.Table):
         return plain_types(frame)
     if isinstance(frame, pa.RecordBatch):
         return plain_types(pa.Table.from_batches([frame]))
     try:
-        known = nw.from_native(frame, eager_only=True)
+        known = nw.from_native(frame)
     except TypeError:
-        return None
+        if isinstance(frame, pa.RecordBatchReader) or not hasattr(frame, "__arrow_c_stream__"):
+            return None
+        return plain_types(pa.table(frame))
     except nw.exceptions.DuplicateError:
         raise _repeated(frame) from None
+    if isinstance(known, nw.LazyFrame):
+        if known.implementation.is_spark_like():
+            return None
+        known = known.collect("pyarrow")
     for name in known.columns:
         if not isinstance(name, str):
             raise BadArgument(

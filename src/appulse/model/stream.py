@@ -113,9 +113,10 @@ else:
 class Stream(Generic[Result]):
     """Rows of uncertain objects in time.
 
-    ``frame`` is a Spark DataFrame (batch or streaming), or a pyarrow, pandas or Polars table; ``None`` where rows
-    are pushed by hand. ``key`` names the column that identifies a row to the user, ``time`` a timestamp, date or
-    number column (numbers in ``unit``). ``value`` is the uncertainty model; the name of a column is a certain value:
+    ``frame`` is a Spark DataFrame (batch or streaming); a pyarrow, pandas or Polars table, a Polars LazyFrame, a
+    DuckDB relation, or another object that exports an Arrow stream; ``None`` where rows are pushed by hand. ``key``
+    names the column that identifies a row to the user, ``time`` a timestamp, date or number column (numbers in
+    ``unit``). ``value`` is the uncertainty model; the name of a column is a certain value:
     of any type for `sensor_join` and `phenomena`, else a number, as ``Exact(name)``. ``existence`` is a column in (0,
     1], or `Bursts` of rows that exist or fail together; ``partition_by`` columns split the stream into independent
     ones. ``lateness`` says how late a row may be, against the slowest stream of the call; a stream silent for
