@@ -9,6 +9,7 @@ Settings of ``imputer="auto"`` were chosen with other seeds of the holes (0 to 9
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -229,7 +230,7 @@ def setting(field: Field, share: float, kind: str) -> Found:
         scores = {}
         repository = Repository.with_holes(dict(zip(names, own.T, strict=True)))
         for name, make in auto.candidates(names, repository, None, beside).items():
-            if name not in auto.dropped:
+            with suppress(ap.BadArgument):  # also of those that "auto" did not try
                 scores[name] = scored(make(), names, truth, own, at, nothing).crps
         best += min(score for score in scores.values() if np.isfinite(score))
         say("   " + ", ".join(f"{name} {score:.3f}" for name, score in sorted(scores.items(), key=lambda i: i[1])))

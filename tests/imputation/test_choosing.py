@@ -38,8 +38,21 @@ def test_staggered_gaps_leave_enough_to_learn_from() -> None:
     auto.chosen(*arguments_of(values, lost))
     assert "regression" in auto.best()
     assert auto.scores["regression"].crps < 0.85 * auto.scores["interpolation"].crps
-    assert "complete rows" in auto.dropped["dependencies"]
-    assert "dependencies was not tried: 0 complete rows, and it needs 16" in auto.report()
+    assert "dependencies was not tried: the nearest rows fill worse" in auto.report()
+    by_rules = ap.AutoImputer(rules=[ap.DifferentialDependency({"a": 0.5}, "b", 2.0)])
+    by_rules.chosen(*arguments_of(values, lost))
+    assert "dependencies was not tried: 0 complete rows, and it needs 16" in by_rules.report()
+
+
+def test_rules_are_found_where_the_nearest_rows_fill_best() -> None:
+    chance = np.random.default_rng(5)
+    x = chance.uniform(-3.0, 3.0, 600)
+    values = np.column_stack([x, np.cos(4 * x), np.sin(4 * x)])  # no line tells them, and nothing does in time
+    lost = np.zeros(values.shape, bool)
+    lost[np.arange(600), chance.integers(0, 3, 600)] = chance.random(600) < 0.2
+    auto = ap.AutoImputer()
+    auto.chosen(*arguments_of(values, lost))
+    assert auto.scores["dependencies"].holes > 0
 
 
 def test_explain_has_the_scores() -> None:

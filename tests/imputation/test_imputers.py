@@ -13,6 +13,7 @@ from appulse.imputation import time_regression
 from appulse.imputation.in_time import LastValueImputer, SpeedImputer
 from appulse.imputation.samples import every_third
 from appulse.imputation.simple import EditingRules, MeanImputer, NearestImputer, PointImputer, ZeroFill
+from appulse.kernels import regressions
 from tests.helpers import hands
 
 if TYPE_CHECKING:
@@ -220,7 +221,7 @@ def test_the_errors_of_a_regression_are_those_without_the_row(told: bool) -> Non
     chance = np.random.default_rng(1)
     given = np.column_stack([chance.normal(size=(12, 2)), np.full(12, 7.0)])  # a column that tells nothing
     wanted = chance.normal(size=(12, 2)) + 9.0 * told * given[:, :2]
-    weights, errors = time_regression._ridge(given, wanted)
+    weights, errors = regressions.ridge(given, wanted, time_regression._PENALTIES)
     full = np.column_stack([given[:, :2], np.ones(12)])
     tried = []
     for penalty in (1e-3, 1e-2, 1e-1, 1.0, 1e9):

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 _LEAST_ROWS = 16
 # Times the best score after so many rounds: further ones are not going to make up for that.
 _HOPELESS = (np.inf, 2.5, 2.0, 1.7)
+_SPARSE, _MANY = 0.15, 128  # share of values missing and runs of them: with fewer and more two rounds are enough
 # Shares of the stream that no period is likely to have.
 _SHIFTS = (0.381966, 0.618034, 0.236068, 0.763932)
 
@@ -47,11 +48,12 @@ class AutoImputer:
     ``repository`` is any frame of complete rows, default the stream's own rows, complete or not. ``sample`` consecutive
     rows of the stream are tested; masked is what rows some way off lack, so that gaps are as they occur. Each round
     learns anew from what is left: an imputer learns from the rows that have what it needs, and copies of masked rows
-    are left out of the repository. The score is the mean CRPS in deviations (`Score`); an imputer that is far behind is
-    not tried further. The best four, as far as their scores are within 1.5 times the best one, fill each hole together:
-    samples of all, each with a weight that falls with the fourth power of the score. Which one is best by a few
-    masked values is often chance; their mixture is rarely worse than the best of them. ``scores`` and ``weights`` are
-    by name after a call, ``dropped`` has the imputers that could not be tried, and why; `explain` has all of it.
+    are left out of the repository. The score is the mean CRPS in deviations (`Score`); an imputer that is far
+    behind is not tried further, and rules are not searched for unless the nearest rows fill best. The best four, as
+    far as their scores are within 1.5 times the best one, fill each hole together: samples of all, each with a
+    weight that falls with the fourth power of the score. Which one is best by a few masked values is often chance;
+    their mixture is rarely worse than the best of them. ``scores`` and ``weights`` are by name after a call,
+    ``dropped`` has the imputers that could not be tried, and why; `explain` has all of it.
 
     Several holes of a row are filled together. Attributes that are never there are filled with values of the
     repository, or of the stream's other partitions; without any they make rejects. ``rules`` are the dependencies to
@@ -110,12 +112,16 @@ class AutoImputer:
         missing = np.isnan(values)
         self.scores, self.dropped, self.copies = {}, {}, 0
         found: dict[str, list[Score]] = {}
-        for hopeless, taken in zip(_HOPELESS, _taken_out(missing), strict=False):
+        rounds = _taken_out(missing)
+        for hopeless, taken in zip(_HOPELESS, rounds, strict=False):
             masked = np.where(taken, np.nan, values)
             known = self._known(attributes, masked, values[taken.any(axis=1)])
             best = min((pooled(scores).crps for scores in found.values()), default=np.inf)
             for name, make in self.candidates(attributes, *known[:2], beside, whole=whole).items():
                 if name in found and not pooled(found[name]).crps <= hopeless * max(best, 0.0):
+                    continue
+                if name == "dependencies" and not self._may_pay(found):
+                    self.dropped.setdefault(name, "the nearest rows fill worse, and rules find much the same ones")
                     continue
                 try:
                     score = _score(OrMarginal(make(), known[2]), attributes, values, masked, time, group)
@@ -187,6 +193,13 @@ class AutoImputer:
                 found["dependencies"] = lambda: self._dependencies(known, attributes)
         return found
 
+    def _may_pay(self, found: Mapping[str, Sequence[Score]]) -> bool:
+        """Whether rules may be worth their search: where the nearest rows, which cost little, did best at first."""
+        if self.rules is not None or "dependencies" in found or "nearest" not in found:
+            return True
+        first = {name: scores[0].crps for name, scores in found.items() if name not in self.dropped}
+        return first.get("nearest", np.inf) <= min(first.values(), default=0.0)
+
     def _known(
         self, attributes: Sequence[str], masked: Floats, taken: Floats
     ) -> tuple[Repository | None, Repository | None, Repository]:
@@ -248,11 +261,13 @@ def _taken_out(missing: NDArray[np.bool_]) -> list[NDArray[np.bool_]]:
     """
     n, d = missing.shape
     rounds: list[NDArray[np.bool_]] = []
-    for i, shift in enumerate(_SHIFTS):
+    runs = int((missing[1:] > missing[:-1]).sum())
+    shifts = _SHIFTS[:2] if runs >= _MANY and missing.mean() <= _SPARSE else _SHIFTS
+    for i, shift in enumerate(shifts):
         rolled = np.roll(missing, int(shift * n), axis=0)
         begins = rolled & ~np.vstack([np.zeros((1, d), np.bool_), rolled[:-1]])
         run = np.cumsum(begins.T).reshape(d, n).T  # numbers of runs, attribute by attribute
-        taken = rolled & ~missing & (run % len(_SHIFTS) == i)
+        taken = rolled & ~missing & (run % len(shifts) == i)
         if not taken.any():
             rows = np.arange(i, n, 10)
             taken[rows, np.random.default_rng(int(shift * 100)).integers(0, d, len(rows))] = True

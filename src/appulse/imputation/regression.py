@@ -85,7 +85,7 @@ class _Regression:
         from scipy.spatial import cKDTree
 
         if holes.tobytes() not in self._known:
-            seen = np.setdiff1d(np.arange(d), holes)
+            seen = np.delete(np.arange(d), holes)
             seen = seen if self.likeness is None else closest(self.likeness, holes, seen)
             places, seen = learnable(self.there, holes, seen)
             rows = self.rows[places]

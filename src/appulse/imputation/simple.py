@@ -275,7 +275,7 @@ class _Nearest:
     def _choices(self, values: Floats, holes: Ints, _rows: Ints) -> list[Choices]:
         from scipy.spatial import cKDTree
 
-        seen = np.setdiff1d(np.arange(values.shape[1]), holes)
+        seen = np.delete(np.arange(values.shape[1]), holes)
         seen = seen if self.likeness is None else closest(self.likeness, holes, seen)
         places, seen = learnable(self.there, holes, seen)
         if len(places) == 0 or len(seen) == 0:

@@ -11,6 +11,7 @@ from appulse.imputation.in_time import Rescaled, Wanted, neighbours, without_ove
 from appulse.imputation.learning import MOST_SEEN, closest, correlations, learnable
 from appulse.imputation.samples import Choices, every_third, expanded
 from appulse.imputation.simple import SimpleFill, as_points
+from appulse.kernels import regressions as kernels
 from appulse.model.filled import Fill
 from appulse.model.meaning import digest_of, without_defaults
 
@@ -23,8 +24,8 @@ _LEAST_ROWS = 3  # for each number that is regressed on: of fewer just the mean 
 _ROWS_EACH = 8  # rows for each number that is regressed on: they are alike, as they follow each other
 _LEAST_KNOWN = 16  # rows that tell anything
 _SMALL = 64  # streams of no more rows tell what they can
-_PENALTIES = (1e-3, 1e-2, 1e-1, 1.0, np.inf)  # of weights, in deviations
-_FEW = 8  # rows whose nearest ones are found sooner by a look at all than by a tree
+_PENALTIES = np.array([1e-3, 1e-2, 1e-1, 1.0, np.inf])  # of weights, in deviations
+_FEW = 4096  # rows of which the nearest are found sooner by a look at all than by a tree
 
 
 def _beside(value: Any) -> tuple[Floats, Ints]:
@@ -124,6 +125,7 @@ class _Series:
         )
         #: The same with what another stream measures meanwhile, and at which rows that is known.
         self.together, self.known_beside = self.whole, np.zeros(len(values), np.bool_)
+        self.columns = np.ascontiguousarray(self.together.T)
 
     def look_at(self, values: Floats, time: Ints) -> None:
         """Regress on what another stream measured, rows in any order."""
@@ -138,6 +140,7 @@ class _Series:
         near = np.abs(at[nearest] - self.time) <= np.median(np.diff(at))
         beside = [np.interp(self.time, at[there], column) for column in values[there].T]
         self.together = np.column_stack([self.whole, *beside])
+        self.columns = np.ascontiguousarray(self.together.T)
         self.known_beside = there[nearest] & near
 
     def samples(self, rows: Ints, holes: Ints, k: int) -> Floats:
@@ -168,15 +171,16 @@ class _Series:
             known, seen = (anywhere, by) if far else (known, seen[:0])
         if len(known) == 0 and beside:
             return self._alike(rows, back, ahead, holes, gap, k)
-        behind, before = (np.broadcast_to(part, (len(known), m)) for part in (gap[:m], gap[m:]))
+        behind, before = (np.tile(part, (len(known), 1)) for part in (gap[:m], gap[m:]))
         if far:
             middle = self.values[known][:, holes].mean(axis=0) if len(known) else np.full(m, np.nan)
             lines, learned_lines = (np.tile(middle, (len(at), 1)) for at in (rows, known))
-            given, asked = (self.together[at][:, seen] for at in (known, rows))
+            given, asked = (np.ascontiguousarray(self.together[at][:, seen]) for at in (known, rows))
             like, alike = given, asked
         else:
-            lines, asked, alike = self._features(rows, holes, seen, back, ahead)
-            learned_lines, given, like = self._features(known, holes, seen, behind, before)
+            lines, alike = kernels.features(self.columns, self.time, rows, holes, seen, back, ahead)
+            learned_lines, like = kernels.features(self.columns, self.time, known, holes, seen, behind, before)
+            given, asked = (np.ascontiguousarray(part[:, : 2 * len(seen) + m]) for part in (like, alike))
         never = (back == 0) & (ahead == 0)
         lines = np.where(never, np.nan, lines)
         if len(known) == 0:
@@ -184,9 +188,10 @@ class _Series:
         if len(known) < _LEAST_ROWS * given.shape[1]:
             if beside:
                 return self._alike(rows, back, ahead, holes, gap, k)
-            given, asked = given[:, :0], asked[:, :0]
-        weights, errors = _ridge(given, self.values[known][:, holes] - learned_lines)
-        near = _nearest(like, alike, 3 * k) if like.shape[1] else np.tile(_spread(len(known), 3 * k), (len(rows), 1))
+            given, asked = np.empty((len(known), 0)), asked[:, :0]
+        weights, errors = kernels.ridge(given, self.values[known][:, holes] - learned_lines, _PENALTIES)
+        spread = not like.shape[1]
+        near = np.tile(_spread(len(known), 3 * k), (len(rows), 1)) if spread else _nearest(like, alike, 3 * k)
         found: Floats = (lines + _with_one(asked) @ weights)[:, None] + every_third(errors[near])
         return found
 
@@ -196,34 +201,16 @@ class _Series:
         These are columns of `together`: attributes that the rows all have, and those of another stream.
         """
         at = np.flatnonzero(self.known_beside) if beside else np.arange(len(self.values))
-        for hole, back, ahead in zip(
-            holes.tolist(), gap[: len(holes)].tolist(), gap[len(holes) :].tolist(), strict=True
-        ):
-            at = at[(at >= back) & (at < len(self.values) - ahead)]
-            at = at[(self.group[at - back] == self.group[at]) & (self.group[at + ahead] == self.group[at])]
-            # A neighbour that lies on the line through the row itself would give away what is to be predicted.
-            at = at[~np.isnan(self.values[at - back, hole] + self.values[at + ahead, hole])]
+        # A neighbour that lies on the line through the row itself would give away what is to be predicted.
+        at = kernels.with_neighbours(self.there, self.group, holes, gap[: len(holes)], gap[len(holes) :], at)
         d = self.values.shape[1]
-        others = np.setdiff1d(np.arange(d), holes)
+        others = np.delete(np.arange(d), holes)
         others = others if self.likeness is None else closest(self.likeness, holes, others)
         kept, seen = learnable(self.there[at], holes, others)
         at = at[kept]
         if beside:
             seen = np.concatenate([seen, np.arange(d, self.together.shape[1])])
         return (at[:: -(-len(at) // _MOST_ROWS)] if len(at) else at), seen
-
-    def _features(self, at: Ints, holes: Ints, seen: Ints, back: Ints, ahead: Ints) -> tuple[Floats, Floats, Floats]:
-        """Of some places: the lines through the holes; what is regressed on; and by what places are alike."""
-        lines = np.column_stack(
-            [self._line(self.whole[:, [hole]], at, back[:, i], ahead[:, i]) for i, hole in enumerate(holes)]
-        )
-        nearest = int(np.argmin((back + ahead).sum(axis=0)))
-        known = self.together[:, seen]
-        there = known[at]
-        off = there - self._line(known, at, back[:, nearest], ahead[:, nearest])
-        apart = np.abs(self.whole[at[:, None] + ahead, holes] - self.whole[at[:, None] - back, holes])
-        given = np.column_stack([off, there, lines])
-        return lines, given, np.column_stack([given, apart])
 
     def _line(self, columns: Floats, at: Ints, back: Ints, ahead: Ints) -> Floats:
         """Rows of columns predicted from those so many rows before and after; 0 rows: there is none."""
@@ -247,39 +234,14 @@ def _rounded(gaps: Ints) -> Ints:
     return rounded
 
 
-def _ridge(given: Floats, wanted: Floats) -> tuple[Floats, Floats]:
-    """Weights, the constant's last, and the error at each row of a regression without it.
-
-    Of several penalties that is taken with the least of these errors: few rows cannot tell many weights.
-    """
-    n = len(given)
-    centre, mean = given.mean(axis=0), wanted.mean(axis=0)
-    scale = given.std(axis=0)
-    scale[scale <= 1e-12 * np.abs(centre)] = np.inf  # a column that never varies explains nothing
-    rows, off = (given - centre) / scale, wanted - mean
-    values, vectors = np.linalg.eigh(rows.T @ rows / n)
-    turned = rows @ vectors
-    along, squares = turned.T @ off / n, turned**2 / n
-    shrunk = 1.0 / (np.maximum(values, 0.0) + np.array(_PENALTIES)[:, None])
-    own = 1.0 / n + squares @ shrunk.T
-    found = shrunk[:, :, None] * along
-    errors = (off - turned @ found) / np.maximum(1.0 - own.T, 0.1)[:, :, None]
-    best = int(np.argmin((errors**2).sum(axis=(1, 2))))
-    weights = vectors @ found[best] / scale[:, None]
-    return np.vstack([weights, mean - centre @ weights]), errors[best]
-
-
 def _nearest(known: Floats, asked: Floats, k: int) -> Ints:
     """The places of the k known rows nearest to each, (n, k), in deviations; again where there are fewer."""
+    if len(known) <= _FEW:
+        return kernels.nearest_rows(known, asked, k)
     from scipy.spatial import cKDTree
 
-    scale = np.maximum(known.std(axis=0), 1e-12)
-    known, asked, most = known / scale, asked / scale, min(k, len(known))
-    if len(asked) <= _FEW:
-        square = ((asked[:, None] - known) ** 2).sum(axis=2)
-        place = np.argpartition(square, most - 1, axis=1)[:, :most]
-    else:
-        place = cKDTree(known).query(asked, k=np.arange(1, most + 1))[1]
+    scale, most = np.maximum(known.std(axis=0), 1e-12), min(k, len(known))
+    place = cKDTree(known / scale).query(asked / scale, k=np.arange(1, most + 1))[1]
     found: Ints = np.asarray(place, np.int64)[:, np.arange(k) % most]
     return found
 
