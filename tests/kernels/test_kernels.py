@@ -19,11 +19,12 @@ from appulse.kernels.arrays import Moments, RowPairs, Sampled, Samples
 from appulse.kernels.ball_table import NO_TABLE, ball_table, looked_up
 from appulse.kernels.gaussian import Gaussians, WithinBall, ball_probability, phi
 from appulse.kernels.gaussian_pairs import gaussian_pairs
+from appulse.kernels.geodesic import Earth, to_centred
 from appulse.kernels.moments import Summaries, attained_radius, shapes, summarise
 from appulse.kernels.one_dimension import refine_line
 from appulse.kernels.refine import refine
 from appulse.model.points import ball_points, normal_points
-from tests.helpers import naive
+from tests.helpers import geodesics, naive
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -533,3 +534,21 @@ def test_rows_of_one_time_sort_by_key_then_centre_then_samples(data: st.DataObje
         laid_out.append(strings.Ordered(keys, np.array([centre]), values))
     row = np.zeros(1, np.int64)
     assert bool(strings.sorts_after(RowPairs(row, row), *laid_out)[0]) == (sides[0] > sides[1])
+
+
+@given(st.integers(0, 1 << 30), st.sampled_from([1, 256, 700]))
+def test_places_are_those_of_sines_one_by_one(seed: int, n: int) -> None:
+    """In blocks of 256; each pole, and the 180th meridian from either side, is one place, however far around."""
+    chance, earth = np.random.default_rng(seed), Earth(6378137.0, 6356752.314245179)
+    lat = chance.uniform(-90.0, 90.0, n) if seed % 2 else chance.choice([-90.0, -45.0, 0.0, 30.0, 90.0], n)
+    lon = chance.uniform(-400.0, 400.0, n) if seed % 3 else chance.choice([-180.0, 180.0, 90.0, 540.0, 7.2e9 + 90.0], n)
+    found, whole_turns = np.empty((n, 3)), np.empty((n, 3))
+    to_centred(earth, lat, lon, found)
+    want = [geodesics.centred("wgs84", place) for place in zip(lat.tolist(), (lon % 360.0).tolist(), strict=True)]
+    np.testing.assert_allclose(found, want, rtol=0.0, atol=1e-7)
+    if not seed % 3:
+        to_centred(earth, lat, (lon + 180.0) % 360.0 - 180.0, whole_turns)
+        assert (found == whole_turns).all()
+    poles = np.abs(lat) == 90.0
+    assert (found[poles, :2] == 0.0).all()
+    assert (np.abs(found[poles, 2]) == earth.b).all()

@@ -17,7 +17,8 @@ from appulse.engines.join.local import LocalJoin
 from appulse.engines.join.nearest import resolve_nearest
 from appulse.engines.options import Options
 from appulse.kernels.geodesic import Earth
-from appulse.kernels.nearest import Search, grow, nearest
+from appulse.kernels.nearest import Search, nearest
+from appulse.kernels.nearest_tree import grow
 from appulse.operators import nearest_search
 from tests.helpers import naive
 from tests.helpers.strategies import Case, pushes, wider
@@ -167,7 +168,6 @@ def test_pushed_in_any_cut_a_row_is_answered_once_it_has_left(data: st.DataObjec
     k=st.integers(1, 5),
     windows=st.tuples(st.integers(0, 30), st.integers(0, 30)),
     whole=st.booleans(),
-    along_curve=st.booleans(),
     limit=st.sampled_from([np.inf, 3.0, 0.0]),
 )
 def test_the_tree_finds_what_a_scan_does(
@@ -176,7 +176,6 @@ def test_the_tree_finds_what_a_scan_does(
     k: int,
     windows: tuple[int, int],
     whole: bool,
-    along_curve: bool,
     limit: float,
 ) -> None:
     """Of coordinates with many ties, skewed ones, and times of which windows hold few."""
@@ -188,7 +187,7 @@ def test_the_tree_finds_what_a_scan_does(
     older, newer = windows
     found, away = np.empty((n, k), np.int64), np.empty((n, k))
     search = Search(older, newer, k, float(limit), Earth(0.0, 0.0))
-    nearest(grow(rows, when, max(windows), along_curve), place, time, when, search, found, away)
+    nearest(grow(rows, when, max(windows)), place, time, when, search, found, away)
     for i in range(n):
         square = np.zeros(m)
         for c in range(d):
@@ -206,7 +205,7 @@ def test_the_tree_finds_what_a_scan_does(
 def test_threads_find_the_same_rows(
     monkeypatch: pytest.MonkeyPatch, value: ap.Exact | ap.Position, many: tuple[int, int]
 ) -> None:
-    """Whatever the tree, and however the left rows are cut into parts; places with ties, in windows and in all."""
+    """However the tree and the left rows are cut into parts; places with ties, in windows and in all."""
     monkeypatch.setattr(nearest_search, "_PART", 16)
     chance = np.random.default_rng(5)
     rows = [
@@ -223,10 +222,7 @@ def test_threads_find_the_same_rows(
     streams = [ap.Stream(table, key="k", time="t", value=value) for table in rows]
     for window, k in ((5, 2), (1000, 1)):
         asked: dict[str, Any] = {"epsilon": None, "window": window, "k": k, "how": "left"}
-        found = []
-        for few in (0.0, 100.0):
-            monkeypatch.setattr(nearest_search, "_FEW", few)
-            found += [NEAREST(*streams, **asked, options=ap.Options(threads=n)) for n in (1, 3)]
+        found = [NEAREST(*streams, **asked, options=ap.Options(threads=n)) for n in (1, 3)]
         assert all(one.equals(found[0]) for one in found[1:])
 
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 import appulse as ap
 from appulse.kernels.geodesic import Earth
-from appulse.kernels.nearest import Search, grow, nearest
+from appulse.kernels.nearest import Search, nearest
+from appulse.kernels.nearest_tree import grow
 from appulse.kernels.products import Products, close_pairs
 from appulse.kernels.sweep import ArrivalRows, WindowRows
 from appulse.operators import vectors
@@ -167,7 +168,7 @@ def test_the_nearest_vectors_are_those_of_a_tree(seed: int, k: int, limit: float
     search = Search(older, older, k, float(limit), Earth(0.0, 0.0))
     out = [(np.empty((30, k), np.int64), np.empty((30, k))) for _ in range(2)]
     ties = [
-        nearest(grow(right, when, 40, False), left, time, when, search, *out[0]),
+        nearest(grow(right, when, 40), left, time, when, search, *out[0]),
         vectors.nearest_vectors(right, left, time, when, search, *out[1]),
     ]
     np.testing.assert_array_equal(out[1][0], out[0][0])

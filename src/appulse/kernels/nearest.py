@@ -1,11 +1,9 @@
-"""The nearest rows to each of some rows: a balanced k-d tree whose nodes know their boxes and their times.
+"""The nearest rows to each of some rows, by a tree of these.
 
-The tree halves its rows by the coordinate along which they spread most, and before that by time, until those of a node
-are no farther apart than a window. Where few rows look into many, it halves them along a curve that fills space
-(`appulse.kernels.curve`), down to single cells of it. Rows that look for others do so together: those whose place is in
-one leaf look into that leaf first, and then walk the tree once, past nodes that lie beyond what all of them have found,
-or beyond their windows. Boxes are of points as they are held. On the Earth these are Earth-centred, and a chord is
-never longer than the geodesic over it, so that boxes bound geodesics, too.
+Rows that look for others do so together: those whose place is in one leaf look into that leaf first, and then walk the
+tree once, past nodes that lie beyond what all of them have found, or beyond their windows. Boxes are of points as they
+are held. On the Earth these are Earth-centred, and a chord is never longer than the geodesic over it, so that boxes
+bound geodesics, too.
 """
 
 from __future__ import annotations
@@ -15,48 +13,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from appulse.kernels.curve import Curve, along, curve_codes, curve_of
+from appulse.kernels.curve import curve_codes
 from appulse.kernels.geodesic import Earth, geodesic
 from appulse.kernels.grid import SLACK
 from appulse.kernels.jit import exact_kernel, inlined_kernel
+from appulse.kernels.nearest_tree import BOXED, CODE, TIME, Tree
 
 if TYPE_CHECKING:
     from appulse.kernels.arrays import Floats, Ints, RowPairs
 
-# Rows of a leaf: to compare as many costs about as much as two nodes.
-_LEAF = 12
 # Places that walk the tree together.
 _GROUP = 12
-# Coordinates that boxes have; those of fewer are filled up with zeros. On the Earth a fourth is the altitude.
-_BOXED = 3
-# Rows of a cell of the curve from which on they crowd there, and the share of all rows that may.
-_CROWD, _SHARE = 32, 0.05
-# By what a node is halved: one of the coordinates, the time, or the code of the curve.
-_TIME, _CODE = 3, 4
-
-
-class Tree(NamedTuple):
-    """Rows in the order of leaves, and what each node spans; below node i are 2 i + 1 and 2 i + 2.
-
-    ``rows`` are the numbers of the rows, ``rest`` the coordinates behind the third. ``boxes`` are the least of x, y and
-    z, and the greatest. Rows of the first half of a node have no more than ``cut`` in ``column`` (3: the time, 4: the
-    code of the ``curve``), those of the other no less.
-    """
-
-    rows: Ints
-    x: Floats
-    y: Floats
-    z: Floats
-    rest: Floats
-    time: Ints
-    begin: Ints
-    end: Ints
-    boxes: Floats
-    oldest: Ints
-    newest: Ints
-    column: Ints
-    cut: Floats
-    curve: Curve
 
 
 class Search(NamedTuple):
@@ -73,148 +40,6 @@ class Search(NamedTuple):
 
 
 @exact_kernel
-def _halve(order: Ints, keys: Floats, begin: int, end: int) -> None:
-    """Put the rows with the lesser half of some keys before the others."""
-    middle, low, high = (begin + end) // 2, begin, end - 1
-    while low < high:
-        # The median of three, so that rows in order are no bad case.
-        a, b, c = keys[low], keys[(low + high) // 2], keys[high]
-        pivot = max(min(a, b), min(max(a, b), c))
-        i, j = low, high
-        while i <= j:
-            while keys[i] < pivot:
-                i += 1
-            while keys[j] > pivot:
-                j -= 1
-            if i <= j:
-                keys[i], keys[j] = keys[j], keys[i]
-                order[i], order[j] = order[j], order[i]
-                i, j = i + 1, j - 1
-        if middle <= j:
-            high = j
-        elif middle >= i:
-            low = i
-        else:
-            return
-
-
-@exact_kernel
-def _span(
-    boxes: Floats,
-    oldest: Ints,
-    newest: Ints,
-    node: int,
-    points: Floats,
-    time: Ints,
-    order: Ints,
-    first: int,
-    last: int,
-) -> None:
-    """The box and the times of a node, by its rows; those of no rows are beyond everything."""
-    old, new = np.iinfo(np.int64).max, np.iinfo(np.int64).min
-    for c in range(_BOXED):
-        known = c < points.shape[1] or last == first
-        boxes[node, c], boxes[node, c + _BOXED] = (np.inf, -np.inf) if known else (0.0, 0.0)
-    for i in range(first, last):
-        row = order[i]
-        old, new = min(old, time[row]), max(new, time[row])
-        for c in range(min(points.shape[1], _BOXED)):
-            boxes[node, c] = min(boxes[node, c], points[row, c])
-            boxes[node, c + _BOXED] = max(boxes[node, c + _BOXED], points[row, c])
-    oldest[node], newest[node] = old, new
-
-
-@exact_kernel
-def _crowded(codes: Ints) -> bool:
-    """Whether too many rows lie where the curve does not tell them apart."""
-    crowded = first = 0
-    for i in range(1, len(codes) + 1):
-        if i == len(codes) or codes[i] != codes[first]:
-            crowded += i - first if i - first > _CROWD else 0
-            first = i
-    return crowded > _SHARE * len(codes)
-
-
-@exact_kernel
-def grow(points: Floats, time: Ints, span: int, along_curve: bool) -> Tree:
-    """The tree of some rows, of which those more than ``span`` apart in time never meet the same place.
-
-    Halves ``along_curve`` cost far less, and the search in them more, as they are not as compact.
-    """
-    n, d = points.shape
-    depth = 0
-    while n > _LEAF << depth:
-        depth += 1
-    nodes = (2 << depth) - 1
-    curve, keys, order, codes = curve_of(points, time, span), np.empty(n), np.arange(n), np.zeros(n, np.int64)
-    if along_curve:
-        codes, order = along(curve, points, time)
-        if _crowded(codes):
-            codes[:] = 0
-    begin, end, column = np.empty(nodes, np.int64), np.empty(nodes, np.int64), np.zeros(nodes, np.int64)
-    boxes, cut = np.zeros((nodes, 2 * _BOXED)), np.zeros(nodes)
-    oldest, newest = np.empty(nodes, np.int64), np.empty(nodes, np.int64)
-    begin[0], end[0] = 0, n
-    _span(boxes, oldest, newest, 0, points, time, order, 0, n)
-    for node in range(nodes // 2):
-        first, last, widest, middle = begin[node], end[node], 0, (begin[node] + end[node]) // 2
-        in_one_cell = last == first or codes[first] == codes[last - 1]
-        if in_one_cell and node > 0 and column[(node - 1) // 2] == _CODE:
-            _span(boxes, oldest, newest, node, points, time, order, first, last)
-        # By what is left of that box, as to look at the rows once more would cost as much as to halve them.
-        for c in range(1, min(d, _BOXED)):
-            if boxes[node, c + _BOXED] - boxes[node, c] > boxes[node, widest + _BOXED] - boxes[node, widest]:
-                widest = c
-        if last > first and np.float64(newest[node]) - np.float64(oldest[node]) > span:
-            widest = _TIME
-        if not in_one_cell:
-            widest = _CODE
-            cut[node] = codes[middle]
-        else:
-            for i in range(first, last):
-                keys[i] = np.float64(time[order[i]]) if widest == _TIME else points[order[i], widest]
-            _halve(order, keys, first, last)
-            cut[node] = keys[middle] if middle < last else 0.0
-        column[node] = widest
-        for child in (2 * node + 1, 2 * node + 2):
-            lower = child == 2 * node + 1
-            begin[child], end[child] = (first, middle) if lower else (middle, last)
-            boxes[child], oldest[child], newest[child] = boxes[node], oldest[node], newest[node]
-            if widest < _BOXED:
-                boxes[child, widest + (_BOXED if lower else 0)] = cut[node]
-            elif widest == _TIME and lower:
-                newest[child] = np.int64(cut[node])
-            elif widest == _TIME:
-                oldest[child] = np.int64(cut[node])
-    for node in range(nodes - 1, -1, -1):
-        left, right = 2 * node + 1, 2 * node + 2
-        if right >= nodes:
-            _span(boxes, oldest, newest, node, points, time, order, begin[node], end[node])
-            continue
-        oldest[node], newest[node] = min(oldest[left], oldest[right]), max(newest[left], newest[right])
-        for c in range(_BOXED):
-            boxes[node, c] = min(boxes[left, c], boxes[right, c])
-            boxes[node, c + _BOXED] = max(boxes[left, c + _BOXED], boxes[right, c + _BOXED])
-    x, y, z, rest, when = (
-        np.empty(n),
-        np.zeros(n),
-        np.zeros(n),
-        np.empty((n, max(0, d - _BOXED))),
-        np.empty(n, np.int64),
-    )
-    for i in range(n):
-        row = order[i]
-        when[i], x[i] = time[row], points[row, 0]
-        if d > 1:
-            y[i] = points[row, 1]
-        if d > 2:
-            z[i] = points[row, 2]
-        for c in range(_BOXED, d):
-            rest[i, c - _BOXED] = points[row, c]
-    return Tree(order, x, y, z, rest, when, begin, end, boxes, oldest, newest, column, cut, curve)
-
-
-@exact_kernel
 def _by_home(tree: Tree, place: Floats, time: Ints) -> tuple[Ints, Ints]:
     """The places in the order of the leaves in whose part of space and time they are, and where each leaf's begin."""
     n, leaves = place.shape[0], (tree.begin.shape[0] + 1) // 2
@@ -224,10 +49,10 @@ def _by_home(tree: Tree, place: Floats, time: Ints) -> tuple[Ints, Ints]:
         node = 0
         while node < leaves - 1:
             column = tree.column[node]
-            if column == _CODE:
+            if column == CODE:
                 value = np.float64(codes[i])
             else:
-                value = np.float64(time[i]) if column == _TIME else place[i, column]
+                value = np.float64(time[i]) if column == TIME else place[i, column]
             node = 2 * node + (1 if value < tree.cut[node] else 2)
         homes[i] = node - (leaves - 1)
         first[homes[i] + 1] += 1
@@ -259,7 +84,7 @@ def mean_distances(pairs: RowPairs, left: Floats, right: Floats, earth: Earth, o
                 square += gap * gap
             out[p] = math.sqrt(square)
         else:
-            rise = left[i, 3] - right[j, 3] if left.shape[1] > _BOXED else 0.0
+            rise = left[i, 3] - right[j, 3] if left.shape[1] > BOXED else 0.0
             out[p] = _metres(earth, left[i, 0], left[i, 1], left[i, 2], right[j, 0], right[j, 1], right[j, 2], rise)
 
 
@@ -285,7 +110,7 @@ def nearest(tree: Tree, place: Floats, time: Ints, when: Ints, search: Search, f
     leaves, ties = (nodes + 1) // 2, 0
     order, first = _by_home(tree, place, time)
     waiting, bounds = np.empty(128, np.int64), np.empty(128)
-    low, high, points = np.empty(_BOXED), np.empty(_BOXED), np.zeros((_GROUP, _BOXED))
+    low, high, points = np.empty(BOXED), np.empty(BOXED), np.zeros((_GROUP, BOXED))
     old, new, counts = np.empty(_GROUP, np.int64), np.empty(_GROUP, np.int64), np.empty(_GROUP, np.int64)
     worst, best, who = np.empty(_GROUP), np.empty((_GROUP, k)), np.empty((_GROUP, k), np.int64)
     for leaf in range(leaves):
@@ -298,9 +123,9 @@ def nearest(tree: Tree, place: Floats, time: Ints, when: Ints, search: Search, f
                 i = order[begin + g]
                 old[g], new[g], counts[g], worst[g] = time[i] - older, time[i] + newer, 0, limit
                 oldest, newest = min(oldest, old[g]), max(newest, new[g])
-                for c in range(min(d, _BOXED)):
+                for c in range(min(d, BOXED)):
                     points[g, c] = place[i, c]
-                for c in range(_BOXED):
+                for c in range(BOXED):
                     low[c], high[c] = min(low[c], points[g, c]), max(high[c], points[g, c])
             # The home leaf comes first, and once more in its turn, where it is passed over.
             waiting[0], bounds[0], waiting[1], bounds[1], top, bound, at_home = 0, 0.0, home, 0.0, 2, np.inf, True
@@ -336,8 +161,8 @@ def nearest(tree: Tree, place: Floats, time: Ints, when: Ints, search: Search, f
                             if square > square_own or times[j] < old[g] or times[j] > new[g]:
                                 continue
                             rise = 0.0
-                            for c in range(_BOXED, d):
-                                rise = place[order[begin + g], c] - rest[j, c - _BOXED]
+                            for c in range(BOXED, d):
+                                rise = place[order[begin + g], c] - rest[j, c - BOXED]
                                 square += rise * rise
                             if straight:
                                 away = math.sqrt(square)

@@ -11,7 +11,8 @@ import numpy as np
 
 from appulse.kernels.curve import along, curve_of
 from appulse.kernels.geodesic import Earth
-from appulse.kernels.nearest import Search, grow, nearest
+from appulse.kernels.nearest import Search, nearest
+from appulse.kernels.nearest_tree import around, fill, grow, plant, split
 from appulse.model.encode import sampled
 from appulse.operators.answers import Answers
 from appulse.operators.labels import LabelNumbers
@@ -28,17 +29,17 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from appulse.kernels.nearest_tree import Tree
     from appulse.model.objects import Objects
     from appulse.operators.plan import JoinPlan
 
     _Find = Callable[..., int]  # the nearest of some rows, as `nearest` finds them
 
 
-# Left rows for each right row from which on a tree that costs more, and is searched faster, pays.
-_FEW = 0.4
 # Rows of a part that one thread looks for, at least; parts for each thread, as some take longer.
 _PART, _PARTS = 1 << 13, 4
-_ALL, _ALONE = np.iinfo(np.int64).max, Workers()
+_LEVELS = 4  # of a tree, below which each part is made by one thread
+_ALONE = Workers()
 
 
 class NearestTrees:
@@ -47,9 +48,9 @@ class NearestTrees:
     In many dimensions, where no tree helps, they are looked at in blocks.
     """
 
-    def __init__(self, plan: JoinPlan, right: Objects, lefts: int = _ALL, workers: Workers = _ALONE) -> None:
-        """Where few left rows, ``lefts``, look into many, trees are to cost little; ``workers`` search in them."""
-        self.plan, self._lefts, self._workers = plan, lefts, workers
+    def __init__(self, plan: JoinPlan, right: Objects, workers: Workers = _ALONE) -> None:
+        """``workers`` grow the trees, and search in them."""
+        self.plan, self._workers = plan, workers
         self._groups = LabelNumbers()
         # In the order of time alone: that of keys costs more than the trees, and is rarely asked for.
         rising = bool((np.diff(right.time) >= 0).all())
@@ -66,8 +67,19 @@ class NearestTrees:
         own = right if len(rows) == len(right) else right.take(rows)
         if right.d >= MANY_DIMENSIONS:
             return partial(nearest_vectors, own.centre)
-        few = self._lefts < _FEW * len(rows)
-        return partial(nearest, grow(own.centre, own.time, max(self.plan.windows), few))
+        return partial(nearest, self._tree_of(own.centre, own.time))
+
+    def _tree_of(self, points: NDArray[np.float64], time: NDArray[np.int64]) -> Tree:
+        """The tree of some rows; of many, part by part."""
+        span = max(self.plan.windows)
+        if self._workers.threads == 1 or len(points) < _PART << _LEVELS:
+            return grow(points, time, span)
+        tree, codes = plant(points, time, span)
+        split(tree, 0, _LEVELS, codes, points, time, span)
+        parts = range((1 << _LEVELS) - 1, (2 << _LEVELS) - 1)
+        self._workers.map(lambda root: fill(tree, root, codes, points, time, span), parts)
+        around(tree, 0, _LEVELS)
+        return tree
 
     def search(self, left: Objects, counts: Counter[str]) -> Answers:
         """The nearest right rows of each left row; with how="left" those without any, too."""

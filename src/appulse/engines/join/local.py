@@ -134,7 +134,7 @@ class JoinBucket(ObjectsBucket):
             return NO_ANSWERS
         left = Objects.concat(streams[0])
         right = Objects.concat(streams[1]) if streams[1] else left.slice(0, 0)
-        answers = NearestTrees(self.call.plan, right, len(left), self.workers).search(left, self.operator.counts)
+        answers = NearestTrees(self.call.plan, right, self.workers).search(left, self.operator.counts)
         self.output.add(len(answers))
         return answers
 
