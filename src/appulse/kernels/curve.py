@@ -82,13 +82,30 @@ def curve_codes(curve: Curve, points: Floats, time: Ints, out: Ints) -> None:
 
 
 @exact_kernel
-def along(curve: Curve, points: Floats, time: Ints) -> tuple[Ints, Ints]:
-    """The codes of rows in order, and which row each is of."""
-    n, index_bits, bits = len(time), 0, _COORDINATES * curve.bits
-    codes = np.empty(n, np.int64)
-    curve_codes(curve, points, time, codes)
+def in_order(curve: Curve, codes: Ints, low: Whole, high: Whole) -> tuple[Ints, Ints]:
+    """The codes from ``low`` to before ``high`` in order, and which row each is of."""
+    n = index_bits = 0
+    for i in range(len(codes)):
+        n += low <= codes[i] < high
+    some, rows, at = np.empty(n, np.int64), np.empty(n, np.int64), 0
+    for i in range(len(codes)):
+        if low <= codes[i] < high:
+            some[at], rows[at] = codes[i], i
+            at += 1
     while n >> index_bits > 0:
         index_bits += 1
+    bits = _COORDINATES * curve.bits
     while curve.slots >> (bits - _COORDINATES * curve.bits) > 1:
         bits += 1
-    return packed_order(codes, bits, index_bits)
+    found, order = packed_order(some, bits, index_bits)
+    for i in range(n):
+        order[i] = rows[order[i]]
+    return found, order
+
+
+@exact_kernel
+def along(curve: Curve, points: Floats, time: Ints) -> tuple[Ints, Ints]:
+    """The codes of rows in order, and which row each is of."""
+    codes = np.empty(len(time), np.int64)
+    curve_codes(curve, points, time, codes)
+    return in_order(curve, codes, 0, np.iinfo(np.int64).max)

@@ -67,18 +67,17 @@ def _crowded(codes: Ints) -> bool:
 
 
 @exact_kernel
-def plant(points: Floats, time: Ints, span: int) -> tuple[Tree, Ints]:
-    """The rows in the order of the curve, below nothing but a root, and their codes; zeros where they crowd."""
-    (n, d), depth, curve = points.shape, 0, curve_of(points, time, span)
+def plant(curve: Curve, codes: Ints, order: Ints, d: int) -> Tree:
+    """The tree of rows in the order of their codes, with nothing but a root; where they crowd, codes become zeros."""
+    n, depth = len(order), 0
     while n > _LEAF << depth:
         depth += 1
     nodes = (2 << depth) - 1
-    codes, order = along(curve, points, time)
     if _crowded(codes):
         codes[:] = 0
     begin, end = np.zeros(nodes, np.int64), np.zeros(nodes, np.int64)
     end[0] = n
-    tree = Tree(
+    return Tree(
         order,
         np.empty(n),
         np.empty(n),
@@ -94,7 +93,6 @@ def plant(points: Floats, time: Ints, span: int) -> tuple[Tree, Ints]:
         np.empty(nodes),
         curve,
     )
-    return tree, codes
 
 
 @exact_kernel
@@ -238,6 +236,8 @@ def fill(tree: Tree, root: int, codes: Ints, points: Floats, time: Ints, span: i
 @exact_kernel
 def grow(points: Floats, time: Ints, span: int) -> Tree:
     """The tree of some rows, of which those more than ``span`` apart in time never meet the same place."""
-    tree, codes = plant(points, time, span)
+    curve = curve_of(points, time, span)
+    codes, order = along(curve, points, time)
+    tree = plant(curve, codes, order, points.shape[1])
     fill(tree, 0, codes, points, time, span)
     return tree

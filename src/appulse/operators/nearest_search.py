@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from appulse.kernels.curve import along, curve_of
+from appulse.kernels.curve import along, curve_codes, curve_of, in_order
 from appulse.kernels.geodesic import Earth
 from appulse.kernels.nearest import Search, nearest
 from appulse.kernels.nearest_tree import around, fill, grow, plant, split
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 # Rows of a part that one thread looks for, at least; parts for each thread, as some take longer.
 _PART, _PARTS = 1 << 13, 4
 _LEVELS = 4  # of a tree, below which each part is made by one thread
-_ALONE = Workers()
+_ALONE, _LAST = Workers(), np.iinfo(np.int64).max
 
 
 class NearestTrees:
@@ -74,10 +75,17 @@ class NearestTrees:
         span = max(self.plan.windows)
         if self._workers.threads == 1 or len(points) < _PART << _LEVELS:
             return grow(points, time, span)
-        tree, codes = plant(points, time, span)
+        many, curve, codes = self._workers.threads, curve_of(points, time, span), np.empty(len(points), np.int64)
+        cuts = np.linspace(0, len(points), many + 1).astype(int).tolist()
+        runs = [slice(*ends) for ends in pairwise(cuts)]
+        self._workers.map(lambda run: curve_codes(curve, points[run], time[run], codes[run]), runs)
+        ends = [0, *np.quantile(codes[:: 1 + len(codes) // _PART], np.arange(1, many) / many).astype(int), _LAST]
+        parts = self._workers.map(lambda ends: in_order(curve, codes, *ends), list(pairwise(ends)))
+        codes, order = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
+        tree = plant(curve, codes, order, points.shape[1])
         split(tree, 0, _LEVELS, codes, points, time, span)
-        parts = range((1 << _LEVELS) - 1, (2 << _LEVELS) - 1)
-        self._workers.map(lambda root: fill(tree, root, codes, points, time, span), parts)
+        roots = range((1 << _LEVELS) - 1, (2 << _LEVELS) - 1)
+        self._workers.map(lambda root: fill(tree, root, codes, points, time, span), roots)
         around(tree, 0, _LEVELS)
         return tree
 
