@@ -65,6 +65,24 @@ def test_a_mean_on_the_boundary_has_the_mass_of_its_neighbours(seed: int, where:
     assert kernels.mass(regions, 0, x, y, 1.0, 1.0) == pytest.approx(np.mean(near), abs=1e-6)
 
 
+def test_bounds_hold_the_mass_and_are_close() -> None:
+    """Of short edges and of long ones; and of combs, whose boundary is long, before the mean and far beyond it."""
+    chance = np.random.default_rng(3)
+    shapes = [_star(chance, int(corners), hole=corners % 2 == 0) for corners in chance.integers(3, 300, 40)]
+    for x in (-3.0, 0.3, 6.0):
+        teeth = [(x + 9.0 * (i % 2), -5.0 + 0.05 * i) for i in range(200)]
+        shapes.append(shapely.Polygon([(x - 1.0, -5.0), *teeth, (x - 1.0, 4.95)]))
+    regions = _regions(shapes)
+    for i in range(len(shapes)):
+        widths = []
+        for x, y, scale in zip(*chance.uniform(-2, 2, (2, 30)), np.exp(chance.uniform(-2, 3, 30)), strict=True):
+            low, high = kernels.mass_bounds(regions, i, x, y, scale, scale)
+            assert low <= kernels.mass(regions, i, x, y, scale, scale) <= high
+            widths.append(high - low)
+        assert max(widths) < 0.1
+        assert i >= 40 or np.median(widths) < 0.02
+
+
 def test_a_box_is_a_product_of_intervals() -> None:
     regions = _regions([shapely.box(-1.0, 2.0, 3.0, 2.5)])
     for x, y in ((0.0, 0.0), (-1.0, 2.0), (1.0, 2.25), (3.0, 2.3), (9.0, 2.3)):

@@ -8,7 +8,7 @@ import numpy as np
 
 from appulse.kernels.jit import exact_kernel, inlined_kernel
 from appulse.kernels.near_regions import Curve, Reach, Readings, nearby
-from appulse.kernels.region_matches import decided_by, next_readings, place_chance
+from appulse.kernels.region_matches import chance_bounds, decided_by, next_readings, place_chance
 
 if TYPE_CHECKING:
     from appulse.kernels.arrays import Floats, Ints
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from appulse.kernels.regions import RegionIndex, Regions
 
 ENTER, DWELL, EXIT = 0, 1, 2
+# So many deviations from the boundary Pr{inside} is 1 to 1e-9, which is what it is exact to.
+_SURE = 6.45
 #: After all times there are.
 NEVER = 1 << 62
 _MANY = 1 << 20
@@ -158,17 +160,23 @@ def watch(
                         waits = waits and due <= own[k, 5]
                     if mark[fence] == r + 1:
                         free = near.free[where[fence]]
-                        decided, p = decided_by(free, exists, rules.leave), exists if free == np.inf else -1.0
+                        # Deep inside the integral is known.
+                        decided, p = decided_by(free, exists, rules.leave), exists if free >= _SURE else -1.0
                     elif exact or (limited and not _holds(terms, fence, r, time)):
                         p = 0.0
                     mark[fence] = 0
+                    most = 1.0
+                    if p < 0.0 and (decided < 0 or (rules.highest and best[k, 0] < exists)):
+                        low, most = chance_bounds(regions, fence, readings, r, on_earth)
+                        if decided < 0:
+                            decided = 1 if low >= rules.leave else 0 if most < rules.leave else -1
                     if decided < 0:
                         p = place_chance(regions, fence, readings, r, earth, on_earth)
                         decided = 1 if p >= rules.leave else 0
                     stays = decided == 1 or rules.leave <= 0.0
                     # A dwell reports the probability of the last reading before it, perhaps in a later call.
                     ahead = r + 1 < n and readings.thing[r + 1] == thing and readings.time[r + 1] < due
-                    asked = not stays or (rules.highest and best[k, 0] < 1.0) or (waits and not ahead)
+                    asked = not stays or (rules.highest and best[k, 0] < min(exists, most)) or (waits and not ahead)
                     if p < 0.0 and asked:
                         p = place_chance(regions, fence, readings, r, earth, on_earth)
                     if not stays:
@@ -196,7 +204,10 @@ def watch(
                 decided = decided_by(near.free[at], exists, rules.enter)
                 if decided == 0:
                     continue
-                p = exists if exact else place_chance(regions, fence, readings, r, earth, on_earth)
+                if decided < 0 and chance_bounds(regions, fence, readings, r, on_earth)[1] < rules.enter:
+                    continue
+                sure = exact or near.free[at] >= _SURE
+                p = exists if sure else place_chance(regions, fence, readings, r, earth, on_earth)
                 if p < rules.enter and decided < 0:
                     continue
                 if inside == own.shape[0]:

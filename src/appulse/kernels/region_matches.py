@@ -9,7 +9,7 @@ import numpy as np
 
 from appulse.kernels.jit import exact_kernel, inlined_kernel
 from appulse.kernels.near_regions import TAIL, Curve, Near, Reach, Readings, nearby
-from appulse.kernels.regions import RegionIndex, Regions, chance
+from appulse.kernels.regions import RegionIndex, Regions, chance, mass_bounds
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -37,6 +37,17 @@ def place_chance(regions: Regions, fence: int, readings: Readings, r: int, earth
         if x - wide <= -180.0:
             total += chance(regions, fence, x + 360.0, y, across, along, place, sigma, earth, on_earth)
     return float(min(1.0, total) * readings.exists[r])
+
+
+@exact_kernel
+def chance_bounds(regions: Regions, fence: int, readings: Readings, r: int, on_earth: bool) -> tuple[float, float]:
+    """Bounds on `place_chance`: close ones where a region has edges."""
+    exists, across = readings.exists[r], readings.scale[r, 0]
+    x, y = readings.at[r, 0], readings.at[r, 1]
+    if not math.isnan(regions.radius[fence]) or across == np.inf or (on_earth and abs(x) + TAIL / across >= 180.0):
+        return 0.0, exists
+    low, high = mass_bounds(regions, fence, x, y, across, readings.scale[r, 1])
+    return low * exists, high * exists
 
 
 @inlined_kernel
@@ -96,7 +107,9 @@ def matches(
             exists = readings.exists[r]
             if near.free[at] == np.inf:
                 near.free[at] = exists
-            elif decided_by(near.free[at], exists, least) == 0:
+            elif decided_by(near.free[at], exists, least) == 0 or (
+                least > 0.0 and chance_bounds(regions, i, readings, r, on_earth)[1] < least
+            ):
                 near.free[at] = 0.0
             elif turns:
                 near.free[at] = place_chance(regions, i, readings, r, earth, on_earth)
