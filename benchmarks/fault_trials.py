@@ -22,8 +22,10 @@ import psutil
 import pyarrow.dataset as ds
 import pyspark
 
+import appulse as ap
 from benchmarks import kafka_job
-from benchmarks.fault_job import KINDS, write_input
+from benchmarks.fault_job import KINDS, result, write_input
+from benchmarks.fault_job import start as start_it
 from benchmarks.harness import say
 from benchmarks.servers import (
     CONNECTOR,
@@ -55,10 +57,11 @@ class Job:
         self._folder = folder
         self._log = folder / "log"
         paths = os.pathsep.join([str(_ROOT / "src"), str(_ROOT)])
+        fast = "-XX:TieredStopAtLevel=1"  # lives this short are not worth compiling for
         with self._log.open("w") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", *command],
-                env=os.environ | {"PYTHONPATH": paths},
+                env=os.environ | {"PYTHONPATH": paths, "JDK_JAVA_OPTIONS": fast},
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
@@ -244,7 +247,8 @@ def _plain(row: dict[str, Any]) -> Iterator[Any]:
 class Trial:
     """A kind of job with its sink: how it is started below a folder, and what it has written there.
 
-    ``victims`` are servers that may be killed, too. ``names`` tells rows that may be written twice apart.
+    ``victims`` are servers that may be killed, too. ``undisturbed`` runs it to its end where that takes no process of
+    its own.
     """
 
     kind: str
@@ -254,6 +258,7 @@ class Trial:
     found: Callable[[Path], Rows]
     victims: list[Server] = field(default_factory=list)
     owned: list[Server] = field(default_factory=list)
+    undisturbed: Callable[[Path], object] | None = None
 
     def end(self) -> None:
         """End the servers that are this trial's."""
@@ -276,9 +281,12 @@ def kill_server(job: Job, server: Server, random: Random) -> bool:
 def faults(trial: Trial, many: int, random: Random) -> Counter[str]:
     """Kills made, rows lost and doubled, over as many disturbed runs as the kills need."""
     begun = time.perf_counter()
-    undisturbed = trial.folder / "undisturbed"
-    run_to_end(partial(trial.start, undisturbed), [], {})
-    expected = trial.found(undisturbed)
+    place = trial.folder / "undisturbed"
+    if trial.undisturbed is None:
+        run_to_end(partial(trial.start, place), [], {})
+    else:
+        trial.undisturbed(place)
+    expected = trial.found(place)
     reasons = Counter(row[0] for row in expected.elements())
     say(f"{trial.kind} into {trial.sink}: {dict(reasons)} rows in {time.perf_counter() - begun:.0f} s")
     ways = ["driver", "worker", *(["server"] if trial.victims else [])]
@@ -334,13 +342,22 @@ def _of_files(folder: Path, source: Path, kind: str) -> Trial:
     sink = _SINKS.get(kind, "parquet")
     if sink == "jdbc":
         return _of_database(folder, source, kind)
-    if sink == "json":
 
-        def start(place: Path) -> Job:
-            return Job.of_files(source, place, kind, sink=("json", {"path": str(place / "answers")}))
+    def settings(place: Path) -> dict[str, Any]:
+        return {"sink": ("json", {"path": str(place / "answers")})} if sink == "json" else {}
 
-        return Trial(kind, sink, folder, start, lambda place: _json_rows(place) + rejects_of(place))
-    return Trial(kind, sink, folder, lambda place: Job.of_files(source, place, kind), rows_of)
+    def undisturbed(place: Path) -> None:
+        """In the session of this process, which has started and compiled most of it."""
+        answers = result(ap.session(2), source, kind)
+        start_it(answers, place, **settings(place), drain=True).awaitTermination()
+
+    def start(place: Path) -> Job:
+        return Job.of_files(source, place, kind, **settings(place))
+
+    def found(place: Path) -> Rows:
+        return _json_rows(place) + rejects_of(place) if sink == "json" else rows_of(place)
+
+    return Trial(kind, sink, folder, start, found, undisturbed=undisturbed)
 
 
 def _json_rows(folder: Path) -> Rows:

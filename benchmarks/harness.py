@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 if TYPE_CHECKING:
@@ -98,7 +99,9 @@ def write_stream(folder: Path, table: pa.Table, batches: int) -> Path:
 
 def read_stream(spark: SparkSession, folder: Path) -> DataFrame:
     """The folder as a stream, one file per micro-batch."""
-    schema = spark.read.parquet(str(folder)).schema
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    schema = from_arrow_schema(ds.dataset(folder).schema)  # by Spark it would be a job
     return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
 
 

@@ -56,3 +56,4 @@ def test_archives_are_what_spark_unpacks(tmp_path: Path) -> None:
     settings = packing.settings_of(tmp_path / "a.tgz")
     assert settings["spark.archives"] == f"{tmp_path}/a.tgz#appulse"
     assert settings["spark.executorEnv.PYTHONPATH"] == "./appulse"
+    assert "-XX:Tier4BackEdgeThreshold=400000" in settings["spark.executor.extraJavaOptions"].split()

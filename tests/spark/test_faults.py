@@ -329,11 +329,8 @@ def test_a_file_is_replaced_whole(spark: SparkSession, tmp_path: Path) -> None:
 # Processes killed.
 
 
-def test_a_job_that_is_killed_goes_on_where_it_was(
-    source: Path, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_that_is_killed_goes_on_where_it_was(source: Path, run: Path, tmp_path: Path) -> None:
     """Its Python workers first, then driver and JVM in the midst of a batch; resumed, nothing is lost or doubled."""
-    monkeypatch.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")  # lives this short are not worth compiling for
     live = partial(Job.of_files, source, tmp_path / "job", "time")
     job = live()
     assert job.until(lambda: job.workers()[1] and (job.ran or job.writes))

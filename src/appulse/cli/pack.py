@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -25,4 +26,4 @@ def pack(
         size = write(out)
     console.print(f"{out}: {size / 2**20:.0f} MiB. Give the session of a cluster:", soft_wrap=True, markup=False)
     for name, value in settings_of(out).items():
-        console.print(f"  --conf {name}={value}", soft_wrap=True, markup=False)
+        console.print(f"  --conf {quote(f'{name}={value}')}", soft_wrap=True, markup=False)

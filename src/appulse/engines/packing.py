@@ -17,6 +17,7 @@ from py_compile import compile as compile_file
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from appulse.engines.spark.java import LATER_C2
 from appulse.engines.warm import compile_all, is_compiled
 from appulse.errors import BadArgument, StorageError
 
@@ -90,6 +91,7 @@ def settings_of(out: Path) -> dict[str, str]:
     return {
         "spark.archives": f"{out.resolve()}#appulse",
         "spark.executorEnv.PYTHONPATH": "./appulse",
+        "spark.executor.extraJavaOptions": LATER_C2,
         "spark.pyspark.python": f"python{sys.version_info[0]}.{sys.version_info[1]}",
     }
 
