@@ -1,4 +1,4 @@
-"""Servers that tests and benchmarks start on this machine: a Kafka broker, PostgreSQL, a Spark cluster.
+"""Servers that tests and benchmarks start on this machine: Kafka, PostgreSQL, a Spark cluster, Spark Connect.
 
 Each listens on loopback only and ends with the process that started it. `Unavailable` says what cannot be had.
 """
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from appulse.engines.spark.java import cache_folder, find_java
+from appulse.engines.spark.settings import PROVIDER, ROCKSDB
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -306,6 +307,40 @@ class SparkDaemon(Server):
         set_to = [f"{name}={value}" for name, value in variables.items()]
         run = [str(java / "bin" / "java"), "-Xmx256m", "-cp", f"{spark}/jars/*", self._main, *self._arguments]
         return ["env", "-i", *set_to, *run]
+
+    def ready(self) -> bool:
+        """Whether it answers."""
+        return listens(self._port)
+
+
+class ConnectServer(Server):
+    """A server of Spark Connect with a Spark of two cores."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self._port = free_port()
+        self.remote = f"sc://{HOST}:{self._port}"
+
+    def command(self) -> list[str]:
+        """What runs the server."""
+        import pyspark
+
+        settings = {
+            "spark.connect.grpc.binding.address": HOST,
+            "spark.connect.grpc.binding.port": self._port,
+            "spark.driver.bindAddress": HOST,
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+            "spark.driver.host": HOST,
+            "spark.pyspark.python": sys.executable,
+            "spark.python.daemon.module": "appulse.engines.spark.daemon",
+            "spark.sql.shuffle.partitions": 2,
+            PROVIDER: ROCKSDB,
+            "spark.ui.enabled": "false",
+        }
+        given = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
+        main = ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "--master", "local[2,4]"]
+        submit = str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
+        return ["env", f"JAVA_HOME={find_java().home}", f"SPARK_LOCAL_DIRS={self.folder}", submit, *main, *given]
 
     def ready(self) -> bool:
         """Whether it answers."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from uuid import uuid4
 from weakref import WeakKeyDictionary
 
-from pyspark import SparkFiles, TaskContext
+from pyspark import TaskContext
 from pyspark.sql import types as T  # noqa: N812 - the house name of this module
 
 from appulse.engines.imputing import (
@@ -118,6 +118,8 @@ class _Mapped:
     attributes: tuple[str, ...]
 
     def get(self) -> Fill:
+        from pyspark import SparkFiles  # which the client of Spark Connect does not have
+
         return mapped(Path(SparkFiles.get(self.name))).bind(self.attributes)
 
 

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
-from py4j.protocol import Py4JJavaError
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from appulse.engines.results import names_of_metrics
@@ -84,6 +83,8 @@ class Listening:
         if self._listener is None:
             return
         if hasattr(self._spark, "_jsc"):  # Connect has no such thing, and may keep the last word
+            from py4j.protocol import Py4JJavaError
+
             try:
                 self._spark._jsc.sc().listenerBus().waitUntilEmpty(_LAST_WORDS)  # noqa: SLF001 - there is no public way
             except Py4JJavaError:

@@ -10,14 +10,26 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyspark
 from pyspark import SparkConf, SparkContext
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from appulse.engines.spark.gateway import JAVA_OPTIONS, environment, start_jvm
-from appulse.engines.spark.installation import available_cores, available_memory, foreign_spark_home, release
+from appulse.engines.spark.installation import available_cores, available_memory, foreign_spark_home
 from appulse.engines.spark.java import LATER_C2
+from appulse.engines.spark.settings import (
+    ARROW_ROWS,
+    CHANGELOG,
+    CHECKPOINTS,
+    LOCAL_CHECKPOINTS,
+    MASTER,
+    PROVIDER,
+    REUSE,
+    ROCKSDB,
+    ROWS_PER_BATCH,
+    STATE_FORMAT,
+    check_session,
+    get_setting,
+)
 from appulse.errors import BadArgument, SessionError
 
 if TYPE_CHECKING:
@@ -27,37 +39,15 @@ __all__ = ["check_session", "is_running", "session"]
 
 Setting = str | int | float | bool
 
-_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
-_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-_CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
-_MASTER = "spark.master"
 _PYTHON = "spark.pyspark.python"
-_POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
 _PARTITIONS = "spark.sql.shuffle.partitions"
-_ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
-_REUSE = "spark.python.worker.reuse"
-_CHECKPOINTS = "spark.sql.streaming.checkpointFileManagerClass"
-
-# On a local disk Spark's default manager starts some fifty processes a micro-batch (readlink) and deletes a file before
-# it renames another over it; this one starts none, and its rename is the system's, which is atomic. Measured: a
-# stateful micro-batch of 1,000 rows in 360-500 ms instead of 620-650.
-#
-# That manager leaves a file of the same name as it is. A batch that runs again (its sink failed) would so keep the
-# state files of the attempt before; in Spark's second format every attempt's files have names of their own.
-_STREAMING = "org.apache.spark.sql.execution.streaming"
-_PACKAGE = f"{_STREAMING}.checkpointing" if release(pyspark.__version__) >= (4, 1) else _STREAMING
-_LOCAL_CHECKPOINTS = f"{_PACKAGE}.FileSystemBasedCheckpointFileManager"
-
-_STATE_FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
-
-_ROWS_PER_BATCH = 20_000
 _GIB = 2**30
 
 
 def session(cores: int | None = None, **settings: Setting) -> SparkSession:
     """A Spark session with what appulse needs, on this machine or on a cluster; see `appulse.session`."""
     asked = _asked(cores, settings)
-    local = asked.get(_MASTER, _master(1)).startswith("local")
+    local = asked.get(MASTER, _master(1)).startswith("local")
     if os.environ.get("SPARK_REMOTE"):
         raise SessionError(
             "SPARK_REMOTE is set, and appulse.session() makes local sessions. Unset it, "
@@ -86,43 +76,6 @@ def is_running() -> bool:
     return SparkContext._active_spark_context is not None  # noqa: SLF001 - PySpark knows it only per thread
 
 
-def check_session(spark: SparkSession) -> list[str]:
-    """What would help a session run appulse faster, one sentence each.
-
-    Raises ``SessionError`` naming the setting where the session lacks what appulse cannot do without.
-    """
-    provider = _get(spark, _PROVIDER)
-    if "RocksDB" not in provider:
-        raise SessionError(
-            f"{_PROVIDER} is {provider!r}, and stateful Python operators need RocksDB. "
-            f"Set it to {_ROCKSDB!r} before the query starts, or use appulse.session()."
-        )
-    if (policy := _get(spark, _POLICY)) != "min":
-        raise SessionError(f"{_POLICY} is {policy!r}: rows of a merely slower stream would be late. Set it to 'min'.")
-    if _get(spark, _CHECKPOINTS) == _LOCAL_CHECKPOINTS and _get(spark, _STATE_FORMAT) != "2":
-        raise SessionError(
-            f"{_CHECKPOINTS} is {_LOCAL_CHECKPOINTS}, which does not replace files: a batch that runs again would keep "
-            f"the state of the attempt before. Set {_STATE_FORMAT} to 2, or take Spark's own manager."
-        )
-    advice: list[str] = []
-    if _get(spark, _CHANGELOG) != "true":
-        advice.append(f"{_CHANGELOG} is off: each micro-batch uploads whole state files. Set it to true.")
-    if 0 < int(_get(spark, _ARROW_ROWS)) < _ROWS_PER_BATCH:
-        advice.append(f"{_ARROW_ROWS} is small: batches of {_ROWS_PER_BATCH} rows cost less per row.")
-    if _get(spark, _REUSE, "true") != "true":
-        advice.append(f"{_REUSE} is off: each task starts a Python and reads its state anew. Set it to true.")
-    master = _get(spark, _MASTER)
-    if master.startswith("local"):
-        if "," not in master:
-            advice.append(f"spark.master is {master!r}, which never retries a failed task. Use 'local[N,4]'.")
-        if _get(spark, _CHECKPOINTS) == "unset":
-            advice.append(
-                f"{_CHECKPOINTS} is unset: checkpoints on a local disk are faster with {_LOCAL_CHECKPOINTS}, "
-                f"which is safe only together with {_STATE_FORMAT}=2."
-            )
-    return advice
-
-
 def _asked(cores: int | None, settings: Mapping[str, Setting]) -> dict[str, str]:
     if cores is not None and (type(cores) is not int or cores < 1):
         raise BadArgument(f"cores must be a whole number of at least 1, not {cores!r}")
@@ -134,19 +87,19 @@ def _asked(cores: int | None, settings: Mapping[str, Setting]) -> dict[str, str]
             )
     asked = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in settings.items()}
     if cores is not None:
-        if not asked.get(_MASTER, "local").startswith("local"):
+        if not asked.get(MASTER, "local").startswith("local"):
             raise BadArgument(
-                f"cores={cores} is for a session on this machine, and {_MASTER} is {asked[_MASTER]!r}. Give the "
+                f"cores={cores} is for a session on this machine, and {MASTER} is {asked[MASTER]!r}. Give the "
                 "cluster's own settings: spark.cores.max, or spark.executor.instances and spark.executor.cores."
             )
-        asked = {_MASTER: _master(cores), _PARTITIONS: str(cores)} | asked
+        asked = {MASTER: _master(cores), _PARTITIONS: str(cores)} | asked
     return asked
 
 
 def _running(asked: Mapping[str, str]) -> SparkSession:
     spark = SparkSession.builder.getOrCreate()
     for name, value in asked.items():
-        if (is_set := _get(spark, name)) != value:
+        if (is_set := get_setting(spark, name)) != value:
             raise SessionError(
                 f"a Spark session already runs, with {name}={is_set} where {value} is asked for. "
                 "Stop it with spark.stop() first, or call session() without that argument."
@@ -165,10 +118,10 @@ def _defaults() -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         # On, stateless and stateful stages get workers of different environments, each from a daemon of its own.
         "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
-        _ARROW_ROWS: str(_ROWS_PER_BATCH),
-        _CHANGELOG: "true",
-        _PROVIDER: _ROCKSDB,
-        _REUSE: "true",
+        ARROW_ROWS: str(ROWS_PER_BATCH),
+        CHANGELOG: "true",
+        PROVIDER: ROCKSDB,
+        REUSE: "true",
     }
 
 
@@ -176,13 +129,13 @@ def _local_defaults(cores: int) -> dict[str, str]:
     """What suits a session on this machine alone, which nothing from outside has to reach."""
     memory = min(max(available_memory() // 4, _GIB), 8 * _GIB)  # the rest is for Python workers and RocksDB
     return {
-        _MASTER: _master(cores),
+        MASTER: _master(cores),
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": f"{memory // 2**20}m",
         "spark.pyspark.python": sys.executable,
-        _CHECKPOINTS: _LOCAL_CHECKPOINTS,
-        _STATE_FORMAT: "2",
+        CHECKPOINTS: LOCAL_CHECKPOINTS,
+        STATE_FORMAT: "2",
         _PARTITIONS: str(cores),
     }
 
@@ -217,10 +170,3 @@ def _java_options() -> str:
     # micro-batch takes a seventh less.
     log = Path(__file__).with_name("log4j2.properties").as_uri()
     return f"-XX:+UseParallelGC {LATER_C2} -Dlog4j2.configurationFile={log}"
-
-
-def _get(spark: SparkSession, name: str, default: str = "unset") -> str:
-    try:
-        return spark.conf.get(name) or ""
-    except PySparkException:  # neither set nor known to have a default
-        return default

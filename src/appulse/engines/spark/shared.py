@@ -13,8 +13,6 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from uuid import uuid4
 
-from pyspark import SparkFiles
-
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -56,4 +54,6 @@ def driver_folder() -> TemporaryDirectory[str]:
 # Workers outlive queries.
 @lru_cache(maxsize=8)
 def _read(name: str) -> Any:
+    from pyspark import SparkFiles  # which the client of Spark Connect does not have
+
     return pickle.loads(Path(SparkFiles.get(name)).read_bytes())  # noqa: S301 - our own bytes, as tasks themselves are

@@ -11,7 +11,7 @@ from appulse.engines.base import Call
 from appulse.engines.spark.plans import grafted, observations, watermark_millis, without_watermarks
 from appulse.engines.spark.results import SparkResult, observed_result
 from appulse.engines.spark.routing import plain_tiling
-from appulse.engines.spark.session import check_session
+from appulse.engines.spark.settings import check_session
 from appulse.errors import BadArgument
 
 if TYPE_CHECKING:

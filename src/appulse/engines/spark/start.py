@@ -22,7 +22,7 @@ from appulse.engines.spark.plans import observed_now
 from appulse.engines.spark.results import SparkResult, own_result
 from appulse.engines.spark.sinks import Sink, sink_of
 from appulse.engines.spark.tagged import ANSWER, LEVELS, METRICS, REJECT, select_tag
-from appulse.errors import BadArgument, SessionError, StateLimit, warn_late
+from appulse.errors import BadArgument, StateLimit, warn_late
 from appulse.model.times import shown_time
 
 if TYPE_CHECKING:
@@ -50,12 +50,6 @@ def start(
 ) -> Query:
     """One streaming query that writes answers and rejects; see `appulse.start`."""
     known = own_result(result)
-    if not hasattr(result.sparkSession, "_jsc"):
-        raise SessionError(
-            "ap.start looks after files and metrics through the JVM of its driver, which Spark Connect does not have. "
-            "Use result.writeStream, which has Spark's own guarantees and the answers alone; or run the job beside the "
-            "cluster: appulse run --master."
-        )
     if known.bad_rows is not None:
         raise BadArgument(
             "This result is a batch result: write it with result.write, its rejects with ap.rejects(result)."
