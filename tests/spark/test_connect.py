@@ -62,7 +62,7 @@ def test_connect_answers_as_in_process(tmp_path: Path) -> None:
     for name in ("batch", "streamed"):
         found = pq.read_table(tmp_path / name)
         assert pairs(found) == pytest.approx(pairs(expected)), name
-    assert pq.read_table(tmp_path / "refused")["key"].to_pylist() == ["7"]
+    assert pq.read_table(tmp_path / "refused")["key"].to_pylist() == [7]
 
 
 def pairs(table: pa.Table) -> dict[tuple[int, int], float]:
