@@ -33,7 +33,7 @@ def main() -> None:
     with pytest.raises(ap.BadArgument, match="give lateness="):
         ap.self_join(stream(coming), **ASKED)
     joined = ap.self_join(stream(coming, lateness="2 seconds"), **ASKED)
-    with pytest.raises(ap.SessionError, match="Use result.writeStream"):
+    with pytest.raises(ap.SessionError, match=r"Use result\.writeStream"):
         ap.start(joined, ("parquet", {"path": f"{folder}/out"}), checkpoint=f"{folder}/refused-checkpoint")
     writer = joined.writeStream.option("checkpointLocation", f"{folder}/checkpoint").trigger(availableNow=True)
     query = writer.format("parquet").option("path", f"{folder}/streamed").start()
