@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import StreamingQueryException
+from pyspark.sql import functions as F  # noqa: N812 - the usual name of this module
 
 import appulse as ap
 from appulse.engines.spark.results import result_of
@@ -253,7 +254,9 @@ def test_a_watermark_on_the_frame_is_its_lateness(spark: SparkSession, tmp_path:
     assert result_of(result).call.lateness == (86_405_000_000,)
     with pytest.raises(ap.BadArgument, match="Give one of them"):
         ap.window_aggregate(_stream(frame, lateness=1), {"load": "sum"}, **settings)
-    renamed = ap.window_aggregate(_stream(frame.filter("load is not null")), {"load": "sum"}, **settings)
+    watched = frame.observe("rows of a user", F.count("*").alias("n")).filter("load is not null")
+    renamed = ap.window_aggregate(_stream(watched), {"load": "sum"}, **settings)
+    assert result_of(renamed).call.lateness == (86_405_000_000,)
     expected = ap.window_aggregate(_stream(_table()), {"load": "sum"}, **settings)
     found = drained_answers(renamed, tmp_path / "out").select(expected.column_names)
     assert len(found) > 200

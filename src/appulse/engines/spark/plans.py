@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
 
+from appulse.engines.results import names_of_metrics
 from appulse.errors import BadArgument
 
 if TYPE_CHECKING:
@@ -25,8 +26,8 @@ _STATEFUL = ("Aggregate", "Deduplicate", "FlatMapGroups", "TransformWithState", 
 
 
 def observations(frame: DataFrame) -> list[str]:
-    """The names of the topmost observed frames that a frame was made of; none where Spark hides its plan (Connect)."""
-    return [node.name() for node in _above(frame) if node.nodeName() == _OBSERVED]
+    """The names of the topmost calls' frames that a frame was made of; none where Spark hides its plan (Connect)."""
+    return [node.name() for node in _above(frame) if _is_observed(node)]
 
 
 def observed_now(spark: SparkSession, query: str) -> dict[str, dict[str, float | None]]:
@@ -77,7 +78,7 @@ def grafted(frame: DataFrame, pieces: Mapping[str, DataFrame]) -> DataFrame:
         return catalyst.plans.logical.Project(seq(columns), piece)
 
     def piece_of(node: Any) -> Any:
-        known = node.nodeName() == _OBSERVED and node.name() in pieces
+        known = _is_observed(node) and node.name() in pieces
         return instead(node, _plan(pieces[node.name()])) if known else None
 
     return _rebuilt(frame, piece_of)
@@ -93,7 +94,7 @@ def without_watermarks(frame: DataFrame) -> DataFrame:
 
     def below(node: Any) -> Any:
         name = node.nodeName()
-        if name == _OBSERVED:
+        if _is_observed(node):
             return node
         if name == _WATERMARK:
             return _rebuilt_plan(frame.sparkSession._jvm, node.child(), below)  # noqa: SLF001
@@ -143,7 +144,8 @@ def _above(frame: DataFrame) -> Iterator[Any]:
 
 
 def _is_observed(node: Any) -> bool:
-    return bool(node.nodeName() == _OBSERVED)
+    """Whether a call of ours observes here; what users observe is no end of a plan."""
+    return bool(node.nodeName() == _OBSERVED and names_of_metrics([node.name()]))
 
 
 def _down_to(frame: DataFrame, last: Callable[[Any], bool]) -> Iterator[Any]:
