@@ -262,6 +262,26 @@ def test_regression_in_time_looks_at_what_is_beside(lost: bool) -> None:
         assert len(found) == 24
 
 
+def test_regression_in_time_looks_at_what_half_a_row_beside_tells() -> None:
+    """Rows of the other stream that lack something tell by the rest; where no row has all of it, too."""
+    chance = np.random.default_rng(7)
+    n = 400
+    other = chance.normal(size=(n, 3))
+    values = np.column_stack([2.0 * other[:, 1] + chance.normal(0.0, 0.01, n), chance.normal(size=n)])
+    gone = np.arange(20, n, 20)
+    truth = values[gone, 0]
+    values[gone, 0] = np.nan
+    other[np.arange(n) % 2 == 0, 0] = np.nan  # one of two in turn, and the third never
+    other[np.arange(n) % 2 == 1, 1], other[:, 2] = np.nan, np.nan
+    time, group = np.arange(n) * 1_000_000, np.zeros(n, np.int64)
+    fill = ap.TimeRegressionImputer(beside=(other, time)).bind("ab").fill(values, time, group)
+    off = [
+        np.abs(fill.rows[fill.first[row] : fill.first[row + 1], 0] - true)
+        for row, true in zip(gone, truth, strict=True)
+    ]
+    assert np.max(off) < 0.2
+
+
 def test_every_third_sample_is_the_middle_of_three() -> None:
     samples = np.array([[[5.0, 1.0], [3.0, 2.0], [4.0, 3.0], [0.0, 4.0], [2.0, 5.0], [1.0, 6.0]]])
     assert every_third(samples).tolist() == [[[1.0, 6.0], [4.0, 3.0]]]

@@ -23,6 +23,7 @@ _MOST_ROWS = 2000  # to learn from
 _LEAST_ROWS = 3  # for each number that is regressed on: of fewer just the mean error is learned
 _ROWS_EACH = 8  # rows for each number that is regressed on: they are alike, as they follow each other
 _LEAST_KNOWN = 16  # rows that tell anything
+_MOST_SETS = 4  # of columns of another stream, for rows with the same holes
 _SMALL = 64  # streams of no more rows tell what they can
 _PENALTIES = np.array([1e-3, 1e-2, 1e-1, 1.0, np.inf])  # of weights, in deviations
 _FEW = 4096  # rows of which the nearest are found sooner by a look at all than by a tree
@@ -57,7 +58,7 @@ class TimeRegressionImputer:
     A fill that knows less than the row's own attributes tell is calibrated on the average, and yet not in a join, which
     picks just those pairs whose observed attributes are close. For the same reason it may look at what it is joined
     with: ``beside`` is another stream that measures the same world, as values (n, d) with NaN where something is
-    missing, and times in microseconds. Its values at the time of the row, where its nearest row lacks nothing, are
+    missing, and times in microseconds. Its values at the time of the row, where its nearest row has them, are
     regressed on, too.
 
     >>> xs = [float(i % 7) for i in range(60)]
@@ -116,32 +117,38 @@ class _Series:
         low, high = np.where(self.before < 0, at, self.before), np.where(self.after < 0, at, self.after)
         #: Without holes: what is missing lies on the line between its neighbours; 0 where an attribute never is there.
         self.there = ~np.isnan(values)
-        self.likeness = correlations(values) if values.shape[1] > MOST_SEEN else None
         self.whole = np.column_stack(
             [
                 self._line(np.nan_to_num(values[:, [k]]), at[:, k], at[:, k] - low[:, k], high[:, k] - at[:, k])
                 for k in range(values.shape[1])
             ]
         )
-        #: The same with what another stream measures meanwhile, and at which rows that is known.
-        self.together, self.known_beside = self.whole, np.zeros(len(values), np.bool_)
-        self.columns = np.ascontiguousarray(self.together.T)
+        #: The same with what another stream measures meanwhile, and where that is known.
+        self.columns, self.known = np.ascontiguousarray(self.whole.T), self.there
+        self.likeness: Floats | None = None
+        self._compare()
 
     def look_at(self, values: Floats, time: Ints) -> None:
-        """Regress on what another stream measured, rows in any order."""
+        """Regress on what another stream measured, rows in any order, where its nearest row has it."""
         order = np.argsort(time, kind="stable")
         values, at = values[order] / without_overflow(values), time[order].astype(np.float64)
-        there = np.asarray(~np.isnan(values).any(axis=1))
-        if there.sum() < 2:
+        there = ~np.isnan(values)
+        told = np.flatnonzero(there.sum(axis=0) > 1)
+        if len(told) == 0:
             return
         after = np.minimum(np.searchsorted(at, self.time), len(at) - 1)
         before = np.maximum(after - 1, 0)
         nearest = np.where(self.time - at[before] < at[after] - self.time, before, after)
         near = np.abs(at[nearest] - self.time) <= np.median(np.diff(at))
-        beside = [np.interp(self.time, at[there], column) for column in values[there].T]
-        self.together = np.column_stack([self.whole, *beside])
-        self.columns = np.ascontiguousarray(self.together.T)
-        self.known_beside = there[nearest] & near
+        beside = [np.interp(self.time, at[there[:, k]], values[there[:, k], k]) for k in told.tolist()]
+        self.columns = np.ascontiguousarray([*self.columns, *beside])
+        self.known = np.column_stack([self.there, there[nearest][:, told] & near[:, None]])
+        self._compare()
+
+    def _compare(self) -> None:
+        """Learn which columns are alike, if they are many."""
+        if len(self.columns) > MOST_SEEN:
+            self.likeness = correlations(np.where(self.known, self.columns.T, np.nan))
 
     def samples(self, rows: Ints, holes: Ints, k: int) -> Floats:
         """What the holes of some rows, all with the same ones, may be together, (n, k, holes)."""
@@ -150,32 +157,45 @@ class _Series:
         ahead = np.where(high < 0, 0, high - rows[:, None])
         # Rows to learn from have neighbours as far off for all holes: for each its own there would be few of a kind.
         far = np.column_stack([back.max(axis=1), ahead.max(axis=1)])
-        rounded = np.column_stack([_rounded(far).repeat(len(holes), axis=1), self.known_beside[rows]])
+        rounded = np.column_stack([_rounded(far).repeat(len(holes), axis=1), self._beside(rows)])
         gaps, which = np.unique(rounded, axis=0, return_inverse=True)
         samples = np.empty((len(rows), k, len(holes)))
         for number, gap in enumerate(gaps):
             own = np.flatnonzero(which.reshape(-1) == number)
-            samples[own] = self._alike(rows[own], back[own], ahead[own], holes, gap[:-1], k, beside=bool(gap[-1]))
+            far_off, beside = np.split(gap, [2 * len(holes)])
+            samples[own] = self._alike(rows[own], back[own], ahead[own], holes, far_off, k, np.flatnonzero(beside))
         return samples
 
-    def _alike(
-        self, rows: Ints, back: Ints, ahead: Ints, holes: Ints, gap: Ints, k: int, *, beside: bool = False
-    ) -> Floats:
-        """`samples` of rows whose neighbours are as far off, but for rounding, all with a row beside or all without."""
+    def _beside(self, rows: Ints) -> Ints:
+        """Which columns of another stream each row is filled by (n, all columns), 1 or 0: in few combinations.
+
+        Those that many of the rows have are kept; a row that has another one takes the largest of them within it.
+        """
+        known = self.known[rows].astype(np.int64)
+        known[:, : self.there.shape[1]] = 0
+        sets, which, count = np.unique(known, axis=0, return_inverse=True, return_counts=True)
+        often = np.argsort(-count, kind="stable")[:_MOST_SETS]
+        kept = np.vstack([sets[often], np.zeros((1, known.shape[1]), np.int64)])
+        within = (kept[None] <= sets[:, None]).all(axis=2)
+        found: Ints = kept[np.argmax(np.where(within, kept.sum(axis=1) + 1, 0), axis=1)][which.reshape(-1)]
+        return found
+
+    def _alike(self, rows: Ints, back: Ints, ahead: Ints, holes: Ints, gap: Ints, k: int, beside: Ints) -> Floats:
+        """`samples` of rows whose neighbours are as far off, but for rounding, by columns ``beside`` and their own."""
         m = len(holes)
-        known, seen = self._to_learn_from(holes, gap, beside=beside)
+        known, seen = self._to_learn_from(holes, gap, beside)
         far = False
         if len(known) < _ROWS_EACH * (2 * len(seen) + m) + _LEAST_KNOWN and len(self.values) > _SMALL:
-            anywhere, by = self._to_learn_from(holes, np.zeros(2 * m, np.int64), beside=beside)
+            anywhere, by = self._to_learn_from(holes, np.zeros(2 * m, np.int64), beside)
             far = len(known) < _LEAST_KNOWN or (len(by) > 0 and len(anywhere) >= _ROWS_EACH * len(by) + _LEAST_KNOWN)
             known, seen = (anywhere, by) if far else (known, seen[:0])
-        if len(known) == 0 and beside:
-            return self._alike(rows, back, ahead, holes, gap, k)
+        if len(known) == 0 and len(beside):
+            return self._alike(rows, back, ahead, holes, gap, k, beside[:0])
         behind, before = (np.tile(part, (len(known), 1)) for part in (gap[:m], gap[m:]))
         if far:
             middle = self.values[known][:, holes].mean(axis=0) if len(known) else np.full(m, np.nan)
             lines, learned_lines = (np.tile(middle, (len(at), 1)) for at in (rows, known))
-            given, asked = (np.ascontiguousarray(self.together[at][:, seen]) for at in (known, rows))
+            given, asked = (np.ascontiguousarray(self.columns[seen][:, at].T) for at in (known, rows))
             like, alike = given, asked
         else:
             lines, alike = kernels.features(self.columns, self.time, rows, holes, seen, back, ahead)
@@ -186,8 +206,8 @@ class _Series:
         if len(known) == 0:
             return np.repeat(lines[:, None], k, axis=1)
         if len(known) < _LEAST_ROWS * given.shape[1]:
-            if beside:
-                return self._alike(rows, back, ahead, holes, gap, k)
+            if len(beside):
+                return self._alike(rows, back, ahead, holes, gap, k, beside[:0])
             given, asked = np.empty((len(known), 0)), asked[:, :0]
         weights, errors = kernels.ridge(given, self.values[known][:, holes] - learned_lines, _PENALTIES)
         spread = not like.shape[1]
@@ -195,21 +215,18 @@ class _Series:
         found: Floats = (lines + _with_one(asked) @ weights)[:, None] + every_third(errors[near])
         return found
 
-    def _to_learn_from(self, holes: Ints, gap: Ints, *, beside: bool) -> tuple[Ints, Ints]:
+    def _to_learn_from(self, holes: Ints, gap: Ints, beside: Ints) -> tuple[Ints, Ints]:
         """Rows with neighbours as far off, in their partition, that have the attributes of the holes; and by which.
 
-        These are columns of `together`: attributes that the rows all have, and those of another stream.
+        These are columns that the rows all have: attributes, and of another stream some of those ``beside``.
         """
-        at = np.flatnonzero(self.known_beside) if beside else np.arange(len(self.values))
         # A neighbour that lies on the line through the row itself would give away what is to be predicted.
-        at = kernels.with_neighbours(self.there, self.group, holes, gap[: len(holes)], gap[len(holes) :], at)
-        d = self.values.shape[1]
-        others = np.delete(np.arange(d), holes)
+        every = np.arange(len(self.values))
+        at = kernels.with_neighbours(self.there, self.group, holes, gap[: len(holes)], gap[len(holes) :], every)
+        others = np.concatenate([np.delete(np.arange(self.values.shape[1]), holes), beside])
         others = others if self.likeness is None else closest(self.likeness, holes, others)
-        kept, seen = learnable(self.there[at], holes, others)
+        kept, seen = learnable(self.known[at], holes, others)
         at = at[kept]
-        if beside:
-            seen = np.concatenate([seen, np.arange(d, self.together.shape[1])])
         return (at[:: -(-len(at) // _MOST_ROWS)] if len(at) else at), seen
 
     def _line(self, columns: Floats, at: Ints, back: Ints, ahead: Ints) -> Floats:
