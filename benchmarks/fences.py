@@ -9,6 +9,7 @@ Polygons of 5 to 500 corners are made around the readings of five cabs of San Fr
 * ``vs_sedonadb``, ``vs_duckdb_spatial``, ``vs_geopandas``: their seconds for all matches of a batch of exact fixes, on
   one thread and from tables in memory, over those of `QueryMatch` that has its fences; beside us, in an environment of
   their own.
+* ``vs_sedona``: Sedona's seconds for the same on Spark, from Parquet to a sum, over those of `match_queries` there.
 * ``gaussian_of_exact``: our time with normal errors of 10 m over that without; ``gaussian_of_exact_visits`` with the
   highest probability of each visit, for which every fix inside has its own computed.
 * ``flicker_ratio``: false events a day of point in polygon over ours, where true entries are reported as promptly, on
@@ -184,6 +185,16 @@ def in_bulk(track: pd.DataFrame, *, quick: bool) -> dict[str, float | None]:
     }
 
 
+def _one_batch(track: pd.DataFrame, folder: Path, *, quick: bool) -> tuple[pa.Table, pa.Table]:
+    """Fences and fixes, also as files for others."""
+    zones = make_zones(track["x"].to_numpy(), track["y"].to_numpy(), _POLYGONS[quick])
+    fences, batch = fences_of(zones), fleet(track, _BATCH)
+    batch = batch.append_column("fix", pa.array(np.arange(len(batch))))
+    pq.write_table(fences.rename_columns(["zone", "region"]), folder / "zones.parquet")
+    pq.write_table(batch.select(["fix", "t", "x", "y"]), folder / "points.parquet")
+    return fences, batch
+
+
 _RIVALS = (
     *("sedonadb==0.5.0", "geoarrow-pyarrow==0.3.0", "pyarrow>=18", "numpy"),
     *("duckdb==1.5.5", "duckdb-extension-spatial==1.5.5", "geopandas==1.1.1", "shapely>=2.1"),
@@ -192,11 +203,7 @@ _RIVALS = (
 
 def against_rivals(track: pd.DataFrame, folder: Path, *, quick: bool) -> dict[str, float | None]:
     """One batch of exact fixes, matched by others in environments of their own."""
-    zones = make_zones(track["x"].to_numpy(), track["y"].to_numpy(), _POLYGONS[quick])
-    fences, batch = fences_of(zones), fleet(track, _BATCH)
-    batch = batch.append_column("fix", pa.array(np.arange(len(batch))))
-    pq.write_table(fences.rename_columns(["zone", "region"]), folder / "zones.parquet")
-    pq.write_table(batch.select(["fix", "x", "y"]), folder / "points.parquet")
+    fences, batch = _one_batch(track, folder, quick=quick)
     standing = ap.QueryMatch(ap.Stream(None, key="fix", time="t", value=ap.Exact("x", "y")))
     standing.change(fences)
     standing.push(batch.slice(0, 10_000))
@@ -216,6 +223,33 @@ def against_rivals(track: pd.DataFrame, folder: Path, *, quick: bool) -> dict[st
         figures[f"vs_{name}"] = None if other is None else other["seconds"] / ours
         say(f"{engine}: {len(found):,} matches, {'none' if other is None else other['seconds']} s, ours {ours:.2f} s")
     return figures
+
+
+_SEDONA = ("pyspark==4.0.5", "apache-sedona==1.8.0", "pandas<3", "shapely", "pyarrow>=18", "setuptools")
+
+
+def against_sedona(spark: SparkSession, track: pd.DataFrame, folder: Path, *, quick: bool) -> dict[str, float | None]:
+    """One batch of exact fixes on Spark."""
+    _one_batch(track, folder, quick=quick)
+    points = spark.read.parquet(str(folder / "points.parquet"))
+    zones = spark.read.parquet(str(folder / "zones.parquet")).withColumnRenamed("zone", "query")
+
+    def ours() -> tuple[int, int]:
+        found = ap.match_queries(ap.Stream(points, key="fix", time="t", value=ap.Exact("x", "y")), zones)
+        row = found.selectExpr("count(*)", "sum((query * 2654435761 + key * 40503) % 1000003)").collect()[0]
+        return row[0], row[1]
+
+    spent, total = [], ours()
+    for _ in range(2):
+        begin = time.perf_counter()
+        ours()
+        spent.append(time.perf_counter() - begin)
+    other = aside("sedona_polygons", _SEDONA, folder / "zones.parquet", folder / "points.parquet", 2)
+    if other is not None and (other["matches"], other["total"]) != total:
+        raise RuntimeError(f"Sedona finds {other['matches']:,} matches, we {total[0]:,}, or others")
+    took = None if other is None else other["seconds"]
+    say(f"Spark: {total[0]:,} matches, Sedona {took} s, ours {min(spent):.2f} s")
+    return {"vs_sedona": None if other is None else other["seconds"] / min(spent)}
 
 
 def flicker(track: pd.DataFrame) -> dict[str, float | None]:
@@ -288,7 +322,7 @@ def on_spark(spark: SparkSession, track: pd.DataFrame, folder: Path, *, quick: b
 def main() -> None:
     """Run the parts asked for."""
     given = arguments(__doc__ or "")
-    only = set((given.only or "bulk,rivals,flicker,spark").split(","))
+    only = set((given.only or "bulk,rivals,flicker,spark,sedona").split(","))
     track = tracks()
     figures: dict[str, float | None] = {}
     if "bulk" in only:
@@ -298,10 +332,11 @@ def main() -> None:
             figures |= against_rivals(track, folder, quick=given.quick)
     if "flicker" in only:
         figures |= flicker(track)
-    if "spark" in only:
+    if {"spark", "sedona"} & only:
         spark = ap.session(2)
         with scratch() as folder:
-            figures |= on_spark(spark, track, folder, quick=given.quick)
+            figures |= on_spark(spark, track, folder, quick=given.quick) if "spark" in only else {}
+            figures |= against_sedona(spark, track, folder, quick=given.quick) if "sedona" in only else {}
         spark.stop()
     report(figures, as_json=given.json)
 

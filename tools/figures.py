@@ -166,6 +166,7 @@ RUNS = (
             "vs_sedonadb": ("time of SedonaDB / ours, matches of a batch, one thread", "≥ 2"),
             "vs_duckdb_spatial": ("of DuckDB spatial / ours, the same", "≥ 5"),
             "vs_geopandas": ("of GeoPandas / ours, the same", "≥ 3.5"),
+            "vs_sedona": ("of Sedona / ours, the same on Spark", "≥ 5"),
             "gaussian_of_exact": ("our time with errors of 10 m / without", "≤ 5"),
             "gaussian_of_exact_visits": ("the same, with the highest probability of each visit", "≤ 5"),
             "flicker_ratio": (

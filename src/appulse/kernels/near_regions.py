@@ -93,7 +93,7 @@ class Group(NamedTuple):
 
 @exact_kernel
 def curve_of(regions: Regions, level: Ints) -> Curve:
-    """A curve through all regions; groups are as wide as a quarter of most of them, or small ones four times over."""
+    """A curve through all regions; groups are at most as wide as most of them, or as small ones four times over."""
     low, high = np.array([np.inf, np.inf]), np.array([-np.inf, -np.inf])
     for i in range(regions.box.shape[0]):
         for k in range(2):
@@ -102,7 +102,7 @@ def curve_of(regions: Regions, level: Ints) -> Curve:
         return Curve(low, high, 1.0, 0)
     step = (1 << _BITS) / max(high[0] - low[0], high[1] - low[1], 1e-300)
     by_size = np.sort(level)
-    side = min(np.median(by_size.astype(np.float64)) - 2.0, by_size[by_size.shape[0] // 100] + 2.0)
+    side = min(np.median(by_size.astype(np.float64)), by_size[by_size.shape[0] // 100] + 2.0)
     return Curve(low, high, step, 2 * max(0, math.floor(side + math.log2(step))))
 
 
