@@ -22,6 +22,11 @@ from appulse.engines.spark.fences import changing_call, fence_buckets
 from appulse.engines.spark.routing import ToThings, bucket_keys
 from appulse.engines.spark.stage import Stage
 from appulse.engines.spark.tiles import TilePlan
+from appulse.kernels.fences import NEVER
+from appulse.model.batch import field_names
+from appulse.model.codec import from_columns, pack_columns, unpack_columns
+from appulse.model.strings import Bytes
+from appulse.operators.fences import Visits, whole_visits
 from tests.fences.test_fence_events import Case, cases, rows_of, table_of
 from tests.helpers import naive_fences as naive
 from tests.helpers.fake_spark import FakeQuery
@@ -298,6 +303,17 @@ def test_what_changes_cannot_be() -> None:
     crossing.push(rows[0])
     with pytest.raises(ap.BadArgument, match="crossing="):
         crossing.change(first)
+
+
+def test_visits_of_earlier_versions_hold_on() -> None:
+    """Their snapshots do not say until when."""
+    zeros, reals = np.zeros(2, np.int64), np.zeros(2)
+    visits = Visits(Bytes.of([b"a", b"b"]), zeros, zeros, zeros, zeros, reals, reals)
+    given_ = {name: getattr(visits, name) for name in field_names(Visits)}
+    columns, _ = unpack_columns("visits", pack_columns("visits", given_), copied=True)
+    found = whole_visits(from_columns(Visits, columns))
+    assert found.ends is not None
+    assert (found.ends == NEVER).all()
 
 
 def _one_file_each(folder: Path, tables: Sequence[pa.Table]) -> None:
