@@ -69,6 +69,31 @@ def test_a_jam_appears_in_the_canal(tmp_path: Path) -> None:
 
 
 @pytest.mark.data
+def test_a_commute_leaves_its_usual_route(tmp_path: Path) -> None:
+    said = _said("commute.py", tmp_path / "off.png")
+    found = [
+        (int(trip), metres) for trip, metres in re.findall(r"Trip (\d+) is off the usual route for ([0-9,]+) m", said)
+    ]
+    assert found[0] == ((6, "787") if "twin" in said else (9, "1,006"))
+    assert len(found) == (1 if "twin" in said else 11)
+    assert (tmp_path / "off.png").stat().st_size > 20_000
+
+
+@pytest.mark.data
+def test_gaps_are_nearer_to_bursts_than_to_independence(tmp_path: Path) -> None:
+    said = _said("gaps.py", tmp_path / "gaps.svg")
+    rows = [(int(rows), float(held)) for rows, held in re.findall(r" (\d+) rows have 24 .+ in ([0-9.]+)%", said)]
+    (air, air_in_bursts, flights, flights_in_bursts) = rows
+    for alone, bursts in ((air, air_in_bursts), (flights, flights_in_bursts)):
+        assert alone[0] == 27
+        assert abs(bursts[1] - 99) < abs(alone[1] - 99)
+    if "twin of readings" in said:
+        assert air_in_bursts[1] == pytest.approx(99, abs=0.5)
+    else:
+        assert (air, air_in_bursts) == ((27, 96.4), (32, 98.2))
+
+
+@pytest.mark.data
 def test_origins_of_a_quake_are_matched_by_their_ellipses(tmp_path: Path) -> None:
     """More pairs than fixed windows of the same size find, and no wrong one."""
     said, catalogues = _said("quakes.py", tmp_path / "origins.png").split(" have ")
