@@ -74,6 +74,8 @@ def encode_changes(table: pa.Table, encoding: Encoding) -> tuple[Objects, pa.Tab
     known = [_WORDS.get((word or "").strip().lower(), _UNKNOWN) for word in words.dictionary.to_pylist()]
     codes = np.asarray(words.indices.fill_null(len(known)))
     does = np.array([*known, _UNKNOWN], np.int8)[codes]
+    if (rows := _all_good(table, does, plain)) is not None:
+        return rows, plain.no_rejects
     if UNDECODED in table.column_names:  # a reject of its own, whatever it does
         does[np.asarray(table[UNDECODED].is_valid())] = _ADD
     added, bad = encode(table.filter(pa.array((does == _ADD) | (does == _UPDATE))), plain)
@@ -81,6 +83,19 @@ def encode_changes(table: pa.Table, encoding: Encoding) -> tuple[Objects, pa.Tab
     withdrawn, bad_too = _withdrawals(table, does, plain, added)
     parts = [added, *withdrawn]
     return Objects.concat(parts), pa.concat_tables([bad, bad_too, _strange(table, does, given, encoding)])
+
+
+def _all_good(table: pa.Table, does: NDArray[Any], encoding: Encoding) -> Objects | None:
+    """The rows, read at once, where all of them are good and are added or withdraw others; None where some are not."""
+    columns = [table.column(name) for name in encoding.columns()]
+    if encoding.where or (does > _REMOVE).any() or any(column.null_count for column in columns):
+        return None
+    rows, bad = encode(table, encoding)
+    if len(rows) < len(table) or len(bad):
+        return None
+    if (does[1:] < does[:-1]).any():
+        rows, does = rows.take(np.argsort(does, kind="stable")), np.sort(does)
+    return replace(rows, change=np.where(does == _ADD, ADDED, WITHDRAWS))
 
 
 def _strange(table: pa.Table, does: NDArray[Any], given: pa.Array, encoding: Encoding) -> pa.Table:

@@ -97,13 +97,13 @@ class _Part:
         return self.pairs.take(gone)
 
     def of_rows(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The pairs of some rows, by numbers that never change; the part is sorted by them once."""
+        """The pairs of some rows, each once, by numbers that never change; the part is sorted by them once."""
         if self._by_row is None:
             both = self.ends[:, 2:].ravel(order="F")
             order = np.argsort(both)
             self._by_row = both[order], order
         numbers, order = self._by_row
-        begin, end = (np.searchsorted(numbers, np.unique(rows), side) for side in ("left", "right"))
+        begin, end = (np.searchsorted(numbers, rows, side) for side in ("left", "right"))
         return np.unique(order[expanded(begin, end)] % max(1, len(self.pairs)))
 
     def kept(self) -> _Part:
@@ -201,6 +201,7 @@ class OpenPairs:
 
     def without(self, rows: NDArray[np.int64]) -> Answers:
         """Under time windows, the pairs of rows that are withdrawn: they stood for no time."""
+        rows = np.sort(rows)
         return self._withdrawn([part.of_rows(rows) for part in self._parts])
 
     def renumbered(self, withdrawn: Withdrawn) -> Answers:
@@ -216,14 +217,11 @@ class OpenPairs:
         return self._withdrawn(gone)
 
     def _withdrawn(self, gone: Sequence[NDArray[np.int64]]) -> Answers:
-        found = []
-        for part, mine in zip(self._parts, gone, strict=True):
-            at = mine[part.stands[mine]]
-            if len(at):
-                entered = part.drop(at).entering()
-                assert entered.at is not None and entered.at_stream is not None  # noqa: S101, PT018 - a moment ago
-                found.append(entered.leaving(entered.at, entered.at_stream))
-        return self._dropped(found)
+        standing = [mine[part.stands[mine]] for part, mine in zip(self._parts, gone, strict=True)]
+        found = [part.drop(at) for part, at in zip(self._parts, standing, strict=True) if len(at)]
+        entered = self._dropped(found).entering()
+        assert entered.at is not None and entered.at_stream is not None  # noqa: S101, PT018 - a moment ago
+        return entered.leaving(entered.at, entered.at_stream)
 
     def _dropped(self, found: Sequence[Answers]) -> Answers:
         found = [pairs for pairs in found if len(pairs)]

@@ -33,11 +33,12 @@ if TYPE_CHECKING:
     Keys = Callable[[int, Objects], Bytes]
     Held = Sequence[tuple[int, Objects]]  # rows by stream
     Identity = tuple[int, bytes, bytes]  # time, key, group
+    _Near = tuple[NDArray[np.int64], NDArray[np.int64]]  # withdrawals, and rows of a part that they may mean
 
 #: The group of rows of a window that are withdrawn: no row to come is in it.
 GONE = -1
 _COMPACT_FROM = 4096
-_SORTED_FROM = 1024
+_ODD = 0x9E3779B97F4A7C15 - (1 << 64)  # bits of all places change with each time
 _LAST_BITS = (1 << 16) - 1
 
 
@@ -114,27 +115,51 @@ def expanded(begin: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.int
     return numbers
 
 
-class _Part:
-    """Rows that came together, and which of them stand."""
+def _hashes(time: NDArray[np.int64], key: Bytes) -> NDArray[np.int64]:
+    """A number of each time and key; few differ and have the same."""
+    numbers = np.empty(len(time), np.int64)
+    key_numbers(key.offsets, key.data, numbers)
+    hashed: NDArray[np.int64] = numbers + time * _ODD
+    return hashed
 
-    def __init__(self, rows: Objects) -> None:
+
+class _Part:
+    """Rows that came together, and which of them stand; ``keys`` gives those that withdrawals know."""
+
+    def __init__(self, rows: Objects, keys: Callable[[Objects], Bytes]) -> None:
         self.rows, self.stands = rows, np.ones(len(rows), bool)
+        self._keys = keys
+        self._hashed: NDArray[np.int64] | None = None
         self._order: NDArray[np.int64] | None = None
 
-    def of_times(self, wanted: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The rows that have one of these times, in order; large parts are sorted once, and then searched."""
-        if len(self.rows) < _SORTED_FROM:
-            return _among(self.rows.time, wanted)
-        if self._order is None:
-            self._order = np.argsort(self.rows.time, kind="stable")
-            self._times = self.rows.time[self._order]
-        times = np.unique(wanted)
-        begin, end = (np.searchsorted(self._times, times, side) for side in ("left", "right"))
-        return np.sort(self._order[expanded(begin, end)])
+    def alike(self, wanted: Withdrawals, hashes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Each pair of a withdrawal and a row that stands and has its key and time."""
+        if self._hashed is None:
+            self._own = self._keys(self.rows)
+            self._hashed = _hashes(self.rows.time, self._own)
+            # Many a part is put together with others before it is searched again.
+            near, order = _among(self._hashed, hashes), np.argsort(hashes)
+            runs = [np.searchsorted(hashes[order], self._hashed[near], side) for side in ("left", "right")]
+            at, asked = np.repeat(near, runs[1] - runs[0]), order[expanded(*runs)]
+        else:
+            if self._order is None:
+                self._order = np.argsort(self._hashed)
+                self._hashed = self._hashed[self._order]
+            runs = [np.searchsorted(self._hashed, hashes, side) for side in ("left", "right")]
+            at, asked = self._order[expanded(*runs)], np.repeat(np.arange(len(hashes)), runs[1] - runs[0])
+        same = self.stands[at] & (self.rows.time[at] == wanted.time[asked])
+        at, asked = at[same], asked[same]
+        if len(at) == 0:
+            return asked, at
+        mine, theirs = self._own.take(at), wanted.key.take(asked)
+        if not (np.array_equal(mine.offsets, theirs.offsets) and np.array_equal(mine.data, theirs.data)):
+            same = np.array([a == b for a, b in zip(mine.to_list(), theirs.to_list(), strict=True)])
+            at, asked = at[same], asked[same]
+        return asked, at
 
     @property
     def standing(self) -> Objects:
-        return self.rows.filter(self.stands)
+        return self.rows if self.stands.all() else self.rows.filter(self.stands)
 
 
 class Ledger:
@@ -144,6 +169,7 @@ class Ledger:
         self._keys = keys
         self._parts: list[list[_Part]] = [[] for _ in range(streams)]
         self._waiting: list[list[Withdrawals]] = [[] for _ in range(streams)]
+        self._fresh: list[_Part] = []
         self._kept = 0
 
     def __len__(self) -> int:
@@ -174,10 +200,14 @@ class Ledger:
         """These rows stand from now on."""
         parts = self._parts[stream]
         if len(rows):
-            parts.append(_Part(rows))
+            # Those of the last step have been looked at already.
+            parts.append(next((part for part in self._fresh if part.rows is rows), None) or self._part(stream, rows))
         # Each at least twice as large as the next: few parts, and a row is moved a few times.
         while len(parts) > 1 and len(parts[-2].rows) < 2 * len(parts[-1].rows):
-            parts[-2:] = [_Part(Objects.concat([part.standing for part in parts[-2:]]))]
+            parts[-2:] = [self._part(stream, Objects.concat([part.standing for part in parts[-2:]]))]
+
+    def _part(self, stream: int, rows: Objects) -> _Part:
+        return _Part(rows, partial(self._keys, stream))
 
     def wait(self, stream: int, asked: Withdrawals) -> None:
         """These withdrawals wait for their rows."""
@@ -192,7 +222,7 @@ class Ledger:
         for stream, parts in enumerate(self._parts):
             if parts:
                 whole = Objects.concat([part.standing for part in parts])
-                self._parts[stream] = [_Part(whole.filter(held(stream, whole)))]
+                self._parts[stream] = [self._part(stream, whole.filter(held(stream, whole)))]
         self._kept = len(self)
 
     def renumber(self, numbers: Callable[[int, Objects], NDArray[np.int64]]) -> None:
@@ -217,18 +247,21 @@ class Ledger:
             self.wait(stream, part)
         if not any(map(len, self._waiting)):
             return [*waiting, *came], []
-        stay, gone = [], []
+        stay, gone, self._fresh = [], [], []
         for stream, wanted in enumerate(self._waiting):
-            earlier, fresh = ([_Part(rows) for s, rows in parts if s == stream] for parts in (waiting, came))
+            earlier, fresh = (
+                [self._part(stream, rows) for s, rows in parts if s == stream] for parts in (waiting, came)
+            )
             if wanted:
                 found = self._settled(stream, self._parts[stream], earlier, fresh, partial(held, stream))
                 gone += [(stream, rows) for rows in found]
+                self._fresh += fresh
             stay += [(stream, part.standing) for part in (*earlier, *fresh) if part.stands.any()]
         return stay, gone
 
     def stands_of(self, stream: int, old: Sequence[Objects], fresh: Sequence[Objects]) -> list[NDArray[np.bool_]]:
         """Which rows stand, of those that their keeper holds and of those that come to them, part by part."""
-        parts = [_Part(rows) for rows in old], [_Part(rows) for rows in fresh]
+        parts = [self._part(stream, rows) for rows in old], [self._part(stream, rows) for rows in fresh]
         if self._waiting[stream]:
             self._settled(stream, [], *parts, lambda rows: np.ones(len(rows), bool))
         return [part.stands for own in parts for part in own]
@@ -245,18 +278,22 @@ class Ledger:
         wanted = Withdrawals.concat(self._waiting[stream])
         parts = [*old, *waiting, *fresh]
         begins = np.cumsum([0, *(len(part.rows) for part in parts)])
-        some, at = [], []
-        for part, begin in zip(parts, begins.tolist(), strict=False):
-            near = self._near(stream, part, wanted, held if part in old else None)
-            if len(near):
-                rows = part.rows.take(near)
-                some.append(replace(rows, key=self._keys(stream, rows), number=None, frame=None))
-                at.append(near + begin)
-        named = _Named.of(some, at)
-        # Those that know the values of their rows choose first.
-        wanted = wanted.take(np.argsort(wanted.does != WITHDRAWS, kind="stable"))
         before = int(begins[len(old) + len(waiting)])
-        found = np.array([named.taken(one, before) for one in _asked(wanted)], np.int64)
+        hashes = _hashes(wanted.time, wanted.key)
+        near = []
+        for part in parts:
+            asked, at = part.alike(wanted, hashes)
+            if len(at) and part in old:
+                still = held(part.rows.take(at))
+                asked, at = asked[still], at[still]
+            near.append((asked, at))
+        found = _each_its_own(parts, begins, near, wanted, before)
+        if found is None:
+            # Those that know the values of their rows choose first.
+            first = np.argsort(wanted.does != WITHDRAWS, kind="stable")
+            named = self._named(stream, parts, begins, near)
+            found = np.full(len(wanted), -1)
+            found[first] = [named.taken(one, before) for one in _asked(wanted.take(first))]
         unmet = wanted.filter(found < 0)
         self._waiting[stream] = [unmet] if len(unmet) else []
         gone = []
@@ -267,18 +304,16 @@ class Ledger:
                 gone += [part.rows.take(own)] if i < len(old) else []
         return gone
 
-    def _near(
-        self,
-        stream: int,
-        part: _Part,
-        wanted: Withdrawals,
-        held: Callable[[Objects], NDArray[np.bool_]] | None,
-    ) -> NDArray[np.int64]:
-        """Rows of a part that stand and may be wanted."""
-        rows = part.rows
-        near = some_like(part.of_times(wanted.time), lambda at: self._keys(stream, rows.take(at)), wanted)
-        near = near[part.stands[near]]
-        return near if held is None or len(near) == 0 else near[held(rows.take(near))]
+    def _named(self, stream: int, parts: Sequence[_Part], begins: NDArray[np.int64], near: Sequence[_Near]) -> _Named:
+        """The rows that may be wanted, by identity."""
+        some, places = [], []
+        for part, begin, (_, at) in zip(parts, begins.tolist(), near, strict=False):
+            own = np.unique(at)
+            if len(own):
+                rows = part.rows.take(own)
+                some.append(replace(rows, key=self._keys(stream, rows), number=None, frame=None))
+                places.append(own + begin)
+        return _Named.of(some, places)
 
     def lapse(self, before: int) -> list[tuple[int, Withdrawals]]:
         """Withdrawals that will find no row any more, as none of a time before this can come."""
@@ -292,6 +327,38 @@ class Ledger:
                 lapsed.append((stream, waiting.filter(over)))
                 self._waiting[stream] = [waiting.filter(~over)] if not over.all() else []
         return lapsed
+
+
+def _each_its_own(
+    parts: Sequence[_Part], begins: NDArray[np.int64], near: Sequence[_Near], wanted: Withdrawals, before: int
+) -> NDArray[np.int64] | None:
+    """The place of the row that each withdrawal means, -1: there is none; None where that is not to be seen at once.
+
+    So it is where several withdraw rows of one identity, or the order of rows decides. `_Named` says which row it is.
+    """
+    found = np.full(len(wanted), -1)
+    asked = np.concatenate([np.empty(0, np.int64), *(asked for asked, _ in near)])
+    if len(wanted.group.data) or any(part.rows.group is not None for part in parts) or len(asked) == 0:
+        return found if len(asked) == 0 else None
+    place = np.concatenate([at + begin for (_, at), begin in zip(near, begins.tolist(), strict=False)])
+    if len(np.unique(place)) < len(place):
+        return None
+    score = (place < before).astype(np.int64)
+    several = np.bincount(asked, minlength=len(wanted))[asked] > 1
+    if several.any():
+        held = [part.rows.take(at) for part, (_, at) in zip(parts, near, strict=True) if len(at)]
+        values = np.array([digest for rows in held for digest in digests(rows)], object)
+        does = wanted.does[asked]
+        same = (values == np.array(wanted.values.to_list(), object)[asked]) == (does == WITHDRAWS)
+        score += 2 * ((does != WITHDRAWS_ANY) & same)
+    order = np.lexsort((score, asked))
+    asked, score, place = asked[order], score[order], place[order]
+    alike = (asked[1:] == asked[:-1]) & (score[1:] == score[:-1])
+    last = np.append(asked[1:] != asked[:-1], True)
+    if (alike & last[1:]).any():
+        return None
+    found[asked[last]] = place[last]
+    return found
 
 
 def _asked(wanted: Withdrawals) -> list[tuple[Identity, int, bytes]]:
