@@ -29,14 +29,18 @@ _ODD = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB, 0xD6E8FEB866
 
 def chosen(share: float, time: NDArray[np.int64], centre: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Which rows are audited: by their time and place alone, so that every engine and every run chooses the same."""
-    word = time.astype(np.uint64) * np.uint64(_ODD[0])
+    word = time.astype(np.uint64)
+    word *= np.uint64(_ODD[0])
     for k, odd in zip(range(centre.shape[1]), _ODD[1:], strict=False):
-        # Zeros of both signs are one place.
-        word ^= (centre[:, k] + 0.0).view(np.uint64) * np.uint64(odd)
+        place = (centre[:, k] + 0.0).view(np.uint64)  # zeros of both signs are one place
+        place *= np.uint64(odd)
+        word ^= place
     word ^= word >> np.uint64(29)  # as in splitmix64
     word *= np.uint64(_ODD[1])
     word ^= word >> np.uint64(32)
-    some: NDArray[np.bool_] = word * np.uint64(_ODD[2]) >> np.uint64(11) < np.uint64(share * 2.0**53)
+    word *= np.uint64(_ODD[2])
+    word >>= np.uint64(11)
+    some: NDArray[np.bool_] = word < np.uint64(share * 2.0**53)
     return some
 
 
@@ -81,7 +85,8 @@ class Noted:
     @property
     def open(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The pairs that are no answers."""
-        rest = ~np.isin(_codes(self._at, self._rows), np.concatenate(self._answered))
+        # Few numbers of a wide range: a table over that would cost more than all else.
+        rest = ~np.isin(_codes(self._at, self._rows), np.concatenate(self._answered), kind="sort")
         return self._at[rest], self._rows[rest]
 
 

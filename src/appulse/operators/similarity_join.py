@@ -246,8 +246,17 @@ class SimilarityJoin(JoinWindows):
         if not len(beside):
             return at, rows
         self.noted = Noted(out.audited, at[beside], ~rows[beside])
-        found = np.flatnonzero(rows >= 0)
-        return at[found], rows[found]
+        # They are of few arrivals, which come in order. Others move up where they are: that is cheaper than a copy.
+        arrivals = np.unique(at[beside])
+        begins, ends = at.searchsorted(arrivals), at.searchsorted(arrivals, "right")
+        filled = int(begins[0])
+        for begin, end, after in zip(begins.tolist(), ends.tolist(), [*begins[1:].tolist(), n], strict=True):
+            kept = begin + np.flatnonzero(rows[begin:end] >= 0)
+            for column in (at, rows):
+                column[filled : filled + len(kept)] = column[kept]
+                column[filled + len(kept) : filled + len(kept) + after - end] = column[end:after]
+            filled += len(kept) + after - end
+        return at[:filled], rows[:filled]
 
     def _note_windows(self, store: WindowBuffer, rule: PairRule, arrivals: Arrivals, asked: ArrivalRows) -> None:
         """Note the pairs of arrivals to be audited, where an index looks at all rows of a window."""
