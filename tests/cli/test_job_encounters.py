@@ -52,12 +52,13 @@ def _problems(folder: Path, text: str) -> list[str]:
 
 
 def test_a_job_is_the_call(folder: Path, spark: SparkSession) -> None:
-    assert _problems(folder, JOB) == []
+    groups = JOB.replace("epsilon = 100.0", "epsilon = { x = 100.0, y = 60.0 }")
+    assert _problems(folder, JOB) == _problems(folder, groups) == []
     found = jobs.build(jobs.load(folder / "job.toml"), spark, streaming=False).toArrow()
     frame = pd.read_parquet(folder / "ships.parquet")
     value, motion = ap.Gaussian("x", "y", sigma=5.0), ap.Straight("5 minutes", max_speed=30.0)
     stream = ap.Stream(frame, key="ship", time="at", value=value, motion=motion)
-    expected = ap.encounters(stream, epsilon=100.0, probability=0.5, gap="1 minute")
+    expected = ap.encounters(stream, epsilon={"x": 100.0, "y": 60.0}, probability=0.5, gap="1 minute")
     assert found.to_pylist() == expected.to_pylist()
     assert [(row["left_key"], row["right_key"]) for row in found.to_pylist()] == [("a", "b")]
 

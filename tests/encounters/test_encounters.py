@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from appulse.engines.spark.pipeline import Routing
     from appulse.engines.spark.stage import Stage
 
-MODELS = ("exact", "gaussian", "samples")
+MODELS = ("exact", "gaussian", "samples", "covariance")
 DIMENSIONS = ("x", "y", "z")
 
 
@@ -53,6 +53,7 @@ class Case:
         values: dict[str, Any] = {
             "exact": ap.Exact(*names),
             "gaussian": ap.Gaussian(*names, sigma="sigma"),
+            "covariance": ap.Gaussian(*names, covariance=[f"s{k}" for k in range(self.d * (self.d + 1) // 2)]),
             "samples": ap.Samples("samples", weights="weights", names=names),
         }
         speeds = [f"v{name}" for name in names]
@@ -67,7 +68,7 @@ class Case:
             value=values[self.model],
             motion=motion,
             name=name,
-            margin="margin",
+            margin=0.0 if self.asked.groups else "margin",
             **changes,
         )
 
@@ -89,17 +90,25 @@ class Case:
         for k, name in enumerate(DIMENSIONS[: self.d]):
             columns[name] = pa.array([row.mean[k] for row in rows], pa.float64())
             columns[f"v{name}"] = pa.array([row.velocity[k] for row in rows], pa.float64())
+        for k in range(self.d * (self.d + 1) // 2 if self.model == "covariance" else 0):
+            columns[f"s{k}"] = pa.array([row.covariance[k] for row in rows], pa.float64())
         return pa.table(columns)
 
     @property
     def settings(self) -> dict[str, Any]:
         asked = self.asked
         return {
-            "epsilon": asked.epsilon,
+            "epsilon": self.epsilon,
             "probability": asked.probability,
             "gap": asked.gap,
             "min_seconds": asked.least,
         }
+
+    @property
+    def epsilon(self) -> Any:
+        if not self.asked.groups:
+            return self.asked.epsilon
+        return {tuple(DIMENSIONS[k] for k in own): epsilon for own, epsilon in self.asked.groups}
 
     def found(self, **settings: Any) -> pa.Table:
         streams = [self.stream(table, "ab"[i]) for i, table in enumerate(self.tables)]
@@ -116,19 +125,27 @@ def _plus(mean: Sequence[float], error: Sequence[float]) -> list[float]:
 
 def _in_order(rows: Sequence[naive.Reading]) -> list[naive.Reading]:
     """Canonical: by time, key, value."""
-    spread = [(row.time, row.key.encode(), row.mean, row.sigma or 0.0, row.errors, row.margin) for row in rows]
+    spread = [
+        (row.time, row.key.encode(), row.mean, row.sigma or 0.0, row.covariance, row.errors, row.margin) for row in rows
+    ]
     return [rows[i] for i in sorted(range(len(rows)), key=spread.__getitem__)]
 
 
 HALVES = st.integers(-4, 4).map(lambda i: i / 2)
+#: Upper triangles by dimensions, with an inverse.
+COVARIANCES = (((0.5,), (2.0,)), ((0.5, 0.3, 0.4), (2.0, -0.5, 0.3), (0.2, 0.0, 1.0)))
+GROUPS = ((((0,), 1.0),), (((0,), 1.0), ((1,), 0.4)), (((0, 2), 1.5), ((1,), 0.5)))
 
 
 @st.composite
 def cases(draw: st.DrawFn, most: int = 14) -> Case:
     d = draw(st.integers(1, 3))
     model = draw(st.sampled_from(MODELS))
+    if d == 3 and model == "covariance":  # the twin is too slow for it: see test_swept.py
+        model = "exact"
     straight = draw(st.booleans())
     grouped, wide = draw(st.booleans()), draw(st.booleans())
+    groups = d > 1 and (d == 2 or model != "gaussian") and not wide and draw(st.booleans())
     errors = st.tuples(st.tuples(*[HALVES.map(lambda v: v / 4)] * d))
 
     def reading() -> st.SearchStrategy[naive.Reading]:
@@ -145,6 +162,7 @@ def cases(draw: st.DrawFn, most: int = 14) -> Case:
             else st.just(()),
             velocity=st.tuples(*[st.integers(-2, 2).map(float)] * d),
             margin=st.sampled_from((0.0, 0.5)) if wide else st.just(0.0),
+            covariance=st.sampled_from(COVARIANCES[d - 1]) if model == "covariance" else st.just(()),
         )
 
     streams = draw(
@@ -163,6 +181,7 @@ def cases(draw: st.DrawFn, most: int = 14) -> Case:
         straight=straight,
         fastest=draw(st.sampled_from((None, 0.8))),
         noise=0.0 if straight or model == "samples" else draw(st.sampled_from((0.0, 0.4))),
+        groups=GROUPS[d - 1] if groups else (),
     )
     return Case(streams, asked, model, d, grouped)
 
@@ -170,7 +189,17 @@ def cases(draw: st.DrawFn, most: int = 14) -> Case:
 def _unambiguous(case: Case) -> bool:
     """Whether no probability is so near the threshold that rounding decides."""
     found = [one["probability"] for one in replace(case, asked=replace(case.asked, probability=1e-9)).answers()]
-    return all(abs(probability - case.asked.probability) > 1e-7 or probability == 1.0 for probability in found)
+    near = LOOSE if loose(case) else 1e-7
+    return all(abs(probability - case.asked.probability) > near or probability == 1.0 for probability in found)
+
+
+#: How exact the twin is beside capsules.
+LOOSE = 1e-3
+
+
+def loose(case: Case) -> bool:
+    """Whether probabilities of the twin are dense quadrature over lines."""
+    return case.model == "covariance" or (case.model == "gaussian" and bool(case.asked.groups))
 
 
 @given(cases())
@@ -193,7 +222,7 @@ def test_pairs_of_legs_are_those_of_the_twin(case: Case) -> None:
         assert any(
             row["overlap_end"] == pytest.approx(m["end"])
             and row["closest_distance"] == pytest.approx(m["closest"][0], abs=1e-9)
-            and row["probability"] == pytest.approx(m["probability"], abs=1e-8)
+            and row["probability"] == pytest.approx(m["probability"], abs=LOOSE if loose(case) else 1e-8)
             for m in close
         )
 
@@ -215,7 +244,7 @@ def test_encounters_are_those_of_the_twin(case: Case) -> None:
             row["end"] == pytest.approx(run.end)
             and row["closest_distance"] == pytest.approx(run.closest[0], abs=1e-9)
             and row["seconds_within"] == pytest.approx(run.within, abs=0.01 + 0.001 * run.within)
-            and row["probability"] == pytest.approx(run.probability, abs=1e-8)
+            and row["probability"] == pytest.approx(run.probability, abs=LOOSE if loose(case) else 1e-8)
             and row["legs"] == run.legs
             for run in close
         )

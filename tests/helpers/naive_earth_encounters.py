@@ -31,6 +31,19 @@ class Reading:
     sigma: float = 0.0
     altitude_sigma: float = 0.0
     velocity: tuple[float, ...] = ()
+    ellipse: tuple[float, float, float] | None = None  # semi-axes, degrees of the first from north
+
+    def covariance(self, touch: tuple[float, float], *, altitudes: bool) -> np.ndarray:
+        """By east and north of a plane, to which the ellipse is carried along the geodesic."""
+        major, minor, angle = self.ellipse or (self.sigma, self.sigma, 0.0)
+        azimuth, back, metres = geodesics.geod("wgs84").inv(self.lon, self.lat, touch[1], touch[0])
+        turned = math.radians(angle + (back + 180.0 - azimuth if metres > 1e-6 else 0.0))
+        axis = np.array([math.sin(turned), math.cos(turned)])
+        across = np.array([axis[1], -axis[0]])
+        found = np.zeros((3, 3))
+        found[:2, :2] = major**2 * np.outer(axis, axis) + minor**2 * np.outer(across, across)
+        found[2, 2] = self.altitude_sigma**2
+        return found if altitudes else found[:2, :2]
 
 
 @dataclass(frozen=True)
@@ -79,12 +92,17 @@ def legs_of(readings: Sequence[Reading], longest: float, *, straight: bool) -> l
     return legs
 
 
-def _plane(places: Sequence[tuple[float, float, float]]) -> np.ndarray:
-    """Metres east and north of the mean of places."""
+def _touch(places: Sequence[tuple[float, float, float]]) -> tuple[float, float]:
+    """The mean of places."""
     a, b = geodesics.AXES["wgs84"]
     x, y, z = np.mean([geodesics.centred("wgs84", place[:2]) for place in places], axis=0)
     lat = math.degrees(math.atan2(z * (a / b) ** 2, math.hypot(x, y)))
-    lon = math.degrees(math.atan2(y, x))
+    return lat, math.degrees(math.atan2(y, x))
+
+
+def _plane(places: Sequence[tuple[float, float, float]]) -> np.ndarray:
+    """Metres east and north of the mean of places."""
+    lat, lon = _touch(places)
     found = []
     for place in places:
         azimuth, _, metres = geodesics.geod("wgs84").inv(lon, lat, place[1], place[0])
@@ -103,7 +121,8 @@ def meeting(
     pieces = list(pairwise(cuts)) if len(cuts) > 1 else [(first, last)]
     best, closest, within = 0.0, (math.inf, 0.0), 0.0
     for begin_time, end_time in pieces:
-        ends = _plane([leg.at(time) for time in (begin_time, end_time) for leg in (one, other)])
+        places = [leg.at(time) for time in (begin_time, end_time) for leg in (one, other)]
+        ends = _plane(places)
         begin, end = ends[0] - ends[1], ends[2] - ends[3]
         if not altitudes:
             begin, end = begin[:2], end[:2]
@@ -112,14 +131,23 @@ def meeting(
         closest = min(closest, (distance, moment))
         ages = (moment - one.reading.time) + (moment - other.reading.time)
         flat = math.sqrt(one.reading.sigma**2 + other.reading.sigma**2 + noise**2 * ages)
+        of_one, of_other = (leg.reading.covariance(_touch(places), altitudes=altitudes) for leg in (one, other))
+        covariance = of_one + of_other
+        alike = one.reading.ellipse is None and (not altitudes or bool(np.all(covariance == np.eye(3) * flat**2)))
         path = begin + np.linspace(0.0, 1.0, 4001)[:, None] * (end - begin)
         if isinstance(epsilon, tuple):
             inside = (np.linalg.norm(path[:, :2], axis=1) <= epsilon[0]) & (np.abs(path[:, 2]) <= epsilon[1])
             steep = math.hypot(one.reading.altitude_sigma, other.reading.altitude_sigma)
-            chance = naive.cylinder(begin[:2], end[:2], (begin[2], end[2]), (flat, steep), epsilon)
+            if one.reading.ellipse:
+                chance = naive.swept(begin, end, covariance, (((0, 1), epsilon[0]), ((2,), epsilon[1])))
+            else:
+                chance = naive.cylinder(begin[:2], end[:2], (begin[2], end[2]), (flat, steep), epsilon)
         else:
             inside = np.linalg.norm(path, axis=1) <= epsilon
-            chance = naive.capsule(begin, end, flat, epsilon) if flat else float(distance <= epsilon)
+            if flat and not alike:
+                chance = naive.swept(begin, end, covariance, ((tuple(range(len(begin))), epsilon),), 4)
+            else:
+                chance = naive.capsule(begin, end, flat, epsilon) if flat else float(distance <= epsilon)
         within += float(np.mean(inside)) * (end_time - begin_time)
         best = max(best, chance)
     return {"start": first, "end": last, "closest": closest, "within": within, "probability": best}

@@ -19,6 +19,8 @@ _PANELS = 400
 _FEW, _FEW_WEIGHTS = np.polynomial.legendre.leggauss(10)
 #: A horizontal and a vertical threshold.
 Cylinder = tuple[float, float]
+#: Dimensions, and the epsilon of each group of them.
+Groups = tuple[tuple[tuple[int, ...], float], ...]
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,15 @@ class Reading:
     exists: float = 1.0
     velocity: tuple[float, ...] = ()
     margin: float = 0.0
+    covariance: tuple[float, ...] = ()  # its upper triangle, in place of sigma
+
+    @property
+    def matrix(self) -> np.ndarray:
+        d = len(self.mean)
+        found = np.eye(d) * (self.sigma or 0.0) ** 2
+        if self.covariance:
+            found[np.triu_indices(d)] = found.T[np.triu_indices(d)] = self.covariance
+        return found
 
 
 @dataclass(frozen=True)
@@ -59,6 +70,12 @@ class Asked:
     straight: bool = True
     noise: float = 0.0
     fastest: float | None = None
+    groups: tuple[tuple[tuple[int, ...], float], ...] = ()  # dimensions with an epsilon of their own
+
+    def near(self, d: int, margin: float) -> Groups:
+        if self.groups:
+            return self.groups
+        return ((tuple(range(d)), self.epsilon + margin),)
 
 
 @dataclass
@@ -106,7 +123,7 @@ def joined(
     for i, readings in enumerate(streams):
         first: dict[tuple[str, str, float], Reading] = {}
         for reading in sorted(
-            readings, key=lambda r: (r.time, r.key.encode(), r.mean, r.sigma or 0.0, r.errors, r.margin)
+            readings, key=lambda r: (r.time, r.key.encode(), r.mean, r.sigma or 0.0, r.covariance, r.errors, r.margin)
         ):
             first.setdefault((reading.group, reading.key, reading.time), reading)
         sides.append(
@@ -156,22 +173,8 @@ def _moved(one: Reading, leg: Leg | None, time: float) -> np.ndarray:
 def _within(
     gap: np.ndarray, one: tuple[Reading, Leg | None], other: tuple[Reading, Leg | None], at: float, asked: Asked
 ) -> float:
-    epsilon = asked.epsilon + one[0].margin + other[0].margin
-    limit = (epsilon + 1e-9 * max(1.0, epsilon)) * (1 + 1e-15)
-    if one[0].errors and other[0].errors:
-        return sum(
-            v * w
-            for e, v in one[0].errors
-            for f, w in other[0].errors
-            if np.linalg.norm(gap + np.array(e) - np.array(f)) <= limit
-        )
-    variance = 0.0
-    for reading, leg in (one, other):
-        age = 0.0 if leg is None else min(at, leg.end) - reading.time
-        variance += (reading.sigma or 0.0) ** 2 + asked.noise**2 * max(0.0, age)
-    if not variance:
-        return float(np.linalg.norm(gap) <= limit)
-    return capsule(gap, gap, math.sqrt(variance), epsilon) if epsilon else 0.0
+    ages = [0.0 if leg is None else max(0.0, min(at, leg.end) - reading.time) for reading, leg in (one, other)]
+    return _chance(gap, gap, one[0], other[0], sum(ages), asked)
 
 
 def closest(begin: np.ndarray, end: np.ndarray) -> tuple[float, float]:
@@ -208,6 +211,119 @@ def capsule(begin: np.ndarray, end: np.ndarray, sigma: float, epsilon: float) ->
     return float(np.sum(weight * density * (ndtr(last + reach) - ndtr(first - reach))))
 
 
+def _tolerated(epsilon: float) -> float:
+    return (epsilon + 1e-9 * max(1.0, epsilon)) * (1 + 1e-15)
+
+
+def _part(square: np.ndarray, half: np.ndarray, rest: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """From where to where ``square s^2 + 2 half s + rest <= 0``; from 9 to -9 where nowhere."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        root = np.sqrt(half * half - square * rest)
+        low, high = (-half - root) / square, (-half + root) / square
+    flat = (square == 0.0) | np.isnan(root)
+    inside = (square == 0.0) & (rest <= 0.0)
+    return np.where(flat, np.where(inside, 0.0, 9.0), low), np.where(flat, np.where(inside, 1.0, -9.0), high)
+
+
+def _stretch(begin: np.ndarray, step: np.ndarray, groups: Groups) -> tuple[np.ndarray, np.ndarray]:
+    """From where to where, from 0 to 1, all groups hold on many paths (..., d)."""
+    first, last = np.zeros(begin.shape[:-1]), np.ones(begin.shape[:-1])
+    for own, epsilon in groups:
+        x, v = begin[..., list(own)], np.broadcast_to(step, begin.shape)[..., list(own)]
+        low, high = _part((v * v).sum(-1), (x * v).sum(-1), (x * x).sum(-1) - epsilon**2)
+        first, last = np.maximum(first, low), np.minimum(last, high)
+    return first, last
+
+
+def holds(begin: np.ndarray, end: np.ndarray, groups: Groups) -> bool:
+    """Whether all groups hold at one instant: the least of what any exceeds is found by thirds, as it is convex."""
+
+    def excess(share: float) -> float:
+        place = begin + share * (end - begin)
+        return float(max(np.linalg.norm(place[list(own)]) - _tolerated(epsilon) for own, epsilon in groups))
+
+    if np.array_equal(begin, end):
+        return excess(0.0) <= 0.0
+    low, high = 0.0, 1.0
+    for _ in range(120):
+        one, other = low + (high - low) / 3, high - (high - low) / 3
+        low, high = (low, other) if excess(one) <= excess(other) else (one, high)
+    return min(map(excess, (0.0, 1.0, low))) <= 1e-12
+
+
+def swept(begin: np.ndarray, end: np.ndarray, covariance: np.ndarray, groups: Groups, panels: int = 6) -> float:
+    """Pr{all groups hold at one instant}, of a covariance that is positive definite.
+
+    Coordinate by coordinate, over what is left of each by those before: densely, and the last one in closed form.
+    """
+    factor = np.linalg.cholesky(covariance)
+    edges = np.linspace(-0.5 * np.pi, 0.5 * np.pi, panels + 1)
+    angle = (0.5 * np.diff(edges)[:, None] * (_FEW + 1.0) + edges[:-1, None]).ravel()
+    share = (0.5 * np.diff(edges)[:, None] * _FEW_WEIGHTS).ravel() * np.cos(angle)
+    error, normal, weight = np.zeros((1, 0)), np.zeros((1, 0)), np.ones(1)
+    for axis in range(len(begin)):
+        low, high = _lines(begin, end - begin, groups, error)
+        mean, deviation = normal @ factor[axis, :axis], factor[axis, axis]
+        low, high = (low - mean) / deviation, (high - mean) / deviation
+        if axis == len(begin) - 1:
+            break
+        low, high = np.clip(low, -9.0, 9.0), np.clip(high, -9.0, 9.0)
+        middle, half = 0.5 * (low + high), np.maximum(0.0, 0.5 * (high - low))
+        v = middle[:, None] + half[:, None] * np.sin(angle)
+        weight = (weight[:, None] * half[:, None] * share * np.exp(-0.5 * v * v) / math.sqrt(2.0 * math.pi)).ravel()
+        own = (mean[:, None] + deviation * v).reshape(-1, 1)
+        error = np.hstack([np.repeat(error, len(angle), axis=0), own])
+        normal = np.hstack([np.repeat(normal, len(angle), axis=0), v.reshape(-1, 1)])
+    return float(np.sum(weight * np.where(low <= high, ndtr(high) - ndtr(low), 0.0)))
+
+
+def _lines(begin: np.ndarray, step: np.ndarray, groups: Groups, error: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of errors whose first coordinates are known (n, k), the ends of what the next may be.
+
+    They are sought by thirds along the path, as the upper one is concave in it.
+    """
+    axis = error.shape[1]
+    known = tuple((tuple(k for k in dims if k < axis), epsilon) for dims, epsilon in groups)
+    (beside, own), *_ = ((known[g][0], epsilon) for g, (dims, epsilon) in enumerate(groups) if axis in dims)
+    start = np.broadcast_to(begin[: axis + 1], (len(error), axis + 1)).copy()
+    start[:, :axis] += error
+    first, last = _stretch(start, step[: axis + 1], known)
+
+    def rim(share: np.ndarray, side: float) -> np.ndarray:
+        place = start + share[:, None] * step[: axis + 1]
+        square = own**2 - (place[:, list(beside)] ** 2).sum(-1)
+        reach: np.ndarray = np.sqrt(np.maximum(0.0, square)) - side * place[:, axis]
+        return reach
+
+    ends = []
+    for side in (-1.0, 1.0):
+        low, high = first.copy(), last.copy()
+        for _ in range(60):
+            one, other = low + (high - low) / 3, high - (high - low) / 3
+            left = rim(one, side) >= rim(other, side)
+            low, high = np.where(left, low, one), np.where(left, other, high)
+        ends.append(side * np.maximum(rim(low, side), np.maximum(rim(first, side), rim(last, side))))
+    empty = first > last
+    return np.where(empty, 1.0, ends[0]), np.where(empty, 0.0, ends[1])
+
+
+def _chance(begin: np.ndarray, end: np.ndarray, a: Reading, b: Reading, ages: float, asked: Asked) -> float:
+    """The probability that two readings' errors leave them near each other at one instant of a path."""
+    groups = asked.near(len(begin), a.margin + b.margin)
+    if a.errors or b.errors:
+        nothing = (((0.0,) * len(begin), 1.0),)
+        shifts = [(np.array(x) - np.array(y), p * q) for x, p in a.errors or nothing for y, q in b.errors or nothing]
+        return sum(chance for shift, chance in shifts if holds(begin + shift, end + shift, groups))
+    covariance = a.matrix + b.matrix + asked.noise**2 * ages * np.eye(len(begin))
+    if not covariance.any():
+        return float(holds(begin, end, groups))
+    if min(epsilon for _, epsilon in groups) == 0.0:
+        return 0.0
+    if len(groups) == 1 and bool(np.all(covariance == covariance[0, 0] * np.eye(len(begin)))):
+        return capsule(begin, end, math.sqrt(covariance[0, 0]), groups[0][1])
+    return swept(begin, end, covariance, groups)
+
+
 def meeting(one: Leg, other: Leg, asked: Asked) -> dict[str, Any] | None:
     """What becomes of two legs, if they share a time."""
     first, last = max(one.reading.time, other.reading.time), min(one.end, other.end)
@@ -217,31 +333,18 @@ def meeting(one: Leg, other: Leg, asked: Asked) -> dict[str, Any] | None:
     distance, share = closest(begin, end)
     moment = first + share * (last - first)
     a, b = one.reading, other.reading
-    epsilon = asked.epsilon + a.margin + b.margin
-    if a.errors or b.errors:
-        nothing = (((0.0,) * len(begin), 1.0),)
-        probability = 0.0
-        for x, p in a.errors or nothing:
-            for y, q in b.errors or nothing:
-                shift = np.array(x) - np.array(y)
-                if closest(begin + shift, end + shift)[0] <= epsilon * (1 + 1e-9) + 1e-9:
-                    probability += p * q
-    else:
-        ages = (moment - a.time) + (moment - b.time)
-        variance = (a.sigma or 0.0) ** 2 + (b.sigma or 0.0) ** 2 + asked.noise**2 * ages
-        if variance:
-            probability = capsule(begin, end, math.sqrt(variance), epsilon)
-        else:
-            probability = float(distance <= epsilon + 1e-9 * max(1.0, epsilon))
+    groups = asked.near(len(begin), a.margin + b.margin)
+    probability = _chance(begin, end, a, b, (moment - a.time) + (moment - b.time), asked)
     inside = np.linspace(0.0, 1.0, 2001)
-    places = np.linalg.norm(begin + inside[:, None] * (end - begin), axis=1)
+    places = begin + inside[:, None] * (end - begin)
+    near = np.all([np.linalg.norm(places[:, list(own)], axis=1) <= _tolerated(e) for own, e in groups], axis=0)
     return {
         "left": a,
         "right": b,
         "start": first,
         "end": last,
         "closest": (distance, moment),
-        "within": float(np.mean(places <= epsilon)) * (last - first),
+        "within": float(np.mean(near)) * (last - first),
         "probability": probability * a.exists * b.exists,
     }
 

@@ -185,11 +185,6 @@ def test_meanings_and_job_files_have_the_error_as_it_was_given() -> None:
 
 def test_what_takes_no_ellipse_yet_refuses_it() -> None:
     place = ap.Position("lat", "lon", ellipse=(1, 2, 0))
-    moving = ap.Stream(None, key="id", time="at", value=place, motion=ap.Straight(max_gap=5), name="ships")
-    with pytest.raises(ap.BadArgument, match="circles of error"):
-        ap.Encounters(moving, epsilon=1, probability=0.5).push(
-            pa.table({"id": [1], "at": [0.0], "lat": [0.0], "lon": [0.0]})
-        )
     stream = ap.Stream(pa.table({"id": [1], "at": [0.0], "lat": [0.0], "lon": [0.0]}), key="id", time="at", value=place)
     with pytest.raises(ap.BadArgument, match="an ellipse or a covariance"):
         ap.fence_events(stream, pa.table({"query": [1], "region": ["POINT (0 0)"], "radius": [5.0]}), enter=0.9)

@@ -48,7 +48,8 @@ def encounters(
     Arguments:
     * ``left, right``: streams with ``motion``. With ``right=None`` the things of one stream meet each other.
     * ``epsilon``: the greatest distance, in the unit of the coordinates, of a `Position` in metres. With altitudes it
-      may be ``{"horizontal": 9260, "vertical": 300}``: both have to hold at one instant.
+      may be ``{"horizontal": 9260, "vertical": 300}``, of other values one for each group of dimensions, as
+      ``{("x", "y"): 50, "z": 10}``: all have to hold at one instant.
     * ``probability``: the least probability that two legs come close, in (0, 1].
     * ``gap``: the longest time between the end of one overlap and the start of the next in one encounter, in seconds or
       as a duration (text, a timedelta).

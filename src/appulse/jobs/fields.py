@@ -16,9 +16,7 @@ from appulse.model.times import duration
 
 __all__ = [
     "Ahead",
-    "CylinderTable",
     "Duration",
-    "Epsilon",
     "GroupedEpsilon",
     "Metric",
     "Number",
@@ -105,21 +103,8 @@ Ahead = Annotated[Any, AfterValidator(_is_ahead)]
 Settings = Annotated[dict[str, Any], AfterValidator(_are_settings)]
 
 
-class CylinderTable(Table):
-    """An epsilon along the Earth, and one of altitudes."""
-
-    horizontal: Annotated[Number, Field(ge=0)]
-    vertical: Annotated[Number, Field(ge=0)]
-
-
 def _kind_of_epsilon(given: Any) -> str:
-    return "cylinder" if isinstance(given, dict | CylinderTable) else "number"
-
-
-Epsilon = Annotated[
-    Annotated[Number, Field(ge=0), Tag("number")] | Annotated[CylinderTable, Tag("cylinder")],
-    Discriminator(_kind_of_epsilon),
-]
+    return "cylinder" if isinstance(given, dict) else "number"
 
 
 def _are_groups(given: dict[str, float]) -> dict[Any, float]:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from appulse.jobs.fields import Duration, Epsilon, Number, Table, Text
+from appulse.jobs.fields import Duration, GroupedEpsilon, Number, Table, Text
 from appulse.model.motion import Course, Motion, Straight, Velocity
 
 __all__ = ["EncountersTable", "MotionTable"]
@@ -60,7 +60,7 @@ MotionTable = StraightTable | VelocityTable | CourseTable
 class EncountersTable(Table):
     """The arguments of `appulse.encounters`."""
 
-    epsilon: Epsilon
+    epsilon: GroupedEpsilon
     probability: Annotated[Number, Field(gt=0, le=1)]
     gap: Duration = 0
     min_seconds: Duration = 0

@@ -22,7 +22,7 @@ from appulse.kernels.gaussian import interval
 from appulse.kernels.jit import exact_kernel
 
 if TYPE_CHECKING:
-    from appulse.kernels.arrays import Floats
+    from appulse.kernels.arrays import Floats, Ints
 
 # Beyond this many deviations a normal tail is below 1e-17.
 _TAIL = 8.7
@@ -49,29 +49,31 @@ def segment_distance(begin: Floats, end: Floats) -> tuple[float, float]:
 
 
 @exact_kernel
-def stretch_within(begin: Floats, end: Floats, epsilon: float) -> tuple[float, float]:
-    """From where to where, from 0 to 1, a segment is within epsilon of the origin; the first is larger if nowhere."""
-    square, along, start = 0.0, 0.0, 0.0
+def stretch_within(begin: Floats, end: Floats, group: Ints, g: int, limit: float) -> tuple[float, float]:
+    """From where to where, from 0 to 1, a segment is within a limit of the origin; the first is larger if nowhere.
+
+    Only dimensions of a group count. The nearest place is in, however small the limit is beside the rounding of others.
+    """
+    square, along = 0.0, 0.0
     for k in range(begin.shape[0]):
-        step = end[k] - begin[k]
-        square += step * step
-        along += begin[k] * step
-        start += begin[k] * begin[k]
-    outside = start - epsilon * epsilon
-    if square == 0.0:
-        return (0.0, 1.0) if outside <= 0.0 else (1.0, 0.0)
-    root = along * along - square * outside
-    if root <= 0.0:
+        if group[k] == g:
+            step = end[k] - begin[k]
+            square += step * step
+            along -= begin[k] * step
+    at = along / square if square > 0.0 else 0.0
+    nearest = min(1.0, max(0.0, at))
+    least, aside = 0.0, 0.0
+    for k in range(begin.shape[0]):
+        if group[k] == g:
+            step = end[k] - begin[k]
+            least += (begin[k] + nearest * step) ** 2
+            aside += (begin[k] + at * step) ** 2
+    if math.sqrt(least) > limit:
         return 1.0, 0.0
-    half = math.sqrt(root)
-    return max(0.0, (-half - along) / square), min(1.0, (half - along) / square)
-
-
-@exact_kernel
-def share_within(begin: Floats, end: Floats, epsilon: float) -> float:
-    """The part of a segment that is within epsilon of the origin."""
-    first, last = stretch_within(begin, end, epsilon)
-    return max(0.0, last - first)
+    if square == 0.0:
+        return 0.0, 1.0
+    half = math.sqrt(max(0.0, limit * limit - aside) / square)
+    return max(0.0, min(nearest, at - half)), min(1.0, max(nearest, at + half))
 
 
 @exact_kernel
@@ -93,7 +95,12 @@ def capsule_probability(begin: Floats, end: Floats, deviation: float, epsilon: f
     for k in range(d):
         unit = (end[k] - begin[k]) / length if length > 0.0 else (1.0 if k == 0 else 0.0)
         aside += (begin[k] - before * unit) ** 2
-    a, b, h, big_r = before / deviation, after / deviation, math.sqrt(aside) / deviation, epsilon / deviation
+    return capsule_mass(before / deviation, after / deviation, math.sqrt(aside) / deviation, epsilon / deviation, d)
+
+
+@exact_kernel
+def capsule_mass(a: float, b: float, h: float, big_r: float, d: int) -> float:
+    """The same, of a segment from ``a`` to ``b`` along a line that passes the mean at ``h``; all in deviations."""
     if d == 1:
         return interval(a - big_r, b + big_r)
     low, high = max(0.0, h - _TAIL), min(big_r, h + _TAIL)

@@ -26,6 +26,9 @@ _PANEL = 0.25
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(6)
 _NORM = 1.0 / math.sqrt(2.0 * math.pi)
 
+# Both dimensions are in one group.
+_PLANE = np.zeros(2, np.int64)
+
 
 class Ways(NamedTuple):
     """Straight ways, ``begin`` and ``end`` (n, 2), each with deviations in a unit of x and y, infinite for exact ones.
@@ -189,7 +192,7 @@ def middle(ways: Ways, n: int, regions: Regions, i: int) -> float:
     """Where on a way, from 0 to 1, the middle of its first stretch inside is; where it is closest if there is none."""
     if not math.isnan(regions.radius[i]):
         begin, end = _to_centre(ways, n, i)
-        first, last = stretch_within(begin, end, regions.radius[i])
+        first, last = stretch_within(begin, end, _PLANE, 0, regions.radius[i])
         if first <= last:
             return 0.5 * (first + last)
         return float(segment_distance(begin, end)[1])

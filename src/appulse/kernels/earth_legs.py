@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from appulse.kernels.capsule import capsule_probability, segment_distance, share_within, stretch_within
-from appulse.kernels.cylinder import cylinder_probability, rising_within
-from appulse.kernels.jit import exact_kernel
-from appulse.kernels.legs import Legs, Meetings, overlap, place, widened
+from appulse.kernels.capsule import segment_distance
+from appulse.kernels.gaussian import tolerated
+from appulse.kernels.jit import exact_kernel, kernel
+from appulse.kernels.legs import Legs, Meetings, Near, overlap, place, widened
+from appulse.kernels.swept import bound_on, swept_probability, together
 from appulse.kernels.tangent import lead, on_surface, way
 
 if TYPE_CHECKING:
@@ -35,22 +36,21 @@ class Routes(NamedTuple):
 
 
 class Errors(NamedTuple):
-    """Variances of legs when their readings were taken, horizontal and of the altitude, and their growth a microsecond.
+    """Errors of legs when their readings were taken, and the growth of their variances a microsecond.
 
-    The growth is of all directions, or in a cylinder of the horizontal ones.
+    Along the Earth they are deviations (n, 1), or upper triangles by east and north (n, 3), where the reading was.
     """
 
     flat: Floats
-    steep: Floats
+    steep: Floats  # variances of the altitude
     growth: Floats
+    climbs: bool  # whether that of the altitude grows, too
 
 
 class Wanted(NamedTuple):
-    """Epsilon, horizontal and vertical, without and with its tolerance, and the probability to be reached."""
+    """What has to be near: by groups of dimensions, along the Earth and in altitude; and with what probability."""
 
-    epsilon: tuple[float, float]
-    limit: tuple[float, float]
-    cylinder: bool
+    near: Near
     threshold: float
 
 
@@ -85,8 +85,11 @@ def _spot(earth: Earth, legs: Legs, routes: Routes, i: int, share: float) -> tup
 @exact_kernel
 def _relative(
     earth: Earth, legs: Legs, routes: Routes, i: int, j: int, first: float, last: float, begin: Floats, end: Floats
-) -> None:
-    """The path of one mean as seen from the other's from ``first`` to ``last``: in a plane, and in altitude."""
+) -> tuple[float, float, float]:
+    """The path of one mean as seen from the other's from ``first`` to ``last``: in a plane, and in altitude.
+
+    Returns where the plane touches the Earth.
+    """
     ends = np.empty((4, 3))
     ends[0] = _spot(earth, legs, routes, i, _share(legs, i, first))
     ends[1] = _spot(earth, legs, routes, j, _share(legs, j, first))
@@ -104,6 +107,32 @@ def _relative(
     if begin.shape[0] > 2:
         begin[2] = _height(legs, routes, i, first) - _height(legs, routes, j, first)
         end[2] = _height(legs, routes, i, last) - _height(legs, routes, j, last)
+    return mx, my, mz
+
+
+@exact_kernel
+def _add_error(
+    earth: Earth, legs: Legs, errors: Errors, leg: int, touch: tuple[float, float, float], covariance: Floats
+) -> None:
+    """Add a leg's error along the Earth, by east and north of a plane: ellipses are carried there by the geodesic."""
+    d = 2 if covariance.shape[0] == 3 else 3
+    if errors.flat.shape[1] == 1:
+        variance = errors.flat[leg, 0] * errors.flat[leg, 0]
+        covariance[0] += variance
+        covariance[d] += variance
+        return
+    px, py, pz = legs.at[leg, 0], legs.at[leg, 1], legs.at[leg, 2]
+    there_east, there_north = way(earth, touch[0], touch[1], touch[2], px, py, pz)
+    east, north = way(earth, px, py, pz, touch[0], touch[1], touch[2])
+    metres = math.hypot(east, north)
+    cosine, sine = 1.0, 0.0
+    if metres > 0.0:  # the way on from where the plane touches goes on as the way there
+        cosine = -(east * there_east + north * there_north) / (metres * metres)
+        sine = -(east * there_north - north * there_east) / (metres * metres)
+    ee, en, nn = errors.flat[leg, 0], errors.flat[leg, 1], errors.flat[leg, 2]
+    covariance[0] += ee * cosine * cosine - 2.0 * en * sine * cosine + nn * sine * sine
+    covariance[1] += (ee - nn) * sine * cosine + en * (cosine * cosine - sine * sine)
+    covariance[d] += ee * sine * sine + 2.0 * en * sine * cosine + nn * cosine * cosine
 
 
 @exact_kernel
@@ -124,101 +153,55 @@ def _next_cut(legs: Legs, routes: Routes, i: int, time: float, last: float) -> f
 
 
 @exact_kernel
-def _far(legs: Legs, i: int, j: int, wanted: Wanted, first: int, last: int) -> bool:
+def _far(legs: Legs, i: int, j: int, epsilon: float, first: int, last: int) -> bool:
     """Whether chords, and what geodesics leave them by, already say that a pair is too far apart."""
     begin, end = np.empty(3), np.empty(3)
     for k in range(3):
         begin[k] = place(legs, i, first, k) - place(legs, j, first, k)
         end[k] = place(legs, i, last, k) - place(legs, j, last, k)
-    # ``reach`` has the bulge in it.
+    # ``reach`` has the bulge and the margin in it.
     reach = legs.reach[i] + legs.reach[j]
-    return bool(segment_distance(begin, end)[0] > wanted.limit[0] + reach)
+    return bool(segment_distance(begin, end)[0] > tolerated(epsilon) + reach)
 
 
-@exact_kernel
-def _at_most(begin: Floats, end: Floats, distance: float, flat: float, steep: float, wanted: Wanted) -> float:
-    """A bound on the probability: that of a half-space that contains all where the two meet."""
-    bound = 1.0
-    if flat > 0.0:
-        bound = 0.5 * math.erfc((distance - wanted.epsilon[0]) / flat * math.sqrt(0.5))
-    elif distance > wanted.limit[0]:
-        return 0.0
-    if wanted.cylinder:
-        low, high = min(begin[2], end[2]), max(begin[2], end[2])
-        apart = max(0.0, low, -high)
-        if steep > 0.0:
-            bound = min(bound, 0.5 * math.erfc((apart - wanted.epsilon[1]) / steep * math.sqrt(0.5)))
-        elif apart > wanted.limit[1]:
-            return 0.0
-    return bound
-
-
-@exact_kernel
+@kernel
 def earth_meetings(
     earth: Earth, legs: Legs, routes: Routes, errors: Errors, pairs: RowPairs, wanted: Wanted, found: Meetings
 ) -> None:
     """Overlap, closest approach and probability of each pair; NaN where that is below the threshold for sure."""
     d = 2 + min(1, routes.altitude.shape[1])
-    begin, end = np.empty(d), np.empty(d)
+    begin, end, epsilon = np.empty(d), np.empty(d), np.empty(wanted.near.epsilon.shape[0])
+    covariance = np.empty(d * (d + 1) // 2)
     for p in range(pairs.left.shape[0]):
         i, j = pairs.left[p], pairs.right[p]
         first, last = overlap(legs, i, j)
         found.begin[p], found.end[p], found.probability[p] = first, last, np.nan
         found.distance[p], found.within[p], found.closest_time[p] = np.inf, 0.0, first
-        if _far(legs, i, j, wanted, first, last):
+        if _far(legs, i, j, wanted.near.epsilon[0], first, last):
             continue
-        epsilon, limit = widened(legs, i, j, wanted.epsilon[0])
-        asked = Wanted((epsilon, wanted.epsilon[1]), (limit, wanted.limit[1]), wanted.cylinder, wanted.threshold)
+        widened(legs, i, j, wanted.near, epsilon)
         time = float(first)
         while True:
             until = _next_cut(legs, routes, j, time, _next_cut(legs, routes, i, time, float(last)))
-            _relative(earth, legs, routes, i, j, time, until, begin, end)
-            _meet(legs, errors, i, j, asked, begin, end, time, until, p, found)
+            touch = _relative(earth, legs, routes, i, j, time, until, begin, end)
+            distance, at = segment_distance(begin, end)
+            moment = time + at * (until - time)
+            if distance < found.distance[p]:
+                found.distance[p], found.closest_time[p] = distance, moment
+            start, stop = together(begin, end, wanted.near.group, epsilon)
+            found.within[p] += max(0.0, stop - start) * (until - time)
+            covariance[:] = 0.0
+            for leg in (i, j):
+                _add_error(earth, legs, errors, leg, touch, covariance)
+                grown = errors.growth[leg] * max(0.0, min(moment, float(legs.end[leg])) - legs.begin[leg])
+                covariance[0] += grown
+                covariance[d] += grown
+                if d > 2:
+                    covariance[5] += errors.steep[leg] + (grown if errors.climbs else 0.0)
+            if bound_on(begin, end, covariance, wanted.near.group, epsilon) >= wanted.threshold - 1e-12:
+                chance = swept_probability(begin, end, covariance, wanted.near.group, epsilon)
+                if not chance <= found.probability[p]:  # which may be NaN
+                    found.probability[p] = chance
             time = until
             if time >= last:
                 break
-
-
-@exact_kernel
-def _meet(
-    legs: Legs,
-    errors: Errors,
-    i: int,
-    j: int,
-    wanted: Wanted,
-    begin: Floats,
-    end: Floats,
-    first: float,
-    last: float,
-    p: int,
-    found: Meetings,
-) -> None:
-    """What a piece adds to what is known of its pair."""
-    distance, at = segment_distance(begin, end)
-    moment = first + at * (last - first)
-    if distance < found.distance[p]:
-        found.distance[p], found.closest_time[p] = distance, moment
-    flat, steep = 0.0, 0.0
-    for leg in (i, j):
-        grown = errors.growth[leg] * max(0.0, min(moment, float(legs.end[leg])) - legs.begin[leg])
-        flat += errors.flat[leg] + grown
-        steep += errors.steep[leg]
-    flat, steep = math.sqrt(flat), math.sqrt(steep)
-    if wanted.cylinder:
-        low, high = stretch_within(begin[:2], end[:2], wanted.limit[0])
-        bottom, top = rising_within(begin[2], end[2] - begin[2], wanted.limit[1])
-        found.within[p] += max(0.0, min(high, top) - max(low, bottom)) * (last - first)
-        distance = segment_distance(begin[:2], end[:2])[0]
-    else:
-        found.within[p] += share_within(begin, end, wanted.limit[0]) * (last - first)
-    if _at_most(begin, end, distance, flat, steep, wanted) < wanted.threshold - 1e-12:
-        return
-    if wanted.cylinder:
-        rise, climb = begin[2], end[2] - begin[2]
-        chance = cylinder_probability(begin[:2], end[:2], rise, climb, flat, steep, wanted.epsilon, wanted.limit)
-    elif flat > 0.0:
-        chance = capsule_probability(begin, end, flat, wanted.epsilon[0])
-    else:
-        chance = 1.0 if distance <= wanted.limit[0] else 0.0
-    if not chance <= found.probability[p]:  # which may be NaN
-        found.probability[p] = chance

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from appulse.kernels.capsule import capsule_probability, segment_distance, share_within
+from appulse.kernels.capsule import capsule_probability, segment_distance
+from appulse.kernels.ellipses import add_covariance
 from appulse.kernels.gaussian import tolerated
-from appulse.kernels.jit import exact_kernel
+from appulse.kernels.jit import exact_kernel, kernel
+from appulse.kernels.swept import bound_on, entry, swept_probability, together
 
 if TYPE_CHECKING:
     from appulse.kernels.arrays import Flags, Floats, Hashes, Ints, RowPairs
@@ -212,59 +214,86 @@ def _relative(legs: Legs, i: int, j: int, begin: Floats, end: Floats) -> tuple[i
     return first, last
 
 
-@exact_kernel
-def widened(legs: Legs, i: int, j: int, epsilon: float) -> tuple[float, float]:
-    """Epsilon with the margins of two legs, without and with its tolerance."""
-    epsilon += legs.margin[i] + legs.margin[j]
-    return epsilon, tolerated(epsilon)
+class Near(NamedTuple):
+    """When two points are near each other: the group of each dimension, and the epsilon of each group.
+
+    Margins of legs add to the one epsilon of a call that has margins.
+    """
+
+    group: Ints
+    epsilon: Floats
 
 
 @exact_kernel
-def approach(legs: Legs, pairs: RowPairs, epsilon: float, found: Meetings) -> None:
-    """Overlap and closest approach of the means of each pair, and how long these are within epsilon."""
+def widened(legs: Legs, i: int, j: int, near: Near, out: Floats) -> None:
+    """The epsilons of a pair of legs."""
+    for g in range(out.shape[0]):
+        out[g] = near.epsilon[g] + legs.margin[i] + legs.margin[j]
+
+
+@exact_kernel
+def approach(legs: Legs, pairs: RowPairs, near: Near, found: Meetings) -> None:
+    """Overlap and closest approach of the means of each pair, and how long these are near each other."""
     d = legs.at.shape[1]
-    begin, end = np.empty(d), np.empty(d)
+    begin, end, epsilon = np.empty(d), np.empty(d), np.empty(near.epsilon.shape[0])
     for p in range(pairs.left.shape[0]):
         i, j = pairs.left[p], pairs.right[p]
         first, last = _relative(legs, i, j, begin, end)
         distance, at = segment_distance(begin, end)
         found.begin[p], found.end[p], found.distance[p] = first, last, distance
         found.closest_time[p] = first + at * (last - first)
-        found.within[p] = share_within(begin, end, widened(legs, i, j, epsilon)[1]) * (last - first)
+        widened(legs, i, j, near, epsilon)
+        start, stop = together(begin, end, near.group, epsilon)
+        found.within[p] = max(0.0, stop - start) * (last - first)
 
 
 class Noise(NamedTuple):
-    """The error of legs that are isotropic Gaussians: variance, and by how much it grows in a microsecond."""
+    """The error of normal legs, and by how much its variances grow in a microsecond."""
 
-    variance: Floats
+    spread: Floats  # (n, 1) one deviation for all dimensions, else upper triangles of covariances
     growth: Floats
     since: Ints  # when the reading was taken that a leg starts with
 
 
 @exact_kernel
-def gaussian_meetings(
-    legs: Legs, noise: Noise, pairs: RowPairs, asked: float, threshold: float, found: Meetings
-) -> None:
-    """Probability that each pair comes within epsilon; NaN where a half-space already bounds it below the threshold."""
+def _aged(legs: Legs, noise: Noise, leg: int, moment: float) -> float:
+    """What a leg's variances have grown by."""
+    return float(noise.growth[leg] * max(0.0, min(moment, float(legs.end[leg])) - noise.since[leg]))
+
+
+@kernel
+def gaussian_meetings(legs: Legs, noise: Noise, pairs: RowPairs, near: Near, threshold: float, found: Meetings) -> None:
+    """Probability that each pair comes near; NaN where half-spaces already bound it below the threshold."""
     d = legs.at.shape[1]
-    begin, end = np.empty(d), np.empty(d)
+    capsules = noise.spread.shape[1] == 1 and near.epsilon.shape[0] == 1
+    begin, end, epsilon = np.empty(d), np.empty(d), np.empty(near.epsilon.shape[0])
+    covariance = np.empty(d * (d + 1) // 2)
     for p in range(pairs.left.shape[0]):
         i, j = pairs.left[p], pairs.right[p]
-        epsilon, limit = widened(legs, i, j, asked)
-        variance = 0.0
+        widened(legs, i, j, near, epsilon)
+        found.probability[p] = np.nan
+        grown = _aged(legs, noise, i, found.closest_time[p]) + _aged(legs, noise, j, found.closest_time[p])
+        if capsules:
+            variance = grown + noise.spread[i, 0] ** 2 + noise.spread[j, 0] ** 2
+            if variance == 0.0:
+                if found.distance[p] <= tolerated(epsilon[0]):
+                    found.probability[p] = 1.0
+                continue
+            deviation = math.sqrt(variance)
+            # A capsule is convex, so a half-space whose border is that far away contains it.
+            if 0.5 * math.erfc((found.distance[p] - epsilon[0]) / deviation * math.sqrt(0.5)) < threshold - 1e-12:
+                continue
+            _relative(legs, i, j, begin, end)
+            found.probability[p] = capsule_probability(begin, end, deviation, epsilon[0])
+            continue
+        covariance[:] = 0.0
         for leg in (i, j):
-            age = max(0.0, min(found.closest_time[p], float(legs.end[leg])) - noise.since[leg])
-            variance += noise.variance[leg] + noise.growth[leg] * age
-        if variance == 0.0:
-            found.probability[p] = 1.0 if found.distance[p] <= limit else np.nan
-            continue
-        deviation = math.sqrt(variance)
-        # A capsule is convex, so a half-space whose border is that far away contains it.
-        if 0.5 * math.erfc((found.distance[p] - epsilon) / deviation * math.sqrt(0.5)) < threshold - 1e-12:
-            found.probability[p] = np.nan
-            continue
+            add_covariance(noise.spread, leg, d, covariance)
+        for k in range(d):
+            covariance[entry(k, k, d)] += grown
         _relative(legs, i, j, begin, end)
-        found.probability[p] = capsule_probability(begin, end, deviation, epsilon)
+        if bound_on(begin, end, covariance, near.group, epsilon) >= threshold - 1e-12:
+            found.probability[p] = swept_probability(begin, end, covariance, near.group, epsilon)
 
 
 class Displacements(NamedTuple):
@@ -277,22 +306,29 @@ class Displacements(NamedTuple):
 
 @exact_kernel
 def sampled_meetings(
-    legs: Legs, errors: Displacements, pairs: RowPairs, epsilon: float, threshold: float, found: Meetings
+    legs: Legs, errors: Displacements, pairs: RowPairs, near: Near, threshold: float, found: Meetings
 ) -> None:
-    """Probability that each pair comes within epsilon, over all pairs of samples of their errors; NaN below it."""
-    d = legs.at.shape[1]
+    """Probability that each pair comes near, over all pairs of samples of their errors; NaN below the threshold."""
+    d, groups = legs.at.shape[1], near.epsilon.shape[0]
     begin, end, low, high = np.empty(d), np.empty(d), np.empty(d), np.empty(d)
+    epsilon = np.empty(groups)
     for p in range(pairs.left.shape[0]):
         i, j = pairs.left[p], pairs.right[p]
         _relative(legs, i, j, begin, end)
-        limit = widened(legs, i, j, epsilon)[1]
+        widened(legs, i, j, near, epsilon)
+        limit = tolerated(epsilon[0])
         total = 0.0
         for s in range(errors.first[i], errors.first[i + 1]):
             for t in range(errors.first[j], errors.first[j + 1]):
                 for k in range(d):
                     gap = errors.rows[s, k] - errors.rows[t, k]
                     low[k], high[k] = begin[k] + gap, end[k] + gap
-                if segment_distance(low, high)[0] <= limit:
+                if groups == 1:
+                    met = segment_distance(low, high)[0] <= limit
+                else:
+                    start, stop = together(low, high, near.group, epsilon)
+                    met = start <= stop
+                if met:
                     total += errors.weights[s] * errors.weights[t]
         found.probability[p] = min(1.0, total) if total >= threshold else np.nan
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,10 +13,11 @@ from appulse.kernels import earth_legs
 from appulse.kernels import legs as kernels
 from appulse.kernels.arrays import RowPairs
 from appulse.model.batch import Batch
+from appulse.model.covariance import flat_and_above, matrices, widest
 from appulse.model.encode import sampled
 from appulse.model.strings import Bytes, Labels
+from appulse.model.uncertainty import Position
 from appulse.operators.legs import LegMakers, Legs, routes, split_keys, things
-from appulse.operators.plan import tolerated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,19 +28,22 @@ if TYPE_CHECKING:
     from appulse.model.motion import LegMotion
     from appulse.model.objects import Objects
     from appulse.model.uncertainty import Model
+    from appulse.operators.plan import Groups
 
 #: Before every time, and after all of them.
 NEVER, EVER = -(1 << 62), 1 << 62
 _FEW_AT_ONCE = 64  # legs that share a time, on average, up to which cells of space do not pay
 _MOST_ENTRIES = 16  # bins of a leg, on average
+_PLACE = 3  # coordinates of a place on the Earth; an altitude is behind them
 
 
 @dataclass(frozen=True)
 class EncounterPlan:
     """What is asked: microseconds, and per stream its model and its motion. ``limit`` is epsilon with its tolerance.
 
-    ``reach`` is that of a Gaussian in sigmas; None where errors are compared sample by sample. Of positions, there is
-    an ``earth``, and perhaps a ``vertical`` epsilon, beside which ``epsilon`` is the horizontal one.
+    ``reach`` is that of a Gaussian in sigmas; None where errors are compared sample by sample. ``groups`` of dimensions
+    have an epsilon each; ``limit`` is then that of all together. Of positions, there is an ``earth``, and perhaps a
+    ``vertical`` epsilon, beside which ``epsilon`` is the horizontal one.
     """
 
     models: tuple[Model, ...]
@@ -53,6 +58,7 @@ class EncounterPlan:
     emit: str
     earth: Earth | None = None
     vertical: float | None = None
+    groups: Groups = ()
     carried: tuple[bool, ...] = (False, False)  # whether keys have columns behind them
     windows: tuple[int, ...] | None = None  # of joins, which compare readings at one instant
 
@@ -65,6 +71,16 @@ class EncounterPlan:
     def makers(self) -> LegMakers:
         """What makes the legs of the streams."""
         return LegMakers(self.motions, self.earth, self.carried, self.windows)
+
+    def near(self, d: int) -> kernels.Near:
+        """When points of ``d`` dimensions are near each other; of positions, two along the Earth and the altitude."""
+        if self.vertical is not None:
+            return kernels.Near(np.array([0, 0, 1]), np.array([self.epsilon, self.vertical]))
+        groups = self.groups or ((tuple(range(d)), self.epsilon),)
+        group = np.empty(d, np.int64)
+        for g, (own, _) in enumerate(groups):
+            group[list(own)] = g
+        return kernels.Near(group, np.array([epsilon for _, epsilon in groups]))
 
     @property
     def by_pairs(self) -> bool:
@@ -199,13 +215,15 @@ class LegPairs:
         if plan.earth is not None:
             self._met_on_earth(plan.earth, parts, swept, pairs, found)
         else:
-            kernels.approach(swept, pairs, plan.epsilon, found)
+            near = plan.near(swept.at.shape[1])
+            kernels.approach(swept, pairs, near, found)
             if plan.reach is None:
                 errors = kernels.Displacements(*_displacements(rows))
-                kernels.sampled_meetings(swept, errors, pairs, plan.epsilon, plan.threshold, found)
+                kernels.sampled_meetings(swept, errors, pairs, near, plan.threshold, found)
             else:
-                noise = kernels.Noise(*self._noise(swept.side, rows), swept.begin)
-                kernels.gaussian_meetings(swept, noise, pairs, plan.epsilon, plan.threshold, found)
+                spread = _spreads([own.spread for own in rows], swept.at.shape[1])
+                noise = kernels.Noise(spread, self._growth[swept.side], swept.begin)
+                kernels.gaussian_meetings(swept, noise, pairs, near, plan.threshold, found)
         if plan.reach is not None:
             mass = np.concatenate([own.mass for own in rows])
             found.probability[:] *= mass[pairs.left] * mass[pairs.right]
@@ -222,28 +240,30 @@ class LegPairs:
         plan, rows = self.plan, [legs.rows for _, legs in parts]
         at = np.concatenate([own.centre for own in rows])
         to = np.concatenate([legs.to for _, legs in parts])
-        altitude = np.stack([at[:, 3:], to[:, 3:]], axis=1)[:, :, 0] if at.shape[1] > 3 else at[:, :0]
-        at, to = np.ascontiguousarray(at[:, :3]), np.ascontiguousarray(to[:, :3])
+        high = at.shape[1] > _PLACE
+        altitude = np.stack([at[:, _PLACE:], to[:, _PLACE:]], axis=1)[:, :, 0] if high else at[:, :0]
+        at, to = np.ascontiguousarray(at[:, :_PLACE]), np.ascontiguousarray(to[:, :_PLACE])
         taken = earth_legs.Routes(routes(earth, at, to), altitude)
-        variance, growth = self._noise(swept.side, rows)
-        steep = np.square(np.concatenate([_sigma(own, -1) for own in rows]))
-        vertical = plan.vertical or 0.0
-        wanted = earth_legs.Wanted(
-            (plan.epsilon, vertical), (plan.limit, tolerated(vertical)), plan.vertical is not None, plan.threshold
-        )
-        errors = earth_legs.Errors(variance, steep, growth)
+        flat, steep = [], []
+        for i, legs in parts:
+            model = plan.models[i]
+            assert isinstance(model, Position)  # noqa: S101 - all of a call with an earth are
+            along, above = flat_and_above(legs.rows.spread, model)
+            flat.append(along)
+            steep.append(np.square(above[:, 0]) if above.shape[1] else np.zeros(len(legs)))
+        climbs = plan.vertical is None
+        errors = earth_legs.Errors(_spreads(flat, 2), np.concatenate(steep), self._growth[swept.side], climbs)
+        wanted = earth_legs.Wanted(plan.near(2 + high), plan.threshold)
         earth_legs.earth_meetings(earth, swept._replace(at=at, to=to), taken, errors, pairs, wanted, found)
 
     def _with_errors(self, stream: int, rows: Objects) -> Objects:
         """The readings with samples of their errors, which are compared one by one."""
         return sampled(rows, self.plan.models[stream], self.plan.quantile)
 
-    def _noise(
-        self, sides: NDArray[np.int64], rows: Sequence[Objects]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The variance of each leg, and its growth in a microsecond."""
-        growth = np.array([motion.noise**2 * 1e-6 for motion in self.plan.motions])
-        return np.square(np.concatenate([_sigma(own) for own in rows])), growth[sides]
+    @cached_property
+    def _growth(self) -> NDArray[np.float64]:
+        """How much the variance of a leg grows in a microsecond, by stream."""
+        return np.array([motion.noise**2 * 1e-6 for motion in self.plan.motions])
 
 
 def swept_legs(plan: EncounterPlan, stream: int, legs: Legs) -> kernels.Legs:
@@ -253,7 +273,8 @@ def swept_legs(plan: EncounterPlan, stream: int, legs: Legs) -> kernels.Legs:
     margin = np.zeros(len(rows)) if rows.margin is None else rows.margin
     noise = plan.motions[stream].noise
     if noise and plan.reach is not None:
-        variance = np.square(_sigma(rows)) + noise * noise * (legs.end - rows.time) * 1e-6
+        variance = np.square(widest(rows.spread, plan.models[stream])) if rows.spread.shape[1] else 0.0
+        variance = variance + noise * noise * (legs.end - rows.time) * 1e-6
         reach = plan.reach * np.sqrt(variance) + margin * (1.0 + 1e-9)
     if plan.earth is not None:
         bulge = np.empty(len(at))
@@ -291,9 +312,12 @@ def _sides(
     return [(tails[0], left), (tails[0], right) if len(tails) == 1 else (tails[1], right - first)]
 
 
-def _sigma(rows: Objects, column: int = 0) -> NDArray[np.float64]:
-    """The deviation of each row; 0 for points. Of positions with an altitude, the last one is that of this."""
-    return rows.spread[:, column] if rows.spread.shape[1] else np.zeros(len(rows))
+def _spreads(parts: Sequence[NDArray[np.float64]], d: int) -> NDArray[np.float64]:
+    """The spreads of several streams: one deviation for all dimensions (n, 1), or upper triangles."""
+    if all(part.shape[1] <= 1 for part in parts):
+        return np.concatenate([part if part.shape[1] else np.zeros((len(part), 1)) for part in parts])
+    rows, columns = np.triu_indices(d)
+    return np.concatenate([matrices(part, d)[:, rows, columns] for part in parts])
 
 
 def _meetings(n: int) -> kernels.Meetings:

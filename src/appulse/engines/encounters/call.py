@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 
@@ -13,7 +14,15 @@ from appulse.engines.carrying import carried_of, refuse_repeated
 from appulse.engines.meaning import of_call, of_stream, of_types
 from appulse.engines.objects import ObjectsCall
 from appulse.engines.schemas import check_partitions, common_key_type, common_time_type, encoding_of, known_dimensions
-from appulse.engines.thresholds import check_margins, check_places, of_epsilon, thresholds, within_tolerance
+from appulse.engines.thresholds import (
+    check_margins,
+    check_places,
+    groups_of,
+    of_epsilon,
+    of_groups,
+    thresholds,
+    within_tolerance,
+)
 from appulse.errors import BadArgument
 from appulse.kernels.capsule import MOST_DIMENSIONS
 from appulse.model.carried import carried_columns
@@ -25,6 +34,7 @@ from appulse.model.stream import stream_names
 from appulse.model.strings import decode
 from appulse.model.times import duration, from_micros, is_time
 from appulse.model.uncertainty import Exact, Gaussian, Incomplete, Position
+from appulse.model.uncertainty import names as dimension_names
 from appulse.operators.leg_pairs import EncounterPlan
 from appulse.operators.plan import tolerated
 
@@ -127,9 +137,10 @@ class EncounterCall(ObjectsCall):
             of_stream(one, late, idle) | ({} if isinstance(motion, Still) else {"motion": of_motion(motion)})
             for one, late, idle, motion in zip(self.streams, self.lateness, self.idle_after, plan.motions, strict=True)
         ]
+        named = dimension_names(plan.models[0], sum(len(own) for own, _ in plan.groups))
         return {
             "streams": streams,
-            "epsilon": of_epsilon(plan.epsilon, plan.vertical),
+            "epsilon": of_groups(plan.groups, named) if plan.groups else of_epsilon(plan.epsilon, plan.vertical),
             "probability": real(self.probability),
             "types": of_types(self.own),
         }
@@ -207,25 +218,24 @@ def resolve_legs(
         )
     for stream, name in zip(streams, names, strict=True):
         _check_stream(stream, name, d, needed=windows is None)
-    _check_circles(streams, names)
     motions = tuple(Still() if stream.motion is None else stream.motion for stream in streams)
     earth = earth_of([stream.value for stream in streams])
-    within, vertical = thresholds(epsilon, streams)
-    check_margins(streams, several=vertical is not None)
-    if earth is not None and vertical is None:
-        _check_ball(streams, names)
+    groups = groups_of(epsilon, streams, d)
+    within, vertical = (groups[0][1], None) if groups else thresholds(epsilon, streams)
+    groups = groups if len(groups) > 1 else ()
+    check_margins(streams, several=vertical is not None or bool(groups))
     closed = earth is not None or (d <= MOST_DIMENSIONS and all(_has_closed_form(stream) for stream in streams))
     if not closed and any(motion.noise for motion in motions):
         raise BadArgument(
-            "noise= widens normal errors of one deviation in all directions, in up to 3 dimensions, and the values are "
-            "others. Use ap.Exact or ap.Gaussian(..., sigma=<one>), or leave noise out."
+            "noise= widens normal errors in up to 3 dimensions, and the values are others. Use ap.Exact or "
+            "ap.Gaussian, or leave noise out."
         )
     threshold = within_tolerance(probability)
     plan = EncounterPlan(
         models=tuple(stream.value for stream in streams),
         motions=motions,
         epsilon=within,
-        limit=tolerated(within),
+        limit=math.hypot(*(tolerated(distance) for _, distance in groups)) if groups else tolerated(within),
         threshold=threshold,
         quantile=reach_quantile(threshold),
         reach=gaussian_reach(threshold) if closed else None,
@@ -234,6 +244,7 @@ def resolve_legs(
         emit=emit,
         earth=earth,
         vertical=vertical,
+        groups=groups,
         carried=tuple(bool(stream.carry) for stream in streams),
         windows=windows,
     )
@@ -282,31 +293,9 @@ def _check_stream(stream: Stream, name: str, d: int, *, needed: bool) -> None:
         raise BadArgument(f"A Course is of two dimensions, and values of stream {name!r} have {d}. Use ap.Velocity.")
 
 
-def _check_circles(streams: Sequence[Stream], names: Sequence[str]) -> None:
-    """Refuse ellipses of positions: the mass of a capsule is known for circles."""
-    for stream, name in zip(streams, names, strict=True):
-        if isinstance(stream.value, Position) and stream.value.ellipse is not None:
-            raise BadArgument(
-                f"Legs on the Earth have circles of error, and stream {name!r} has an ellipse. Give sigma=, such as "
-                "the larger semi-axis."
-            )
-
-
-def _check_ball(streams: Sequence[Stream], names: Sequence[str]) -> None:
-    """Refuse one epsilon over horizontal and vertical errors that differ: no capsule is what such a pair passes in."""
-    for stream, name in zip(streams, names, strict=True):
-        value = stream.value
-        if isinstance(value, Position) and value.altitude is not None and value.sigma != value.altitude_sigma:
-            raise BadArgument(
-                f"One epsilon over positions with altitudes needs one error in all directions, and stream {name!r} has "
-                f"sigma={value.sigma!r} and altitude_sigma={value.altitude_sigma!r}. Give "
-                "epsilon={'horizontal': ..., 'vertical': ...}, or the same error for both."
-            )
-
-
 def _has_closed_form(stream: Stream) -> bool:
     model = stream.value
-    return not stream.where and (isinstance(model, Exact) or (isinstance(model, Gaussian) and model.isotropic))
+    return not stream.where and isinstance(model, Exact | Gaussian)
 
 
 def encounter_tables(found: Found, call: EncounterCall) -> list[pa.Table]:
