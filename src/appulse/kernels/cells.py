@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 # Bits of a code that are sorted in one pass: the counters fit the first cache.
 _DIGIT = 11
+# Rows that stay in the nearest cache while each of their coordinates is looked at.
+_BLOCK = 1 << 10
 # Rows near to one row for which there is room at first.
 _NEAR = 1 << 10
 
@@ -63,13 +65,19 @@ class CloseRule(NamedTuple):
 
 @kernel
 def extremes(centre: Floats, low: Floats, high: Floats) -> None:
-    """The least and the greatest of each coordinate."""
-    for k in range(centre.shape[1]):
+    """The least and the greatest of each coordinate.
+
+    In blocks of rows that stay in the nearest cache, one coordinate after another, each in two registers.
+    """
+    n, d = centre.shape
+    for k in range(d):
         low[k] = high[k] = centre[0, k]
-    for i in range(centre.shape[0]):
-        for k in range(centre.shape[1]):
-            low[k] = min(low[k], centre[i, k])
-            high[k] = max(high[k], centre[i, k])
+    for begin in range(0, n, _BLOCK):
+        for k in range(d):
+            least, most = low[k], high[k]
+            for i in range(begin, min(n, begin + _BLOCK)):
+                least, most = min(least, centre[i, k]), max(most, centre[i, k])
+            low[k], high[k] = least, most
 
 
 @kernel
@@ -146,8 +154,13 @@ def wide_order(code: Ints, bits: int) -> tuple[Ints, Ints]:
 
 @kernel
 def take_rows(rows: Floats, order: Ints, out: Floats) -> None:
-    """The rows in another order."""
+    """The rows in another order; of three coordinates without a loop over so few."""
     d = rows.shape[1]
+    if d == 3:
+        for i in range(len(order)):
+            row = order[i]
+            out[i, 0], out[i, 1], out[i, 2] = rows[row, 0], rows[row, 1], rows[row, 2]
+        return
     for i in range(len(order)):
         row = order[i]
         for k in range(d):

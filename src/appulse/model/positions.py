@@ -133,7 +133,7 @@ def checked_positions(
         parts = [] if model.ellipse is None else [checked_ellipses(table, model.ellipse, defects, MOST_ERROR)]
         rest = model.errors[len(parts) * 3 :]
         spread = np.hstack([*parts, checked_deviations(table, rest, defects, MOST_ERROR)]) if rest else parts[0]
-    places = centred(np.where(good, lat, 0.0), lon, EARTHS[model.earth])
+    places = centred(lat if good.all() else np.where(good, lat, 0.0), lon, EARTHS[model.earth])
     return (np.column_stack([places, *columns[2:]]) if columns[2:] else places), spread
 
 
