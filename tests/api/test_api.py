@@ -201,10 +201,9 @@ def test_partitions_have_to_agree_in_number_and_type() -> None:
 
 def test_what_is_not_built_says_so() -> None:
     """Instead of doing something else."""
-    table = _table(op=["add"] * len(_table()))
     for error in (ap.NotBuilt, NotImplementedError):
-        with pytest.raises(error, match="withdrawn from it yet"):
-            _join(_stream(table, change="op"), _stream(_table()), how="left")
+        with pytest.raises(error, match="not built for this call"):
+            ap.nearest(_stream(_table(), motion=ap.Straight(1)), _stream(_table()), epsilon=1, window=1)
 
 
 def test_nothing_stands_before_the_streams_were_shown() -> None:

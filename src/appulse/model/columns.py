@@ -112,9 +112,7 @@ def arrow_table(frame: Any) -> pa.Table | None:
     try:
         known = nw.from_native(frame)
     except TypeError:
-        if isinstance(frame, pa.RecordBatchReader) or not hasattr(frame, "__arrow_c_stream__"):
-            return None
-        return plain_types(pa.table(frame))
+        return _exported(frame)
     except nw.exceptions.DuplicateError:
         raise _repeated(frame) from None
     if isinstance(known, nw.LazyFrame):
@@ -133,6 +131,16 @@ def arrow_table(frame: Any) -> pa.Table | None:
         raise _repeated(frame) from None
     except (pa.ArrowException, nw.exceptions.NarwhalsError, TypeError, ValueError, OverflowError) as error:
         raise _inconvertible(known, error) from None
+
+
+def _exported(frame: Any) -> pa.Table | None:
+    """The table of a frame that exports an Arrow stream, if it is one of rows and can be read again."""
+    if isinstance(frame, pa.RecordBatchReader) or not hasattr(frame, "__arrow_c_stream__"):
+        return None
+    try:
+        return plain_types(pa.table(frame))
+    except (pa.ArrowException, TypeError, ValueError):  # such as a stream of one column
+        return None
 
 
 def _repeated(frame: Any) -> BadArgument:

@@ -15,7 +15,7 @@ from appulse.engines.encounters.call import of_motion
 from appulse.engines.fences.terms import check_terms, columns_of, terms_of, types_of
 from appulse.engines.meaning import of_call, of_stream, of_types
 from appulse.engines.objects import ObjectsCall
-from appulse.engines.queries.call import CHANGE, CONDITION, UNTIL, refused_queries
+from appulse.engines.queries.call import CHANGE, CONDITION, UNTIL, refused_queries, until_of
 from appulse.engines.schemas import check_partitions, encoding_of, known_dimensions
 from appulse.engines.thresholds import check_places, within_tolerance
 from appulse.errors import BadArgument, bad_rows, nearest
@@ -213,7 +213,7 @@ def resolve_fences(
         enter,
         leave,
         emit,
-        digest_of([regions.digest.encode(), *(str(name).encode() for name in names.to_pylist()), *_said(fences)]),
+        digest_of([regions.digest.encode(), *(str(name).encode() for name in names.to_pylist())]),
         crossing,
         lateness=(stream.lateness_micros,),
         idle_after=(stream.idle_after_micros,),
@@ -223,6 +223,7 @@ def resolve_fences(
         types=types,
     )
     check_terms(fences.schema, call.time_type, types)
+    call = replace(call, digest=_with_terms(call.digest, fences, encoding.unit))
     shown = fences.drop_columns([REGION]) if len(fences.column_names) > 1 else fences
     wrong = [(one.row, one.why) for one in regions.bad]
     refused = refused_queries(shown, wrong, call.reject_schema, why.BAD_REGION)
@@ -237,8 +238,9 @@ def resolve_fences(
         call = replace(call, fences=Own(FenceSet(regions, names, terms.take(regions.rows))))
     if len(refused) and on_reject == "fail":
         raise bad_rows(len(refused), refused.slice(0, 1).to_pylist()[0])
-    refused = pa.concat_tables([refused, never_entered(regions.arrays, regions.rows, shown, call)])
-    return replace(call, refused_fences=refused)
+    return replace(
+        call, refused_fences=pa.concat_tables([refused, never_entered(regions.arrays, regions.rows, shown, call)])
+    )
 
 
 def check_fences(schema: pa.Schema, needed: Sequence[str], more: str = "") -> None:
@@ -253,10 +255,14 @@ def check_fences(schema: pa.Schema, needed: Sequence[str], more: str = "") -> No
         raise BadArgument(f"Fences have a column {unknown[0]!r}. {told}")
 
 
-def _said(fences: pa.Table) -> list[bytes]:
-    """Until when fences hold and under which conditions, where that is said."""
-    said = [name for name in (CONDITION, UNTIL) if name in fences.column_names]
-    return [repr(fences.select(said).to_pydict()).encode()] if said else []
+def _with_terms(digest: str, fences: pa.Table, unit: str) -> str:
+    """The digest of fences that also says under which conditions and until when they hold, where they do."""
+    said = []
+    if CONDITION in fences.column_names:
+        said += [str(text or "").encode() for text in fences[CONDITION].to_pylist()]
+    if (until := until_of(fences, unit)[0]) is not None:
+        said.append(until.tobytes())
+    return digest_of([digest.encode(), *said]) if said else digest
 
 
 def _motion_of(stream: Stream, name: str, crossing: float | None, emit: str) -> Straight | None:
