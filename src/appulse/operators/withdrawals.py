@@ -126,16 +126,16 @@ def _hashes(time: NDArray[np.int64], key: Bytes) -> NDArray[np.int64]:
 class _Part:
     """Rows that came together, and which of them stand; ``keys`` gives those that withdrawals know."""
 
-    def __init__(self, rows: Objects, keys: Callable[[Objects], Bytes]) -> None:
+    def __init__(self, rows: Objects, stream: int, keys: Callable[[int, Objects], Bytes]) -> None:
         self.rows, self.stands = rows, np.ones(len(rows), bool)
-        self._keys = keys
+        self._stream, self._keys = stream, keys
         self._hashed: NDArray[np.int64] | None = None
         self._order: NDArray[np.int64] | None = None
 
     def alike(self, wanted: Withdrawals, hashes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Each pair of a withdrawal and a row that stands and has its key and time."""
         if self._hashed is None:
-            self._own = self._keys(self.rows)
+            self._own = self._keys(self._stream, self.rows)
             self._hashed = _hashes(self.rows.time, self._own)
             # Many a part is put together with others before it is searched again.
             near, order = _among(self._hashed, hashes), np.argsort(hashes)
@@ -207,7 +207,7 @@ class Ledger:
             parts[-2:] = [self._part(stream, Objects.concat([part.standing for part in parts[-2:]]))]
 
     def _part(self, stream: int, rows: Objects) -> _Part:
-        return _Part(rows, partial(self._keys, stream))
+        return _Part(rows, stream, self._keys)
 
     def wait(self, stream: int, asked: Withdrawals) -> None:
         """These withdrawals wait for their rows."""
