@@ -202,12 +202,6 @@ PLACE = ap.Position("x", "y")
         (lambda: joined(scale={"w": 1.0}), "'w', which is no dimension"),
         (lambda: joined(scale={"x": 0.0}), "scale"),
         (lambda: joined(ap.Samples("s"), scale={"x": 2.0}), "Name them"),
-        (
-            lambda: ap.encounters(
-                replace(stream(), motion=ap.Straight(5)), epsilon={("x", "y"): 1, "z": 1}, probability=0.5
-            ),
-            "give 'horizontal' and 'vertical'",
-        ),
     ],
 )
 def test_what_makes_no_sense_is_an_error_at_the_call(call: Callable[[], Any], message: str) -> None:
