@@ -200,6 +200,15 @@ def test_rejects_of_both_calls_are_told() -> None:
     assert not len(call.rejects())
 
 
+@pytest.mark.parametrize("lost", [["x"], ["x", "y"], ["op"]])
+def test_a_column_that_is_missing_is_named(lost: list[str]) -> None:
+    """With the columns that there are, and no others."""
+    rows = pa.table({"id": [1], "ts": [0], "x": [0.0], "y": [0.0], "op": ["add"]}).drop_columns(lost)
+    stream = ap.Stream(rows, key="id", time="ts", value=ap.Exact("x", "y"), change="op")
+    with pytest.raises(ap.BadArgument, match=f"no column '{lost[0]}'.* It has: {', '.join(rows.column_names)}\\.$"):
+        ap.match_queries(stream, QUERIES)
+
+
 def test_a_push_that_fails_leaves_the_rows_where_they_were() -> None:
     call = ap.SensorJoin(*streams("sensors", change="op"), resolution=1.0, window=5, on_reject="fail")
     bad = {"k": 1, "t": 1, "x": float("nan"), "y": 0.0}

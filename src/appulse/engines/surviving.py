@@ -18,7 +18,7 @@ from appulse.engines.carrying import carried_by, carried_of
 from appulse.engines.local import Local
 from appulse.engines.meaning import of_call, of_stream, of_types
 from appulse.engines.objects import ObjectsCall
-from appulse.engines.schemas import encoding_of
+from appulse.engines.schemas import column_type, encoding_of
 from appulse.engines.waiting import TickBucket
 from appulse.kernels.strings import hash_rows
 from appulse.model.carried import with_carried
@@ -69,8 +69,6 @@ class SurvivingCall(ObjectsCall):
 
     def encode(self, stream: int, table: pa.Table) -> tuple[Objects, pa.Table]:
         """The rows that have a key and a time, and the others as rejects."""
-        if missing := [name for name in self.values if name not in table.column_names]:
-            table = table.append_column(missing[0], pa.nulls(len(table)))
         rows, bad = super().encode(stream, table.append_column(_VALUES, pa.array(_numbers(table, self.values))))
         shown = pc.replace_substring_regex(bad["values"], pattern=_SHOWN, replacement="")
         return rows, bad.set_column(bad.schema.get_field_index("values"), "values", shown)
@@ -98,6 +96,8 @@ class SurvivingCall(ObjectsCall):
 
 def resolve_surviving(stream: Stream, schema: pa.Schema, *, on_reject: str, options: Options) -> SurvivingCall:
     """Check a call against the columns there are."""
+    for name in stream.columns():
+        column_type(schema, name, stream.name or "stream")
     columns = tuple(name for name in schema.names if name not in (stream.change, UNDECODED))
     own = replace(stream, value=Exact(_VALUES), existence=None, where=(), carry=columns, motion=None, margin=0.0)
     apart = (stream.key, stream.time, stream.change, *stream.partitions)
@@ -117,7 +117,7 @@ def resolve_surviving(stream: Stream, schema: pa.Schema, *, on_reject: str, opti
 
 
 def _numbers(table: pa.Table, columns: Sequence[str]) -> NDArray[np.float64]:
-    """A number of what each row has in some columns: the same where that is the same."""
+    """A hash of each row's values in some columns, in the 53 bits that a float holds."""
     n = len(table)
     none = Bytes(np.zeros(n + 1, np.int64), np.empty(0, np.uint8))
     packed = with_carried(none, np.empty((n, 0)), [chunk(table[name]) for name in columns])

@@ -133,16 +133,16 @@ class _Series:
         order = np.argsort(time, kind="stable")
         values, at = values[order] / without_overflow(values), time[order].astype(np.float64)
         there = ~np.isnan(values)
-        told = np.flatnonzero(there.sum(axis=0) > 1)
-        if len(told) == 0:
+        measured = np.flatnonzero(there.sum(axis=0) > 1)
+        if len(measured) == 0:
             return
         after = np.minimum(np.searchsorted(at, self.time), len(at) - 1)
         before = np.maximum(after - 1, 0)
         nearest = np.where(self.time - at[before] < at[after] - self.time, before, after)
         near = np.abs(at[nearest] - self.time) <= np.median(np.diff(at))
-        beside = [np.interp(self.time, at[there[:, k]], values[there[:, k], k]) for k in told.tolist()]
+        beside = [np.interp(self.time, at[there[:, k]], values[there[:, k], k]) for k in measured.tolist()]
         self.columns = np.ascontiguousarray([*self.columns, *beside])
-        self.known = np.column_stack([self.there, there[nearest][:, told] & near[:, None]])
+        self.known = np.column_stack([self.there, there[nearest][:, measured] & near[:, None]])
         self._compare()
 
     def _compare(self) -> None:

@@ -252,6 +252,13 @@ def space_probability(gap: Floats, covariance: Floats, epsilon: float) -> float:
 
 
 @exact_kernel
+def entry(k: int, m: int, d: int) -> int:
+    """Where a pair of dimensions stands in an upper triangle."""
+    low, high = min(k, m), max(k, m)
+    return low * d - low * (low - 1) // 2 + high - low
+
+
+@exact_kernel
 def add_covariance(spread: Floats, row: int, d: int, out: Floats) -> None:
     """Add the covariance of a row to ``out``: it has none, one deviation, or an upper triangle."""
     if spread.shape[1] == 1:

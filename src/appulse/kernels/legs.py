@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from appulse.kernels.capsule import capsule_probability, segment_distance
-from appulse.kernels.ellipses import add_covariance
+from appulse.kernels.ellipses import add_covariance, entry
 from appulse.kernels.gaussian import tolerated
 from appulse.kernels.jit import exact_kernel, kernel
-from appulse.kernels.swept import bound_on, entry, swept_probability, together
+from appulse.kernels.swept import bound_on, swept_probability, together
 
 if TYPE_CHECKING:
     from appulse.kernels.arrays import Flags, Floats, Hashes, Ints, RowPairs

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from appulse.kernels.ellipses import add_covariance, plane_probability, space_probability
+from appulse.kernels.ellipses import add_covariance, entry, plane_probability, space_probability
 from appulse.kernels.gaussian import ball_probability, interval, phi, tolerated
 from appulse.kernels.jit import exact_kernel, kernel
 from appulse.kernels.quadrature import integral
@@ -161,13 +161,6 @@ def in_space(shape: int, mean: Floats, c: Floats, ex: float, ey: float, ez: floa
     return min(1.0, max(0.0, total))
 
 
-@exact_kernel
-def _entry(k: int, m: int, d: int) -> int:
-    """Where a pair of dimensions stands in an upper triangle."""
-    low, high = min(k, m), max(k, m)
-    return low * d - low * (low - 1) // 2 + high - low
-
-
 @kernel
 def _reordered(order: Ints, gap: Floats, covariance: Floats, mean: Floats, out: Floats) -> None:
     """The difference in some dimensions, in this order: its mean and its upper triangle."""
@@ -175,7 +168,7 @@ def _reordered(order: Ints, gap: Floats, covariance: Floats, mean: Floats, out: 
     for k in range(n):
         mean[k] = gap[order[k]]
         for m in range(k, n):
-            out[at] = covariance[_entry(order[k], order[m], d)]
+            out[at] = covariance[entry(order[k], order[m], d)]
             at += 1
 
 
@@ -212,7 +205,7 @@ def _in_all(within: Within, gap: Floats, covariance: Floats, epsilon: Floats) ->
     if d <= 3:
         for k in range(d):
             for m in range(k + 1, d):
-                if within.group[k] != within.group[m] and covariance[_entry(k, m, d)] != 0.0:
+                if within.group[k] != within.group[m] and covariance[entry(k, m, d)] != 0.0:
                     apart = False
     if apart:
         total = 1.0
@@ -249,10 +242,10 @@ def _at_most(within: Within, gap: Floats, covariance: Floats, epsilon: Floats) -
                 along += gap[k] * gap[k] * covariance[0]
                 trace += covariance[0]
                 continue
-            trace += covariance[_entry(k, k, d)]
+            trace += covariance[entry(k, k, d)]
             for m in range(d):
                 if within.group[m] == g:
-                    along += gap[k] * gap[m] * covariance[_entry(k, m, d)]
+                    along += gap[k] * gap[m] * covariance[entry(k, m, d)]
         distance = math.sqrt(square)
         if distance > tolerated(epsilon[g]):
             deviation = math.sqrt(max(0.0, along / square) + _NOTHING * trace)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from appulse.kernels.capsule import capsule_mass, stretch_within
-from appulse.kernels.ellipses import plane_probability, space_probability
+from appulse.kernels.ellipses import entry, plane_probability, space_probability
 from appulse.kernels.gaussian import interval, tolerated
 from appulse.kernels.jit import exact_kernel, kernel
 from appulse.kernels.quadrature import integral
@@ -467,13 +467,6 @@ def in_ball(begin: Floats, end: Floats, c: Floats, epsilon: float) -> float:
     edges = np.arcsin(np.minimum(np.maximum(_edges(cuts, count, low, high) / epsilon, -1.0), 1.0))
     total = integral(_slice, (a, b, rest, slope, epsilon, deviation), edges, _INVERSE_ROOT / deviation, _OUTER)
     return min(1.0, max(0.0, total))
-
-
-@exact_kernel
-def entry(k: int, m: int, d: int) -> int:
-    """Where a pair of dimensions stands in an upper triangle."""
-    low, high = min(k, m), max(k, m)
-    return low * d - low * (low - 1) // 2 + high - low
 
 
 @exact_kernel

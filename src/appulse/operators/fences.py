@@ -61,7 +61,7 @@ class FencePlan:
         box = max(0.0, -float(ndtri(least))) if least < 1.0 else 0.0
         known = [p for p in (self.enter, self.leave) if 0.0 < p < 1.0]
         free = [math.sqrt(-2.0 * math.log(min(p, 1.0 - p))) + 0.01 for p in known]
-        # Whoever asks for the highest probability is done with a visit once one is 1.
+        # The highest probability of a visit needs no more readings once one is 1.
         return Reach(min(box, 40.0), TAIL if self.highest else min(TAIL, max(free, default=TAIL)))
 
 

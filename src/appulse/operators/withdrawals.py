@@ -132,7 +132,7 @@ class _Part:
         self._hashed: NDArray[np.int64] | None = None
         self._order: NDArray[np.int64] | None = None
 
-    def alike(self, wanted: Withdrawals, hashes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def matching(self, wanted: Withdrawals, hashes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Each pair of a withdrawal and a row that stands and has its key and time."""
         if self._hashed is None:
             self._own = self._keys(self._stream, self.rows)
@@ -282,12 +282,12 @@ class Ledger:
         hashes = _hashes(wanted.time, wanted.key)
         near = []
         for part in parts:
-            asked, at = part.alike(wanted, hashes)
+            asked, at = part.matching(wanted, hashes)
             if len(at) and part in old:
                 still = held(part.rows.take(at))
                 asked, at = asked[still], at[still]
             near.append((asked, at))
-        found = _each_its_own(parts, begins, near, wanted, before)
+        found = _unambiguous(parts, begins, near, wanted, before)
         if found is None:
             # Those that know the values of their rows choose first.
             first = np.argsort(wanted.does != WITHDRAWS, kind="stable")
@@ -329,12 +329,12 @@ class Ledger:
         return lapsed
 
 
-def _each_its_own(
+def _unambiguous(
     parts: Sequence[_Part], begins: NDArray[np.int64], near: Sequence[_Near], wanted: Withdrawals, before: int
 ) -> NDArray[np.int64] | None:
-    """The place of the row that each withdrawal means, -1: there is none; None where that is not to be seen at once.
+    """The place of the row that each withdrawal means, -1 for none; None where `_Named` has to decide.
 
-    So it is where several withdraw rows of one identity, or the order of rows decides. `_Named` says which row it is.
+    That is where several withdraw rows of one identity, or where the order of rows decides.
     """
     found = np.full(len(wanted), -1)
     asked = np.concatenate([np.empty(0, np.int64), *(asked for asked, _ in near)])
@@ -353,9 +353,9 @@ def _each_its_own(
         score += 2 * ((does != WITHDRAWS_ANY) & same)
     order = np.lexsort((score, asked))
     asked, score, place = asked[order], score[order], place[order]
-    alike = (asked[1:] == asked[:-1]) & (score[1:] == score[:-1])
+    tied = (asked[1:] == asked[:-1]) & (score[1:] == score[:-1])
     last = np.append(asked[1:] != asked[:-1], True)
-    if (alike & last[1:]).any():
+    if (tied & last[1:]).any():
         return None
     found[asked[last]] = place[last]
     return found

@@ -245,14 +245,14 @@ def resolve_fences(
 
 def check_fences(schema: pa.Schema, needed: Sequence[str], more: str = "") -> None:
     """Raise `BadArgument` unless these are the columns of fences."""
-    told = f"Give columns query, region and perhaps radius, condition, until{more}."
+    advice = f"Give columns query, region and perhaps radius, condition, until{more}."
     missing = next((name for name in needed if name not in schema.names), None)
     if missing is not None:
-        raise BadArgument(f"Fences have no column {missing!r}.{nearest(missing, schema.names)} {told}")
+        raise BadArgument(f"Fences have no column {missing!r}.{nearest(missing, schema.names)} {advice}")
     known = (QUERY, REGION, RADIUS, CONDITION, UNTIL, *((CHANGE,) if more else ()))
     unknown = [name for name in schema.names if name not in known]
     if unknown:
-        raise BadArgument(f"Fences have a column {unknown[0]!r}. {told}")
+        raise BadArgument(f"Fences have a column {unknown[0]!r}. {advice}")
 
 
 def _with_terms(digest: str, fences: pa.Table, unit: str) -> str:
