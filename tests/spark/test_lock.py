@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ from appulse.errors import CheckpointError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 HOLDER = """
 import fcntl, sys, time
@@ -29,6 +30,13 @@ time.sleep(60)
 """
 
 
+def _joined(spark: SparkSession) -> DataFrame:
+    rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 3).load()
+    stream = ap.Stream(rows, key="value", time="timestamp", value=ap.Exact("value"))
+    joined: DataFrame = ap.self_join(stream, epsilon=1, probability=0.5, window=1)
+    return joined
+
+
 def test_a_second_process_is_refused_until_the_first_has_gone(spark: SparkSession, tmp_path: Path) -> None:
     folder = tmp_path / "checkpoint"
     folder.mkdir()
@@ -38,13 +46,7 @@ def test_a_second_process_is_refused_until_the_first_has_gone(spark: SparkSessio
     with holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
-        rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 3).load()
-        result = ap.self_join(
-            ap.Stream(rows, key="value", time="timestamp", value=ap.Exact("value")),
-            epsilon=1,
-            probability=0.5,
-            window=1,
-        )
+        result = _joined(spark)
         with pytest.raises(CheckpointError, match="in use by process 1 on elsewhere"):
             ap.start(result, ("noop", {}), checkpoint=str(folder))
         holder.kill()
@@ -75,3 +77,16 @@ try:
 except BlockingIOError:
     sys.exit(1)
 """
+
+
+def test_a_query_that_ended_while_it_wrote_its_first_offsets_starts_again(spark: SparkSession, tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoint"
+    result = _joined(spark)
+    ap.start(result, ("noop", {}), checkpoint=str(folder)).stop()
+    for name in ("offsets", "commits", "state"):
+        shutil.rmtree(folder / name, ignore_errors=True)
+    (folder / "offsets").mkdir()
+    (folder / "offsets" / ".0.fa1d2c.tmp").write_text("v1\n")
+    query = ap.start(result, ("noop", {}), checkpoint=str(folder), trigger={"availableNow": True})
+    query.awaitTermination()
+    assert sorted(path.name for path in (folder / "offsets").glob("[0-9]*")) == ["0"]

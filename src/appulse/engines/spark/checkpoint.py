@@ -99,6 +99,7 @@ class Checkpoint:
         for (meaning, _), one in zip(stored.before, before, strict=True):
             self._refuse_others(meaning, one.call)
         self.before = stored.before
+        self._clear_first_batch()
         if stored.format < _FORMAT:  # from now on it is this version's
             self._write(call, own, closed=False)
         if replanned:
@@ -108,6 +109,12 @@ class Checkpoint:
                 own = own.followed_by(fresh, BEGINNING if newest is None else newest + 1)
                 self._write(call, own, closed=False)
         return own
+
+    def _clear_first_batch(self) -> None:
+        """Remove what a query left that ended while it wrote its first offsets: Spark would not start on it."""
+        names = self._folder.names("offsets")
+        if names and not any(name.isdecimal() for name in names):
+            self._folder.remove("offsets")
 
     @property
     def folder(self) -> Folder:
